@@ -1,0 +1,109 @@
+"""The error vocabulary, explained once.
+
+A bad *rollout* is data, not a crash: it becomes a `RolloutError` inside the record
+(`kind`: `infra`, `policy` or `verifier`). The exceptions here are for what stops a step:
+
+* `ConfigError`     the user's input is wrong; nothing was started            (exit 2)
+* `PreflightError`  the machine lacks something the run needs                 (exit 3)
+* `BudgetError`     a cap on money, tokens or time would be crossed           (exit 4)
+* `SandboxError`    the sandbox or its engine failed: infrastructure          (exit 5)
+* `TrainingError`   the training child failed: infrastructure                 (exit 5)
+* `ProviderError`   a model server failed after the retry policy gave up      (exit 5)
+* `IntegrityError`  recorded state contradicts itself; we halt, never guess   (exit 5)
+* `CandidateError`  a candidate is unacceptable; the loop records it and goes on
+
+Every message carries the value and the limit; `hint` is the next command to type.
+"""
+
+from __future__ import annotations
+
+
+class MetaAgentError(Exception):
+    """Base of every error this project raises on purpose."""
+
+    exit_code = 101
+
+    def __init__(self, message: str, *, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.hint = hint
+
+
+class ConfigError(MetaAgentError):
+    """Bad flags, files or settings."""
+
+    exit_code = 2
+
+
+class PreflightError(MetaAgentError):
+    """Something the run needs is not on this machine."""
+
+    exit_code = 3
+
+
+class BudgetError(MetaAgentError):
+    """A cap would be crossed."""
+
+    exit_code = 4
+
+
+class InfrastructureError(MetaAgentError):
+    """Not the user's fault and not the candidate's: never scored, always typed."""
+
+    exit_code = 5
+
+
+class SandboxError(InfrastructureError):
+    """The sandbox died, could not start, or broke the frame protocol.
+
+    `kind` is one of `SANDBOX_ERROR_KINDS`.
+    """
+
+    def __init__(self, message: str, *, kind: str, hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.kind = kind
+
+
+SANDBOX_ERROR_KINDS = (
+    "engine",  # no Docker engine, or it refused
+    "image",  # the image is missing
+    "start",  # the sandbox did not come up
+    "timeout",  # a request outlived its deadline; the sandbox was killed
+    "oom",  # the kernel killed it for memory
+    "died",  # the worker went away for another reason
+    "protocol",  # the worker sent something that is not a frame
+)
+
+
+class TrainingError(InfrastructureError):
+    """The training child died or refused a command."""
+
+
+class ProviderError(InfrastructureError):
+    """A model server failed."""
+
+
+class IntegrityError(InfrastructureError):
+    """Recorded state contradicts itself."""
+
+
+class CandidateError(MetaAgentError):
+    """A candidate is refused. `reason` is a stable code such as `path_outside_allowlist`."""
+
+    exit_code = 1
+
+    def __init__(self, message: str, *, reason: str, hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.reason = reason
+
+
+class GuestError(MetaAgentError):
+    """Code inside a sandbox raised: the guest's fault, typed, with its traceback.
+
+    Raised by `Sandbox.request`. The caller decides whether that is a policy error in a rollout
+    record, a failed contract check, or a `CandidateError`.
+    """
+
+    def __init__(self, kind: str, message: str, traceback: str = "") -> None:
+        super().__init__(f"{kind}: {message}")
+        self.kind = kind
+        self.guest_traceback = traceback
