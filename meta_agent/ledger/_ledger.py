@@ -1,0 +1,268 @@
+"""The ledger: what was decided, done, measured and paid, in one file that survives a kill.
+
+Promises: a step recorded done stays done and its work never runs again; work in flight at a crash
+runs again, so it must be repeatable; two threads never run the same step at once. The first call
+and every later one return the same value (what JSON keeps of it).
+
+Does not cover: the effects of a step's work outside this file. A step that moves a git ref or
+writes a checkpoint makes itself repeatable (compare-and-swap, manifest last).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from meta_agent.errors import ConfigError, IntegrityError, MetaAgentError
+from meta_agent.ledger._crash import crash_point
+from meta_agent.ledger._journal import Journal
+from meta_agent.ledger._lock import OwnerLock
+from meta_agent.ledger._money import Purse
+from meta_agent.ledger._rows import DONE, Event, RunRow, Spend, Step, decode, encode
+from meta_agent.ledger._step_locks import StepLocks
+from meta_agent.protocols import JSON
+
+
+class Ledger:
+    """One ledger file, owned by one process or read by many."""
+
+    def __init__(self, journal: Journal, lock: OwnerLock | None) -> None:
+        self._journal = journal
+        self._lock = lock
+        self._purse = Purse(journal)
+        self._run: str | None = None
+        self._steps = StepLocks()
+
+    @classmethod
+    def open(cls, path: str | Path, *, owner_lock: bool = True) -> Ledger:
+        """Opens it as the one owner, or with `owner_lock=False` read-only beside a live run."""
+        path = Path(path)
+        if owner_lock:
+            return cls._open_owned(path)
+        if not path.is_file():
+            raise ConfigError(
+                f"there is no ledger at {path}", hint="meta-agent evolve --domain swe"
+            )
+        return cls(Journal(path, writable=False), None)
+
+    @classmethod
+    def _open_owned(cls, path: Path) -> Ledger:
+        if not path.parent.is_dir():
+            raise ConfigError(f"there is no directory {path.parent}", hint="meta-agent init")
+        lock = OwnerLock(path)
+        try:
+            return cls(Journal(path, writable=True), lock)
+        except BaseException:
+            lock.close()
+            raise
+
+    def close(self) -> None:
+        """Closes the file and lets the next owner in."""
+        self._journal.close()
+        if self._lock:
+            self._lock.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    # --- steps ---------------------------------------------------------------------------------
+
+    def once(self, key: str, kind: str, intent: JSON, work: Callable[[], JSON]) -> JSON:
+        """Runs `work` unless `key` is recorded done; returns the recorded outcome either way.
+
+        The same key must always come with the same kind and intent: they say what the work is.
+        """
+        with self._steps.alone(key):
+            step = self._begin(key, kind, encode(intent))
+            if step is not None:
+                return step.outcome
+            crash_point(f"before_work:{kind}")
+            started = time.monotonic()
+            outcome = encode(self._run_work(key, work))
+            crash_point(f"after_work:{kind}")
+            self._finish(key, outcome, time.monotonic() - started)
+            crash_point(f"after_outcome:{kind}")
+            return decode(outcome)
+
+    def _begin(self, key: str, kind: str, intent: str) -> Step | None:
+        """The recorded step where it is done; else commits the intent (again) and returns None."""
+        with self._journal.transaction() as db:
+            step = self.step(key)
+            if step is not None:
+                _require_same_work(step, kind, intent)
+                if step.done:
+                    return step
+            db.execute(
+                "INSERT INTO steps (key, run, kind, intent, attempts, started_at) "
+                "VALUES (?, ?, ?, ?, 1, ?) ON CONFLICT (key) DO UPDATE SET "
+                "attempts = attempts + 1, started_at = excluded.started_at, error = NULL",
+                (key, self._run, kind, intent, time.time()),
+            )
+        return None
+
+    def _run_work(self, key: str, work: Callable[[], JSON]) -> JSON:
+        try:
+            return work()
+        except Exception as error:
+            # Best effort, for `status` and `log`: the failure itself must reach the caller.
+            with suppress(MetaAgentError):
+                self._note_failure(key, f"{type(error).__name__}: {error}"[:2000])
+            raise
+
+    def _note_failure(self, key: str, error: str) -> None:
+        with self._journal.transaction() as db:
+            db.execute("UPDATE steps SET error = ? WHERE key = ?", (error, key))
+
+    def _finish(self, key: str, outcome: str, duration_sec: float) -> None:
+        with self._journal.transaction() as db:
+            db.execute(
+                "UPDATE steps SET outcome = ?, finished_at = ?, duration_sec = ? WHERE key = ?",
+                (outcome, time.time(), duration_sec, key),
+            )
+
+    def step(self, key: str) -> Step | None:
+        """One step by its key, done or in flight."""
+        found = self._journal.rows(Step.QUERY + "WHERE key = ?", (key,))
+        return Step.parse(found[0]) if found else None
+
+    def steps(self, run: str | None = None, kind: str | None = None) -> list[Step]:
+        """Steps in the order in which they first began."""
+        where, arguments = _filter(run=run, kind=kind)
+        return [
+            Step.parse(row)
+            for row in self._journal.rows(Step.QUERY + where + "ORDER BY seq", arguments)
+        ]
+
+    # --- events --------------------------------------------------------------------------------
+
+    def event(self, kind: str, payload: JSON, run: str | None = None) -> int:
+        """Appends one line to the log; returns its number."""
+        with self._journal.transaction() as db:
+            cursor = db.execute(
+                "INSERT INTO events (run, kind, at, payload) VALUES (?, ?, ?, ?)",
+                (run or self._run, kind, time.time(), encode(payload)),
+            )
+            return int(cursor.lastrowid or 0)
+
+    def events(
+        self, run: str | None = None, kind: str | None = None, *, after: int = 0
+    ) -> list[Event]:
+        """Events in order; `after` is the last number already seen."""
+        where, arguments = _filter(run=run, kind=kind)
+        where = where + "AND seq > ? " if where else "WHERE seq > ? "
+        rows = self._journal.rows(Event.QUERY + where + "ORDER BY seq", (*arguments, after))
+        return [Event.parse(row) for row in rows]
+
+    # --- runs ----------------------------------------------------------------------------------
+
+    def start_run(self, run_id: str, config: JSON, *, config_hash: str) -> RunRow:
+        """Begins a run or takes an unfinished one up again; steps and events carry its name."""
+        with self._journal.transaction() as db:
+            known = self.run(run_id)
+            if known is not None and known.config_hash != config_hash:
+                raise IntegrityError(
+                    f"run {run_id} was started with settings {known.config_hash[:12]}, "
+                    f"not {config_hash[:12]}"
+                )
+            db.execute(
+                "INSERT INTO runs (run, config_hash, config, starts, started_at) "
+                "VALUES (?, ?, ?, 1, ?) ON CONFLICT (run) DO UPDATE SET "
+                "starts = starts + 1, config = excluded.config, finished_at = NULL, "
+                "exit_reason = NULL, result = NULL",
+                (run_id, config_hash, encode(config), time.time()),
+            )
+        self._run = run_id
+        return self._existing_run(run_id)
+
+    def finish_run(self, run_id: str, exit_reason: str, result: JSON = None) -> None:
+        """Records how a run ended. Only `done` is final; any other reason leaves it resumable."""
+        self._existing_run(run_id)
+        with self._journal.transaction() as db:
+            db.execute(
+                "UPDATE runs SET finished_at = ?, exit_reason = ?, result = ? WHERE run = ?",
+                (time.time(), exit_reason, encode(result), run_id),
+            )
+
+    def find_resumable(self, config_hash: str) -> RunRow | None:
+        """The newest run with these settings that has something left to do."""
+        found = self._journal.rows(
+            RunRow.QUERY
+            + "WHERE config_hash = ? AND exit_reason IS NOT ? ORDER BY rowid DESC LIMIT 1",
+            (config_hash, DONE),
+        )
+        return RunRow.parse(found[0]) if found else None
+
+    def run(self, run_id: str) -> RunRow | None:
+        """One run by its name."""
+        found = self._journal.rows(RunRow.QUERY + "WHERE run = ?", (run_id,))
+        return RunRow.parse(found[0]) if found else None
+
+    def runs(self) -> list[RunRow]:
+        """All runs, oldest first."""
+        return [RunRow.parse(row) for row in self._journal.rows(RunRow.QUERY + "ORDER BY rowid")]
+
+    def _existing_run(self, run_id: str) -> RunRow:
+        found = self.run(run_id)
+        if found is None:
+            raise IntegrityError(f"the ledger knows no run {run_id}")
+        return found
+
+    # --- money (see `_money.py`) ---------------------------------------------------------------
+
+    def set_cap(
+        self,
+        run: str,
+        *,
+        role: str = "",
+        max_usd: float | None = None,
+        max_tokens: int | None = None,
+    ) -> None:
+        """Replaces the cap of a run, or of one role in it. None means no cap."""
+        self._purse.set_cap(run, role=role, max_usd=max_usd, max_tokens=max_tokens)
+
+    def reserve(self, role: str, usd: float | None, tokens: int, run: str | None = None) -> int:
+        """Sets a call's worst case aside. `usd=None`: price unknown. Raises BudgetError."""
+        return self._purse.reserve(role, usd, tokens, self._named_run(run))
+
+    def settle(self, reservation: int, usd: float | None, tokens: int) -> None:
+        """Replaces a reservation by what was billed (0, 0 where the call never left)."""
+        self._purse.settle(reservation, usd, tokens)
+
+    def spend(self, run: str | None = None) -> dict[str, Spend]:
+        """What each role of a run has spent."""
+        return self._purse.spend(self._named_run(run))
+
+    def _named_run(self, run: str | None) -> str:
+        named = run or self._run
+        if named is None:
+            raise IntegrityError("spend needs a run: call start_run first or name one")
+        return named
+
+
+def _require_same_work(step: Step, kind: str, intent: str) -> None:
+    if step.kind != kind or encode(step.intent) != intent:
+        raise IntegrityError(
+            f"step {step.key} is recorded as {step.kind} {encode(step.intent)[:300]}, "
+            f"not {kind} {intent[:300]}",
+            hint="start in a new workspace with --workspace, or restore the ledger from a copy",
+        )
+
+
+def _filter(**columns: str | None) -> tuple[str, list[str]]:
+    """A WHERE clause over fixed column names; only the values come from outside."""
+    given = {name: value for name, value in columns.items() if value is not None}
+    if not given:
+        return "", []
+    return "WHERE " + " AND ".join(f"{name} = ?" for name in given) + " ", list(given.values())
