@@ -1,0 +1,43 @@
+"""The harness's git history: candidates come in as packs, winners merge, verdicts are notes.
+
+Where untrusted bytes enter: `HarnessRepo.admit`, and nowhere else. A sandbox gets
+`HarnessRepo.pack(base)`, works in a repository of its own, and hands back a pack that its own git
+made; see `meta_agent.agents.Workbench` for the other end.
+
+Reasons of refusal (`CandidateError.reason`): `ref_name`, `ref_taken`, `bad_tip`, `pack_too_large`,
+`pack_malformed`, `pack_rejected`, `too_many_objects`, `object_too_large`, `missing_object`,
+`wrong_base`, `merge_commit`, `commit_headers`, `commit_identity`, `commit_text`,
+`message_too_large`, `not_a_regular_file`, `git_path`, `path_name`, `path_collision`,
+`path_outside_allowlist`, `too_many_files`, `empty`, `merge_conflict`, `merge_failed`.
+"""
+
+from meta_agent.history._admission import AdmittedCommit
+from meta_agent.history._git import EMAIL, IDENTITY, NAME, OLDEST_GIT, git_version
+from meta_agent.history._limits import AdmissionLimits
+from meta_agent.history._message import (
+    candidate_message,
+    parse_trailers,
+    standard_trailers,
+    with_trailers,
+)
+from meta_agent.history._policy import matches
+from meta_agent.history._repo import CANDIDATES, EPOCH, HarnessRepo, LogEntry
+
+__all__ = [
+    "CANDIDATES",
+    "EMAIL",
+    "EPOCH",
+    "IDENTITY",
+    "NAME",
+    "OLDEST_GIT",
+    "AdmissionLimits",
+    "AdmittedCommit",
+    "HarnessRepo",
+    "LogEntry",
+    "candidate_message",
+    "git_version",
+    "matches",
+    "parse_trailers",
+    "standard_trailers",
+    "with_trailers",
+]

@@ -1,0 +1,43 @@
+"""Makes merge and revert commits without a checkout, a driver or a hook.
+
+Promises: the merge runs in a scratch repository that has no configuration and no attributes, so
+nothing that a candidate or a user's config names can execute; the resulting commit depends only on
+its parents, message and date.
+
+Does not cover: moving `main`; the caller does, by compare-and-swap.
+"""
+
+from __future__ import annotations
+
+from meta_agent.history._git import Git, GitError, migrate, scratch
+from meta_agent.history._limits import refuse
+
+
+def merge_commit(host: Git, onto: str, tip: str, message: str, when: int) -> str:
+    """A two-parent commit of `onto` and `tip`. Raises CandidateError on a conflict."""
+    with scratch(host) as git:
+        tree = _merged_tree(git, onto, tip)
+        argv = ("commit-tree", tree, "-p", onto, "-p", tip)
+        commit = git.line(*argv, stdin=message.encode(), when=when)
+        migrate(git, host, commit, onto)
+        return commit
+
+
+def revert_commit(host: Git, main: str, to: str, message: str, when: int) -> str:
+    """A commit on `main` with the files of `to`; `main` itself where they are the same already."""
+    tree = host.line("rev-parse", "--verify", f"{to}^{{tree}}")
+    if host.line("rev-parse", "--verify", f"{main}^{{tree}}") == tree:
+        return main
+    return host.line("commit-tree", tree, "-p", main, stdin=message.encode(), when=when)
+
+
+def _merged_tree(git: Git, onto: str, tip: str) -> str:
+    try:
+        ran = git.run("merge-tree", "--write-tree", "--name-only", "-z", onto, tip, accept=(0, 1))
+    except GitError as error:
+        refuse("merge_failed", f"git cannot merge {tip[:12]}: {error.stderr.strip()[-200:]}")
+    tree, *rest = ran.stdout.decode("utf-8", "replace").split("\0")
+    if ran.exit_code == 1:
+        paths = rest[: rest.index("")]
+        refuse("merge_conflict", f"{tip[:12]} conflicts with {onto[:12]} in {', '.join(paths)}")
+    return tree

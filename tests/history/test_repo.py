@@ -1,0 +1,335 @@
+"""The repository as its owner uses it: read, merge, revert, annotate, reopen after accidents."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from meta_agent.errors import CandidateError, ConfigError, IntegrityError
+from meta_agent.history import EPOCH, HarnessRepo, parse_trailers
+
+from .attacker import EDITABLE, PROTECTED, REF, SEED, Attacker
+
+TRAILERS = {"Meta-Agent-Run": "r1", "Meta-Agent-Candidate": "r1/g0/c0"}
+
+
+def user_git(repo: HarnessRepo, *argv: str) -> str:
+    """git as a person in a terminal runs it."""
+    ran = subprocess.run(["git", *argv], cwd=repo.path, capture_output=True, check=True, text=True)
+    return ran.stdout
+
+
+def admitted(repo: HarnessRepo, attacker: Attacker, tip: str, ref: str = REF) -> str:
+    repo.admit(
+        attacker.pack(tip),
+        expected_tip=tip,
+        base=attacker.base,
+        ref=ref,
+        editable=EDITABLE,
+        protected=PROTECTED,
+    )
+    return tip
+
+
+def merge(repo: HarnessRepo, onto: str, ref: str = REF) -> str:
+    return repo.merge(ref, onto=onto, message="feat(scaffold): more turns", trailers=TRAILERS)
+
+
+def test_a_new_repository_holds_the_files_on_main(repo: HarnessRepo) -> None:
+    assert repo.tree(repo.head()).files == SEED
+    assert user_git(repo, "status", "--porcelain") == ""
+    assert user_git(repo, "symbolic-ref", "HEAD").strip() == "refs/heads/main"
+    assert "worktree" not in (repo.path / ".git" / "config").read_text()
+
+
+def test_ids_are_the_same_everywhere(repo: HarnessRepo, tmp_path: Path) -> None:
+    other = HarnessRepo.create(tmp_path / "b" / "elsewhere", SEED, "feat: seed harness\n")
+    assert other.head() == repo.head()
+
+
+def test_creating_twice_opens(repo: HarnessRepo) -> None:
+    assert HarnessRepo.create(repo.path, SEED, "feat: seed harness\n").head() == repo.head()
+
+
+def test_creating_over_another_harness_is_refused(repo: HarnessRepo) -> None:
+    with pytest.raises(ConfigError, match="another harness"):
+        HarnessRepo.create(repo.path, {"a.py": b""}, "feat: x")
+
+
+def test_a_killed_creation_is_started_over(tmp_path: Path) -> None:
+    leftover = tmp_path / ".harness_repo.building"
+    (leftover / ".git").mkdir(parents=True)
+    (leftover / "junk.py").write_text("half")
+    repo = HarnessRepo.create(tmp_path / "harness_repo", SEED, "feat: seed\n")
+    assert repo.tree(repo.head()).files == SEED
+    assert not leftover.exists()
+
+
+@pytest.mark.parametrize("path", [".gitattributes", "a/../b", "/etc/x", "a\nb"])
+def test_a_seed_that_no_candidate_could_extend_is_refused(path: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError):
+        HarnessRepo.create(tmp_path / "h", {path: b""}, "feat: seed\n")
+
+
+def test_a_merge_joins_both_histories_and_updates_the_files(
+    repo: HarnessRepo, attacker: Attacker
+) -> None:
+    tip = admitted(repo, attacker, attacker.good())
+    merged = merge(repo, attacker.base)
+    top = repo.log(1)[0]
+    assert (top.commit, top.parents) == (merged, (attacker.base, tip))
+    assert top.trailers == TRAILERS
+    assert (repo.path / "swe/agent.py").read_bytes() == b"MAX_TURNS = 8\n"
+    assert user_git(repo, "status", "--porcelain") == ""
+
+
+def test_merging_twice_is_merging_once(repo: HarnessRepo, attacker: Attacker) -> None:
+    admitted(repo, attacker, attacker.good())
+    merged = merge(repo, attacker.base)
+    assert merge(repo, attacker.base) == merged
+    assert repo.head() == merged
+
+
+def test_a_second_winner_merges_beside_the_first(repo: HarnessRepo, attacker: Attacker) -> None:
+    admitted(repo, attacker, attacker.good())
+    other = attacker.swe([("100644", b"reward.py", attacker.blob(b"WEIGHTS = {'solved': 1.0}\n"))])
+    second = "refs/heads/candidate/r1/1"
+    admitted(repo, attacker, attacker.commit(other), second)
+    merged = merge(repo, merge(repo, attacker.base), second)
+    files = repo.tree(merged).files
+    assert files["swe/agent.py"] == b"MAX_TURNS = 8\n"
+    assert files["swe/reward.py"] == b"WEIGHTS = {'solved': 1.0}\n"
+
+
+def test_a_conflict_is_the_candidates_fault(repo: HarnessRepo, attacker: Attacker) -> None:
+    admitted(repo, attacker, attacker.good(b"MAX_TURNS = 8\n"))
+    second = "refs/heads/candidate/r1/1"
+    admitted(repo, attacker, attacker.good(b"MAX_TURNS = 9\n"), second)
+    merged = merge(repo, attacker.base)
+    with pytest.raises(CandidateError, match=r"swe/agent\.py") as refusal:
+        merge(repo, merged, second)
+    assert refusal.value.reason == "merge_conflict"
+    assert repo.head() == merged
+
+
+def test_main_that_moved_is_never_overwritten(repo: HarnessRepo, attacker: Attacker) -> None:
+    admitted(repo, attacker, attacker.good())
+    user_git(
+        repo, "-c", "user.name=u", "-c", "user.email=u@e", "commit", "--allow-empty", "-qm", "x"
+    )
+    moved = repo.head()
+    with pytest.raises(IntegrityError, match=f"main is at {moved[:12]}"):
+        merge(repo, attacker.base)
+    assert repo.head() == moved
+
+
+def test_no_driver_or_hook_of_the_repository_runs(
+    repo: HarnessRepo, attacker: Attacker, tmp_path: Path
+) -> None:
+    canary = tmp_path / "fired"
+    user_git(repo, "config", "merge.default", "evil")
+    user_git(repo, "config", "merge.evil.driver", f"touch {canary}")
+    user_git(repo, "config", "core.fsmonitor", f"touch {canary}; false")
+    user_git(repo, "config", "diff.evil.textconv", f"touch {canary}")
+    user_git(repo, "config", "diff.evil.command", f"touch {canary}")
+    (repo.path / ".git/info").mkdir()
+    (repo.path / ".git/info/attributes").write_text("* merge=evil diff=evil\n")
+    for name in ("reference-transaction", "post-index-change", "post-checkout", "post-merge"):
+        hook = repo.path / ".git/hooks" / name
+        hook.parent.mkdir(exist_ok=True)
+        hook.write_text(f"#!/bin/sh\ntouch {canary}\n")
+        hook.chmod(0o755)
+    admitted(repo, attacker, attacker.good())
+    merged = merge(repo, attacker.base)
+    HarnessRepo.open(repo.path).note(merged, "fine")
+    assert "MAX_TURNS" in repo.diff(attacker.base, merged)
+    assert not canary.exists()
+    subprocess.run(["git", "checkout", "-q", "-B", "x"], cwd=repo.path, check=True)
+    assert canary.exists()  # the control: the same traps do fire for plain git
+
+
+def test_the_callers_git_variables_are_not_seen(
+    repo: HarnessRepo, attacker: Attacker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tip = attacker.good()
+    pack = attacker.pack(tip)
+    for name in (
+        "GIT_DIR",
+        "GIT_WORK_TREE",
+        "GIT_INDEX_FILE",
+        "GIT_OBJECT_DIRECTORY",
+        "GIT_COMMON_DIR",
+    ):
+        monkeypatch.setenv(name, str(tmp_path / "nowhere"))
+    monkeypatch.setenv("GIT_AUTHOR_NAME", "somebody")
+    monkeypatch.setenv("GIT_CONFIG_COUNT", "broken")
+    fresh = HarnessRepo.open(repo.path)
+    fresh.admit(
+        pack, expected_tip=tip, base=attacker.base, ref=REF, editable=EDITABLE, protected=PROTECTED
+    )
+    merged = merge(fresh, attacker.base)
+    assert fresh.tree(merged).files["swe/agent.py"] == b"MAX_TURNS = 8\n"
+    assert len(fresh.log()) == 3
+
+
+def test_a_revert_restores_the_files_and_keeps_the_history(
+    repo: HarnessRepo, attacker: Attacker
+) -> None:
+    admitted(repo, attacker, attacker.good())
+    merged = merge(repo, attacker.base)
+    reverted = repo.revert_main(attacker.base)
+    assert repo.revert_main(attacker.base) == reverted
+    assert repo.tree(reverted).files == SEED
+    assert [entry.commit for entry in repo.log(2)] == [reverted, merged]
+    assert (repo.path / "swe/agent.py").read_bytes() == SEED["swe/agent.py"]
+
+
+def test_a_revert_goes_only_to_mains_own_past(repo: HarnessRepo, attacker: Attacker) -> None:
+    tip = admitted(repo, attacker, attacker.good())
+    with pytest.raises(IntegrityError):
+        repo.revert_main(tip)
+
+
+def test_notes_show_in_plain_git_log(repo: HarnessRepo) -> None:
+    repo.note(repo.head(), "REJECT\ndelta -1.0 points\x1b[31m")
+    before = repo.tip("refs/notes/commits")
+    repo.note(repo.head(), "REJECT\ndelta -1.0 points\x1b[31m")
+    assert repo.tip("refs/notes/commits") == before
+    assert repo.notes(repo.head()) == "REJECT\ndelta -1.0 points[31m\n"
+    assert "delta -1.0 points" in user_git(repo, "log", "--notes")
+    assert repo.log(1)[0].note == repo.notes(repo.head())
+
+
+def test_dates_are_given_or_follow_from_the_parents(repo: HarnessRepo, attacker: Attacker) -> None:
+    admitted(repo, attacker, attacker.good())
+    merge(repo, attacker.base)
+    assert repo.log(1)[0].when == 1767225700 + 1
+    assert repo.log(3)[-1].when == EPOCH
+
+
+def test_a_pack_is_one_commit_with_all_its_files(repo: HarnessRepo, attacker: Attacker) -> None:
+    admitted(repo, attacker, attacker.good())
+    merged = merge(repo, attacker.base)
+    child = Attacker(attacker.folder.with_name("second"), repo)
+    assert child.base == merged
+    assert child.git("rev-list", "--count", merged) == "1"
+    assert child.git("show", f"{merged}:swe/agent.py") == "MAX_TURNS = 8"
+
+
+# --- accidents ---------------------------------------------------------------------------------
+
+
+def test_an_empty_object_is_found_when_opening(repo: HarnessRepo) -> None:
+    head = repo.head()
+    victim = repo.path / ".git/objects" / head[:2] / head[2:]
+    victim.chmod(0o644)
+    victim.write_bytes(b"")
+    with pytest.raises(IntegrityError, match="damaged"):
+        HarnessRepo.open(repo.path)
+
+
+def test_a_missing_main_is_found_when_opening(repo: HarnessRepo) -> None:
+    (repo.path / ".git/refs/heads/main").unlink()
+    with pytest.raises(IntegrityError, match="damaged"):
+        HarnessRepo.open(repo.path)
+
+
+def test_a_folder_without_git_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="not a harness repository"):
+        HarnessRepo.open(tmp_path)
+
+
+def test_somebody_elses_lock_is_named(repo: HarnessRepo, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("meta_agent.history._locks._PATIENCE_SEC", 0.1)
+    (repo.path / ".git/index.lock").touch()
+    with pytest.raises(ConfigError, match=r"index\.lock"):
+        HarnessRepo.open(repo.path)
+
+
+def test_our_own_dead_commands_lock_is_cleared(
+    repo: HarnessRepo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("meta_agent.history._locks._PATIENCE_SEC", 0.1)
+    dead = subprocess.Popen(["true"])
+    dead.wait()
+    (repo.path / ".git/meta-agent.busy").write_text(str(dead.pid))
+    lock = repo.path / ".git/refs/heads/main.lock"
+    lock.touch()
+    assert HarnessRepo.open(repo.path).head() == repo.head()
+    assert not lock.exists()
+
+
+def test_a_live_orchestrators_lock_is_left_alone(
+    repo: HarnessRepo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("meta_agent.history._locks._PATIENCE_SEC", 0.1)
+    (repo.path / ".git/meta-agent.busy").write_text(str(os.getppid()))
+    (repo.path / ".git/index.lock").touch()
+    with pytest.raises(ConfigError):
+        HarnessRepo.open(repo.path)
+
+
+def test_a_users_edit_is_reported_and_kept(repo: HarnessRepo, attacker: Attacker) -> None:
+    admitted(repo, attacker, attacker.good())
+    (repo.path / "swe/agent.py").write_bytes(b"mine\n")
+    with pytest.raises(ConfigError, match="not committed"):
+        HarnessRepo.open(repo.path)
+    with pytest.raises(ConfigError, match="not committed"):
+        merge(repo, attacker.base)
+    assert repo.head() == attacker.base
+    assert (repo.path / "swe/agent.py").read_bytes() == b"mine\n"
+
+
+def test_an_untracked_file_in_the_way_is_kept(repo: HarnessRepo, attacker: Attacker) -> None:
+    tree = attacker.swe([("100644", b"new.py", attacker.blob(b"theirs\n"))])
+    admitted(repo, attacker, attacker.commit(tree))
+    (repo.path / "swe/new.py").write_bytes(b"mine\n")
+    with pytest.raises(ConfigError, match="not committed"):
+        merge(repo, attacker.base)
+    assert (repo.path / "swe/new.py").read_bytes() == b"mine\n"
+
+
+def test_untracked_files_elsewhere_do_not_matter(repo: HarnessRepo, attacker: Attacker) -> None:
+    admitted(repo, attacker, attacker.good())
+    (repo.path / "notes.txt").write_text("mine")
+    merge(repo, attacker.base)
+    assert (repo.path / "notes.txt").read_text() == "mine"
+
+
+def test_another_branch_checked_out_is_left_alone(repo: HarnessRepo, attacker: Attacker) -> None:
+    admitted(repo, attacker, attacker.good())
+    user_git(repo, "checkout", "-q", "candidate/r1/0")
+    merged = merge(repo, attacker.base)
+    assert repo.head() == merged
+    assert user_git(repo, "status", "--porcelain") == ""
+
+
+@pytest.mark.parametrize("moment", ["before the files", "between two files", "before the index"])
+def test_a_checkout_killed_halfway_is_finished(
+    moment: str, repo: HarnessRepo, attacker: Attacker
+) -> None:
+    rows = [(b"agent.py", b"MAX_TURNS = 8\n"), (b"zz.py", b"new\n")]
+    tree = attacker.swe([("100644", name, attacker.blob(data)) for name, data in rows])
+    admitted(repo, attacker, attacker.commit(tree))
+    index = (repo.path / ".git/index").read_bytes()
+    old = (repo.path / "swe/agent.py").read_bytes()
+    merged = merge(repo, attacker.base)
+    (repo.path / ".git/index").write_bytes(index)
+    if moment != "before the index":
+        (repo.path / "swe/agent.py").write_bytes(old)
+    if moment == "before the files":
+        (repo.path / "swe/zz.py").unlink()
+    reopened = HarnessRepo.open(repo.path)
+    assert reopened.head() == merged
+    assert (repo.path / "swe/agent.py").read_bytes() == b"MAX_TURNS = 8\n"
+    assert (repo.path / "swe/zz.py").read_bytes() == b"new\n"
+    assert user_git(repo, "status", "--porcelain") == ""
+
+
+def test_a_message_survives_its_trailers() -> None:
+    text = "feat: x\n\nbody: not a trailer\n\nA: 1\nB: two words\n"
+    assert parse_trailers(text) == {"A": "1", "B": "two words"}
+    assert parse_trailers("feat: x\n\nonly prose here: yes\n") == {}
