@@ -294,6 +294,7 @@ class ExecResult:
     timed_out: bool
     truncated: bool
     duration_sec: float
+    oom: bool = False  # the kernel killed it for memory (where the backend can tell)
 
 
 Call = dict[str, Any]  # {"cid": int, "kind": "model" | "tool", ...}: a request *from* the guest

@@ -1,0 +1,115 @@
+"""Frames between the host and a worker, over whatever byte stream a backend offers.
+
+Promises: a frame is whole or the link is dead; every wait has a deadline; what arrives is parsed as
+hostile input (size cap first, then JSON, then shape). Not covered: who killed the other side; a
+backend's `post_mortem` says that.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from typing import Protocol
+
+from meta_agent.errors import SandboxError
+from meta_agent.protocols import JSON
+
+FRAME_LIMIT_BYTES = 64 << 20
+
+
+class Stream(Protocol):
+    """A duplex byte stream to a worker, and what holds the worker."""
+
+    def send(self, data: memoryview, timeout_sec: float) -> int:
+        """Writes some bytes and returns how many: 0 when time is up."""
+        ...
+
+    def receive(self, timeout_sec: float) -> bytes | None:
+        """Reads some bytes; None when time is up, empty at the end of the stream."""
+        ...
+
+    def kill(self) -> None:
+        """Ends the worker and everything it started. Safe to call twice and from any thread."""
+        ...
+
+    def post_mortem(self) -> SandboxError:
+        """Why the stream ended, asked once the worker is gone."""
+        ...
+
+
+class LinkClosed(Exception):  # noqa: N818 - a state of the stream, not a mistake
+    """The other side is gone."""
+
+
+class LinkTimeout(Exception):  # noqa: N818
+    """Time was up before a whole frame was sent or received."""
+
+
+class Link:
+    """Sends and receives frames. One thread receives; any thread may send."""
+
+    def __init__(self, stream: Stream) -> None:
+        self._stream = stream
+        self._inbox = bytearray()
+        self._write_lock = threading.Lock()  # one whole frame at a time
+
+    def send(self, message: JSON, deadline: float) -> None:
+        """Sends one frame before `deadline` (monotonic seconds)."""
+        body = json.dumps(message, separators=(",", ":")).encode()
+        if len(body) > FRAME_LIMIT_BYTES:
+            raise ValueError(f"a frame of {len(body)} bytes exceeds {FRAME_LIMIT_BYTES}")
+        self.send_raw(body, deadline)
+
+    def send_raw(self, body: bytes, deadline: float) -> None:
+        data = memoryview(len(body).to_bytes(4, "little") + body)
+        with self._write_lock:
+            while data:
+                written = self._stream.send(data, remaining(deadline))
+                if not written:
+                    raise LinkTimeout
+                data = data[written:]
+
+    def receive(self, deadline: float) -> dict[str, JSON]:
+        """Returns the next frame, an object."""
+        while (body := self._take_frame()) is None:
+            chunk = self._stream.receive(remaining(deadline))
+            if chunk is None:
+                raise LinkTimeout
+            if not chunk:
+                raise LinkClosed
+            self._inbox += chunk
+        return parse_frame(body)
+
+    def _take_frame(self) -> bytes | None:
+        if len(self._inbox) < 4:
+            return None
+        size = int.from_bytes(self._inbox[:4], "little")
+        if size > FRAME_LIMIT_BYTES:
+            raise protocol_error(f"announced a frame of {size} bytes; limit {FRAME_LIMIT_BYTES}")
+        if len(self._inbox) < 4 + size:
+            return None
+        body = bytes(self._inbox[4 : 4 + size])
+        del self._inbox[: 4 + size]
+        return body
+
+
+def remaining(deadline: float) -> float:
+    """Seconds until a monotonic deadline, never negative."""
+    return max(0.0, deadline - time.monotonic())
+
+
+def parse_frame(body: bytes) -> dict[str, JSON]:
+    """JSON object or a typed error, whatever the bytes are."""
+    try:
+        frame = json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise protocol_error(f"sent a frame that is not JSON: {error}") from error
+    if not isinstance(frame, dict):
+        raise protocol_error(f"sent a frame that is no object but {type(frame).__name__}")
+    return frame
+
+
+def protocol_error(what: str) -> SandboxError:
+    """The worker broke the protocol."""
+    return SandboxError(f"the sandbox worker {what}", kind="protocol")

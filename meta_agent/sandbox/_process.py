@@ -1,0 +1,167 @@
+"""Sandboxes that are local processes: the only file that starts them.
+
+For code that we wrote ourselves (or where a user insists). Promises: own session, resource limits,
+a cleared environment, a folder of its own, death with its parent, and a kill that reaches the whole
+tree. Where the kernel allows, also no network and a read-only view of the machine (see `_jail`).
+Does not cover: secrecy of the user's files; a limit on memory or processes *in sum*.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import shutil
+import signal
+import subprocess  # noqa: TID251
+import sys
+import tempfile
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
+from functools import lru_cache
+from pathlib import Path
+
+from meta_agent.errors import SandboxError
+from meta_agent.protocols import SandboxLimits
+from meta_agent.sandbox._bootstrap import READ_PROGRAM, jailed_program
+from meta_agent.sandbox._worker_sandbox import WorkerSandbox
+from meta_agent.sandbox.worker import descendants
+
+READ_BYTES = 1 << 20
+STDERR_TAIL_BYTES = 8 << 10
+FOLDER_PREFIX = "meta-agent-sandbox-"
+
+
+@lru_cache(maxsize=1)
+def _spawner() -> ThreadPoolExecutor:
+    """One thread starts every worker: PR_SET_PDEATHSIG fires when the *thread* that forked ends."""
+    return ThreadPoolExecutor(1, thread_name_prefix="sandbox-spawner")
+
+
+class ProcessStream:
+    """Pipes to a worker process, and its kill."""
+
+    def __init__(self, folder: Path, limits: SandboxLimits) -> None:
+        self._folder, self._limits = folder, limits
+        self._stderr = bytearray()
+        self._deadline_passed = False
+        self._kill_lock = threading.Lock()  # the folder is removed once, after the last process
+        self._child = _spawner().submit(self._start).result()
+        assert self._child.stdin and self._child.stdout and self._child.stderr
+        self._to, self._from = self._child.stdin.fileno(), self._child.stdout.fileno()
+        self._errors = self._child.stderr.fileno()
+        for descriptor in (self._to, self._from, self._errors):
+            os.set_blocking(descriptor, False)
+        self._timer = threading.Timer(limits.deadline_sec, self._expire)
+        self._timer.daemon = True
+        self._timer.start()
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            [sys.executable, "-s", "-S", "-u", "-c", READ_PROGRAM],
+            bufsize=0,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            cwd=self._folder / "work",
+            env=clean_environment(self._folder / "tmp"),
+            start_new_session=True,
+            pipesize=READ_BYTES if sys.platform == "linux" else -1,
+        )
+
+    def send(self, data: memoryview, timeout_sec: float) -> int:
+        with contextlib.suppress(BlockingIOError):
+            return self._write(data)
+        poller = select.poll()
+        poller.register(self._to, select.POLLOUT)
+        if not poller.poll(timeout_sec * 1000):
+            return 0
+        return self._write(data)
+
+    def _write(self, data: memoryview) -> int:
+        try:
+            return os.write(self._to, data)
+        except BrokenPipeError:
+            return len(data)  # the reader is gone: the next receive finds out and says why
+
+    def receive(self, timeout_sec: float) -> bytes | None:
+        poller = select.poll()
+        poller.register(self._from, select.POLLIN)
+        if not poller.poll(timeout_sec * 1000):
+            return None
+        return os.read(self._from, READ_BYTES)
+
+    def kill(self) -> None:
+        with self._kill_lock:
+            self._timer.cancel()
+            kill_tree(self._child)
+            self._keep_stderr()
+            for pipe in (self._child.stdin, self._child.stdout, self._child.stderr):
+                if pipe:
+                    pipe.close()
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _expire(self) -> None:
+        self._deadline_passed = True
+        kill_tree(self._child)
+
+    def _keep_stderr(self) -> None:
+        with contextlib.suppress(OSError, ValueError):
+            while chunk := os.read(self._errors, READ_BYTES):
+                self._stderr = (self._stderr + chunk)[-STDERR_TAIL_BYTES:]
+
+    def post_mortem(self) -> SandboxError:
+        if self._deadline_passed:
+            limit = f"{self._limits.deadline_sec:g} s"
+            return SandboxError(f"the sandbox outlived its deadline of {limit}", kind="timeout")
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._child.wait(timeout=2)
+        self._keep_stderr()
+        detail = bytes(self._stderr).decode("utf-8", "replace").strip()
+        message = f"the sandbox process ended with code {self._child.returncode}"
+        return SandboxError(f"{message}: {detail}" if detail else message, kind="died")
+
+
+def open_process(limits: SandboxLimits) -> WorkerSandbox:
+    """Starts a process sandbox in a fresh folder."""
+    folder = Path(tempfile.mkdtemp(prefix=FOLDER_PREFIX)).resolve()
+    for name in ("work", "tmp"):
+        (folder / name).mkdir()
+    try:
+        stream = ProcessStream(folder, limits)
+    except OSError as error:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise SandboxError(f"cannot start a sandbox process: {error}", kind="start") from error
+    return WorkerSandbox("process", stream, jailed_program(str(folder), asdict(limits)))
+
+
+def clean_environment(temp: Path) -> dict[str, str]:
+    """Everything a command sees: no variable of the host but its PATH."""
+    return {
+        "PATH": os.environ.get("PATH", os.defpath),
+        "HOME": str(temp),
+        "TMPDIR": str(temp),
+        "LANG": "C.UTF-8",
+        "PYTHONHASHSEED": "0",
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
+
+
+def kill_tree(child: subprocess.Popen[bytes]) -> None:
+    """Kills a worker and all below it, then reaps it.
+
+    The worker adopts what left its session, so the tree is complete until the worker is dead: the
+    list is taken first, with the worker stopped so that it cannot grow by its hand.
+    """
+    if child.poll() is not None:
+        return
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(child.pid, signal.SIGSTOP)
+    below = descendants(child.pid)
+    for pid in [*below, child.pid]:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, signal.SIGKILL)
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(child.pid, signal.SIGKILL)
+    child.wait()

@@ -1,0 +1,246 @@
+"""The host's handle on a worker: the `Sandbox` protocol over any byte stream.
+
+Both backends are this class over another stream, so they cannot drift apart. One request runs at a
+time. Promises: a request that outlives its deadline kills the sandbox for real and raises
+`SandboxError(kind="timeout")`; after that every call raises the same error. Time the host takes to
+answer the guest's calls counts.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import itertools
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from meta_agent.errors import GuestError, SandboxError
+from meta_agent.protocols import JSON, Answer, Call, CallServer, ExecResult
+from meta_agent.sandbox._link import Link, LinkClosed, LinkTimeout, Stream, protocol_error
+
+# Above the worker's own deadline for a command: it kills and drains before it replies.
+EXEC_GRACE_SEC = 15.0
+FILES_TIMEOUT_SEC = 120.0
+INSTALL_TIMEOUT_SEC = 60.0
+WRITE_BATCH_BYTES = 8 << 20
+
+
+class WorkerSandbox:
+    """A sandbox whose worker has been started on `stream`; says hello before it is usable."""
+
+    def __init__(
+        self, backend: str, stream: Stream, program: bytes, *, start_timeout_sec: float = 60.0
+    ) -> None:
+        self.backend = backend
+        self._stream = stream
+        self._link = Link(stream)
+        self._ids = itertools.count(1)
+        self._busy = threading.Lock()  # one request at a time; held for its whole duration
+        self._end: SandboxError | None = None
+        self._facts = self._greet(program, start_timeout_sec)
+
+    def _greet(self, program: bytes, timeout_sec: float) -> dict[str, JSON]:
+        try:
+            self._link.send_raw(program, time.monotonic() + timeout_sec)
+            facts: dict[str, JSON] = self.request("hello", {}, timeout_sec=timeout_sec)
+        except (LinkClosed, LinkTimeout, SandboxError) as error:
+            cause = error if isinstance(error, SandboxError) else self._stream.post_mortem()
+            self.close()
+            raise SandboxError(f"the sandbox did not start: {cause}", kind="start") from error
+        return facts
+
+    @property
+    def work_dir(self) -> str:
+        """Absolute path of the work directory, as seen inside."""
+        return str(self._facts["work_dir"])
+
+    @property
+    def fences(self) -> frozenset[str]:
+        """What the kernel was seen to fence: network, processes, files, capabilities ..."""
+        return frozenset(map(str, self._facts["isolation"]))
+
+    def exec(
+        self,
+        argv: Sequence[str],
+        *,
+        cwd: str = ".",
+        env: Mapping[str, str] | None = None,
+        stdin: bytes = b"",
+        timeout_sec: float = 60.0,
+        output_limit_bytes: int = 1 << 20,
+    ) -> ExecResult:
+        """Runs a command to completion; nothing it started outlives it.
+
+        `timed_out` and `truncated` are set by the worker, never inferred from exit codes. A killed
+        command has 128 + the signal's number as in a shell; one that cannot start 127 or 126.
+        """
+        args = {
+            "argv": list(argv),
+            "cwd": cwd,
+            "env": dict(env or {}),
+            "stdin": encode(stdin),
+            "timeout_sec": timeout_sec,
+            "output_limit_bytes": output_limit_bytes,
+        }
+        reply = self.request("exec", args, timeout_sec=timeout_sec + EXEC_GRACE_SEC)
+        return parse_exec(reply)
+
+    def write(self, files: Mapping[str, bytes], *, executable: bool = False) -> None:
+        """Writes files at relative paths, making folders; a path that is there is replaced."""
+        for batch in batches(files):
+            self.request(
+                "write", {"files": batch, "executable": executable}, timeout_sec=FILES_TIMEOUT_SEC
+            )
+
+    def read(self, paths: Sequence[str], *, limit_bytes: int = 16 << 20) -> dict[str, bytes]:
+        """Reads regular files; what is missing, a link or a device is left out.
+
+        `limit_bytes` bounds all of them together; beyond it GuestError, never a cut file.
+        """
+        args = {"paths": list(paths), "limit_bytes": limit_bytes}
+        reply = self.request("read", args, timeout_sec=FILES_TIMEOUT_SEC)
+        files = {path: decode(content) for path, content in expect(reply, dict).items()}
+        if not files.keys() <= set(paths) or sum(map(len, files.values())) > limit_bytes:
+            raise self._break_off(protocol_error("returned files that were not asked for"))
+        return files
+
+    def install(self, name: str, source: str) -> None:
+        """Loads a guest module that defines `OPERATIONS`."""
+        self.request("install", {"name": name, "source": source}, timeout_sec=INSTALL_TIMEOUT_SEC)
+
+    def request(
+        self,
+        op: str,
+        args: Mapping[str, JSON],
+        *,
+        timeout_sec: float,
+        serve: CallServer | None = None,
+    ) -> JSON:
+        """Calls an operation; `serve` gets the calls that the guest makes meanwhile."""
+        with self._busy:
+            if self._end is not None:
+                raise self._end
+            deadline = time.monotonic() + timeout_sec
+            try:
+                return self._converse(op, args, deadline, serve)
+            except LinkTimeout:
+                message = f"{op!r} was not done after {timeout_sec:g} s; the sandbox was killed"
+                raise self._break_off(SandboxError(message, kind="timeout")) from None
+            except LinkClosed:
+                raise self._break_off(self._stream.post_mortem()) from None
+            except SandboxError as error:
+                raise self._break_off(error) from None
+
+    def close(self) -> None:
+        """Ends the sandbox and everything in it. Idempotent."""
+        if self._end is None:
+            self._end = SandboxError("the sandbox is closed", kind="died")
+        self._stream.kill()
+
+    def __enter__(self) -> WorkerSandbox:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _break_off(self, error: SandboxError) -> SandboxError:
+        self._end = self._end or error
+        self._stream.kill()
+        return error
+
+    def _converse(
+        self, op: str, args: Mapping[str, JSON], deadline: float, serve: CallServer | None
+    ) -> JSON:
+        request_id = next(self._ids)
+        self._link.send({"id": request_id, "op": op, "args": dict(args)}, deadline)
+        answer = self._answerer(request_id, deadline)
+        while True:
+            frame = self._link.receive(deadline)
+            if frame.get("id") != request_id:
+                raise protocol_error(f"answered request {frame.get('id')!r}, not {request_id}")
+            if "calls" not in frame:
+                return outcome(frame)
+            (serve or refuse)(parse_calls(frame["calls"]), answer)
+
+    def _answerer(self, request_id: int, deadline: float) -> Callable[[list[Answer]], None]:
+        def answer(answers: list[Answer]) -> None:
+            self._link.send({"id": request_id, "answers": answers}, deadline)
+
+        return answer
+
+
+def refuse(calls: list[Call], answer: Callable[[list[Answer]], None]) -> None:
+    """Serves a request that expects no calls."""
+    answer([{"cid": call["cid"], "err": "this request serves no calls"} for call in calls])
+
+
+def outcome(frame: dict[str, JSON]) -> JSON:
+    """The value of a reply frame, or the guest's error."""
+    if "ok" in frame:
+        return frame["ok"]
+    error = expect(frame.get("err"), dict)
+    kind, message = str(error.get("type", "Exception")), str(error.get("message", ""))
+    details = [str(error.get("traceback", "")), str(error.get("stderr", ""))]
+    raise GuestError(kind, message, "\n".join(filter(None, details)))
+
+
+def parse_calls(value: JSON) -> list[Call]:
+    """A batch of calls as the contract says, or a protocol error."""
+    for call in expect(value, list):
+        if not isinstance(expect(call, dict).get("cid"), int) or "kind" not in call:
+            raise protocol_error("made a call without `cid` or `kind`")
+    calls: list[Call] = value
+    return calls
+
+
+def parse_exec(value: JSON) -> ExecResult:
+    """An `ExecResult` from an untrusted reply."""
+    reply = expect(value, dict)
+    try:
+        return ExecResult(
+            exit_code=int(reply["exit_code"]),
+            stdout=decode(reply["stdout"]),
+            stderr=decode(reply["stderr"]),
+            timed_out=bool(reply["timed_out"]),
+            truncated=bool(reply["truncated"]),
+            duration_sec=float(reply["duration_sec"]),
+            oom=bool(reply["oom"]),
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise protocol_error(f"sent a malformed result: {error!r}") from error
+
+
+def expect(value: JSON, kind: type[Any]) -> Any:
+    """`value` if it has the type that the protocol says."""
+    if not isinstance(value, kind):
+        raise protocol_error(f"sent {type(value).__name__} where {kind.__name__} belongs")
+    return value
+
+
+def encode(content: bytes) -> str:
+    """Bytes as the protocol carries them."""
+    return base64.b64encode(content).decode()
+
+
+def decode(content: JSON) -> bytes:
+    """Bytes from an untrusted base64 string."""
+    try:
+        return base64.b64decode(expect(content, str), validate=True)
+    except binascii.Error as error:
+        raise protocol_error(f"sent bytes that are not base64: {error}") from error
+
+
+def batches(files: Mapping[str, bytes]) -> Iterator[dict[str, str]]:
+    """Groups files so that no frame grows past the protocol's limit."""
+    batch: dict[str, str] = {}
+    size = 0
+    for path, content in files.items():
+        if batch and size + len(content) > WRITE_BATCH_BYTES:
+            yield batch
+            batch, size = {}, 0
+        batch[path] = encode(content)
+        size += len(content)
+    if batch:
+        yield batch
