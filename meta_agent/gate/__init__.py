@@ -1,0 +1,58 @@
+"""The gate judges: records in, verdict out, no I/O.
+
+`row_of` and `Arm` are what it reads, `find_all` asks whether a score is valid, `pair` and
+`effect` how large it is, `judge_live`, `judge_screen` and `judge_diagnostics` decide.
+"""
+
+from meta_agent.gate._intervals import Interval, two_proportion_p, wilson
+from meta_agent.gate._limits import DEFAULT_LIMITS, ValidityLimits
+from meta_agent.gate._records import Arm, Finding, OutcomeRow, Severity, arm_of, row_of
+from meta_agent.gate.diagnostics import judge_diagnostics
+from meta_agent.gate.judge import (
+    Screening,
+    judge_live,
+    judge_screen,
+    verdict_from_json,
+    verdict_to_json,
+)
+from meta_agent.gate.statistics import (
+    ErrorBudget,
+    Pairs,
+    SeedSpread,
+    SignFlip,
+    effect,
+    pair,
+    sign_flip_p,
+    worst_case,
+)
+from meta_agent.gate.validity import find_all, find_in_arm
+
+__all__ = [
+    "DEFAULT_LIMITS",
+    "Arm",
+    "ErrorBudget",
+    "Finding",
+    "Interval",
+    "OutcomeRow",
+    "Pairs",
+    "Screening",
+    "SeedSpread",
+    "Severity",
+    "SignFlip",
+    "ValidityLimits",
+    "arm_of",
+    "effect",
+    "find_all",
+    "find_in_arm",
+    "judge_diagnostics",
+    "judge_live",
+    "judge_screen",
+    "pair",
+    "row_of",
+    "sign_flip_p",
+    "two_proportion_p",
+    "verdict_from_json",
+    "verdict_to_json",
+    "wilson",
+    "worst_case",
+]

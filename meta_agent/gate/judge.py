@@ -1,0 +1,290 @@
+"""The judge: validity first, then statistics, then one of four verdicts.
+
+* INVALID       the intended behaviour did not produce the score, whatever it is;
+* PROMOTE       the lower bound of clean success is above the minimum effect;
+* REJECT        the upper bound is below anything worth having, or the candidate harms;
+* INCONCLUSIVE  neither. It buys more samples until the last look, and is never a win.
+
+Everything a verdict rests on is in `Verdict.evidence`: the settings under `inputs`, the digests
+of both arms, the findings and the numbers. `meta_agent.backtest.verify` recomputes it from there.
+
+Not covered: choosing what to run next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from typing import NamedTuple
+
+from meta_agent.errors import ConfigError
+from meta_agent.gate._records import Arm, Finding
+from meta_agent.gate.statistics import (
+    ErrorBudget,
+    Pairs,
+    SeedSpread,
+    effect,
+    pair,
+    sign_flip_p,
+    worst_case,
+)
+from meta_agent.protocols import JSON, TRAINING_FACTORS, Effect, Factor, Verdict, VerdictKind
+
+MIN_TRAINING_SEEDS = 2
+WORTHWHILE_EFFECT = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class _Inputs:
+    """What was declared before the look."""
+
+    factor: Factor
+    budget: ErrorBudget
+    look: int
+    final_look: bool
+    min_effect: float
+    worthwhile_effect: float
+    pilot: SeedSpread | None
+
+    def __post_init__(self) -> None:
+        if self.factor == "diagnostics":
+            raise ConfigError("diagnostics are judged by judge_diagnostics, not by clean success")
+        if self.min_effect < 0:
+            raise ConfigError(f"min_effect={self.min_effect}: must be 0 or more")
+
+    def to_json(self) -> dict[str, JSON]:
+        return {**asdict(self), "budget": self.budget.to_json()}
+
+
+class _Case(NamedTuple):
+    """One look at one candidate, ready to be decided."""
+
+    inputs: _Inputs
+    pairs: Pairs
+    effect: Effect
+    futility_high: float
+
+    @property
+    def alpha(self) -> float:
+        return self.inputs.budget.at(self.inputs.look)
+
+    @property
+    def worthwhile(self) -> float:
+        return max(self.inputs.min_effect, self.inputs.worthwhile_effect)
+
+
+def judge_live(
+    baseline_arm: Arm,
+    candidate_arm: Arm,
+    *,
+    factor: Factor,
+    budget: ErrorBudget,
+    look: int,
+    final_look: bool,
+    min_effect: float = 0.0,
+    findings: Iterable[Finding] = (),
+    worthwhile_effect: float = WORTHWHILE_EFFECT,
+    pilot: SeedSpread | None = None,
+) -> Verdict:
+    """Judges one candidate on the confirm split at one declared look (counted from 0)."""
+    inputs = _Inputs(factor, budget, look, final_look, min_effect, worthwhile_effect, pilot)
+    found = tuple(findings)
+    case = _case(inputs, pair(baseline_arm, candidate_arm))
+    kind, reasons = _decide(case, found)
+    evidence = {
+        "judge": "live",
+        "inputs": inputs.to_json(),
+        "arms": {"baseline": arm_summary(baseline_arm), "candidate": arm_summary(candidate_arm)},
+        "findings": [finding.to_json() for finding in found],
+        "numbers": _numbers(case),
+    }
+    return Verdict(kind, reasons, case.effect, evidence=evidence)
+
+
+def _case(inputs: _Inputs, pairs: Pairs) -> _Case:
+    alpha = inputs.budget.at(inputs.look)
+    seen = effect(pairs, alpha=alpha, pilot=inputs.pilot)
+    futile = effect(pairs, alpha=inputs.budget.futility, pilot=inputs.pilot)
+    return _Case(inputs, pairs, seen, futile.ci_high)
+
+
+# --- deciding ----------------------------------------------------------------------------------
+
+_Decision = tuple[VerdictKind, tuple[str, ...]]
+
+
+def _decide(case: _Case, findings: tuple[Finding, ...]) -> _Decision:
+    against = [f for f in findings if f.side != "baseline"]
+    vetoes = _vetoes(against)
+    if vetoes:
+        return VerdictKind.INVALID, vetoes
+    unproven = tuple(f"{f.code}: {f.message}" for f in against if f.severity == "unproven")
+    kind, reasons = _by_effect(case)
+    if not unproven or kind is VerdictKind.REJECT:
+        return kind, reasons
+    if case.inputs.final_look:
+        return VerdictKind.INVALID, (*unproven, "not proven valid by the last look")
+    return VerdictKind.INCONCLUSIVE, (*unproven, "more samples will tell")
+
+
+def _by_effect(case: _Case) -> _Decision:
+    if case.pairs.pairs == 0:
+        return VerdictKind.INCONCLUSIVE, ("no pair has an outcome on both sides",)
+    doubts = _doubts(case)
+    if not doubts:
+        return VerdictKind.PROMOTE, (
+            f"clean success {_points(case.effect.delta)}, lower bound "
+            f"{_points(case.effect.ci_low)} > {_points(case.inputs.min_effect)} "
+            f"at alpha {case.alpha:.4g}",
+        )
+    if case.futility_high < case.worthwhile:
+        word = "harms" if case.futility_high < 0 else "is not worth having"
+        return VerdictKind.REJECT, (
+            f"{word}: upper bound {_points(case.futility_high)}, "
+            f"worthwhile from {_points(case.worthwhile)}",
+        )
+    more = "no look is left" if case.inputs.final_look else "more samples may decide"
+    return VerdictKind.INCONCLUSIVE, (*doubts, more)
+
+
+def _doubts(case: _Case) -> tuple[str, ...]:
+    """Every condition of a promotion that does not hold."""
+    doubts, seeds = [], case.effect.training_seeds
+    if case.effect.ci_low <= case.inputs.min_effect:
+        low, need = _points(case.effect.ci_low), _points(case.inputs.min_effect)
+        doubts.append(f"lower bound {low} is not above {need} at alpha {case.alpha:.4g}")
+    if case.inputs.factor in TRAINING_FACTORS and seeds < MIN_TRAINING_SEEDS:
+        doubts.append(f"{seeds} training seed, needs {MIN_TRAINING_SEEDS}")
+    p = _exact_p(case)
+    if p is not None and p > case.alpha:
+        doubts.append(f"exact sign-flip p {p:.3g} is above alpha {case.alpha:.4g}")
+    worst = worst_case(case.pairs).delta
+    if worst <= case.inputs.min_effect:
+        doubts.append(
+            f"with {case.pairs.lost} lost pairs at their worst the effect is {_points(worst)}"
+        )
+    return tuple(doubts)
+
+
+def _exact_p(case: _Case) -> float | None:
+    """The permutation test over tasks; with several training seeds the seeds are the unit."""
+    if case.effect.training_seeds != 1:
+        return None
+    return sign_flip_p(case.pairs.cells[0], case.pairs.samples).p
+
+
+def _points(share: float) -> str:
+    return f"{100 * share:+.1f} points"
+
+
+# --- evidence ----------------------------------------------------------------------------------
+
+
+def _numbers(case: _Case) -> dict[str, JSON]:
+    return {
+        "alpha": case.alpha,
+        "futility_high": case.futility_high,
+        "pairs_lost": case.pairs.lost,
+        "tasks": int(case.pairs.cells.shape[1]),
+        "tasks_dropped": case.pairs.dropped_tasks,
+        "per_seed": [float(row.mean()) for row in case.pairs.cells if row.size],
+        "worst_case_delta": worst_case(case.pairs).delta,
+        "sign_flip_p": _exact_p(case),
+    }
+
+
+def arm_summary(arm: Arm) -> dict[str, JSON]:
+    """The denominators of an arm by type, and the digest of its rows."""
+    rows = list(arm.rows())
+    return {
+        "name": arm.name,
+        "digest": arm.digest,
+        "seeds": sorted(arm.seeds),
+        "planned": arm.planned,
+        "n": len(rows),
+        "solved": sum(bool(row.success) for row in rows),
+        "clean": sum(bool(row.clean) for row in rows),
+        "flagged": sum(bool(row.flags) for row in rows),
+        "unknown": sum(row.success is None for row in rows),
+        "policy_errors": sum(row.error_kind == "policy" for row in rows),
+    }
+
+
+def verdict_to_json(verdict: Verdict) -> dict[str, JSON]:
+    """A verdict as the ledger and the git note keep it."""
+    return {
+        "schema_version": 1,
+        "kind": verdict.kind.value,
+        "reasons": list(verdict.reasons),
+        "effect": asdict(verdict.effect) if verdict.effect else None,
+        "screened_out": verdict.screened_out,
+        "evidence": dict(verdict.evidence),
+    }
+
+
+def verdict_from_json(data: Mapping[str, JSON]) -> Verdict:
+    """Parses what `verdict_to_json` wrote."""
+    return Verdict(
+        kind=VerdictKind(data["kind"]),
+        reasons=tuple(data["reasons"]),
+        effect=Effect(**data["effect"]) if data.get("effect") else None,
+        screened_out=bool(data.get("screened_out", False)),
+        evidence=data.get("evidence", {}),
+    )
+
+
+# --- screening ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Screening:
+    """A ranking on the search split. It never promotes; it only decides who goes on."""
+
+    order: tuple[str, ...]
+    kept: tuple[str, ...]
+    verdicts: Mapping[str, Verdict]  # of those that go no further
+
+
+def judge_screen(
+    baseline_arm: Arm,
+    candidate_arms: Mapping[str, Arm],
+    *,
+    findings: Mapping[str, Iterable[Finding]] | None = None,
+    keep: int = 1,
+) -> Screening:
+    """Ranks candidates by clean success against the baseline; vetoed ones leave as INVALID."""
+    by_id = {cid: tuple((findings or {}).get(cid, ())) for cid in candidate_arms}
+    deltas = {
+        cid: effect(pair(baseline_arm, arm), alpha=0.1) for cid, arm in candidate_arms.items()
+    }
+    vetoed = {cid for cid, found in by_id.items() if _vetoes(found)}
+    order = tuple(sorted(candidate_arms, key=lambda cid: (cid in vetoed, -deltas[cid].delta, cid)))
+    kept = tuple(cid for cid in order if cid not in vetoed)[:keep]
+    gone = {
+        cid: _screened(baseline_arm, candidate_arms[cid], by_id[cid], deltas[cid], (rank, keep))
+        for rank, cid in enumerate(order)
+        if cid not in kept
+    }
+    return Screening(order, kept, gone)
+
+
+def _vetoes(findings: Iterable[Finding]) -> tuple[str, ...]:
+    return tuple(
+        f"{f.code}: {f.message}" for f in findings if f.severity == "veto" and f.side != "baseline"
+    )
+
+
+def _screened(
+    baseline: Arm, arm: Arm, found: tuple[Finding, ...], seen: Effect, place: tuple[int, int]
+) -> Verdict:
+    (rank, keep), vetoes = place, _vetoes(found)
+    reason = f"ranked {rank + 1} on the search split ({_points(seen.delta)}), {keep} go on"
+    evidence = {
+        "judge": "screen",
+        "inputs": {"rank": rank, "keep": keep},
+        "arms": {"baseline": arm_summary(baseline), "candidate": arm_summary(arm)},
+        "findings": [finding.to_json() for finding in found],
+    }
+    kind = VerdictKind.INVALID if vetoes else VerdictKind.INCONCLUSIVE
+    # A delta on the split that the search reads is a rank, not a claim: no effect is reported.
+    return Verdict(kind, vetoes or (reason,), None, screened_out=not vetoes, evidence=evidence)

@@ -1,0 +1,280 @@
+"""The size of an effect, and how sure we may be of it over the whole run.
+
+Observations are paired: clean success of the candidate minus that of the baseline on the same
+task, sample and training seed. Samples of a (task, seed) cell are averaged, giving d[s, t].
+
+*One training seed* (an acting-side change on a frozen policy): the task is the unit. The
+interval is Student's on the per-task differences; `sign_flip_p` adds an exact permutation test,
+because with few discordant tasks the interval is too optimistic.
+
+*Several training seeds* (a change that acts through training): seeds and tasks are crossed random
+effects, d[s, t] = mu + seed_s + task_t + rest_st. With S seeds, T tasks and the two-way mean
+squares MS_seed, MS_task and MS_rest, the variance of the grand mean is estimated without bias by
+(MS_seed + MS_task - MS_rest) / (S T) (Searle, Casella and McCulloch, *Variance Components*, 1992,
+ch. 4). The seed part has S - 1 degrees of freedom and must not be diluted by the hundreds that the
+tasks have, so each part gets its own quantile and the two half-widths add in quadrature, after
+Graybill and Wang (JASA 75, 1980) for sums of mean squares:
+
+    half = sqrt(t[S-1]^2 * MS_seed / (S T) + t[T-1]^2 * max(0, MS_task - MS_rest) / (S T))
+
+Where the seeds dominate this is the t-interval on the per-seed means. With two seeds t is
+enormous: two seeds alone hardly ever prove anything, which is the truth. A `SeedSpread` measured
+beforehand (A/A runs, earlier arms) may be pooled in, and then its degrees of freedom count.
+
+Error control is over the run: `ErrorBudget` declares candidates and looks before the first look
+and splits alpha over all of them (Bonferroni, hence valid under any dependence).
+
+Not covered: any-time valid tests; a budget has to be declared.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from meta_agent.errors import ConfigError
+from meta_agent.gate._records import Arm, OutcomeRow
+from meta_agent.protocols import JSON, Effect
+
+Matrix = NDArray[np.float64]
+
+
+# --- the error budget ---------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorBudget:
+    """How a run's chance of one false promotion is spent, declared before it starts.
+
+    `candidates` counts every candidate that may reach the confirm split in all generations,
+    `looks` how often each may be looked at. Later looks carry more data, so look i gets a share
+    proportional to i + 1 unless `spend` says otherwise. `futility` is the one-sided error of
+    giving a candidate up early: it can only cost wins, never make false ones.
+    """
+
+    alpha: float = 0.05
+    candidates: int = 1
+    looks: int = 1
+    spend: tuple[float, ...] = ()
+    futility: float = 0.10
+
+    def __post_init__(self) -> None:
+        if not (0 < self.alpha < 0.5 and 0 < self.futility <= 0.5):
+            raise ConfigError(f"alpha={self.alpha}, futility={self.futility}: need 0 < value < 0.5")
+        if self.candidates < 1 or self.looks < 1:
+            raise ConfigError(f"candidates={self.candidates}, looks={self.looks}: need at least 1")
+        if self.spend and (len(self.spend) != self.looks or sum(self.spend) > 1 + 1e-9):
+            raise ConfigError(f"spend={self.spend}: need {self.looks} shares that sum to at most 1")
+
+    def at(self, look: int) -> float:
+        """The one-sided alpha of one candidate at one look (counted from 0)."""
+        if not 0 <= look < self.looks:
+            raise ConfigError(f"look {look} was not declared; the budget has {self.looks}")
+        shares = self.spend or tuple(i + 1 for i in range(self.looks))
+        total = 1.0 if self.spend else float(sum(shares))
+        return self.alpha / self.candidates * shares[look] / total
+
+    def to_json(self) -> dict[str, JSON]:
+        return {
+            "alpha": self.alpha,
+            "candidates": self.candidates,
+            "looks": self.looks,
+            "spend": list(self.spend),
+            "futility": self.futility,
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, JSON]) -> ErrorBudget:
+        return cls(**{**data, "spend": tuple(data.get("spend", ()))})
+
+
+@dataclass(frozen=True, slots=True)
+class SeedSpread:
+    """Between-seed deviation of a per-seed mean difference, measured beforehand."""
+
+    sd: float
+    df: int
+
+
+# --- pairing ------------------------------------------------------------------------------------
+
+
+class Pairs(NamedTuple):
+    """Differences by training seed (rows) and task (columns)."""
+
+    cells: Matrix
+    pairs: int
+    lost: int  # pairs in which either side has no outcome
+    samples: int  # samples of a cell, at most
+    dropped_tasks: int = 0  # tasks without a single pair in some seed
+
+
+def pair(baseline: Arm, candidate: Arm) -> Pairs:
+    """Pairs two arms by (training seed, task, sample). Lost pairs are counted, not scored."""
+    seeds = sorted(set(baseline.seeds) & set(candidate.seeds))
+    cells: list[dict[str, list[float]]] = []
+    lost = 0
+    for seed in seeds:
+        found, missing = _seed_cells(baseline.seeds[seed], candidate.seeds[seed])
+        cells.append(found)
+        lost += missing
+    return _matrix(cells, lost)
+
+
+def _seed_cells(
+    before: Iterable[OutcomeRow], after: Iterable[OutcomeRow]
+) -> tuple[dict[str, list[float]], int]:
+    old = {row.key: row.clean for row in before}
+    cells: dict[str, list[float]] = {}
+    lost = 0
+    for row in after:
+        was, now = old.pop(row.key, None), row.clean
+        if was is None or now is None:
+            lost += 1
+            continue
+        cells.setdefault(row.task_key, []).append(float(now) - float(was))
+    return cells, lost + len(old)
+
+
+def _matrix(cells: Sequence[Mapping[str, Sequence[float]]], lost: int) -> Pairs:
+    everywhere = sorted(set.intersection(*(set(c) for c in cells))) if cells else []
+    rows = [[math.fsum(c[task]) / len(c[task]) for task in everywhere] for c in cells]
+    counts = [len(c[task]) for c in cells for task in everywhere]
+    dropped = len({task for c in cells for task in c}) - len(everywhere)
+    matrix = np.asarray(rows, dtype=float).reshape(len(cells), len(everywhere))
+    return Pairs(matrix, sum(counts), lost, max(counts, default=0), dropped)
+
+
+# --- effect -------------------------------------------------------------------------------------
+
+
+class _Spread(NamedTuple):
+    """Half-width components: squared standard errors with their degrees of freedom."""
+
+    parts: tuple[tuple[float, int], ...]
+
+    def half(self, alpha: float) -> float:
+        return math.sqrt(math.fsum(v * _t_quantile(df, alpha) ** 2 for v, df in self.parts))
+
+    @property
+    def variance(self) -> float:
+        return math.fsum(v for v, _ in self.parts)
+
+
+def effect(pairs: Pairs, *, alpha: float, pilot: SeedSpread | None = None) -> Effect:
+    """The mean difference with its two one-sided bounds, each at level `alpha`."""
+    seeds, tasks = pairs.cells.shape
+    if not seeds or tasks < 2:
+        return Effect(_mean(pairs.cells), -1.0, 1.0, pairs.pairs, seeds)
+    spread = _task_spread(pairs.cells[0]) if seeds == 1 else _crossed(pairs.cells, pilot)
+    delta, half = _mean(pairs.cells), spread.half(alpha)
+    low, high = max(-1.0, delta - half), min(1.0, delta + half)
+    return Effect(delta, low, high, pairs.pairs, seeds, _confidence(delta, spread))
+
+
+def _mean(cells: Matrix) -> float:
+    return float(cells.mean()) if cells.size else 0.0
+
+
+def _task_spread(row: Matrix) -> _Spread:
+    return _Spread(((float(row.var(ddof=1)) / row.size, row.size - 1),))
+
+
+class MeanSquares(NamedTuple):
+    """The two-way table of a balanced crossed design without replicates."""
+
+    seed: float
+    task: float
+    rest: float
+
+
+def mean_squares(cells: Matrix) -> MeanSquares:
+    """Two-way analysis of variance of d[s, t]."""
+    seeds, tasks = cells.shape
+    by_seed = cells.mean(axis=1) - cells.mean()
+    by_task = cells.mean(axis=0) - cells.mean()
+    rest = cells - cells.mean() - by_seed[:, None] - by_task[None, :]
+    return MeanSquares(
+        tasks * float(by_seed @ by_seed) / (seeds - 1),
+        seeds * float(by_task @ by_task) / (tasks - 1),
+        float((rest * rest).sum()) / ((seeds - 1) * (tasks - 1)),
+    )
+
+
+def _crossed(cells: Matrix, pilot: SeedSpread | None) -> _Spread:
+    seeds, tasks = cells.shape
+    ms = mean_squares(cells)
+    seed_variance, df = ms.seed / tasks, seeds - 1
+    if pilot is not None:
+        pooled = seed_variance * df + pilot.sd**2 * pilot.df
+        seed_variance, df = pooled / (df + pilot.df), df + pilot.df
+    task_variance = max(0.0, ms.task - ms.rest) / (seeds * tasks)
+    return _Spread(((seed_variance / seeds, df), (task_variance, tasks - 1)))
+
+
+def _t_quantile(df: int, alpha: float) -> float:
+    from scipy.special import stdtrit
+
+    return float(stdtrit(df, 1 - alpha))
+
+
+def _confidence(delta: float, spread: _Spread) -> float:
+    """The largest confidence 1 - a at which the one-sided lower bound is above zero."""
+    if spread.variance == 0:
+        return 0.5 if delta == 0 else float(delta > 0)
+    low, high = 1e-9, 0.5
+    for _ in range(60):
+        middle = math.sqrt(low * high)
+        low, high = (low, middle) if spread.half(middle) < abs(delta) else (middle, high)
+    return 1 - high if delta > 0 else high
+
+
+# --- exact test ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class SignFlip:
+    """Exact one-sided sign-permutation test over tasks (Fisher's, by convolution)."""
+
+    p: float
+    discordant: int
+
+
+def sign_flip_p(row: Matrix, samples: int) -> SignFlip:
+    """P(sum of randomly signed |d| >= the observed sum), over tasks.
+
+    The differences are multiples of 1 / lcm(1..samples), so the distribution is computed exactly.
+    """
+    scale = math.lcm(*range(1, max(1, samples) + 1))
+    units = np.rint(row * scale).astype(int)
+    sizes = np.abs(units[units != 0])
+    dist = np.ones(1)
+    for size in sizes:
+        wider = np.zeros(dist.size + 2 * int(size))
+        wider[: dist.size] += dist / 2
+        wider[2 * int(size) :] += dist / 2
+        dist = wider
+    observed = int(units.sum()) + int(sizes.sum())
+    return SignFlip(min(1.0, float(dist[observed:].sum())), int(sizes.size))
+
+
+@dataclass(frozen=True, slots=True)
+class WorstCase:
+    """The estimate if every lost pair had gone against the candidate."""
+
+    delta: float
+    lost: int
+    numbers: Mapping[str, float] = field(default_factory=dict)
+
+
+def worst_case(pairs: Pairs) -> WorstCase:
+    """Lost pairs as baseline successes and candidate failures."""
+    total = pairs.pairs + pairs.lost
+    mean = _mean(pairs.cells)
+    delta = (mean * pairs.pairs - pairs.lost) / total if total else 0.0
+    return WorstCase(delta, pairs.lost)

@@ -1,0 +1,63 @@
+"""Validity: did the intended behaviour produce this score? Asked before any score is read.
+
+Each detector is a pure function from arms to typed findings, with the lines of evidence it rests
+on. `find_all` runs the lot over a comparison, `find_in_arm` over one arm alone (an invalid
+baseline opens a repair).
+
+Not covered: conduct that the environment did not flag. The detectors count flags, they do not
+find new kinds of cheating.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from meta_agent.gate._conduct import leaks, tampering
+from meta_agent.gate._limits import DEFAULT_LIMITS, ValidityLimits
+from meta_agent.gate._measurement import (
+    comparable,
+    denominator,
+    overlap,
+    unbalanced_infra,
+    void_infra,
+)
+from meta_agent.gate._records import Arm, ArmSide, Finding
+from meta_agent.gate._reward import artefacts, constant_offset, divergence
+
+
+def find_all(
+    baseline: Arm,
+    candidate: Arm,
+    *,
+    limits: ValidityLimits = DEFAULT_LIMITS,
+    train_hashes: Collection[str] = (),
+) -> tuple[Finding, ...]:
+    """Every finding about this comparison, vetoes first."""
+    found = [
+        *comparable(baseline, candidate),
+        *find_in_arm(baseline, limits=limits, side="baseline"),
+        *find_in_arm(candidate, limits=limits, train_hashes=train_hashes),
+        *unbalanced_infra(baseline, candidate, limits),
+        *artefacts(baseline, candidate, limits),
+        *divergence(baseline, candidate, limits),
+        *constant_offset(baseline, candidate),
+    ]
+    rank = {"veto": 0, "unproven": 1, "warn": 2}
+    return tuple(sorted(found, key=lambda finding: rank[finding.severity]))
+
+
+def find_in_arm(
+    arm: Arm,
+    *,
+    limits: ValidityLimits = DEFAULT_LIMITS,
+    train_hashes: Collection[str] = (),
+    side: ArmSide = "candidate",
+) -> tuple[Finding, ...]:
+    """What one arm shows by itself."""
+    return (
+        *leaks(arm, limits, side),
+        *tampering(arm, limits, side),
+        *void_infra(arm, limits, side),
+        *denominator(arm),
+        *overlap(arm, train_hashes),
+    )

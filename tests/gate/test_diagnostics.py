@@ -1,0 +1,62 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from meta_agent.gate import judge_diagnostics
+from meta_agent.gate.diagnostics import rank_sum_p
+from meta_agent.protocols import VerdictKind
+
+GOOD, BAD = [0.1, 0.15, 0.2, 0.12], [0.6, 0.7, 0.55, 0.8]
+
+
+def _judge(**changes: Any) -> Any:
+    settings: dict[str, Any] = {
+        "values_good": GOOD,
+        "values_bad": BAD,
+        "heldout_good": [0.1, 0.2],
+        "heldout_bad": [0.7],
+        "threshold": 0.5,
+        "higher_is_bad": True,
+    }
+    merged = {**settings, **changes}
+    return judge_diagnostics(merged.pop("values_good"), merged.pop("values_bad"), **merged)
+
+
+def test_a_metric_that_separates_is_admitted() -> None:
+    assert _judge().kind is VerdictKind.PROMOTE
+
+
+def test_the_direction_is_the_authors() -> None:
+    assert _judge(higher_is_bad=False).kind is VerdictKind.REJECT
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"values_bad": [0.1, 0.2, 0.15, 0.11]}, "past"),
+        ({"heldout_bad": [0.05]}, "heldout"),
+        ({"threshold": 0.11}, "alarms"),
+        ({"values_good": [0.1] * 3, "values_bad": [0.1, 0.1, 0.9]}, "permutation p"),
+    ],
+)
+def test_what_a_metric_lacks_is_named(changes: dict[str, Any], why: str) -> None:
+    verdict = _judge(**changes)
+    assert verdict.kind is VerdictKind.REJECT
+    assert why in " ".join(verdict.reasons)
+
+
+@pytest.mark.parametrize("few", [{"values_bad": [0.9, 0.8]}, {"heldout_good": []}])
+def test_few_versions_decide_nothing(few: dict[str, Any]) -> None:
+    assert _judge(**few).kind is VerdictKind.INCONCLUSIVE
+
+
+def test_the_permutation_p_is_exact_where_it_is_small() -> None:
+    assert rank_sum_p([5, 6, 7], [1, 2, 3, 4]) == pytest.approx(1 / 35)
+    assert rank_sum_p([1, 1], [1, 1]) == 1.0
+
+
+def test_the_normal_form_is_close_to_the_exact_one() -> None:
+    above, below = [i + 3.5 for i in range(12)], [float(i) for i in range(12)]
+    assert rank_sum_p(above, below) == pytest.approx(0.0192, abs=0.006)

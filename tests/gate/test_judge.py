@@ -1,0 +1,232 @@
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from meta_agent.errors import ConfigError
+from meta_agent.gate import (
+    Arm,
+    ErrorBudget,
+    Finding,
+    find_all,
+    judge_live,
+    judge_screen,
+    verdict_from_json,
+    verdict_to_json,
+)
+from meta_agent.protocols import Verdict, VerdictKind
+
+from ._rows import arm, drawn_arm
+
+FOUR = (0, 1, 2, 3)
+
+
+def _first(
+    share: float, *, tasks: int = 200, seeds: Any = (0,), name: str = "x", **more: Any
+) -> Arm:
+    """Solves the first `share` of the tasks, one less or more in odd seeds."""
+
+    def change(seed: int, task: int) -> dict[str, Any]:
+        return {"success": task < share * tasks + seed % 2, **more}
+
+    return arm(name, tasks=tasks, seeds=seeds, change=change)
+
+
+def _judge(before: Arm, after: Arm, **options: Any) -> Verdict:
+    settings: dict[str, Any] = {
+        "factor": "scaffold",
+        "budget": ErrorBudget(),
+        "look": 0,
+        "final_look": True,
+        "findings": find_all(before, after),
+    }
+    return judge_live(before, after, **{**settings, **options})
+
+
+def test_a_clear_gain_is_promoted_with_its_numbers() -> None:
+    verdict = _judge(_first(0.5), _first(0.7))
+    assert verdict.kind is VerdictKind.PROMOTE
+    assert verdict.effect is not None
+    assert verdict.effect.delta == pytest.approx(0.2)
+    assert verdict.effect.ci_low > 0
+    assert verdict.evidence["arms"]["candidate"]["clean"] == 140
+
+
+def test_a_clear_harm_is_rejected() -> None:
+    verdict = _judge(_first(0.7), _first(0.5))
+    assert verdict.kind is VerdictKind.REJECT
+    assert "harms" in verdict.reasons[0]
+
+
+def test_a_gain_too_small_to_want_is_rejected() -> None:
+    verdict = _judge(_first(0.5, tasks=5000), _first(0.5004, tasks=5000))
+    assert verdict.kind is VerdictKind.REJECT
+    assert "not worth having" in verdict.reasons[0]
+
+
+@pytest.mark.parametrize(("final", "word"), [(False, "may decide"), (True, "no look is left")])
+def test_doubt_is_inconclusive_and_says_whether_more_helps(final: bool, word: str) -> None:
+    verdict = _judge(_first(0.5, tasks=40), _first(0.55, tasks=40), final_look=final)
+    assert verdict.kind is VerdictKind.INCONCLUSIVE
+    assert word in verdict.reasons[-1]
+
+
+def test_a_win_by_the_leak_is_invalid_at_any_score() -> None:
+    leaking = _first(1.0, flags=("leak:log",))
+    verdict = _judge(_first(0.3), leaking)
+    assert verdict.kind is VerdictKind.INVALID
+    assert verdict.reasons[0].startswith("conduct.leak")
+
+
+def test_a_repair_of_a_leaking_baseline_can_be_promoted() -> None:
+    verdict = _judge(_first(1.0, flags=("leak:log",)), _first(0.6))
+    assert verdict.kind is VerdictKind.PROMOTE
+
+
+def test_a_change_without_effect_between_incomparable_arms_is_invalid() -> None:
+    verdict = _judge(_first(0.5), _first(0.9, evaluator_hash="other"))
+    assert verdict.kind is VerdictKind.INVALID
+
+
+def _leaky(share: float, leaks: int, tasks: int = 100) -> Arm:
+    def change(seed: int, task: int) -> dict[str, Any]:
+        return {"success": task < share * tasks, "flags": ("leak:log",) if task < leaks else ()}
+
+    return arm("leaky", tasks=tasks, change=change)
+
+
+@pytest.mark.parametrize(
+    ("final", "kind"), [(False, VerdictKind.INCONCLUSIVE), (True, VerdictKind.INVALID)]
+)
+def test_validity_that_is_not_proven_bars_a_promotion(final: bool, kind: VerdictKind) -> None:
+    assert _judge(_first(0.3, tasks=100), _leaky(0.9, 4), final_look=final).kind is kind
+
+
+@pytest.mark.parametrize("factor", ["reward", "filter", "data", "recipe"])
+def test_training_changes_need_two_training_seeds(factor: Any) -> None:
+    one = _judge(_first(0.3), _first(0.9), factor=factor)
+    assert one.kind is VerdictKind.INCONCLUSIVE
+    assert any("training seed" in reason for reason in one.reasons)
+    four = _judge(_first(0.3, seeds=FOUR), _first(0.9, seeds=FOUR), factor=factor)
+    assert four.kind is VerdictKind.PROMOTE
+    assert four.effect is not None
+    assert four.effect.training_seeds == 4
+
+
+def test_a_few_discordant_tasks_are_not_enough_for_the_exact_test() -> None:
+    """Four wins, no loss in 200 tasks: Student's interval excludes 0 at 5 %, counting does not."""
+    verdict = _judge(_first(0.5), _first(0.52))
+    assert verdict.effect is not None
+    assert verdict.effect.ci_low > 0
+    assert verdict.kind is VerdictKind.INCONCLUSIVE
+    assert any("sign-flip" in reason for reason in verdict.reasons)
+
+
+def test_lost_pairs_at_their_worst_must_not_undo_the_gain() -> None:
+    def change(seed: int, task: int) -> dict[str, Any]:
+        return {"success": None, "error_kind": "infra"} if task >= 192 else {"success": task < 106}
+
+    verdict = _judge(_first(0.5), arm("x", tasks=200, change=change))
+    assert verdict.kind is not VerdictKind.PROMOTE
+    assert any("lost pairs" in reason for reason in verdict.reasons)
+
+
+def test_the_minimum_effect_binds() -> None:
+    sides = (_first(0.5), _first(0.7))
+    assert _judge(*sides, min_effect=0.1).kind is VerdictKind.PROMOTE
+    assert _judge(*sides, min_effect=0.19).kind is VerdictKind.INCONCLUSIVE
+
+
+def test_arms_without_any_outcome_decide_nothing() -> None:
+    lost = _first(0.5, error_kind="infra")
+    lost = replace(lost, seeds={0: tuple(replace(r, success=None) for r in lost.seeds[0])})
+    assert _judge(lost, lost, findings=()).kind is VerdictKind.INCONCLUSIVE
+
+
+@pytest.mark.parametrize("bad", [{"factor": "diagnostics"}, {"min_effect": -0.1}, {"look": 1}])
+def test_what_was_not_declared_is_refused(bad: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError):
+        _judge(_first(0.5), _first(0.7), **bad)
+
+
+def test_verdicts_survive_json() -> None:
+    verdict = _judge(_first(0.5, seeds=FOUR), _first(0.7, seeds=FOUR), factor="reward")
+    data = json.loads(json.dumps(verdict_to_json(verdict)))
+    assert verdict_to_json(verdict_from_json(data)) == data
+
+
+# --- the whole run -------------------------------------------------------------------------------
+
+
+def _run_of_null_candidates(rng: np.random.Generator, *, spread: float) -> bool:
+    """Four candidates that change nothing, each with looks after two and four seeds."""
+    budget = ErrorBudget(alpha=0.05, candidates=4, looks=2)
+    tasks = rng.beta(1.2, 1.2, size=64)
+    before = drawn_arm("a", _shares(tasks, spread, rng), rng)
+    return any(_ever_promoted(before, tasks, spread, budget, rng) for _ in range(4))
+
+
+def _shares(tasks: np.ndarray, spread: float, rng: np.random.Generator) -> np.ndarray:
+    return np.clip(tasks + rng.normal(0, spread / np.sqrt(2), size=(4, 1)), 0, 1)
+
+
+def _ever_promoted(
+    before: Arm, tasks: np.ndarray, spread: float, budget: ErrorBudget, rng: np.random.Generator
+) -> bool:
+    after = drawn_arm("b", _shares(tasks, spread, rng), rng)
+    for look, count in enumerate((2, 4)):
+        sides = [replace(s, seeds={k: s.seeds[k] for k in range(count)}) for s in (before, after)]
+        verdict = _judge(
+            *sides, factor="reward", budget=budget, look=look, final_look=look == 1, findings=()
+        )
+        if verdict.kind is not VerdictKind.INCONCLUSIVE:
+            return verdict.kind is VerdictKind.PROMOTE
+    return False
+
+
+@pytest.mark.parametrize("spread", [0.0, 0.04])
+def test_a_whole_run_of_null_candidates_seldom_promotes_any(spread: float) -> None:
+    # At most 5 % of runs by declaration; tolerance 3 standard errors of 120 runs (6 points).
+    rng = np.random.default_rng(17)
+    false = sum(_run_of_null_candidates(rng, spread=spread) for _ in range(120))
+    assert false / 120 <= 0.11
+
+
+def test_validity_does_not_block_honest_candidates() -> None:
+    """No finding that could veto, in 200 A/A comparisons with equal conduct."""
+    rng = np.random.default_rng(23)
+    blocked = 0
+    for _ in range(200):
+        tasks = rng.beta(1.2, 1.2, size=(2, 128))
+        found = find_all(drawn_arm("a", tasks, rng), drawn_arm("b", tasks, rng))
+        blocked += any(finding.severity != "warn" for finding in found)
+    assert blocked == 0
+
+
+# --- screening -----------------------------------------------------------------------------------
+
+
+def test_screening_ranks_and_never_claims() -> None:
+    arms = {"c0": _first(0.5), "c1": _first(0.8), "c2": _first(0.6)}
+    seen = judge_screen(_first(0.5), arms, keep=1)
+    assert seen.order == ("c1", "c2", "c0")
+    assert seen.kept == ("c1",)
+    assert all(v.screened_out and v.effect is None for v in seen.verdicts.values())
+    assert {v.kind for v in seen.verdicts.values()} == {VerdictKind.INCONCLUSIVE}
+
+
+def test_screening_lets_no_vetoed_candidate_through() -> None:
+    veto = {"c1": [Finding("conduct.leak", "veto", "all of it")]}
+    seen = judge_screen(_first(0.5), {"c0": _first(0.4), "c1": _first(0.9)}, findings=veto)
+    assert seen.kept == ("c0",)
+    assert seen.verdicts["c1"].kind is VerdictKind.INVALID
+    assert not seen.verdicts["c1"].screened_out
+
+
+def test_ties_in_screening_are_broken_by_name() -> None:
+    arms = {"c1": _first(0.6), "c0": _first(0.6)}
+    assert judge_screen(_first(0.5), arms).order == ("c0", "c1")

@@ -1,0 +1,207 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from meta_agent.errors import ConfigError
+from meta_agent.gate import ErrorBudget, Pairs, SeedSpread, effect, pair, sign_flip_p, worst_case
+from meta_agent.gate.statistics import mean_squares
+
+from ._rows import arm
+
+
+def _pairs(cells: np.ndarray, samples: int = 1) -> Pairs:
+    return Pairs(cells, cells.size * samples, 0, samples)
+
+
+# --- budget --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("candidates", "looks"), [(1, 1), (6, 2), (8, 3)])
+def test_all_looks_at_all_candidates_spend_alpha_once(candidates: int, looks: int) -> None:
+    budget = ErrorBudget(0.05, candidates, looks)
+    spent = candidates * sum(budget.at(look) for look in range(looks))
+    assert spent == pytest.approx(0.05)
+    assert budget.at(looks - 1) == max(budget.at(look) for look in range(looks))
+
+
+def test_a_declared_spending_is_kept() -> None:
+    assert ErrorBudget(0.05, 2, 2, (0.1, 0.9)).at(0) == pytest.approx(0.0025)
+
+
+def test_a_look_that_was_not_declared_is_refused() -> None:
+    with pytest.raises(ConfigError, match="not declared"):
+        ErrorBudget(looks=2).at(2)
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [{"alpha": 0.0}, {"candidates": 0}, {"looks": 0}, {"spend": (0.5, 0.5)}, {"futility": 0.9}],
+)
+def test_budgets_that_mean_nothing_are_refused(bad: dict[str, object]) -> None:
+    with pytest.raises(ConfigError):
+        ErrorBudget(**bad)  # type: ignore[arg-type]
+
+
+def test_budgets_survive_json() -> None:
+    budget = ErrorBudget(0.04, 3, 2, (0.4, 0.6), 0.2)
+    assert ErrorBudget.from_json(budget.to_json()) == budget
+
+
+# --- pairing -------------------------------------------------------------------------------------
+
+
+def test_pairs_are_matched_by_task_sample_and_training_seed() -> None:
+    before = arm("a", tasks=4, seeds=(0, 1), change=lambda s, t: {"success": t < 2})
+    after = arm("b", tasks=4, seeds=(1, 0), change=lambda s, t: {"success": t < 2 + s})
+    found = pair(before, after)
+    assert found.pairs == 8
+    assert found.cells.tolist() == [[0, 0, 0, 0], [0, 0, 1, 0]]
+
+
+def test_a_pair_without_an_outcome_is_lost_and_counted() -> None:
+    broken = arm("b", tasks=4, change=lambda s, t: {"success": None} if t == 0 else {})
+    found = pair(arm("a", tasks=4), broken)
+    assert (found.pairs, found.lost, found.dropped_tasks) == (3, 1, 0)
+    assert worst_case(found).delta == pytest.approx(-0.25)
+
+
+def test_a_task_lost_in_one_seed_leaves_the_crossed_table() -> None:
+    def change(seed: int, task: int) -> dict[str, object]:
+        return {"success": None} if (seed, task) == (1, 2) else {}
+
+    found = pair(arm("a", tasks=4, seeds=(0, 1)), arm("b", tasks=4, seeds=(0, 1), change=change))
+    assert found.cells.shape == (2, 3)
+    assert (found.lost, found.dropped_tasks) == (1, 1)
+
+
+# --- effect --------------------------------------------------------------------------------------
+
+
+def test_mean_squares_of_a_table_known_by_hand() -> None:
+    cells = np.array([[1.0, 2.0, 3.0], [3.0, 4.0, 8.0]])
+    got = mean_squares(cells)
+    assert got == pytest.approx((13.5, 6.5, 1.5))
+
+
+def test_with_equal_tasks_the_interval_is_students_on_the_seed_means() -> None:
+    cells = np.array([[0.10] * 50, [0.20] * 50, [0.12] * 50])
+    seen = effect(_pairs(cells), alpha=0.025)
+    half = 4.302652729911275 * np.std([0.10, 0.20, 0.12], ddof=1) / np.sqrt(3)
+    assert (seen.ci_low, seen.ci_high) == pytest.approx((0.14 - half, 0.14 + half))
+
+
+def test_no_difference_at_all_proves_nothing() -> None:
+    seen = effect(_pairs(np.zeros((2, 40))), alpha=0.05)
+    assert (seen.delta, seen.ci_low, seen.ci_high, seen.p_improvement) == (0, 0, 0, 0.5)
+
+
+@pytest.mark.parametrize("shape", [(0, 0), (1, 1), (2, 1)])
+def test_too_little_data_leaves_everything_possible(shape: tuple[int, int]) -> None:
+    seen = effect(_pairs(np.ones(shape)), alpha=0.05)
+    assert (seen.ci_low, seen.ci_high) == (-1.0, 1.0)
+
+
+def test_confidence_agrees_with_the_bounds() -> None:
+    rng = np.random.default_rng(5)
+    pairs = _pairs(rng.normal(0.05, 0.6, size=(3, 80)))
+    confidence = effect(pairs, alpha=0.05).p_improvement
+    assert confidence is not None
+    assert effect(pairs, alpha=1 - confidence).ci_low == pytest.approx(0, abs=1e-6)
+
+
+def _one_sided_errors(
+    seeds: int,
+    tasks: int,
+    spread: float,
+    *,
+    alpha: float,
+    reps: int,
+    pilot: SeedSpread | None = None,
+) -> tuple[float, float]:
+    """Null: difficulties by task, no mean effect; a random effect of seed, and one of task."""
+    rng = np.random.default_rng([seeds, tasks, int(1000 * spread)])
+    up = down = 0
+    for _ in range(reps):
+        base = rng.beta(1.2, 1.2, size=tasks)
+        shift = rng.normal(0, spread / np.sqrt(2), size=(2, seeds, 1))
+        moved = base + rng.normal(0, 0.15, size=tasks)
+        shares = np.clip(np.stack([base + shift[0], moved + shift[1]]), 0, 1)
+        drawn = (rng.random(shares.shape) < shares).astype(float)
+        seen = effect(_pairs(drawn[1] - drawn[0]), alpha=alpha, pilot=pilot)
+        up, down = up + (seen.ci_low > 0), down + (seen.ci_high < 0)
+    return up / reps, down / reps
+
+
+@pytest.mark.parametrize("spread", [0.0, 0.02, 0.06])
+@pytest.mark.parametrize(("seeds", "tasks"), [(2, 64), (2, 512), (4, 128)])
+def test_type_one_error_holds_with_seed_effects(seeds: int, tasks: int, spread: float) -> None:
+    # Tolerance: 3 standard errors of 1500 repetitions at 5 % (1.7 points).
+    up, down = _one_sided_errors(seeds, tasks, spread, alpha=0.05, reps=1500)
+    assert up <= 0.05 + 0.017
+    assert down <= 0.05 + 0.017
+
+
+def test_ignoring_the_seeds_would_have_been_wrong() -> None:
+    """The reason for all this: tasks alone, at the same nominal level, are far too sure."""
+    rng = np.random.default_rng(11)
+    wrong = 0
+    for _ in range(400):
+        shift = rng.normal(0, 0.06, size=(2, 1))
+        drawn = (rng.random((2, 512)) < 0.5 + shift).astype(float) - (rng.random((2, 512)) < 0.5)
+        wrong += effect(_pairs(drawn.mean(axis=0, keepdims=True)), alpha=0.05).ci_low > 0
+    assert wrong / 400 > 0.15
+
+
+def test_one_seed_type_one_error_over_tasks() -> None:
+    up, down = _one_sided_errors(1, 200, 0.0, alpha=0.05, reps=1500)
+    assert up <= 0.067
+    assert down <= 0.067
+
+
+def test_a_measured_seed_spread_buys_power_and_keeps_the_error() -> None:
+    pilot = SeedSpread(0.08, 8)
+    with_pilot, _ = _one_sided_errors(2, 256, 0.06, alpha=0.05, reps=1000, pilot=pilot)
+    assert with_pilot <= 0.05 + 0.02
+    plain, pooled = _power(None), _power(SeedSpread(0.045, 8))
+    assert pooled > plain + 0.3
+
+
+def _power(pilot: SeedSpread | None) -> float:
+    """Share of true gains of 10 points that two seeds prove (spread 2 points, alpha 0.0167)."""
+    rng = np.random.default_rng(3)
+    wins = 0
+    for _ in range(300):
+        shift = rng.normal(0, 0.02, size=(2, 1))
+        cells = (rng.random((2, 512)) < 0.6 + shift) * 1.0 - (rng.random((2, 512)) < 0.5)
+        wins += effect(_pairs(cells), alpha=0.0167, pilot=pilot).ci_low > 0
+    return wins / 300
+
+
+# --- exact test ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("row", "samples", "p"),
+    [
+        ([1, 1, 1, 0, 0], 1, 1 / 8),
+        ([1, 1, 1, -1], 1, 5 / 16),
+        ([0, 0], 1, 1.0),
+        ([0.5, 0.5, -0.5, 1.0], 2, 4 / 16),
+    ],
+)
+def test_sign_flip_matches_counting_by_hand(row: list[float], samples: int, p: float) -> None:
+    brute = _brute_force(row)
+    assert sign_flip_p(np.array(row, dtype=float), samples).p == pytest.approx(brute)
+    assert brute == pytest.approx(p)
+
+
+def _brute_force(row: list[float]) -> float:
+    signs = np.array(np.meshgrid(*[[-1, 1]] * len(row))).reshape(len(row), -1)
+    sums = np.abs(np.array(row)) @ signs
+    return float(np.mean(sums >= sum(row) - 1e-9))
+
+
+def test_sign_flip_of_mixed_sample_counts_is_still_exact() -> None:
+    row = np.array([1 / 3, 1 / 2, -1 / 3, 1.0])
+    assert sign_flip_p(row, 3).p == pytest.approx(_brute_force(row.tolist()))
