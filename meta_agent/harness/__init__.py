@@ -1,0 +1,22 @@
+"""The harness contract: `harness.toml`, its factors and recipe, and the code loaded in a sandbox."""
+
+from meta_agent.harness._paths import matches, matches_any, safe_path
+from meta_agent.harness.contract import CONTRACT_FILE, Entry, HarnessContract, parse_contract
+from meta_agent.harness.recipe import RECIPE_FILE, Recipe, parse_recipe
+from meta_agent.harness.session import CheckResult, HarnessSession, Measurement
+
+__all__ = [
+    "CONTRACT_FILE",
+    "RECIPE_FILE",
+    "CheckResult",
+    "Entry",
+    "HarnessContract",
+    "HarnessSession",
+    "Measurement",
+    "Recipe",
+    "matches",
+    "matches_any",
+    "parse_contract",
+    "parse_recipe",
+    "safe_path",
+]

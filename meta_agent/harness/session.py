@@ -1,0 +1,315 @@
+"""`HarnessSession`: the host's handle on a harness that is loaded in a sandbox's worker.
+
+Promises: every value that comes back has been checked (names, lengths, finite numbers, keys that were
+asked about), so that nothing past this file needs to distrust it. What the harness did wrong is a
+`CandidateError` with a stable `reason`; what the sandbox did wrong is a `SandboxError`. Nothing is
+retried.
+
+Does not cover: serving the model and tool calls of a rollout (`rollouts.Runner` does, through the
+`serve` callback of `rollout`), and the recipe, which the host parses (`recipe.py`).
+"""
+
+from __future__ import annotations
+
+import base64
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from meta_agent.errors import CandidateError, ConfigError, GuestError
+from meta_agent.harness.contract import HarnessContract, parse_contract
+from meta_agent.harness.recipe import RECIPE_FILE, Recipe, parse_recipe
+from meta_agent.protocols import JSON, CallServer, HarnessTree, Rollout, Sandbox
+from meta_agent.rollouts.record import to_line
+
+GUEST_FILE: Final = Path(__file__).with_name("guest.py")
+MAX_GROUP_WEIGHT: Final = 1000.0
+MAX_REWARD_NAMES: Final = 32
+LAYERS: Final = ("score", "signal", "behaviour", "version")
+_CHUNK_BYTES: Final = 4 << 20
+_ROLE_FILES: Final = (
+    ("reward", "reward.py"),
+    ("filter", "filter.py"),
+    ("data", "curriculum.py"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class CheckResult:
+    """One contract test: which file, whether it holds, and what is wrong if not."""
+
+    name: str
+    ok: bool
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """What one diagnostic said. `failure` is set where it raised, and then `values` is empty."""
+
+    name: str
+    layer: str
+    thresholds: Mapping[str, JSON]
+    values: Mapping[str, float]
+    failure: str | None = None
+
+
+class HarnessSession:
+    """A harness loaded in a worker. Constructing one loads it, or raises `CandidateError`."""
+
+    def __init__(self, sandbox: Sandbox, tree: HarnessTree, *, timeout_sec: float = 60.0) -> None:
+        self.sandbox = sandbox
+        self.tree = tree
+        self.contract: HarnessContract = parse_contract(tree)
+        self._timeout_sec = timeout_sec
+        if self.contract.entry is None:
+            raise ConfigError(
+                f"harness {self.contract.name} starts a command; only `entry` harnesses run here",
+                hint='give [harness] entry = "FILE.py:run" in harness.toml',
+            )
+        self._roles = _roles(self.contract, tree)
+        sandbox.install("harness", GUEST_FILE.read_text(encoding="utf-8"))
+        self._adopt(self._ask("harness.load", {"files": _texts(tree), "roles": self._roles}))
+
+    def _adopt(self, facts: JSON) -> None:
+        self.weights: dict[str, float] = named_floats(_get(facts, "weights"), "WEIGHTS")
+        declared = _get(facts, "diagnostics")
+        self._diagnostics = [_declared(fact) for fact in _listing(declared, None, "diagnostics")]
+
+    @property
+    def recipe(self) -> Recipe:
+        """The parsed `recipe.toml`; `ConfigError` where the harness has none or TRL would refuse it."""
+        paths = self.contract.files_of("recipe", self.tree)
+        found = [path for path in paths if path.rsplit("/", 1)[-1] == RECIPE_FILE]
+        if len(found) != 1:
+            raise ConfigError(f"harness {self.contract.name} has {len(found)} {RECIPE_FILE} files")
+        return parse_recipe(self.tree.files[found[0]].decode("utf-8", "replace"), found[0])
+
+    def has(self, role: str) -> bool:
+        """Whether the harness brings `reward`, `filter` or `data` (its curriculum)."""
+        return role in self._roles
+
+    def rollout(
+        self,
+        items: Sequence[Mapping[str, JSON]],
+        serve: CallServer,
+        *,
+        timeout_sec: float,
+        ask_open: bool = False,
+        step_limit_sec: float = 20.0,
+    ) -> None:
+        """Runs the agent on `items` (`{"key", "view", "tools"}`), its calls answered by `serve`.
+
+        The one call that lets `GuestError` through: the runner decides what it means for rows.
+        """
+        args = {"items": items, "ask_open": ask_open, "step_limit_sec": step_limit_sec}
+        self.sandbox.request("harness.rollout", args, timeout_sec=timeout_sec, serve=serve)
+
+    def reward(self, rollouts: Iterable[Rollout]) -> list[dict[str, float]]:
+        """The reward components of each rollout, in order."""
+        rows: list[dict[str, float]] = []
+        for lines in _chunks(to_line(rollout) for rollout in rollouts):
+            rows += self.reward_lines(lines)
+        return rows
+
+    def reward_lines(self, lines: Sequence[bytes]) -> list[dict[str, float]]:
+        """The same for records that are still JSON lines: replay need not decode them here."""
+        found = self._ask("harness.reward", {"jsonl": _pack(lines)})
+        rows = _listing(found, len(lines), "reward()")
+        return [named_floats(row, f"reward() of rollout {i}") for i, row in enumerate(rows)]
+
+    def keep(self, groups: Sequence[Mapping[str, JSON]]) -> list[float]:
+        """A weight per group, 0 drops it; all 1 where the harness has no filter."""
+        if not self.has("filter"):
+            return [1.0] * len(groups)
+        found = _listing(self._ask("harness.keep", {"groups": groups}), len(groups), "keep()")
+        return [_in_range(value, 0.0, MAX_GROUP_WEIGHT, "keep()") for value in found]
+
+    def order(
+        self, tasks: Sequence[Mapping[str, JSON]], history: Mapping[str, Mapping[str, int]]
+    ) -> list[str]:
+        """Task keys in the order to train on; the given order where there is no curriculum."""
+        known = [str(task["key"]) for task in tasks]
+        if not self.has("data"):
+            return known
+        found = _listing(
+            self._ask("harness.order", {"tasks": tasks, "history": history}), None, "order()"
+        )
+        return _checked_order(found, set(known))
+
+    def measure(self, rollouts: Iterable[Rollout]) -> list[Measurement]:
+        """Runs every diagnostic over the rollouts, in path order."""
+        return self.measure_lines(to_line(rollout) for rollout in rollouts)
+
+    def measure_lines(self, lines: Iterable[bytes]) -> list[Measurement]:
+        """The same for records that are still JSON lines."""
+        first = True
+        for chunk in _chunks(lines):
+            self._ask("harness.stage", {"jsonl": _pack(chunk), "first": first})
+            first = False
+        if first:
+            self._ask("harness.stage", {"jsonl": "", "first": True})
+        rows = _listing(self._ask("harness.measure", {}), len(self._diagnostics), "measure()")
+        return [_measured(fact, row) for fact, row in zip(self._diagnostics, rows, strict=True)]
+
+    def check(
+        self, samples: Sequence[Rollout], tasks: Sequence[Mapping[str, JSON]]
+    ) -> list[CheckResult]:
+        """Contract tests on sample rollouts and tasks (`{"key", "view"}`), the recipe included."""
+        args = {"jsonl": _pack([to_line(sample) for sample in samples]), "tasks": tasks}
+        rows = _listing(self._ask("harness.check", args), None, "check()")
+        results = [_check_row(row) for row in rows]
+        results += [self._check_layer(fact) for fact in self._diagnostics]
+        if self.contract.files_of("recipe", self.tree):
+            results.append(self._check_recipe())
+        return results
+
+    def _check_recipe(self) -> CheckResult:
+        try:
+            _ = self.recipe
+        except ConfigError as error:
+            return CheckResult(RECIPE_FILE, False, str(error))
+        return CheckResult(RECIPE_FILE, True)
+
+    def _check_layer(self, fact: Measurement) -> CheckResult:
+        known = fact.layer in LAYERS
+        detail = "" if known else f"LAYER is {fact.layer!r}, not one of {', '.join(LAYERS)}"
+        return CheckResult(f"diagnostic {fact.name}", known, detail)
+
+    def _ask(self, op: str, args: Mapping[str, JSON]) -> JSON:
+        try:
+            return self.sandbox.request(op, args, timeout_sec=self._timeout_sec)
+        except GuestError as error:
+            trace = error.guest_traceback.strip()
+            raise CandidateError(
+                f"{op} failed: {error}" + (f"\n{trace}" if trace else ""),
+                reason=op.replace("harness.", "harness_") + "_failed",
+            ) from error
+
+
+def _roles(contract: HarnessContract, tree: HarnessTree) -> dict[str, JSON]:
+    roles: dict[str, JSON] = {"agent": list(contract.entry or ())}
+    for role, basename in _ROLE_FILES:
+        paths = contract.files_of(role, tree)  # type: ignore[arg-type]
+        found = [path for path in paths if path.rsplit("/", 1)[-1] == basename]
+        if len(found) > 1:
+            raise ConfigError(f"factor {role} has several {basename}: {', '.join(found)}")
+        if found:
+            roles[role] = found[0]
+    files = contract.files_of("diagnostics", tree)
+    roles["diagnostics"] = [p for p in files if p.endswith(".py") and not _private(p)]
+    return roles
+
+
+def _private(path: str) -> bool:
+    return path.rsplit("/", 1)[-1].startswith("_")
+
+
+def _texts(tree: HarnessTree) -> dict[str, str]:
+    texts = {}
+    for path, data in tree.files.items():
+        try:
+            texts[path] = data.decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise CandidateError(f"{path} is not UTF-8: {error}", reason="not_text") from error
+    return texts
+
+
+def _pack(lines: Sequence[bytes]) -> str:
+    return base64.b64encode(b"".join(lines)).decode("ascii")
+
+
+def _chunks(lines: Iterable[bytes]) -> Iterator[list[bytes]]:
+    chunk: list[bytes] = []
+    size = 0
+    for line in lines:
+        chunk.append(line)
+        size += len(line)
+        if size >= _CHUNK_BYTES:
+            yield chunk
+            chunk, size = [], 0
+    if chunk:
+        yield chunk
+
+
+def _wrong(what: str, value: Any, wanted: str) -> CandidateError:
+    return CandidateError(f"{what} gave {value!r:.200}, not {wanted}", reason="bad_value")
+
+
+def _get(facts: JSON, name: str) -> JSON:
+    if not isinstance(facts, dict) or name not in facts:
+        raise _wrong("the harness", facts, f"an object with {name}")
+    return facts[name]
+
+
+def _listing(value: JSON, count: int | None, what: str) -> list[JSON]:
+    if not isinstance(value, list):
+        raise _wrong(what, value, "a list")
+    if count is not None and len(value) != count:
+        raise CandidateError(f"{what} gave {len(value)} values for {count}", reason="bad_length")
+    return value
+
+
+def named_floats(value: JSON, what: str) -> dict[str, float]:
+    """A dict of finite floats under short printable names, or `CandidateError`."""
+    if not isinstance(value, dict):
+        raise _wrong(what, value, "a dict of floats")
+    if len(value) > MAX_REWARD_NAMES:
+        raise CandidateError(
+            f"{what} has {len(value)} names, the limit is {MAX_REWARD_NAMES}", reason="bad_length"
+        )
+    for name in value:
+        if not (0 < len(name) <= 64 and name.isprintable()):
+            raise _wrong(what, name, "a printable name of at most 64 characters")
+    return {name: _in_range(v, -1e9, 1e9, f"{what}[{name!r}]") for name, v in value.items()}
+
+
+def _in_range(value: JSON, low: float, high: float, what: str) -> float:
+    if type(value) not in (int, float) or not math.isfinite(value):
+        raise CandidateError(f"{what} gave {value!r:.80}, not a finite number", reason="not_finite")
+    if not low <= value <= high:
+        raise _wrong(what, value, f"a number from {low:g} to {high:g}")
+    return float(value)
+
+
+def _checked_order(keys: list[JSON], known: set[str]) -> list[str]:
+    for key in keys:
+        if not isinstance(key, str) or key not in known:
+            raise _wrong("order()", key, "the key of a task it was given")
+    if len(set(keys)) != len(keys):
+        raise _wrong("order()", keys, "a list without repeats")
+    if not keys:
+        raise _wrong("order()", keys, "at least one task")
+    return keys
+
+
+def _declared(fact: JSON) -> Measurement:
+    name, layer = _get(fact, "name"), _get(fact, "layer")
+    thresholds = _get(fact, "thresholds")
+    if not isinstance(name, str) or not 0 < len(name) <= 64 or not name.isprintable():
+        raise _wrong("NAME of a diagnostic", name, "a short printable string")
+    if not isinstance(thresholds, dict):
+        raise _wrong(f"THRESHOLDS of {name}", thresholds, "a dict")
+    return Measurement(name, str(layer)[:64], thresholds, {})
+
+
+def _measured(fact: Measurement, row: JSON) -> Measurement:
+    if isinstance(row, dict) and "err" in row:
+        failure = _failure_text(row["err"])
+        return Measurement(fact.name, fact.layer, fact.thresholds, {}, failure)
+    values = named_floats(_get(row, "values"), f"measure() of {fact.name}")
+    return Measurement(fact.name, fact.layer, fact.thresholds, values)
+
+
+def _failure_text(err: JSON) -> str:
+    if not isinstance(err, dict):
+        return "failed"
+    return f"{err.get('type')}: {err.get('message')}"[:500]
+
+
+def _check_row(row: JSON) -> CheckResult:
+    if not (isinstance(row, list) and len(row) == 3 and type(row[1]) is bool):
+        raise _wrong("check()", row, "a [name, ok, detail] row")
+    return CheckResult(str(row[0])[:240], row[1], str(row[2])[:500])

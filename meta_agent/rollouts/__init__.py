@@ -1,0 +1,26 @@
+"""Rollouts: the record of one attempt, the runner that makes them, the store that keeps them."""
+
+from meta_agent.rollouts.record import (
+    SCHEMA_VERSION,
+    from_json,
+    to_json,
+    to_line,
+    tokens_from_json,
+    tokens_to_json,
+)
+from meta_agent.rollouts.runner import AgentSession, Runner, Stamp
+from meta_agent.rollouts.store import RolloutStore, ShardRef
+
+__all__ = [
+    "SCHEMA_VERSION",
+    "AgentSession",
+    "RolloutStore",
+    "Runner",
+    "ShardRef",
+    "Stamp",
+    "from_json",
+    "to_json",
+    "to_line",
+    "tokens_from_json",
+    "tokens_to_json",
+]

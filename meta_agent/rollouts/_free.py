@@ -1,0 +1,131 @@
+"""Free running: answers as they come, for model servers and environments that take their time.
+
+A thread pool serves calls: every model call, tool call, opening and grading of a rollout occupies one
+thread, so at most `concurrency` are under way. At most `concurrency` rollouts are live: the guest
+asks leave to open each, and leave is given when one ends, so that a thousand planned rollouts
+do not start a thousand containers.
+
+The lock guards `_live`, `_queue`, `_busy` and `fatal`; attempts need none (one call at a time each).
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from meta_agent.errors import SandboxError
+from meta_agent.protocols import JSON, Answer, Call, Gateway
+from meta_agent.rollouts._attempt import Attempt
+from meta_agent.rollouts._lockstep import generate
+
+_log = logging.getLogger(__name__)
+Answerer = Callable[[list[Answer]], None]
+
+
+class FreeRun:
+    """Serves one plan. `fatal` is what must be raised once the worker has come to rest."""
+
+    def __init__(self, gateway: Gateway, attempts: Sequence[Attempt], concurrency: int) -> None:
+        self._gateway = gateway
+        self._attempts = attempts
+        self._limit = concurrency
+        self._lock = threading.Lock()
+        self._live = 0
+        self._queue: deque[tuple[Call, Answerer]] = deque()
+        self._busy: set[int] = set()
+        self._pool = ThreadPoolExecutor(concurrency, thread_name_prefix="rollout")
+        self.fatal: BaseException | None = None
+
+    def drain(self, *, broken: bool) -> None:
+        """Waits for calls under way; with a broken worker, those not yet begun are dropped."""
+        self._pool.shutdown(wait=True, cancel_futures=broken)
+
+    def serve(self, calls: list[Call], answer: Answerer) -> None:
+        """The sandbox's `CallServer`."""
+        for call in calls:
+            if call.get("kind") == "open":
+                self._enqueue(call, answer)
+            elif self._claim(call, answer):
+                self._pool.submit(self._work, call, answer)
+
+    def _claim(self, call: Call, answer: Answerer) -> bool:
+        index = call.get("cid")
+        with self._lock:
+            known = type(index) is int and 0 <= index < len(self._attempts)
+            if known and index not in self._busy and not self._attempts[index].over:
+                self._busy.add(index)
+                return True
+            fault = SandboxError(f"a call for rollout {index!r:.40} out of turn", kind="protocol")
+            self.fatal = self.fatal or fault
+        answer([{"cid": index, "ok": None}])
+        return False
+
+    def _enqueue(self, call: Call, answer: Answerer) -> None:
+        with self._lock:
+            if self._live >= self._limit:
+                self._queue.append((call, answer))
+                return
+            self._live += 1
+        if self._claim(call, answer):
+            self._pool.submit(self._work, call, answer)
+
+    def _admit_next(self) -> None:
+        with self._lock:
+            self._live -= 1
+            waiting = self._queue.popleft() if self._queue else None
+        if waiting:
+            self._enqueue(*waiting)
+
+    def _work(self, call: Call, answer: Answerer) -> None:
+        index = call["cid"]
+        attempt = self._attempts[index]
+        value = self._value(attempt, call)
+        with self._lock:
+            self._busy.discard(index)
+        if attempt.over or value is None:
+            self._admit_next()
+        if call["kind"] != "end":
+            _send(answer, index, value)
+
+    def _value(self, attempt: Attempt, call: Call) -> JSON:
+        """What the guest is answered. After a fatal error every rollout is ended, ungraded."""
+        if self.fatal is not None:
+            return None
+        try:
+            return self._serve_one(attempt, call)
+        except BaseException as error:
+            with self._lock:
+                self.fatal = self.fatal or error
+            return None
+
+    def _serve_one(self, attempt: Attempt, call: Call) -> JSON:
+        kind = call.get("kind")
+        if kind == "open":
+            return attempt.item()["tools"] if attempt.open() else None
+        if kind == "model":
+            return self._model(attempt, call)
+        if kind == "tool":
+            return attempt.use_tool(call)
+        if kind == "end":
+            return attempt.end(call)
+        raise SandboxError(f"unknown call kind {kind!r:.40}", kind="protocol")
+
+    def _model(self, attempt: Attempt, call: Call) -> JSON:
+        request = attempt.ask(call)
+        if request is None:
+            return None
+        began = time.monotonic()
+        (reply,) = generate(self._gateway, [request])
+        return attempt.take(reply, time.monotonic() - began)
+
+
+def _send(answer: Answerer, index: int, value: JSON) -> None:
+    try:
+        answer([{"cid": index, "ok": value}])
+    except Exception as error:
+        # The worker is gone: `request` raises where it is waited for, and says why.
+        _log.debug("no answer to rollout %d: %s", index, error)

@@ -1,0 +1,124 @@
+"""Lock-step: the deterministic way to serve many rollouts.
+
+Tool calls are answered at once, in index order. Model calls are held until every live rollout waits
+for the model; then one `gateway.generate` call, in index order, answers them all. So the batches
+the engine sees depend on the rollouts alone, never on timing.
+
+Everything runs on the thread that reads the worker's frames; no lock is needed.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from operator import itemgetter
+
+from meta_agent.errors import InfrastructureError, SandboxError
+from meta_agent.protocols import (
+    Answer,
+    Call,
+    Gateway,
+    GenerateReply,
+    GenerateRequest,
+    RolloutFailure,
+)
+from meta_agent.rollouts._attempt import HALTING, Attempt
+
+
+class LockStep:
+    """Serves one batch. `fatal` is what must be raised once the worker has come to rest."""
+
+    def __init__(self, gateway: Gateway, attempts: Sequence[Attempt]) -> None:
+        self._gateway = gateway
+        self._attempts = attempts
+        self._live = len(attempts)
+        self._waiting: dict[int, GenerateRequest] = {}
+        self.fatal: BaseException | None = None
+
+    def serve(self, calls: list[Call], answer: Callable[[list[Answer]], None]) -> None:
+        """The sandbox's `CallServer`. Never raises: a failure ends every rollout, then `fatal`."""
+        try:
+            answers = self._answers(calls)
+        except BaseException as error:
+            self.fatal = self.fatal or error
+            answers = [{"cid": index, "ok": None} for index in self._unanswered(calls)]
+            self._waiting.clear()
+        if answers:
+            answer(answers)
+
+    def drain(self, *, broken: bool) -> None:
+        """Nothing is under way once the worker's request has returned."""
+
+    def _unanswered(self, calls: list[Call]) -> list[int]:
+        asked = {call["cid"] for call in calls if call.get("kind") != "end"}
+        return sorted({*asked, *self._waiting})
+
+    def _answers(self, calls: list[Call]) -> list[Answer]:
+        if self.fatal is not None:
+            return [{"cid": index, "ok": None} for index in self._unanswered(calls)]
+        answers: list[Answer] = []
+        for call in sorted(calls, key=itemgetter("cid")):
+            self._serve_one(call, answers)
+        if self._waiting and len(self._waiting) == self._live:
+            self._generate(answers)
+        return answers
+
+    def _serve_one(self, call: Call, answers: list[Answer]) -> None:
+        index, kind = call["cid"], call["kind"]
+        attempt = self._attempt(index)
+        if kind == "model":
+            request = attempt.ask(call)
+            if request is not None:
+                self._waiting[index] = request
+                return
+            answers.append({"cid": index, "ok": None})
+        elif kind == "tool":
+            answers.append({"cid": index, "ok": attempt.use_tool(call)})
+        elif kind == "end":
+            attempt.end(call)
+        else:
+            raise SandboxError(f"unknown call kind {kind!r:.40}", kind="protocol")
+        self._live -= attempt.over
+
+    def _attempt(self, index: object) -> Attempt:
+        if type(index) is int and 0 <= index < len(self._attempts) and index not in self._waiting:
+            attempt = self._attempts[index]
+            if not attempt.over:
+                return attempt
+        raise SandboxError(
+            f"a call for rollout {index!r:.40}, which asked nothing", kind="protocol"
+        )
+
+    def _generate(self, answers: list[Answer]) -> None:
+        indices = sorted(self._waiting)
+        requests = [self._waiting.pop(index) for index in indices]
+        began = time.monotonic()
+        try:
+            replies = generate(self._gateway, requests)
+        except BaseException:
+            self._waiting = dict(zip(indices, requests, strict=True))
+            raise
+        seconds = time.monotonic() - began
+        for index, reply in zip(indices, replies, strict=True):
+            attempt = self._attempts[index]
+            answers.append({"cid": index, "ok": attempt.take(reply, seconds)})
+            self._live -= attempt.over
+
+
+def generate(gateway: Gateway, requests: Sequence[GenerateRequest]) -> Sequence[GenerateReply]:
+    """`gateway.generate`, where a gateway that fails as a whole fails each of its requests."""
+    try:
+        replies = gateway.generate(requests)
+    except HALTING:
+        raise
+    except InfrastructureError as error:
+        return [failed_reply(error)] * len(requests)
+    if len(replies) != len(requests):
+        raise RuntimeError(f"gateway answered {len(replies)} of {len(requests)} requests")
+    return replies
+
+
+def failed_reply(error: Exception) -> GenerateReply:
+    """An infrastructure failure of the model server, as a reply."""
+    failure = RolloutFailure("infra", f"model: {type(error).__name__}: {error}")
+    return GenerateReply("", "error", 0, 0, failure=failure)

@@ -1,0 +1,200 @@
+"""The rollout record as JSON, schema version 1: what is stored, shown and shown to harness code.
+
+Promises: `from_json(to_json(r)) == r` for every rollout without tokens; a reader is tolerant of keys
+it does not know (a later minor version may add some) and strict about those it needs: a missing or
+mistyped one is an `IntegrityError` that names it. Token rows travel apart (`tokens_to_json`), since
+only training reads them and they are most of the bytes.
+
+Does not cover: files (`store.py`) and the formats of other tools.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any, get_args
+
+from meta_agent.errors import IntegrityError
+from meta_agent.protocols import (
+    JSON,
+    SPLITS,
+    ErrorKind,
+    Rollout,
+    RolloutFailure,
+    StopReason,
+    TokenRecord,
+    ToolEvent,
+)
+
+SCHEMA_VERSION = 1
+_STOP_REASONS = frozenset(get_args(StopReason))
+_ERROR_KINDS = frozenset(get_args(ErrorKind))
+_IDENTITY = (
+    ("run", str),
+    ("version", str),
+    ("domain", str),
+    ("split", str),
+    ("task_key", str),
+    ("task_hash", str),
+    ("group_id", str),
+    ("sample_idx", int),
+    ("seed", int),
+    ("harness_commit", str),
+    ("policy", str),
+    ("evaluator_hash", str),
+)
+
+
+def to_json(rollout: Rollout) -> dict[str, JSON]:
+    """The record without its token row. Shares the rollout's containers: do not edit it."""
+    record: dict[str, JSON] = {"schema_version": SCHEMA_VERSION}
+    for name, _ in _IDENTITY:
+        record[name] = getattr(rollout, name)
+    record |= {
+        "messages": rollout.messages,
+        "tool_events": [_event_to_json(event) for event in rollout.tool_events],
+        "rewards": rollout.rewards,
+        "weights": rollout.weights,
+        "advantage": rollout.advantage,
+        "outcome": rollout.outcome,
+        "outcome_detail": rollout.outcome_detail,
+        "verifier_inputs": rollout.verifier_inputs,
+        "stop_reason": rollout.stop_reason,
+        "error": _failure_to_json(rollout.error),
+        "flags": rollout.flags,
+        "turns": rollout.turns,
+        "timings": rollout.timings,
+        "cost": rollout.cost,
+    }
+    return record
+
+
+def to_line(rollout: Rollout) -> bytes:
+    """One line of a shard, newline included."""
+    try:
+        text = json.dumps(to_json(rollout), separators=(",", ":"), allow_nan=False)
+    except (TypeError, ValueError) as error:
+        name = f"{rollout.task_key}#{rollout.sample_idx}"
+        raise IntegrityError(f"rollout {name} holds what JSON cannot carry: {error}") from error
+    return text.encode() + b"\n"
+
+
+def from_json(record: JSON) -> Rollout:
+    """Parses one record, or raises `IntegrityError` naming the key at fault."""
+    if not isinstance(record, dict):
+        raise IntegrityError(f"a rollout record must be an object, not {type(record).__name__}")
+    if record.get("schema_version") != SCHEMA_VERSION:
+        found = record.get("schema_version")
+        raise IntegrityError(f"rollout schema_version {found!r}; this version reads 1")
+    rollout = Rollout(**{name: _need(record, name, kind) for name, kind in _IDENTITY})
+    _read_story(rollout, record)
+    _read_scores(rollout, record)
+    return rollout
+
+
+def _read_story(rollout: Rollout, record: dict[str, JSON]) -> None:
+    rollout.split = _one_of(record, "split", frozenset(SPLITS))
+    rollout.messages = _need(record, "messages", list)
+    rollout.tool_events = [_event_from_json(e) for e in _need(record, "tool_events", list)]
+    rollout.stop_reason = _one_of(record, "stop_reason", _STOP_REASONS)
+    rollout.error = _failure_from_json(_maybe(record, "error", dict))
+    rollout.turns = _need(record, "turns", int)
+    rollout.flags = _need(record, "flags", list)
+
+
+def _read_scores(rollout: Rollout, record: dict[str, JSON]) -> None:
+    rollout.rewards = _numbers(record, "rewards")
+    rollout.weights = _numbers(record, "weights")
+    rollout.advantage = _maybe(record, "advantage", float)
+    rollout.outcome = _maybe(record, "outcome", bool)
+    rollout.outcome_detail = _need(record, "outcome_detail", dict)
+    rollout.verifier_inputs = _need(record, "verifier_inputs", dict)
+    rollout.timings = _numbers(record, "timings")
+    rollout.cost = _numbers(record, "cost")
+
+
+def tokens_to_json(tokens: TokenRecord) -> dict[str, JSON]:
+    """A token row as JSON."""
+    return {
+        "prompt_ids": tokens.prompt_ids,
+        "completion_ids": tokens.completion_ids,
+        "mask": tokens.mask,
+        "logprobs": tokens.logprobs,
+        "exact": tokens.exact,
+    }
+
+
+def tokens_from_json(record: JSON) -> TokenRecord:
+    """Parses a token row; its four lists must agree in length."""
+    row = TokenRecord(
+        prompt_ids=_need(record, "prompt_ids", list),
+        completion_ids=_need(record, "completion_ids", list),
+        mask=_need(record, "mask", list),
+        logprobs=_need(record, "logprobs", list),
+        exact=_need(record, "exact", bool),
+    )
+    if not len(row.completion_ids) == len(row.mask) == len(row.logprobs):
+        raise IntegrityError("a token row's completion_ids, mask and logprobs differ in length")
+    return row
+
+
+def _event_to_json(event: ToolEvent) -> dict[str, JSON]:
+    return {
+        "turn": event.turn,
+        "tool": event.tool,
+        "arguments": event.arguments,
+        "result": event.result,
+        "ok": event.ok,
+    }
+
+
+def _event_from_json(record: JSON) -> ToolEvent:
+    return ToolEvent(
+        turn=_need(record, "turn", int),
+        tool=_need(record, "tool", str),
+        arguments=_need(record, "arguments", dict),
+        result=_need(record, "result", str),
+        ok=_need(record, "ok", bool),
+    )
+
+
+def _failure_to_json(failure: RolloutFailure | None) -> dict[str, JSON] | None:
+    return None if failure is None else {"kind": failure.kind, "detail": failure.detail}
+
+
+def _failure_from_json(record: dict[str, JSON] | None) -> RolloutFailure | None:
+    if record is None:
+        return None
+    return RolloutFailure(_one_of(record, "kind", _ERROR_KINDS), _need(record, "detail", str))
+
+
+def _need(record: dict[str, JSON], name: str, kind: type) -> Any:
+    try:
+        value = record[name]
+    except (KeyError, TypeError):
+        raise IntegrityError(f"a rollout record has no {name}") from None
+    # bool is an int in Python and never one in a record
+    if type(value) is kind or (kind is float and type(value) is int):
+        return value
+    raise IntegrityError(f"a rollout record's {name} is {value!r:.80}, not {kind.__name__}")
+
+
+def _maybe(record: dict[str, JSON], name: str, kind: type) -> Any:
+    if name in record and record[name] is None:
+        return None
+    return _need(record, name, kind)
+
+
+def _one_of(record: dict[str, JSON], name: str, known: frozenset[str]) -> Any:
+    value = _need(record, name, str)
+    if value not in known:
+        raise IntegrityError(f"a rollout record's {name} is {value!r}, not one of {sorted(known)}")
+    return value
+
+
+def _numbers(record: dict[str, JSON], name: str) -> dict[str, float]:
+    values: dict[str, float] = _need(record, name, dict)
+    for key, value in values.items():
+        if type(value) not in (int, float) or not math.isfinite(value):
+            raise IntegrityError(f"a rollout record's {name}[{key!r}] is {value!r:.80}")
+    return values
