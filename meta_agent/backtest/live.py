@@ -1,0 +1,291 @@
+"""The measuring apparatus of a run: trains and evaluates harness versions, each exactly once.
+
+A measurement is keyed by what decides it: the harness's files (diagnostics aside, which only
+watch), the base policy, the training seed, the steps, the split. So two arms share what they have
+in common, a merge commit whose files equal its candidate's reuses the candidate's runs, and a
+killed run redoes only what was in flight. Both arms of a comparison see the same tasks, samples and
+seeds; random numbers are keyed by them (common random numbers).
+
+Each job has a policy child and a sandbox of its own with a fixed thread count, so how many run at a
+time changes the wall clock and nothing else.
+
+Not covered: what the numbers mean (`gate`), and which arms to run (`evolve`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from queue import LifoQueue
+from typing import NamedTuple
+
+from meta_agent.gate import Arm, OutcomeRow, row_of
+from meta_agent.harness import HarnessSession, parse_contract
+from meta_agent.ledger import Ledger
+from meta_agent.protocols import (
+    JSON,
+    Domain,
+    HarnessTree,
+    PlannedRollout,
+    Rollout,
+    SandboxLimits,
+    Split,
+)
+from meta_agent.rollouts import RolloutStore, Runner, ShardRef, Stamp
+from meta_agent.sandbox import open_sandbox
+from meta_agent.training import PolicyChild, train_policy
+
+EXEMPLAR_STEPS = 3
+"""How many of the last training steps keep their rollouts for the evidence."""
+
+
+class Trained(NamedTuple):
+    """A policy and how it came to be. `steps` 0 means the base policy itself."""
+
+    path: str
+    policy: str
+    seed: int
+    steps: int
+    shard: JSON  # rollouts of the last training steps, None for the base policy
+    metrics: list[JSON]  # one row per training step
+    train_steps: int = 0  # what this step used, for the run's accounts
+    rollouts: int = 0
+
+
+class Evaluated(NamedTuple):
+    """One policy on one split: where its rollouts are stored, and the counts."""
+
+    shard: JSON
+    planned: int
+    solved: int
+    clean: int
+    seed: int
+    rollouts: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One train-and-evaluate unit: what `Lab.prepare` runs side by side."""
+
+    tree: HarnessTree
+    seed: int
+    steps: int
+    split: Split
+    limit: int
+
+
+@dataclass(slots=True)
+class LabSettings:
+    """What a lab needs to know of the run."""
+
+    run: str
+    base_policy: str
+    backend: str
+    workers: int
+    threads: int
+    checkpoints: Path
+    seed: int
+
+
+class Lab:
+    """Trains and evaluates through the ledger."""
+
+    def __init__(
+        self,
+        settings: LabSettings,
+        *,
+        ledger: Ledger,
+        store: RolloutStore,
+        domain: Domain,
+        on_step: Callable[[JSON], None],
+        stopping: Callable[[], bool],
+    ) -> None:
+        self.settings = settings
+        self.ledger = ledger
+        self.store = store
+        self.domain = domain
+        self._on_step = on_step
+        self._stopping = stopping
+        self._idle: LifoQueue[PolicyChild] = LifoQueue()
+        self._children: list[PolicyChild] = []
+
+    # --- what callers ask for ------------------------------------------------------------------
+
+    def prepare(self, jobs: Sequence[Job]) -> None:
+        """Runs the jobs, as many at a time as there are workers. The first failure is raised."""
+        with ThreadPoolExecutor(self.settings.workers) as pool:
+            futures: list[Future[object]] = [pool.submit(self._run, job) for job in jobs]
+            done, waiting = wait(futures, return_when=FIRST_EXCEPTION)
+            for future in waiting:
+                future.cancel()
+        for future in done:
+            future.result()
+
+    def arm(
+        self, name: str, tree: HarnessTree, *, seeds: int, steps: int, split: Split, limit: int
+    ) -> Arm:
+        """The outcome rows of one version over the training seeds 0..seeds-1."""
+        jobs = (Job(tree, seed, steps, split, limit) for seed in range(seeds))
+        return self.arm_of(name, tree, {job.seed: self.measure(job) for job in jobs})
+
+    def arm_of(self, name: str, tree: HarnessTree, measured: Mapping[int, Evaluated]) -> Arm:
+        """An arm from evaluations by training seed."""
+        rows = {seed: self._rows(seen, seed) for seed, seen in measured.items()}
+        planned = max(seen.planned for seen in measured.values())
+        return Arm(name, rows, planned, reward_hash(tree))
+
+    def _rows(self, seen: Evaluated, seed: int) -> tuple[OutcomeRow, ...]:
+        return tuple(row_of(rollout, training_seed=seed) for rollout in self.rollouts(seen.shard))
+
+    def measure(self, job: Job) -> Evaluated:
+        """Trains (where `steps` > 0), then evaluates."""
+        trained = self.train(job.tree, seed=job.seed, steps=job.steps)
+        return self.evaluate(job.tree, trained, split=job.split, limit=job.limit)
+
+    def rollouts(self, shard: JSON) -> list[Rollout]:
+        """The rollouts of a stored shard."""
+        return list(self.store.iter(ShardRef.from_json(shard)))
+
+    # --- the two measurements ------------------------------------------------------------------
+
+    def train(self, tree: HarnessTree, *, seed: int, steps: int) -> Trained:
+        """Trains the base policy under a harness for `steps` optimiser steps."""
+        if steps == 0:
+            return Trained(self.settings.base_policy, self.settings.base_policy, seed, 0, None, [])
+        name = f"{behaviour_hash(tree)[:12]}-s{seed}-n{steps}"
+        outcome = self.ledger.once(
+            f"{self.settings.run}/train/{name}",
+            "train",
+            {"commit": tree.commit, "seed": seed, "steps": steps},
+            lambda: self._train(name, tree, seed, steps),
+        )
+        return Trained(**outcome)
+
+    def evaluate(
+        self, tree: HarnessTree, trained: Trained, *, split: Split, limit: int
+    ) -> Evaluated:
+        """Rolls a policy out under a harness on the first `limit` tasks of a split."""
+        policy = hashlib.sha256(trained.policy.encode()).hexdigest()[:12]
+        name = f"{behaviour_hash(tree)[:12]}-s{trained.seed}-{policy}-{split}-{limit}"
+        outcome = self.ledger.once(
+            f"{self.settings.run}/eval/{name}",
+            "eval",
+            {"commit": tree.commit, "policy": trained.policy, "split": split, "limit": limit},
+            lambda: self._evaluate(name, tree, trained, split, limit),
+        )
+        return Evaluated(**outcome)
+
+    def close(self) -> None:
+        """Ends the policy children."""
+        for child in self._children:
+            child.close()
+
+    # --- inside --------------------------------------------------------------------------------
+
+    def _run(self, job: Job) -> object:
+        return None if self._stopping() else self.measure(job)
+
+    def _train(self, name: str, tree: HarnessTree, seed: int, steps: int) -> JSON:
+        folder = self.settings.checkpoints / self.settings.run / name
+        shutil.rmtree(folder, ignore_errors=True)
+        with self.child() as child, self.session(tree) as session:
+            result = train_policy(
+                child,
+                Runner(self.domain, session, child, self._stamp(tree, name)),
+                session,
+                self.domain,
+                session.recipe,
+                seed=self._seed(seed),
+                steps=steps,
+                base_policy=self.settings.base_policy,
+                out_dir=folder,
+                keep_last_steps=EXEMPLAR_STEPS,
+                on_metrics=lambda row: self._on_step({"series": name, **row}),
+            )
+        shard = self.store.write(f"{self.settings.run}/train-{name}", result.rollouts)
+        path, policy = str(result.checkpoint.path), result.checkpoint.policy
+        kept = shard.to_json()
+        done = result.rollouts_made
+        return Trained(path, policy, seed, steps, kept, result.metrics, steps, done)._asdict()
+
+    def _evaluate(
+        self, name: str, tree: HarnessTree, trained: Trained, split: Split, limit: int
+    ) -> JSON:
+        tasks = self.domain.tasks(split)[:limit]
+        seed = self._seed(trained.seed)
+        plan = [PlannedRollout(task, 0, seed, f"{split}/{task.key}") for task in tasks]
+        sampling = self.domain.sampling
+        with self.child() as child, self.session(tree) as session:
+            child.load(trained.path)
+            runner = Runner(self.domain, session, child, self._stamp(tree, name))
+            found = runner.run(plan, temperature=sampling.temperature, top_p=sampling.top_p)
+            _score(session, found)
+        shard = self.store.write(f"{self.settings.run}/eval-{name}", found)
+        solved = sum(bool(rollout.outcome) for rollout in found)
+        clean = sum(rollout.clean for rollout in found)
+        seen = Evaluated(shard.to_json(), len(plan), solved, clean, trained.seed, len(found))
+        return seen._asdict()
+
+    def _seed(self, index: int) -> int:
+        return self.settings.seed * 1000 + index
+
+    def _stamp(self, tree: HarnessTree, version: str) -> Stamp:
+        return Stamp(run=self.settings.run, version=version, harness_commit=tree.commit)
+
+    @contextmanager
+    def session(self, tree: HarnessTree) -> Iterator[HarnessSession]:
+        """A harness loaded in a sandbox of its own."""
+        limits = SandboxLimits()
+        sandbox = open_sandbox(self.settings.backend, run=self.settings.run, limits=limits)
+        try:
+            yield HarnessSession(sandbox, tree)
+        finally:
+            sandbox.close()
+
+    @contextmanager
+    def child(self) -> Iterator[PolicyChild]:
+        """A policy child nobody else is using; started where all are busy."""
+        child = self._idle.get_nowait() if not self._idle.empty() else self._start()
+        try:
+            yield child
+        except BaseException:
+            # Its protocol state is unknown now: end it rather than reuse it.
+            self._children.remove(child)
+            child.close()
+            raise
+        self._idle.put(child)
+
+    def _start(self) -> PolicyChild:
+        child = PolicyChild(threads=self.settings.threads)
+        self._children.append(child)
+        return child
+
+
+def _score(session: HarnessSession, rollouts: list[Rollout]) -> None:
+    """Fills in what the harness's own reward says, so that the gate can compare it to the truth."""
+    scored = [rollout for rollout in rollouts if rollout.error is None]
+    for rollout, rewards in zip(scored, session.reward(scored), strict=True):
+        rollout.rewards, rollout.weights = rewards, dict(session.weights)
+
+
+def behaviour_hash(tree: HarnessTree) -> str:
+    """A hash of the files that can change what a policy does or learns: all but diagnostics."""
+    watching = set(parse_contract(tree).files_of("diagnostics", tree))
+    return _digest(tree, (path for path in tree.files if path not in watching))
+
+
+def reward_hash(tree: HarnessTree) -> str:
+    """Names the reward code, so that rewards on different scales are never compared."""
+    return _digest(tree, parse_contract(tree).files_of("reward", tree))
+
+
+def _digest(tree: HarnessTree, paths: Iterable[str]) -> str:
+    digest = hashlib.sha256()
+    for path in sorted(paths):
+        digest.update(path.encode() + b"\0" + hashlib.sha256(tree.files[path]).digest())
+    return digest.hexdigest()

@@ -1,0 +1,45 @@
+"""The end of a run: the vault is read once, for the first version and the last."""
+
+from __future__ import annotations
+
+from meta_agent.backtest.live import Job
+from meta_agent.gate import wilson
+from meta_agent.protocols import JSON
+from meta_agent.steps.run import Run, Version
+
+
+def open_vault(run: Run, first: Version, last: Version) -> None:
+    """Measures both versions on the vault split with the pre-registered training seed."""
+    run.phase("vault", "read once, at the end of the run")
+    plan = run.plan
+    jobs = [Job(run.repo.tree(v.commit), 0, plan.steps, "vault", plan.vault) for v in (first, last)]
+    run.lab.prepare(jobs if first.commit != last.commit else jobs[:1])
+    reads = 1 + sum(step.outcome["which"] == "baseline" for step in run.ledger.steps(kind="vault"))
+    for which, version, job in zip(("baseline", "final"), (first, last), jobs, strict=True):
+        run.once(
+            f"vault/{which}",
+            "vault",
+            {"commit": version.commit},
+            lambda which=which, version=version, job=job: {
+                "which": which,
+                "vault_reads_in_workspace": reads,
+                **_score(run, version, job),
+            },
+        )
+
+
+def _score(run: Run, version: Version, job: Job) -> dict[str, JSON]:
+    trained = run.lab.train(job.tree, seed=0, steps=job.steps)
+    seen = run.lab.evaluate(job.tree, trained, split="vault", limit=job.limit)
+    interval = wilson(seen.clean, seen.planned)
+    return {
+        "version": version.id,
+        "commit": version.commit,
+        "policy": trained.policy,
+        "checkpoint": trained.path,
+        "split": "vault",
+        "n": seen.planned,
+        "success": seen.solved / seen.planned,
+        "clean_success": seen.clean / seen.planned,
+        "ci": [interval.low, interval.high],
+    }

@@ -1,0 +1,74 @@
+"""learn: verdicts are recorded, noted on their commits, and distilled into skills."""
+
+from __future__ import annotations
+
+from meta_agent.gate import verdict_to_json
+from meta_agent.protocols import JSON, Candidate, Verdict
+from meta_agent.skills import SkillDraft, distil
+from meta_agent.steps.collect import Reading
+from meta_agent.steps.run import Run
+from meta_agent.view import verdict_note
+
+
+def record(run: Run, candidate: Candidate, verdict: Verdict) -> None:
+    """The last word on a candidate: in the ledger, and as a git note on its commit."""
+    run.once(
+        f"{candidate.id}/verdict",
+        "verdict",
+        {"commit": candidate.commit},
+        lambda: {
+            **verdict_to_json(verdict),
+            "candidate": candidate.id,
+            "commit": candidate.commit,
+            "calibration": _calibration(candidate, verdict),
+        },
+    )
+    index = candidate.index
+    note = verdict_note(candidate, verdict)
+    run.repo.note(candidate.commit, note, when=run.date(candidate.generation, 950 + index))
+    statement = candidate.hypothesis.statement
+    run.display.verdict(candidate.id, candidate.factor, verdict, statement)
+
+
+def learn(run: Run, candidate: Candidate, verdict: Verdict, reading: Reading) -> None:
+    """Distils a skill from a promotion or an informative failure."""
+    draft = distil(
+        candidate,
+        verdict,
+        run.repo.diff(candidate.base, candidate.commit),
+        reading.evidence,
+        domain=run.config.domain,
+    )
+    if draft is None:
+        return
+    skill = run.once(
+        f"{candidate.id}/skill",
+        "skill",
+        {"candidate": candidate.id},
+        lambda: _write(run, candidate, draft),
+    )
+    run.note(f"skill written: {skill['name']}")
+
+
+def _write(run: Run, candidate: Candidate, draft: SkillDraft) -> JSON:
+    skill = run.skills.write(draft)
+    return {
+        "name": skill.name,
+        "path": str(skill.path),
+        "candidate": candidate.id,
+        "description": skill.description,
+        "negative": skill.negative,
+    }
+
+
+def _calibration(candidate: Candidate, verdict: Verdict) -> JSON:
+    """Predicted against realised, where the prediction was about clean success."""
+    told, seen = candidate.hypothesis, verdict.effect
+    if told.metric != "clean_success" or seen is None:
+        return None
+    sign = 1 if told.direction == "up" else -1
+    return {
+        "predicted": told.expected_delta,
+        "realised": seen.delta,
+        "right_direction": sign * seen.delta > 0,
+    }

@@ -1,0 +1,207 @@
+"""The start of a run: everything that can be refused is refused here, before any work.
+
+`open_run` makes the workspace where there is none, takes up an unfinished run with the same
+settings, and says what is about to happen. Ctrl-C drains (the step in flight is finished and
+recorded); a second one ends the process at once. Either leaves a run that the same command resumes.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+from meta_agent.backtest.live import Lab, LabSettings
+from meta_agent.config import RunConfig
+from meta_agent.domains import load_domain
+from meta_agent.errors import ConfigError, MetaAgentError
+from meta_agent.harness import parse_contract
+from meta_agent.history import HarnessRepo
+from meta_agent.ledger import DONE, Ledger
+from meta_agent.models import keys_found
+from meta_agent.protocols import Domain
+from meta_agent.resources import resource_dir
+from meta_agent.rollouts import RolloutStore
+from meta_agent.sandbox import reap, resolve_backend
+from meta_agent.skills import SkillLibrary
+from meta_agent.steps.plan import Plan, plan_for
+from meta_agent.steps.run import Run, Version
+from meta_agent.view import Display, recorded
+from meta_agent.workspace import Workspace, init_workspace
+
+FIRST_COMMIT = "feat: the harness this workspace starts from"
+
+
+@contextmanager
+def open_run(config: RunConfig, display: Display, *, purpose: str = "") -> Iterator[Run]:
+    """Everything a run needs; closes it all, and records why it ended.
+
+    `purpose` keeps runs of other commands apart from those of `evolve` with the same settings.
+    """
+    _require_supported(config)
+    llm = config.meta_model != "rules"
+    backend = resolve_backend(
+        config.sandbox, code_by_llm=llm, allow_unsafe=config.allow_unsafe_process
+    )
+    domain = _domain(config)
+    workspace = open_or_create(config)
+    with Ledger.open(workspace.ledger_file) as ledger, _draining() as stopping:
+        reap()
+        run_id = "-".join(filter(None, (config.domain, purpose, config.config_hash[:10])))
+        run = _assemble(config, display, workspace, ledger, domain, backend, stopping, run_id)
+        try:
+            yield run
+        except BaseException as error:
+            ledger.finish_run(run.id, _reason(error))
+            raise
+        finally:
+            run.lab.close()
+
+
+def first_version(run: Run) -> Version:
+    """What `main` was at when the run began, also when the run is resumed later."""
+    outcome = run.once("start", "start", {}, lambda: {"commit": run.repo.head()})
+    return Version("v0", outcome["commit"])
+
+
+def open_or_create(config: RunConfig) -> Workspace:
+    """The workspace of these settings, made where there is none."""
+    return init_workspace(
+        config.workspace,
+        domain=config.domain,
+        harness=config.harness,
+        seed=config.seed,
+        create_repo=lambda path: HarnessRepo.create(path, _first_files(config), FIRST_COMMIT),
+    )
+
+
+def _first_files(config: RunConfig) -> dict[str, bytes]:
+    if config.tasks is None and config.policy == "nano":
+        from meta_agent.domains.nano import seed_files
+
+        return seed_files(config.domain, config.seed, config.profile, variant=config.harness).files
+    root = resource_dir("harness_repo") / config.domain
+    if not (root / "harness.toml").is_file():
+        raise ConfigError(
+            f"there is no harness for real models in the domain {config.domain!r} yet"
+        )
+    files = (path for path in sorted(root.rglob("*")) if path.is_file())
+    return {
+        path.relative_to(root).as_posix(): path.read_bytes()
+        for path in files
+        if "__pycache__" not in path.parts
+    }
+
+
+def _domain(config: RunConfig) -> Domain:
+    if config.tasks is None:
+        return load_domain(config.domain)
+    from meta_agent.domains.swe import load_tasks_domain
+
+    return load_tasks_domain(config.tasks)
+
+
+def _require_supported(config: RunConfig) -> None:
+    if config.meta_model != "rules":
+        raise ConfigError(
+            f"--meta-model {config.meta_model}: this version has the rules agent only",
+            hint="meta-agent evolve --meta-model rules",
+        )
+    if config.policy != "nano" and not config.policy.startswith("hf:"):
+        raise ConfigError(
+            f"--policy {config.policy}: this version trains nano and hf:PATH",
+            hint="meta-agent evolve --policy hf:PATH",
+        )
+    if config.tasks is not None and config.policy == "nano":
+        raise ConfigError(
+            "the nano policy reads one-line repositories, not real ones",
+            hint=f"meta-agent evolve --tasks {config.tasks} --policy hf:PATH",
+        )
+
+
+def _assemble(
+    config: RunConfig,
+    display: Display,
+    workspace: Workspace,
+    ledger: Ledger,
+    domain: Domain,
+    backend: str,
+    stopping: threading.Event,
+    run_id: str,
+) -> Run:
+    plan = plan_for(config)
+    known = ledger.run(run_id)
+    if known is None or known.exit_reason != DONE:
+        ledger.start_run(run_id, config.to_json(), config_hash=config.config_hash)
+    shown = recorded(display, ledger)
+    clock = ledger.once(f"{run_id}/clock", "clock", {}, lambda: {"at": int(time.time())})["at"]
+    repo = HarnessRepo.open(workspace.harness_repo)
+    lab = Lab(
+        LabSettings(
+            run=run_id,
+            base_policy=config.policy,
+            backend=backend,
+            workers=config.jobs,
+            threads=config.threads,
+            checkpoints=workspace.checkpoints,
+            seed=config.seed,
+        ),
+        ledger=ledger,
+        store=RolloutStore(workspace.rollouts),
+        domain=domain,
+        on_step=shown.metric,
+        stopping=stopping.is_set,
+    )
+    skills = SkillLibrary(config.skills_library)
+    run = Run(run_id, config, plan, ledger, repo, lab, skills, shown, clock, stopping.is_set)
+    if not run.finished:
+        shown.begin(_headline(config, plan, workspace, backend, known is not None))
+        parse_contract(repo.tree(repo.head()))
+    return run
+
+
+def _headline(
+    config: RunConfig, plan: Plan, workspace: Workspace, backend: str, resumed: bool
+) -> list[str]:
+    tasks = f"tasks {config.tasks}" if config.tasks else f"built-in nano-{config.domain} suite"
+    keys = ", ".join(keys_found()) or "none"
+    look = " then ".join(str(seeds) for seeds in plan.looks)
+    return [
+        f"{'resuming' if resumed else 'evolving'} {config.domain} ({tasks}) in {workspace.root}",
+        f"policy {config.policy}, trained here by GRPO; meta-agent {config.meta_model}; "
+        f"sandbox {backend}",
+        f"{config.generations} generations x {config.candidates} candidates, {plan.steps} training "
+        f"steps, {look} training seeds for a finalist on {plan.confirm} confirm tasks",
+        f"provider keys found: {keys}"
+        + ("" if keys == "none" else " (not used by the rules agent)"),
+    ]
+
+
+@contextmanager
+def _draining() -> Iterator[threading.Event]:
+    """First SIGINT: stop after the step in flight. Second: end the process now."""
+    stop = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield stop
+        return
+
+    def on_interrupt(_signal: int, _frame: FrameType | None) -> None:
+        if stop.is_set():
+            os._exit(130)  # children die with us (PR_SET_PDEATHSIG); the journal is durable
+        stop.set()
+
+    before = signal.signal(signal.SIGINT, on_interrupt)
+    try:
+        yield stop
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _reason(error: BaseException) -> str:
+    if isinstance(error, MetaAgentError):
+        return {130: "interrupted", 4: "budget", 5: "infrastructure"}.get(error.exit_code, "error")
+    return "interrupted" if isinstance(error, KeyboardInterrupt) else "bug"

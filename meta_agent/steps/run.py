@@ -1,0 +1,109 @@
+"""A run in progress: what every verb needs, and the few records that pass between them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any, NamedTuple
+
+from meta_agent.backtest.live import Lab
+from meta_agent.config import RunConfig
+from meta_agent.errors import MetaAgentError
+from meta_agent.gate import Finding
+from meta_agent.history import HarnessRepo
+from meta_agent.ledger import DONE, Ledger
+from meta_agent.protocols import JSON, Candidate, Hypothesis, Verdict
+from meta_agent.skills import SkillLibrary
+from meta_agent.steps.plan import Plan
+from meta_agent.view import Display
+
+
+class Interrupted(MetaAgentError):  # noqa: N818 - a request, not a mistake
+    """The user asked to stop; the step in flight was finished and recorded."""
+
+    exit_code = 130
+
+
+class Version(NamedTuple):
+    """A promoted harness with the policy trained under it (training seed 0, pre-registered)."""
+
+    id: str
+    commit: str
+
+
+class Tested(NamedTuple):
+    """A candidate with everything that was found out about it before the live test."""
+
+    candidate: Candidate
+    findings: tuple[Finding, ...]
+
+    @property
+    def vetoed(self) -> bool:
+        """No money is spent on it."""
+        return any(finding.severity == "veto" for finding in self.findings)
+
+
+Verdicts = dict[str, Verdict]  # by candidate id
+
+
+@dataclass(slots=True)
+class Run:
+    """What every verb needs. `id` prefixes every key in the ledger."""
+
+    id: str
+    config: RunConfig
+    plan: Plan
+    ledger: Ledger
+    repo: HarnessRepo
+    lab: Lab
+    skills: SkillLibrary
+    display: Display
+    clock: int
+    """Seconds since the epoch at the run's start: commits are dated from it, not from now."""
+    stopping: Callable[[], bool]
+
+    def once(self, name: str, kind: str, intent: JSON, work: Callable[[], JSON]) -> JSON:
+        """`Ledger.once` under this run's prefix; the place where a drain takes effect."""
+        if self.stopping():
+            raise Interrupted(
+                "stopped as asked; every finished step is recorded",
+                hint="run the same command again to resume",
+            )
+        key = name if name.startswith(f"{self.id}/") else f"{self.id}/{name}"
+        return self.ledger.once(key, kind, intent, work)
+
+    def phase(self, name: str, detail: str) -> None:
+        """Says what happens now (the display also journals it)."""
+        self.display.phase(name, detail)
+
+    def note(self, text: str) -> None:
+        """A line for the reader (the display also journals it)."""
+        self.display.note(text)
+
+    @property
+    def finished(self) -> bool:
+        """Whether this run was recorded done before: then it is only read."""
+        row = self.ledger.run(self.id)
+        return row is not None and row.exit_reason == DONE
+
+    def finish(self) -> None:
+        """Records the run done."""
+        self.ledger.finish_run(self.id, DONE)
+
+    def date(self, generation: int, index: int) -> int:
+        """A commit date that is the same when the step is repeated."""
+        return self.clock + generation * 1000 + index
+
+
+def candidate_to_json(candidate: Candidate) -> dict[str, JSON]:
+    """A candidate as the ledger keeps it."""
+    return asdict(candidate)
+
+
+def candidate_from_json(data: dict[str, Any]) -> Candidate:
+    """Parses what `candidate_to_json` wrote; keys that later steps added are left alone."""
+    told = dict(data["hypothesis"])
+    for name in ("risks", "evidence", "skills"):
+        told[name] = tuple(told[name])
+    known = {name: data[name] for name in Candidate.__dataclass_fields__}
+    return Candidate(**{**known, "paths": tuple(data["paths"]), "hypothesis": Hypothesis(**told)})
