@@ -1,0 +1,172 @@
+"""Generation with any causal LM of transformers, with the same sessions and the same sampling.
+
+Promises: the token-row semantics of `_sessions`: the chat template is rendered as text, and where
+it extends what was rendered and sampled before, only the new text is tokenised; a template that
+rewrites old turns opens a new segment. Random numbers are keyed as in the nano engine.
+
+Not covered: speed beyond batching. Each call runs its whole context again (nothing is cached
+between calls); a GPU server such as vLLM is the gateway to use at scale.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from meta_agent.models._sampling import Knobs, sample, stream_keys, uniforms
+from meta_agent.models._sessions import TokenSession
+from meta_agent.protocols import GenerateReply, GenerateRequest, TokenRecord
+
+MAX_BATCH_ROWS = 64
+_NO_LIMIT = 1 << 30
+
+
+class _Call(NamedTuple):
+    index: int
+    request: GenerateRequest
+    session: TokenSession
+    budget: int
+
+
+class _Drawn(NamedTuple):
+    ids: list[int]
+    logprobs: list[float]
+
+
+class HfEngine:
+    """Sessions over a transformers model and its tokenizer."""
+
+    def __init__(self, model: Any, tokenizer: Any) -> None:
+        self._model, self._tokenizer = model, tokenizer
+        self._stops = stop_ids(model, tokenizer)
+        self._window = getattr(model.config, "max_position_embeddings", None) or _NO_LIMIT
+        self._sessions: dict[str, TokenSession] = {}
+
+    def refresh(self) -> None:
+        """Nothing to do: the model's own parameters are used."""
+
+    def generate(self, requests: Sequence[GenerateRequest]) -> list[GenerateReply]:
+        """Answers one model call of each of these rollouts, in the order asked."""
+        replies: dict[int, GenerateReply] = {}
+        calls = []
+        for index, request in enumerate(requests):
+            call = self._admit(index, request)
+            if call is None:
+                session = self._sessions[request.key]
+                replies[index] = GenerateReply("", "context", len(session.ids), 0)
+            else:
+                calls.append(call)
+        with _inference(self._model):
+            for start in range(0, len(calls), MAX_BATCH_ROWS):
+                replies |= self._run(calls[start : start + MAX_BATCH_ROWS])
+        return [replies[index] for index in range(len(requests))]
+
+    def finish(self, keys: Sequence[str]) -> list[TokenRecord | None]:
+        """Ends these rollouts and returns their token rows."""
+        sessions = [self._sessions.pop(key, None) for key in keys]
+        return [session.record() if session else None for session in sessions]
+
+    def _admit(self, index: int, request: GenerateRequest) -> _Call | None:
+        session = self._sessions.setdefault(request.key, TokenSession())
+        extension = session.plan(self._render(request), self._encode)
+        room = min(request.max_context_tokens, self._window) - extension.total
+        if room <= 0 or request.max_tokens <= 0:
+            return None
+        session.apply(extension)
+        return _Call(index, request, session, min(request.max_tokens, room))
+
+    def _render(self, request: GenerateRequest) -> str:
+        tools = list(request.tools) if request.tools else None
+        return str(
+            self._tokenizer.apply_chat_template(
+                list(request.messages), tools=tools, tokenize=False, add_generation_prompt=True
+            )
+        )
+
+    def _encode(self, text: str) -> list[int]:
+        return list(self._tokenizer.encode(text, add_special_tokens=False))
+
+    def _run(self, calls: list[_Call]) -> dict[int, GenerateReply]:
+        rows = zip(calls, self._sample(calls), strict=True)
+        return {call.index: self._settle(call, drawn) for call, drawn in rows}
+
+    def _sample(self, calls: list[_Call]) -> list[_Drawn]:
+        """Left-pads the contexts and decodes in lock-step until every row has stopped."""
+        drawn = [_Drawn([], []) for _ in calls]
+        keys = stream_keys([call.request for call in calls])
+        device = self._model.device
+        knobs = Knobs.of([call.request for call in calls]).to(device)
+        budgets = np.array([call.budget for call in calls])
+        ids, mask = _left_pad([call.session.ids for call in calls], device)
+        past, going, step = None, np.ones(len(calls), dtype=bool), 0
+        while going.any():
+            logits, past = self._forward(ids, mask, past)
+            token = sample(logits, knobs, uniforms(keys, step))
+            step += 1
+            _append(drawn, going, token.ids.tolist(), token.logprobs.tolist())
+            stopped = np.isin(token.ids.cpu().numpy(), list(self._stops))
+            going &= ~stopped & (budgets > step)
+            ids = token.ids[:, None]
+            mask = torch.cat((mask, mask.new_ones(len(calls), 1)), 1)
+        return drawn
+
+    def _forward(
+        self, ids: torch.Tensor, mask: torch.Tensor, past: Any
+    ) -> tuple[torch.Tensor, Any]:
+        positions = (mask.cumsum(1) - 1).clamp(min=0)[:, -ids.shape[1] :]
+        out = self._model(
+            input_ids=ids,
+            attention_mask=mask,
+            position_ids=positions,
+            past_key_values=past,
+            use_cache=True,
+            logits_to_keep=1,
+        )
+        return out.logits[:, -1].float(), out.past_key_values
+
+    def _settle(self, call: _Call, drawn: _Drawn) -> GenerateReply:
+        prompt_tokens = len(call.session.ids)
+        stopped = drawn.ids[-1] in self._stops
+        raw = self._tokenizer.decode(drawn.ids, skip_special_tokens=False)
+        call.session.add_sampled(drawn.ids, drawn.logprobs, raw)
+        said = drawn.ids[:-1] if stopped else drawn.ids
+        content = self._tokenizer.decode(said, skip_special_tokens=True)
+        reason = "stop" if stopped else "length"
+        return GenerateReply(content, reason, prompt_tokens, len(drawn.ids))
+
+
+def stop_ids(model: Any, tokenizer: Any) -> frozenset[int]:
+    """Every id that ends a reply: the tokenizer's eos and those the model declares."""
+    declared = getattr(model.generation_config, "eos_token_id", None)
+    ids = declared if isinstance(declared, list) else [declared]
+    return frozenset(int(i) for i in (*ids, tokenizer.eos_token_id) if i is not None)
+
+
+def _append(drawn: list[_Drawn], going: Any, ids: list[int], logprobs: list[float]) -> None:
+    for row, live in enumerate(going):
+        if live:
+            drawn[row].ids.append(ids[row])
+            drawn[row].logprobs.append(logprobs[row])
+
+
+def _left_pad(rows: list[list[int]], device: Any) -> tuple[torch.Tensor, torch.Tensor]:
+    width = max(len(row) for row in rows)
+    ids = [[0] * (width - len(row)) + row for row in rows]
+    mask = [[0] * (width - len(row)) + [1] * len(row) for row in rows]
+    return torch.tensor(ids, device=device), torch.tensor(mask, device=device)
+
+
+@contextmanager
+def _inference(model: Any) -> Iterator[None]:
+    """Evaluation mode for the call only: a model left in it sends TRL's metrics to 'eval'."""
+    training = model.training
+    model.eval()
+    try:
+        with torch.no_grad():
+            yield
+    finally:
+        model.train(training)

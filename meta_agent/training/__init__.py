@@ -1,0 +1,22 @@
+"""Training: TRL's GRPO in a child process, fed by the host's own rollouts.
+
+The host's half (`PolicyChild`, `train_policy`) needs no torch. The child's half (`child`, `_local`,
+`_trainer`, `_recipe`) is imported by the child alone.
+"""
+
+from meta_agent.training._wire import Advantages, RolloutEvent, Row, StepMetrics, TrainJob
+from meta_agent.training.checkpoint import OpenedPolicy, open_checkpoint, write_checkpoint
+from meta_agent.training.policy import PolicyChild, Timeouts
+
+__all__ = [
+    "Advantages",
+    "OpenedPolicy",
+    "PolicyChild",
+    "RolloutEvent",
+    "Row",
+    "StepMetrics",
+    "Timeouts",
+    "TrainJob",
+    "open_checkpoint",
+    "write_checkpoint",
+]

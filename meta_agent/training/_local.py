@@ -1,0 +1,136 @@
+"""A policy in this process: loaded, generating, trained. Runs inside the policy child.
+
+Promises: `train` starts from the policy as it is on disk with every random generator seeded from
+the job, and leaves a sealed checkpoint behind (LoRA adapters merged, so that it loads like any
+other policy).
+
+Not covered: the frames (`child`), the loss (`_trainer`), the settings (`_recipe`).
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer, PrinterCallback, set_seed
+from transformers.utils import logging as transformers_logging
+
+from meta_agent.errors import ConfigError
+from meta_agent.models.hf_engine import HfEngine
+from meta_agent.models.nano_engine import NanoEngine
+from meta_agent.models.nano_files import write_policy
+from meta_agent.protocols import JSON
+from meta_agent.training._recipe import TrainingPlan, plan_training
+from meta_agent.training._trainer import HostedTrainer
+from meta_agent.training._wire import RolloutEvent, Row, TrainJob
+from meta_agent.training.checkpoint import OpenedPolicy, open_checkpoint, write_checkpoint
+
+
+class LocalPolicy(NamedTuple):
+    """A policy and the engine over its weights."""
+
+    opened: OpenedPolicy
+    model: Any
+    tokenizer: Any
+    engine: Any  # NanoEngine | HfEngine
+
+    @property
+    def identity(self) -> str:
+        return self.opened.policy
+
+
+def load(path: Path, *, foreign: bool) -> LocalPolicy:
+    """Reads a policy and checks it against its manifest."""
+    transformers_logging.set_verbosity_error()
+    transformers_logging.disable_progress_bar()
+    opened = open_checkpoint(path, foreign=foreign)
+    device = "cuda" if opened.kind == "hf" and torch.cuda.is_available() else "cpu"
+    dtype = torch.bfloat16 if device == "cuda" else torch.float32
+    model = AutoModelForCausalLM.from_pretrained(path, dtype=dtype, local_files_only=True)
+    model.to(device).eval()
+    tokenizer = AutoTokenizer.from_pretrained(path, local_files_only=True)
+    return LocalPolicy(opened, model, tokenizer, _engine(opened, model, tokenizer))
+
+
+def _engine(opened: OpenedPolicy, model: Any, tokenizer: Any) -> Any:
+    if opened.kind == "nano":
+        return NanoEngine(model)
+    if not tokenizer.chat_template:
+        raise ConfigError(f"{opened.path} has no chat template: it cannot hold a conversation")
+    return HfEngine(model, tokenizer)
+
+
+def train(
+    policy: LocalPolicy,
+    job: TrainJob,
+    ask: Callable[[RolloutEvent], list[Row]],
+    emit: Callable[[JSON], None],
+) -> tuple[str, Path]:
+    """Trains the loaded policy and seals a checkpoint. The policy must be loaded anew after it."""
+    with tempfile.TemporaryDirectory(prefix="meta-agent-train-") as scratch:
+        plan = plan_training(
+            job.recipe,
+            steps=job.steps,
+            seed=job.seed,
+            output_dir=scratch,
+            on_cpu=policy.model.device.type == "cpu",
+        )
+        trainer = _trainer(policy, plan, ask, emit, job.seed)
+        trainer.train()
+    model = trainer.accelerator.unwrap_model(trainer.model)
+    return _save(policy, model, job, plan)
+
+
+def _trainer(
+    policy: LocalPolicy,
+    plan: TrainingPlan,
+    ask: Callable[[RolloutEvent], list[Row]],
+    emit: Callable[[JSON], None],
+    seed: int,
+) -> Any:
+    from datasets import Dataset
+
+    if plan.lora is not None and policy.opened.kind == "nano":
+        raise ConfigError(
+            "lora_* is for hf: policies; a nano policy is small enough to train whole"
+        )
+    os.environ["TRL_EXPERIMENTAL_SILENCE"] = "1"
+    # TRL warns with a whole conversation for each row without a reward; the host counts them.
+    logging.getLogger("trl").setLevel(logging.ERROR)
+    set_seed(seed)
+
+    def rollouts(step: int) -> list[Row]:
+        policy.engine.refresh()
+        return ask(RolloutEvent(step, plan.groups, plan.group_size))
+
+    trainer = HostedTrainer(
+        ask=rollouts,
+        emit=emit,
+        group_size=plan.group_size,
+        model=policy.model,
+        args=plan.config,
+        processing_class=policy.tokenizer,
+        train_dataset=Dataset.from_dict({"prompt": ["placeholder"] * plan.groups}),
+        peft_config=None if plan.lora is None else plan.lora.to_peft(),
+    )
+    trainer.remove_callback(PrinterCallback)
+    return trainer
+
+
+def _save(policy: LocalPolicy, model: Any, job: TrainJob, plan: TrainingPlan) -> tuple[str, Path]:
+    if plan.lora is not None:
+        model = model.merge_and_unload()
+    checkpoint = write_checkpoint(
+        job.output,
+        lambda directory: write_policy(model, policy.tokenizer, directory),
+        kind=policy.opened.kind,
+        steps=policy.opened.steps + job.steps,
+        seed=job.seed,
+        notes={"base": policy.identity, "recipe": dict(job.recipe)},
+    )
+    return checkpoint.policy, checkpoint.path

@@ -1,0 +1,109 @@
+"""Starts the policy child: the only file here that starts a process.
+
+Promises: the child gets an allowlisted environment (no key can leak into it), its own process
+group (a Ctrl-C at the terminal reaches the host alone, which then decides; a session of its own would
+also put it into another scheduling group), its own quota of threads, and dies with the host. Its last words on stderr are kept for the error message.
+
+Not covered: memory limits; where one is set on the host's group, the kernel kills the child and
+the host reports it.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess  # noqa: TID251
+import sys
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from typing import IO, Final
+
+from meta_agent.training._frames import FrameChannel
+
+_INHERITED: Final = (
+    "PATH", "LANG", "LC_ALL", "TMPDIR", "VIRTUAL_ENV", "PYTHONPATH", "LD_LIBRARY_PATH",
+    "CUDA_VISIBLE_DEVICES", "CUDA_HOME", "SYSTEMROOT",
+)  # fmt: skip
+_LAST_WORDS_BYTES: Final = 2000
+
+# The kernel ties PDEATHSIG to the *thread* that forked, so one thread that lives as long as the
+# process does all the starting.
+_starter: Final = ThreadPoolExecutor(max_workers=1, thread_name_prefix="policy-child-starter")
+
+
+class ChildProcess:
+    """A running policy child and the channel to it."""
+
+    def __init__(self, threads: int) -> None:
+        self._stderr: IO[bytes] = tempfile.TemporaryFile()
+        self._process = _starter.submit(self._start, threads).result()
+        stdin, stdout = self._process.stdin, self._process.stdout
+        assert stdin is not None and stdout is not None
+        self.channel = FrameChannel(os.dup(stdout.fileno()), os.dup(stdin.fileno()))
+        stdin.close()
+        stdout.close()
+
+    def _start(self, threads: int) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            [sys.executable, "-m", "meta_agent.training.child"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._stderr,
+            env=_environment(threads),
+            process_group=0,
+            bufsize=0,
+        )
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def obituary(self, wait_sec: float = 5.0) -> str:
+        """Says how the child ended and what it last printed. Kills it if it has not ended."""
+        try:
+            code = self._process.wait(wait_sec)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            return f"it hung and was killed; {self._last_words()}"
+        return f"{_ending(code)}; {self._last_words()}"
+
+    def kill(self) -> None:
+        """Ends the child now."""
+        self._process.kill()
+        self._process.wait()
+
+    def close(self, grace_sec: float = 5.0) -> None:
+        """Closes the channel, which ends a healthy child, and makes sure of it."""
+        self.channel.close()
+        try:
+            self._process.wait(grace_sec)
+        except subprocess.TimeoutExpired:
+            self.kill()
+        self._stderr.close()
+
+    def _last_words(self) -> str:
+        size = self._stderr.seek(0, os.SEEK_END)
+        self._stderr.seek(max(0, size - _LAST_WORDS_BYTES))
+        words = self._stderr.read().decode(errors="replace").strip()
+        return f"its last words: {words}" if words else "it said nothing"
+
+
+def _environment(threads: int) -> dict[str, str]:
+    kept = {name: os.environ[name] for name in _INHERITED if name in os.environ}
+    return kept | {
+        "META_AGENT_CHILD_THREADS": str(threads),
+        "META_AGENT_CHILD_PARENT": str(os.getpid()),
+        "OMP_NUM_THREADS": str(threads),
+        "HF_HUB_OFFLINE": "1",
+        "HF_HUB_DISABLE_TELEMETRY": "1",
+        "TOKENIZERS_PARALLELISM": "false",
+        "PYTHONHASHSEED": "0",
+    }
+
+
+def _ending(code: int) -> str:
+    if code >= 0:
+        return f"it exited with code {code}"
+    name = signal.Signals(-code).name
+    memory = " (often: out of memory)" if -code == signal.SIGKILL else ""
+    return f"it was killed by {name}{memory}"

@@ -1,0 +1,249 @@
+"""TRL's GRPOTrainer, fed by the host's rollouts, with its wasted work left out.
+
+Promises: the loss is TRL's, line for line: `_compute_loss` is inherited. Three private methods are
+overridden, and tests hold them to TRL's results:
+
+* `_generate_and_score_completions` scales advantages by the group weights of the harness's filter;
+  dropped groups stay in the loss's denominator, exactly as groups without spread do.
+* `_compute_loss` notes which rows can move the weights.
+* `_get_per_token_logps_and_entropies` computes those rows only, sorted by length and padded on the
+  right (causal attention then needs no mask), in small chunks that stay in the CPU's cache.
+
+Why skipping is exact: a row of advantage 0 contributes `-min(r * 0, clip(r) * 0) = 0` to every loss
+type, with gradient 0, while every normaliser counts rows or mask tokens, which we do not touch.
+That ends where a row matters without an advantage: a KL term (beta), an entropy bonus, an entropy
+quantile over the batch, a router loss. Then all rows are computed. Likewise tokens that the
+environment wrote are never scored: every use of them is multiplied by the mask.
+
+The `entropy` metric would lose the skipped rows, so they enter it by -log p of the tokens that were
+sampled, an unbiased estimate of the same number.
+
+Not covered: several processes, images, TRL's own generation.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NamedTuple
+
+import torch
+from torch import Tensor
+from transformers import TrainerCallback
+from trl import GRPOTrainer
+
+from meta_agent.protocols import TokenRecord
+from meta_agent.training import _metrics
+from meta_agent.training._wire import Row
+
+CHUNK_TOKENS: Final = 1536
+AskForRows = Callable[[int], list[Row]]  # optimiser steps done -> rows, group by group
+Emit = Callable[[dict[str, Any]], None]
+
+
+class _Focus(NamedTuple):
+    """What of a microbatch has to be computed, and what stands for the rest."""
+
+    score: Tensor  # bool [rows, completion]: positions whose log-probability matters
+    fill: Tensor  # float [rows, completion]: log-probabilities elsewhere (no gradient)
+    entropy_fill: Tensor
+
+
+class HostedTrainer(GRPOTrainer):  # type: ignore[misc]
+    """GRPO whose rollouts, rewards and group weights come from the host."""
+
+    def __init__(self, *, ask: AskForRows, emit: Emit, group_size: int, **settings: Any) -> None:
+        self._ask, self._emit, self._group_size = ask, emit, group_size
+        self._rows: list[Row] = []
+        self._focus: _Focus | None = None
+        self._host_metrics: dict[str, float] = {}
+        super().__init__(
+            rollout_func=self._rollout,
+            reward_funcs=[harness_reward],
+            callbacks=[_MetricsCallback(self)],
+            **settings,
+        )
+
+    def _rollout(self, prompts: Sequence[str], trainer: Any) -> dict[str, Any]:
+        """TRL's rollout hook; prompts are placeholders, one per row."""
+        started = time.perf_counter()
+        rows = self._ask(self.state.global_step)
+        if len(rows) != len(prompts):
+            raise ValueError(
+                f"the host sent {len(rows)} rows, the trainer asked for {len(prompts)}"
+            )
+        self._rows = rows
+        self._host_metrics = _metrics.of_rows(rows, self._group_size)
+        self._host_metrics["rollout_sec"] = time.perf_counter() - started
+        tokens = [_trainable(row.tokens, self._tokenizer.pad_token_id) for row in rows]
+        return {
+            "prompt_ids": [row.prompt_ids for row in tokens],
+            "completion_ids": [row.completion_ids for row in tokens],
+            "env_mask": [row.mask for row in tokens],
+            "logprobs": [row.logprobs for row in tokens],
+            "harness_rewards": [row.reward for row in rows],
+        }
+
+    def _generate_and_score_completions(self, inputs: list[Any]) -> dict[str, Any]:
+        output: dict[str, Any] = super()._generate_and_score_completions(inputs)
+        weights = torch.tensor([row.weight for row in self._rows])
+        output["advantages"] = output["advantages"] * weights.to(output["advantages"])
+        step, values = self.state.global_step, output["advantages"].tolist()
+        self._emit({"event": "advantages", "step": step, "values": values})
+        return output
+
+    def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> Tensor:
+        self._focus = self._focus_of(inputs)
+        try:
+            loss: Tensor = super()._compute_loss(model, inputs)
+        finally:
+            self._focus = None
+        return loss
+
+    def _focus_of(self, inputs: dict[str, Any]) -> _Focus:
+        mask = inputs["completion_mask"].bool()
+        if "tool_mask" in inputs:
+            mask = mask & inputs["tool_mask"].bool()
+        live = self._live_rows(inputs["advantages"], mask)
+        ratio = live.float().mean().item()
+        self._metrics["train"]["trained_row_ratio"].append(ratio)
+        score = mask & live[:, None]
+        if not score.any():  # nothing but dummies: one masked token carries the zero gradient
+            score[0, 0] = True
+        # Ratios against old log-probabilities must be 1, not exp(0 - old), where nothing is scored.
+        old = inputs.get("old_per_token_logps")
+        fill = torch.zeros(mask.shape, device=mask.device) if old is None else old.detach()
+        sampled = inputs["sampling_per_token_logps"].nan_to_num(0.0)
+        return _Focus(score, fill, torch.where(mask & ~score, -sampled, 0.0))
+
+    def _live_rows(self, advantages: Tensor, mask: Tensor) -> Tensor:
+        if not self._skips_dead_rows:
+            return torch.ones(len(mask), dtype=torch.bool, device=mask.device)
+        live = (advantages != 0) & mask.any(1)
+        if not live.any():
+            # A step without signal still steps the optimiser (momentum, decay), as TRL's does; the
+            # gradient it needs is the zero of the shortest row.
+            live[mask.sum(1).clamp(min=1).argmin()] = True
+        return live
+
+    @property
+    def _skips_dead_rows(self) -> bool:
+        moved_without_advantage = (
+            self.beta != 0.0
+            or self._entropy_bonus_enabled
+            or self.top_entropy_quantile < 1.0
+            or self.aux_loss_enabled
+        )
+        return not moved_without_advantage
+
+    def _get_per_token_logps_and_entropies(
+        self,
+        model: Any,
+        input_ids: Tensor,
+        attention_mask: Tensor,
+        logits_to_keep: int,
+        batch_size: int | None = None,
+        compute_entropy: bool = False,
+        compute_aux_loss: bool = False,
+        **images: Any,
+    ) -> tuple[Tensor, Tensor | None, Tensor | None]:
+        if compute_aux_loss or any(value is not None for value in images.values()):
+            return super()._get_per_token_logps_and_entropies(  # type: ignore[no-any-return]
+                model, input_ids, attention_mask, logits_to_keep, batch_size, compute_entropy,
+                compute_aux_loss, **images,
+            )  # fmt: skip
+        focus = self._focus or _everything(attention_mask, logits_to_keep)
+        chunks = _chunks(input_ids, attention_mask, focus.score, logits_to_keep)
+        logps, entropies = [], []
+        for chunk in chunks:
+            with self.accelerator.autocast():
+                out = model(input_ids=chunk.ids, labels=chunk.labels, fused_lm_head=True)
+            logps.append(out.log_probs[chunk.scored])
+            entropies.append(out.entropy[chunk.scored] if compute_entropy else None)
+        places = tuple(torch.cat(axis) for axis in zip(*(c.places for c in chunks), strict=True))
+        scored = focus.fill.index_put(places, torch.cat(logps).to(focus.fill))
+        if not compute_entropy:
+            return scored, None, None
+        filled = focus.entropy_fill.index_put(places, torch.cat(entropies).to(focus.fill))
+        return scored, filled, None
+
+
+class _Chunk(NamedTuple):
+    ids: Tensor  # [rows, width], padded on the right
+    labels: Tensor  # -100 where nothing is scored
+    scored: Tensor  # bool [rows, width - 1]: the shifted positions that are scored
+    places: tuple[Tensor, Tensor]  # where they go: (row, completion position)
+
+
+def _chunks(ids: Tensor, attention: Tensor, score: Tensor, keep: int) -> list[_Chunk]:
+    """Cuts the rows that are scored anywhere into chunks of similar length."""
+    prompt_width = ids.shape[1] - keep
+    prompt_lengths = attention[:, :prompt_width].sum(1)
+    # Nothing after the last scored position can matter to it.
+    reach = (score * torch.arange(1, keep + 1, device=ids.device)).amax(1)
+    lengths = prompt_lengths + reach
+    rows = torch.nonzero(reach)[:, 0]
+    rows = rows[lengths[rows].argsort(stable=True, descending=True)]
+    chunks, start = [], 0
+    widths = lengths[rows].tolist()
+    while start < len(rows):
+        stop = min(len(rows), start + max(1, CHUNK_TOKENS // widths[start]))
+        chosen = rows[start:stop]
+        chunks.append(
+            _chunk(ids, score, chosen, prompt_width, prompt_lengths[chosen], lengths[chosen])
+        )
+        start = stop
+    return chunks
+
+
+def _chunk(
+    ids: Tensor, score: Tensor, rows: Tensor, prompt_width: int, prompts: Tensor, lengths: Tensor
+) -> _Chunk:
+    """Moves rows from 'prompt left-padded, completion right-padded' to right-padded."""
+    width = int(lengths[0])
+    columns = torch.arange(width, device=ids.device)
+    inside = columns < lengths[:, None]
+    source = ((prompt_width - prompts)[:, None] + columns).clamp(max=ids.shape[1] - 1)
+    packed = ids[rows[:, None], source] * inside
+    completion = columns - prompts[:, None]  # each column's completion position, if any
+    wanted = inside & (completion >= 0)
+    wanted = wanted & score[rows[:, None], completion.clamp(0, score.shape[1] - 1)]
+    scored = wanted[:, 1:]
+    places = torch.nonzero(scored)
+    return _Chunk(
+        ids=packed,
+        labels=packed.masked_fill(~wanted, -100),
+        scored=scored,
+        places=(rows[places[:, 0]], completion[places[:, 0], places[:, 1] + 1]),
+    )
+
+
+def _everything(attention: Tensor, keep: int) -> _Focus:
+    """Scores every completion token: for reference and old log-probabilities."""
+    score = attention[:, -keep:].bool()
+    zeros = torch.zeros(score.shape, device=score.device)
+    return _Focus(score, zeros, zeros)
+
+
+def _trainable(tokens: TokenRecord | None, dummy: int) -> TokenRecord:
+    """TRL cannot take an empty row: one dummy token that the policy did not write stands for it."""
+    if tokens is not None and tokens.completion_ids and tokens.prompt_ids:
+        return tokens
+    return TokenRecord([dummy], [dummy], [0], [0.0])
+
+
+def harness_reward(harness_rewards: list[float | None], **_: Any) -> list[float | None]:
+    """The reward that the harness gave: TRL's one reward function."""
+    return harness_rewards
+
+
+class _MetricsCallback(TrainerCallback):  # type: ignore[misc]
+    """Streams each step's metrics to the host."""
+
+    def __init__(self, trainer: HostedTrainer) -> None:
+        self._trainer = trainer
+
+    def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> None:
+        if logs and "loss" in logs:
+            values = {**self._trainer._host_metrics, **_metrics.from_trl(logs)}
+            self._trainer._emit({"event": "metrics", "step": state.global_step, "values": values})

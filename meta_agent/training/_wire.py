@@ -1,0 +1,159 @@
+"""The records of the policy child as JSON, and back: parsed once, here.
+
+Promises: whatever the peer sends becomes a typed value or a `FrameError` that names the field.
+
+Not covered: transport (`_frames`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeVar
+
+from meta_agent.protocols import JSON, GenerateReply, GenerateRequest, TokenRecord
+from meta_agent.training._frames import FrameError
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class TrainJob:
+    """One training run from the loaded policy."""
+
+    recipe: Mapping[str, JSON]  # TRL's names, plus groups_per_step and lora_*
+    steps: int
+    seed: int
+    output: Path  # a directory that does not exist yet
+
+
+@dataclass(frozen=True, slots=True)
+class RolloutEvent:
+    """The trainer asks for this many groups of rollouts under its current weights."""
+
+    step: int  # optimiser steps done so far
+    groups: int
+    group_size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What is trained on: one rollout's tokens, its reward, and the weight of its group.
+
+    `reward` None: an infrastructure error; the row leaves the group's baseline. A row without
+    completion tokens counts in the baseline by its reward and teaches nothing.
+    """
+
+    reward: float | None
+    tokens: TokenRecord | None = None
+    weight: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class StepMetrics:
+    """What one optimiser step measured; names and meanings in `_metrics`."""
+
+    step: int
+    values: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Advantages:
+    """What TRL made of the rewards of one rollout event, group weights included, in row order."""
+
+    step: int
+    values: list[float] = field(default_factory=list)
+
+
+def parse(what: str, parser: Callable[[JSON], T], value: JSON) -> T:
+    """Applies a parser to a peer's JSON; anything wrong is a FrameError."""
+    try:
+        return parser(value)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise FrameError(f"malformed {what}: {type(error).__name__}: {error}") from error
+
+
+def request_to_json(request: GenerateRequest) -> JSON:
+    """`dataclasses.asdict` would deep-copy every message of every call."""
+    return {
+        "key": request.key,
+        "task_key": request.task_key,
+        "sample_idx": request.sample_idx,
+        "seed": request.seed,
+        "turn": request.turn,
+        "messages": list(request.messages),
+        "max_tokens": request.max_tokens,
+        "temperature": request.temperature,
+        "top_p": request.top_p,
+        "tools": request.tools,
+        "max_context_tokens": request.max_context_tokens,
+    }
+
+
+def request_from_json(value: JSON) -> GenerateRequest:
+    """Inverse of `request_to_json`."""
+    return GenerateRequest(**value)
+
+
+def reply_to_json(reply: GenerateReply) -> JSON:
+    """Only what an engine fills in."""
+    return [reply.content, reply.finish_reason, reply.prompt_tokens, reply.completion_tokens]
+
+
+def reply_from_json(value: JSON) -> GenerateReply:
+    """Inverse of `reply_to_json`."""
+    content, finish_reason, prompt_tokens, completion_tokens = value
+    return GenerateReply(
+        str(content), str(finish_reason), int(prompt_tokens), int(completion_tokens)
+    )
+
+
+def record_to_json(record: TokenRecord | None) -> JSON:
+    """A token row, or null."""
+    if record is None:
+        return None
+    return {
+        "prompt_ids": record.prompt_ids,
+        "completion_ids": record.completion_ids,
+        "mask": record.mask,
+        "logprobs": record.logprobs,
+        "exact": record.exact,
+    }
+
+
+def record_from_json(value: JSON) -> TokenRecord | None:
+    """Inverse of `record_to_json`; the four lists must agree in length."""
+    if value is None:
+        return None
+    record = TokenRecord(
+        prompt_ids=_ints(value["prompt_ids"]),
+        completion_ids=_ints(value["completion_ids"]),
+        mask=_ints(value["mask"]),
+        logprobs=[float(x) for x in value["logprobs"]],
+        exact=bool(value["exact"]),
+    )
+    if not len(record.completion_ids) == len(record.mask) == len(record.logprobs):
+        raise ValueError("completion_ids, mask and logprobs differ in length")
+    return record
+
+
+def row_to_json(row: Row) -> JSON:
+    """One training row."""
+    return {"reward": row.reward, "weight": row.weight, "tokens": record_to_json(row.tokens)}
+
+
+def row_from_json(value: JSON) -> Row:
+    """Inverse of `row_to_json`."""
+    reward = value["reward"]
+    return Row(
+        reward=None if reward is None else float(reward),
+        tokens=record_from_json(value["tokens"]),
+        weight=float(value["weight"]),
+    )
+
+
+def _ints(values: Sequence[JSON]) -> list[int]:
+    if not all(isinstance(value, int) for value in values):
+        raise TypeError("token ids and masks are integers")
+    return list(values)

@@ -1,0 +1,168 @@
+"""Policies on disk: a directory whose manifest was written last.
+
+Promises: a checkpoint appears under its name whole or not at all (written in `NAME.partial`, every
+file and directory synced, manifest last, then renamed); its identity is the hash of its contents,
+so equal weights have equal names; `open_checkpoint` reads every byte again and refuses a directory
+that does not match its manifest.
+
+Not covered: what is in the files. A foreign Hugging Face directory has no manifest: it may be
+opened by asking for it (`foreign=True`) and is named by its contents like any other.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Final, Literal, NamedTuple
+
+from meta_agent.errors import ConfigError, IntegrityError
+from meta_agent.protocols import JSON, Checkpoint
+
+MANIFEST: Final = "manifest.json"
+SCHEMA_VERSION: Final = 1
+PolicyKind = Literal["nano", "hf"]
+_POLICY_SUFFIXES: Final = (".safetensors", ".json", ".jinja", ".model", ".txt", ".bin")
+
+
+class OpenedPolicy(NamedTuple):
+    """A policy directory that was read and found whole."""
+
+    path: Path
+    kind: PolicyKind
+    policy: str  # identity, e.g. "nano@3f2a..."
+    steps: int
+    seed: int
+
+
+def write_checkpoint(
+    path: Path,
+    write_files: Callable[[Path], None],
+    *,
+    kind: PolicyKind,
+    steps: int,
+    seed: int,
+    notes: Mapping[str, JSON] | None = None,
+) -> Checkpoint:
+    """Lets `write_files` fill a fresh directory, seals it, and moves it to `path`."""
+    if path.exists():
+        raise IntegrityError(f"{path} exists: a checkpoint is never overwritten")
+    partial = path.with_name(path.name + ".partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir(parents=True)
+    write_files(partial)
+    checkpoint = _seal(partial, path, kind=kind, steps=steps, seed=seed, notes=notes or {})
+    partial.rename(path)
+    _sync(path.parent)
+    return checkpoint
+
+
+def open_checkpoint(path: Path, *, foreign: bool = False) -> OpenedPolicy:
+    """Reads a policy directory whole and checks it against its manifest."""
+    if not path.is_dir():
+        raise ConfigError(f"no policy at {path}: not a directory")
+    files = _hash_files(path)
+    if not (path / MANIFEST).exists():
+        if not foreign:
+            raise IntegrityError(
+                f"{path} has no {MANIFEST}: it is not a finished checkpoint",
+                hint=f"for a model of your own use hf:{path}",
+            )
+        return OpenedPolicy(path, "hf", _identity("hf", files), steps=0, seed=0)
+    return _check(path, _read_manifest(path), files)
+
+
+def _seal(
+    partial: Path,
+    path: Path,
+    *,
+    kind: PolicyKind,
+    steps: int,
+    seed: int,
+    notes: Mapping[str, JSON],
+) -> Checkpoint:
+    files = _hash_files(partial)
+    for name in files:
+        _sync(partial / name)
+    policy = _identity(kind, files)
+    manifest = {
+        "schema_version": SCHEMA_VERSION,
+        "kind": kind,
+        "policy": policy,
+        "steps": steps,
+        "seed": seed,
+        "notes": dict(notes),
+        "files": files,
+    }
+    (partial / MANIFEST).write_text(json.dumps(manifest, indent=1, sort_keys=True) + "\n")
+    _sync(partial / MANIFEST)
+    _sync(partial)
+    return Checkpoint(path=path, policy=policy, steps=steps, seed=seed)
+
+
+def _read_manifest(path: Path) -> dict[str, JSON]:
+    try:
+        manifest = json.loads((path / MANIFEST).read_text())
+        if manifest["schema_version"] != SCHEMA_VERSION:
+            raise ValueError(f"schema_version {manifest['schema_version']}, not {SCHEMA_VERSION}")
+    except (ValueError, KeyError, TypeError) as error:
+        raise IntegrityError(f"{path / MANIFEST} is not a manifest: {error}") from error
+    return dict(manifest)
+
+
+def _check(path: Path, manifest: dict[str, JSON], files: dict[str, str]) -> OpenedPolicy:
+    recorded = manifest.get("files")
+    if recorded != files:
+        raise IntegrityError(
+            f"{path} does not match its manifest: {_first_difference(recorded, files)}"
+        )
+    kind: PolicyKind = "nano" if manifest.get("kind") == "nano" else "hf"
+    policy = _identity(kind, files)
+    if manifest.get("policy") != policy:
+        raise IntegrityError(f"{path} says it is {manifest.get('policy')} but is {policy}")
+    return OpenedPolicy(path, kind, policy, int(manifest["steps"]), int(manifest["seed"]))
+
+
+def _first_difference(recorded: JSON, files: dict[str, str]) -> str:
+    if not isinstance(recorded, dict):
+        return "the manifest lists no files"
+    for name in sorted(recorded.keys() | files.keys()):
+        if name not in files:
+            return f"{name} is missing"
+        if name not in recorded:
+            return f"{name} is not in the manifest"
+        if recorded[name] != files[name]:
+            return f"{name} has changed (sha256 {files[name][:12]}, recorded {recorded[name][:12]})"
+    return "files differ"
+
+
+def _hash_files(path: Path) -> dict[str, str]:
+    """Maps each policy file to its sha256. Other files (a README, a cache) do not count."""
+    names = sorted(
+        item.name
+        for item in path.iterdir()
+        if item.is_file() and item.suffix in _POLICY_SUFFIXES and item.name != MANIFEST
+    )
+    return {name: _sha256(path / name) for name in names}
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def _identity(kind: PolicyKind, files: Mapping[str, str]) -> str:
+    text = "".join(f"{name} {digest}\n" for name, digest in sorted(files.items()))
+    return f"{kind}@{hashlib.sha256(text.encode()).hexdigest()[:12]}"
+
+
+def _sync(path: Path) -> None:
+    """fsync of a file or a directory."""
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

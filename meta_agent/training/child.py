@@ -1,0 +1,168 @@
+"""The policy child: weights, engine and trainer behind a pipe.
+
+`python -m meta_agent.training.child` is started by `_spawn` and by nothing else. It serves one host:
+`load`, `generate`, `finish`, `check_recipe`, `train`, `close`; while it trains, it asks the host for
+rollouts and serves `generate` and `finish` under the weights of that moment.
+
+Promises: holds no key, no git and no database (its environment is an allowlist); dies with its
+parent; the frames' descriptors are private, and whatever prints goes to stderr; training twice from
+one loaded policy gives the same bits as in a fresh child, because every random generator is seeded
+and the weights are read from disk again. A failed command is answered by an error frame and the
+child lives on.
+
+Not covered: resuming in the middle of a training run: the host runs it again from its start.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import sys
+import tempfile
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+from meta_agent.protocols import JSON
+from meta_agent.training import _wire
+from meta_agent.training._frames import FrameChannel, FrameError
+
+_PR_SET_PDEATHSIG: Final = 1
+
+
+class Aborted(Exception):
+    """The host gave up on this training run."""
+
+
+class Child:
+    """One loaded policy and the commands on it."""
+
+    def __init__(self, channel: FrameChannel) -> None:
+        self._channel = channel
+        self._policy: Any = None  # _local.LocalPolicy
+        self._operations: dict[str, Callable[[JSON], JSON]] = {
+            "load": self._load,
+            "generate": self._generate,
+            "finish": self._finish,
+            "check_recipe": self._check_recipe,
+            "train": self._train,
+        }
+
+    def serve(self) -> None:
+        """Answers commands until `close` or end of file."""
+        while True:
+            try:
+                command = self._channel.receive()
+            except EOFError:
+                return
+            if command["op"] == "close":
+                return
+            self._answer(command)
+
+    def _answer(self, command: JSON) -> None:
+        try:
+            result = self._operations[command["op"]](command)
+        except EOFError:
+            raise
+        except Exception as error:
+            self._channel.send({"err": _describe(error)})
+        else:
+            self._channel.send(result)
+
+    def _load(self, command: JSON) -> JSON:
+        from meta_agent.training import _local
+
+        self._policy = None  # frees the old weights first
+        self._policy = _local.load(Path(command["path"]), foreign=command["foreign"])
+        return {"ok": {"policy": self._policy.identity}}
+
+    def _generate(self, command: JSON) -> JSON:
+        requests = [_wire.request_from_json(item) for item in command["requests"]]
+        replies = self._loaded().engine.generate(requests)
+        return {"ok": [_wire.reply_to_json(reply) for reply in replies]}
+
+    def _finish(self, command: JSON) -> JSON:
+        records = self._loaded().engine.finish(command["keys"])
+        return {"ok": [_wire.record_to_json(record) for record in records]}
+
+    def _check_recipe(self, command: JSON) -> JSON:
+        from meta_agent.training._recipe import plan_training
+
+        plan_training(command["recipe"], steps=1, seed=0, output_dir=tempfile.gettempdir())
+        return {"ok": None}
+
+    def _train(self, command: JSON) -> JSON:
+        from meta_agent.training import _local
+
+        job = _wire.TrainJob(
+            command["recipe"], command["steps"], command["seed"], Path(command["output"])
+        )
+        identity, path = _local.train(self._loaded(), job, self._ask, self._channel.send)
+        self._load({"path": str(path), "foreign": False})
+        return {"event": "trained", "checkpoint": {"policy": identity, "path": str(path)}}
+
+    def _ask(self, event: _wire.RolloutEvent) -> list[_wire.Row]:
+        """Asks the host for rollouts and serves its model calls until the rows come."""
+        self._channel.send(
+            {
+                "event": "rollout",
+                "step": event.step,
+                "groups": event.groups,
+                "group_size": event.group_size,
+            }
+        )
+        while True:
+            command = self._channel.receive()
+            if command["op"] == "rows":
+                return [_wire.row_from_json(row) for row in command["rows"]]
+            if command["op"] not in ("generate", "finish"):
+                raise Aborted(command["op"])
+            self._answer(command)
+
+    def _loaded(self) -> Any:
+        if self._policy is None:
+            raise RuntimeError("no policy is loaded")
+        return self._policy
+
+
+def main() -> None:
+    """Takes over stdin and stdout for frames, then serves."""
+    _die_with_parent()
+    channel = FrameChannel(os.dup(0), os.dup(1))
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    os.dup2(2, 1)
+    _set_threads(int(os.environ["META_AGENT_CHILD_THREADS"]))
+    try:
+        Child(channel).serve()
+    except (EOFError, FrameError) as error:
+        sys.exit(f"policy child: {error}")
+
+
+def _die_with_parent() -> None:
+    """Asks the kernel to kill us when the thread that started us ends (see `_spawn`)."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() == 1 and "META_AGENT_CHILD_PARENT" in os.environ:
+            parent = int(os.environ["META_AGENT_CHILD_PARENT"])
+            if parent != 1:
+                sys.exit("policy child: the parent is gone")
+
+
+def _set_threads(count: int) -> None:
+    import torch
+
+    torch.set_num_threads(count)
+
+
+def _describe(error: Exception) -> JSON:
+    return {
+        "type": type(error).__name__,
+        "message": str(error),
+        "traceback": traceback.format_exc(limit=-12),
+    }
+
+
+if __name__ == "__main__":
+    main()

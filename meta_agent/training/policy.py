@@ -1,0 +1,244 @@
+"""The host's end of the policy child: a gateway that can also be trained.
+
+Promises: lock-step and deterministic for a fixed batch and thread count. A child that dies or
+hangs surfaces as `TrainingError` with the reason and its last words, within the timeout; after that
+this object refuses everything but `close`. What the child refuses (a recipe, a broken checkpoint)
+raises the error's own type and the child stays usable.
+
+Not covered: choosing tasks, rewards and groups: that is `run.train_policy`.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Final, NoReturn, TypeVar
+
+from meta_agent import errors
+from meta_agent.errors import ConfigError, TrainingError
+from meta_agent.protocols import JSON, Checkpoint, GenerateReply, GenerateRequest, TokenRecord
+from meta_agent.training import _wire
+from meta_agent.training._frames import FrameError
+from meta_agent.training._spawn import ChildProcess
+from meta_agent.training._wire import Advantages, RolloutEvent, Row, StepMetrics, TrainJob
+
+T = TypeVar("T")
+
+_PASSED_ON: Final = ("ConfigError", "IntegrityError", "PreflightError")
+
+
+@dataclass(frozen=True, slots=True)
+class Timeouts:
+    """How long the child may be silent, in seconds."""
+
+    load_sec: float = 180.0
+    generate_sec: float = 600.0
+    train_step_sec: float = 1800.0
+
+
+class PolicyChild:
+    """Weights, engine and trainer in a child process; implements `protocols.Gateway`."""
+
+    lock_step = True
+
+    def __init__(self, *, threads: int = 2, timeouts: Timeouts | None = None) -> None:
+        self.policy = ""  # set by `load`
+        self._timeouts = timeouts or Timeouts()
+        self._lock = threading.RLock()  # one conversation with the child at a time
+        self._ended: str | None = None
+        self._process = ChildProcess(threads)
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def load(self, policy: str | Path) -> str:
+        """Loads a checkpoint directory or `hf:PATH`; returns (and keeps) its identity."""
+        path, foreign = _place(policy)
+        answer = self._ask(
+            {"op": "load", "path": str(path), "foreign": foreign}, self._timeouts.load_sec
+        )
+        self.policy = self._parse("load", lambda value: str(value["policy"]), answer)
+        return self.policy
+
+    def generate(self, requests: Sequence[GenerateRequest]) -> list[GenerateReply]:
+        """One model call of each of these rollouts."""
+        command = {"op": "generate", "requests": [_wire.request_to_json(r) for r in requests]}
+        answer = self._ask(command, self._timeouts.generate_sec)
+        return self._rows("replies", _wire.reply_from_json, answer, len(requests))
+
+    def finish(self, keys: Sequence[str]) -> list[TokenRecord | None]:
+        """Ends these rollouts and returns their token rows."""
+        answer = self._ask({"op": "finish", "keys": list(keys)}, self._timeouts.generate_sec)
+        return self._rows("token rows", _wire.record_from_json, answer, len(keys))
+
+    def check_recipe(self, recipe: Mapping[str, JSON]) -> None:
+        """Raises ConfigError where TRL (or we) would refuse the recipe."""
+        self._ask({"op": "check_recipe", "recipe": dict(recipe)}, self._timeouts.load_sec)
+
+    def train(
+        self,
+        job: TrainJob,
+        provide_rows: Callable[[RolloutEvent], list[Row]],
+        on_metrics: Callable[[StepMetrics], None] | None = None,
+        on_advantages: Callable[[Advantages], None] | None = None,
+    ) -> Checkpoint:
+        """Trains the loaded policy; afterwards the trained one is loaded.
+
+        `provide_rows` is called for each rollout event and may call `generate` and `finish`, which
+        then run under the weights of that moment. If it raises, training is aborted in the child
+        and the exception goes on.
+        """
+        with self._lock:
+            self._send(
+                {
+                    "op": "train",
+                    "recipe": dict(job.recipe),
+                    "steps": job.steps,
+                    "seed": job.seed,
+                    "output": str(job.output.absolute()),
+                }
+            )
+            while True:
+                frame = self._receive(self._timeouts.train_step_sec)
+                match frame.get("event"):
+                    case "rollout":
+                        self._provide(
+                            self._parse("rollout event", _rollout_event, frame), provide_rows
+                        )
+                    case "metrics" if on_metrics:
+                        on_metrics(self._parse("metrics", _step_metrics, frame))
+                    case "advantages" if on_advantages:
+                        on_advantages(self._parse("advantages", _advantages, frame))
+                    case "trained":
+                        return self._trained(frame, job)
+
+    def close(self) -> None:
+        """Ends the child."""
+        with self._lock:
+            if self._ended is None:
+                self._ended = "it was closed"
+                self._process.close()
+
+    def __enter__(self) -> PolicyChild:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _provide(
+        self, event: RolloutEvent, provide_rows: Callable[[RolloutEvent], list[Row]]
+    ) -> None:
+        try:
+            rows = provide_rows(event)
+        except BaseException:
+            self._abort()
+            raise
+        self._send({"op": "rows", "rows": [_wire.row_to_json(row) for row in rows]})
+
+    def _abort(self) -> None:
+        """Stops the training run in the child; its error answer is expected and dropped."""
+        if self._ended is not None:
+            return
+        self._send({"op": "abort"})
+        try:
+            self._receive(self._timeouts.generate_sec)
+        except TrainingError:
+            if self._ended is not None:
+                raise
+
+    def _trained(self, frame: JSON, job: TrainJob) -> Checkpoint:
+        policy, path = self._parse(
+            "checkpoint",
+            lambda value: (str(value["checkpoint"]["policy"]), Path(value["checkpoint"]["path"])),
+            frame,
+        )
+        self.policy = policy
+        return Checkpoint(path=path, policy=policy, steps=job.steps, seed=job.seed)
+
+    def _ask(self, command: JSON, timeout_sec: float) -> JSON:
+        with self._lock:
+            self._send(command)
+            return self._receive(timeout_sec).get("ok")
+
+    def _send(self, command: JSON) -> None:
+        self._check_alive()
+        try:
+            self._process.channel.send(command, self._timeouts.generate_sec)
+        except (EOFError, TimeoutError, FrameError) as error:
+            self._died(error)
+
+    def _receive(self, timeout_sec: float) -> dict[str, JSON]:
+        """Reads one frame; an error frame is raised."""
+        try:
+            frame = self._process.channel.receive(timeout_sec)
+        except (EOFError, TimeoutError, FrameError) as error:
+            self._died(error)
+        if not isinstance(frame, dict):
+            self._died(FrameError(f"expected an object, got {type(frame).__name__}"))
+        if "err" in frame:
+            _raise(self._parse("error", lambda value: dict(value["err"]), frame))
+        return frame
+
+    def _rows(self, what: str, parser: Callable[[JSON], T], answer: JSON, count: int) -> list[T]:
+        rows = self._parse(what, lambda value: [parser(item) for item in value], answer)
+        if len(rows) != count:
+            self._died(FrameError(f"{len(rows)} {what} for {count} requests"))
+        return rows
+
+    def _parse(self, what: str, parser: Callable[[JSON], T], value: JSON) -> T:
+        try:
+            return _wire.parse(what, parser, value)
+        except FrameError as error:
+            self._died(error)
+
+    def _check_alive(self) -> None:
+        if self._ended is not None:
+            raise TrainingError(
+                f"the policy child has ended: {self._ended}", hint="start a new PolicyChild"
+            )
+
+    def _died(self, error: Exception) -> NoReturn:
+        """Ends the child for good and says why."""
+        silent = isinstance(error, EOFError)
+        self._ended = self._process.obituary(wait_sec=5.0 if silent else 0.0)
+        self._process.close()
+        raise TrainingError(f"the policy child failed: {error}: {self._ended}") from error
+
+
+def _place(policy: str | Path) -> tuple[Path, bool]:
+    text = str(policy)
+    if text.startswith("hf:"):
+        return Path(text.removeprefix("hf:")).absolute(), True
+    if text.startswith(("nano:", "vllm:")) or text in ("", "nano"):
+        raise ConfigError(f"policy {text!r} is not a checkpoint directory or hf:PATH")
+    return Path(policy).absolute(), False
+
+
+def _raise(description: dict[str, JSON]) -> NoReturn:
+    """Raises what the child reported: our own user-facing types as themselves."""
+    kind, message = str(description.get("type")), str(description.get("message"))
+    if kind in _PASSED_ON:
+        raise getattr(errors, kind)(message)
+    raise TrainingError(f"{kind}: {message}\n{description.get('traceback', '')}".strip())
+
+
+def _rollout_event(frame: JSON) -> RolloutEvent:
+    return RolloutEvent(int(frame["step"]), int(frame["groups"]), int(frame["group_size"]))
+
+
+def _step_metrics(frame: JSON) -> StepMetrics:
+    values = {str(name): float(value) for name, value in frame["values"].items()}
+    return StepMetrics(int(frame["step"]), values)
+
+
+def _advantages(frame: JSON) -> Advantages:
+    return Advantages(int(frame["step"]), [float(value) for value in frame["values"]])
