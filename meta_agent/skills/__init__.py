@@ -1,0 +1,24 @@
+"""Skills: what verdicts taught, as Agent Skills folders that any client can read.
+
+A skill is data with provenance. It may change the order in which ideas are tried; it never decides
+what is merged.
+"""
+
+from meta_agent.skills._distil import distil, lesson_kind
+from meta_agent.skills._library import SkillLibrary, load_skill
+from meta_agent.skills._skill import PREFIX, STATUSES, Kind, Skill, SkillDraft, Status
+from meta_agent.skills._validate import validate
+
+__all__ = [
+    "PREFIX",
+    "STATUSES",
+    "Kind",
+    "Skill",
+    "SkillDraft",
+    "SkillLibrary",
+    "Status",
+    "distil",
+    "lesson_kind",
+    "load_skill",
+    "validate",
+]

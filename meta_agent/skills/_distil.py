@@ -1,0 +1,202 @@
+"""Turns a verdict into a lesson: what was seen, what was done, what came of it, with the code.
+
+Promises: only settled verdicts teach. A promotion writes a positive skill; an INVALID branch, and a
+rejection whose interval excludes any gain, write a negative one; INCONCLUSIVE and candidates that
+were merely ranked out write none. Every number is from the verdict or the evidence it rested on.
+
+Does not cover: whether a lesson carries over to another domain; its status says it has not been
+tried there.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from importlib.resources import files
+
+from meta_agent.protocols import JSON, Candidate, Effect, Verdict, VerdictKind
+from meta_agent.skills._apply import lines_of
+from meta_agent.skills._skill import Kind, SkillDraft
+from meta_agent.skills._validate import MAX_DESCRIPTION, redact
+
+_MAX_ROWS = 60
+_PATCH_LINE = "PATCH: list[str] = []"
+
+
+def distil(
+    candidate: Candidate,
+    verdict: Verdict,
+    diff: str,
+    evidence: Mapping[str, JSON],
+    *,
+    domain: str,
+    trusted_text: bool = True,
+) -> SkillDraft | None:
+    """The lesson of a verdict, or None where nothing was settled.
+
+    Args:
+        diff: What the candidate changed, as `HarnessRepo.diff(base, commit)` gives it.
+        evidence: The evidence that the proposal read, as JSON; its numbers go into a table.
+        trusted_text: False where a language model wrote the hypothesis: the skill is quarantined.
+    """
+    kind = lesson_kind(verdict)
+    if kind is None:
+        return None
+    return SkillDraft(
+        title=_title(candidate, kind, domain),
+        description=_description(candidate, verdict, kind, domain),
+        body=redact(_body(candidate, verdict, kind, domain)),
+        metadata=_metadata(candidate, verdict, kind, domain, trusted_text),
+        files={
+            "scripts/apply.py": redact(_script(diff)),
+            "references/measured.md": redact(_measured(candidate, verdict, evidence)),
+        },
+    )
+
+
+def lesson_kind(verdict: Verdict) -> Kind | None:
+    """What a verdict teaches, if anything."""
+    if verdict.screened_out or verdict.kind is VerdictKind.INCONCLUSIVE:
+        return None
+    if verdict.kind is VerdictKind.PROMOTE:
+        return "positive"
+    if verdict.kind is VerdictKind.INVALID:
+        return "negative"
+    return "negative" if verdict.effect is not None and verdict.effect.ci_high <= 0 else None
+
+
+def _title(candidate: Candidate, kind: Kind, domain: str) -> str:
+    words = ["avoid"] if kind == "negative" else []
+    words += [candidate.hypothesis.rule or candidate.factor]
+    slug = re.sub(r"[^a-z0-9]+", "-", "-".join([domain, *words]).lower())
+    return slug.strip("-")
+
+
+def _description(candidate: Candidate, verdict: Verdict, kind: Kind, domain: str) -> str:
+    hypothesis = candidate.hypothesis
+    seen = hypothesis.evidence[0] if hypothesis.evidence else f"{hypothesis.metric} is poor"
+    lead = "Do not repeat" if kind == "negative" else "Proven change"
+    text = (
+        f"{lead} ({candidate.factor} of a {domain} harness): {_sentence(hypothesis.statement)}. "
+        f"Verdict {verdict.kind}{_delta_words(verdict.effect)}. "
+        f"Use when diagnosing {domain} and you see: {seen}"
+    )
+    plain = redact(" ".join(text.split())).replace("<", "under ").replace(">", "over ")
+    return plain[:MAX_DESCRIPTION].strip()
+
+
+def _delta_words(effect: Effect | None) -> str:
+    if effect is None:
+        return ""
+    low, high = 100 * effect.ci_low, 100 * effect.ci_high
+    return f", clean success {100 * effect.delta:+.1f} points [{low:+.1f}, {high:+.1f}]"
+
+
+def _metadata(
+    candidate: Candidate, verdict: Verdict, kind: Kind, domain: str, trusted_text: bool
+) -> dict[str, str]:
+    return {
+        "kind": kind,
+        "status": "domain" if trusted_text else "quarantine",
+        "domain": domain,
+        "factor": candidate.factor,
+        "rule": candidate.hypothesis.rule,
+        "metric": candidate.hypothesis.metric,
+        "run": candidate.run,
+        "candidate": candidate.id,
+        "commit": candidate.commit,
+        "base": candidate.base,
+        "verdict": str(verdict.kind),
+        "delta": f"{verdict.effect.delta:+.4f}" if verdict.effect else "",
+    }
+
+
+def _body(candidate: Candidate, verdict: Verdict, kind: Kind, domain: str) -> str:
+    hypothesis = candidate.hypothesis
+    sections = {
+        "Trigger": _bullets(hypothesis.evidence) or f"`{hypothesis.metric}` is the bottleneck.",
+        "Intervention": _intervention(candidate, kind),
+        "Expected outcome": (
+            f"`{hypothesis.metric}` goes {hypothesis.direction} by about "
+            f"{abs(hypothesis.expected_delta):.3g}. At risk: "
+            f"{'; '.join(hypothesis.risks) or 'nothing was named'}."
+        ),
+        "Evidence": (
+            f"{verdict.kind}{_delta_words(verdict.effect)}.\n\n{_bullets(verdict.reasons)}\n\n"
+            "All numbers: [references/measured.md](references/measured.md)."
+        ),
+        "Validation": _validation(candidate, kind),
+        "Applicability": (
+            f"Measured on `{domain}`, factor `{candidate.factor}`, from commit "
+            f"`{candidate.base[:12]}`. Not tried elsewhere."
+        ),
+    }
+    head = _title(candidate, kind, domain).replace("-", " ")
+    return "\n\n".join([f"# {head}", *(f"## {k}\n\n{v}" for k, v in sections.items())])
+
+
+def _intervention(candidate: Candidate, kind: Kind) -> str:
+    paths = ", ".join(f"`{path}`" for path in candidate.paths)
+    verb = "This was tried and must not be repeated" if kind == "negative" else "Do this"
+    code = "scripts/apply.py"
+    use = "holds the edit (`--show`), finds out whether a harness has it (`--check --undo`)"
+    return (
+        f"{verb}: {_sentence(candidate.hypothesis.statement)}.\n\nIt touches {paths}. "
+        f"[{code}]({code}) {use}, and applies it (`python3 {code} HARNESS`); see `--help`."
+    )
+
+
+def _validation(candidate: Candidate, kind: Kind) -> str:
+    if kind == "negative":
+        return (
+            "Before proposing something alike, say what is different now; then measure paired, and "
+            "check validity (leak use, tampering, shaped against true reward) before the score."
+        )
+    return (
+        "Measure paired by task, sample and seed against the base. "
+        f"`{candidate.hypothesis.metric}` must move as predicted and clean success must "
+        "not fall. Undo it otherwise."
+    )
+
+
+def _script(diff: str) -> str:
+    """The stand-alone script with this diff in it."""
+    source = files("meta_agent.skills").joinpath("_apply.py").read_text("utf-8")
+    rows = "".join(f"    {json.dumps(line)},\n" for line in lines_of(diff))
+    return source.replace(_PATCH_LINE, f"PATCH: list[str] = [\n{rows}]", 1)
+
+
+def _measured(candidate: Candidate, verdict: Verdict, evidence: Mapping[str, JSON]) -> str:
+    rows = [("verdict", str(verdict.kind)), ("base", candidate.base), ("commit", candidate.commit)]
+    if verdict.effect is not None:
+        effect = verdict.effect
+        rows += [("delta (share)", f"{effect.delta:+.4f}"), ("pairs", str(effect.pairs))]
+        rows += [("interval", f"[{effect.ci_low:+.4f}, {effect.ci_high:+.4f}]")]
+        rows += [("training seeds", str(effect.training_seeds))]
+    rows += list(_scalars("verdict", verdict.evidence)) + list(_scalars("before", evidence))
+    lines = [f"| {_cell(name)} | {_cell(value)} |" for name, value in rows[:_MAX_ROWS]]
+    return "\n".join(
+        [f"# Measured: {candidate.id}", "", "| what | value |", "|---|---|", *lines, ""]
+    )
+
+
+def _scalars(prefix: str, value: JSON) -> Iterator[tuple[str, str]]:
+    """Numbers and flags at any depth, in sorted order, under dotted names."""
+    if isinstance(value, Mapping):
+        for key in sorted(value, key=str):
+            yield from _scalars(f"{prefix}.{key}", value[key])
+    elif isinstance(value, bool | int | float):
+        yield prefix, f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def _bullets(items: tuple[str, ...]) -> str:
+    return "\n".join(f"- {' '.join(item.split())}" for item in items)
+
+
+def _sentence(text: str) -> str:
+    return " ".join(text.split()).rstrip(".")
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.split()).replace("|", "/")

@@ -1,0 +1,105 @@
+"""SKILL.md to text and back: written strictly, read leniently.
+
+Promises: what `render` writes is in the intersection of the public validators (block YAML, quoted
+strings, LF, no BOM). `parse` accepts what other people's tools write, keeps every scalar a string,
+and says what it forgave; it refuses YAML aliases, so a small file cannot grow in memory.
+
+Does not cover: whether a skill is true. That is measured, and stands in its metadata.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import yaml  # type: ignore[import-untyped]
+
+_FRONTMATTER = re.compile(r"\A---[ \t]*\n(.*?)^---[ \t]*\n?(.*)\Z", re.DOTALL | re.MULTILINE)
+_BARE_COLON = re.compile(r"^([a-z-]+): +([^\"'\[{|>#&*!].*: .*)$", re.MULTILINE)
+
+
+class Parsed(NamedTuple):
+    """The two halves of a SKILL.md."""
+
+    fields: Mapping[str, Any]
+    body: str
+    warnings: tuple[str, ...]
+
+
+class UnreadableError(ValueError):
+    """A SKILL.md without usable frontmatter."""
+
+
+class _Strings(yaml.BaseLoader):  # type: ignore[misc]
+    """Every scalar stays a string; aliases and repeated keys are errors."""
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        if self.check_event(yaml.AliasEvent):
+            raise UnreadableError("the frontmatter uses a YAML alias")
+        return super().compose_node(parent, index)
+
+    def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
+        keys = [child.value for child, _ in node.value if isinstance(child.value, str)]
+        repeated = sorted({key for key in keys if keys.count(key) > 1})
+        if repeated:
+            raise UnreadableError(f"the frontmatter has {repeated[0]!r} twice")
+        return dict(super().construct_mapping(node, deep=True))
+
+
+def render(
+    name: str,
+    description: str,
+    metadata: Mapping[str, str],
+    body: str,
+    extra: Mapping[str, str] | None = None,
+) -> str:
+    """The text of a SKILL.md that both validators accept. `extra`: the other optional fields."""
+    lines = ["---", f"name: {name}", f"description: {_quoted(description)}"]
+    lines += [f"{key}: {_quoted(value)}" for key, value in (extra or {}).items()]
+    if metadata:
+        lines += ["metadata:", *(f"  {key}: {_quoted(metadata[key])}" for key in sorted(metadata))]
+    return "\n".join([*lines, "---", "", body.replace("\r\n", "\n").strip(), ""])
+
+
+def parse(text: str) -> Parsed:
+    """Reads a SKILL.md. Raises UnreadableError without a description or with broken YAML."""
+    clean, warnings = _normalised(text)
+    match = _FRONTMATTER.match(clean)
+    if match is None:
+        raise UnreadableError("SKILL.md does not begin with frontmatter between --- lines")
+    fields, more = _load(match[1])
+    if not str(fields.get("description") or "").strip():
+        raise UnreadableError("the frontmatter has no description")
+    return Parsed(fields, match[2].strip(), (*warnings, *more))
+
+
+def _quoted(text: str) -> str:
+    """A double-quoted YAML string: JSON's escapes are a subset of YAML's."""
+    visible = "".join(c for c in " ".join(text.split()) if c.isprintable())
+    return json.dumps(visible, ensure_ascii=False)
+
+
+def _normalised(text: str) -> tuple[str, tuple[str, ...]]:
+    odd = {"starts with a byte order mark": text[:1] == "\ufeff", "has CR line ends": "\r" in text}
+    clean = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
+    return clean, tuple(what for what, present in odd.items() if present)
+
+
+def _load(raw: str) -> tuple[Mapping[str, Any], tuple[str, ...]]:
+    try:
+        return _mapping(raw), ()
+    except yaml.YAMLError:
+        quoted = _BARE_COLON.sub(lambda m: f"{m[1]}: {json.dumps(m[2])}", raw)
+    try:
+        return _mapping(quoted), ("a value with a colon is not quoted",)
+    except yaml.YAMLError as error:
+        raise UnreadableError(f"the frontmatter is not YAML: {error}") from error
+
+
+def _mapping(raw: str) -> Mapping[str, Any]:
+    loaded = yaml.load(raw, Loader=_Strings)
+    if not isinstance(loaded, dict):
+        raise UnreadableError("the frontmatter is not a mapping")
+    return loaded

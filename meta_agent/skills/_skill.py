@@ -1,0 +1,79 @@
+"""A skill in memory, and the draft that becomes one.
+
+Ours are Agent Skills folders: `SKILL.md` with six possible frontmatter fields, and files beside it.
+The specification has no field for provenance, so it lives in `metadata` strings under these keys.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, Literal
+
+PREFIX: Final = "meta-agent."
+Status = Literal["quarantine", "domain", "global"]
+STATUSES: Final[tuple[Status, ...]] = ("quarantine", "domain", "global")
+Kind = Literal["positive", "negative"]
+
+
+@dataclass(frozen=True, slots=True)
+class Skill:
+    """A skill that was read from a folder. `warnings` is what the reader forgave."""
+
+    name: str
+    description: str
+    body: str
+    path: Path
+    metadata: Mapping[str, str] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
+
+    def get(self, key: str) -> str:
+        """One of our own metadata values, or the empty string."""
+        return self.metadata.get(PREFIX + key, "")
+
+    @property
+    def kind(self) -> Kind:
+        """A skill that nobody marked is advice to follow."""
+        return "negative" if self.get("kind") == "negative" else "positive"
+
+    @property
+    def status(self) -> Status:
+        """Unmarked skills are somebody else's: quarantined."""
+        return next((known for known in STATUSES if known == self.get("status")), "quarantine")
+
+    @property
+    def domain(self) -> str:
+        return self.get("domain")
+
+    @property
+    def factor(self) -> str:
+        return self.get("factor")
+
+    @property
+    def rule(self) -> str:
+        return self.get("rule")
+
+    @property
+    def digest(self) -> str:
+        return self.get("digest")
+
+
+@dataclass(frozen=True, slots=True)
+class SkillDraft:
+    """A lesson that has no folder yet. `files` are beside SKILL.md, by relative path."""
+
+    title: str  # a slug; the library adds a part of the digest to make the name
+    description: str
+    body: str
+    metadata: Mapping[str, str]  # without PREFIX
+    files: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def digest(self) -> str:
+        """Of the lesson, not of who learned it: two runs that learn the same write one skill."""
+        lesson = {key: self.metadata.get(key, "") for key in ("domain", "factor", "rule", "kind")}
+        lesson["script"] = self.files.get("scripts/apply.py", "")
+        return hashlib.sha256(json.dumps(lesson, sort_keys=True).encode()).hexdigest()
