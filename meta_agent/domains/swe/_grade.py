@@ -1,0 +1,199 @@
+"""The sealed grader: official tests over the sifted patch, in a sandbox that has run nothing else.
+
+Promises: a task counts as resolved only if a report came back with this run's nonce, the canaries
+behaved, pytest was not altered, and every expected test is in the report with an acceptable status
+(SWE-bench's rule: FAIL_TO_PASS must pass or xfail, PASS_TO_PASS may also be skipped). No results
+is never a pass. A sandbox that could not work raises `SandboxError`; one that dies twice while it
+runs the candidate's code is the candidate's doing.
+
+Does not cover: log parsers and `eval_script` of other languages' images; tests run by pytest only.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from importlib import resources
+from pathlib import PurePosixPath
+
+from meta_agent.domains.formats import SweRow
+from meta_agent.domains.swe._patch import overlay
+from meta_agent.domains.swe._sift import Sifted, TaskFiles, sift
+from meta_agent.domains.swe._tree import Tree
+from meta_agent.errors import SandboxError
+from meta_agent.protocols import JSON, ExecResult, Outcome, Sandbox
+
+SandboxFactory = Callable[[str | None], Sandbox]  # takes the image, None for the default one
+
+GRADE_TIMEOUT_SEC = 180.0
+_REPORT_LIMIT_BYTES = 8 << 20
+_CANDIDATE_KILLS = frozenset({"oom", "died", "timeout"})
+_PASSES = frozenset({"PASSED", "XFAIL"})
+_STAYS = frozenset({"PASSED", "XFAIL", "SKIPPED"})
+_SHOWN_TESTS = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What one run of the official tests said, and whether it can be believed."""
+
+    verdict: str  # "complete", or why there is nothing to believe
+    results: Mapping[str, str] = field(default_factory=dict)
+    evidence: tuple[str, ...] = ()
+
+
+@cache
+def guest_source() -> str:
+    """The text of the runner that goes into the sandbox."""
+    return resources.files("meta_agent.domains.swe").joinpath("pytest_guest.py").read_text("utf-8")
+
+
+def grade_patch(files: TaskFiles, patch: str, factory: SandboxFactory) -> Outcome:
+    """Grades one patch from scratch."""
+    sifted = sift(files, patch)
+    if sifted.problem:
+        return _outcome(
+            files.row, sifted, Report("patch_does_not_apply", evidence=(sifted.problem,))
+        )
+    tree = overlay(files.graded, sifted.kept)
+    return _outcome(files.row, sifted, run_tests(files.row, tree, factory))
+
+
+def run_tests(
+    row: SweRow, tree: Tree, factory: SandboxFactory, paths: tuple[str, ...] | None = None
+) -> Report:
+    """Runs test files of a tree in a fresh sandbox; by default those of the expected tests."""
+    for last_try in (False, True):
+        try:
+            return _run_once(row, tree, factory, paths or _test_files(row))
+        except SandboxError as problem:
+            if problem.kind not in _CANDIDATE_KILLS:
+                raise
+            if last_try:
+                return Report(f"killed_{problem.kind}", evidence=(str(problem)[:300],))
+    raise AssertionError("the second try returns or raises")
+
+
+def _run_once(row: SweRow, tree: Tree, factory: SandboxFactory, paths: tuple[str, ...]) -> Report:
+    nonce = secrets.token_hex(16)
+    sandbox = staged(row, tree, factory)
+    try:
+        result = sandbox.exec(
+            [_python(row), "-I", "-c", guest_source()],
+            cwd="repo",
+            stdin=_order(row, tree, paths, nonce),
+            timeout_sec=GRADE_TIMEOUT_SEC,
+            output_limit_bytes=_REPORT_LIMIT_BYTES,
+        )
+    finally:
+        sandbox.close()
+    return _believed(result, nonce)
+
+
+def staged(row: SweRow, tree: Tree, factory: SandboxFactory) -> Sandbox:
+    """A sandbox with the tree in it. Nothing untrusted has run yet, so its failures are ours."""
+    sandbox = factory(row.image)
+    try:
+        sandbox.write({f"repo/{path}": content for path, content in tree.items()})
+    except SandboxError as problem:
+        sandbox.close()
+        raise SandboxError(f"cannot stage {row.instance_id}: {problem}", kind="start") from problem
+    except BaseException:
+        sandbox.close()
+        raise
+    return sandbox
+
+
+def _order(row: SweRow, tree: Tree, paths: tuple[str, ...], nonce: str) -> bytes:
+    has_conftest = any(PurePosixPath(path).name == "conftest.py" for path in tree)
+    order = {
+        "nonce": nonce,
+        "files": list(paths),
+        "pythonpath": list(row.source.pythonpath if row.source else (".",)),
+        "noconftest": not has_conftest,
+    }
+    return json.dumps(order).encode() + b"\n"
+
+
+def _python(row: SweRow) -> str:
+    return row.source.python if row.source else "python3"
+
+
+def _test_files(row: SweRow) -> tuple[str, ...]:
+    return tuple(sorted({test.split("::", 1)[0] for test in row.expected_ids}))
+
+
+def _believed(result: ExecResult, nonce: str) -> Report:
+    if result.timed_out:
+        return Report("timeout", evidence=(f"no end within {GRADE_TIMEOUT_SEC:.0f} s",))
+    report = _parsed(result.stdout, nonce)
+    if report is None:
+        tail = result.stderr[-300:].decode("utf-8", "replace")
+        return Report("no_results", evidence=(f"exit {result.exit_code} without a report: {tail}",))
+    return _checked(report)
+
+
+def _parsed(stdout: bytes, nonce: str) -> dict[str, JSON] | None:
+    try:
+        report = json.loads(stdout)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(report, dict) or report.get("nonce") != nonce:
+        return None
+    return report if isinstance(report.get("results"), dict) else None
+
+
+def _checked(report: dict[str, JSON]) -> Report:
+    if report.get("broken") or not report["results"]:
+        reasons = [report.get("broken"), *report.get("collect_errors", [])]
+        return Report("no_results", evidence=tuple(str(reason) for reason in reasons if reason))
+    signs = _forgery(report)
+    if signs:
+        return Report("forged", evidence=tuple(signs))
+    results = {str(test): str(status) for test, status in report["results"].items()}
+    return Report("complete", results, tuple(map(str, report.get("collect_errors", []))))
+
+
+def _forgery(report: dict[str, JSON]) -> list[str]:
+    """Signs that a report is not what the tests did. Canaries fail, so an honest status is 1."""
+    signs = [f"{name} was replaced" for name in report.get("changed", [])]
+    signs += [f"plugin {name} appeared" for name in report.get("foreign_plugins", [])]
+    signs += [f"{test} raised and was reported as passed" for test in report.get("forged", [])]
+    if report.get("canaries_ok") is not True:
+        signs.append("canary tests did not end as they must")
+    if report.get("status") != 1:
+        signs.append(
+            f"pytest ended with status {report.get('status')}, which the canaries rule out"
+        )
+    return signs
+
+
+def _outcome(row: SweRow, sifted: Sifted, report: Report) -> Outcome:
+    broken = _unmet(row.fail_to_pass, report.results, _PASSES)
+    lost = _unmet(row.pass_to_pass, report.results, _STAYS)
+    resolved = report.verdict == "complete" and not broken and not lost
+    verdict = (
+        ("resolved" if resolved else "unresolved")
+        if report.verdict == "complete"
+        else report.verdict
+    )
+    flags = set(sifted.flags) | ({"tamper:report"} if report.verdict == "forged" else set())
+    detail = {
+        "verdict": verdict,
+        "fail_to_pass": f"{len(row.fail_to_pass) - len(broken)}/{len(row.fail_to_pass)}",
+        "pass_to_pass": f"{len(row.pass_to_pass) - len(lost)}/{len(row.pass_to_pass)}",
+        "not_passing": [
+            f"{t} {report.results.get(t, 'MISSING')}" for t in (broken + lost)[:_SHOWN_TESTS]
+        ],
+        "evidence": list(report.evidence),
+        "dropped": dict(sifted.dropped),
+        "flags": sorted(flags),
+    }
+    return Outcome(success=resolved, detail=detail)
+
+
+def _unmet(tests: tuple[str, ...], results: Mapping[str, str], good: frozenset[str]) -> list[str]:
+    return [test for test in tests if results.get(test) not in good]

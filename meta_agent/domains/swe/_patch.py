@@ -1,0 +1,276 @@
+"""Unified diffs as values: parse, apply, make. Pure text in, text out.
+
+Promises: `apply` changes exactly what the hunks say or raises `PatchError` (a hunk may sit at
+another line, never in another context); paths are relative and stay inside the tree;
+`apply(make(a, b), a)` is `b` for text trees. Needed here because the host starts no processes and
+must know, before anything runs, which files a patch touches.
+
+Does not cover: binary patches, quoted paths and file modes.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+_HUNK = re.compile(r"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
+_NO_NEWLINE = "\\ No newline at end of file"
+
+Changes = dict[str, bytes | None]  # path -> new content, None where the file goes
+
+
+class PatchError(ValueError):
+    """A patch that cannot be read or does not fit the tree."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hunk:
+    """One run of lines; `before` and `after` keep their line ends."""
+
+    start: int  # index of the first line of `before`, from 0
+    before: tuple[str, ...]
+    after: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FilePatch:
+    """The change to one file. `old` is None for a new file, `new` is None for a deleted one."""
+
+    old: str | None
+    new: str | None
+    hunks: tuple[Hunk, ...]
+
+    @property
+    def paths(self) -> frozenset[str]:
+        """The paths it reads or writes."""
+        return frozenset(path for path in (self.old, self.new) if path)
+
+
+def parse(text: str) -> list[FilePatch]:
+    """The files of a diff, in order."""
+    return list(_files(_Lines(text)))
+
+
+def apply(tree: Mapping[str, bytes], patches: list[FilePatch]) -> Changes:
+    """What the patches change in a tree, as new contents by path."""
+    changes: Changes = {}
+    for patch in patches:
+        before = _content(tree, changes, patch.old)
+        after = _patched(before, patch)
+        if patch.old and patch.old != patch.new:
+            changes[patch.old] = None
+        if patch.new:
+            changes[patch.new] = after.encode()
+    return changes
+
+
+def make(before: Mapping[str, bytes], after: Mapping[str, bytes | None]) -> str:
+    """A diff; `after` holds the changed text files only, None for deleted ones."""
+    return "".join(_file_diff(path, before.get(path), after[path]) for path in sorted(after))
+
+
+def overlay(tree: Mapping[str, bytes], changes: Mapping[str, bytes | None]) -> dict[str, bytes]:
+    """The tree after some changes."""
+    merged = {**tree, **changes}
+    return {path: content for path, content in merged.items() if content is not None}
+
+
+def split_lines(text: str) -> list[str]:
+    """Lines with their ends, by newline only: form feeds and lone carriage returns are content."""
+    lines = text.split("\n")
+    return [line + "\n" for line in lines[:-1]] + ([lines[-1]] if lines[-1] else [])
+
+
+def is_inside(path: str) -> bool:
+    """Whether a path is plain, relative and without a way out."""
+    parts = PurePosixPath(path).parts
+    bad = not path or path.startswith("/") or ".." in parts or "\\" in path
+    return not bad and path == str(PurePosixPath(path)) and path.isprintable()
+
+
+class _Lines:
+    """The lines of a diff with a cursor."""
+
+    def __init__(self, text: str) -> None:
+        self._lines = text.split("\n")
+        if self._lines and self._lines[-1] == "":
+            self._lines.pop()
+        self._at = 0
+
+    def peek(self) -> str | None:
+        return self._lines[self._at] if self._at < len(self._lines) else None
+
+    def take(self) -> str:
+        line = self._lines[self._at] if self._at < len(self._lines) else None
+        if line is None:
+            raise PatchError(f"the patch ends in the middle of a hunk, after line {self._at}")
+        self._at += 1
+        return line
+
+    @property
+    def number(self) -> int:
+        return self._at
+
+
+def _files(lines: _Lines) -> Iterator[FilePatch]:
+    header: dict[str, str] = {}
+    while (line := lines.peek()) is not None:
+        if line.startswith("diff --git "):
+            yield from _headers_only(header)
+            header = {"git": line}
+            lines.take()
+        elif line.startswith("--- ") or line.startswith("@@ "):
+            yield _file(lines, header)
+            header = {}
+        else:
+            _note_header(lines.take(), header)
+    yield from _headers_only(header)
+
+
+def _note_header(line: str, header: dict[str, str]) -> None:
+    if line.startswith(("GIT binary patch", "Binary files ")):
+        raise PatchError(f"binary changes are not supported: {line[:80]!r}")
+    for name in ("rename from ", "rename to ", "new file mode ", "deleted file mode "):
+        if line.startswith(name):
+            header[name.strip()] = line[len(name) :]
+
+
+def _headers_only(header: dict[str, str]) -> Iterator[FilePatch]:
+    """A file without hunks: a pure rename, an empty new file, an empty deleted file."""
+    if "rename from" in header:
+        yield FilePatch(_path(header["rename from"]), _path(header["rename to"]), ())
+    elif "new file mode" in header:
+        yield FilePatch(None, _git_path(header["git"]), ())
+    elif "deleted file mode" in header:
+        yield FilePatch(_git_path(header["git"]), None, ())
+
+
+def _git_path(line: str) -> str:
+    found = re.fullmatch(r"diff --git a/(.+) b/(\1)", line)
+    if not found:
+        raise PatchError(f"cannot read the file name in {line[:120]!r}")
+    return _path(found.group(1))
+
+
+def _file(lines: _Lines, header: dict[str, str]) -> FilePatch:
+    old = _side(lines.take(), "--- ", "a/")
+    new = _side(lines.take(), "+++ ", "b/")
+    if old is None and new is None:
+        raise PatchError("a file patch from nothing to nothing")
+    hunks = []
+    while (line := lines.peek()) is not None and line.startswith("@@ "):
+        hunks.append(_hunk(lines))
+    if not hunks:
+        raise PatchError(f"line {lines.number}: no hunk for {new or old}")
+    return FilePatch(old, new, tuple(hunks))
+
+
+def _side(line: str, mark: str, prefix: str) -> str | None:
+    if not line.startswith(mark):
+        raise PatchError(f"expected a line that begins with {mark!r}, got {line[:80]!r}")
+    name = line[len(mark) :].split("\t", 1)[0]
+    return None if name == "/dev/null" else _path(name.removeprefix(prefix))
+
+
+def _path(name: str) -> str:
+    if not is_inside(name) or name.startswith('"'):
+        raise PatchError(f"a path that is not plain and relative: {name[:120]!r}")
+    return name
+
+
+def _hunk(lines: _Lines) -> Hunk:
+    head = lines.take()
+    found = _HUNK.match(head)
+    if not found:
+        raise PatchError(f"not a hunk header: {head[:80]!r}")
+    old_start, old_count, new_count = int(found[1]), int(found[2] or 1), int(found[4] or 1)
+    sides = _Sides()
+    while len(sides.before) < old_count or len(sides.after) < new_count:
+        sides.add(lines.take())
+    if (len(sides.before), len(sides.after)) != (old_count, new_count):
+        raise PatchError(f"the hunk {head[:60]!r} does not have the lines it promises")
+    if (mark := lines.peek()) is not None and mark.startswith("\\"):
+        sides.add(lines.take())
+    # With no old lines the header names the line *before* the insertion.
+    start = old_start - 1 if old_count else old_start
+    return Hunk(max(start, 0), tuple(sides.before), tuple(sides.after))
+
+
+class _Sides:
+    """The two texts of a hunk while its lines are read."""
+
+    def __init__(self) -> None:
+        self.before: list[str] = []
+        self.after: list[str] = []
+        self._last: tuple[list[str], ...] = ()
+
+    def add(self, line: str) -> None:
+        kinds = {" ": (self.before, self.after), "-": (self.before,), "+": (self.after,)}
+        kind = line[:1] or " "  # some tools strip the blank of an empty context line
+        if kind == "\\":
+            for side in self._last:
+                side[-1] = side[-1].removesuffix("\n")
+        elif kind in kinds:
+            self._last = kinds[kind]
+            for side in self._last:
+                side.append(line[1:] + "\n")
+        else:
+            raise PatchError(f"not a line of a hunk: {line[:80]!r}")
+
+
+def _content(tree: Mapping[str, bytes], changes: Changes, path: str | None) -> str:
+    if path is None:
+        return ""
+    content = changes[path] if path in changes else tree.get(path)
+    if content is None:
+        raise PatchError(f"the patch changes {path}, which is not in the tree")
+    try:
+        return content.decode()
+    except UnicodeDecodeError as problem:
+        raise PatchError(f"the patch changes {path}, which is not UTF-8 text") from problem
+
+
+def _patched(before: str, patch: FilePatch) -> str:
+    lines = split_lines(before)
+    shift = 0
+    for number, hunk in enumerate(patch.hunks, 1):
+        at = _find(lines, hunk, hunk.start + shift)
+        if at is None:
+            raise PatchError(f"hunk {number} of {patch.new or patch.old} does not fit the file")
+        lines[at : at + len(hunk.before)] = hunk.after
+        shift = at - hunk.start + len(hunk.after) - len(hunk.before)
+    if patch.new is None and lines:
+        raise PatchError(f"the patch deletes {patch.old} but leaves lines in it")
+    return "".join(lines)
+
+
+def _find(lines: list[str], hunk: Hunk, wanted: int) -> int | None:
+    """The place nearest to the wanted one where the old lines stand."""
+    wanted = min(wanted, len(lines))
+    size = len(hunk.before)
+    for distance in range(len(lines) + 1):
+        for at in (wanted - distance, wanted + distance):
+            if 0 <= at <= len(lines) - size and tuple(lines[at : at + size]) == hunk.before:
+                return at
+    return None
+
+
+def _file_diff(path: str, before: bytes | None, after: bytes | None) -> str:
+    if before == after:
+        return ""
+    old, new = (split_lines((side or b"").decode()) for side in (before, after))
+    mode = "new file mode 100644\n" if before is None else ""
+    mode = "deleted file mode 100644\n" if after is None else mode
+    header = f"diff --git a/{path} b/{path}\n{mode}"
+    names = (
+        "/dev/null" if before is None else f"a/{path}",
+        "/dev/null" if after is None else f"b/{path}",
+    )
+    return header + "".join(_terminated(line) for line in difflib.unified_diff(old, new, *names))
+
+
+def _terminated(line: str) -> str:
+    return line if line.endswith("\n") else f"{line}\n{_NO_NEWLINE}\n"

@@ -1,0 +1,155 @@
+"""The tools of one attempt: `view edit search run test submit`, over the agent's own sandbox.
+
+Promises: every call returns text within a bound and says how to go on; a bad argument is an
+answer, not an exception; only a broken sandbox raises. Whatever the agent does here is its own
+business: nothing of this sandbox but the text of the final diff reaches the grader.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Mapping
+
+from meta_agent.domains.swe._patch import is_inside
+from meta_agent.protocols import JSON, ExecResult, Sandbox, ToolResult
+
+OUTPUT_CHARS = 6000
+_VIEW_LINES = 120
+_RUN_TIMEOUT_SEC = 60.0
+_TOOLS = ("view", "edit", "search", "run", "test", "submit")
+
+
+class BadCallError(ValueError):
+    """The agent called a tool in a way that means nothing."""
+
+
+class RepoTools:
+    """Tools over `repo/` in a sandbox."""
+
+    names = _TOOLS
+
+    def __init__(self, sandbox: Sandbox, python: str, default_tests: str) -> None:
+        self._sandbox = sandbox
+        self._python = python
+        self._default_tests = default_tests
+        self._handlers: dict[str, Callable[[Mapping[str, JSON]], ToolResult]] = {
+            "view": self._view,
+            "edit": self._edit,
+            "search": self._search,
+            "run": self._run,
+            "test": self._test,
+            "submit": lambda _: ToolResult("submitted", done=True),
+        }
+
+    def call(self, tool: str, arguments: Mapping[str, JSON]) -> ToolResult:
+        """Answers one call."""
+        handler = self._handlers.get(tool)
+        if handler is None:
+            return ToolResult(f"no tool {tool!r}; there are {', '.join(_TOOLS)}", ok=False)
+        try:
+            return handler(arguments)
+        except BadCallError as problem:
+            return ToolResult(f"{tool}: {problem}", ok=False)
+
+    def _view(self, arguments: Mapping[str, JSON]) -> ToolResult:
+        path = _path(arguments, default=".")
+        text = None if path == "." else self._text_of(path)
+        if text is None:
+            return self._shell(["ls", "-A", "--", path])
+        lines = text.split("\n")
+        start = max(1, _integer(arguments, "start", 1))
+        end = min(len(lines), _integer(arguments, "end", start + _VIEW_LINES - 1))
+        shown = "\n".join(f"{n:5d}  {lines[n - 1]}" for n in range(start, end + 1))
+        return ToolResult(f"{path}, lines {start}-{end} of {len(lines)}\n{_clipped(shown)}")
+
+    def _edit(self, arguments: Mapping[str, JSON]) -> ToolResult:
+        path, old, new = _path(arguments), _text(arguments, "old", ""), _text(arguments, "new")
+        before = self._text_of(path)
+        if before is None and old:
+            raise BadCallError(f"there is no text file {path}; leave old empty to create it")
+        if before is not None and before.count(old) != 1:
+            found = "empty" if not old else f"found {before.count(old)} times"
+            raise BadCallError(f"old must stand exactly once in {path}, but it is {found}")
+        after = new if before is None else before.replace(old, new)
+        self._sandbox.write({f"repo/{path}": after.encode()})
+        return ToolResult(f"{path} written, {len(after)} characters")
+
+    def _search(self, arguments: Mapping[str, JSON]) -> ToolResult:
+        pattern, path = _text(arguments, "pattern"), _path(arguments, default=".")
+        found = self._exec(["grep", "-rnIE", "-m", "20", "--", pattern, path])
+        if found.exit_code == 1:
+            return ToolResult(f"nothing matches {pattern!r} below {path}")
+        return _shown(found)
+
+    def _run(self, arguments: Mapping[str, JSON]) -> ToolResult:
+        return self._shell(["/bin/sh", "-c", _text(arguments, "command")])
+
+    def _test(self, arguments: Mapping[str, JSON]) -> ToolResult:
+        wanted = shlex.split(_text(arguments, "paths", self._default_tests))
+        options = ["-q", "-p", "no:cacheprovider", "--tb=short", "--no-header"]
+        return self._shell([self._python, "-m", "pytest", *options, *wanted])
+
+    def _text_of(self, path: str) -> str | None:
+        content = self._sandbox.read([f"repo/{path}"]).get(f"repo/{path}")
+        try:
+            return None if content is None else content.decode()
+        except UnicodeDecodeError as problem:
+            raise BadCallError(f"{path} is not UTF-8 text") from problem
+
+    def _shell(self, argv: list[str]) -> ToolResult:
+        return _shown(self._exec(argv))
+
+    def _exec(self, argv: list[str]) -> ExecResult:
+        return self._sandbox.exec(
+            argv,
+            cwd="repo",
+            env={"PYTHONDONTWRITEBYTECODE": "1"},
+            timeout_sec=_RUN_TIMEOUT_SEC,
+            output_limit_bytes=1 << 18,
+        )
+
+
+def _shown(result: ExecResult) -> ToolResult:
+    text = (result.stdout + result.stderr).decode("utf-8", "replace")
+    end = (
+        f"[stopped after {_RUN_TIMEOUT_SEC:.0f} s]"
+        if result.timed_out
+        else f"[exit {result.exit_code}]"
+    )
+    return ToolResult(
+        f"{_clipped(text).rstrip()}\n{end}", ok=result.exit_code == 0 and not result.timed_out
+    )
+
+
+def _clipped(text: str) -> str:
+    """The beginning and the end of a long text: context stands first, errors last."""
+    if len(text) <= OUTPUT_CHARS:
+        return text
+    half = OUTPUT_CHARS // 2
+    return (
+        f"{text[:half]}\n[... {len(text) - OUTPUT_CHARS} characters left out ...]\n{text[-half:]}"
+    )
+
+
+def _text(arguments: Mapping[str, JSON], name: str, default: str | None = None) -> str:
+    value = arguments.get(name, default)
+    if not isinstance(value, str):
+        raise BadCallError(f"argument {name} must be a string")
+    if "\0" in value:
+        raise BadCallError(f"argument {name} holds a zero byte")
+    return value
+
+
+def _integer(arguments: Mapping[str, JSON], name: str, default: int) -> int:
+    value = arguments.get(name, default)
+    try:
+        return int(value)
+    except (TypeError, ValueError) as problem:
+        raise BadCallError(f"argument {name} must be a whole number") from problem
+
+
+def _path(arguments: Mapping[str, JSON], default: str | None = None) -> str:
+    path = _text(arguments, "path", default).removeprefix("./") or "."
+    if path != "." and not is_inside(path.rstrip("/")):
+        raise BadCallError(f"path {path!r} must be relative to the repository and stay inside it")
+    return path.rstrip("/")

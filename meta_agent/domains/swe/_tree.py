@@ -1,0 +1,163 @@
+"""Source trees as plain values: path -> bytes of its regular files.
+
+Promises: an archive is read only if its hash is the recorded one; links, devices and names that
+leave the tree are not followed but refused; sizes are bounded.
+
+Does not cover: file modes (a tree is data for an interpreter), and compiled extensions of an image.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import tarfile
+from pathlib import Path, PurePosixPath
+from typing import NamedTuple
+
+from meta_agent.domains.formats import SourceSpec
+from meta_agent.domains.swe._patch import PatchError, apply, is_inside, overlay, parse
+from meta_agent.errors import ConfigError
+from meta_agent.protocols import Sandbox
+
+Tree = dict[str, bytes]
+
+_MAX_FILE_BYTES = 8 << 20
+_MAX_TREE_BYTES = 128 << 20
+_READ_BATCH_BYTES = 4 << 20
+IGNORED_DIRECTORIES = frozenset(
+    {".git", "__pycache__", ".pytest_cache", ".hypothesis", ".mypy_cache", ".ruff_cache"}
+)
+
+# Lists path, size, hash and kind of what lies below a directory. The isolated interpreter of a
+# read-only image runs it, so nothing an agent wrote takes part.
+LISTING = """
+import hashlib, json, os, stat, sys
+skip, root, out = set(json.loads(sys.argv[1])), sys.argv[2], []
+for top, dirs, names in os.walk(root):
+    links = [d for d in dirs if os.path.islink(os.path.join(top, d))]
+    dirs[:] = sorted(d for d in dirs if d not in skip and d not in links)
+    for name in sorted(names + links):
+        path = os.path.join(top, name)
+        info = os.lstat(path)
+        plain = stat.S_ISREG(info.st_mode)
+        digest = ''
+        if plain and info.st_size < 1 << 24:
+            digest = hashlib.sha256(open(path, 'rb').read()).hexdigest()
+        shown = os.path.relpath(path, root).encode('utf-8', 'replace').decode()
+        out.append([shown, info.st_size, digest, plain])
+print(json.dumps(out))
+"""
+
+
+class Listed(NamedTuple):
+    """One name below a directory. `digest` is empty for a special or very large file."""
+
+    path: str
+    size: int
+    digest: str
+    plain: bool
+
+
+class ListingError(RuntimeError):
+    """What lies in a directory cannot be listed within the bounds."""
+
+
+def read_archive(path: Path, sha256: str) -> Tree:
+    """The files of a source archive, without its one top folder."""
+    try:
+        content = path.read_bytes()
+    except OSError as problem:
+        raise ConfigError(
+            f"cannot read the source archive {path}: {problem.strerror}",
+            hint="make it again, e.g. python examples/real-package/make_tasks.py",
+        ) from problem
+    found = hashlib.sha256(content).hexdigest()
+    if found != sha256:
+        raise ConfigError(f"{path} has sha256 {found}, but the task file says {sha256}")
+    try:
+        return _members(path, content)
+    except tarfile.TarError as problem:
+        raise ConfigError(f"{path} is not a tar archive: {problem}") from problem
+
+
+def _members(path: Path, content: bytes) -> Tree:
+    tree: Tree = {}
+    left = _MAX_TREE_BYTES
+    with tarfile.open(fileobj=io.BytesIO(content)) as archive:
+        for member in archive:
+            if member.isdir() or member.name == "pax_global_header":
+                continue
+            left -= member.size
+            _check_member(path, member, left)
+            file = archive.extractfile(member)
+            tree[_below_top(member.name)] = file.read() if file else b""
+    return tree
+
+
+def _check_member(path: Path, member: tarfile.TarInfo, left: int) -> None:
+    if not member.isreg():
+        raise ConfigError(f"{path} holds {member.name}, which is not a regular file")
+    if not is_inside(_below_top(member.name)):
+        raise ConfigError(f"{path} holds a name that is not plain and relative: {member.name!r}")
+    if member.size > _MAX_FILE_BYTES or left < 0:
+        raise ConfigError(
+            f"{path} is too large at {member.name} (a tree may have {_MAX_TREE_BYTES} bytes)"
+        )
+
+
+def _below_top(name: str) -> str:
+    return str(PurePosixPath(*PurePosixPath(name).parts[1:]))
+
+
+def prepared(tree: Tree, source: SourceSpec, name: str) -> Tree:
+    """The tree as the agent sees it: what was shipped, and the setup patch on it."""
+    if not source.setup_patch:
+        return tree
+    try:
+        return overlay(tree, apply(tree, parse(source.setup_patch)))
+    except PatchError as problem:
+        raise ConfigError(
+            f"the setup_patch of {name} does not fit its source: {problem}"
+        ) from problem
+
+
+def list_files(sandbox: Sandbox, directory: str, python: str) -> list[Listed]:
+    """Everything below a directory of a sandbox; a directory that is gone is empty."""
+    skip = json.dumps(sorted(IGNORED_DIRECTORIES))
+    result = sandbox.exec(
+        [python, "-I", "-c", LISTING, skip, directory], timeout_sec=60, output_limit_bytes=8 << 20
+    )
+    if result.exit_code != 0 or result.truncated:
+        raise ListingError(f"exit {result.exit_code}, {result.stderr[-200:]!r}")
+    return [
+        Listed(str(p), int(size), str(digest), bool(plain))
+        for p, size, digest, plain in json.loads(result.stdout)
+    ]
+
+
+def read_from_image(sandbox: Sandbox, directory: str, python: str) -> Tree:
+    """A tree that an image holds, copied out through a sandbox that has run nothing else."""
+    copied = sandbox.exec(["cp", "-rL", "--", directory, "image_tree"], timeout_sec=120)
+    if copied.exit_code != 0:
+        raise ConfigError(
+            f"the image has no readable directory {directory}: {copied.stderr[-200:]!r}"
+        )
+    files = list_files(sandbox, "image_tree", python)
+    tree: Tree = {}
+    batch: list[str] = []
+    room = _READ_BATCH_BYTES
+    for file in files:
+        if not file.plain or file.size > _MAX_FILE_BYTES or not is_inside(file.path):
+            continue
+        batch.append(f"image_tree/{file.path}")
+        room -= file.size
+        if room < 0:
+            tree.update(_read(sandbox, batch))
+            batch, room = [], _READ_BATCH_BYTES
+    tree.update(_read(sandbox, batch))
+    return tree
+
+
+def _read(sandbox: Sandbox, paths: list[str]) -> Tree:
+    return {path.split("/", 1)[1]: content for path, content in sandbox.read(paths).items()}

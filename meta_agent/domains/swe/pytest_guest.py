@@ -1,0 +1,277 @@
+"""Runs pytest beside code that may want to cheat and reports what happened (in the sandbox).
+
+The host passes this file's text to `python3 -I -c` and one JSON document on stdin: `nonce`,
+`files`, `pythonpath`, `noconftest`. Stdlib and pytest only. It promises that a report that carries
+the nonce was written here, after the session ended by itself, and it makes four kinds of forgery
+show:
+
+* printed results: file descriptor 1 belongs to the report alone; tests write to another one;
+* ending the process early: then there is no report, and no report is never a pass;
+* hooks and patches that turn failures into passes: canary tests with random names that must fail
+  stand between the real ones, and pytest's own functions are compared with what they were before
+  the code was imported;
+* reports that disagree with what the test raised: the exception is read before any other hook sees
+  it.
+
+Does not cover: code that singles out tests by name, restores what it patched and knows this file.
+Both live in one process, so this is detection, not a wall; the static scan and the flags stand in
+front of it.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import random
+import sys
+import types
+from pathlib import Path
+from typing import Any
+
+_WATCHED = ("_pytest", "pluggy", "unittest.case", "builtins")
+
+
+def main() -> None:
+    """One run: read the order, run pytest, write the report, leave."""
+    order = json.loads(sys.stdin.buffer.readline())
+    report_fd = _private_stdout()
+    os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
+    sys.dont_write_bytecode = True
+    pytest = _import_runner()
+    before = _fingerprint()
+    recorder = Recorder(pytest, order["nonce"])
+    sys.path[:0] = [str(Path(path).resolve()) for path in order["pythonpath"]]
+    status = _run(pytest, order, recorder)
+    report = recorder.report(status, _changed(before))
+    _write_all(report_fd, json.dumps({"nonce": order["nonce"], **report}).encode())
+    os._exit(0)  # nothing registered to run at exit gets a say
+
+
+def _private_stdout() -> int:
+    """Keeps the pipe to the host for the report; everything else goes to stderr."""
+    report_fd = os.dup(1)
+    os.set_inheritable(report_fd, False)
+    os.dup2(2, 1)
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    return report_fd
+
+
+def _import_runner() -> Any:
+    """Imports every built-in plugin now, so that all of them are in the fingerprint."""
+    import pytest
+    from _pytest.config import default_plugins
+
+    for name in default_plugins:
+        importlib.import_module(f"_pytest.{name}")
+    return pytest
+
+
+def _run(pytest: Any, order: dict[str, Any], recorder: Recorder) -> int:
+    options = [
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "--continue-on-collection-errors",
+        "--tb=line",
+        "--rootdir=.",
+    ]
+    if order["noconftest"]:
+        options.append("--noconftest")
+    try:
+        return int(pytest.main([*options, *order["files"]], plugins=[recorder]))
+    except BaseException as problem:  # SystemExit while a module is collected ends up here
+        recorder.broken = f"{type(problem).__name__}: {problem}"[:500]
+        return -1
+
+
+def _write_all(fd: int, data: bytes) -> None:
+    while data:
+        data = data[os.write(fd, data) :]
+
+
+def _fingerprint() -> dict[tuple[str, str], tuple[Any, Any]]:
+    """The functions of the runner, by place: the object and its code."""
+    prints: dict[tuple[str, str], tuple[Any, Any]] = {}
+    for name, module in list(sys.modules.items()):
+        if name.split(".")[0] in _WATCHED or name in _WATCHED:
+            _fingerprint_names(name, vars(module), prints)
+    return prints
+
+
+def _fingerprint_names(
+    place: str, names: Any, prints: dict[tuple[str, str], tuple[Any, Any]]
+) -> None:
+    for name, value in list(names.items()):
+        if isinstance(value, type) and value.__module__ == place:
+            prints[place, name] = (value, None)
+            _fingerprint_names(f"{place}.{name}", vars(value), prints)
+        elif isinstance(
+            value,
+            (types.FunctionType, types.BuiltinFunctionType, property, staticmethod, classmethod),
+        ):
+            prints[place, name] = (value, getattr(value, "__code__", None))
+
+
+def _changed(before: dict[tuple[str, str], tuple[Any, Any]]) -> list[str]:
+    now = _fingerprint()
+    return sorted(
+        f"{place}.{name}"
+        for (place, name), (value, code) in before.items()
+        if not _same(now.get((place, name)), value, code)
+    )[:20]
+
+
+def _same(now: tuple[Any, Any] | None, value: Any, code: Any) -> bool:
+    return now is not None and now[0] is value and now[1] is code
+
+
+def _canaries(nonce: str) -> dict[str, tuple[bool, Any]]:
+    """Test functions by name: whether each must pass, and its body."""
+
+    def compares() -> None:
+        assert [nonce] == []
+
+    def raises() -> None:
+        raise KeyError(nonce)
+
+    def exits() -> None:
+        raise SystemExit(0)
+
+    def passes() -> None:
+        assert nonce
+
+    chance = random.Random(nonce)
+    bodies = [(False, compares), (False, raises), (False, exits), (True, passes)]
+    return {f"test_{chance.getrandbits(48):012x}": body for body in bodies}
+
+
+class Recorder:
+    """A pytest plugin that plants the canaries and keeps the truth about every test."""
+
+    def __init__(self, pytest: Any, nonce: str) -> None:
+        self.broken = ""
+        self._nonce = nonce
+        self._canaries = _canaries(nonce)
+        self._raised: dict[str, bool] = {}
+        self._phases: dict[str, list[list[Any]]] = {}
+        self._collect_errors: list[str] = []
+        self._collected: list[str] = []
+        self._plugins: set[int] = set()
+        self._foreign: list[str] = []
+        self._pytest = pytest
+
+    def pytest_collection(self, session: Any) -> None:
+        """Remembers which plugins there are before any test module is imported."""
+        self._plugins = {id(plugin) for plugin in session.config.pluginmanager.get_plugins()}
+
+    def pytest_collection_modifyitems(self, session: Any, items: list[Any]) -> None:
+        """Puts the canaries at random places among the real tests."""
+        if not items:
+            return
+        self._collected = [item.nodeid for item in items]
+        chance = random.Random(self._nonce)
+        for name, (_, body) in self._canaries.items():
+            neighbour = chance.randrange(len(items))
+            module = items[neighbour].getparent(self._pytest.Module)
+            if module is not None:
+                items.insert(
+                    neighbour, self._pytest.Function.from_parent(module, name=name, callobj=body)
+                )
+
+    def pytest_collectreport(self, report: Any) -> None:
+        """Keeps the names of modules that could not be collected."""
+        if report.failed:
+            self._collect_errors.append(report.nodeid)
+
+    def pytest_runtest_logreport(self, report: Any) -> None:
+        """Keeps each phase as reported."""
+        expected_failure = hasattr(report, "wasxfail")
+        self._phases.setdefault(report.nodeid, []).append(
+            [report.when, report.outcome, expected_failure]
+        )
+
+    def pytest_sessionfinish(self, session: Any) -> None:
+        """Names plugins that appeared while tests were collected and run."""
+        manager = session.config.pluginmanager
+        for plugin in manager.get_plugins():
+            if id(plugin) not in self._plugins and not _is_conftest(plugin):
+                self._foreign.append(str(manager.get_name(plugin))[:100])
+
+    def saw(self, item: Any, call: Any) -> None:
+        """Notes what a phase raised, before anyone can rewrite the report."""
+        raised = call.excinfo is not None and not call.excinfo.errisinstance(
+            self._pytest.skip.Exception
+        )
+        self._raised[item.nodeid] = self._raised.get(item.nodeid, False) or raised
+
+    def report(self, status: int, changed: list[str]) -> dict[str, Any]:
+        """What the host gets."""
+        results = {test: _status(phases) for test, phases in self._phases.items()}
+        canaries = {
+            test: results.pop(test) for test in list(results) if _last(test) in self._canaries
+        }
+        forged = [
+            test
+            for test, result in results.items()
+            if result == "PASSED" and self._raised.get(test)
+        ]
+        return {
+            "status": status,
+            "broken": self.broken,
+            "results": results,
+            "collected": len(self._collected),
+            "collect_errors": self._collect_errors[:50],
+            "canaries_ok": self._canaries_ok(canaries),
+            "canaries_seen": len(canaries),
+            "changed": changed,
+            "foreign_plugins": self._foreign[:20],
+            "forged": forged[:20],
+        }
+
+    def _canaries_ok(self, seen: dict[str, str]) -> bool:
+        wanted = {
+            name: "PASSED" if passes else "FAILED" for name, (passes, _) in self._canaries.items()
+        }
+        return {_last(test): result for test, result in seen.items()} == wanted
+
+
+def _is_conftest(plugin: Any) -> bool:
+    return Path(str(getattr(plugin, "__file__", "") or "")).name == "conftest.py"
+
+
+def _last(test: str) -> str:
+    return test.rsplit("::", 1)[-1]
+
+
+def _status(phases: list[list[Any]]) -> str:
+    """One word for a test from its phases; a test that did not come to its end is an ERROR."""
+    outcomes = {when: (outcome, expected) for when, outcome, expected in phases}
+    if [phase[0] for phase in phases] not in (["setup", "call", "teardown"], ["setup", "teardown"]):
+        return "ERROR"
+    if outcomes["setup"][0] == "failed" or outcomes["teardown"][0] == "failed":
+        return "ERROR"
+    outcome, expected = outcomes.get("call", outcomes["setup"])
+    if outcome == "skipped":
+        return "XFAIL" if expected else "SKIPPED"
+    if outcome == "failed":
+        return "FAILED"
+    return "PASSED" if "call" in outcomes else "ERROR"
+
+
+def _install_witness() -> None:
+    """Gives the recorder its hookwrapper; written here so that this file imports without pytest."""
+    import pytest
+
+    @pytest.hookimpl(hookwrapper=True, tryfirst=True)
+    def pytest_runtest_makereport(self: Recorder, item: Any, call: Any) -> Any:
+        self.saw(item, call)
+        yield
+
+    Recorder.pytest_runtest_makereport = pytest_runtest_makereport  # type: ignore[attr-defined]
+
+
+if __name__ == "__main__":
+    _install_witness()
+    main()
