@@ -83,6 +83,7 @@ class Outcome:
 
     success: bool
     detail: Mapping[str, JSON] = field(default_factory=dict)
+    flags: tuple[str, ...] = ()  # conduct that only grading can see, e.g. "tamper:tests"
 
 
 class Environment(Protocol):
