@@ -1,4 +1,4 @@
-"""The harness contract: `harness.toml`, its factors and recipe, and the code loaded in a sandbox."""
+"""The harness contract: `harness.toml`, its factors and recipe, its code in a sandbox."""
 
 from meta_agent.harness._paths import matches, matches_any, safe_path
 from meta_agent.harness.contract import CONTRACT_FILE, Entry, HarnessContract, parse_contract

@@ -1,9 +1,9 @@
 """`HarnessSession`: the host's handle on a harness that is loaded in a sandbox's worker.
 
-Promises: every value that comes back has been checked (names, lengths, finite numbers, keys that were
-asked about), so that nothing past this file needs to distrust it. What the harness did wrong is a
-`CandidateError` with a stable `reason`; what the sandbox did wrong is a `SandboxError`. Nothing is
-retried.
+Promises: every value that comes back has been checked (names, lengths, finite numbers, keys that
+were asked about), so that nothing past this file needs to distrust it. What the harness did wrong
+is a `CandidateError` with a stable `reason`; what the sandbox did wrong is a `SandboxError`.
+Nothing is retried.
 
 Does not cover: serving the model and tool calls of a rollout (`rollouts.Runner` does, through the
 `serve` callback of `rollout`), and the recipe, which the host parses (`recipe.py`).
@@ -24,7 +24,12 @@ from meta_agent.harness.recipe import RECIPE_FILE, Recipe, parse_recipe
 from meta_agent.protocols import JSON, CallServer, HarnessTree, Rollout, Sandbox
 from meta_agent.rollouts.record import to_line
 
-GUEST_FILE: Final = Path(__file__).with_name("guest.py")
+# Installed in this order: the later modules import the first by its name in the worker.
+GUEST_MODULES: Final = (
+    ("harness_code", "_guest_code.py"),
+    ("harness_agent", "guest.py"),
+    ("harness_checks", "_guest_checks.py"),
+)
 MAX_GROUP_WEIGHT: Final = 1000.0
 MAX_REWARD_NAMES: Final = 32
 LAYERS: Final = ("score", "signal", "behaviour", "version")
@@ -70,7 +75,9 @@ class HarnessSession:
                 hint='give [harness] entry = "FILE.py:run" in harness.toml',
             )
         self._roles = _roles(self.contract, tree)
-        sandbox.install("harness", GUEST_FILE.read_text(encoding="utf-8"))
+        for name, file in GUEST_MODULES:
+            source = Path(__file__).with_name(file).read_text(encoding="utf-8")
+            sandbox.install(name, source)
         self._adopt(self._ask("harness.load", {"files": _texts(tree), "roles": self._roles}))
 
     def _adopt(self, facts: JSON) -> None:
@@ -80,7 +87,7 @@ class HarnessSession:
 
     @property
     def recipe(self) -> Recipe:
-        """The parsed `recipe.toml`; `ConfigError` where the harness has none or TRL would refuse it."""
+        """The parsed `recipe.toml`; `ConfigError` where there is none or TRL would refuse it."""
         paths = self.contract.files_of("recipe", self.tree)
         found = [path for path in paths if path.rsplit("/", 1)[-1] == RECIPE_FILE]
         if len(found) != 1:

@@ -1,5 +1,6 @@
 """Rollouts: the record of one attempt, the runner that makes them, the store that keeps them."""
 
+from meta_agent.rollouts._attempt import Stamp
 from meta_agent.rollouts.record import (
     SCHEMA_VERSION,
     from_json,
@@ -8,7 +9,7 @@ from meta_agent.rollouts.record import (
     tokens_from_json,
     tokens_to_json,
 )
-from meta_agent.rollouts.runner import AgentSession, Runner, Stamp
+from meta_agent.rollouts.runner import AgentSession, Runner
 from meta_agent.rollouts.store import RolloutStore, ShardRef
 
 __all__ = [

@@ -1,7 +1,7 @@
 """Files that are there whole or not at all, also after a power cut on an honest disk.
 
-A file is written beside its target, synced, and renamed; the directory is synced so that the new name
-survives too. Does not cover: a disk that lies about a sync.
+A file is written beside its target, synced, and renamed; the directory is synced so that the new
+name survives too. Does not cover: a disk that lies about a sync.
 """
 
 from __future__ import annotations

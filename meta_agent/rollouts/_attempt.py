@@ -1,12 +1,12 @@
 """One rollout in progress, on the host: what the guest asked, what it was told, and the ceilings.
 
-Promises: ceilings are enforced here and nowhere in the guest; the messages kept are those the policy
-saw; an infrastructure failure never becomes a score. Values from the guest are parsed on arrival and
-a malformed one is a `SandboxError` of kind `protocol`, since only a guest that left its own code
-can send it.
+Promises: ceilings are enforced here and nowhere in the guest; the messages kept are those that the
+policy saw; an infrastructure failure never becomes a score. Values from the guest are parsed on
+arrival and a malformed one is a `SandboxError` of kind `protocol`, since only a guest that left
+its own code can send it.
 
-Does not cover: when calls are answered (`_lockstep.py`, `_free.py`). An attempt is used by one thread
-at a time, because a rollout has one call outstanding at a time; it needs no lock.
+Does not cover: when calls are answered (`_lockstep.py`, `_free.py`). An attempt is used by one
+thread at a time, because a rollout has one call outstanding at a time; it needs no lock.
 """
 
 from __future__ import annotations
@@ -303,6 +303,7 @@ class Attempt:
             return
         self.row.outcome = outcome.success
         self.row.outcome_detail = dict(outcome.detail)
+        self.row.flags += [flag for flag in outcome.flags if flag not in self.row.flags]
 
     def _keep_inputs(self) -> None:
         if self.env is None:

@@ -1,11 +1,11 @@
 """Free running: answers as they come, for model servers and environments that take their time.
 
-A thread pool serves calls: every model call, tool call, opening and grading of a rollout occupies one
-thread, so at most `concurrency` are under way. At most `concurrency` rollouts are live: the guest
-asks leave to open each, and leave is given when one ends, so that a thousand planned rollouts
-do not start a thousand containers.
+A thread pool serves calls: every model call, tool call, opening and grading of a rollout occupies
+one thread, so at most `concurrency` are under way. At most `concurrency` rollouts are live: the
+guest asks leave to open each, and leave is given when one ends, so that a thousand planned
+rollouts do not start a thousand containers.
 
-The lock guards `_live`, `_queue`, `_busy` and `fatal`; attempts need none (one call at a time each).
+The lock guards `_live`, `_queue`, `_busy` and `fatal`; attempts need none: one call at a time each.
 """
 
 from __future__ import annotations
@@ -53,16 +53,19 @@ class FreeRun:
                 self._pool.submit(self._work, call, answer)
 
     def _claim(self, call: Call, answer: Answerer) -> bool:
-        index = call.get("cid")
+        index = call["cid"]
         with self._lock:
-            known = type(index) is int and 0 <= index < len(self._attempts)
-            if known and index not in self._busy and not self._attempts[index].over:
+            if self._may_ask(index):
                 self._busy.add(index)
                 return True
             fault = SandboxError(f"a call for rollout {index!r:.40} out of turn", kind="protocol")
             self.fatal = self.fatal or fault
         answer([{"cid": index, "ok": None}])
         return False
+
+    def _may_ask(self, index: int) -> bool:
+        known = type(index) is int and 0 <= index < len(self._attempts)
+        return known and index not in self._busy and not self._attempts[index].over
 
     def _enqueue(self, call: Call, answer: Answerer) -> None:
         with self._lock:

@@ -1,7 +1,7 @@
 """The rollout record as JSON, schema version 1: what is stored, shown and shown to harness code.
 
-Promises: `from_json(to_json(r)) == r` for every rollout without tokens; a reader is tolerant of keys
-it does not know (a later minor version may add some) and strict about those it needs: a missing or
+Promises: `from_json(to_json(r)) == r` for every rollout without tokens; a reader is tolerant of
+keys it does not know (a later version may add some) and strict about those it needs: a missing or
 mistyped one is an `IntegrityError` that names it. Token rows travel apart (`tokens_to_json`), since
 only training reads them and they are most of the bytes.
 

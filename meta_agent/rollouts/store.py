@@ -1,8 +1,8 @@
 """`RolloutStore`: rollouts on disk as zstd JSON lines, with a manifest of hashes.
 
-A shard `name` is up to three files: rows, token rows, and the manifest `name.json`, written last. Data
-files carry their content's hash in their name, so a crash between two steps leaves either the old
-shard or the new one, never a mixture; writing the same name again replaces the shard.
+A shard is up to three files: rows, token rows, and the manifest `NAME.shard.json`, written last.
+Data files carry their content's hash in their name, so a crash between two steps leaves either the
+old shard or the new one, never a mixture; writing the same name again replaces the shard.
 
 Promises: each file is written aside, synced, renamed, and its directory synced, before the manifest
 names it; a reader checks the hash before it yields the first row, and `IntegrityError` names the
@@ -15,12 +15,11 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import os
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Final
+from typing import IO, Final, cast
 
 import zstandard
 
@@ -186,7 +185,7 @@ class _ShardFile:
         self._target, self._kind = target, kind
         self._file = AtomicFile(target.parent, target.name)
         self._writer = zstandard.ZstdCompressor(level=_LEVEL, write_checksum=True).stream_writer(
-            self._file, closefd=False
+            cast("IO[bytes]", self._file), closefd=False
         )
         self.count = 0
 
@@ -201,7 +200,7 @@ class _ShardFile:
         self.count += 1
 
     def keep(self, root: Path) -> DataFile:
-        self._writer.close()
+        self._writer.flush(zstandard.FLUSH_FRAME)
         digest = self._file.sha256
         name = f"{self._target.name}.{digest[:12]}.{self._kind}.jsonl.zst"
         size = self._file.size
