@@ -16,6 +16,8 @@ def artefacts(baseline: Arm, candidate: Arm, limits: ValidityLimits) -> list[Fin
     """Changes in what could be measured, which look like changes in what was done."""
     found = []
     before, after = _ended(baseline), _ended(candidate)
+    # Code of the harness that raised leaves nothing to score: a failure, not a missing number.
+    before, after = ([row for row in rows if row.error_kind is None] for rows in (before, after))
     missing = [sum(row.reward is None for row in rows) for rows in (before, after)]
     jump = share_of(missing[1], len(after)) - share_of(missing[0], len(before))
     # An arm that was never scored has no rewards to lose.

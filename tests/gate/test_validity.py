@@ -123,6 +123,14 @@ def test_rewards_that_went_missing_are_an_artefact() -> None:
     assert codes(arm("a"), other)["artefact.none_reward"] == "veto"
 
 
+def test_a_policy_error_has_no_reward_and_that_is_no_artefact() -> None:
+    def change(seed: int, task: int) -> dict[str, Any]:
+        crashed = {"reward": None, "error_kind": "policy", "success": False}
+        return crashed if task % 4 == 0 else {}
+
+    assert "artefact.none_reward" not in codes(arm("a"), arm("b", change=change))
+
+
 def test_arms_without_any_reward_are_fine() -> None:
     none = lambda s, t: {"reward": None}  # noqa: E731
     assert codes(arm("a", change=none), arm("b", change=none)) == {}

@@ -1,0 +1,31 @@
+"""Evidence: what rollouts say, in layers (score, signal, behaviour, version), with alerts.
+
+`build_evidence` reads, `exemplars` shows whole attempts per failure mode, `gap` says when the
+score moved and nothing explains it, `render_text` prints the health report.
+"""
+
+from meta_agent.evidence._record import Alert, Evidence
+from meta_agent.evidence._roles import ROLE_WORDS, passed_tests, role_of
+from meta_agent.evidence._thresholds import THRESHOLDS, Threshold
+from meta_agent.evidence.build import build_evidence
+from meta_agent.evidence.exemplars import Exemplar, exemplars, failure_mode, summarize
+from meta_agent.evidence.gap import Gap, gap
+from meta_agent.evidence.health import render_text
+
+__all__ = [
+    "ROLE_WORDS",
+    "THRESHOLDS",
+    "Alert",
+    "Evidence",
+    "Exemplar",
+    "Gap",
+    "Threshold",
+    "build_evidence",
+    "exemplars",
+    "failure_mode",
+    "gap",
+    "passed_tests",
+    "render_text",
+    "role_of",
+    "summarize",
+]

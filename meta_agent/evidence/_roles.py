@@ -1,0 +1,39 @@
+"""What a tool is *for*, read off its name, so that one analysis serves every domain.
+
+The mapping is by whole words of the tool's name (`run_tests` holds `tests`). A tool with no known
+word has no role: it counts in the tool mix and nowhere else.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from typing import Final, Literal
+
+from meta_agent.protocols import ToolEvent
+
+Role = Literal["test", "edit", "view", "submit", "history"]
+
+ROLE_WORDS: Final[dict[Role, frozenset[str]]] = {
+    "history": frozenset({"log", "history", "blame", "git"}),
+    "submit": frozenset({"submit", "finish", "answer", "final", "done"}),
+    "test": frozenset({"test", "tests", "pytest", "check", "verify", "run", "python", "execute"}),
+    "edit": frozenset({"edit", "write", "patch", "replace", "insert", "apply", "create"}),
+    "view": frozenset({"view", "read", "open", "search", "find", "grep", "list", "ls", "cat"}),
+}
+
+_PASSED: Final = re.compile(r"\b(ok|pass|passed|passes|success)\b", re.IGNORECASE)
+_FAILED: Final = re.compile(r"\b[1-9]\d* (failed|errors?)\b|\bFAILED\b|\bTraceback\b|\bnot ok\b")
+
+
+@cache
+def role_of(tool: str) -> Role | None:
+    """The role of a tool; where words disagree, the order of `ROLE_WORDS` decides."""
+    words = set(re.findall(r"[a-z]+", tool.lower()))
+    return next((role for role, known in ROLE_WORDS.items() if words & known), None)
+
+
+def passed_tests(event: ToolEvent) -> bool:
+    """Whether a test run reports success: it says so, and names no failure."""
+    said = event.result
+    return event.ok and bool(_PASSED.search(said)) and not _FAILED.search(said)

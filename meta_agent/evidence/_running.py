@@ -1,0 +1,67 @@
+"""Statistics of a stream: one pass, constant memory."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+
+@dataclass(slots=True)
+class Mean:
+    """Mean and variance (Welford). Values that are not finite are counted apart."""
+
+    n: int = 0
+    mean: float = 0.0
+    _m2: float = 0.0
+    refused: int = 0
+
+    def add(self, value: float) -> None:
+        if not math.isfinite(value):
+            self.refused += 1
+            return
+        self.n += 1
+        step = value - self.mean
+        self.mean += step / self.n
+        self._m2 += step * (value - self.mean)
+
+    @property
+    def std(self) -> float:
+        """Population standard deviation."""
+        return math.sqrt(max(0.0, self._m2) / self.n) if self.n else 0.0
+
+    @property
+    def variance(self) -> float:
+        return self.std**2
+
+
+@dataclass(slots=True)
+class Correlation:
+    """Pearson's r of two streams; None while either is constant."""
+
+    n: int = 0
+    _x: float = 0.0
+    _y: float = 0.0
+    _xx: float = 0.0
+    _yy: float = 0.0
+    _xy: float = 0.0
+
+    def add(self, x: float, y: float) -> None:
+        if not (math.isfinite(x) and math.isfinite(y)):
+            return
+        self.n += 1
+        dx, dy = x - self._x, y - self._y
+        self._x += dx / self.n
+        self._y += dy / self.n
+        self._xx += dx * (x - self._x)
+        self._yy += dy * (y - self._y)
+        self._xy += dx * (y - self._y)
+
+    @property
+    def r(self) -> float | None:
+        scale = self._xx * self._yy
+        return None if scale <= 1e-18 else max(-1.0, min(1.0, self._xy / math.sqrt(scale)))
+
+
+def share(hits: float, total: float) -> float:
+    """hits / total, 0 where there is nothing."""
+    return hits / total if total else 0.0

@@ -1,0 +1,177 @@
+"""The signal layer: is there anything to learn from in the rewards, and does it point at the truth?
+
+Groups are rollouts of one `group_id` (in training: samples of one prompt). A group is *dead* when
+its total rewards have a standard deviation below 1e-3: it carries no gradient. Metrics:
+
+    dead_group_ratio, dead_solved_ratio, dead_unsolved_ratio   share of groups
+    reward_spread         mean within-group standard deviation
+    rv_std_over_mean      spread of the groups' reward variances over their mean (RAGEN-2)
+    reward_corr_success, reward_corr_clean   total reward against the sealed grader
+    misordered            share of within-group (unclean, clean) pairs scored the wrong way round
+    reward_turns_corr     does length pay?
+    flagged_reward_gap    mean reward of flagged minus unflagged rollouts
+    component.NAME.{mean,constancy,corr_success,corr_clean,spread_share}
+    train.NAME.{first,last,change}   means of the first and the last third of a training series
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from meta_agent.evidence._running import Correlation, Mean, share
+from meta_agent.protocols import JSON, Rollout
+
+DEAD_STD = 1e-3
+TRENDS = (
+    *("reward_mean", "dead_group_ratio", "entropy", "grad_norm", "clip_share", "kl"),
+    *("completion_tokens_mean", "sampled_nll", "missing_reward_ratio", "dropped_group_ratio"),
+    *("inexact_ratio", "loss"),
+)
+_DISTINCT_VALUES = 10_000  # of one component; beyond it nothing is constant anyway
+
+
+@dataclass(slots=True)
+class _Group:
+    rewards: Mean = field(default_factory=Mean)
+    solved: int = 0
+    clean: list[float] = field(default_factory=list)
+    unclean: list[float] = field(default_factory=list)
+
+    def misordered(self) -> tuple[int, int]:
+        """(pairs in which the unclean rollout scored higher, all pairs)."""
+        clean = sorted(self.clean)
+        wrong = sum(bisect_left(clean, reward) for reward in self.unclean)
+        return wrong, len(self.unclean) * len(clean)
+
+
+@dataclass(slots=True)
+class _Component:
+    values: Counter[float] = field(default_factory=Counter)
+    weighted: Mean = field(default_factory=Mean)
+    raw: Mean = field(default_factory=Mean)
+    success: Correlation = field(default_factory=Correlation)
+    clean: Correlation = field(default_factory=Correlation)
+
+    def add(self, value: float, weight: float, rollout: Rollout) -> None:
+        self.raw.add(value)
+        self.weighted.add(value * weight)
+        self.success.add(value, float(bool(rollout.outcome)))
+        self.clean.add(value, float(rollout.clean))
+        if math.isfinite(value) and len(self.values) < _DISTINCT_VALUES:
+            self.values[round(value, 6)] += 1
+
+    @property
+    def constancy(self) -> float:
+        """Share of rollouts with the commonest value."""
+        return share(max(self.values.values(), default=0), self.raw.n)
+
+
+@dataclass(slots=True)
+class SignalLayer:
+    """Accumulates rewards, by group and by component."""
+
+    groups: dict[str, _Group] = field(default_factory=lambda: defaultdict(_Group))
+    components: dict[str, _Component] = field(default_factory=lambda: defaultdict(_Component))
+    success: Correlation = field(default_factory=Correlation)
+    clean: Correlation = field(default_factory=Correlation)
+    turns: Correlation = field(default_factory=Correlation)
+    total: Mean = field(default_factory=Mean)
+    flagged: Mean = field(default_factory=Mean)
+    unflagged: Mean = field(default_factory=Mean)
+    missing: int = 0
+    n: int = 0
+
+    def add(self, rollout: Rollout) -> None:
+        if rollout.error is not None and rollout.error.kind != "policy":
+            return
+        self.n += 1
+        reward = rollout.total_reward if rollout.rewards else math.nan
+        if not math.isfinite(reward):
+            self.missing += 1
+            return
+        self._add_reward(rollout, reward)
+        for name, value in rollout.rewards.items():
+            self.components[name].add(value, rollout.weights.get(name, 1.0), rollout)
+
+    def _add_reward(self, rollout: Rollout, reward: float) -> None:
+        group = self.groups[rollout.group_id]
+        group.rewards.add(reward)
+        group.solved += bool(rollout.outcome)
+        (group.clean if rollout.clean else group.unclean).append(reward)
+        self.total.add(reward)
+        self.success.add(reward, float(bool(rollout.outcome)))
+        self.clean.add(reward, float(rollout.clean))
+        self.turns.add(reward, float(rollout.turns))
+        (self.flagged if rollout.flags else self.unflagged).add(reward)
+
+    def metrics(self) -> dict[str, float]:
+        found = {"reward_mean": self.total.mean, "reward_missing": share(self.missing, self.n)}
+        found |= _known("reward_corr_success", self.success.r)
+        found |= _known("reward_corr_clean", self.clean.r)
+        found |= _known("reward_turns_corr", self.turns.r)
+        if self.flagged.n and self.unflagged.n:
+            found["flagged_reward_gap"] = self.flagged.mean - self.unflagged.mean
+        return found | self._by_group() | self._by_component()
+
+    def _by_group(self) -> dict[str, float]:
+        groups = [g for g in self.groups.values() if g.rewards.n >= 2]
+        if not groups:
+            return {"groups": 0.0}
+        dead = [g for g in groups if g.rewards.std < DEAD_STD]
+        spread, variance = Mean(), Mean()
+        for group in groups:
+            spread.add(group.rewards.std)
+            variance.add(group.rewards.variance)
+        return {
+            "groups": float(len(groups)),
+            "dead_group_ratio": share(len(dead), len(groups)),
+            "dead_solved_ratio": share(sum(g.solved == g.rewards.n for g in dead), len(groups)),
+            "dead_unsolved_ratio": share(sum(g.solved == 0 for g in dead), len(groups)),
+            "reward_spread": spread.mean,
+            "rv_std_over_mean": share(variance.std, variance.mean),
+            **_misordered(groups),
+        }
+
+    def _by_component(self) -> dict[str, float]:
+        whole = sum(c.weighted.std for c in self.components.values())
+        found: dict[str, float] = {}
+        for name, component in sorted(self.components.items()):
+            prefix = f"component.{name}"
+            found[f"{prefix}.mean"] = component.raw.mean
+            found[f"{prefix}.constancy"] = component.constancy
+            found[f"{prefix}.spread_share"] = share(component.weighted.std, whole)
+            found |= _known(f"{prefix}.corr_success", component.success.r)
+            found |= _known(f"{prefix}.corr_clean", component.clean.r)
+        return found
+
+
+def _misordered(groups: Sequence[_Group]) -> dict[str, float]:
+    pairs = [group.misordered() for group in groups]
+    total = sum(count for _, count in pairs)
+    return {"misordered": share(sum(wrong for wrong, _ in pairs), total)} if total else {}
+
+
+def _known(name: str, value: float | None) -> dict[str, float]:
+    return {} if value is None else {name: value}
+
+
+def trends(rows: Sequence[Mapping[str, JSON]]) -> dict[str, float]:
+    """First and last third of each known training series, and the difference."""
+    found: dict[str, float] = {}
+    for name in TRENDS:
+        series = [float(r[name]) for r in rows if _is_number(r.get(name))]
+        if not series:
+            continue
+        third = max(1, len(series) // 3)
+        first, last = sum(series[:third]) / third, sum(series[-third:]) / third
+        found |= {f"train.{name}.first": first, f"train.{name}.last": last}
+        found[f"train.{name}.change"] = last - first
+    return found
+
+
+def _is_number(value: JSON) -> bool:
+    return type(value) in (int, float) and math.isfinite(value)

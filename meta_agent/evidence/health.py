@@ -1,0 +1,84 @@
+"""The health report as plain text: `meta-agent report` prints it, and a log can keep it.
+
+Not covered: colour and HTML (`view`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from meta_agent.evidence._record import Evidence
+from meta_agent.evidence.exemplars import Exemplar
+from meta_agent.evidence.gap import Gap
+
+_LAYERS = ("score", "signal", "behaviour", "measured")
+
+
+def render_text(
+    evidence: Evidence,
+    *,
+    exemplars: Mapping[str, list[Exemplar]] | None = None,
+    gap: Gap | None = None,
+) -> str:
+    """One page: headline, alerts, layers with changes, the gap, and exemplars where given."""
+    parts = [[_headline(evidence)], _alerts(evidence)]
+    parts += [_layer(evidence, layer) for layer in _LAYERS]
+    parts += [_gap(gap), [f"note: {note}" for note in evidence.notes], _exemplars(exemplars or {})]
+    return "\n\n".join("\n".join(lines) for lines in parts if lines) + "\n"
+
+
+def _headline(evidence: Evidence) -> str:
+    score = evidence.score
+    if not score.get("n"):
+        return "no rollouts"
+    return (
+        f"clean success {score['clean_success']:.1%} "
+        f"[{score['clean_success_low']:.1%}, {score['clean_success_high']:.1%}], "
+        f"success {score['success']:.1%}, {score['n']:.0f} rollouts of {score['tasks']:.0f} tasks "
+        f"({evidence.comparability})"
+    )
+
+
+def _alerts(evidence: Evidence) -> list[str]:
+    ranked = sorted(evidence.alerts, key=lambda alert: alert.level != "CRITICAL")
+    return [f"{a.level:8} {a.metric}: {a.message}" for a in ranked] or ["no alerts"]
+
+
+def _layer(evidence: Evidence, layer: str) -> list[str]:
+    metrics: Mapping[str, float] = getattr(evidence, layer)
+    if not metrics:
+        return []
+    width = max(map(len, metrics))
+    return [layer, *(_row(evidence, layer, name, width) for name in metrics)]
+
+
+def _row(evidence: Evidence, layer: str, name: str, width: int) -> str:
+    value: float = getattr(evidence, layer)[name]
+    change = evidence.version.get(f"change.{layer}.{name}")
+    moved = f"  ({change:+.4g})" if change else ""
+    return f"  {name:{width}}  {_number(value)}{moved}"
+
+
+def _number(value: float) -> str:
+    return f"{value:.0f}" if value == int(value) and abs(value) >= 1 else f"{value:.4g}"
+
+
+def _gap(gap: Gap | None) -> list[str]:
+    if gap is None:
+        return []
+    head = f"clean success moved {gap.delta:+.1%} (z {gap.z:+.1f})"
+    if gap.unexplained:
+        return [f"{head}, and no metric explains it: a diagnostic is missing"]
+    leads = ", ".join(f"{name} {change:+.0%}" for name, change in gap.explained_by[:5])
+    return [f"{head}; moved along: {leads}"]
+
+
+def _exemplars(found: Mapping[str, list[Exemplar]]) -> list[str]:
+    return [line for mode, rows in found.items() for line in _mode(mode, rows)]
+
+
+def _mode(mode: str, rows: Iterable[Exemplar]) -> Iterable[str]:
+    yield f"{mode}:"
+    for row in rows:
+        yield f"  {row.task_key}#{row.sample_idx} reward {row.total_reward:.3g}, {row.stop_reason}"
+        yield f"    {'; '.join(row.steps) or row.error or row.last_words or 'no action'}"
