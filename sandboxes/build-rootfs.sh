@@ -31,4 +31,5 @@ rm -f "$root/etc/resolv.conf" "$root/etc/hostname"
 
 # /dev is the engine's to fill: device nodes in a tar cannot be imported everywhere.
 tar --sort=name --numeric-owner --exclude='./dev/*' --exclude='./proc/*' --exclude='./sys/*' \
-    -C "$root" -cf "$out" .
+    -C "$root" -cf "$out.part" .
+mv "$out.part" "$out"

@@ -1,8 +1,41 @@
 """Sandboxes: one protocol, two backends, one worker inside.
 
-`open_sandbox` gives a `Sandbox` (see `meta_agent.protocols`).
+`open_sandbox` gives a `Sandbox` (see `meta_agent.protocols`); `resolve_backend` decides which kind
+before a run starts; `reap` removes what a killed run left behind. A guest module is stdlib-only
+source, sent by `install`:
+
+    def rollout(args, channel):                  # JSON in, JSON out
+        channel.calls([{"kind": "model", ...}])  # one frame; does not wait; returns the cids
+        for answer in channel.wait():            # [{"cid", "ok"} or {"cid", "err"}], any grouping
+            ...
+    OPERATIONS = {"rollout": rollout}
 """
 
-from meta_agent.sandbox._process import open_process
+from meta_agent.sandbox._build import build_base_image, recipe_hash
+from meta_agent.sandbox._names import BACKENDS, BASE_IMAGE, Backend
+from meta_agent.sandbox._open import (
+    BackendChoice,
+    EngineStatus,
+    choose_backend,
+    engine_status,
+    open_sandbox,
+    resolve_backend,
+)
+from meta_agent.sandbox._reap import reap
+from meta_agent.sandbox._worker_sandbox import WorkerSandbox
 
-__all__ = ["open_process"]
+__all__ = [
+    "BACKENDS",
+    "BASE_IMAGE",
+    "Backend",
+    "BackendChoice",
+    "EngineStatus",
+    "WorkerSandbox",
+    "build_base_image",
+    "choose_backend",
+    "engine_status",
+    "open_sandbox",
+    "reap",
+    "recipe_hash",
+    "resolve_backend",
+]

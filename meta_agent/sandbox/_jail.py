@@ -9,6 +9,9 @@ What could be fenced is told to the host by name (`ISOLATION`), never assumed: i
 under a hardening policy the kernel may refuse all of it. Not covered: reading the user's files.
 """
 
+# Not pathlib: what this imports is paid for at every start.
+# ruff: noqa: PTH123
+
 from __future__ import annotations
 
 import array
@@ -65,7 +68,7 @@ def enter_namespaces() -> None:
         ("uid_map", f"{uid} {uid} 1"),
         ("gid_map", f"{gid} {gid} 1"),
     ):
-        with open(f"/proc/self/{name}", "w") as file:  # noqa: PTH123
+        with open(f"/proc/self/{name}", "w") as file:
             file.write(text)
 
 
@@ -94,14 +97,22 @@ def set_read_only(path: str, on: bool) -> None:
 
 
 def fence_files(folder: str) -> None:
-    """Everything read-only but `folder`; a /proc that shows this PID namespace only."""
+    """Everything read-only but the two folders of this sandbox; only this namespace in /proc.
+
+    /run is covered too: a read-only view still lets one connect to a socket that lies there, such
+    as Docker's, which would be root on the machine.
+    """
+    writable = [f"{folder}/work", f"{folder}/tmp"]
     mount("none", "/", "", MS_REC | MS_PRIVATE)
-    mount(folder, folder, "", MS_BIND)
+    for path in writable:
+        mount(path, path, "", MS_BIND)
     set_read_only("/", True)
-    set_read_only(folder, False)
+    for path in writable:
+        set_read_only(path, False)
     mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC)
     mount("tmpfs", "/dev/shm", "tmpfs", MS_NOSUID | MS_NODEV, "size=64m")
-    os.chdir(os.getcwd())  # the old working directory lies on the mount below
+    mount("tmpfs", "/run", "tmpfs", MS_RDONLY | MS_NOSUID | MS_NODEV)
+    os.chdir(writable[0])  # the working directory we came with lies on the mount below
 
 
 def drop_privileges() -> None:

@@ -17,6 +17,7 @@ import subprocess  # noqa: TID251
 import sys
 import tempfile
 import threading
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from functools import lru_cache
@@ -25,12 +26,13 @@ from pathlib import Path
 from meta_agent.errors import SandboxError
 from meta_agent.protocols import SandboxLimits
 from meta_agent.sandbox._bootstrap import READ_PROGRAM, jailed_program
+from meta_agent.sandbox._names import FOLDER_PREFIX, HOLDER_FILE
+from meta_agent.sandbox._owner import holder_mark
 from meta_agent.sandbox._worker_sandbox import WorkerSandbox
 from meta_agent.sandbox.worker import descendants
 
 READ_BYTES = 1 << 20
 STDERR_TAIL_BYTES = 8 << 10
-FOLDER_PREFIX = "meta-agent-sandbox-"
 
 
 @lru_cache(maxsize=1)
@@ -65,7 +67,7 @@ class ProcessStream:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             cwd=self._folder / "work",
-            env=clean_environment(self._folder / "tmp"),
+            env=clean_environment(self._folder),
             start_new_session=True,
             pipesize=READ_BYTES if sys.platform == "linux" else -1,
         )
@@ -126,8 +128,11 @@ class ProcessStream:
 def open_process(limits: SandboxLimits) -> WorkerSandbox:
     """Starts a process sandbox in a fresh folder."""
     folder = Path(tempfile.mkdtemp(prefix=FOLDER_PREFIX)).resolve()
-    for name in ("work", "tmp"):
+    (folder / HOLDER_FILE).write_text(holder_mark(), encoding="ascii")
+    for name in ("work", "tmp", "bin"):
         (folder / name).mkdir()
+    # Our interpreter under its usual name, without the packages of the environment it came from.
+    (folder / "bin" / "python3").symlink_to(sys.executable)
     try:
         stream = ProcessStream(folder, limits)
     except OSError as error:
@@ -136,10 +141,21 @@ def open_process(limits: SandboxLimits) -> WorkerSandbox:
     return WorkerSandbox("process", stream, jailed_program(str(folder), asdict(limits)))
 
 
-def clean_environment(temp: Path) -> dict[str, str]:
+def stream_lines(argv: Sequence[str]) -> Iterator[str]:
+    """Runs a trusted program of ours and yields its lines, both streams together."""
+    with subprocess.Popen(
+        argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as child:
+        assert child.stdout
+        for line in child.stdout:
+            yield line.rstrip()
+
+
+def clean_environment(folder: Path) -> dict[str, str]:
     """Everything a command sees: no variable of the host but its PATH."""
+    temp = folder / "tmp"
     return {
-        "PATH": os.environ.get("PATH", os.defpath),
+        "PATH": f"{folder / 'bin'}:{os.environ.get('PATH', os.defpath)}",
         "HOME": str(temp),
         "TMPDIR": str(temp),
         "LANG": "C.UTF-8",

@@ -31,7 +31,13 @@ class WorkerSandbox:
     """A sandbox whose worker has been started on `stream`; says hello before it is usable."""
 
     def __init__(
-        self, backend: str, stream: Stream, program: bytes, *, start_timeout_sec: float = 60.0
+        self,
+        backend: str,
+        stream: Stream,
+        program: bytes,
+        *,
+        fences: frozenset[str] = frozenset(),
+        start_timeout_sec: float = 60.0,
     ) -> None:
         self.backend = backend
         self._stream = stream
@@ -39,6 +45,7 @@ class WorkerSandbox:
         self._ids = itertools.count(1)
         self._busy = threading.Lock()  # one request at a time; held for its whole duration
         self._end: SandboxError | None = None
+        self._fences = fences
         self._facts = self._greet(program, start_timeout_sec)
 
     def _greet(self, program: bytes, timeout_sec: float) -> dict[str, JSON]:
@@ -58,8 +65,8 @@ class WorkerSandbox:
 
     @property
     def fences(self) -> frozenset[str]:
-        """What the kernel was seen to fence: network, processes, files, capabilities ..."""
-        return frozenset(map(str, self._facts["isolation"]))
+        """What this sandbox promises, by the names that `conformance` uses."""
+        return self._fences | frozenset(map(str, self._facts["isolation"]))
 
     def exec(
         self,

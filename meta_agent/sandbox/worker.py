@@ -11,6 +11,9 @@ Does not cover: guarding itself from guest code in the same process. The host tr
 hostile, and the container or the jail around this process is the wall.
 """
 
+# Not pathlib: what this imports is paid for at every start.
+# ruff: noqa: PTH109, PTH123, PTH208
+
 from __future__ import annotations
 
 import base64
@@ -34,7 +37,8 @@ from typing import Any
 PROTOCOL = 1
 FRAME_LIMIT_BYTES = 64 << 20
 CHUNK_BYTES = 1 << 16
-# A command's pipes may stay open after it ended (`cmd > >(tee log)`): this long, then the holders die.
+# A command's pipes may stay open after its end (`cmd > >(tee log)`): this long, then who holds
+# them dies.
 LINGER_SEC = 0.2
 KILL_PATIENCE_SEC = 5.0
 STDERR_TAIL_BYTES = 16 << 10
@@ -117,7 +121,7 @@ class Channel:
         self._pipe, self._id, self._next_cid = pipe, request_id, 0
 
     def calls(self, calls: Sequence[dict[str, Json]]) -> list[int]:
-        """Sends calls in one frame and returns their `cid`s (given where missing). Does not wait."""
+        """Sends calls in one frame and returns their `cid`s, given where missing; does not wait."""
         numbered = [self._numbered(call) for call in calls]
         self._pipe.send({"id": self._id, "calls": numbered})
         return [call["cid"] for call in numbered]
@@ -366,7 +370,7 @@ class OomCounter:
 
     def _count(self) -> int:
         for path in self.FILES:
-            with contextlib.suppress(OSError), open(path) as lines:  # noqa: PTH123
+            with contextlib.suppress(OSError), open(path) as lines:
                 for line in lines:
                     if line.startswith("oom_kill "):
                         return int(line.split()[1])
@@ -400,7 +404,8 @@ def has_children() -> bool:
 def descendants(root: int) -> list[int]:
     """Every process below `root`, by one pass over /proc."""
     parents = {int(name): parent_of(name) for name in os.listdir("/proc") if name.isdigit()}
-    found, frontier = [], {root}
+    found: list[int] = []
+    frontier = {root}
     while frontier:
         frontier = {pid for pid, parent in parents.items() if parent in frontier}
         found.extend(frontier)
@@ -408,8 +413,9 @@ def descendants(root: int) -> list[int]:
 
 
 def parent_of(pid: str) -> int:
+    """The parent of a process; -1 once it is gone."""
     try:
-        with open(f"/proc/{pid}/stat", "rb") as file:  # noqa: PTH123
+        with open(f"/proc/{pid}/stat", "rb") as file:
             return int(file.read().rpartition(b")")[2].split()[1])
     except (OSError, IndexError):
         return -1
@@ -440,6 +446,7 @@ def parent_directory(path: str, create: bool) -> Iterator[tuple[int, str]]:
 
 
 def write_files(args: dict[str, Json]) -> None:
+    """Writes new files, never through what stood at their paths."""
     mode = 0o755 if args["executable"] else 0o644
     for path, content in args["files"].items():
         with parent_directory(path, create=True) as (folder, name):
@@ -452,6 +459,7 @@ def write_files(args: dict[str, Json]) -> None:
 
 
 def read_files(args: dict[str, Json]) -> dict[str, str]:
+    """Reads what is a regular file; one size limit for all of them."""
     left, found = args["limit_bytes"], {}
     for path in args["paths"]:
         content = read_regular(path, left)
@@ -569,6 +577,7 @@ class Worker:
 
 
 def hello(args: dict[str, Json]) -> dict[str, Json]:
+    """What the host wants to know of the place."""
     return {
         "protocol": PROTOCOL,
         "python": list(sys.version_info[:3]),
@@ -590,6 +599,7 @@ def die_with_host(source: int) -> None:
 
 
 def main() -> None:
+    """Takes the frame descriptors away from guest code, then serves."""
     source, sink = os.dup(0), os.dup(1)
     null = os.open("/dev/null", os.O_RDONLY)
     os.dup2(null, 0)

@@ -1,0 +1,159 @@
+"""The docker backend: a worker attached through its container's standard streams.
+
+One container per sandbox; a kill is a kill of the container, so nothing inside can outlive it.
+Standard input is closed by the engine when this host goes away, and the worker then ends itself.
+Does not cover: remote engines (the attached stream must be a local socket).
+"""
+
+from __future__ import annotations
+
+import select
+import socket
+import threading
+import time
+import uuid
+
+from meta_agent.errors import SandboxError
+from meta_agent.protocols import SandboxLimits
+from meta_agent.sandbox._bootstrap import READ_PROGRAM, worker_program
+from meta_agent.sandbox._engine import BUILD_HINT, Container, ContainerPlan, Image, find_image
+from meta_agent.sandbox._names import BASE_IMAGE, FENCES
+from meta_agent.sandbox._owner import holder_mark, install_id
+from meta_agent.sandbox._worker_sandbox import WorkerSandbox
+
+READ_BYTES = 1 << 18
+HEADER_BYTES = 8
+STDOUT, STDERR = 1, 2
+STDERR_TAIL_BYTES = 8 << 10
+REAP_SLACK_SEC = 60.0
+
+
+class Demultiplexer:
+    """Splits the engine's stream (8-byte header: kind, three zeros, size) into its two parts."""
+
+    def __init__(self) -> None:
+        self._inbox = bytearray()
+        self._kind = 0
+        self._left = 0  # bytes of the current part still to come
+        self.stderr = bytearray()
+
+    def feed(self, chunk: bytes) -> bytes:
+        """Takes raw bytes, returns what belongs to standard output."""
+        self._inbox += chunk
+        output = bytearray()
+        while self._next_part():
+            part = self._inbox[: self._left]
+            del self._inbox[: len(part)]
+            self._left -= len(part)
+            self._sort(part, output)
+        return bytes(output)
+
+    def _next_part(self) -> bool:
+        if self._left == 0 and len(self._inbox) >= HEADER_BYTES:
+            self._kind = self._inbox[0]
+            self._left = int.from_bytes(self._inbox[4:HEADER_BYTES], "big")
+            del self._inbox[:HEADER_BYTES]
+        return bool(self._left and self._inbox)
+
+    def _sort(self, part: bytearray, output: bytearray) -> None:
+        if self._kind == STDOUT:
+            output += part
+        elif self._kind == STDERR:
+            self.stderr = (self.stderr + part)[-STDERR_TAIL_BYTES:]
+
+
+class DockerStream:
+    """The attached socket of a container."""
+
+    def __init__(self, container: Container, limits: SandboxLimits) -> None:
+        self._container, self._limits = container, limits
+        self._socket = container.socket
+        self._socket.setblocking(False)
+        self._parts = Demultiplexer()
+        self._started = time.monotonic()
+        self._removed = False
+        self._remove_lock = threading.Lock()  # the container is removed once
+
+    def send(self, data: memoryview, timeout_sec: float) -> int:
+        try:
+            return self._socket.send(data)
+        except BlockingIOError:
+            return self._send_later(data, timeout_sec)
+        except OSError:
+            return len(data)  # the other side is gone: the next receive finds out and says why
+
+    def _send_later(self, data: memoryview, timeout_sec: float) -> int:
+        return self.send(data, 0) if self._ready(select.POLLOUT, timeout_sec) else 0
+
+    def receive(self, timeout_sec: float) -> bytes | None:
+        deadline = time.monotonic() + timeout_sec
+        while self._ready(select.POLLIN, max(0.0, deadline - time.monotonic())):
+            try:
+                chunk = self._socket.recv(READ_BYTES)
+            except OSError:
+                return b""
+            output = self._parts.feed(chunk)
+            if output or not chunk:
+                return output
+        return None
+
+    def _ready(self, event: int, timeout_sec: float) -> bool:
+        poller = select.poll()
+        poller.register(self._socket, event)
+        return bool(poller.poll(timeout_sec * 1000))
+
+    def kill(self) -> None:
+        with self._remove_lock:
+            if not self._removed:
+                self._removed = True
+                self._shut()
+                self._container.remove()
+
+    def _shut(self) -> None:
+        try:
+            self._socket.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            pass
+        finally:
+            self._socket.close()
+
+    def post_mortem(self) -> SandboxError:
+        state = self._container.state()
+        if state["OOMKilled"]:
+            limit = f"its limit of {self._limits.memory_mb} MB"
+            return SandboxError(f"the sandbox was killed for memory at {limit}", kind="oom")
+        if time.monotonic() - self._started >= self._limits.deadline_sec:
+            limit = f"{self._limits.deadline_sec:g} s"
+            return SandboxError(f"the sandbox outlived its deadline of {limit}", kind="timeout")
+        detail = bytes(self._parts.stderr).decode("utf-8", "replace").strip() or state["Error"]
+        message = f"the sandbox container ended with code {state['ExitCode']}"
+        return SandboxError(f"{message}: {detail}" if detail else message, kind="died")
+
+
+def open_docker(run: str, limits: SandboxLimits, image: str | None) -> WorkerSandbox:
+    """Starts a container of a local image, by its ID."""
+    name = f"ma-{run}-{uuid.uuid4().hex[:12]}"
+    labels = {
+        "ma.owner": install_id(),
+        "ma.run": run,
+        "ma.holder": holder_mark(),
+        "ma.deadline": str(int(time.time() + limits.deadline_sec + REAP_SLACK_SEC)),
+    }
+    found = usable_image(image or BASE_IMAGE)
+    container = Container(ContainerPlan(found.id, name, READ_PROGRAM, labels, limits))
+    stream = DockerStream(container, limits)
+    return WorkerSandbox("docker", stream, worker_program(), fences=FENCES)
+
+
+def usable_image(name: str) -> Image:
+    """A local image without volumes: those would be writable and without a bound on their size."""
+    found = find_image(name)
+    if found is None:
+        raise SandboxError(f"image {name} is not on this machine", kind="image", hint=BUILD_HINT)
+    if found.volumes:
+        raise SandboxError(
+            f"image {name} declares volumes {', '.join(found.volumes)}: unbounded disk",
+            kind="image",
+            hint="rebuild it without VOLUME",
+        )
+    return found

@@ -1,0 +1,254 @@
+"""Docker: the only file that talks to the engine.
+
+Promises: the engine's failures become `SandboxError`; containers start by image ID and are never
+pulled; every fence in `fences` is asked for, and an engine that warns that it dropped one is
+refused. Does not cover: whether runc itself holds. Docker is a strong fence, not a wall.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import docker  # noqa: TID251
+import requests
+from docker.errors import APIError, DockerException, ImageNotFound, NotFound  # noqa: TID251
+
+from meta_agent.errors import SandboxError
+from meta_agent.protocols import SandboxLimits
+
+USER = "10001:10001"
+ENGINE_TIMEOUT_SEC = 60
+BUILD_HINT = "meta-agent sandbox build"
+ENGINE_HINT = "start Docker, or use --sandbox process"
+
+
+@contextlib.contextmanager
+def engine_errors(doing: str) -> Iterator[None]:
+    """Turns what the SDK raises into the project's own error."""
+    try:
+        yield
+    except ImageNotFound as error:
+        raise SandboxError(f"{doing}: {error}", kind="image", hint=BUILD_HINT) from error
+    except (DockerException, requests.RequestException, OSError) as error:
+        raise SandboxError(f"{doing}: {error}", kind="engine", hint=ENGINE_HINT) from error
+
+
+@lru_cache(maxsize=1)
+def _client() -> Any:
+    return docker.from_env(timeout=ENGINE_TIMEOUT_SEC, max_pool_size=32)
+
+
+def client() -> Any:
+    """The low-level API client; connects on first use."""
+    with engine_errors("cannot reach the Docker engine"):
+        return _client().api
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """What `doctor` wants to know."""
+
+    version: str
+    storage: Path
+    free_bytes: int | None  # None: the engine's disk is not this machine's
+
+
+def engine_facts() -> Engine:
+    """Raises `SandboxError(kind="engine")` when there is none."""
+    with engine_errors("cannot reach the Docker engine"):
+        info = client().info()
+    storage = Path(info["DockerRootDir"])
+    free = None
+    with contextlib.suppress(OSError):
+        import shutil
+
+        free = shutil.disk_usage(storage).free
+    return Engine(str(info["ServerVersion"]), storage, free)
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """An image that is here: its ID is what containers run."""
+
+    id: str
+    labels: Mapping[str, str]
+    volumes: tuple[str, ...]
+
+
+def find_image(name: str) -> Image | None:
+    """The local image of that name or ID, or None. Never pulls."""
+    try:
+        with engine_errors(f"cannot look for image {name}"):
+            found = client().inspect_image(name)
+    except SandboxError as error:
+        if error.kind == "image":
+            return None
+        raise
+    config = found["Config"]
+    return Image(found["Id"], config.get("Labels") or {}, tuple(config.get("Volumes") or ()))
+
+
+def import_image(archive: Path, name: str, labels: Mapping[str, str]) -> str:
+    """Makes an image of a root file system and returns its ID."""
+    repository, _, tag = name.partition(":")
+    changes = ["WORKDIR /scratch", f"USER {USER}"]
+    changes += [f"LABEL {key}={value}" for key, value in labels.items()]
+    with engine_errors(f"cannot import image {name}"):
+        client().import_image_from_file(str(archive), repository, tag=tag, changes=changes)
+    image = find_image(name)
+    if image is None:
+        raise SandboxError(f"image {name} is missing right after its import", kind="image")
+    return image.id
+
+
+def fences(limits: SandboxLimits) -> dict[str, Any]:
+    """The host configuration of every container, whole and in one place."""
+    memory = limits.memory_mb << 20
+    scratch = f"rw,nosuid,nodev,exec,mode=0755,uid=10001,gid=10001,size={limits.scratch_mb}m"
+    return {
+        "network_mode": "none",
+        "read_only": True,
+        "tmpfs": {
+            "/scratch": scratch,
+            "/tmp": "rw,nosuid,nodev,noexec,mode=1777,size=64m",
+        },
+        "cap_drop": ["ALL"],
+        "security_opt": ["no-new-privileges:true"],
+        "mem_limit": memory,
+        "memswap_limit": memory,  # equal: no swap on top
+        "nano_cpus": int(limits.cpus * 1e9),
+        "pids_limit": limits.pids,
+        "ulimits": [
+            {"Name": "nofile", "Soft": 1024, "Hard": 1024},
+            {"Name": "core", "Soft": 0, "Hard": 0},
+        ],
+        "shm_size": 64 << 20,
+        "ipc_mode": "private",
+        "init": True,
+        "log_config": {"Type": "none", "Config": {}},
+    }
+
+
+def command(program: str, limits: SandboxLimits) -> list[str]:
+    """The container's command: it ends itself at its deadline, whatever becomes of the host."""
+    deadline = f"{limits.deadline_sec:g}"
+    return ["timeout", "-s", "KILL", deadline, "python3", "-s", "-u", "-c", program]
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerPlan:
+    """What makes one container differ from another."""
+
+    image_id: str
+    name: str
+    program: str
+    labels: Mapping[str, str]
+    limits: SandboxLimits
+
+
+ENVIRONMENT = {
+    "HOME": "/tmp",
+    "TMPDIR": "/tmp",
+    "LANG": "C.UTF-8",
+    "PYTHONHASHSEED": "0",
+    "PYTHONDONTWRITEBYTECODE": "1",
+}
+
+
+class Container:
+    """One container from creation to removal, and the stream to its first process."""
+
+    def __init__(self, plan: ContainerPlan) -> None:
+        self._api, self._plan = client(), plan
+        with engine_errors("cannot create a sandbox container"):
+            self.id = self._create()
+        try:
+            with engine_errors("cannot start a sandbox container"):
+                self.socket = self._attach()
+                self._api.start(self.id)
+        except BaseException:
+            self.remove()
+            raise
+
+    def _create(self) -> str:
+        made = self._api.create_container(
+            self._plan.image_id,
+            command=command(self._plan.program, self._plan.limits),
+            entrypoint=[],
+            name=self._plan.name,
+            user=USER,
+            hostname="sandbox",
+            working_dir="/scratch",
+            environment=ENVIRONMENT,
+            labels=dict(self._plan.labels),
+            stdin_open=True,
+            host_config=self._host_config(),
+        )
+        self._refuse_warnings(made)
+        return str(made["Id"])
+
+    def _host_config(self) -> dict[str, Any]:
+        config: dict[str, Any] = self._api.create_host_config(**fences(self._plan.limits))
+        return config
+
+    def _refuse_warnings(self, made: Mapping[str, Any]) -> None:
+        """The engine warns when the kernel lacks a limit and goes on without it: we do not."""
+        if warnings := made.get("Warnings"):
+            with contextlib.suppress(DockerException):
+                self._api.remove_container(made["Id"], force=True)
+            raise SandboxError(f"the engine cannot hold a limit: {warnings}", kind="engine")
+
+    def _attach(self) -> socket.socket:
+        wanted = {"stdin": 1, "stdout": 1, "stderr": 1, "stream": 1}
+        raw = self._api.attach_socket(self.id, params=wanted)
+        return unwrap_socket(raw)
+
+    def remove(self) -> None:
+        """Kills and removes the container with its volumes; gone already is fine."""
+        with contextlib.suppress(NotFound), engine_errors("cannot remove a sandbox container"):
+            with contextlib.suppress(APIError):
+                self._api.kill(self.id)
+            self._api.remove_container(self.id, v=True, force=True)
+
+    def state(self) -> dict[str, Any]:
+        """The engine's view, once the container has stopped (or after two seconds)."""
+        with engine_errors("cannot inspect a sandbox container"):
+            for _ in range(40):
+                state: dict[str, Any] = self._api.inspect_container(self.id)["State"]
+                if not state["Running"]:
+                    break
+                time.sleep(0.05)
+        return state
+
+
+def unwrap_socket(raw: Any) -> socket.socket:
+    """The plain socket below the SDK's file object, which closes with its wrapper: keep both."""
+    found = getattr(raw, "_sock", raw)
+    if not isinstance(found, socket.socket):
+        raise SandboxError("only a local engine (unix socket) is supported", kind="engine")
+    plain = found.dup()
+    raw.close()
+    return plain
+
+
+def owned_containers(owner: str) -> list[tuple[str, str, dict[str, str]]]:
+    """(id, name, labels) of all containers of one installation, running or not."""
+    with engine_errors("cannot list containers"):
+        rows = client().containers(all=True, filters={"label": f"ma.owner={owner}"})
+    return [(row["Id"], row["Names"][0].lstrip("/"), row["Labels"]) for row in rows]
+
+
+def remove_container(container_id: str) -> None:
+    """Kills and removes; gone already is fine."""
+    with (
+        engine_errors(f"cannot remove container {container_id[:12]}"),
+        contextlib.suppress(NotFound),
+    ):
+        client().remove_container(container_id, v=True, force=True)

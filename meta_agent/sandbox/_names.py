@@ -1,0 +1,27 @@
+"""Names that more than one file of this room needs."""
+
+from typing import Final, Literal
+
+Backend = Literal["docker", "process"]
+BACKENDS: Final[tuple[Backend, ...]] = ("docker", "process")
+
+BASE_IMAGE: Final = "meta-agent-base:1"
+RECIPE_LABEL: Final = "ma.recipe"
+
+FOLDER_PREFIX: Final = "meta-agent-sandbox-"
+HOLDER_FILE: Final = "holder"
+
+# What a sandbox can promise beyond what each must. `conformance` tests a promise where it is made.
+FENCES: Final = frozenset(
+    {
+        "network",  # nothing but its own loopback
+        "processes",  # no process of the host is in sight
+        "files",  # only its work and temporary folders can be written; no host socket
+        "capabilities",  # none, and none to be gained
+        "seccomp",  # dangerous system calls are filtered
+        "memory",  # bounded in sum, not only for each process
+        "pids",  # bounded in number
+        "disk",  # bounded in sum, not only for each file
+        "peers",  # cannot read another sandbox
+    }
+)

@@ -1,0 +1,60 @@
+"""Removes sandboxes whose holder is gone: after a kill -9, a power cut, a lost terminal.
+
+Promises: only this installation's sandboxes, and of those only what is past its deadline or has a
+dead holder; idempotent. Does not cover: processes of the process backend, which the kernel ends
+with their parent; only their folders are left to remove.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from meta_agent.errors import SandboxError
+from meta_agent.sandbox._names import FOLDER_PREFIX, HOLDER_FILE
+from meta_agent.sandbox._owner import holder_is_dead, install_id
+
+
+def reap(owner: str | None = None) -> list[str]:
+    """Removes orphans and returns their names. Without an engine only folders are looked at."""
+    return [*reap_folders(Path(tempfile.gettempdir())), *_reap_containers(owner or install_id())]
+
+
+def _reap_containers(owner: str) -> list[str]:
+    from meta_agent.sandbox import _engine
+
+    try:
+        rows = _engine.owned_containers(owner)
+    except SandboxError:
+        return []  # no engine, no containers
+    orphans = [(id_, name) for id_, name, labels in rows if is_orphan(labels, time.time())]
+    for container_id, _ in orphans:
+        _engine.remove_container(container_id)
+    return [name for _, name in orphans]
+
+
+def is_orphan(labels: Mapping[str, str], now: float) -> bool:
+    """Past its deadline, or without a living holder. A label we did not write decides nothing."""
+    deadline = labels.get("ma.deadline", "")
+    past = deadline.isdigit() and now > int(deadline)
+    return past or holder_is_dead(labels.get("ma.holder", ""))
+
+
+def reap_folders(temp: Path) -> list[str]:
+    """Removes folders of process sandboxes whose holder is dead."""
+    orphans = [folder for folder in temp.glob(f"{FOLDER_PREFIX}*") if _is_dead(folder)]
+    for folder in orphans:
+        shutil.rmtree(folder, ignore_errors=True)
+    return [folder.name for folder in orphans]
+
+
+def _is_dead(folder: Path) -> bool:
+    try:
+        if folder.is_symlink():
+            return False
+        return holder_is_dead((folder / HOLDER_FILE).read_text(encoding="ascii"))
+    except (OSError, ValueError):
+        return False  # another user's, or just being made

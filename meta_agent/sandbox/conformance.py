@@ -1,0 +1,95 @@
+"""A suite of real attacks that any sandbox backend can be put through.
+
+    from meta_agent.sandbox import conformance
+    for result in conformance.run(lambda limits: MySandbox(limits)):
+        print(result)
+
+Each attack is paired with a positive control: the same means, used where they must work. A sandbox
+that is merely broken fails its controls and so cannot pass. A backend that cannot make a promise
+leaves it out of its `fences` attribute; those checks are reported as "not promised", never as
+passed. A backend without that attribute is taken to promise everything.
+
+Does not cover: flaws of the kernel or the container runtime; timing channels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Literal
+
+from meta_agent.protocols import Sandbox, SandboxLimits
+from meta_agent.sandbox._names import FENCES
+
+Factory = Callable[[SandboxLimits], Sandbox]
+Status = Literal["passed", "failed", "not promised"]
+
+# Small enough that every bomb goes off within seconds.
+LIMITS = SandboxLimits(memory_mb=256, cpus=1.0, pids=64, scratch_mb=32, deadline_sec=120.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One attack and its control. Both return an empty string if all is well, or what is not."""
+
+    name: str
+    promise: str  # "" for what every backend must hold, else a name from `FENCES`
+    control: Callable[[Sandbox], str]
+    attack: Callable[[Sandbox], str]
+    neighbour: Callable[[Sandbox], str] | None = None  # prepares a second sandbox beside it
+
+
+@dataclass(frozen=True, slots=True)
+class CheckResult:
+    """What became of one check."""
+
+    name: str
+    promise: str
+    status: Status
+    detail: str = ""
+
+
+def checks() -> list[Check]:
+    """All checks, in the order in which they run."""
+    from meta_agent.sandbox._attacks import files, network, privilege, process, resources
+
+    return [
+        *privilege.CHECKS,
+        *resources.CHECKS,
+        *process.CHECKS,
+        *network.CHECKS,
+        *files.CHECKS,
+    ]
+
+
+def run(factory: Factory, only: Iterable[str] = ()) -> list[CheckResult]:
+    """Runs every check, or those named, each in a fresh sandbox."""
+    names = set(only)
+    return [run_check(check, factory) for check in checks() if not names or check.name in names]
+
+
+def run_check(check: Check, factory: Factory) -> CheckResult:
+    """Runs one check. What it raises is a failure with that text, never an error of the suite."""
+    with ExitStack() as open_ones:
+        sandbox = factory(LIMITS)
+        open_ones.callback(sandbox.close)
+        if check.promise and check.promise not in getattr(sandbox, "fences", FENCES):
+            return CheckResult(check.name, check.promise, "not promised")
+        if check.neighbour:
+            other = factory(LIMITS)
+            open_ones.callback(other.close)
+            check.neighbour(other)
+        detail = _examine(check, sandbox)
+    return CheckResult(check.name, check.promise, "failed" if detail else "passed", detail)
+
+
+def _examine(check: Check, sandbox: Sandbox) -> str:
+    for part, examine in (("control", check.control), ("attack", check.attack)):
+        try:
+            detail = examine(sandbox)
+        except Exception as error:
+            detail = repr(error)
+        if detail:
+            return f"{part}: {detail}"
+    return ""
