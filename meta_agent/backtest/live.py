@@ -24,6 +24,7 @@ from pathlib import Path
 from queue import LifoQueue
 from typing import NamedTuple
 
+from meta_agent.errors import IntegrityError
 from meta_agent.gate import Arm, OutcomeRow, row_of
 from meta_agent.harness import HarnessSession, parse_contract
 from meta_agent.ledger import Ledger
@@ -102,7 +103,7 @@ class Lab:
         ledger: Ledger,
         store: RolloutStore,
         domain: Domain,
-        on_step: Callable[[JSON], None],
+        on_step: Callable[[str, int, Mapping[str, float]], None],
         stopping: Callable[[], bool],
     ) -> None:
         self.settings = settings
@@ -148,8 +149,15 @@ class Lab:
         return self.evaluate(job.tree, trained, split=job.split, limit=job.limit)
 
     def rollouts(self, shard: JSON) -> list[Rollout]:
-        """The rollouts of a stored shard."""
-        return list(self.store.iter(ShardRef.from_json(shard)))
+        """The rollouts of a stored shard, which must be the very one that was recorded."""
+        found = self.store.find(shard["name"])
+        if found is None or found.sha256 != shard["sha256"]:
+            raise IntegrityError(
+                f"the rollouts {shard['name']} are {found.sha256[:12] if found else 'missing'}, "
+                f"the ledger recorded {shard['sha256'][:12]}",
+                hint="restore the workspace from a copy, or start anew with --workspace DIR",
+            )
+        return self.store.read(found)
 
     # --- the two measurements ------------------------------------------------------------------
 
@@ -205,11 +213,11 @@ class Lab:
                 base_policy=self.settings.base_policy,
                 out_dir=folder,
                 keep_last_steps=EXEMPLAR_STEPS,
-                on_metrics=lambda row: self._on_step({"series": name, **row}),
+                on_metrics=lambda row: self._on_step(name, int(row["step"]), row),
             )
         shard = self.store.write(f"{self.settings.run}/train-{name}", result.rollouts)
         path, policy = str(result.checkpoint.path), result.checkpoint.policy
-        kept = shard.to_json()
+        kept = _named(shard)
         done = result.rollouts_made
         return Trained(path, policy, seed, steps, kept, result.metrics, steps, done)._asdict()
 
@@ -228,7 +236,7 @@ class Lab:
         shard = self.store.write(f"{self.settings.run}/eval-{name}", found)
         solved = sum(bool(rollout.outcome) for rollout in found)
         clean = sum(rollout.clean for rollout in found)
-        seen = Evaluated(shard.to_json(), len(plan), solved, clean, trained.seed, len(found))
+        seen = Evaluated(_named(shard), len(plan), solved, clean, trained.seed, len(found))
         return seen._asdict()
 
     def _seed(self, index: int) -> int:
@@ -264,6 +272,10 @@ class Lab:
         child = PolicyChild(threads=self.settings.threads)
         self._children.append(child)
         return child
+
+
+def _named(shard: ShardRef) -> JSON:
+    return {"name": shard.name, "sha256": shard.sha256}
 
 
 def _score(session: HarnessSession, rollouts: list[Rollout]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from meta_agent.backtest.live import Evaluated, Job, Trained
-from meta_agent.evidence import Evidence, build_evidence
+from meta_agent.evidence import Evidence, build_evidence, exemplars
 from meta_agent.gate import Arm, Finding, find_in_arm, wilson
 from meta_agent.protocols import JSON, HarnessTree, Rollout
 from meta_agent.steps.run import Run, Version
@@ -57,7 +57,7 @@ def read(run: Run, collected: Collected, generation: int, earlier: Evidence | No
         },
     )
     reading = Reading(
-        Evidence.from_json(outcome["evidence"]),
+        Evidence.from_json(outcome),
         tuple(Finding.from_json(found) for found in outcome["findings"]),
     )
     if generation == 0:
@@ -80,9 +80,22 @@ def _read(run: Run, collected: Collected, earlier: Evidence | None) -> dict[str,
     findings = find_in_arm(_search_arm(run, collected))
     return {
         **evidence.to_json(),
-        "evidence": evidence.to_json(),
+        "exemplars": _exemplars(seen),
         "findings": [finding.to_json() for finding in findings],
     }
+
+
+def _exemplars(seen: list[Rollout]) -> list[JSON]:
+    return [
+        {
+            "mode": mode,
+            "task_key": one.task_key,
+            "summary": f"{one.stop_reason} after {one.turns} turns",
+            "messages": [{"role": "step", "content": step} for step in one.steps],
+        }
+        for mode, picked in exemplars(seen, per_mode=2).items()
+        for one in picked
+    ]
 
 
 def _training_rollouts(run: Run, collected: Collected) -> list[Rollout]:

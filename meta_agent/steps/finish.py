@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from meta_agent.backtest.live import Job
 from meta_agent.gate import wilson
 from meta_agent.protocols import JSON
@@ -16,23 +18,17 @@ def open_vault(run: Run, first: Version, last: Version) -> None:
     run.lab.prepare(jobs if first.commit != last.commit else jobs[:1])
     reads = 1 + sum(step.outcome["which"] == "baseline" for step in run.ledger.steps(kind="vault"))
     for which, version, job in zip(("baseline", "final"), (first, last), jobs, strict=True):
-        run.once(
-            f"vault/{which}",
-            "vault",
-            {"commit": version.commit},
-            lambda which=which, version=version, job=job: {
-                "which": which,
-                "vault_reads_in_workspace": reads,
-                **_score(run, version, job),
-            },
-        )
+        told = {"which": which, "vault_reads_in_workspace": reads}
+        score = partial(_score, run, version, job, told)
+        run.once(f"vault/{which}", "vault", {"commit": version.commit}, score)
 
 
-def _score(run: Run, version: Version, job: Job) -> dict[str, JSON]:
+def _score(run: Run, version: Version, job: Job, told: JSON) -> JSON:
     trained = run.lab.train(job.tree, seed=0, steps=job.steps)
     seen = run.lab.evaluate(job.tree, trained, split="vault", limit=job.limit)
     interval = wilson(seen.clean, seen.planned)
     return {
+        **told,
         "version": version.id,
         "commit": version.commit,
         "policy": trained.policy,

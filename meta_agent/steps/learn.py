@@ -7,7 +7,6 @@ from meta_agent.protocols import JSON, Candidate, Verdict
 from meta_agent.skills import SkillDraft, distil
 from meta_agent.steps.collect import Reading
 from meta_agent.steps.run import Run
-from meta_agent.view import verdict_note
 
 
 def record(run: Run, candidate: Candidate, verdict: Verdict) -> None:
@@ -24,7 +23,7 @@ def record(run: Run, candidate: Candidate, verdict: Verdict) -> None:
         },
     )
     index = candidate.index
-    note = verdict_note(candidate, verdict)
+    note = note_text(candidate, verdict)
     run.repo.note(candidate.commit, note, when=run.date(candidate.generation, 950 + index))
     statement = candidate.hypothesis.statement
     run.display.verdict(candidate.id, candidate.factor, verdict, statement)
@@ -36,7 +35,7 @@ def learn(run: Run, candidate: Candidate, verdict: Verdict, reading: Reading) ->
         candidate,
         verdict,
         run.repo.diff(candidate.base, candidate.commit),
-        reading.evidence,
+        reading.evidence.to_json(),
         domain=run.config.domain,
     )
     if draft is None:
@@ -57,7 +56,7 @@ def _write(run: Run, candidate: Candidate, draft: SkillDraft) -> JSON:
         "path": str(skill.path),
         "candidate": candidate.id,
         "description": skill.description,
-        "negative": skill.negative,
+        "negative": skill.kind == "negative",
     }
 
 
@@ -72,3 +71,34 @@ def _calibration(candidate: Candidate, verdict: Verdict) -> JSON:
         "realised": seen.delta,
         "right_direction": sign * seen.delta > 0,
     }
+
+
+def note_text(candidate: Candidate, verdict: Verdict) -> str:
+    """The verdict with its table, as `git log --notes` shows it."""
+    told = candidate.hypothesis
+    lines = [f"Verdict: {verdict.kind.value}", *(f"- {reason}" for reason in verdict.reasons), ""]
+    lines.append(f"Predicted: {told.metric} {told.direction} by {told.expected_delta:g}")
+    if verdict.effect is not None:
+        seen = verdict.effect
+        lines.append(
+            f"Effect: {100 * seen.delta:+.1f} points of clean success "
+            f"[{100 * seen.ci_low:+.1f}, {100 * seen.ci_high:+.1f}], "
+            f"{seen.pairs} pairs, {seen.training_seeds} training seeds"
+        )
+    return "\n".join([*lines, *_arm_table(verdict)])
+
+
+def _arm_table(verdict: Verdict) -> list[str]:
+    arms = verdict.evidence.get("arms", {})
+    if not arms:
+        return []
+    head = f"{'arm':<10} {'n':>5} {'solved':>7} {'clean':>6} {'flagged':>8} {'unknown':>8}"
+    return [
+        "",
+        head,
+        *(
+            f"{side:<10} {arm['n']:>5} {arm['solved']:>7} {arm['clean']:>6} "
+            f"{arm['flagged']:>8} {arm['unknown']:>8}"
+            for side, arm in arms.items()
+        ),
+    ]

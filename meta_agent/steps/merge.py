@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 from meta_agent.gate import verdict_to_json
-from meta_agent.history import standard_trailers
 from meta_agent.ledger import crash_point
 from meta_agent.protocols import JSON, Candidate, Verdict, VerdictKind
 from meta_agent.steps.collect import Collected
@@ -47,7 +46,7 @@ def _merge(run: Run, candidate: Candidate, version: Version) -> JSON:
         candidate.ref,
         onto=version.commit,
         message=f"merge({candidate.factor}): {candidate.id}\n\n{hypothesis.statement}",
-        trailers=standard_trailers(run=run.id, candidate=candidate.id, hypothesis=hypothesis),
+        trailers=run.trailers(candidate.id, hypothesis),
         when=run.date(candidate.generation, 900 + candidate.index),
     )
     crash_point("after_ref_cas")

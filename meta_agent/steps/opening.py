@@ -22,7 +22,7 @@ from meta_agent.errors import ConfigError, MetaAgentError
 from meta_agent.harness import parse_contract
 from meta_agent.history import HarnessRepo
 from meta_agent.ledger import DONE, Ledger
-from meta_agent.models import keys_found
+from meta_agent.models.keys import keys_found
 from meta_agent.protocols import Domain
 from meta_agent.resources import resource_dir
 from meta_agent.rollouts import RolloutStore
@@ -81,9 +81,10 @@ def open_or_create(config: RunConfig) -> Workspace:
 
 def _first_files(config: RunConfig) -> dict[str, bytes]:
     if config.tasks is None and config.policy == "nano":
-        from meta_agent.domains.nano import seed_files
+        from meta_agent.domains.nano.seeds import seed_files
 
-        return seed_files(config.domain, config.seed, config.profile, variant=config.harness).files
+        seed = seed_files(config.domain, config.seed, config.profile, variant=config.harness)
+        return dict(seed.files)
     root = resource_dir("harness_repo") / config.domain
     if not (root / "harness.toml").is_file():
         raise ConfigError(

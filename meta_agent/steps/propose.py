@@ -7,7 +7,7 @@ from collections.abc import Callable
 from meta_agent.agents import Proposal, Workbench, propose_rules
 from meta_agent.errors import CandidateError
 from meta_agent.harness import parse_contract
-from meta_agent.history import candidate_message, standard_trailers
+from meta_agent.history import candidate_message
 from meta_agent.protocols import JSON, Candidate
 from meta_agent.sandbox import open_sandbox
 from meta_agent.steps.collect import Collected, Reading
@@ -70,8 +70,8 @@ def _admit(
     base, hypothesis = collected.version.commit, proposal.hypothesis
     cid = f"{run.id}/g{generation}/c{index}"
     ref = f"refs/heads/candidate/{run.id}/g{generation}c{index}"
-    trailers = standard_trailers(run=run.id, candidate=cid, hypothesis=hypothesis)
-    message = candidate_message(hypothesis, trailers)
+    trailers = run.trailers(cid, hypothesis)
+    message = candidate_message(hypothesis, subject=proposal.subject, trailers=trailers)
     tip, pack = _commit_in_sandbox(run, base, proposal, message, run.date(generation, index))
     contract = parse_contract(collected.tree)
     commit = run.repo.admit(
@@ -110,10 +110,10 @@ def _commit_in_sandbox(
     """Applies the edit and commits it with the sandbox's own git; returns the tip and a pack."""
     sandbox = open_sandbox(run.lab.settings.backend, run=run.id)
     try:
-        bench = Workbench(sandbox, run.repo, base)
+        bench = Workbench(sandbox, run.repo, base, when=when)
         for path, text in proposal.files.items():
             bench.write(path, text)
-        tip = bench.commit(message, when=when)
+        tip = bench.commit(message)
         return tip, bench.hand_back()
     finally:
         sandbox.close()

@@ -10,7 +10,7 @@ from meta_agent.backtest.live import Lab
 from meta_agent.config import RunConfig
 from meta_agent.errors import MetaAgentError
 from meta_agent.gate import Finding
-from meta_agent.history import HarnessRepo
+from meta_agent.history import HarnessRepo, standard_trailers
 from meta_agent.ledger import DONE, Ledger
 from meta_agent.protocols import JSON, Candidate, Hypothesis, Verdict
 from meta_agent.skills import SkillLibrary
@@ -89,6 +89,16 @@ class Run:
     def finish(self) -> None:
         """Records the run done."""
         self.ledger.finish_run(self.id, DONE)
+
+    def trailers(self, candidate: str, hypothesis: Hypothesis) -> dict[str, str]:
+        """The trailers of a candidate's commits."""
+        return standard_trailers(
+            run=self.id,
+            candidate=candidate,
+            factor=hypothesis.factor,
+            hypothesis=hypothesis.statement,
+            assisted_by=f"meta-agent:{self.config.meta_model}",
+        )
 
     def date(self, generation: int, index: int) -> int:
         """A commit date that is the same when the step is repeated."""
