@@ -118,7 +118,7 @@ class NanoNet:
     def _pairs(self) -> zip[tuple[_Layer, Any]]:
         return zip(self._layers, self._model.model.layers, strict=True)
 
-    @torch.no_grad()
+    @torch.no_grad()  # type: ignore[untyped-decorator]
     def forward(self, batch: Batch, cache: Cache) -> Tensor:
         """Runs the new tokens, writes their keys and values, returns each row's last logits."""
         plan = _plan(batch, cache.keys[0].shape[1])

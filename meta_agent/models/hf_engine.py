@@ -26,7 +26,7 @@ _NO_LIMIT = 1 << 30
 
 
 class _Call(NamedTuple):
-    index: int
+    place: int
     request: GenerateRequest
     session: TokenSession
     budget: int
@@ -92,7 +92,7 @@ class HfEngine:
 
     def _run(self, calls: list[_Call]) -> dict[int, GenerateReply]:
         rows = zip(calls, self._sample(calls), strict=True)
-        return {call.index: self._settle(call, drawn) for call, drawn in rows}
+        return {call.place: self._settle(call, drawn) for call, drawn in rows}
 
     def _sample(self, calls: list[_Call]) -> list[_Drawn]:
         """Left-pads the contexts and decodes in lock-step until every row has stopped."""

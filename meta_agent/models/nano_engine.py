@@ -23,7 +23,7 @@ import torch
 from meta_agent.models import nano_tokenizer as tokenizer
 from meta_agent.models._nano_net import Batch, NanoNet
 from meta_agent.models._sampling import Knobs, Sampled, sample, stream_keys, uniforms
-from meta_agent.models._sessions import Extension, TokenSession
+from meta_agent.models._sessions import TokenSession
 from meta_agent.protocols import GenerateReply, GenerateRequest, TokenRecord
 
 
@@ -35,7 +35,7 @@ class _Call:
     request: GenerateRequest
     session: TokenSession
     slot: int
-    budget: int  # tokens it may still sample
+    budget: int  # tokens it may sample
 
 
 class NanoEngine:
@@ -80,7 +80,9 @@ class NanoEngine:
         room = min(request.max_context_tokens, self._net.max_positions) - extension.total
         if room <= 0:
             return None
-        session.apply(_with_something_new(session, extension))
+        session.apply(extension)
+        # Where nothing is new, the last token is computed again: its logits are what is sampled.
+        session.cached = min(session.cached, extension.total - 1)
         return _Call(index, request, session, slot, min(request.max_tokens, room))
 
     def _decode(self, calls: list[_Call]) -> list[GenerateReply]:
@@ -208,13 +210,6 @@ def _no_room(session: TokenSession) -> GenerateReply:
     return GenerateReply("", "context", prompt_tokens=len(session.ids), completion_tokens=0)
 
 
-def _with_something_new(session: TokenSession, extension: Extension) -> Extension:
-    """A call that adds nothing still needs its last token computed again for the logits."""
-    total = extension.total
-    session.cached = 0 if extension.restart else min(session.cached, total - 1)
-    return extension
-
-
 def _leaders(calls: list[_Call]) -> tuple[list[int], list[int]]:
     """Groups calls whose whole context is new and equal: (leaders, each call's leader)."""
     seen: dict[tuple[int, ...], int] = {}
@@ -241,7 +236,10 @@ def _prefill_batch(calls: list[_Call]) -> Batch:
     slots = [call.slot for call in calls]
     dense = slots == list(range(len(slots)))
     return Batch(
-        *(torch.tensor(column) for column in (ids, slots, starts, counts)),
+        ids=torch.tensor(ids),
+        slots=torch.tensor(slots),
+        starts=torch.tensor(starts),
+        counts=torch.tensor(counts),
         dense=dense,
         longest=max(ends),
         widest=max(counts),

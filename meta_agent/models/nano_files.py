@@ -13,9 +13,8 @@ from typing import Any
 
 import torch
 from safetensors.torch import save_file
-from tokenizers import Regex, Tokenizer, decoders
+from tokenizers import Regex, Tokenizer, decoders, pre_tokenizers
 from tokenizers import models as tokenizer_models
-from tokenizers import pre_tokenizers
 from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
 from meta_agent.models import nano_tokenizer as nano

@@ -7,6 +7,7 @@ The host's half (`PolicyChild`, `train_policy`) needs no torch. The child's half
 from meta_agent.training._wire import Advantages, RolloutEvent, Row, StepMetrics, TrainJob
 from meta_agent.training.checkpoint import OpenedPolicy, open_checkpoint, write_checkpoint
 from meta_agent.training.policy import PolicyChild, Timeouts
+from meta_agent.training.run import TrainResult, train_policy
 
 __all__ = [
     "Advantages",
@@ -17,6 +18,8 @@ __all__ = [
     "StepMetrics",
     "Timeouts",
     "TrainJob",
+    "TrainResult",
     "open_checkpoint",
+    "train_policy",
     "write_checkpoint",
 ]

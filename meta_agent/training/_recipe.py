@@ -21,17 +21,18 @@ from typing import Any, Final
 from meta_agent.errors import ConfigError
 from meta_agent.protocols import JSON
 
-_ALGORITHM: Final = frozenset(
-    """learning_rate lr_scheduler_type lr_scheduler_kwargs warmup_steps weight_decay adam_beta1
-    adam_beta2 adam_epsilon max_grad_norm optim num_generations temperature beta num_iterations
-    epsilon epsilon_high delta importance_sampling_level scale_rewards loss_type
-    mask_truncated_completions top_entropy_quantile entropy_coef use_adaptive_entropy
-    entropy_coef_min entropy_coef_max entropy_coef_delta entropy_target sapo_temperature_neg
-    sapo_temperature_pos vespo_k_pos vespo_k_neg vespo_lambda_pos vespo_lambda_neg
-    off_policy_mask_threshold use_bias_correction_kl sync_ref_model ref_model_mixup_alpha
-    ref_model_sync_steps max_completion_length per_device_train_batch_size gradient_checkpointing
-    disable_dropout""".split()
-)
+_ALGORITHM: Final = frozenset({
+    "learning_rate", "lr_scheduler_type", "lr_scheduler_kwargs", "warmup_steps", "weight_decay",
+    "adam_beta1", "adam_beta2", "adam_epsilon", "max_grad_norm", "optim", "num_generations",
+    "temperature", "beta", "num_iterations", "epsilon", "epsilon_high", "delta",
+    "importance_sampling_level", "scale_rewards", "loss_type", "mask_truncated_completions",
+    "top_entropy_quantile", "entropy_coef", "use_adaptive_entropy", "entropy_coef_min",
+    "entropy_coef_max", "entropy_coef_delta", "entropy_target", "sapo_temperature_neg",
+    "sapo_temperature_pos", "vespo_k_pos", "vespo_k_neg", "vespo_lambda_pos", "vespo_lambda_neg",
+    "off_policy_mask_threshold", "use_bias_correction_kl", "sync_ref_model",
+    "ref_model_mixup_alpha", "ref_model_sync_steps", "max_completion_length",
+    "per_device_train_batch_size", "gradient_checkpointing", "disable_dropout",
+})  # fmt: skip
 _SAMPLING: Final = frozenset({"top_p"})  # used by the runner on the host, not by TRL
 _LORA: Final = frozenset({"lora_r", "lora_alpha", "lora_dropout", "lora_target_modules"})
 # TRL looks at these only once training runs, so they are checked here.

@@ -1,8 +1,9 @@
 """Starts the policy child: the only file here that starts a process.
 
-Promises: the child gets an allowlisted environment (no key can leak into it), its own process
-group (a Ctrl-C at the terminal reaches the host alone, which then decides; a session of its own would
-also put it into another scheduling group), its own quota of threads, and dies with the host. Its last words on stderr are kept for the error message.
+Promises: the child gets an allowlisted environment (no key can leak into it), its own quota of
+threads, its own process group (a Ctrl-C at the terminal reaches the host alone, which then decides;
+a session of its own would also move it into another scheduling group), and dies with the host. Its
+last words on stderr are kept for the error message.
 
 Not covered: memory limits; where one is set on the host's group, the kernel kills the child and
 the host reports it.
@@ -35,7 +36,7 @@ class ChildProcess:
     """A running policy child and the channel to it."""
 
     def __init__(self, threads: int) -> None:
-        self._stderr: IO[bytes] = tempfile.TemporaryFile()
+        self._stderr: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 (closed by `close`)
         self._process = _starter.submit(self._start, threads).result()
         stdin, stdout = self._process.stdin, self._process.stdout
         assert stdin is not None and stdout is not None

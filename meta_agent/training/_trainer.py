@@ -56,7 +56,7 @@ class HostedTrainer(GRPOTrainer):  # type: ignore[misc]
         self._ask, self._emit, self._group_size = ask, emit, group_size
         self._rows: list[Row] = []
         self._focus: _Focus | None = None
-        self._host_metrics: dict[str, float] = {}
+        self._event_metrics: dict[str, float] = {}
         super().__init__(
             rollout_func=self._rollout,
             reward_funcs=[harness_reward],
@@ -73,8 +73,8 @@ class HostedTrainer(GRPOTrainer):  # type: ignore[misc]
                 f"the host sent {len(rows)} rows, the trainer asked for {len(prompts)}"
             )
         self._rows = rows
-        self._host_metrics = _metrics.of_rows(rows, self._group_size)
-        self._host_metrics["rollout_sec"] = time.perf_counter() - started
+        self._event_metrics = _metrics.of_rows(rows, self._group_size)
+        self._event_metrics["rollout_sec"] = time.perf_counter() - started
         tokens = [_trainable(row.tokens, self._tokenizer.pad_token_id) for row in rows]
         return {
             "prompt_ids": [row.prompt_ids for row in tokens],
@@ -91,6 +91,14 @@ class HostedTrainer(GRPOTrainer):  # type: ignore[misc]
         step, values = self.state.global_step, output["advantages"].tolist()
         self._emit({"event": "advantages", "step": step, "values": values})
         return output
+
+    def _emit_metrics(self, step: int, measured: dict[str, float]) -> None:
+        waited = self._event_metrics.get("rollout_sec", 0.0)
+        if "train_sec" in measured:  # TRL's step time has the rollouts in it
+            measured["train_sec"] = max(0.0, measured["train_sec"] - waited)
+        values = {**self._event_metrics, **measured}
+        self._event_metrics = {}
+        self._emit({"event": "metrics", "step": step, "values": values})
 
     def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> Tensor:
         self._focus = self._focus_of(inputs)
@@ -245,5 +253,4 @@ class _MetricsCallback(TrainerCallback):  # type: ignore[misc]
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> None:
         if logs and "loss" in logs:
-            values = {**self._trainer._host_metrics, **_metrics.from_trl(logs)}
-            self._trainer._emit({"event": "metrics", "step": state.global_step, "values": values})
+            self._trainer._emit_metrics(state.global_step, _metrics.from_trl(logs))

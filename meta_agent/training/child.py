@@ -1,8 +1,8 @@
 """The policy child: weights, engine and trainer behind a pipe.
 
-`python -m meta_agent.training.child` is started by `_spawn` and by nothing else. It serves one host:
-`load`, `generate`, `finish`, `check_recipe`, `train`, `close`; while it trains, it asks the host for
-rollouts and serves `generate` and `finish` under the weights of that moment.
+`python -m meta_agent.training.child` is started by `_spawn` and by nothing else. It serves one
+host: `load`, `generate`, `finish`, `check_recipe`, `train`, `close`; while it trains, it asks the
+host for rollouts and serves `generate` and `finish` under the weights of that moment.
 
 Promises: holds no key, no git and no database (its environment is an allowlist); dies with its
 parent; the frames' descriptors are private, and whatever prints goes to stderr; training twice from
@@ -32,7 +32,7 @@ from meta_agent.training._frames import FrameChannel, FrameError
 _PR_SET_PDEATHSIG: Final = 1
 
 
-class Aborted(Exception):
+class AbortedError(Exception):
     """The host gave up on this training run."""
 
 
@@ -118,7 +118,7 @@ class Child:
             if command["op"] == "rows":
                 return [_wire.row_from_json(row) for row in command["rows"]]
             if command["op"] not in ("generate", "finish"):
-                raise Aborted(command["op"])
+                raise AbortedError(command["op"])
             self._answer(command)
 
     def _loaded(self) -> Any:
@@ -144,10 +144,8 @@ def _die_with_parent() -> None:
     """Asks the kernel to kill us when the thread that started us ends (see `_spawn`)."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() == 1 and "META_AGENT_CHILD_PARENT" in os.environ:
-            parent = int(os.environ["META_AGENT_CHILD_PARENT"])
-            if parent != 1:
-                sys.exit("policy child: the parent is gone")
+    if os.getppid() != int(os.environ["META_AGENT_CHILD_PARENT"]):  # it died before the call
+        sys.exit("policy child: the parent is gone")
 
 
 def _set_threads(count: int) -> None:

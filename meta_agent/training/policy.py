@@ -17,8 +17,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, NoReturn, TypeVar
 
+import meta_agent
 from meta_agent import errors
-from meta_agent.errors import ConfigError, TrainingError
+from meta_agent.errors import ConfigError, PreflightError, TrainingError
 from meta_agent.protocols import JSON, Checkpoint, GenerateReply, GenerateRequest, TokenRecord
 from meta_agent.training import _wire
 from meta_agent.training._frames import FrameError
@@ -27,6 +28,7 @@ from meta_agent.training._wire import Advantages, RolloutEvent, Row, StepMetrics
 
 T = TypeVar("T")
 
+_WARM_STARTS: Final = Path(meta_agent.__file__).parent / "domains" / "nano" / "checkpoints"
 _PASSED_ON: Final = ("ConfigError", "IntegrityError", "PreflightError")
 
 
@@ -137,11 +139,15 @@ class PolicyChild:
     def _provide(
         self, event: RolloutEvent, provide_rows: Callable[[RolloutEvent], list[Row]]
     ) -> None:
+        base = self.policy
+        self.policy = f"{base}+{event.step}"  # these weights are no checkpoint
         try:
             rows = provide_rows(event)
         except BaseException:
             self._abort()
             raise
+        finally:
+            self.policy = base
         self._send({"op": "rows", "rows": [_wire.row_to_json(row) for row in rows]})
 
     def _abort(self) -> None:
@@ -215,12 +221,25 @@ class PolicyChild:
 
 
 def _place(policy: str | Path) -> tuple[Path, bool]:
+    """Where a policy lies, and whether it may come without a manifest."""
     text = str(policy)
+    if text == "nano" or text.startswith("nano:"):
+        return _warm_start(text.removeprefix("nano").lstrip(":") or "swe"), False
     if text.startswith("hf:"):
         return Path(text.removeprefix("hf:")).absolute(), True
-    if text.startswith(("nano:", "vllm:")) or text in ("", "nano"):
-        raise ConfigError(f"policy {text!r} is not a checkpoint directory or hf:PATH")
+    if not text or text.startswith("vllm:"):
+        raise ConfigError(f"policy {text!r} is not a checkpoint directory, nano, or hf:PATH")
     return Path(policy).absolute(), False
+
+
+def _warm_start(suite: str) -> Path:
+    path = _WARM_STARTS / suite
+    if not path.is_dir():
+        raise PreflightError(
+            f"no warm start for nano suite {suite!r} at {path}",
+            hint=f"python -m meta_agent.domains.nano.warmstart --suite {suite} --out {path}",
+        )
+    return path
 
 
 def _raise(description: dict[str, JSON]) -> NoReturn:

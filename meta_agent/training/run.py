@@ -1,0 +1,263 @@
+"""The training loop on the host: what a rollout event of the trainer means.
+
+Each event becomes tasks (the harness's curriculum), rollouts (the runner, under the weights of that
+moment), rewards and group weights (the harness), and token rows back to the trainer.
+
+Promises: everything that is random is keyed by (seed, step, task, sample), so a run can be
+repeated; both arms of a comparison walk the same shuffled task list. The curriculum is asked at
+every event, with the tries and true outcomes so far; the first `groups_per_step` keys are trained
+on, from the beginning again where it names fewer. A rollout that infrastructure spoiled has no
+reward and leaves its group's baseline; one whose agent raised is scored like any other.
+
+Not covered: resuming in the middle of a run; a killed run starts again.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+from collections import Counter, deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from meta_agent.protocols import (
+    JSON,
+    Checkpoint,
+    Domain,
+    PlannedRollout,
+    Rollout,
+    StopReason,
+    Task,
+)
+from meta_agent.training._wire import Advantages, RolloutEvent, Row, StepMetrics, TrainJob
+from meta_agent.training.policy import PolicyChild
+
+_STEPS_PER_SEED = 100_000  # training seeds stay apart as long as a run has fewer steps
+
+
+class RollsOut(Protocol):
+    """The part of `rollouts.Runner` that training needs."""
+
+    def run(
+        self,
+        plan: Sequence[PlannedRollout],
+        *,
+        temperature: float | None = None,
+        top_p: float | None = None,
+    ) -> list[Rollout]: ...
+
+
+class Harness(Protocol):
+    """The part of `harness.HarnessSession` that training needs."""
+
+    weights: dict[str, float]
+
+    def reward(self, rollouts: Sequence[Rollout]) -> list[dict[str, float]]: ...
+
+    def keep(self, groups: Sequence[Mapping[str, JSON]]) -> list[float]: ...
+
+    def order(
+        self, tasks: Sequence[Mapping[str, JSON]], history: Mapping[str, Mapping[str, int]]
+    ) -> list[str]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class TrainResult:
+    """A trained policy and what was seen on the way."""
+
+    checkpoint: Checkpoint
+    metrics: list[dict[str, JSON]]  # one row per optimiser step: {"step": n, name: value, ...}
+    rollouts: list[Rollout]  # those of the last events that were asked for
+    rollouts_made: int
+
+
+def train_policy(
+    child: PolicyChild,
+    runner: RollsOut,
+    session: Harness,
+    domain: Domain,
+    recipe: Any,
+    *,
+    seed: int,
+    steps: int,
+    base_policy: str | Path,
+    out_dir: Path,
+    keep_last_steps: int = 0,
+    on_metrics: Callable[[dict[str, JSON]], None] | None = None,
+) -> TrainResult:
+    """Trains `base_policy` for `steps` optimiser steps and writes the checkpoint to `out_dir`.
+
+    Args:
+        child: the policy child; left with the trained policy loaded.
+        runner: rolls out through `child`.
+        session: the harness that decides rewards, groups and tasks.
+        recipe: a `harness.Recipe`, or a mapping with the same names.
+        keep_last_steps: how many of the last rollout events keep their rollouts.
+        on_metrics: is given each step's row as it is measured.
+    """
+    settings = settings_of(recipe)
+    child.load(base_policy)
+    loop = _Loop(runner, session, domain, settings, seed, keep_last_steps, on_metrics)
+    job = TrainJob(settings, steps, seed, Path(out_dir))
+    checkpoint = child.train(job, loop.provide, loop.on_metrics, loop.on_advantages)
+    return TrainResult(checkpoint, loop.metrics, loop.kept(), loop.rollouts_made)
+
+
+def settings_of(recipe: Any) -> dict[str, JSON]:
+    """A recipe as the mapping that crosses the pipe; what is None or left at 0 is not set."""
+    if isinstance(recipe, Mapping):
+        values = dict(recipe)
+    else:
+        values = {field.name: getattr(recipe, field.name) for field in dataclasses.fields(recipe)}
+    if not values.get("per_device_train_batch_size"):
+        values.pop("per_device_train_batch_size", None)
+    return {name: value for name, value in values.items() if value is not None}
+
+
+class _Loop:
+    """Answers rollout events and keeps what the run will report."""
+
+    def __init__(
+        self,
+        runner: RollsOut,
+        session: Harness,
+        domain: Domain,
+        settings: Mapping[str, JSON],
+        seed: int,
+        keep_last_steps: int,
+        on_metrics: Callable[[dict[str, JSON]], None] | None,
+    ) -> None:
+        self._runner, self._session = runner, session
+        self._settings, self._seed = settings, seed
+        self._tasks = _shuffled(domain.tasks("train"), seed)
+        self._history: dict[str, dict[str, int]] = {}
+        self._events: deque[list[Rollout]] = deque(maxlen=keep_last_steps)
+        self._latest: list[Rollout] = []
+        self._host_values: dict[str, float] = {}
+        self._report = on_metrics
+        self.metrics: list[dict[str, JSON]] = []
+        self.rollouts_made = 0
+
+    def provide(self, event: RolloutEvent) -> list[Row]:
+        """Tasks, rollouts, rewards, group weights: the rows of one event."""
+        plan = _plan(self._choose(event.groups), event, self._seed)
+        rollouts = self._runner.run(
+            plan,
+            temperature=self._settings.get("temperature", 1.0),
+            top_p=self._settings.get("top_p", 1.0),
+        )
+        self._score(rollouts)
+        self._remember(rollouts)
+        return self._rows(rollouts, event.group_size)
+
+    def on_metrics(self, measured: StepMetrics) -> None:
+        """Adds what only the host knows to the first step after a rollout event."""
+        row: dict[str, JSON] = {"step": measured.step, **measured.values, **self._host_values}
+        self._host_values = {}
+        self.metrics.append(row)
+        if self._report is not None:
+            self._report(row)
+
+    def on_advantages(self, advantages: Advantages) -> None:
+        """Writes what TRL made of the rewards into the records."""
+        for rollout, value in zip(self._latest, advantages.values, strict=True):
+            rollout.advantage = value
+
+    def kept(self) -> list[Rollout]:
+        """The rollouts of the last events, oldest first."""
+        return [rollout for event in self._events for rollout in event]
+
+    def _choose(self, groups: int) -> list[Task]:
+        listed = [{"key": task.key, "view": dict(task.view)} for task in self._tasks.values()]
+        keys = self._session.order(listed, self._history)
+        return [self._tasks[keys[index % len(keys)]] for index in range(groups)]
+
+    def _score(self, rollouts: Sequence[Rollout]) -> None:
+        scored = [rollout for rollout in rollouts if not _spoiled(rollout)]
+        for rollout, rewards in zip(scored, self._session.reward(scored), strict=True):
+            rollout.rewards, rollout.weights = rewards, dict(self._session.weights)
+
+    def _remember(self, rollouts: list[Rollout]) -> None:
+        self._latest = rollouts
+        self._events.append(rollouts)
+        self.rollouts_made += len(rollouts)
+        self._host_values = _host_values(rollouts)
+        for rollout in rollouts:
+            if rollout.outcome is not None:
+                seen = self._history.setdefault(rollout.task_key, {"tries": 0, "solved": 0})
+                seen["tries"] += 1
+                seen["solved"] += bool(rollout.outcome)
+
+    def _rows(self, rollouts: Sequence[Rollout], size: int) -> list[Row]:
+        groups = [rollouts[start : start + size] for start in range(0, len(rollouts), size)]
+        weights = self._weigh(groups)
+        return [
+            Row(_reward(rollout), rollout.tokens, weight)
+            for group, weight in zip(groups, weights, strict=True)
+            for rollout in group
+        ]
+
+    def _weigh(self, groups: Sequence[Sequence[Rollout]]) -> list[float]:
+        """The filter's weights; it is not asked about groups of which nothing was scored."""
+        scored = [[rollout for rollout in group if not _spoiled(rollout)] for group in groups]
+        asked = [_group(group) for group in scored if group]
+        weights = iter(self._session.keep(asked) if asked else [])
+        return [next(weights) if group else 1.0 for group in scored]
+
+
+def _shuffled(tasks: Sequence[Task], seed: int) -> dict[str, Task]:
+    """The task list in the order of this training seed."""
+    order = list(tasks)
+    random.Random(f"tasks/{seed}").shuffle(order)
+    return {task.key: task for task in order}
+
+
+def _plan(tasks: Sequence[Task], event: RolloutEvent, seed: int) -> list[PlannedRollout]:
+    """A task that comes up twice in one event gets other samples the second time."""
+    seen: Counter[str] = Counter()
+    plan = []
+    for index, task in enumerate(tasks):
+        first = seen[task.key] * event.group_size
+        seen[task.key] += 1
+        plan += [
+            PlannedRollout(
+                task=task,
+                sample_idx=first + sample,
+                seed=seed * _STEPS_PER_SEED + event.step + 1,
+                group_id=f"train/{event.step:04d}/{index:03d}",
+            )
+            for sample in range(event.group_size)
+        ]
+    return plan
+
+
+def _spoiled(rollout: Rollout) -> bool:
+    """Infrastructure or the grader failed: says nothing about the policy."""
+    return rollout.error is not None and rollout.error.kind != "policy"
+
+
+def _reward(rollout: Rollout) -> float | None:
+    return None if _spoiled(rollout) else rollout.total_reward
+
+
+def _group(rollouts: Sequence[Rollout]) -> dict[str, JSON]:
+    return {
+        "task_key": rollouts[0].task_key,
+        "rewards": [rollout.total_reward for rollout in rollouts],
+        "outcomes": [bool(rollout.outcome) for rollout in rollouts],
+    }
+
+
+def _host_values(rollouts: Sequence[Rollout]) -> dict[str, float]:
+    """Shares of the event's rollouts: how they ended, and how they really did."""
+    count = len(rollouts)
+    stops: Counter[StopReason] = Counter(rollout.stop_reason for rollout in rollouts)
+    values = {f"stop_{reason}": stops[reason] / count for reason in sorted(stops)}
+    return values | {
+        "success": sum(bool(rollout.outcome) for rollout in rollouts) / count,
+        "clean_success": sum(rollout.clean for rollout in rollouts) / count,
+        "flagged_ratio": sum(bool(rollout.flags) for rollout in rollouts) / count,
+        "turns_mean": sum(rollout.turns for rollout in rollouts) / count,
+    }
