@@ -109,7 +109,8 @@ def fence_files(folder: str) -> None:
     set_read_only("/", True)
     for path in writable:
         set_read_only(path, False)
-    mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC)
+    # Read-only: for a real root user the files in /proc/sys are the machine's own.
+    mount("proc", "/proc", "proc", MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC)
     mount("tmpfs", "/dev/shm", "tmpfs", MS_NOSUID | MS_NODEV, "size=64m")
     mount("tmpfs", "/run", "tmpfs", MS_RDONLY | MS_NOSUID | MS_NODEV)
     os.chdir(writable[0])  # the working directory we came with lies on the mount below

@@ -481,9 +481,10 @@ def read_regular(path: str, limit: int) -> bytes | None:
         if error.errno in (errno.ELOOP, errno.ENXIO):
             return None
         raise
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        return None
     with os.fdopen(descriptor, "rb") as file:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            return None
         content = file.read(limit + 1)
     if len(content) > limit:
         raise ValueError(f"{path}: the files asked for exceed the limit by at least one byte")
