@@ -6,6 +6,7 @@ durable step goes through `Ledger.once`, so that running the same command again 
 
 from meta_agent.ledger._crash import CRASH_VARIABLE, crash_point
 from meta_agent.ledger._ledger import Ledger
+from meta_agent.ledger._lock import live_owner
 from meta_agent.ledger._rows import DONE, Event, RunRow, Spend, Step
 
 __all__ = [
@@ -17,4 +18,5 @@ __all__ = [
     "Spend",
     "Step",
     "crash_point",
+    "live_owner",
 ]

@@ -22,7 +22,7 @@ from meta_agent.ledger._crash import crash_point
 from meta_agent.ledger._journal import Journal
 from meta_agent.ledger._lock import OwnerLock
 from meta_agent.ledger._money import Purse
-from meta_agent.ledger._rows import DONE, Event, RunRow, Spend, Step, decode, encode
+from meta_agent.ledger._rows import DONE, Event, RunRow, Spend, Step, canonical, decode, encode
 from meta_agent.ledger._step_locks import StepLocks
 from meta_agent.protocols import JSON
 
@@ -85,7 +85,7 @@ class Ledger:
         The same key must always come with the same kind and intent: they say what the work is.
         """
         with self._steps.alone(key):
-            step = self._begin(key, kind, encode(intent))
+            step = self._begin(key, kind, canonical(intent))
             if step is not None:
                 return step.outcome
             crash_point(f"before_work:{kind}")
@@ -252,9 +252,9 @@ class Ledger:
 
 
 def _require_same_work(step: Step, kind: str, intent: str) -> None:
-    if step.kind != kind or encode(step.intent) != intent:
+    if step.kind != kind or canonical(step.intent) != intent:
         raise IntegrityError(
-            f"step {step.key} is recorded as {step.kind} {encode(step.intent)[:300]}, "
+            f"step {step.key} is recorded as {step.kind} {canonical(step.intent)[:300]}, "
             f"not {kind} {intent[:300]}",
             hint="start in a new workspace with --workspace, or restore the ledger from a copy",
         )

@@ -10,9 +10,13 @@ from __future__ import annotations
 
 import fcntl
 import os
+import time
 from pathlib import Path
+from typing import Final
 
 from meta_agent.errors import PreflightError
+
+_PATIENCE_SEC: Final = 0.2
 
 
 class OwnerLock:
@@ -21,23 +25,52 @@ class OwnerLock:
     def __init__(self, ledger_path: Path) -> None:
         self._path = ledger_path.with_name(ledger_path.name + ".lock")
         self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        try:
-            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            owner = self._read_owner()
-            os.close(self._fd)
-            raise _already_owned(ledger_path, owner) from error
+        if not _acquire(self._fd):
+            owner = _read_owner(self._fd)
+            self.close()
+            raise _already_owned(ledger_path, owner)
         os.ftruncate(self._fd, 0)
         os.pwrite(self._fd, str(os.getpid()).encode(), 0)
-
-    def _read_owner(self) -> str:
-        return os.pread(self._fd, 32, 0).decode("ascii", "replace").strip() or "unknown"
 
     def close(self) -> None:
         """Lets the next owner in. The file stays: removing it would race with a waiting owner."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
+
+
+def live_owner(ledger_path: Path) -> str | None:
+    """The process id of whoever owns the ledger right now; None where nobody does."""
+    try:
+        fd = os.open(ledger_path.with_name(ledger_path.name + ".lock"), os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return _read_owner(fd)
+    else:
+        return None
+    finally:
+        os.close(fd)
+
+
+def _acquire(fd: int) -> bool:
+    """Tries for a moment: `live_owner` of another process holds the lock for an instant."""
+    deadline = time.monotonic() + _PATIENCE_SEC
+    while True:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(0.01)
+        else:
+            return True
+
+
+def _read_owner(fd: int) -> str:
+    return os.pread(fd, 32, 0).decode("ascii", "replace").strip() or "unknown"
 
 
 def _already_owned(ledger_path: Path, owner: str) -> PreflightError:

@@ -104,7 +104,12 @@ class Spend:
 
 
 def encode(value: JSON) -> str:
-    """Canonical JSON text. NaN and infinities become null: JSON has no word for them."""
+    """JSON text, in the order given. NaN and infinities become null: JSON has no word for them."""
+    return json.dumps(_finite(value), separators=(",", ":"), allow_nan=False)
+
+
+def canonical(value: JSON) -> str:
+    """JSON text that equal values share: what intents are compared by."""
     return json.dumps(_finite(value), sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 

@@ -1,0 +1,86 @@
+"""The application and its one outer fence: every ending is a sentence and an exit code."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+import tempfile
+import time
+import traceback
+from typing import Annotated
+
+import typer
+
+from meta_agent import __version__
+from meta_agent.cli import _checks, _review, _run, _sandbox
+from meta_agent.errors import MetaAgentError
+
+BUG_EXIT_CODE = 101
+INTERRUPTED_EXIT_CODE = 130
+
+app = typer.Typer(
+    name="meta-agent",
+    help="Co-evolves an LLM policy and the harness around it, and proves its gains.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    rich_markup_mode=None,
+)
+for group in (_run, _review, _checks):
+    group.register(app)
+app.add_typer(_checks.tasks_app, name="tasks")
+app.add_typer(_sandbox.sandbox_app, name="sandbox")
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"meta-agent {__version__}")
+        raise typer.Exit()
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Say which.")
+    ] = False,
+) -> None:
+    """Co-evolves an LLM policy and the harness around it, and proves its gains."""
+
+
+def main() -> None:
+    """Runs the command line and exits."""
+    try:
+        app()
+    except MetaAgentError as error:
+        sys.exit(_explain(error))
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED_EXIT_CODE)
+    except BrokenPipeError:  # the reader of our output has seen enough, e.g. `| head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)
+    except Exception as error:
+        sys.exit(_report_bug(error))
+
+
+def _explain(error: MetaAgentError) -> int:
+    from meta_agent.view import visible
+
+    typer.echo(f"meta-agent: {visible(error)}", err=True)
+    if error.hint:
+        typer.echo(f"  try: {visible(error.hint)}", err=True)
+    return error.exit_code
+
+
+def _report_bug(error: Exception) -> int:
+    """Keeps the traceback in a file: a user needs the sentence, a maintainer the rest."""
+    about = f"meta-agent {__version__}, Python {platform.python_version()}, {platform.platform()}"
+    text = f"{about}\narguments: {sys.argv[1:]}\n\n{traceback.format_exc()}"
+    stamp = time.strftime("%Y%m%d-%H%M%S")
+    with tempfile.NamedTemporaryFile(
+        "w", prefix=f"meta-agent-bug-{stamp}-", suffix=".txt", delete=False, encoding="utf-8"
+    ) as file:
+        file.write(text)
+    typer.echo(f"meta-agent: a bug of ours: {type(error).__name__}: {error}"[:500], err=True)
+    typer.echo(f"  the details for a report are in {file.name}", err=True)
+    return BUG_EXIT_CODE

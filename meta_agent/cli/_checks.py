@@ -1,0 +1,69 @@
+"""Commands that check: doctor, tasks check."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from meta_agent.cli._options import (
+    JsonOption,
+    PolicyOption,
+    SandboxOption,
+    WorkspaceOption,
+    resolve_flags,
+)
+from meta_agent.cli._output import emit, stdout_for_data
+
+PREFLIGHT_EXIT_CODE = 3
+
+tasks_app = typer.Typer(help="Task files.", no_args_is_help=True, rich_markup_mode=None)
+
+
+def register(app: typer.Typer) -> None:
+    """Adds this group's commands."""
+    app.command()(doctor)
+
+
+def doctor(
+    policy: PolicyOption = None,
+    sandbox: SandboxOption = None,
+    workspace: WorkspaceOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Check what a run needs on this machine; each failing row names its fix."""
+    from meta_agent.doctor import examine
+    from meta_agent.view.text import checks
+
+    config = resolve_flags(policy=policy, sandbox=sandbox, workspace=workspace)
+    with stdout_for_data():
+        health = examine(config)
+    emit(as_json, health.to_json, lambda: checks(health.rows()))
+    if not health.ok:
+        raise typer.Exit(PREFLIGHT_EXIT_CODE)
+
+
+@tasks_app.callback()
+def _tasks() -> None:
+    """Task files."""
+
+
+@tasks_app.command("check")
+def tasks_check(
+    file: Annotated[Path, typer.Argument(help="Task file in SWE-bench form, JSON lines.")],
+    sandbox: SandboxOption = None,
+    workspace: WorkspaceOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Check a task file: gold patches pass, empty patches and cheats do not."""
+    from meta_agent.domains.check import check_file, render
+    from meta_agent.view.text import lines
+
+    config = resolve_flags(sandbox=sandbox, workspace=workspace)
+    backend = "docker" if config.sandbox == "auto" else config.sandbox
+    with stdout_for_data():
+        found = check_file(file, sandbox=backend, progress=lambda line: typer.echo(line, err=True))
+    emit(as_json, found.to_json, lambda: lines(render(found).splitlines()))
+    if not found.ok:
+        raise typer.Exit(1)

@@ -1,0 +1,55 @@
+"""Data on stdout, everything else on stderr.
+
+`--json` promises exactly one document on stdout. While a command works, file descriptor 1 points
+at stderr, so that not even a child process or a C library can write between the lines.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+_PIPE_WIDTH = 120  # columns of a table where there is no terminal to ask
+
+
+def emit_json(document: Any) -> None:
+    """Prints the one document."""
+    sys.stdout.write(json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+    sys.stdout.flush()
+
+
+def emit(as_json: bool, document: Callable[[], Any], drawing: Callable[[], RenderableType]) -> None:
+    """Prints a result as JSON or for people; only the wanted one is made."""
+    if as_json:
+        emit_json(document())
+    else:
+        draw(drawing())
+
+
+def draw(drawing: RenderableType) -> None:
+    """Prints for people, on stdout."""
+    from rich.console import Console
+
+    width = None if sys.stdout.isatty() else _PIPE_WIDTH
+    Console(width=width, highlight=False).print(drawing)
+
+
+@contextmanager
+def stdout_for_data() -> Iterator[None]:
+    """Sends whatever writes to stdout meanwhile to stderr."""
+    sys.stdout.flush()
+    saved = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        yield
+    finally:
+        sys.stdout.flush()
+        os.dup2(saved, 1)
+        os.close(saved)

@@ -1,0 +1,160 @@
+"""Commands that read a run: report, status, log, show, diff, why, verify."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from meta_agent.cli._options import JsonOption, RunOption, WorkspaceOption, workspace_root
+from meta_agent.cli._output import emit
+
+if TYPE_CHECKING:
+    from meta_agent.ledger import Ledger
+    from meta_agent.workspace import Workspace
+
+CandidateArgument = Annotated[
+    str, typer.Argument(help="Candidate: its id, the end of its id (g0/c1), or its commit.")
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Adds this group's commands."""
+    for command in (report, status, log, show, diff, why, verify):
+        app.command()(command)
+
+
+def report(
+    html: Annotated[
+        Path | None, typer.Option("--html", help="Also write one self-contained page.")
+    ] = None,
+    run: RunOption = None,
+    workspace: WorkspaceOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Evidence, verdicts and effects of a run."""
+    from meta_agent.view import reduce
+    from meta_agent.view.text import report as drawing
+
+    with _reading(workspace) as (_, ledger):
+        state = reduce(ledger, run)
+    if html is not None:
+        from meta_agent.view.html import write_html
+
+        write_html(state, html)
+        typer.echo(f"wrote {html}", err=True)
+    emit(as_json, state.to_json, lambda: drawing(state))
+
+
+def status(
+    run: RunOption = None, workspace: WorkspaceOption = None, as_json: JsonOption = False
+) -> None:
+    """Where a run stands: running, done, or waiting to be resumed."""
+    from meta_agent.ledger import live_owner
+    from meta_agent.view import reduce
+    from meta_agent.view.state import status_json
+    from meta_agent.view.text import status as drawing
+
+    with _reading(workspace) as (place, ledger):
+        state, owner = reduce(ledger, run), live_owner(place.ledger_file)
+    emit(as_json, lambda: status_json(state, owner), lambda: drawing(state, owner))
+
+
+def log(
+    run: RunOption = None,
+    workspace: WorkspaceOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Every durable step and note, oldest first."""
+    from meta_agent.view import reduce
+    from meta_agent.view.state import log_json
+    from meta_agent.view.text import log as drawing
+
+    with _reading(workspace) as (_, ledger):
+        name = reduce(ledger, run).run
+        steps, events = ledger.steps(name), ledger.events(name)
+    emit(as_json, lambda: log_json(name, steps, events), lambda: drawing(steps, events))
+
+
+def show(
+    candidate: Annotated[
+        str | None, typer.Argument(help="Candidate to show. Default: the whole run.")
+    ] = None,
+    run: RunOption = None,
+    workspace: WorkspaceOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """What a candidate is; without one, what the run was and came to."""
+    from meta_agent.view import reduce, text
+
+    with _reading(workspace) as (_, ledger):
+        state = reduce(ledger, run)
+    if candidate is None:
+        document = {**state.to_json(), "config": dict(state.config)}
+        emit(as_json, lambda: document, lambda: text.summary(state))
+        return
+    one = state.candidate(candidate)
+    emit(as_json, lambda: {"schema_version": 1, **one.to_json()}, lambda: text.show(one))
+
+
+def diff(
+    candidate: CandidateArgument,
+    run: RunOption = None,
+    workspace: WorkspaceOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """The change that a candidate makes to the harness."""
+    from meta_agent.history import HarnessRepo
+    from meta_agent.view import reduce, text
+
+    with _reading(workspace) as (place, ledger):
+        one = reduce(ledger, run).candidate(candidate)
+    # Not `HarnessRepo.open`: that mends what a killed run left, which is the owner's to do.
+    patch = HarnessRepo(place.harness_repo).diff(one.base, one.commit)
+    document = {"schema_version": 1, "id": one.id, "base": one.base, "commit": one.commit}
+    emit(as_json, lambda: {**document, "diff": patch}, lambda: text.diff(patch))
+
+
+def why(
+    candidate: CandidateArgument,
+    run: RunOption = None,
+    workspace: WorkspaceOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Why a candidate was promoted, rejected or found invalid, with the numbers."""
+    from meta_agent.view import reduce, text
+
+    with _reading(workspace) as (_, ledger):
+        one = reduce(ledger, run).candidate(candidate)
+    emit(as_json, one.full_json, lambda: text.why(one))
+
+
+def verify(
+    commit: Annotated[str, typer.Argument(help="Commit of a candidate or a merge.")],
+    workspace: WorkspaceOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Recompute a verdict from stored records, and compare."""
+    from meta_agent.backtest.verify import verify_commit
+    from meta_agent.view.text import lines
+    from meta_agent.workspace import open_workspace
+
+    place = open_workspace(workspace_root(workspace))
+    found = verify_commit(place, commit)
+    emit(as_json, found.to_json, lambda: lines(found.lines()))
+    if not found.ok:
+        raise typer.Exit(1)
+
+
+@contextmanager
+def _reading(workspace: Path | None) -> Iterator[tuple[Workspace, Ledger]]:
+    """A workspace and its ledger, read-only: a live run is not disturbed."""
+    from meta_agent.ledger import Ledger
+    from meta_agent.workspace import open_workspace
+
+    place = open_workspace(workspace_root(workspace))
+    with Ledger.open(place.ledger_file, owner_lock=False) as ledger:
+        yield place, ledger

@@ -1,0 +1,245 @@
+"""Settings: where each value came from, and the frozen snapshot a run stores.
+
+Precedence, highest first: the command line, `META_AGENT_*` variables, the workspace's
+`meta-agent.toml` (table `[evolve]`), the profile, the default. One settings file is read: that of
+the workspace in use, never one of another project. Unknown keys fail and are named.
+
+Does not cover: keys of model providers. They keep their providers' names and are read by
+`meta_agent.models` alone; no value of theirs is ever part of a snapshot.
+"""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Final, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsConfigDict
+
+from meta_agent.errors import ConfigError
+from meta_agent.protocols import JSON
+from meta_agent.workspace import SETTINGS_FILE, find_workspace, read_settings
+
+ENV_PREFIX: Final = "META_AGENT_"
+TABLE: Final = "evolve"
+_DEFAULT: Final = "default"
+
+# Variables of ours that are not settings.
+INTERNAL_VARIABLES: Final = frozenset({"META_AGENT_CRASH_AT"})
+
+# What a profile changes, where nobody said otherwise.
+PROFILES: Final[Mapping[str, Mapping[str, JSON]]] = {
+    "default": {},
+    "tiny": {"generations": 1, "candidates": 2, "train_steps": 4},
+}
+
+# These say where and how safely a run happens, or how much it may cost, not what it computes: a
+# run may be resumed with another value. `tasks` enters the hash by content.
+_NOT_HASHED: Final = frozenset(
+    {"workspace", "sandbox", "allow_unsafe_process", "max_usd", "max_tokens", "jobs", "tasks"}
+)
+
+_MODEL_FORMS: Final = "nano, hf:PATH, vllm:PATH or provider/model"
+_META_MODEL_FORMS: Final = "rules, replay:RUN, scripted:FILE or provider/model"
+
+
+class RunConfig(BaseModel):
+    """Everything that a run was asked to do, resolved and frozen."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    domain: Literal["swe", "math", "code"] = "swe"
+    """Which task domain."""
+    tasks: Path | None = None
+    """A task file of your own (see `meta-agent tasks check`); None: the built-in nano suite."""
+    generations: int = Field(2, ge=1, le=1000)
+    """Generations of the loop."""
+    candidates: int = Field(3, ge=1, le=64)
+    """Candidates proposed per generation, one factor each."""
+    seed: int = Field(0, ge=0, lt=2**31)
+    """Root of every random number of the run."""
+    train_steps: int = Field(30, ge=1, le=1_000_000)
+    """Optimizer steps of one training arm."""
+    sandbox: Literal["auto", "docker", "process"] = "auto"
+    """Where harness code runs. `auto`: Docker where it works."""
+    workspace: Path = Path("meta-agent-workspace")
+    """The workspace directory, absolute."""
+    skills: Path | None = None
+    """A skills library shared between workspaces; None: the workspace's own."""
+    policy: str = "nano"
+    """The model that acts: nano, hf:PATH, vllm:PATH or provider/model."""
+    meta_model: str = "rules"
+    """The model behind the meta-agent: rules, replay:RUN, scripted:FILE or provider/model."""
+    profile: Literal["default", "tiny"] = "default"
+    """Sizes of the measurements. `tiny` proves that the loop works, not that anything improves."""
+    harness: Literal["seed", "competent"] = "seed"
+    """Which built-in harness a new workspace starts from."""
+    allow_unsafe_process: bool = False
+    """Lets code written by an LLM run in the `process` sandbox."""
+    max_usd: float | None = Field(None, ge=0)
+    """Cap on money; needs a known price for every model in use."""
+    max_tokens: int | None = Field(None, ge=0)
+    """Cap on tokens of API models."""
+    threads: int = Field(1, ge=1, le=256)
+    """CPU threads of one training child. Part of the result: sums depend on how they are split."""
+    jobs: int = Field(default_factory=lambda: os.cpu_count() or 1, ge=1, le=256)
+    """Training children at the same time."""
+
+    origin: dict[str, str] = Field(default_factory=dict, repr=False)
+    """Where each value came from, by field."""
+
+    @field_validator("policy")
+    @classmethod
+    def _known_policy(cls, value: str) -> str:
+        return _model_string(value, {"nano"}, {"hf", "vllm"}, _MODEL_FORMS)
+
+    @field_validator("meta_model")
+    @classmethod
+    def _known_meta_model(cls, value: str) -> str:
+        return _model_string(value, {"rules"}, {"replay", "scripted"}, _META_MODEL_FORMS)
+
+    @field_validator("tasks", "skills", "workspace")
+    @classmethod
+    def _absolute(cls, value: Path | None) -> Path | None:
+        return None if value is None else value.expanduser().absolute()
+
+    @property
+    def skills_library(self) -> Path:
+        """The skills library in use."""
+        return self.skills or self.workspace / "skills_library"
+
+    @property
+    def config_hash(self) -> str:
+        """Names what changes results: runs with one hash are the same run."""
+        hashed = {name: value for name, value in self._values().items() if name not in _NOT_HASHED}
+        hashed["tasks_sha256"] = _file_sha256(self.tasks)
+        text = json.dumps(hashed, sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    def to_json(self) -> dict[str, JSON]:
+        """The snapshot a run stores."""
+        return {**self._values(), "origin": dict(self.origin)}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, JSON]) -> Self:
+        """Reads a stored snapshot."""
+        return cls.model_validate(dict(value))
+
+    def _values(self) -> dict[str, JSON]:
+        return self.model_dump(mode="json", exclude={"origin"})
+
+
+FIELDS: Final = tuple(name for name in RunConfig.model_fields if name != "origin")
+
+
+def resolve(flags: Mapping[str, Any], *, cwd: Path | None = None) -> RunConfig:
+    """The snapshot for these flags (None: not given). Raises ConfigError and starts nothing."""
+    given = {name: value for name, value in flags.items() if value is not None}
+    from_environment = _environment_values()
+    named = given.get("workspace") or from_environment.get("workspace")
+    root = find_workspace(Path(named) if named else None, cwd or Path.cwd())
+    layers: _Layers = [("command line", given), ("environment", from_environment)]
+    layers.append((str(root / SETTINGS_FILE), _file_values(root / SETTINGS_FILE)))
+    profile = str(_first(layers, "profile") or "default")
+    layers.append((f"profile {profile}", dict(PROFILES.get(profile, {}))))
+    return _build([(_origin_of(layers, "workspace"), {"workspace": root}), *layers])
+
+
+# Highest precedence first: a name for people, and the values given there.
+_Layers = list[tuple[str, dict[str, Any]]]
+
+
+def _build(layers: _Layers) -> RunConfig:
+    origin = {name: _origin_of(layers, name) for name in FIELDS}
+    values = {name: _first(layers, name) for name in FIELDS if origin[name] != _DEFAULT}
+    try:
+        return RunConfig(**values, origin=origin)
+    except ValidationError as error:
+        raise _in_plain_words(error, origin) from error
+
+
+def _first(layers: _Layers, name: str) -> Any:
+    return next((values[name] for _, values in layers if name in values), None)
+
+
+def _origin_of(layers: _Layers, name: str) -> str:
+    origin = next((origin for origin, values in layers if name in values), _DEFAULT)
+    return ENV_PREFIX + name.upper() if origin == "environment" else origin
+
+
+class _EnvironmentSettings(BaseSettings, RunConfig):
+    """Tells pydantic-settings the names and types of our variables; never instantiated."""
+
+    model_config = SettingsConfigDict(env_prefix=ENV_PREFIX, env_ignore_empty=True)
+
+
+def _environment_values() -> dict[str, Any]:
+    known = {ENV_PREFIX + name.upper() for name in FIELDS} | INTERNAL_VARIABLES
+    for variable in sorted(os.environ):
+        if variable.startswith(ENV_PREFIX) and variable not in known:
+            raise ConfigError(
+                f"the environment variable {variable} is not a setting",
+                hint=_did_you_mean(variable, known) or f"unset {variable}",
+            )
+    found = EnvSettingsSource(_EnvironmentSettings)()
+    return {name: value for name, value in found.items() if name in FIELDS}
+
+
+def _file_values(path: Path) -> dict[str, Any]:
+    if not path.is_file():
+        return {}
+    values = dict(read_settings(path).get(TABLE, {}))
+    allowed = set(FIELDS) - {"workspace"}  # the file belongs to one workspace: it cannot name it
+    for key in values:
+        if key not in allowed:
+            raise ConfigError(
+                f"unknown key {key!r} in [{TABLE}] of {path}",
+                hint=_did_you_mean(key, allowed) or f"known keys: {', '.join(sorted(allowed))}",
+            )
+    for key in ("tasks", "skills"):  # a path in a file is relative to that file
+        if isinstance(values.get(key), str):
+            values[key] = path.parent / Path(values[key]).expanduser()
+    return values
+
+
+def _did_you_mean(name: str, known: Iterable[str]) -> str | None:
+    close = difflib.get_close_matches(name, sorted(known), n=1)
+    return f"did you mean {close[0]}?" if close else None
+
+
+def _in_plain_words(error: ValidationError, origin: Mapping[str, str]) -> ConfigError:
+    problem = error.errors()[0]
+    name = str(problem["loc"][0]) if problem["loc"] else "settings"
+    where = origin.get(name, _DEFAULT)
+    flag = "--" + name.replace("_", "-")
+    reason = problem["msg"].removeprefix("Value error, ")
+    return ConfigError(
+        f"{name} = {problem['input']!r} (from {where}): {reason[:1].lower()}{reason[1:]}",
+        hint=f"meta-agent evolve --help describes {flag}",
+    )
+
+
+def _model_string(value: str, words: set[str], prefixes: set[str], forms: str) -> str:
+    prefix, colon, rest = value.partition(":")
+    provider, slash, model = value.partition("/")
+    known = value in words or (colon and rest and prefix in prefixes)
+    if not known and not (slash and provider and model and not {" ", ":"} & set(provider)):
+        raise ValueError(f"expected {forms}")
+    return value
+
+
+def _file_sha256(path: Path | None) -> str | None:
+    if path is None:
+        return None
+    try:
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+    except OSError as error:
+        raise ConfigError(
+            f"cannot read the task file {path}: {error.strerror}",
+            hint="meta-agent tasks check FILE explains the format",
+        ) from error

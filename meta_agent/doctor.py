@@ -1,0 +1,219 @@
+"""`meta-agent doctor`: does this machine have what a run needs?
+
+One row per need. A failing row names its fix; a warning costs something but stops nothing. Rows
+are measured, not guessed: the process sandbox is asked to reach a port of ours, the disk is asked
+for its space. Key *names* are shown, never values.
+
+Does not cover: whether a key works or a model answers. That would cost money.
+"""
+
+from __future__ import annotations
+
+import platform
+import shutil
+import socket
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Final, Literal
+
+from meta_agent.config import RunConfig
+from meta_agent.errors import MetaAgentError
+from meta_agent.protocols import JSON
+
+Level = Literal["ok", "warn", "fail"]
+
+_LEAST_FREE_BYTES: Final = 2 << 30
+_OLDEST_PYTHON: Final = (3, 11)
+_REACH = "import socket, sys; socket.create_connection(('127.0.0.1', int(sys.argv[1])), 2)"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One need."""
+
+    name: str
+    level: Level
+    detail: str
+    fix: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """All rows."""
+
+    needs: tuple[Row, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Nothing that a run needs is missing."""
+        return all(row.level != "fail" for row in self.needs)
+
+    def rows(self) -> list[tuple[str, str, str, str]]:
+        """For a table: level, name, detail, fix."""
+        return [(row.level, row.name, row.detail, row.fix) for row in self.needs]
+
+    def to_json(self) -> dict[str, JSON]:
+        return {
+            "schema_version": 1,
+            "ok": self.ok,
+            "checks": [asdict(row) for row in self.needs],
+        }
+
+
+def examine(config: RunConfig) -> Health:
+    """Looks at everything that a run with these settings needs."""
+    checks: tuple[tuple[str, Callable[[RunConfig], Iterator[Row]]], ...] = (
+        ("python", _python),
+        ("git", _git),
+        ("training", _training),
+        ("sandbox", _sandboxes),
+        ("disk", _disk),
+        ("workspace", _workspace),
+        ("keys", _keys),
+    )
+    return Health(tuple(row for name, check in checks for row in _guarded(name, check, config)))
+
+
+def _guarded(
+    name: str, check: Callable[[RunConfig], Iterator[Row]], config: RunConfig
+) -> Iterator[Row]:
+    """A check that cannot be made is a failing row, not the end of the others."""
+    try:
+        yield from check(config)
+    except MetaAgentError as error:
+        yield Row(name, "fail", str(error), error.hint or "")
+
+
+def _python(config: RunConfig) -> Iterator[Row]:
+    version = platform.python_version()
+    good = sys.version_info >= _OLDEST_PYTHON
+    yield Row(
+        "python", "ok" if good else "fail", version, "" if good else "use Python 3.11 or newer"
+    )
+
+
+def _git(config: RunConfig) -> Iterator[Row]:
+    from meta_agent.history import OLDEST_GIT, git_version
+
+    found = ".".join(map(str, git_version()))
+    oldest = ".".join(map(str, OLDEST_GIT))
+    good = git_version() >= OLDEST_GIT
+    fix = "" if good else f"install git {oldest} or newer"
+    yield Row("git", "ok" if good else "fail", found, fix)
+
+
+def _training(config: RunConfig) -> Iterator[Row]:
+    """By package metadata: importing torch would take seconds."""
+    local = config.policy == "nano" or config.policy.startswith("hf:")
+    missing = [name for name in ("torch", "transformers", "trl") if _version(name) is None]
+    if missing:
+        level: Level = "fail" if local else "warn"
+        fix = "pip install 'meta-agent[train]'; on Linux without a GPU see the README first: "
+        fix += "the CPU build of torch saves gigabytes"
+        yield Row("training", level, f"not installed: {', '.join(missing)}", fix)
+        return
+    yield Row("training", "ok", f"trl {_version('trl')}, torch {_version('torch')}")
+    if _has_cuda_wheels() and not Path("/dev/nvidiactl").exists():
+        fix = "reinstall torch from the CPU index (README, Installing) to save gigabytes"
+        yield Row("torch build", "warn", "a CUDA build on a machine without an NVIDIA GPU", fix)
+
+
+def _version(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _has_cuda_wheels() -> bool:
+    return any(
+        (found.name or "").lower().startswith("nvidia-") for found in metadata.distributions()
+    )
+
+
+def _sandboxes(config: RunConfig) -> Iterator[Row]:
+    from meta_agent.sandbox import engine_status, recipe_hash
+
+    engine = engine_status()
+    needed = config.sandbox == "docker"
+    missing: Level = "fail" if needed else "warn"
+    start = "install and start Docker, or use --sandbox process"
+    if not engine.version:
+        yield Row("docker engine", missing, engine.problem, engine.hint or start)
+    else:
+        yield Row("docker engine", "ok", f"Docker {engine.version}")
+        yield _image(engine.image, engine.image_id, engine.recipe == recipe_hash(), missing)
+    yield _process_sandbox(required=config.sandbox == "process" or not engine.ready)
+
+
+def _image(name: str, image_id: str, current: bool, missing: Level) -> Row:
+    build = "meta-agent sandbox build"
+    if not image_id:
+        return Row("docker image", missing, f"{name} is not built", build)
+    if not current:
+        return Row("docker image", "warn", f"{name} was built from another recipe", build)
+    return Row("docker image", "ok", f"{name} {image_id.removeprefix('sha256:')[:12]}")
+
+
+def _process_sandbox(*, required: bool) -> Row:
+    """Really starts one, and lets it try to reach this process over the loopback network."""
+    try:
+        reached = _sandbox_reaches_us()
+    except MetaAgentError as error:
+        level: Level = "fail" if required else "warn"
+        return Row("process sandbox", level, str(error), error.hint or "meta-agent sandbox build")
+    if reached:
+        fix = "use --sandbox docker for code that you do not trust"
+        return Row("process sandbox", "warn", "works, but cannot cut off the network here", fix)
+    return Row("process sandbox", "ok", "works, without a network")
+
+
+def _sandbox_reaches_us() -> bool:
+    from meta_agent.protocols import SandboxLimits
+    from meta_agent.sandbox import open_sandbox
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = str(server.getsockname()[1])
+        sandbox = open_sandbox("process", run="doctor", limits=SandboxLimits(deadline_sec=60))
+        try:
+            done = sandbox.exec([sys.executable, "-c", _REACH, port], timeout_sec=20)
+        finally:
+            sandbox.close()
+    return done.exit_code == 0
+
+
+def _disk(config: RunConfig) -> Iterator[Row]:
+    place = next(path for path in (config.workspace, *config.workspace.parents) if path.exists())
+    free = shutil.disk_usage(place).free
+    detail = f"{free / (1 << 30):.1f} GiB free at {place}"
+    if free < _LEAST_FREE_BYTES:
+        yield Row("disk", "fail", detail, "free at least 2 GiB, or choose another --workspace")
+    else:
+        yield Row("disk", "ok", detail)
+
+
+def _workspace(config: RunConfig) -> Iterator[Row]:
+    from meta_agent.history import HarnessRepo
+    from meta_agent.ledger import Ledger
+    from meta_agent.workspace import is_workspace, open_workspace
+
+    if not is_workspace(config.workspace):
+        yield Row("workspace", "ok", f"none yet at {config.workspace}; evolve makes it")
+        return
+    workspace = open_workspace(config.workspace)
+    head = HarnessRepo(workspace.harness_repo).head()
+    runs = 0
+    if workspace.ledger_file.exists():
+        with Ledger.open(workspace.ledger_file, owner_lock=False) as ledger:
+            runs = len(ledger.runs())
+    yield Row("workspace", "ok", f"{workspace.root}: {runs} runs, harness at {head[:12]}")
+
+
+def _keys(config: RunConfig) -> Iterator[Row]:
+    from meta_agent.models import keys_found
+
+    found = keys_found()
+    yield Row("keys", "ok", ", ".join(found) or "none found; the built-in suites need none")

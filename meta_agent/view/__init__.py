@@ -1,0 +1,39 @@
+"""What people see of a run: progress, summaries and the HTML report, all from one reducer.
+
+`reduce(ledger, run)` gives the `RunState`; `open_display()` shows progress; `meta_agent.view.html`
+and `meta_agent.view.text` draw a state (imported where they are used: they need jinja2 and rich).
+"""
+
+from meta_agent.view._format import visible
+from meta_agent.view._note import verdict_note
+from meta_agent.view._parts import (
+    CandidateView,
+    EvidenceView,
+    Measured,
+    MetricPoint,
+    SkillView,
+    VersionView,
+    effect_json,
+)
+from meta_agent.view.display import Display, open_display, recorded
+from meta_agent.view.state import EVENT_KINDS, SCHEMA_VERSION, STEP_KINDS, RunState, reduce
+
+__all__ = [
+    "EVENT_KINDS",
+    "SCHEMA_VERSION",
+    "STEP_KINDS",
+    "CandidateView",
+    "Display",
+    "EvidenceView",
+    "Measured",
+    "MetricPoint",
+    "RunState",
+    "SkillView",
+    "VersionView",
+    "effect_json",
+    "open_display",
+    "recorded",
+    "reduce",
+    "verdict_note",
+    "visible",
+]

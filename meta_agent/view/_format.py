@@ -1,0 +1,100 @@
+"""How numbers and other people's text appear on a screen.
+
+Harness code, models and repositories write text that we print. Control characters in it could move
+the cursor or recolour the screen and so forge our own output; bidirectional and zero-width ones
+could make a diff read as something else. `visible` shows them as escapes instead.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Mapping
+from typing import Any, Final
+
+from meta_agent.protocols import Effect
+from meta_agent.view._parts import Measured, parse_effect
+
+_HARMLESS: Final = "\n\t"
+# Cc: control, Cf: format (bidi, zero-width), Cs: lone surrogates, Co: private use,
+# Zl and Zp: line and paragraph separators.
+_ODD_CATEGORIES: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Zl", "Zp"})
+
+
+def visible(text: object) -> str:
+    """`text` with every character that could act on a terminal spelled out."""
+    raw = str(text)
+    if raw.isascii() and raw.isprintable():
+        return raw
+    return "".join(_spelled(character) for character in raw)
+
+
+def one_line(text: object, limit: int = 200) -> str:
+    """`visible` on one line, cut at `limit` characters."""
+    flat = " ".join(visible(text).split())
+    return flat if len(flat) <= limit else flat[: limit - 1] + "…"
+
+
+def _spelled(character: str) -> str:
+    if character in _HARMLESS or unicodedata.category(character) not in _ODD_CATEGORIES:
+        return character
+    code = ord(character)
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
+
+
+def percent(share: float | None) -> str:
+    """A share as percent."""
+    return "–" if share is None else f"{100 * share:.1f} %"
+
+
+def points(share: float) -> str:
+    """A difference of shares, in percentage points."""
+    return f"{100 * share:+.1f}"
+
+
+def measured_text(measured: Measured | None) -> str:
+    """`61.3 % [57.0, 65.5], n 512`."""
+    if measured is None:
+        return "not measured"
+    interval = ""
+    if measured.ci:
+        interval = f" [{100 * measured.ci[0]:.1f}, {100 * measured.ci[1]:.1f}]"
+    return f"{percent(measured.clean_success)}{interval}, n {measured.n}"
+
+
+def effect_text(effect: Effect | None) -> str:
+    """`+10.3 [+4.1, +16.5]`, in points."""
+    if effect is None:
+        return "–"
+    return f"{points(effect.delta)} [{points(effect.ci_low)}, {points(effect.ci_high)}]"
+
+
+def live_text(live: Mapping[str, Any]) -> str:
+    """One look at a candidate that was really trained or run."""
+    parts = [f"{live['seeds']} training seeds"] if "seeds" in live else []
+    if isinstance(verdict := live.get("verdict"), dict):
+        parts.append(f"{verdict.get('kind')} {effect_text(parse_effect(verdict.get('effect')))}")
+    if isinstance(numbers := live.get("numbers"), dict):
+        parts += [f"{name} {number(value)}" for name, value in numbers.items()]
+    return visible(", ".join(parts))
+
+
+def dollars(usd: float | None) -> str:
+    """Money; an unknown price is said to be unknown."""
+    return "unknown price" if usd is None else f"${usd:.4f}" if 0 < usd < 1 else f"${usd:.2f}"
+
+
+def duration(seconds: float) -> str:
+    """`45 s`, `12 min 05 s`, `3 h 02 min`."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60:02d} s"
+    return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
+
+
+def number(value: object) -> str:
+    """A metric in at most four significant digits."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return one_line(value, 60)
+    return str(value) if isinstance(value, int) else f"{value:.4g}"

@@ -1,0 +1,177 @@
+"""The page of the HTML report: one Jinja template with its style sheet, filled by `html.py`.
+
+It is a Python string and not a data file, so that the report needs nothing but the package's code.
+Autoescaping is on: no value is marked safe here but our own charts.
+"""
+
+from typing import Final
+
+STYLE: Final = """
+:root { color-scheme: light dark;
+  --bg: #ffffff; --panel: #f6f7f9; --ink: #1b1f24; --dim: #5d6773; --rule: #dde1e6;
+  --good: #1a7f45; --bad: #c62f35; --warn: #9a6400; --open: #2463b8;
+  --c0: #2463b8; --c1: #c2571a; --c2: #1a7f45; --c3: #8a3fa8; --c4: #d1367f; --c5: #0e7c86; }
+@media (prefers-color-scheme: dark) { :root {
+  --bg: #14171b; --panel: #1d2127; --ink: #e4e7eb; --dim: #9aa4b0; --rule: #333a43;
+  --good: #56c785; --bad: #ff7b7f; --warn: #e0aa3e; --open: #79aef2;
+  --c0: #79aef2; --c1: #f0935a; --c2: #56c785; --c3: #cb92e3; --c4: #f58bb8; --c5: #55c2cc; } }
+* { box-sizing: border-box; }
+body { margin: 0 auto; max-width: 1000px; padding: 28px 24px 60px; background: var(--bg);
+  color: var(--ink); font: 15px/1.55 system-ui, "Segoe UI", "DejaVu Sans", sans-serif; }
+h1 { font-size: 24px; margin: 0 0 2px; } h2 { font-size: 18px; margin: 40px 0 12px; }
+h3 { font-size: 15px; margin: 20px 0 6px; }
+p { margin: 6px 0; } .dim, .tick { color: var(--dim); fill: var(--dim); }
+code, pre, .mono { font: 13px/1.5 ui-monospace, "SF Mono", "DejaVu Sans Mono", monospace; }
+nav { margin: 14px 0 0; } nav a { margin-right: 14px; } a { color: var(--open); }
+.cards { display: flex; flex-wrap: wrap; gap: 12px; margin: 20px 0 14px; }
+.card { background: var(--panel); border-radius: 8px; padding: 12px 16px; flex: 1 1 170px; }
+.card b { display: block; font-size: 24px; font-weight: 650; line-height: 1.3;
+  white-space: nowrap; }
+.card span { color: var(--dim); font-size: 13px; }
+.scroll { overflow-x: auto; }
+table { border-collapse: collapse; width: 100%; font-size: 14px; }
+th { text-align: left; color: var(--dim); font-weight: 550; }
+th, td { padding: 6px 14px 6px 0; border-bottom: 1px solid var(--rule); vertical-align: top; }
+td.num { font-variant-numeric: tabular-nums; white-space: nowrap; }
+.facts td:first-child { color: var(--dim); white-space: nowrap; width: 1%; padding-right: 22px; }
+.facts td { overflow-wrap: anywhere; }
+details { background: var(--panel); border-radius: 8px; margin: 10px 0; }
+summary { cursor: pointer; padding: 10px 14px; } details > div { padding: 2px 16px 14px; }
+pre { background: var(--bg); border: 1px solid var(--rule); border-radius: 6px; padding: 10px 12px;
+  overflow-x: auto; margin: 8px 0; }
+pre .add { color: var(--good); } pre .del { color: var(--bad); } pre .hunk { color: var(--open); }
+.tag { display: inline-block; min-width: 118px; font-weight: 650; font-size: 13px; }
+.PROMOTE { color: var(--good); fill: var(--good); stroke: var(--good); }
+.INVALID { color: var(--bad); fill: var(--bad); stroke: var(--bad); }
+.REJECT { color: var(--warn); fill: var(--warn); stroke: var(--warn); }
+.INCONCLUSIVE { color: var(--open); fill: var(--open); stroke: var(--open); }
+.pending { color: var(--dim); fill: var(--dim); stroke: var(--dim); }
+.version { fill: var(--ink); stroke: var(--ink); }
+.alert { color: var(--warn); font-weight: 600; }
+svg { max-width: 100%; height: auto; display: block; } svg text { fill: var(--ink); font-size: 13px;
+  stroke: none; } svg text.tick { fill: var(--dim); font-size: 11px; }
+.grid { stroke: var(--rule); stroke-width: 1; } .zero { stroke: var(--dim); stroke-width: 1.5; }
+.bar { stroke-width: 3; stroke-linecap: round; opacity: .75; }
+.edge { fill: none; stroke: var(--rule); stroke-width: 2; } .edge.merge { stroke: var(--good); }
+.curve { fill: none; stroke-width: 1.6; stroke-linejoin: round; }
+.c0 { stroke: var(--c0); } .c1 { stroke: var(--c1); } .c2 { stroke: var(--c2); }
+.c3 { stroke: var(--c3); } .c4 { stroke: var(--c4); } .c5 { stroke: var(--c5); }
+.charts { display: grid; grid-template-columns: repeat(auto-fill, minmax(300px, 1fr)); gap: 18px; }
+.legend span { margin-right: 16px; white-space: nowrap; } .legend svg { display: inline-block;
+  vertical-align: middle; margin-right: 6px; }
+.msg { border-left: 3px solid var(--rule); padding: 0 0 0 12px; margin: 8px 0; }
+.msg pre { margin: 2px 0; } footer { margin-top: 48px; color: var(--dim); font-size: 13px; }
+@media print { details > div { display: block; } nav { display: none; } }
+"""
+
+TEMPLATE: Final = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
+<title>meta-agent: run {{ state.run | visible }}</title><style>{{ style }}</style></head><body>
+<header><h1>{{ headline }}</h1>
+<p class="dim">run <span class="mono">{{ state.run | visible }}</span> · domain {{ state.domain |
+visible }} · policy {{ state.config.policy | visible }} · meta-agent {{ state.config.meta_model |
+visible }} · {{ ended }}</p>
+<nav>{% for anchor, name in sections %}<a href="#{{ anchor }}">{{ name }}</a>{% endfor %}</nav>
+</header>
+
+<div class="cards">
+{% for card in cards %}<div class="card"><span>{{ card.name }}</span><b>{{ card.value }}</b>
+<span>{{ card.detail }}</span></div>{% endfor %}
+</div>
+{% if before_after %}<div class="scroll">{{ before_after }}</div>
+<p class="dim">Clean success: solved according to the sealed grader and without flagged conduct.
+Bars are 95 % intervals. The vault split is read once, at the end.</p>{% endif %}
+
+{% if state.candidates %}
+<h2 id="candidates">What was tried</h2>
+<div class="scroll">{{ lineage }}</div>
+{% if effects %}<h3>Effect on clean success, candidate minus baseline</h3>
+<div class="scroll">{{ effects }}</div>{% endif %}
+{% for one in state.candidates.values() %}
+<details id="{{ one.short_id | visible }}"{% if one.kind == 'PROMOTE' %} open{% endif %}>
+<summary><span class="tag {{ css(one.kind) }}">{{ one.kind | visible }}</span>
+<b>{{ one.short_id | visible }}</b> <span class="dim">{{ one.factor | visible }}</span> ·
+{{ one.statement | one_line }}</summary><div>
+<table class="facts">
+<tr><td>hypothesis</td><td>{{ one.statement | visible }}</td></tr>
+<tr><td>prediction</td><td>{{ one.hypothesis.metric | visible }} {{ one.hypothesis.direction |
+visible }} by {{ one.hypothesis.expected_delta | number }}</td></tr>
+{% for line in one.hypothesis.evidence or [] %}<tr><td>rests on</td><td>{{ line | visible }}</td>
+</tr>{% endfor %}
+{% for name in one.hypothesis.skills or [] %}<tr><td>skill used</td><td>{{ name | visible }}</td>
+</tr>{% endfor %}
+{% for reason in one.reasons %}<tr><td>because</td><td>{{ reason | visible }}</td></tr>{% endfor %}
+{% if one.effect %}<tr><td>effect</td><td>{{ one.effect | effect }} points, {{ one.effect.pairs }}
+pairs, {{ one.effect.training_seeds }} training seeds</td></tr>{% endif %}
+{% for name, value in verdict_numbers(one) %}<tr><td>{{ name | visible }}</td><td class="mono">{{
+value | flat }}</td></tr>{% endfor %}
+{% for screen in one.screens %}<tr><td>screen: {{ screen.stage | visible }}</td><td>{{ 'passed' if
+screen.passed else 'failed' }} {{ (screen.reasons or []) | join('; ') | visible }}
+<span class="mono">{{ screen.numbers | flat }}</span></td></tr>{% endfor %}
+{% for live in one.lives %}<tr><td>live: {{ live.split | visible }}</td><td>{{
+live_text(live) }}</td></tr>{% endfor %}
+<tr><td>commit</td><td class="mono">{{ one.commit | visible }}{% if one.merge %}, merged as {{
+one.merge.commit | visible }}{% endif %}</td></tr>
+</table>
+{% if one.diff %}<pre>{% for css_class, line in diff_lines(one.diff) %}<span
+{%- if css_class %} class="{{ css_class }}"{% endif %}>{{ line }}</span>
+{% endfor %}</pre>{% endif %}
+</div></details>
+{% endfor %}{% endif %}
+
+{% if charts %}
+<h2 id="training">Training</h2>
+<p class="legend dim">{% for arm, colour in arms.items() %}<span><svg width="22" height="8"
+viewBox="0 0 22 8"><line class="curve c{{ colour }}" x1="1" y1="4" x2="21" y2="4"/></svg>{{ arm |
+visible }}</span>{% endfor %}</p>
+<div class="charts">{% for name, chart in charts %}<figure style="margin:0"><figcaption
+class="dim">{{ name | visible }}, by step</figcaption>{{ chart }}</figure>{% endfor %}</div>
+{% endif %}
+
+{% if state.evidence %}
+<h2 id="evidence">Evidence</h2>
+{% for evidence in state.evidence %}
+<details{% if loop.last %} open{% endif %}><summary><b>Generation {{ evidence.generation }}</b>,
+version <span class="mono">{{ evidence.version | visible }}</span>
+{% if evidence.alerts %}<span class="alert">{{ evidence.alerts | length }} alert{{ 's' if
+evidence.alerts | length > 1 }}</span>{% endif %}</summary><div>
+{% for alert in evidence.alerts %}<p><span class="alert">{{ alert.metric | visible }} {{ alert.value
+| number }}</span> {{ alert.message | visible }}</p>{% endfor %}
+<div class="scroll"><table><tr><th>layer</th><th>metric</th><th>value</th></tr>
+{% for layer, metrics in evidence.layers.items() %}{% for name, value in metrics.items() %}
+<tr><td>{{ layer | visible }}</td><td>{{ name | visible }}</td><td class="num">{{ value | number }}
+</td></tr>{% endfor %}{% endfor %}</table></div>
+{% for exemplar in evidence.exemplars %}<details><summary>{{ exemplar.mode | visible }} ·
+<span class="mono">{{ exemplar.task_key | visible }}</span> {{ exemplar.summary | one_line }}
+</summary><div>{% if exemplar.steps %}<pre>{{ exemplar.steps
+| join('\n') | visible }}</pre>{% endif %}{% if exemplar.last_words %}<p class="mono">{{
+exemplar.last_words | visible }}</p>{% endif %}
+{% for message in exemplar.messages or [] %}<div class="msg"><span class="dim">{{
+message.role | visible }}</span><pre>{{ message.content | visible }}</pre></div>{% endfor %}</div>
+</details>{% endfor %}
+</div></details>
+{% endfor %}{% endif %}
+
+{% if state.skills %}
+<h2 id="skills">Skills written</h2>
+<table><tr><th>skill</th><th>from</th><th>what it says</th></tr>{% for skill in state.skills %}
+<tr><td><b>{{ skill.name | visible }}</b>{% if skill.negative %} <span class="alert">warns</span>
+{% endif %}</td><td>{{ (skill.candidate or '') | visible }}</td><td>{{ skill.description |
+visible }}</td></tr>{% endfor %}</table>
+{% endif %}
+
+<h2 id="spend">Spend and settings</h2>
+{% if state.spend %}<table><tr><th>role</th><th>calls</th><th>tokens</th><th>US$</th></tr>
+{% for role, part in state.spend.items() %}<tr><td>{{ role | visible }}</td><td class="num">{{
+part.calls }}</td><td class="num">{{ part.tokens }}</td><td class="num">{{ part_usd(part) }}</td>
+</tr>{% endfor %}</table>{% endif %}
+<details><summary>Settings of this run</summary><div><table class="facts">
+{% for name, value in settings %}<tr><td>{{ name | visible }}</td><td class="mono">{{ value | flat
+}}</td><td class="dim">{{ origin.get(name, '') | visible }}</td></tr>{% endfor %}</table></div>
+</details>
+<footer>Made by meta-agent from {{ state.workspace | visible }}/ledger.sqlite. The same numbers:
+<code>meta-agent report --json</code>.</footer>
+</body></html>
+"""

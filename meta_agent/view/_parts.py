@@ -1,0 +1,312 @@
+"""The parts of a `RunState`, each read once from recorded JSON, tolerantly."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+from meta_agent.protocols import JSON, Effect
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A success rate with the number it rests on. Shares, not points."""
+
+    split: str
+    n: int
+    success: float | None
+    clean_success: float | None
+    ci: tuple[float, float] | None  # of clean success
+
+    @classmethod
+    def parse(cls, outcome: Mapping[str, Any]) -> Self:
+        low_high = outcome.get("ci")
+        return cls(
+            split=str(outcome.get("split", "")),
+            n=int(outcome.get("n") or 0),
+            success=_number(outcome.get("success")),
+            clean_success=_number(outcome.get("clean_success")),
+            ci=_pair(low_high),
+        )
+
+    def to_json(self) -> dict[str, JSON]:
+        return {
+            "split": self.split,
+            "n": self.n,
+            "success": self.success,
+            "clean_success": self.clean_success,
+            "ci": list(self.ci) if self.ci else None,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class VersionView:
+    """One promoted version (or the first one)."""
+
+    version: str
+    generation: int
+    commit: str
+    policy: str
+    candidate: str | None
+    measured: Measured | None
+    undone: bool
+
+    @property
+    def column(self) -> int:
+        """Its place on the main line: what generation g made stands after generation g."""
+        return 0 if self.candidate is None else self.generation + 1
+
+    @classmethod
+    def parse(cls, outcome: Mapping[str, Any], measured: Measured | None) -> Self:
+        return cls(
+            version=str(outcome.get("version", "")),
+            generation=int(outcome.get("generation") or 0),
+            commit=str(outcome.get("commit") or outcome.get("harness_commit") or ""),
+            policy=str(outcome.get("policy") or ""),
+            candidate=outcome.get("candidate"),
+            measured=measured,
+            undone=bool(outcome.get("undone")),
+        )
+
+    def to_json(self) -> dict[str, JSON]:
+        return {
+            "version": self.version,
+            "generation": self.generation,
+            "commit": self.commit,
+            "policy": self.policy,
+            "candidate": self.candidate,
+            "undone": self.undone,
+            "measured": self.measured.to_json() if self.measured else None,
+        }
+
+
+@dataclass(slots=True)
+class CandidateView:
+    """A candidate with all that was found out about it."""
+
+    id: str
+    generation: int
+    index: int
+    ref: str
+    commit: str
+    base: str
+    factor: str
+    hypothesis: Mapping[str, Any]
+    paths: tuple[str, ...]
+    diff: str
+    screens: list[dict[str, Any]] = field(default_factory=list)
+    lives: list[dict[str, Any]] = field(default_factory=list)
+    verdict: dict[str, Any] | None = None
+    merge: dict[str, Any] | None = None
+
+    @classmethod
+    def parse(cls, outcome: Mapping[str, Any]) -> Self:
+        hypothesis = outcome.get("hypothesis")
+        return cls(
+            id=str(outcome.get("id", "")),
+            generation=int(outcome.get("generation") or 0),
+            index=int(outcome.get("index") or 0),
+            ref=str(outcome.get("ref") or ""),
+            commit=str(outcome.get("commit") or ""),
+            base=str(outcome.get("base") or ""),
+            factor=str(outcome.get("factor") or ""),
+            hypothesis=hypothesis if isinstance(hypothesis, dict) else {},
+            paths=tuple(str(path) for path in outcome.get("paths") or ()),
+            diff=str(outcome.get("diff") or ""),
+            verdict=outcome["verdict"] if isinstance(outcome.get("verdict"), dict) else None,
+        )
+
+    @property
+    def short_id(self) -> str:
+        """The id without the run: `g1/c2`."""
+        return "/".join(self.id.split("/")[-2:])
+
+    @property
+    def kind(self) -> str:
+        """The verdict's name, or `pending`."""
+        return str((self.verdict or {}).get("kind") or "pending")
+
+    @property
+    def reasons(self) -> list[str]:
+        return [str(reason) for reason in (self.verdict or {}).get("reasons") or ()]
+
+    @property
+    def screened_out(self) -> bool:
+        return bool((self.verdict or {}).get("screened_out"))
+
+    @property
+    def statement(self) -> str:
+        return str(self.hypothesis.get("statement", ""))
+
+    @property
+    def effect(self) -> Effect | None:
+        return parse_effect((self.verdict or {}).get("effect"))
+
+    def answers_to(self, name: str) -> bool:
+        """Whether a person who typed `name` means this candidate."""
+        by_commit = len(name) >= 6 and self.commit.startswith(name)
+        return by_commit or self.id == name or self.id.endswith("/" + name)
+
+    def to_json(self) -> dict[str, JSON]:
+        prediction = {
+            name: self.hypothesis.get(name) for name in ("metric", "direction", "expected_delta")
+        }
+        effect = self.effect
+        return {
+            "id": self.id,
+            "ref": self.ref,
+            "commit": self.commit,
+            "factor": self.factor,
+            "hypothesis": dict(self.hypothesis),
+            "prediction": prediction,
+            "verdict": None if self.verdict is None else self.kind,
+            "reasons": self.reasons,
+            "effect": None if effect is None else effect_json(effect),
+            "screened_out": self.screened_out,
+            "merge": (self.merge or {}).get("commit"),
+        }
+
+    def full_json(self) -> dict[str, JSON]:
+        """With every number behind the verdict: what `why` shows."""
+        return {
+            "schema_version": 1,
+            **self.to_json(),
+            "paths": list(self.paths),
+            "screens": self.screens,
+            "lives": self.lives,
+            "decision": self.verdict,
+            "merged": self.merge,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class EvidenceView:
+    """One generation's health report."""
+
+    generation: int
+    version: str
+    layers: Mapping[str, Mapping[str, Any]]
+    alerts: tuple[Mapping[str, Any], ...]
+    exemplars: tuple[Mapping[str, Any], ...]
+
+    @classmethod
+    def parse(cls, outcome: Mapping[str, Any]) -> Self:
+        layers = outcome.get("layers")
+        return cls(
+            generation=int(outcome.get("generation") or 0),
+            version=str(outcome.get("version", "")),
+            layers={name: part for name, part in (layers or {}).items() if isinstance(part, dict)},
+            alerts=_dicts(outcome.get("alerts")),
+            exemplars=_exemplars(outcome.get("exemplars")),
+        )
+
+    def to_json(self) -> dict[str, JSON]:
+        return {
+            "generation": self.generation,
+            "version": self.version,
+            "layers": {name: dict(part) for name, part in self.layers.items()},
+            "alerts": [dict(alert) for alert in self.alerts],
+            "exemplars": [dict(exemplar) for exemplar in self.exemplars],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class SkillView:
+    """A skill that this run wrote."""
+
+    name: str
+    path: str
+    candidate: str | None
+    description: str
+    negative: bool
+
+    @classmethod
+    def parse(cls, outcome: Mapping[str, Any]) -> Self:
+        return cls(
+            name=str(outcome.get("name", "")),
+            path=str(outcome.get("path", "")),
+            candidate=outcome.get("candidate"),
+            description=str(outcome.get("description") or ""),
+            negative=bool(outcome.get("negative")),
+        )
+
+    def to_json(self) -> dict[str, JSON]:
+        return {
+            "name": self.name,
+            "path": self.path,
+            "candidate": self.candidate,
+            "description": self.description,
+            "negative": self.negative,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class MetricPoint:
+    """The numbers of one training step of one arm."""
+
+    series: str
+    step: int
+    values: Mapping[str, float]
+
+    @classmethod
+    def parse(cls, payload: Mapping[str, Any]) -> Self:
+        values = {
+            name: float(value)
+            for name, value in payload.items()
+            if name not in ("series", "step")
+            and isinstance(value, int | float)
+            and not isinstance(value, bool)
+        }
+        return cls(str(payload.get("series", "")), int(payload.get("step") or 0), values)
+
+
+def effect_json(effect: Effect) -> dict[str, JSON]:
+    """The `effect` object of the interface."""
+    return {
+        "delta": effect.delta,
+        "ci_low": effect.ci_low,
+        "ci_high": effect.ci_high,
+        "pairs": effect.pairs,
+        "training_seeds": effect.training_seeds,
+        "p_improvement": effect.p_improvement,
+    }
+
+
+def parse_effect(value: Any) -> Effect | None:
+    """An effect as a verdict records it; None where it is absent or incomplete."""
+    if not isinstance(value, dict):
+        return None
+    delta, low, high = (_number(value.get(name)) for name in ("delta", "ci_low", "ci_high"))
+    if delta is None or low is None or high is None:
+        return None
+    return Effect(
+        delta=delta,
+        ci_low=low,
+        ci_high=high,
+        pairs=int(value.get("pairs") or 0),
+        training_seeds=int(value.get("training_seeds") or 0),
+        p_improvement=_number(value.get("p_improvement")),
+    )
+
+
+def _number(value: Any) -> float | None:
+    return float(value) if isinstance(value, int | float) else None
+
+
+def _pair(value: Any) -> tuple[float, float] | None:
+    if not isinstance(value, list | tuple) or len(value) != 2:
+        return None
+    low, high = _number(value[0]), _number(value[1])
+    return None if low is None or high is None else (low, high)
+
+
+def _exemplars(value: Any) -> tuple[Mapping[str, Any], ...]:
+    """Either a list, or a dictionary of lists by failure mode."""
+    if not isinstance(value, dict):
+        return _dicts(value)
+    return tuple({"mode": mode, **item} for mode, items in value.items() for item in _dicts(items))
+
+
+def _dicts(value: Any) -> tuple[Mapping[str, Any], ...]:
+    return tuple(item for item in value or () if isinstance(item, dict))

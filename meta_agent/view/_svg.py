@@ -1,0 +1,204 @@
+"""Charts as inline SVG text: no script, no font, no network.
+
+Colours are CSS classes, so that the page's light and dark schemes both apply. Every chart has a
+title for screen readers, and every number in one also stands in a table beside it.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from markupsafe import Markup, escape
+
+PALETTE_SIZE: Final = 6
+_SEED: Final = re.compile(r"[-/]s\d+(?=$|[-/])")
+
+
+class Interval(NamedTuple):
+    """One row of an interval chart."""
+
+    label: str
+    middle: float
+    low: float
+    high: float
+    css: str
+    text: str
+
+
+class Curve(NamedTuple):
+    """One line of a line chart; `colour` indexes the page's palette."""
+
+    name: str
+    colour: int
+    points: Sequence[tuple[float, float]]
+
+
+class Node(NamedTuple):
+    """One dot of a lineage: a version (`lane` 0, the main line) or a candidate (`lane` > 0)."""
+
+    label: str
+    column: float
+    lane: int
+    css: str
+    parent: tuple[float, int] | None
+    merged_into: float | None = None
+
+
+def interval_chart(title: str, rows: Sequence[Interval], *, unit: str, zero: bool) -> Markup:
+    """Points with error bars over one shared axis. `zero` draws and includes the zero line."""
+    row_px, left, width, right = 30, 150, 760, 170
+    height = row_px * len(rows) + 34
+    low, high = _range([value for row in rows for value in row[1:4]], include_zero=zero)
+
+    def x(value: float) -> float:
+        return left + (value - low) / (high - low) * (width - left - right)
+
+    parts = [_grid_x(_ticks(low, high), x, height - 26, unit)]
+    if zero:
+        parts.append(_line(x(0), 0, x(0), height - 26, "zero"))
+    for at, row in enumerate(rows):
+        y = row_px * at + 16
+        parts += [
+            _text(left - 12, y + 4, row.label, "end"),
+            _line(x(row.low), y, x(row.high), y, f"bar {row.css}"),
+            _circle(x(row.middle), y, 5, row.css),
+            _text(width - right + 14, y + 4, row.text, "start"),
+        ]
+    return _svg(title, width, height, parts)
+
+
+def line_chart(title: str, curves: Sequence[Curve]) -> Markup:
+    """Lines over the training step."""
+    width, height, left, bottom, top, right = 370, 190, 46, 26, 10, 10
+    xs = [x for curve in curves for x, _ in curve.points]
+    ys = [y for curve in curves for _, y in curve.points]
+    low_x, high_x = min(xs), max(max(xs), min(xs) + 1)
+    low, high = _range(ys, include_zero=False)
+
+    def x(value: float) -> float:
+        return left + (value - low_x) / (high_x - low_x) * (width - left - right)
+
+    def y(value: float) -> float:
+        return top + (high - value) / (high - low) * (height - top - bottom)
+
+    parts = []
+    for tick in _ticks(low, high, 4):
+        parts += [
+            _line(left, y(tick), width - right, y(tick), "grid"),
+            _text(left - 6, y(tick) + 4, f"{tick:g}", "end", "tick"),
+        ]
+    for tick in _whole_ticks(low_x, high_x):
+        parts.append(_text(x(tick), height - 8, f"{tick:g}", "middle", "tick"))
+    for curve in curves:
+        parts.append(_polyline([(x(a), y(b)) for a, b in curve.points], curve))
+    return _svg(title, width, height, parts)
+
+
+def lineage(title: str, nodes: Sequence[Node], columns: int) -> Markup:
+    """The main line with its versions, and the branches tried from each, failed ones included."""
+    step, lane_px, left, top = 190, 44, 60, 24
+    lanes = max((node.lane for node in nodes), default=0)
+    width, height = left + step * max(columns, 2) + 60, top + lane_px * (lanes + 1) + 6
+
+    def at(column: float, lane: int) -> tuple[float, float]:
+        return left + step * column, top + lane_px * lane
+
+    parts = []
+    for node in nodes:
+        x, y = at(node.column, node.lane)
+        if node.parent is not None:
+            parts.append(_branch(at(*node.parent), (x, y)))
+        if node.merged_into is not None:
+            parts.append(_branch((x, y), at(node.merged_into, 0), "edge merge"))
+    for node in nodes:
+        x, y = at(node.column, node.lane)
+        label_y = y + 21 if node.lane else y - 11  # below the dot: the merge edge leaves upwards
+        parts += [_circle(x, y, 6, node.css), _text(x, label_y, node.label, "middle")]
+    return _svg(title, width, height, parts)
+
+
+def _branch(start: tuple[float, float], end: tuple[float, float], css: str = "edge") -> Markup:
+    (x1, y1), (x2, y2) = start, end
+    bend = (x1 + x2) / 2
+    path = f"M{x1:.1f},{y1:.1f} C{bend:.1f},{y1:.1f} {bend:.1f},{y2:.1f} {x2:.1f},{y2:.1f}"
+    return Markup('<path class="{}" d="{}"/>').format(css, path)
+
+
+def _grid_x(
+    ticks: Iterable[float], x: Callable[[float], float], bottom: float, unit: str
+) -> Markup:
+    parts = []
+    for tick in ticks:
+        parts += [
+            _line(x(tick), 0, x(tick), bottom, "grid"),
+            _text(x(tick), bottom + 16, f"{tick:g}{unit}", "middle", "tick"),
+        ]
+    return Markup("").join(parts)
+
+
+def _range(values: Sequence[float], *, include_zero: bool) -> tuple[float, float]:
+    low, high = min(values), max(values)
+    if include_zero:
+        low, high = min(low, 0.0), max(high, 0.0)
+    margin = (high - low) * 0.06 or max(abs(high), 1.0) * 0.1
+    return low - margin, high + margin
+
+
+def _ticks(low: float, high: float, about: int = 6) -> list[float]:
+    """Round numbers inside a range."""
+    raw = (high - low) / about
+    magnitude = 10 ** math.floor(math.log10(raw))
+    step = next(factor * magnitude for factor in (1, 2, 5, 10) if factor * magnitude >= raw)
+    first = math.ceil(low / step)
+    return [round(n * step, 10) for n in range(first, math.floor(high / step) + 1)]
+
+
+def _whole_ticks(low: float, high: float) -> list[float]:
+    return sorted({tick for tick in _ticks(low, high, 5) if tick == int(tick)})
+
+
+def _svg(title: str, width: float, height: float, parts: Iterable[Markup]) -> Markup:
+    opening = Markup(
+        '<svg viewBox="0 0 {w:.0f} {h:.0f}" width="{w:.0f}" role="img" aria-label="{title}">'
+        "<title>{title}</title>"
+    ).format(w=width, h=height, title=title)
+    return opening + Markup("").join(parts) + Markup("</svg>")
+
+
+def _line(x1: float, y1: float, x2: float, y2: float, css: str) -> Markup:
+    return Markup(
+        f'<line class="{escape(css)}" x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}"/>'
+    )
+
+
+def _circle(x: float, y: float, radius: float, css: str) -> Markup:
+    return Markup(f'<circle class="dot {escape(css)}" cx="{x:.1f}" cy="{y:.1f}" r="{radius}"/>')
+
+
+def _text(x: float, y: float, text: str, anchor: str, css: str = "") -> Markup:
+    return Markup('<text class="{}" x="{:.1f}" y="{:.1f}" text-anchor="{}">{}</text>').format(
+        css, x, y, anchor, text
+    )
+
+
+def _polyline(points: Sequence[tuple[float, float]], curve: Curve) -> Markup:
+    if len(points) == 1:
+        return _circle(*points[0], 2.5, f"c{curve.colour}")
+    path = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
+    return Markup('<polyline class="curve c{}" points="{}"><title>{}</title></polyline>').format(
+        curve.colour, path, curve.name
+    )
+
+
+def group_by_arm(names: Iterable[str]) -> Mapping[str, int]:
+    """A palette index per arm: seeds of one candidate (`g1/c2/s0`) share a colour."""
+    arms = dict.fromkeys(arm_of(name) for name in names)
+    return {arm: at % PALETTE_SIZE for at, arm in enumerate(arms)}
+
+
+def arm_of(series: str) -> str:
+    """`g0/c2/s1` and `4f2a-s1-n30` are training seed 1 of the arms `g0/c2` and `4f2a-n30`."""
+    return _SEED.sub("", series, count=1)

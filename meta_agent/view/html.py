@@ -1,0 +1,266 @@
+"""The HTML report: one self-contained page that reads without JavaScript and without a network.
+
+Everything a harness, a model or a repository wrote is escaped twice over: control characters are
+spelled out (`visible`), and the template engine escapes markup. The page forbids scripts and remote
+content by its own Content-Security-Policy.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from jinja2 import Environment, Undefined
+from markupsafe import Markup
+
+from meta_agent.errors import ConfigError
+from meta_agent.ledger import Spend
+from meta_agent.protocols import VerdictKind
+from meta_agent.view._format import (
+    dollars,
+    duration,
+    effect_text,
+    live_text,
+    number,
+    one_line,
+    percent,
+    points,
+    visible,
+)
+from meta_agent.view._page import STYLE, TEMPLATE
+from meta_agent.view._parts import CandidateView, Measured, MetricPoint
+from meta_agent.view._svg import (
+    Curve,
+    Interval,
+    Node,
+    arm_of,
+    group_by_arm,
+    interval_chart,
+    line_chart,
+    lineage,
+)
+from meta_agent.view.state import RunState
+
+_VERDICTS: Final = frozenset(kind.value for kind in VerdictKind)
+# Shown first, in this order; other metrics follow by name.
+_METRIC_ORDER: Final = ("success", "clean_success", "reward", "dead_group_ratio", "entropy", "kl")
+_MAX_CHARTS: Final = 12
+
+
+class _Card(NamedTuple):
+    name: str
+    value: str
+    detail: str
+
+
+def render_html(state: RunState) -> str:
+    """The whole report as one page."""
+    environment = Environment(autoescape=True)
+    environment.filters.update(
+        visible=_text, one_line=_line, number=_number, flat=_flat, effect=effect_text
+    )
+    arms = group_by_arm(state.metrics)
+    return environment.from_string(TEMPLATE).render(
+        state=state,
+        style=Markup(STYLE),
+        headline=_headline(state),
+        ended=state.exit_reason or "not finished",
+        sections=_sections(state),
+        cards=list(_cards(state)),
+        before_after=_before_after(state),
+        lineage=_lineage(state),
+        effects=_effects(state),
+        arms=arms,
+        charts=list(_charts(state, arms)),
+        css=_css,
+        verdict_numbers=_verdict_numbers,
+        diff_lines=_diff_lines,
+        live_text=live_text,
+        part_usd=_part_usd,
+        settings=[(name, value) for name, value in state.config.items() if name != "origin"],
+        origin=state.config.get("origin") or {},
+    )
+
+
+def write_html(state: RunState, path: Path) -> None:
+    """Writes the page, whole or not at all."""
+    try:
+        partial = path.with_name(f".{path.name}.partial")
+        partial.write_text(render_html(state), encoding="utf-8")
+        partial.replace(path)
+    except OSError as error:
+        raise ConfigError(
+            f"cannot write {path}: {error.strerror}", hint="choose another path for --html"
+        ) from error
+
+
+def _headline(state: RunState) -> str:
+    before, after = _clean(state.baseline), _clean(state.final)
+    if before is None or after is None:
+        return f"meta-agent run {visible(state.run)}"
+    return f"Clean success {percent(before)} → {percent(after)}"
+
+
+def _sections(state: RunState) -> list[tuple[str, str]]:
+    present = [
+        ("candidates", "What was tried", bool(state.candidates)),
+        ("training", "Training", bool(state.metrics)),
+        ("evidence", "Evidence", bool(state.evidence)),
+        ("skills", "Skills", bool(state.skills)),
+        ("spend", "Spend and settings", True),
+    ]
+    return [(anchor, name) for anchor, name, there in present if there]
+
+
+def _cards(state: RunState) -> Iterator[_Card]:
+    before, after = _clean(state.baseline), _clean(state.final)
+    if before is not None and after is not None:
+        yield _Card("change on the vault", f"{points(after - before)} pts", _sizes(state))
+    kinds = [one.kind for one in state.candidates.values()]
+    if kinds:
+        detail = ", ".join(f"{kinds.count(kind)} {kind.lower()}" for kind in dict.fromkeys(kinds))
+        yield _Card("candidates", str(len(kinds)), visible(detail))
+    yield _Card("skills written", str(len(state.skills)), "in view of the next proposals")
+    yield _Card(
+        "time",
+        duration(state.wall_sec),
+        f"{state.rollouts} rollouts, {state.train_steps} training steps",
+    )
+    yield _Card("API spend", dollars(state.usd), f"{state.tokens} tokens")
+
+
+def _sizes(state: RunState) -> str:
+    before, after = state.baseline, state.final
+    return f"n {before.n if before else 0} before, {after.n if after else 0} after"
+
+
+def _before_after(state: RunState) -> Markup | None:
+    rows = [
+        row
+        for label, measured in (("vault, before", state.baseline), ("vault, after", state.final))
+        if (row := _measured_row(label, measured))
+    ]
+    title = "Clean success on the vault"
+    return interval_chart(title, rows, unit=" %", zero=False) if rows else None
+
+
+def _measured_row(label: str, measured: Measured | None) -> Interval | None:
+    if measured is None or measured.clean_success is None:
+        return None
+    middle = 100 * measured.clean_success
+    low, high = (100 * end for end in measured.ci or (measured.clean_success,) * 2)
+    text = f"{middle:.1f} % [{low:.1f}, {high:.1f}]"
+    return Interval(label, middle, low, high, "version", text)
+
+
+def _effects(state: RunState) -> Markup | None:
+    rows = []
+    for one in state.candidates.values():
+        if effect := one.effect:
+            shares = (effect.delta, effect.ci_low, effect.ci_high)
+            middle, low, high = (100 * share for share in shares)
+            text = effect_text(effect)
+            rows.append(Interval(visible(one.short_id), middle, low, high, _css(one.kind), text))
+    title = "Effect on clean success in points"
+    return interval_chart(title, rows, unit="", zero=True) if rows else None
+
+
+def _lineage(state: RunState) -> Markup:
+    """Versions stand on the main line, candidates below, between the versions of their time."""
+    nodes: list[Node] = []
+    column_of = {version: float(version.column) for version in state.versions}
+    last: float | None = None
+    for version, column in column_of.items():
+        label = one_line(version.version or version.commit[:8], 18)
+        label += " (undone)" if version.undone else ""
+        parent = None if last is None else (last, 0)
+        nodes.append(Node(label, column, 0, "pending" if version.undone else "version", parent))
+        last = last if version.undone else column
+    lanes: dict[int, int] = {}
+    for one in state.candidates.values():
+        lanes[one.generation] = lane = lanes.get(one.generation, 0) + 1
+        nodes.append(_branch_node(state, one, lane))
+    generations = [one.generation for one in state.candidates.values()]
+    return lineage(
+        "Versions and the branches tried from them", nodes, 1 + max(generations, default=0)
+    )
+
+
+def _branch_node(state: RunState, one: CandidateView, lane: int) -> Node:
+    standing = [v.column for v in state.versions if not v.undone and v.column <= one.generation]
+    merged = [v.column for v in state.versions if v.candidate == one.id]
+    return Node(
+        label=f"{visible(one.short_id)} {visible(one.factor)}",
+        column=one.generation + 0.5,
+        lane=lane,
+        css=_css(one.kind),
+        parent=(float(max(standing, default=0)), 0),
+        merged_into=float(merged[0]) if merged else None,
+    )
+
+
+def _charts(state: RunState, arms: Mapping[str, int]) -> Iterator[tuple[str, Markup]]:
+    names = {name for points in state.metrics.values() for point in points for name in point.values}
+    order = {name: at for at, name in enumerate(_METRIC_ORDER)}
+    for name in sorted(names, key=lambda one: (order.get(one, len(order)), one))[:_MAX_CHARTS]:
+        curves = [
+            Curve(series, arms[arm_of(series)], _line_of(name, points))
+            for series, points in state.metrics.items()
+        ]
+        yield name, line_chart(f"{name} by step", [curve for curve in curves if curve.points])
+
+
+def _line_of(metric: str, points: list[MetricPoint]) -> list[tuple[float, float]]:
+    return [(point.step, point.values[metric]) for point in points if metric in point.values]
+
+
+def _diff_lines(patch: str) -> Iterator[tuple[str, str]]:
+    classes = {"+": "add", "-": "del", "@": "hunk"}
+    for line in patch.splitlines():
+        yield classes.get(line[:1], ""), visible(line)
+
+
+def _verdict_numbers(one: CandidateView) -> list[tuple[str, Any]]:
+    evidence = (one.verdict or {}).get("evidence")
+    return list(evidence.items()) if isinstance(evidence, dict) else []
+
+
+def _part_usd(part: Spend) -> str:
+    known = dollars(part.usd + part.open_usd)
+    return f"{known} and {part.unpriced_calls} unpriced calls" if part.unpriced_calls else known
+
+
+def _css(kind: str) -> str:
+    """A class name only from our own list: a recorded word never becomes one."""
+    return kind if kind in _VERDICTS else "pending"
+
+
+def _clean(measured: Measured | None) -> float | None:
+    return measured.clean_success if measured else None
+
+
+def _present(value: Any) -> bool:
+    """Jinja hands a missing field over as an undefined object."""
+    return value is not None and not isinstance(value, Undefined)
+
+
+def _text(value: Any) -> str:
+    return visible(value) if _present(value) else ""
+
+
+def _line(value: Any) -> str:
+    return one_line(value) if _present(value) else ""
+
+
+def _number(value: Any) -> str:
+    return number(value) if _present(value) else "–"
+
+
+def _flat(value: Any) -> str:
+    if not _present(value):
+        return ""
+    if isinstance(value, dict):
+        return "  ".join(f"{visible(name)} {_flat(item)}" for name, item in value.items())
+    return visible(json.dumps(value)) if isinstance(value, list | bool) else number(value)

@@ -1,0 +1,307 @@
+"""The one reducer: a run's steps and events become a `RunState`, and every view shows that.
+
+Terminal, HTML, `--json` and the queries of the command line read nothing else, so they cannot
+disagree. Reading is tolerant: a field that an older run did not record is None, never invented.
+
+Steps (the outcome of `Ledger.once`, by kind). Any outcome may also hold `rollouts` and
+`train_steps`: what *this* step itself used, not what steps nested in it used.
+
+| kind        | outcome                                                                           |
+|-------------|-----------------------------------------------------------------------------------|
+| `baseline`  | {version, policy, harness_commit, split, n, success, clean_success, ci, valid?}   |
+| `evidence`  | {generation, version, layers: {layer: {metric: value}}, alerts: [{metric, value,  |
+|             | threshold, message}], exemplars?: {mode: [{task_key, steps?, last_words?,         |
+|             | messages?}]}}                                                                     |
+| `proposal`  | {generation, bottleneck?, candidates: [id], skills: [name]}                       |
+| `candidate` | {id, generation, index, ref, commit, base, factor, hypothesis, paths, diff?}      |
+| `screen`    | {candidate, stage: static|contract|replay|seed, passed, reasons?, numbers?}       |
+| `live`      | {candidate, split, seeds?, verdict?, numbers?}: one look                          |
+| `verdict`   | {candidate, kind, reasons, effect?, screened_out?, evidence?}                     |
+| `merge`     | {candidate, commit, version, policy?, generation, verdict?, undone?}              |
+| `skill`     | {name, path, candidate?, description?, negative?}                                 |
+| `vault`     | {which: baseline|final, version, split, n, success, clean_success, ci}            |
+
+Events: `phase` {name, detail, generation?}, `note` {text, level}, `metrics` {series, step, and
+numbers}. `series` names a curve's owner, an arm and a seed: "g0/c2/s1" or "4f2a-s1-n30".
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final
+
+from meta_agent.errors import ConfigError
+from meta_agent.ledger import Event, Ledger, RunRow, Spend, Step
+from meta_agent.protocols import JSON
+from meta_agent.view._parts import (
+    CandidateView,
+    EvidenceView,
+    Measured,
+    MetricPoint,
+    SkillView,
+    VersionView,
+)
+
+STEP_KINDS: Final = (
+    "baseline",
+    "evidence",
+    "proposal",
+    "candidate",
+    "screen",
+    "live",
+    "verdict",
+    "merge",
+    "skill",
+    "vault",
+)
+EVENT_KINDS: Final = ("phase", "note", "metrics")
+SCHEMA_VERSION: Final = 1
+
+
+@dataclass(slots=True)
+class RunState:
+    """Everything the ledger says about one run."""
+
+    run: str
+    config: Mapping[str, JSON] = field(default_factory=dict)
+    exit_reason: str | None = None  # None: running, or killed
+    started_at: float = 0.0
+    last_at: float = 0.0
+    finished_at: float | None = None
+    starts: int = 1
+    result: JSON = None
+    first: Measured | None = None  # the baseline on the split the search reads
+    baseline: Measured | None = None  # on the vault
+    final: Measured | None = None  # on the vault
+    versions: list[VersionView] = field(default_factory=list)
+    candidates: dict[str, CandidateView] = field(default_factory=dict)
+    evidence: list[EvidenceView] = field(default_factory=list)
+    skills: list[SkillView] = field(default_factory=list)
+    metrics: dict[str, list[MetricPoint]] = field(default_factory=lambda: defaultdict(list))
+    spend: dict[str, Spend] = field(default_factory=dict)
+    rollouts: int = 0
+    train_steps: int = 0
+    phase: str = ""
+    phase_detail: str = ""
+    notes: list[tuple[float, str]] = field(default_factory=list)
+    open_steps: list[Step] = field(default_factory=list)
+
+    @property
+    def domain(self) -> str:
+        return str(self.config.get("domain", ""))
+
+    @property
+    def workspace(self) -> str:
+        return str(self.config.get("workspace", ""))
+
+    @property
+    def wall_sec(self) -> float:
+        """From the first start to the last sign of life, pauses between resumptions included."""
+        return max(0.0, (self.finished_at or self.last_at) - self.started_at)
+
+    @property
+    def usd(self) -> float | None:
+        """Money spent; None as soon as one call had no known price."""
+        if any(part.unpriced_calls for part in self.spend.values()):
+            return None
+        return sum(part.usd + part.open_usd for part in self.spend.values())
+
+    @property
+    def tokens(self) -> int:
+        return sum(part.tokens + part.open_tokens for part in self.spend.values())
+
+    def spend_json(self) -> dict[str, JSON]:
+        """The `spend` object of the interface."""
+        return {
+            "usd": self.usd,
+            "tokens": self.tokens,
+            "rollouts": self.rollouts,
+            "train_steps": self.train_steps,
+            "wall_sec": round(self.wall_sec, 3),
+        }
+
+    def to_json(self) -> dict[str, JSON]:
+        """The one document of `evolve --json` and `report --json`."""
+        return {
+            "schema_version": SCHEMA_VERSION,
+            "run": self.run,
+            "domain": self.domain,
+            "workspace": self.workspace,
+            "exit_reason": self.exit_reason,
+            "baseline": self.baseline.to_json() if self.baseline else None,
+            "final": self.final.to_json() if self.final else None,
+            "versions": [version.to_json() for version in self.versions],
+            "candidates": [candidate.to_json() for candidate in self.candidates.values()],
+            "skills": [skill.to_json() for skill in self.skills],
+            "spend": self.spend_json(),
+        }
+
+    def candidate(self, name: str) -> CandidateView:
+        """A candidate by its id, the end of its id (`g1/c2`), or the start of its commit."""
+        found = [one for one in self.candidates.values() if one.answers_to(name)]
+        if len(found) == 1:
+            return found[0]
+        known = ", ".join(one.short_id for one in self.candidates.values()) or "none yet"
+        problem = "names more than one candidate" if found else "is no candidate"
+        raise ConfigError(
+            f"{name!r} {problem} of run {self.run}", hint=f"candidates of this run: {known}"
+        )
+
+
+def reduce(ledger: Ledger, run: str | None = None) -> RunState:
+    """The state of a run; of the newest one where none is named."""
+    row = _run_row(ledger, run)
+    state = RunState(
+        run=row.run,
+        config=row.config or {},
+        exit_reason=row.exit_reason,
+        started_at=row.started_at,
+        last_at=row.started_at,
+        finished_at=row.finished_at,
+        starts=row.starts,
+        result=row.result,
+        spend=ledger.spend(row.run),
+    )
+    for step in ledger.steps(row.run):
+        apply_step(state, step)
+    for event in ledger.events(row.run):
+        apply_event(state, event)
+    return state
+
+
+def status_json(state: RunState, owner: str | None) -> dict[str, JSON]:
+    """`status --json`. `owner`: the process that works in the workspace now."""
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "run": state.run,
+        "workspace": state.workspace,
+        "live": owner is not None and state.exit_reason is None,
+        "owner": owner,
+        "exit_reason": state.exit_reason,
+        "phase": state.phase,
+        "phase_detail": state.phase_detail,
+        "last_at": state.last_at,
+        "starts": state.starts,
+        "in_flight": [step.key for step in state.open_steps],
+        "candidates": {one.id: one.kind for one in state.candidates.values()},
+        "versions": [version.version for version in state.versions],
+        "spend": state.spend_json(),
+    }
+
+
+def log_json(run: str, steps: Sequence[Step], events: Sequence[Event]) -> dict[str, JSON]:
+    """`log --json`: every step with intent and outcome, every event."""
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "run": run,
+        "steps": [{**asdict(step), "done": step.done} for step in steps],
+        "events": [asdict(event) for event in events],
+    }
+
+
+def apply_step(state: RunState, step: Step) -> None:
+    """Folds one step in. Kinds we do not know count for time and usage alone."""
+    state.last_at = max(state.last_at, step.finished_at or step.started_at)
+    if not step.done:
+        state.open_steps.append(step)
+        return
+    outcome = step.outcome if isinstance(step.outcome, dict) else {}
+    state.rollouts += int(outcome.get("rollouts") or 0)
+    state.train_steps += int(outcome.get("train_steps") or 0)
+    if fold := _FOLDS.get(step.kind):
+        fold(state, outcome)
+
+
+def apply_event(state: RunState, event: Event) -> None:
+    """Folds one event in."""
+    state.last_at = max(state.last_at, event.at)
+    payload = event.payload if isinstance(event.payload, dict) else {}
+    if event.kind == "phase":
+        state.phase = str(payload.get("name", ""))
+        state.phase_detail = str(payload.get("detail", ""))
+    elif event.kind == "note":
+        state.notes.append((event.at, str(payload.get("text", ""))))
+    elif event.kind == "metrics":
+        point = MetricPoint.parse(payload)
+        _replace_rerun(state.metrics[point.series], point)
+
+
+def _replace_rerun(points: list[MetricPoint], point: MetricPoint) -> None:
+    """A killed training starts over: its curve is that of the last attempt."""
+    while points and points[-1].step >= point.step:
+        points.pop()
+    points.append(point)
+
+
+def _run_row(ledger: Ledger, run: str | None) -> RunRow:
+    runs = ledger.runs()
+    found = next((row for row in reversed(runs) if run in (None, row.run)), None)
+    if found is not None:
+        return found
+    if run is None:
+        raise ConfigError("nothing has run in this workspace yet", hint="meta-agent evolve")
+    known = ", ".join(row.run for row in runs[-5:]) or "none"
+    raise ConfigError(f"there is no run {run!r} in this workspace", hint=f"runs: {known}")
+
+
+def _fold_baseline(state: RunState, outcome: Mapping[str, Any]) -> None:
+    state.first = Measured.parse(outcome)
+    state.versions.append(VersionView.parse({"generation": 0, **outcome}, state.first))
+
+
+def _fold_vault(state: RunState, outcome: Mapping[str, Any]) -> None:
+    measured = Measured.parse(outcome)
+    if outcome.get("which") == "baseline":
+        state.baseline = measured
+    else:
+        state.final = measured
+
+
+def _fold_evidence(state: RunState, outcome: Mapping[str, Any]) -> None:
+    state.evidence.append(EvidenceView.parse(outcome))
+
+
+def _fold_candidate(state: RunState, outcome: Mapping[str, Any]) -> None:
+    candidate = CandidateView.parse(outcome)
+    state.candidates[candidate.id] = candidate
+
+
+def _fold_screen(state: RunState, outcome: Mapping[str, Any]) -> None:
+    if candidate := state.candidates.get(str(outcome.get("candidate"))):
+        candidate.screens.append(dict(outcome))
+
+
+def _fold_live(state: RunState, outcome: Mapping[str, Any]) -> None:
+    if candidate := state.candidates.get(str(outcome.get("candidate"))):
+        candidate.lives.append(dict(outcome))
+
+
+def _fold_verdict(state: RunState, outcome: Mapping[str, Any]) -> None:
+    if candidate := state.candidates.get(str(outcome.get("candidate"))):
+        candidate.verdict = dict(outcome)
+
+
+def _fold_merge(state: RunState, outcome: Mapping[str, Any]) -> None:
+    if candidate := state.candidates.get(str(outcome.get("candidate"))):
+        candidate.merge = dict(outcome)
+    measured = Measured.parse(outcome) if outcome.get("clean_success") is not None else None
+    state.versions.append(VersionView.parse(outcome, measured))
+
+
+def _fold_skill(state: RunState, outcome: Mapping[str, Any]) -> None:
+    state.skills.append(SkillView.parse(outcome))
+
+
+_FOLDS: Final[Mapping[str, Callable[[RunState, Mapping[str, Any]], None]]] = {
+    "baseline": _fold_baseline,
+    "vault": _fold_vault,
+    "evidence": _fold_evidence,
+    "candidate": _fold_candidate,
+    "screen": _fold_screen,
+    "live": _fold_live,
+    "verdict": _fold_verdict,
+    "merge": _fold_merge,
+    "skill": _fold_skill,
+}

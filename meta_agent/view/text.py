@@ -1,0 +1,335 @@
+"""A run on paper: what the commands print on stdout when no `--json` was asked for.
+
+Each function takes the reduced state and returns something rich can print. All text that came from
+outside is escaped; none is ever read as rich markup.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from meta_agent.ledger import Event, Step
+from meta_agent.view._format import (
+    dollars,
+    duration,
+    effect_text,
+    live_text,
+    measured_text,
+    number,
+    one_line,
+    percent,
+    points,
+    visible,
+)
+from meta_agent.view._parts import CandidateView, EvidenceView
+from meta_agent.view._style import verdict_style
+from meta_agent.view.state import RunState
+
+
+def summary(state: RunState) -> RenderableType:
+    """The end of a run: before and after, every verdict, the skills, what to type next."""
+    parts: list[RenderableType] = [_headline(state), Text()]
+    if state.candidates:
+        parts += [candidates(state), Text()]
+    if state.skills:
+        parts += [_skills(state), Text()]
+    return Group(*parts, _spend(state), Text(), *_next_commands(state))
+
+
+def status(state: RunState, owner: str | None) -> RenderableType:
+    """Where a run stands right now. `owner`: the process that is working on it."""
+    table = _facts()
+    table.add_row("run", Text(visible(state.run)))
+    table.add_row("state", Text(state_word(state, owner)))
+    if state.exit_reason is None and state.phase:
+        table.add_row("phase", Text(one_line(f"{state.phase} {state.phase_detail}")))
+    if owner:
+        idle = max(0.0, time.time() - state.last_at)
+        table.add_row("last sign of life", Text(f"{duration(idle)} ago"))
+    for step in state.open_steps:
+        table.add_row("in flight", Text(one_line(_open_step(step))))
+    table.add_row("candidates", Text(_verdict_counts(state)))
+    table.add_row("versions", Text(str(len(state.versions))))
+    table.add_row("spend", _spend(state))
+    return table
+
+
+def state_word(state: RunState, owner: str | None) -> str:
+    """`running`, `done`, `interrupted`, or stopped without a word."""
+    if state.exit_reason:
+        return state.exit_reason
+    if owner:
+        return f"running (process {owner})"
+    return "stopped without finishing; the same evolve command resumes it"
+
+
+def candidates(state: RunState) -> RenderableType:
+    """One row per candidate."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in ("candidate", "factor", "verdict"):
+        table.add_column(column, no_wrap=True)
+    table.add_column("clean success, points", no_wrap=True)
+    table.add_column("why", overflow="fold")
+    for one in state.candidates.values():
+        table.add_row(
+            Text(visible(one.short_id)),
+            Text(visible(one.factor)),
+            Text(_verdict_word(one), style=verdict_style(one.kind)),
+            Text(effect_text(one.effect)),
+            Text(one_line("; ".join(one.reasons) or one.statement, 240)),
+        )
+    return table
+
+
+def why(one: CandidateView) -> RenderableType:
+    """All that decided about a candidate."""
+    table = _facts()
+    table.add_row("candidate", Text(f"{visible(one.id)} ({visible(one.factor)})"))
+    table.add_row("hypothesis", Text(visible(one.statement)))
+    table.add_row("prediction", Text(_prediction(one.hypothesis)))
+    for line in one.hypothesis.get("evidence") or ():
+        table.add_row("rests on", Text(visible(line)))
+    for name in one.hypothesis.get("skills") or ():
+        table.add_row("skill used", Text(visible(name)))
+    for screen in one.screens:
+        table.add_row(f"screen {visible(screen.get('stage', ''))}", Text(_screen(screen)))
+    for live in one.lives:
+        table.add_row(f"live {visible(live.get('split', ''))}", Text(live_text(live)))
+    table.add_row("verdict", Text(_verdict_word(one), style=verdict_style(one.kind)))
+    for reason in one.reasons:
+        table.add_row("because", Text(visible(reason)))
+    if one.effect:
+        table.add_row("effect", Text(_effect_long(one)))
+    for name, value in _evidence(one).items():
+        table.add_row(f"  {visible(name)}", Text(_value(value)))
+    if one.merge:
+        table.add_row("merged as", Text(visible(one.merge.get("commit", ""))))
+    return table
+
+
+def show(one: CandidateView) -> RenderableType:
+    """What a candidate is: `why` says what became of it."""
+    table = _facts()
+    for name, value in (
+        ("candidate", one.id),
+        ("factor", one.factor),
+        ("hypothesis", one.statement),
+        ("prediction", _prediction(one.hypothesis)),
+        ("ref", one.ref),
+        ("commit", one.commit),
+        ("base", one.base),
+        ("paths", ", ".join(one.paths)),
+        ("verdict", _verdict_word(one)),
+    ):
+        table.add_row(name, Text(visible(value)))
+    return table
+
+
+def log(steps: Iterable[Step], events: Iterable[Event]) -> RenderableType:
+    """Steps and notes, oldest first."""
+    rows = [(step.started_at, step.kind, _step_line(step)) for step in steps]
+    rows += [
+        (event.at, event.kind, _flat(event.payload)) for event in events if event.kind != "metrics"
+    ]
+    table = Table.grid(padding=(0, 2))
+    for at, kind, text in sorted(rows, key=lambda row: row[0]):
+        stamp = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at))
+        table.add_row(Text(stamp, style="dim"), Text(visible(kind)), Text(one_line(text, 300)))
+    return table
+
+
+def report(state: RunState) -> RenderableType:
+    """The evidence, generation by generation, then the summary."""
+    parts: list[RenderableType] = []
+    for evidence in state.evidence:
+        parts += [_health(evidence), Text()]
+    return Group(*parts, summary(state))
+
+
+def diff(patch: str) -> Text:
+    """A patch with added and removed lines coloured; every odd character spelled out."""
+    text = Text()
+    for line in visible(patch).splitlines():
+        style = {"+": "green", "-": "red", "@": "cyan"}.get(line[:1], "")
+        text.append(line + "\n", style="bold" if line.startswith(("+++", "---", "diff")) else style)
+    return text
+
+
+def facts(rows: Mapping[str, Any]) -> RenderableType:
+    """A flat result as name and value."""
+    table = _facts()
+    for name, value in rows.items():
+        if name != "schema_version":
+            table.add_row(visible(name), Text(one_line(_value(value), 300)))
+    return table
+
+
+def settings(config: Mapping[str, Any], plan: Mapping[str, Any]) -> RenderableType:
+    """What would run: every setting with where it came from, then the sizes that follow."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in ("setting", "value", "from"):
+        table.add_column(column, overflow="fold")
+    origin = config.get("origin") or {}
+    for name, value in config.items():
+        if name != "origin":
+            shown = "–" if value is None else one_line(value)
+            table.add_row(visible(name), Text(shown), Text(visible(origin.get(name, "")), "dim"))
+    for name, value in plan.items():
+        table.add_row(f"plan: {visible(name)}", Text(_value(value)), Text("follows", "dim"))
+    return table
+
+
+def checks(rows: Iterable[tuple[str, str, str, str]]) -> RenderableType:
+    """`doctor`: level, name, detail, and the fix where there is one."""
+    table = Table.grid(padding=(0, 2))
+    styles = {"ok": "green", "warn": "yellow", "fail": "bold red"}
+    for level, name, detail, fix in rows:
+        told = Text(visible(detail))
+        if fix:
+            told.append(f"\n{visible(fix)}", style="bold")
+        table.add_row(Text(level, style=styles.get(level, "")), Text(visible(name)), told)
+    return table
+
+
+def lines(texts: Iterable[str]) -> Text:
+    """Lines that were made elsewhere, made harmless here."""
+    return Text("\n".join(visible(text) for text in texts))
+
+
+def _headline(state: RunState) -> RenderableType:
+    table = _facts()
+    table.add_row("run", Text(visible(f"{state.run}  {state.exit_reason or 'not finished'}")))
+    table.add_row("before", Text(measured_text(state.baseline)))
+    table.add_row("after", Text(measured_text(state.final)))
+    table.add_row("", Text("clean success on the vault split, 95 % interval", style="dim"))
+    return table
+
+
+def _skills(state: RunState) -> RenderableType:
+    table = _facts()
+    for skill in state.skills:
+        what = "warns" if skill.negative else "skill"
+        table.add_row(what, Text(one_line(f"{skill.name}  {skill.description}", 240)))
+    return table
+
+
+def _spend(state: RunState) -> Text:
+    return Text(
+        f"{dollars(state.usd)}, {state.tokens} API tokens, {state.rollouts} rollouts, "
+        f"{state.train_steps} training steps, {duration(state.wall_sec)}"
+    )
+
+
+def _next_commands(state: RunState) -> list[RenderableType]:
+    where = f" --workspace {visible(state.workspace)}" if state.workspace else ""
+    lines = [f"meta-agent report --html report.html{where}"]
+    if state.candidates:
+        last = list(state.candidates.values())[-1].short_id
+        lines += [
+            f"meta-agent why {visible(last)}{where}",
+            f"meta-agent diff {visible(last)}{where}",
+        ]
+    if state.workspace:
+        lines.append(f"git -C {visible(state.workspace)}/harness_repo log --graph --notes")
+    return [Text(line, style="dim") for line in lines]
+
+
+def _health(evidence: EvidenceView) -> RenderableType:
+    table = Table(
+        title=f"generation {evidence.generation}, version {visible(evidence.version)}",
+        title_justify="left",
+        box=None,
+        pad_edge=False,
+        header_style="bold",
+    )
+    for column in ("layer", "metric", "value", "alert"):
+        table.add_column(column)
+    alerts = {str(alert.get("metric")): alert for alert in evidence.alerts}
+    for layer, metrics in evidence.layers.items():
+        for name, value in metrics.items():
+            alert = alerts.get(name) or alerts.get(f"{layer}.{name}") or {}
+            table.add_row(
+                Text(visible(layer)),
+                Text(visible(name)),
+                Text(_value(value)),
+                Text(one_line(alert.get("message", "")), style="yellow"),
+            )
+    return table
+
+
+def _facts() -> Table:
+    table = Table.grid(padding=(0, 2))
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column(overflow="fold")
+    return table
+
+
+def _verdict_word(one: CandidateView) -> str:
+    return f"{one.kind} (screened out)" if one.screened_out else one.kind
+
+
+def _verdict_counts(state: RunState) -> str:
+    kinds = [one.kind for one in state.candidates.values()]
+    return ", ".join(f"{kinds.count(kind)} {kind}" for kind in dict.fromkeys(kinds)) or "none yet"
+
+
+def _prediction(hypothesis: Mapping[str, Any]) -> str:
+    delta = hypothesis.get("expected_delta")
+    size = f" by {number(delta)}" if delta is not None else ""
+    return visible(f"{hypothesis.get('metric', '?')} {hypothesis.get('direction', '?')}{size}")
+
+
+def _effect_long(one: CandidateView) -> str:
+    effect = one.effect
+    assert effect is not None
+    return (
+        f"{points(effect.delta)} points of clean success, 95 % interval "
+        f"[{points(effect.ci_low)}, {points(effect.ci_high)}], {effect.pairs} pairs, "
+        f"{effect.training_seeds} training seeds"
+    )
+
+
+def _evidence(one: CandidateView) -> dict[str, Any]:
+    evidence = (one.verdict or {}).get("evidence")
+    return evidence if isinstance(evidence, dict) else {}
+
+
+def _screen(screen: Mapping[str, Any]) -> str:
+    word = "passed" if screen.get("passed") else "failed"
+    reasons = "; ".join(str(reason) for reason in screen.get("reasons") or ())
+    return one_line(
+        " ".join(part for part in (word, reasons, _flat(screen.get("numbers"))) if part)
+    )
+
+
+def _open_step(step: Step) -> str:
+    failure = f": {step.error}" if step.error else ""
+    return f"{step.kind} {step.key}, attempt {step.attempts}{failure}"
+
+
+def _step_line(step: Step) -> str:
+    if not step.done:
+        return f"{_open_step(step)} (not done)"
+    took = "" if step.duration_sec is None else f" in {duration(step.duration_sec)}"
+    outcome = step.outcome if isinstance(step.outcome, dict) else {}
+    clean = outcome.get("clean_success")
+    extra = f", clean success {percent(clean)}" if isinstance(clean, float) else ""
+    kind = f", {outcome['kind']}" if step.kind == "verdict" and "kind" in outcome else ""
+    return f"{step.key}{took}{extra}{kind}"
+
+
+def _flat(value: Any) -> str:
+    if not isinstance(value, dict):
+        return "" if value is None else str(value)
+    return "  ".join(f"{name} {_value(item)}" for name, item in value.items())
+
+
+def _value(value: Any) -> str:
+    return json.dumps(value) if isinstance(value, dict | list) else number(value)

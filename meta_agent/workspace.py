@@ -1,0 +1,222 @@
+"""A workspace: the directory that holds one line of evolution, and nothing of anyone else.
+
+Promises: a directory is a workspace exactly when its `meta-agent.toml` is there; that file is
+written last, so an interrupted `init_workspace` can be run again. A directory with other people's
+files in it is never taken over.
+
+Does not cover: what the parts contain. The harness repository is made by the caller's
+`create_repo` (see `meta_agent.history`), the ledger by `meta_agent.ledger`.
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from meta_agent.errors import ConfigError
+
+SETTINGS_FILE: Final = "meta-agent.toml"
+DEFAULT_NAME: Final = "meta-agent-workspace"
+SCHEMA_VERSION: Final = 1
+
+_REPO: Final = "harness_repo"
+_DIRECTORIES: Final = ("skills_library", "rollouts", "reports", "checkpoints")
+_LEDGER: Final = "ledger.sqlite"
+# What an interrupted `init_workspace` may have left behind.
+_OURS: Final = {*_DIRECTORIES, _REPO, f".{_REPO}.building", f"{SETTINGS_FILE}.partial"}
+
+_SETTINGS: Final = """\
+# The identity of this workspace, written once by `meta-agent init`.
+[workspace]
+schema_version = {schema_version}
+domain = "{domain}"
+harness = "{harness}"
+seed = {seed}
+
+# Defaults of `meta-agent evolve` in this workspace. Flags and META_AGENT_* variables win.
+[evolve]
+domain = "{domain}"
+harness = "{harness}"
+# generations = 2
+# candidates = 3
+# train_steps = 30
+# sandbox = "auto"
+# max_usd = 5.0
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Workspace:
+    """Where everything lies. Make one with `init_workspace` or `open_workspace`."""
+
+    root: Path
+    domain: str
+    harness: str  # the built-in harness that it started from
+    seed: int  # what drew that harness's planted faults
+
+    @property
+    def settings_file(self) -> Path:
+        return self.root / SETTINGS_FILE
+
+    @property
+    def harness_repo(self) -> Path:
+        """A git repository of its own; `main` is the promoted history."""
+        return self.root / _REPO
+
+    @property
+    def skills_library(self) -> Path:
+        return self.root / "skills_library"
+
+    @property
+    def rollouts(self) -> Path:
+        return self.root / "rollouts"
+
+    @property
+    def ledger_file(self) -> Path:
+        return self.root / _LEDGER
+
+    @property
+    def reports(self) -> Path:
+        return self.root / "reports"
+
+    @property
+    def checkpoints(self) -> Path:
+        return self.root / "checkpoints"
+
+
+def find_workspace(named: Path | None, cwd: Path) -> Path:
+    """The workspace directory in use, whether or not it exists yet."""
+    if named is not None:
+        return (cwd / named.expanduser()).absolute()
+    return cwd.absolute() if (cwd / SETTINGS_FILE).is_file() else (cwd / DEFAULT_NAME).absolute()
+
+
+def is_workspace(root: Path) -> bool:
+    """Whether `root` holds a complete workspace."""
+    return (root / SETTINGS_FILE).is_file()
+
+
+def init_workspace(
+    root: Path,
+    *,
+    domain: str,
+    harness: str = "seed",
+    seed: int = 0,
+    create_repo: Callable[[Path], object],
+) -> Workspace:
+    """Makes a workspace, finishes a half-made one, or opens the one that is there.
+
+    `create_repo(path)` makes the harness repository, all of it or nothing (`HarnessRepo.create`).
+    """
+    if is_workspace(root):
+        return _same(open_workspace(root), domain=domain)
+    _require_free(root)
+    try:
+        _make_directories(root)
+        if not (root / _REPO).is_dir():
+            create_repo(root / _REPO)
+        _write_settings(root, domain=domain, harness=harness, seed=seed)
+    except OSError as error:
+        raise ConfigError(
+            f"cannot make a workspace in {root}: {error.strerror}",
+            hint="choose another directory with --workspace",
+        ) from error
+    return open_workspace(root)
+
+
+def open_workspace(root: Path) -> Workspace:
+    """Opens a workspace, or says in one sentence what is wrong with it."""
+    if not is_workspace(root):
+        raise ConfigError(
+            f"{root} is not a workspace (it has no {SETTINGS_FILE})",
+            hint=f"meta-agent init --workspace {root}",
+        )
+    identity = _identity(root / SETTINGS_FILE)
+    for part in (_REPO, *_DIRECTORIES):
+        if not (root / part).is_dir():
+            raise ConfigError(
+                f"the workspace {root} is damaged: {part}/ is missing",
+                hint="restore it from a copy, or start anew with --workspace DIR",
+            )
+    return Workspace(root, **identity)
+
+
+def read_settings(path: Path) -> dict[str, Any]:
+    """A settings file as tables. Tables we do not know are refused by name."""
+    try:
+        tables = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} is not valid TOML: {error}", hint="mend that line") from error
+    except OSError as error:
+        raise ConfigError(f"cannot read {path}: {error.strerror}") from error
+    for name, value in tables.items():
+        if name not in ("workspace", "evolve") or not isinstance(value, dict):
+            raise ConfigError(
+                f"unknown key {name!r} in {path}", hint="settings belong under [evolve]"
+            )
+    return tables
+
+
+def _identity(path: Path) -> dict[str, Any]:
+    table = dict(read_settings(path).get("workspace", {}))
+    version = table.pop("schema_version", None)
+    if version != SCHEMA_VERSION:
+        raise ConfigError(
+            f"{path} has [workspace] schema_version {version!r}; this meta-agent reads "
+            f"{SCHEMA_VERSION}",
+            hint="pip install --upgrade meta-agent, or start anew with --workspace DIR",
+        )
+    expected: dict[str, type] = {"domain": str, "harness": str, "seed": int}
+    for name in {*expected, *table}:
+        if name not in expected or not isinstance(table.get(name), expected[name]):
+            raise ConfigError(
+                f"{path} is damaged: [workspace] {name} = {table.get(name)!r}",
+                hint="restore the file from a copy: it is written once and not meant to be edited",
+            )
+    return table
+
+
+def _same(workspace: Workspace, *, domain: str) -> Workspace:
+    if workspace.domain != domain:
+        raise ConfigError(
+            f"the workspace {workspace.root} is for the domain {workspace.domain}, not {domain}",
+            hint=f"meta-agent evolve --domain {domain} --workspace ./{domain}-workspace",
+        )
+    return workspace
+
+
+def _require_free(root: Path) -> None:
+    if root.exists() and not root.is_dir():
+        raise ConfigError(f"{root} is a file, not a directory", hint="choose another --workspace")
+    foreign = sorted({entry.name for entry in root.iterdir()} - _OURS) if root.is_dir() else []
+    if foreign:
+        raise ConfigError(
+            f"{root} already holds other files ({foreign[0]}) and is not a workspace",
+            hint=f"meta-agent init --workspace {root / DEFAULT_NAME}",
+        )
+
+
+def _make_directories(root: Path) -> None:
+    for name in _DIRECTORIES:
+        (root / name).mkdir(parents=True, exist_ok=True)
+
+
+def _write_settings(root: Path, *, domain: str, harness: str, seed: int) -> None:
+    text = _SETTINGS.format(
+        schema_version=SCHEMA_VERSION, domain=domain, harness=harness, seed=seed
+    )
+    partial = root / f"{SETTINGS_FILE}.partial"
+    with partial.open("w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    partial.replace(root / SETTINGS_FILE)
+    directory = os.open(root, os.O_RDONLY)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)
