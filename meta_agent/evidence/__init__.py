@@ -6,6 +6,7 @@ score moved and nothing explains it, `render_text` prints the health report.
 
 from meta_agent.evidence._record import Alert, Evidence
 from meta_agent.evidence._roles import ROLE_WORDS, passed_tests, role_of
+from meta_agent.evidence._running import Correlation, Mean
 from meta_agent.evidence._thresholds import THRESHOLDS, Threshold
 from meta_agent.evidence.build import build_evidence
 from meta_agent.evidence.exemplars import Exemplar, exemplars, failure_mode, summarize
@@ -16,9 +17,11 @@ __all__ = [
     "ROLE_WORDS",
     "THRESHOLDS",
     "Alert",
+    "Correlation",
     "Evidence",
     "Exemplar",
     "Gap",
+    "Mean",
     "Threshold",
     "build_evidence",
     "exemplars",

@@ -4,6 +4,7 @@ import json
 import math
 import time
 import tracemalloc
+from typing import Any
 
 import pytest
 
@@ -203,7 +204,7 @@ def test_changes_are_reported_metric_by_metric_and_task_by_task() -> None:
 @pytest.mark.parametrize(
     ("change", "why"), [({"evaluator_hash": "other"}, "evaluators"), ({"task_hash": "x"}, "tasks")]
 )
-def test_versions_measured_differently_are_not_compared(change: dict[str, str], why: str) -> None:
+def test_versions_measured_differently_are_not_compared(change: dict[str, Any], why: str) -> None:
     before = build_evidence([rollout(0)])
     after = build_evidence([rollout(0, **change)], baseline=before)
     assert after.comparability == "incomparable"

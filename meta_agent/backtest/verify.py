@@ -1,0 +1,313 @@
+"""`meta-agent verify`: a recorded verdict, computed again from what is stored.
+
+Promises: `verify_verdict` is a pure function of the recorded verdict and the rows of both arms;
+`verify_commit` finds them through a `VerdictSource` and, given a domain, grades stored attempts
+again from their verifier inputs. Every difference is reported with both values; nothing is
+repaired.
+
+Not covered: findings that rest on more than rows (static and contract checks). They are taken as
+recorded, and the report names them. Flags are the environment's testimony and cannot be graded
+again.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import Final, NamedTuple, Protocol
+
+from meta_agent.errors import IntegrityError
+from meta_agent.gate import (
+    DEFAULT_LIMITS,
+    Arm,
+    ErrorBudget,
+    Finding,
+    SeedSpread,
+    ValidityLimits,
+    find_all,
+    judge_diagnostics,
+    judge_live,
+    verdict_to_json,
+)
+from meta_agent.protocols import JSON, Domain, Rollout
+
+TOLERANCE: Final = 1e-9
+_FROM_ROWS: Final = ("conduct", "infra", "denominator", "incomparable", "artefact", "divergence")
+_RECOMPUTED: Final = frozenset({*_FROM_ROWS, "reward", "overlap"})
+
+
+class Difference(NamedTuple):
+    """Where the record and the recomputation part."""
+
+    what: str
+    recorded: JSON
+    recomputed: JSON
+
+
+class Regrade(NamedTuple):
+    """What grading again said."""
+
+    checked: int
+    skipped: int  # without an outcome, or without verifier inputs
+    differences: tuple[Difference, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class VerifyReport:
+    """The result. `ok` means that every number that was computed again is the recorded one."""
+
+    commit: str
+    recorded: str
+    recomputed: str
+    differences: tuple[Difference, ...]
+    taken_as_recorded: tuple[str, ...]
+    rows: int = 0
+    regraded: int = 0
+
+    @property
+    def ok(self) -> bool:
+        return not self.differences
+
+    def to_json(self) -> dict[str, JSON]:
+        differences = [difference._asdict() for difference in self.differences]
+        taken = list(self.taken_as_recorded)
+        return {
+            **asdict(self),
+            "ok": self.ok,
+            "differences": differences,
+            "taken_as_recorded": taken,
+        }
+
+    def raise_if_wrong(self) -> None:
+        """Raises `IntegrityError` with the differing numbers."""
+        if self.ok:
+            return
+        told = "; ".join(f"{d.what}: {d.recorded!r} != {d.recomputed!r}" for d in self.differences)
+        raise IntegrityError(f"the verdict on {self.commit} cannot be reproduced: {told}")
+
+
+class VerdictSource(Protocol):
+    """Where recorded verdicts and their rows are kept (ledger, git notes, rollout store)."""
+
+    def verdict(self, commit: str) -> JSON | None:
+        """The recorded verdict of the candidate with this commit, None if there is none."""
+        ...
+
+    def note(self, commit: str) -> JSON | None:
+        """The same as the git note says it, None where no note holds it."""
+        ...
+
+    def arms(self, recorded: JSON) -> tuple[Arm, Arm] | None:
+        """Baseline and candidate rows from stored rollouts, None where none were measured."""
+        ...
+
+    def rollouts(self, recorded: JSON) -> Iterable[Rollout]:
+        """The stored rollouts behind the rows."""
+        ...
+
+    def train_hashes(self) -> Collection[str]:
+        """Content hashes of the training tasks."""
+        ...
+
+
+def verify_commit(
+    source: VerdictSource,
+    commit: str,
+    *,
+    domain: Domain | None = None,
+    sample: int | None = None,
+    limits: ValidityLimits = DEFAULT_LIMITS,
+) -> VerifyReport:
+    """Finds the verdict on a commit and computes it again.
+
+    Args:
+        source: where things are kept.
+        commit: the candidate's commit.
+        domain: given, stored attempts are graded again, too.
+        sample: how many of them (a fixed draw); all where None.
+        limits: the validity limits of the run.
+
+    Raises:
+        IntegrityError: nothing is recorded for the commit.
+    """
+    recorded = source.verdict(commit)
+    if recorded is None:
+        raise IntegrityError(f"no verdict is recorded for {commit}", hint="meta-agent log")
+    report = verify_verdict(
+        recorded,
+        source.arms(recorded),
+        commit=commit,
+        limits=limits,
+        train_hashes=source.train_hashes(),
+    )
+    differences = [*report.differences, *_note_differences(recorded, source.note(commit))]
+    regraded = 0
+    if domain is not None:
+        again = regrade(source.rollouts(recorded), domain, sample=sample)
+        differences += again.differences
+        regraded = again.checked
+    return VerifyReport(
+        commit,
+        report.recorded,
+        report.recomputed,
+        tuple(differences),
+        report.taken_as_recorded,
+        report.rows,
+        regraded,
+    )
+
+
+def _note_differences(recorded: JSON, note: JSON | None) -> Iterator[Difference]:
+    if note is None:
+        return
+    for key in ("kind", "effect", "reasons"):
+        yield from _compare(f"git note {key}", recorded.get(key), note.get(key))
+
+
+# --- the core -----------------------------------------------------------------------------------
+
+
+def verify_verdict(
+    recorded: Mapping[str, JSON],
+    arms: tuple[Arm, Arm] | None,
+    *,
+    commit: str = "",
+    limits: ValidityLimits = DEFAULT_LIMITS,
+    train_hashes: Collection[str] = (),
+) -> VerifyReport:
+    """Computes a recorded verdict again from the rows of (baseline, candidate) alone."""
+    evidence = recorded.get("evidence") or {}
+    judge = evidence.get("judge")
+    kept = [Finding.from_json(found) for found in evidence.get("findings", ())]
+    outside = [finding for finding in kept if not _recomputable(finding)]
+    again, rows = None, 0
+    if judge == "diagnostics":
+        again = _diagnostics(evidence["inputs"])
+    elif arms is not None and judge in ("live", "screen"):
+        rows = sum(1 for arm in arms for _ in arm.rows())
+        found = (*find_all(*arms, limits=limits, train_hashes=train_hashes), *outside)
+        again = _live(evidence, arms, found) if judge == "live" else _screen(recorded, arms, found)
+    taken = tuple(finding.code for finding in outside)
+    kind = str(recorded.get("kind"))
+    if again is None:
+        return VerifyReport(commit, kind, kind, (), (*taken, "the verdict: no rows behind it"))
+    return VerifyReport(
+        commit, kind, str(again["kind"]), tuple(_differences(recorded, again)), taken, rows
+    )
+
+
+def _recomputable(finding: Finding) -> bool:
+    return finding.code.partition(".")[0] in _RECOMPUTED
+
+
+def _live(
+    evidence: Mapping[str, JSON], arms: tuple[Arm, Arm], findings: tuple[Finding, ...]
+) -> dict[str, JSON]:
+    inputs = dict(evidence["inputs"])
+    pilot = inputs.pop("pilot", None)
+    budget = ErrorBudget.from_json(inputs.pop("budget"))
+    verdict = judge_live(
+        *arms,
+        **inputs,
+        budget=budget,
+        pilot=SeedSpread(**pilot) if pilot else None,
+        findings=findings,
+    )
+    return verdict_to_json(verdict)
+
+
+def _screen(
+    recorded: Mapping[str, JSON], arms: tuple[Arm, Arm], findings: tuple[Finding, ...]
+) -> dict[str, JSON]:
+    """A screening ranks among candidates; from two arms, its rows and vetoes can be checked."""
+    from meta_agent.gate.judge import arm_summary
+
+    vetoed = any(f.severity == "veto" and f.side != "baseline" for f in findings)
+    found = [finding.to_json() for finding in findings]
+    summaries = {
+        name: arm_summary(a) for name, a in zip(("baseline", "candidate"), arms, strict=True)
+    }
+    return {
+        **recorded,
+        "kind": "INVALID" if vetoed else "INCONCLUSIVE",
+        "evidence": {**recorded["evidence"], "arms": summaries, "findings": found},
+    }
+
+
+def _diagnostics(inputs: Mapping[str, JSON]) -> dict[str, JSON]:
+    given = dict(inputs)
+    good, bad = given.pop("values_good"), given.pop("values_bad")
+    return verdict_to_json(judge_diagnostics(good, bad, **given))
+
+
+def _differences(recorded: Mapping[str, JSON], again: Mapping[str, JSON]) -> Iterator[Difference]:
+    for key in ("kind", "effect", "reasons"):
+        yield from _compare(key, recorded.get(key), again.get(key))
+    old, new = recorded["evidence"], again["evidence"]
+    for key in ("numbers", "arms"):
+        yield from _compare(key, old.get(key), new.get(key))
+    codes = [
+        sorted(f"{f['code']}:{f['severity']}" for f in e.get("findings", ())) for e in (old, new)
+    ]
+    yield from _compare("findings", *codes)
+
+
+def _compare(what: str, recorded: JSON, again: JSON) -> Iterator[Difference]:
+    """Differences, leaf by leaf; numbers may differ by rounding."""
+    if isinstance(recorded, Mapping) and isinstance(again, Mapping):
+        for key in sorted({*recorded, *again}):
+            yield from _compare(f"{what}.{key}", recorded.get(key), again.get(key))
+    elif not _same(recorded, again):
+        yield Difference(what, recorded, again)
+
+
+def _same(recorded: JSON, again: JSON) -> bool:
+    if isinstance(recorded, float) or isinstance(again, float):
+        numbers = all(type(value) in (int, float) for value in (recorded, again))
+        return numbers and math.isclose(recorded, again, rel_tol=TOLERANCE, abs_tol=TOLERANCE)
+    if isinstance(recorded, list) and isinstance(again, list):
+        pairs = zip(recorded, again, strict=False)
+        return len(recorded) == len(again) and all(_same(a, b) for a, b in pairs)
+    return bool(recorded == again)
+
+
+# --- grading again ------------------------------------------------------------------------------
+
+
+def regrade(
+    rollouts: Iterable[Rollout], domain: Domain, *, sample: int | None = None, seed: int = 0
+) -> Regrade:
+    """Grades stored attempts again. Without `sample` in one pass; else a fixed draw of that many."""
+    chosen = rollouts if sample is None else _drawn(rollouts, sample, seed)
+    checked = skipped = 0
+    differences: list[Difference] = []
+    for rollout in chosen:
+        if rollout.outcome is None or not rollout.verifier_inputs:
+            skipped += 1
+            continue
+        checked += 1
+        differences += _regraded(rollout, domain)
+    return Regrade(checked, skipped, tuple(differences))
+
+
+def _drawn(rollouts: Iterable[Rollout], sample: int, seed: int) -> list[Rollout]:
+    """Reservoir sampling: one pass, the same draw every time."""
+    rng, kept = random.Random(seed), []
+    for index, rollout in enumerate(rollouts):
+        if index < sample:
+            kept.append(rollout)
+        elif (place := rng.randrange(index + 1)) < sample:
+            kept[place] = rollout
+    return kept
+
+
+def _regraded(rollout: Rollout, domain: Domain) -> Iterator[Difference]:
+    name = f"{rollout.task_key}#{rollout.sample_idx} (seed {rollout.seed})"
+    if rollout.evaluator_hash != domain.evaluator_hash:
+        yield Difference(f"evaluator of {name}", rollout.evaluator_hash, domain.evaluator_hash)
+        return
+    again = domain.regrade(rollout.task_key, rollout.verifier_inputs).success
+    if again is not rollout.outcome:
+        yield Difference(f"outcome of {name}", rollout.outcome, again)
