@@ -172,8 +172,8 @@ def _trial(domain: RealSwe, row: SweRow, name: str, patch: str, *, must_resolve:
 def _measured(name: str, must_resolve: bool, outcome: Outcome) -> Trial:
     detail = outcome.detail
     evidence = (*map(str, detail["not_passing"][:3]), *map(str, detail["evidence"][:3]))
-    flags = tuple(map(str, detail["flags"]))
-    return Trial(name, must_resolve, outcome.success, str(detail["verdict"]), flags, evidence)
+    verdict = str(detail["verdict"])
+    return Trial(name, must_resolve, outcome.success, verdict, outcome.flags, evidence)
 
 
 def _repeats(rows: list[SweRow]) -> dict[str, str]:

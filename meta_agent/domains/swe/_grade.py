@@ -129,6 +129,8 @@ def _test_files(row: SweRow) -> tuple[str, ...]:
 def _believed(result: ExecResult, nonce: str) -> Report:
     if result.timed_out:
         return Report("timeout", evidence=(f"no end within {GRADE_TIMEOUT_SEC:.0f} s",))
+    if result.oom:
+        return Report("killed_oom", evidence=("the tests ran out of memory",))
     report = _parsed(result.stdout, nonce)
     if report is None:
         tail = result.stderr[-300:].decode("utf-8", "replace")
@@ -183,16 +185,15 @@ def _outcome(row: SweRow, sifted: Sifted, report: Report) -> Outcome:
     flags = set(sifted.flags) | ({"tamper:report"} if report.verdict == "forged" else set())
     detail = {
         "verdict": verdict,
-        "fail_to_pass": f"{len(row.fail_to_pass) - len(broken)}/{len(row.fail_to_pass)}",
-        "pass_to_pass": f"{len(row.pass_to_pass) - len(lost)}/{len(row.pass_to_pass)}",
+        "fail_to_pass": [len(row.fail_to_pass) - len(broken), len(row.fail_to_pass)],
+        "pass_to_pass": [len(row.pass_to_pass) - len(lost), len(row.pass_to_pass)],
         "not_passing": [
             f"{t} {report.results.get(t, 'MISSING')}" for t in (broken + lost)[:_SHOWN_TESTS]
         ],
         "evidence": list(report.evidence),
         "dropped": dict(sifted.dropped),
-        "flags": sorted(flags),
     }
-    return Outcome(success=resolved, detail=detail)
+    return Outcome(success=resolved, detail=detail, flags=tuple(sorted(flags)))
 
 
 def _unmet(tests: tuple[str, ...], results: Mapping[str, str], good: frozenset[str]) -> list[str]:

@@ -40,7 +40,24 @@ def _found(source: str) -> set[str]:
         tree = ast.parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return set()  # it will fail its tests; there is nothing to read
+    tree = _Spelled(tree).visit(tree)
     return {name for node in _walk(tree) for name, rule in _RULES.items() if rule(node)}
+
+
+class _Spelled(ast.NodeTransformer):
+    """Writes imported names out in full, so that `import os as o` hides nothing."""
+
+    def __init__(self, tree: ast.Module) -> None:
+        self._names: dict[str, str] = {}
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Import):
+                self._names |= {a.asname: a.name for a in node.names if a.asname}
+            elif isinstance(node, ast.ImportFrom):
+                self._names |= {a.asname or a.name: f"{node.module}.{a.name}" for a in node.names}
+
+    def visit_Name(self, node: ast.Name) -> ast.Name:
+        node.id = self._names.get(node.id, node.id)
+        return node
 
 
 def _walk(tree: ast.Module) -> Iterator[ast.AST]:

@@ -1,0 +1,82 @@
+"""The scaffold: one conversation, one tool call per turn, until the work is handed in."""
+
+from .actions import actions_of
+from .prompts import CUT, LAST_TURNS, NO_ACTION, SCHEMAS, SYSTEM, TASK
+
+MAX_TURNS = 30
+MAX_TOKENS = 1536  # of one reply
+OBSERVATION_CHARS = 4000  # longer tool output loses its middle
+CONTEXT_CHARS = 72_000  # about 24k tokens of code; older tool output is left out beyond it
+KEPT_OBSERVATIONS = 6  # the newest ones always stay
+WARN_TURNS = 3
+LEFT_OUT = "[older output left out]"
+
+
+def clipped(text):
+    """Keeps the beginning and the end: context stands first, errors last."""
+    if len(text) <= OBSERVATION_CHARS:
+        return text
+    half = OBSERVATION_CHARS // 2
+    return f"{text[:half]}\n[... {len(text) - 2 * half} characters ...]\n{text[-half:]}"
+
+
+def first_messages(task):
+    body = TASK.format(repo=task["repo"], issue=task["issue"])
+    return [{"role": "system", "content": SYSTEM}, {"role": "user", "content": body}]
+
+
+def size(messages):
+    return sum(len(str(message.get("content") or "")) for message in messages)
+
+
+def fitted(messages):
+    """Leaves out the oldest tool output until the conversation fits its budget.
+
+    Nothing is touched before that: a conversation that only grows is one token row in training.
+    """
+    outputs = [m for m in messages[2:] if m["role"] != "assistant" and m["content"] != LEFT_OUT]
+    for message in outputs[:-KEPT_OBSERVATIONS]:
+        if size(messages) <= CONTEXT_CHARS:
+            break
+        message["content"] = LEFT_OUT
+    return messages
+
+
+async def carry_out(action, tools):
+    """One call; returns what the model reads and whether the attempt is over."""
+    if action.problem:
+        return f"{action.tool}: {action.problem}", False
+    result = await tools.call(action.tool, **action.arguments)
+    return clipped(result.text), result.done
+
+
+def observation(action, text):
+    if action.call_id is None:
+        return {"role": "user", "content": text}
+    return {"role": "tool", "tool_call_id": action.call_id, "content": text}
+
+
+async def step(reply, tools, note):
+    """Carries out a reply's calls; returns the messages that follow and whether it is over."""
+    messages, done = [], False
+    for action in actions_of(reply):
+        text, ended = ("not carried out: the attempt is over", True) if done else await carry_out(action, tools)
+        messages.append(observation(action, text + note))
+        done = done or ended
+    if not messages:
+        hint = CUT if reply.finish_reason == "length" else NO_ACTION
+        messages.append({"role": "user", "content": hint + note})
+    return messages, done
+
+
+async def run(task, model, tools):
+    messages = first_messages(task)
+    for turn in range(MAX_TURNS):
+        left = MAX_TURNS - turn - 1
+        note = LAST_TURNS.format(left=left) if left <= WARN_TURNS else ""
+        reply = await model.chat(fitted(messages), max_tokens=MAX_TOKENS, tools=SCHEMAS)
+        messages.append(reply.message)
+        answers, done = await step(reply, tools, note)
+        messages += answers
+        if done:
+            return

@@ -1,0 +1,72 @@
+"""What the model is told: the task, the rules, the tools, and how to call them."""
+
+SYSTEM = """\
+You repair one bug in a Python repository. Work in small steps: reproduce the problem, find its \
+cause, change the source, run the tests, then submit.
+
+Rules
+- Change source files only. Existing tests and configuration of the test runner stay as they are.
+- Fix the cause for every input, not only for the example in the report.
+- There is no network and no version history.
+
+Tools
+- view(path, start, end): lines of a file, or the names in a directory
+- search(pattern, path): lines that match an extended regular expression
+- edit(path, old, new): replaces `old`, which must stand exactly once; an empty `old` makes a new file
+- run(command): a shell command in the repository
+- test(paths): pytest on some paths; without paths, on the tests around the bug
+- submit(): hands in the work and ends the attempt
+
+Call one tool per reply. Where native tool calls are not available, end the reply with one fenced \
+block whose first word is the tool:
+
+```view path/to/file.py 40 80
+```
+```search src
+def parse_.*
+```
+```edit path/to/file.py
+<<<<<<< old
+    return a
+=======
+    return b
+>>>>>>> new
+```
+```run
+python3 -c "import package; print(package.f(1))"
+```
+```test tests/test_x.py
+```
+```submit
+```
+"""
+
+TASK = "Repository: {repo}\n\nReport\n\n{issue}"
+
+NO_ACTION = "No tool was called. Call one tool: view, search, edit, run, test or submit."
+CUT = "The reply was cut at its length limit before it called a tool. Be brief and call one tool."
+LAST_TURNS = "\n[{left} turns left: submit before they run out]"
+
+
+def _schema(name, description, **properties):
+    return {
+        "type": "function",
+        "function": {
+            "name": name,
+            "description": description,
+            "parameters": {
+                "type": "object",
+                "properties": {key: {"type": kind} for key, kind in properties.items()},
+            },
+        },
+    }
+
+
+SCHEMAS = [
+    _schema("view", "Lines of a file, or a directory", path="string", start="integer", end="integer"),
+    _schema("search", "Lines that match a pattern", pattern="string", path="string"),
+    _schema("edit", "Replace text that stands exactly once", path="string", old="string", new="string"),
+    _schema("run", "A shell command in the repository", command="string"),
+    _schema("test", "Run pytest on some paths", paths="string"),
+    _schema("submit", "Hand in the work"),
+]

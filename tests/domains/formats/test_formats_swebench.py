@@ -1,0 +1,168 @@
+"""SWE-bench-format rows: what is read, and what is refused in which words."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from meta_agent.domains.formats import read_swebench, semantic_key
+from meta_agent.errors import ConfigError
+
+SAMPLE = Path(__file__).parents[4] / "shared" / "data" / "swebench_verified_sample.jsonl"
+PATCH = "diff --git a/x.py b/x.py\n--- a/x.py\n+++ b/x.py\n@@ -1 +1 @@\n-a = 1\n+a = 2\n"
+ROW: dict[str, Any] = {
+    "instance_id": "o__r-1",
+    "repo": "o/r",
+    "base_commit": "f" * 40,
+    "problem_statement": "it breaks",
+    "patch": PATCH,
+    "test_patch": "",
+    "FAIL_TO_PASS": '["t.py::test_a"]',
+    "PASS_TO_PASS": '["t.py::test_b", "t.py::test_c[1-2]"]',
+}
+
+
+def write(path: Path, *rows: Any) -> Path:
+    file = path / "tasks.jsonl"
+    file.write_text(
+        "".join(row if isinstance(row, str) else json.dumps(row) + "\n" for row in rows)
+    )
+    return file
+
+
+def read_one(path: Path, **changes: Any) -> Any:
+    return read_swebench(write(path, {**ROW, **changes}))[0]
+
+
+def test_test_ids_may_be_json_strings_or_lists(tmp_path: Path) -> None:
+    strings = read_one(tmp_path)
+    lists = read_one(tmp_path, FAIL_TO_PASS=["t.py::test_a"])
+    assert strings.fail_to_pass == lists.fail_to_pass == ("t.py::test_a",)
+    assert strings.pass_to_pass == ("t.py::test_b", "t.py::test_c[1-2]")
+
+
+def test_further_fields_of_newer_harnesses_are_kept_and_harmless(tmp_path: Path) -> None:
+    row = read_one(tmp_path, eval_script="./run", log_parser="pytest", eval_type="pass_and_fail")
+    assert row.extra == {
+        "eval_script": "./run",
+        "log_parser": "pytest",
+        "eval_type": "pass_and_fail",
+    }
+
+
+@pytest.mark.parametrize("name", ["image", "image_name", "docker_image"])
+def test_the_image_has_three_spellings(tmp_path: Path, name: str) -> None:
+    assert read_one(tmp_path, **{name: "repo:1"}).image == "repo:1"
+
+
+def test_a_row_without_a_gold_patch_is_read(tmp_path: Path) -> None:
+    row = dict(ROW)
+    del row["patch"]
+    assert read_swebench(write(tmp_path, row))[0].patch is None
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "complaint"),
+    [
+        ("instance_id", None, "it is missing"),
+        ("instance_id", "../../etc", "letters, digits"),
+        ("repo", 7, "got 7"),
+        ("problem_statement", "  ", "non-empty string"),
+        ("FAIL_TO_PASS", "[not json", 'got "[not json"'),
+        ("FAIL_TO_PASS", [], "at least one test"),
+        ("FAIL_TO_PASS", [1], "a list of strings"),
+        ("PASS_TO_PASS", {"a": 1}, "a list of strings"),
+        ("split", "test", "one of train, search, confirm, vault"),
+        ("source", "x.tar", "an object"),
+        ("source", {}, "either archive"),
+        ("source", {"archive": "a.tar", "image_path": "/x"}, "either archive"),
+    ],
+)
+def test_a_bad_field_is_named_with_file_line_and_value(
+    tmp_path: Path, field: str, value: Any, complaint: str
+) -> None:
+    bad = {**ROW, "instance_id": "other", field: value}
+    if value is None:
+        del bad[field]
+    file = write(tmp_path, ROW, bad)
+    with pytest.raises(ConfigError) as caught:
+        read_swebench(file)
+    assert str(caught.value).startswith(f"{file}:2: field {field}: ")
+    assert complaint in str(caught.value)
+
+
+def test_a_bad_hash_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="field sha256: expected 64"):
+        read_one(tmp_path, source={"archive": "a.tar", "sha256": "abc"})
+
+
+@pytest.mark.parametrize(
+    ("content", "complaint"),
+    [
+        ("{broken\n", ":1: not JSON"),
+        ("[1]\n", ":1: expected an object"),
+        ("", "holds no tasks"),
+    ],
+)
+def test_a_broken_file_is_refused(tmp_path: Path, content: str, complaint: str) -> None:
+    with pytest.raises(ConfigError, match=complaint):
+        read_swebench(write(tmp_path, content))
+
+
+def test_a_missing_file_and_parquet_are_refused_with_the_next_step(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="cannot read the task file"):
+        read_swebench(tmp_path / "none.jsonl")
+    with pytest.raises(ConfigError, match="not JSON Lines") as caught:
+        read_swebench(tmp_path / "tasks.parquet")
+    assert caught.value.hint and "to_json" in caught.value.hint
+
+
+def test_an_id_used_twice_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r":2: field instance_id: 'o__r-1' was already used"):
+        read_swebench(write(tmp_path, ROW, ROW))
+
+
+def test_the_same_fix_under_two_names_falls_into_one_split(tmp_path: Path) -> None:
+    moved = PATCH.replace("@@ -1 +1 @@", "@@ -9 +9 @@")
+    rows = read_swebench(
+        write(tmp_path, ROW, {**ROW, "instance_id": "copy", "patch": moved, "version": "2"})
+    )
+    assert rows[0].split == rows[1].split
+    assert semantic_key("o/r", PATCH, "") == semantic_key("o/r", moved, "other words")
+
+
+def test_all_splits_are_filled_by_the_hash(tmp_path: Path) -> None:
+    rows = [
+        {**ROW, "instance_id": f"i{n}", "patch": PATCH.replace("a = 2", f"a = {n}")}
+        for n in range(200)
+    ]
+    found = [row.split for row in read_swebench(write(tmp_path, *rows))]
+    shares = {split: found.count(split) / 200 for split in set(found)}
+    assert set(shares) == {"train", "search", "confirm", "vault"}
+    assert 0.3 < shares["train"] < 0.5
+
+
+def test_an_explicit_split_wins(tmp_path: Path) -> None:
+    row = read_one(tmp_path, split="vault")
+    assert (row.split, row.split_is_explicit) == ("vault", True)
+
+
+def test_rows_that_a_public_release_ships() -> None:
+    if not SAMPLE.exists():
+        pytest.skip(f"the public sample {SAMPLE.name} is not beside this checkout")
+    with pytest.raises(ConfigError, match=r":2: this is an R2E-Gym row"):
+        read_swebench(SAMPLE)
+
+
+def test_the_first_row_of_that_release_is_read(tmp_path: Path) -> None:
+    if not SAMPLE.exists():
+        pytest.skip(f"the public sample {SAMPLE.name} is not beside this checkout")
+    first = SAMPLE.read_text(encoding="utf-8").split("\n")[0] + "\n"
+    row = read_swebench(write(tmp_path, first))[0]
+    assert row.instance_id == "astropy__astropy-14369"
+    assert len(row.fail_to_pass) == 3
+    assert all("::" in test for test in row.expected_ids)
+    assert row.patch is None
