@@ -20,6 +20,7 @@ from types import ModuleType
 from typing import Any
 
 MAX_TRACEBACK_CHARS = 2000
+PACKAGE_PREFIX = "loaded_harness_"
 
 Json = Any
 Args = dict[str, Any]
@@ -33,42 +34,29 @@ class Loaded:
     """The harness as modules. One worker holds one at a time."""
 
     def __init__(self) -> None:
-        self.count = 0
-        self.home = ""
-        self.root = ""
-        self.prefix = ""
+        self.package = ""
         self.roles: dict[str, Any] = {}
         self.staged: list[Json] = []
 
     def replace(self, files: Mapping[str, str], roles: dict[str, Any]) -> None:
         """Puts another harness in the place of the one that was loaded."""
-        self._clear()
-        self.count += 1
-        self.prefix = f"harness_{self.count}"
-        self.home = tempfile.mkdtemp(prefix="harness-")
-        self.root = os.path.join(self.home, self.prefix)  # noqa: PTH118
-        write_tree(self.root, files)
-        # The unique package name lets a suite be called `math` or `code`. The root itself comes
+        forget_loaded()
+        home = tempfile.mkdtemp(prefix=PACKAGE_PREFIX)
+        self.package = os.path.basename(home)  # noqa: PTH119
+        root = os.path.join(home, self.package)  # noqa: PTH118
+        write_tree(root, files)
+        # The package of its own lets a suite be called `math` or `code`. The root itself comes
         # last, so that absolute imports between harness files work without hiding the stdlib.
-        sys.path.insert(0, self.home)
-        sys.path.append(self.root)
+        sys.path.insert(0, home)
+        sys.path.append(root)
         importlib.invalidate_caches()
         self.roles = roles
         self.staged = []
 
-    def _clear(self) -> None:
-        if not self.home:
-            return
-        for name, module in list(sys.modules.items()):
-            if (getattr(module, "__file__", None) or "").startswith(self.root):
-                del sys.modules[name]
-        sys.path[:] = [path for path in sys.path if path not in (self.home, self.root)]
-        shutil.rmtree(self.home, ignore_errors=True)
-
     def module(self, path: str) -> ModuleType:
         """The module of a file such as `swe/reward.py`."""
         dotted = path.removesuffix(".py").replace("/", ".")
-        return importlib.import_module(f"{self.prefix}.{dotted}")
+        return importlib.import_module(f"{self.package}.{dotted}")
 
     def role(self, name: str) -> ModuleType:
         """The module of a role such as `reward`."""
@@ -88,6 +76,18 @@ class Loaded:
     def diagnostics(self) -> list[tuple[str, ModuleType]]:
         """The diagnostics in path order."""
         return [(path, self.module(path)) for path in self.roles["diagnostics"]]
+
+
+def forget_loaded() -> None:
+    """Undoes earlier loads by their names, for this source may have been installed anew since."""
+    stale = [path for path in sys.path if PACKAGE_PREFIX in path]
+    for name, module in list(sys.modules.items()):
+        file = getattr(module, "__file__", None) or ""
+        if name.startswith(PACKAGE_PREFIX) or file.startswith(tuple(stale)):
+            del sys.modules[name]
+    sys.path[:] = [path for path in sys.path if path not in stale]
+    for path in stale:
+        shutil.rmtree(path, ignore_errors=True)
 
 
 def write_tree(root: str, files: Mapping[str, str]) -> None:

@@ -1,0 +1,104 @@
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from meta_agent.errors import ConfigError
+from meta_agent.harness import Recipe, parse_recipe
+from meta_agent.harness.recipe import LOSS_TYPES
+
+GOOD = {
+    "defaults": "",
+    "prototype": "groups_per_step = 16\nnum_generations = 8\nlearning_rate = 1e-4",
+    "microbatches": "groups_per_step = 4\nnum_generations = 8\nper_device_train_batch_size = 16",
+    "clip higher": "epsilon = 0.2\nepsilon_high = 0.28",
+    "two-sided": 'delta = 1.5\nloss_type = "grpo"',
+    "gspo": 'loss_type = "grpo"\nimportance_sampling_level = "sequence"',
+    "warm up": 'warmup_steps = 0.1\nlr_scheduler_type = "cosine"',
+    "anchored": "beta = 0.04\nmax_grad_norm = 0.5\nweight_decay = 0.01",
+    "sampling": "temperature = 1.2\ntop_p = 0.95",
+    **{f"loss {name}": f'loss_type = "{name}"' for name in LOSS_TYPES if name != "luspo"},
+    "loss luspo": 'loss_type = "luspo"\nimportance_sampling_level = "sequence"',
+}
+BAD = {
+    "learning_rate = 0.0": "learning_rate",
+    "learning_rate = 0.2": "0.1",
+    "learning_rate = nan": "learning_rate",
+    'learning_rate = "1e-4"': "learning_rate",
+    "learning_rate = true": "learning_rate",
+    "learnin_rate = 1e-4": "did you mean learning_rate",
+    "lr = 1e-4": "unknown key 'lr'",
+    "max_steps = 10": "unknown key",
+    "num_generations = 1": "num_generations",
+    "num_generations = 8.0": "num_generations",
+    "groups_per_step = 0": "groups_per_step",
+    'loss_type = "ppo"': "one of dapo",
+    "loss_type = [1]": "loss_type",
+    "beta = -0.1": "beta",
+    "epsilon = 0.0": "epsilon",
+    'scale_rewards = "std"': "one of group, batch, none",
+    'importance_sampling_level = "word"': "one of token, sequence",
+    "temperature = 0.0": "temperature",
+    "top_p = 1.5": "top_p",
+    "max_grad_norm = 0": "max_grad_norm",
+    "num_iterations = 0": "num_iterations",
+    "warmup_steps = 2.5": "whole",
+    "delta = 1.1": "1 \\+ epsilon",
+    "mask_truncated_completions = 1": "true or false",
+    "groups_per_step = 3\nper_device_train_batch_size = 5": "24 rows",
+    'loss_type = "luspo"': "sequence",
+    'loss_type = "vespo"\nimportance_sampling_level = "sequence"': "token",
+    "[table]": "unknown key",
+    "beta = 1 = 2": "recipe.toml",
+}
+
+
+@pytest.mark.parametrize("name", GOOD)
+def test_a_sound_recipe_is_read(name: str) -> None:
+    assert isinstance(parse_recipe(GOOD[name]), Recipe)
+
+
+@pytest.mark.parametrize("text", BAD)
+def test_an_unsound_recipe_is_refused_by_name(text: str) -> None:
+    with pytest.raises(ConfigError, match=BAD[text]):
+        parse_recipe(text)
+
+
+def test_values_have_the_types_of_their_fields() -> None:
+    recipe = parse_recipe("beta = 1\nwarmup_steps = 3\nepsilon_high = 1")
+    assert (recipe.beta, type(recipe.beta)) == (1.0, float)
+    assert type(recipe.warmup_steps) is type(recipe.epsilon_high) is float
+    assert type(recipe.num_generations) is int
+
+
+def test_a_step_divides_into_microbatches() -> None:
+    whole = parse_recipe("").to_trl()
+    assert whole["per_device_train_batch_size"] == 128
+    assert whole["gradient_accumulation_steps"] == whole["steps_per_generation"] == 1
+    split = parse_recipe(GOOD["microbatches"]).to_trl()
+    assert split["gradient_accumulation_steps"] == 2
+
+
+@pytest.mark.train
+@pytest.mark.parametrize("name", GOOD)
+def test_trl_takes_what_we_take(name: str, tmp_path: Path) -> None:
+    settings = parse_recipe(GOOD[name]).to_trl()
+    config = grpo_config(tmp_path, **settings)
+    for key, value in settings.items():
+        assert getattr(config, key) == value, key
+
+
+def test_our_defaults_are_stated_in_trls_own_names() -> None:
+    assert set(Recipe.__dataclass_fields__) - {"groups_per_step"} <= set(parse_recipe("").to_trl())
+
+
+def grpo_config(directory: Path, **settings: Any) -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # third-party imports warn about themselves
+        trl = pytest.importorskip("trl", reason="needs the train extra")
+        return trl.GRPOConfig(
+            output_dir=str(directory), use_cpu=True, bf16=False, report_to=[], **settings
+        )

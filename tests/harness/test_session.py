@@ -1,0 +1,322 @@
+"""`HarnessSession` against the real worker: what comes back is right, or a typed error."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pytest
+from rollouts.laboratory import FILES, session, tree
+from rollouts.test_record import sample
+
+from meta_agent.errors import CandidateError, ConfigError, SandboxError
+from meta_agent.harness import CheckResult, HarnessSession
+from meta_agent.protocols import HarnessTree, Sandbox
+from meta_agent.rollouts import to_line
+from meta_agent.sandbox import open_sandbox
+
+TASKS = [{"key": "t0", "view": {"question": "x"}}, {"key": "t1", "view": {}}]
+GROUPS = [
+    {"task_key": "a", "rewards": [0.0, 1.0], "outcomes": [False, True]},
+    {"task_key": "b", "rewards": [0.0, 0.0], "outcomes": [False, False]},
+]
+
+
+@pytest.fixture(scope="module")
+def lab() -> Iterator[HarnessSession]:
+    with session() as held:
+        yield held
+
+
+@pytest.fixture(scope="module")
+def sandbox() -> Iterator[Sandbox]:
+    held = open_sandbox("process", run="test")
+    yield held
+    held.close()
+
+
+def test_rewards_come_back_in_order(lab: HarnessSession) -> None:
+    rollouts = [sample(outcome=True, turns=1), sample(outcome=None, turns=3)]
+    expected = [{"solved": 1.0, "short": 0.5}, {"solved": 0.0, "short": 0.25}]
+    assert lab.weights == {"solved": 1.0, "short": 0.1}
+    assert lab.reward(rollouts) == expected
+    assert lab.reward_lines([to_line(rollout) for rollout in rollouts]) == expected
+    assert lab.reward([]) == []
+
+
+def test_more_records_than_fit_one_chunk_are_scored_in_order(lab: HarnessSession) -> None:
+    text = {"role": "tool", "content": "x" * (1 << 20)}
+    rollouts = [sample(turns=turns, messages=[text]) for turns in range(9)]
+    assert [row["short"] for row in lab.reward(rollouts)] == [1 / (1 + t) for t in range(9)]
+    (measured,) = lab.measure(rollouts)
+    assert measured.values == {"turns_mean": 4.0}
+
+
+def test_the_filter_weighs_groups(lab: HarnessSession) -> None:
+    assert lab.keep(GROUPS) == [1.0, 0.0]
+
+
+def test_the_curriculum_orders_tasks(lab: HarnessSession) -> None:
+    assert lab.order(TASKS, {"t0": {"tries": 8, "solved": 1}}) == ["t1", "t0"]
+
+
+def test_diagnostics_say_what_they_are_and_what_they_saw(lab: HarnessSession) -> None:
+    (measured,) = lab.measure([sample(turns=2), sample(turns=4)])
+    assert (measured.name, measured.layer) == ("turns", "behaviour")
+    assert measured.thresholds == {"turns_mean": {"max": 6.0}}
+    assert measured.values == {"turns_mean": 3.0}
+    assert lab.measure([])[0].values == {"turns_mean": 0.0}
+
+
+def test_a_harness_without_training_side_needs_none(sandbox: Sandbox) -> None:
+    bare = tree(filter=None, curriculum=None, diagnostics__turns=None, recipe_toml=None)
+    held = HarnessSession(sandbox, bare)
+    assert held.keep(GROUPS) == [1.0, 1.0]
+    assert held.order(TASKS, {}) == ["t0", "t1"]
+    assert held.measure([sample()]) == []
+    with pytest.raises(ConfigError, match=r"0 recipe\.toml"):
+        _ = held.recipe
+    assert all(result.ok for result in held.check([sample()], TASKS))
+
+
+def test_the_recipe_is_parsed_on_the_host(lab: HarnessSession) -> None:
+    assert lab.recipe.learning_rate == 1e-4
+
+
+def test_a_command_harness_is_refused_before_anything_starts(sandbox: Sandbox) -> None:
+    files = dict(FILES)
+    files["harness.toml"] = files["harness.toml"].replace(
+        'entry = "lab/agent.py:run"', 'command = ["x"]'
+    )
+    with pytest.raises(ConfigError, match="command"):
+        HarnessSession(sandbox, as_tree(files))
+
+
+def test_a_suite_may_have_the_name_of_a_standard_module(sandbox: Sandbox) -> None:
+    files = {path.replace("lab/", "math/"): text for path, text in FILES.items()}
+    files["harness.toml"] = files["harness.toml"].replace("lab/", "math/")
+    files["math/agent.py"] = "from math import sqrt\nfrom . import more\n" + FILES["lab/agent.py"]
+    files["math/more.py"] = "from shared.words import WORD\n"
+    files["shared/words.py"] = "WORD = 1\n"
+    files["math/reward.py"] = "from math import sqrt\n" + FILES["lab/reward.py"]
+    held = HarnessSession(sandbox, as_tree(files))
+    assert held.reward([sample(turns=3)]) == [{"solved": 1.0, "short": 0.25}]
+
+
+def test_one_worker_can_take_another_harness(sandbox: Sandbox) -> None:
+    HarnessSession(sandbox, tree())
+    other = "WEIGHTS = {}\ndef reward(rollout): return {'x': 2.0}\n"
+    assert HarnessSession(sandbox, tree(reward=other)).reward([sample()]) == [{"x": 2.0}]
+
+
+def test_an_agent_reads_a_file_beside_it(sandbox: Sandbox) -> None:
+    code = "import pathlib\nTEXT = (pathlib.Path(__file__).parent / 'prompt.md').read_text()\n"
+    reward = code + "WEIGHTS = {}\ndef reward(rollout): return {'x': float(len(TEXT))}\n"
+    held = HarnessSession(sandbox, tree(reward=reward, prompt_md="four"))
+    assert held.reward([sample()]) == [{"x": 4.0}]
+
+
+LOADING = {
+    "syntax": ({"agent": "def run(:"}, "SyntaxError"),
+    "import": ({"reward": "import numpy_of_the_moon"}, "ModuleNotFoundError"),
+    "no run": ({"agent": "x = 1"}, r"no function run\(\)"),
+    "raises": ({"filter": "1 / 0"}, "ZeroDivisionError"),
+    "exits": ({"curriculum": "import sys; sys.exit(0)"}, "SystemExit"),
+    "weights": ({"reward": "WEIGHTS = {'x': 'y'}\ndef reward(r): ..."}, "WEIGHTS"),
+    "nameless": ({"diagnostics__turns": "LAYER = 'score'"}, "NAME"),
+}
+
+
+@pytest.mark.parametrize("fault", LOADING)
+def test_a_harness_that_does_not_load_is_a_candidate_error(sandbox: Sandbox, fault: str) -> None:
+    changes, told = LOADING[fault]
+    with pytest.raises(CandidateError, match=told):
+        HarnessSession(sandbox, tree(**changes))
+
+
+def test_bytes_that_are_no_text_are_refused(sandbox: Sandbox) -> None:
+    files = {**tree().files, "lab/agent.py": b"\xff\xfe"}
+    with pytest.raises(CandidateError, match="not UTF-8"):
+        HarnessSession(sandbox, HarnessTree("c", "t", files))
+
+
+RETURNS = {
+    "reward": [
+        *("None", "3", "{'x': float('nan')}", "{'x': float('inf')}", "{'x': True}"),
+        *("{'x': '1'}", "{'x': None}", "{'': 1.0}", "{'a\\nb': 1.0}", "{'x': 1e300}"),
+        *("{str(i): 1.0 for i in range(99)}", "{'x': object()}"),
+    ],
+    "filter": ["None", "[1.0]", "[1.0, -1.0]", "[1.0, float('nan')]", "[1.0, 1e9]", "['a', 'b']"],
+    "curriculum": ["None", "[]", "['t0', 't0']", "['nobody']", "[3]", "['t0', ['t1']]"],
+}
+FORMS = {
+    "reward": "WEIGHTS = {{}}\ndef reward(rollout): return {}\n",
+    "filter": "def keep(groups): return {}\n",
+    "curriculum": "def order(tasks, history): return {}\n",
+}
+
+
+@pytest.mark.parametrize(
+    ("role", "value"), [(role, value) for role, values in RETURNS.items() for value in values]
+)
+def test_a_value_outside_the_contract_is_a_candidate_error(
+    sandbox: Sandbox, role: str, value: str
+) -> None:
+    held = HarnessSession(sandbox, tree(**{role: FORMS[role].format(value)}))
+    with pytest.raises(CandidateError):
+        {
+            "reward": lambda: held.reward([sample()]),
+            "filter": lambda: held.keep(GROUPS),
+            "curriculum": lambda: held.order(TASKS, {}),
+        }[role]()
+
+
+def test_the_traceback_of_harness_code_reaches_its_reader(sandbox: Sandbox) -> None:
+    bad = "WEIGHTS = {}\ndef reward(rollout):\n    return {'x': 1 / 0}\n"
+    with pytest.raises(CandidateError, match=r"reward\.py.*line 3") as caught:
+        HarnessSession(sandbox, tree(reward=bad)).reward([sample()])
+    assert caught.value.reason == "harness_reward_failed"
+
+
+def test_one_broken_diagnostic_does_not_blind_the_others(sandbox: Sandbox) -> None:
+    broken = "NAME = 'broken'\nLAYER = 'score'\nTHRESHOLDS = {}\ndef measure(rollouts): 1 / 0\n"
+    held = HarnessSession(sandbox, tree(diagnostics__broken=broken))
+    first, second = held.measure([sample(turns=2)])
+    assert first.failure is not None
+    assert "ZeroDivisionError" in first.failure
+    assert (first.values, second.values) == ({}, {"turns_mean": 2.0})
+
+
+# --- contract tests ----------------------------------------------------------------------------
+
+
+def checked(sandbox: Sandbox, **changes: str) -> dict[str, CheckResult]:
+    held = HarnessSession(sandbox, tree(**changes))
+    samples = [sample(outcome=True), sample(outcome=False, turns=5)]
+    return {result.name: result for result in held.check(samples, TASKS)}
+
+
+def test_the_laboratory_harness_passes_its_contract_tests(sandbox: Sandbox) -> None:
+    results = checked(sandbox)
+    assert all(result.ok for result in results.values()), results
+    assert {"lab/agent.py", "lab/reward.py", "lab/filter.py", "recipe.toml"} <= set(results)
+
+
+DIAGNOSTIC = "NAME = 'd'\nLAYER = '{}'\nTHRESHOLDS = {{}}\ndef measure(rollouts): return {}\n"
+CONTRACT = {
+    "run is no coroutine": ({"agent": "def run(t, m, k): ..."}, "lab/agent.py", "async def"),
+    "run takes two": ({"agent": "async def run(t, m): ..."}, "lab/agent.py", "too many"),
+    "reward is random": (
+        {
+            "reward": "import random\nWEIGHTS = {}\n"
+            "def reward(rollout): return {'x': random.random()}\n"
+        },
+        "lab/reward.py",
+        "other values",
+    ),
+    "reward keeps count": (
+        {
+            "reward": "WEIGHTS = {}\nseen = []\n"
+            "def reward(rollout): seen.append(1); return {'x': float(len(seen))}\n"
+        },
+        "lab/reward.py",
+        "other values",
+    ),
+    "reward is nan": (
+        {"reward": FORMS["reward"].format("{'x': float('nan')}")},
+        "lab/reward.py",
+        "nan",
+    ),
+    "reward without weights": ({"reward": "def reward(r): return {}"}, "lab/reward.py", "WEIGHTS"),
+    "keep is short": (
+        {"filter": FORMS["filter"].format("[1]")},
+        "lab/filter.py",
+        "1 weights for 3",
+    ),
+    "keep is negative": (
+        {"filter": FORMS["filter"].format("[-1, 1, 1]")},
+        "lab/filter.py",
+        "negative",
+    ),
+    "order invents": (
+        {"curriculum": FORMS["curriculum"].format("['z']")},
+        "lab/curriculum.py",
+        "'z'",
+    ),
+    "measure is text": (
+        {"diagnostics__d": DIAGNOSTIC.format("score", "{'x': 'y'}")},
+        "lab/diagnostics/d.py",
+        "not a finite number",
+    ),
+    "measure needs rollouts": (
+        {"diagnostics__d": DIAGNOSTIC.format("score", "{'x': 1 / len(rollouts)}")},
+        "lab/diagnostics/d.py",
+        "division by zero",
+    ),
+    "unknown layer": (
+        {"diagnostics__d": DIAGNOSTIC.format("vibes", "{}")},
+        "diagnostic d",
+        "vibes",
+    ),
+    "recipe": ({"recipe_toml": "learning_rate = 7"}, "recipe.toml", "learning_rate"),
+}
+
+
+@pytest.mark.parametrize("fault", CONTRACT)
+def test_a_broken_contract_is_found(sandbox: Sandbox, fault: str) -> None:
+    changes, name, told = CONTRACT[fault]
+    result = checked(sandbox, **changes)[name]
+    assert not result.ok
+    assert told in result.detail
+
+
+# --- a worker that lies ------------------------------------------------------------------------
+
+
+class Liar:
+    """A sandbox whose worker answers what a test says: the host must take nothing on trust."""
+
+    backend = "process"
+
+    def __init__(self, **answers: Any) -> None:
+        self.answers = {"load": {"weights": {}, "diagnostics": []}, **answers}
+
+    def install(self, name: str, source: str) -> None: ...
+
+    def request(self, op: str, args: Mapping[str, Any], **_: Any) -> Any:
+        answer = self.answers[op.removeprefix("harness.")]
+        if isinstance(answer, Exception):
+            raise answer
+        return json.loads(json.dumps(answer))
+
+
+LIES = [None, 3, "x", [], [None], [[1.0]], {"a": 1}, [{"x": "1"}], [{"x": [1.0]}]]
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_lies_of_the_worker_are_typed_errors(lie: Any) -> None:
+    held = HarnessSession(Liar(reward=lie, keep=lie, order=lie), tree())  # type: ignore[arg-type]
+    for call in (
+        lambda: held.reward([sample(), sample()]),
+        lambda: held.keep(GROUPS),
+        lambda: held.order(TASKS, {}),
+    ):
+        with pytest.raises(CandidateError):
+            call()
+
+
+@pytest.mark.parametrize("lie", [*LIES, {"weights": {}, "diagnostics": [{"name": 1}]}])
+def test_lies_at_loading_are_typed_errors(lie: Any) -> None:
+    with pytest.raises(CandidateError):
+        HarnessSession(Liar(load=lie), tree())  # type: ignore[arg-type]
+
+
+def test_a_dead_sandbox_is_not_the_harness_fault() -> None:
+    dead = Liar(reward=SandboxError("gone", kind="died"))
+    with pytest.raises(SandboxError):
+        HarnessSession(dead, tree()).reward([sample()])  # type: ignore[arg-type]
+
+
+def as_tree(files: Mapping[str, str]) -> HarnessTree:
+    return HarnessTree("c", "t", {path: text.encode() for path, text in files.items()})

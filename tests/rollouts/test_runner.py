@@ -1,0 +1,477 @@
+"""The runner against the real process sandbox, with a policy that the test scripts."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from meta_agent.errors import BudgetError, ProviderError, SandboxError, TrainingError
+from meta_agent.harness import HarnessSession
+from meta_agent.protocols import (
+    Ceilings,
+    GenerateReply,
+    GenerateRequest,
+    PlannedRollout,
+    Rollout,
+    RolloutFailure,
+)
+from rollouts.laboratory import (
+    LabDomain,
+    ScriptGateway,
+    plan,
+    runner,
+    script,
+    session,
+    task,
+    tree,
+)
+
+BOTH = pytest.mark.parametrize("lock_step", [True, False], ids=["lock-step", "free"])
+
+
+@pytest.fixture(scope="module")
+def lab() -> Iterator[HarnessSession]:
+    with session() as held:
+        yield held
+
+
+def run_agent(agent: str, *says: str, count: int = 1, lock_step: bool = True) -> list[Rollout]:
+    with session(tree(agent=agent)) as held:
+        gateway = ScriptGateway(script(*says), lock_step=lock_step)
+        return runner(held, gateway).run(plan(count))
+
+
+@BOTH
+def test_every_planned_rollout_has_one_row_in_plan_order(
+    lab: HarnessSession, lock_step: bool
+) -> None:
+    gateway = ScriptGateway(script("say hi", "submit yes"), lock_step=lock_step)
+    planned = plan(40)
+    domain = LabDomain()
+    rows = runner(lab, gateway, domain).run(planned)
+    assert [(r.task_key, r.sample_idx, r.group_id) for r in rows] == [
+        (p.task.key, p.sample_idx, p.group_id) for p in planned
+    ]
+    assert all(row.clean and row.stop_reason == "submitted" and row.turns == 2 for row in rows)
+    assert domain.opened == domain.closed == 40
+    assert len(gateway.finished) == len(set(gateway.finished)) == 40
+
+
+@BOTH
+def test_a_row_tells_the_whole_story(lab: HarnessSession, lock_step: bool) -> None:
+    gateway = ScriptGateway(script("say hi", "log", "submit yes"), lock_step=lock_step)
+    (row,) = runner(lab, gateway).run(plan(1))
+    assert row.messages == [
+        {"role": "user", "content": "q t0"},
+        {"role": "assistant", "content": "say hi"},
+        {"role": "tool", "content": "heard hi"},
+        {"role": "assistant", "content": "log"},
+        {"role": "tool", "content": "the fix"},
+        {"role": "assistant", "content": "submit yes"},
+    ]
+    assert [(e.turn, e.tool, e.result) for e in row.tool_events] == [
+        (0, "say", "heard hi"),
+        (1, "log", "the fix"),
+        (2, "submit", "thanks"),
+    ]
+    assert row.outcome is True
+    assert row.flags == ["leak:log"]
+    assert not row.clean
+    assert row.verifier_inputs == {"submitted": "yes"}
+    assert row.tokens is not None
+    assert row.tokens.completion_ids == [2, 3]
+    assert row.cost == {"tokens": 36, "prompt_tokens": 30, "completion_tokens": 6, "usd": 0.0}
+    assert set(row.timings) == {"wall", "model", "tools", "grade"}
+    assert (row.run, row.version, row.harness_commit) == ("r1", "v1", "c0ffee")
+    assert (row.policy, row.evaluator_hash, row.domain) == ("script@1", "eva1", "lab")
+
+
+@BOTH
+def test_the_policy_is_asked_as_the_evaluator_says(lab: HarnessSession, lock_step: bool) -> None:
+    gateway = ScriptGateway(script("submit yes"), lock_step=lock_step)
+    runner(lab, gateway).run(plan(1))
+    ((request,),) = gateway.batches
+    assert (request.temperature, request.top_p) == (0.7, 0.9)
+    assert (request.max_tokens, request.max_context_tokens) == (64, 1000)
+    assert (request.task_key, request.sample_idx, request.seed, request.turn) == ("t0", 0, 7, 0)
+    runner(lab, gateway).run(plan(1), temperature=1.3, top_p=0.5)
+    ((trained,),) = gateway.batches[1:]
+    assert (trained.temperature, trained.top_p) == (1.3, 0.5)
+
+
+def test_lock_step_batches_all_waiting_rollouts_in_index_order(lab: HarnessSession) -> None:
+    def policy(request: GenerateRequest) -> str:
+        turns = int(request.task_key[1:]) % 3
+        return "submit yes" if request.turn == turns else "say more"
+
+    gateway = ScriptGateway(policy)
+    runner(lab, gateway).run(plan(6))
+    asked = [[request.task_key for request in batch] for batch in gateway.batches]
+    assert asked == [
+        ["t0", "t1", "t2", "t3", "t4", "t5"],
+        ["t1", "t2", "t4", "t5"],
+        ["t2", "t5"],
+    ]
+
+
+def test_lock_step_is_the_same_twice(lab: HarnessSession) -> None:
+    def rows() -> list[Rollout]:
+        gateway = ScriptGateway(lambda r: f"say {r.seed + r.turn}" if r.turn < 3 else "submit yes")
+        found = runner(lab, gateway).run(plan(16))
+        for row in found:
+            row.timings = {}
+        return found
+
+    assert rows() == rows()
+
+
+def test_batch_size_bounds_a_lock_step_batch(lab: HarnessSession) -> None:
+    gateway = ScriptGateway(script("submit yes"))
+    rows = runner(lab, gateway).run(plan(7), batch_size=3)
+    assert [len(batch) for batch in gateway.batches] == [3, 3, 1]
+    assert len(rows) == 7
+
+
+def test_free_mode_bounds_live_environments(lab: HarnessSession) -> None:
+    domain = LabDomain()
+    seen = []
+
+    def policy(request: GenerateRequest) -> str:
+        seen.append(domain.opened - domain.closed)
+        time.sleep(0.002)
+        return "submit yes" if request.turn else "say hi"
+
+    gateway = ScriptGateway(policy, lock_step=False)
+    rows = runner(lab, gateway, domain, concurrency=4).run(plan(24))
+    assert all(row.clean for row in rows)
+    assert 1 < max(seen) <= 4
+
+
+def test_free_mode_answers_the_quick_while_the_slow_wait(lab: HarnessSession) -> None:
+    quick_done = threading.Event()
+
+    def policy(request: GenerateRequest) -> str:
+        if request.task_key == "t0":
+            assert quick_done.wait(20), "the slow rollout blocked the quick one"
+        elif request.turn == 2:
+            quick_done.set()
+        return "submit yes" if request.turn == 2 else "say hi"
+
+    rows = runner(lab, ScriptGateway(policy, lock_step=False)).run(plan(2))
+    assert [row.turns for row in rows] == [3, 3]
+
+
+# --- ceilings --------------------------------------------------------------------------------
+
+
+@BOTH
+def test_the_turn_ceiling_is_the_hosts(lab: HarnessSession, lock_step: bool) -> None:
+    gateway = ScriptGateway(script("say more"), lock_step=lock_step)
+    (row,) = runner(lab, gateway, LabDomain(Ceilings(3, 64, 1000, 60.0))).run(plan(1))
+    assert (row.stop_reason, row.turns, row.outcome) == ("turn_limit", 3, False)
+    assert row.messages[-1] == {"role": "assistant", "content": "say more"}, (
+        "what was seen, no more"
+    )
+
+
+@BOTH
+def test_the_wall_ceiling_ends_a_rollout(lab: HarnessSession, lock_step: bool) -> None:
+    def policy(_: GenerateRequest) -> str:
+        time.sleep(0.05)
+        return "say more"
+
+    gateway = ScriptGateway(policy, lock_step=lock_step)
+    (row,) = runner(lab, gateway, LabDomain(Ceilings(1000, 64, 1000, 0.12))).run(plan(1))
+    assert row.stop_reason == "wall_limit"
+    assert row.outcome is False
+
+
+def test_a_full_context_ends_a_rollout(lab: HarnessSession) -> None:
+    def policy(request: GenerateRequest) -> GenerateReply | str:
+        return GenerateReply("", "context", 1000, 0) if request.turn == 1 else "say hi"
+
+    (row,) = runner(lab, ScriptGateway(policy)).run(plan(1))
+    assert (row.stop_reason, row.turns, row.outcome) == ("token_limit", 1, False)
+
+
+def test_a_harness_may_only_go_below_the_token_ceiling() -> None:
+    agent = """
+async def run(task, model, tools):
+    for limit in (5, 10_000):
+        await model.chat([{"role": "user", "content": "x"}], max_tokens=limit)
+"""
+    with session(tree(agent=agent)) as held:
+        gateway = ScriptGateway(script("hm"))
+        runner(held, gateway).run(plan(1))
+    assert [batch[0].max_tokens for batch in gateway.batches] == [5, 64]
+
+
+def test_a_reply_cut_off_before_the_agent_gave_up_is_told_apart() -> None:
+    agent = """
+async def run(task, model, tools):
+    await model.chat([{"role": "user", "content": "x"}])
+"""
+    with session(tree(agent=agent)) as held:
+        cut = ScriptGateway(lambda _: GenerateReply("mumble", "length", 1, 64))
+        whole = ScriptGateway(script("hm"))
+        rows = [runner(held, gateway).run(plan(1))[0] for gateway in (cut, whole)]
+    assert [row.stop_reason for row in rows] == ["length", "returned"]
+
+
+def test_nothing_is_asked_after_the_task_is_done() -> None:
+    agent = """
+async def run(task, model, tools):
+    await tools.call("submit", text="yes")
+    await tools.call("submit", text="no")
+    await model.chat([{"role": "user", "content": "x"}])
+"""
+    (row,) = run_agent(agent, "hm")
+    assert (row.stop_reason, row.outcome, row.turns) == ("submitted", True, 0)
+    assert len(row.tool_events) == 1
+
+
+# --- errors ----------------------------------------------------------------------------------
+
+POLICY_FAULTS = {
+    "raises": ("raise ValueError('my bug')", "ValueError: my bug"),
+    "exits": ("import sys; sys.exit(3)", "SystemExit: 3"),
+    "not json": ("await tools.call('say', text=object())", "plain JSON"),
+    "nan": ("await tools.call('say', x=float('nan'))", "plain JSON"),
+    "no role": ("await model.chat([{'content': 'x'}])", "a dict with a role"),
+    "no messages": ("await model.chat([])", "at least one message"),
+    "zero tokens": (
+        "await model.chat([{'role': 'user', 'content': 'x'}], max_tokens=0)",
+        "max_tok",
+    ),
+    "event loop": ("import asyncio; await asyncio.sleep(1)", "no running event loop"),
+    "foreign await": (
+        "import types\n    await types.coroutine(lambda: (yield {'cid': 9}))()",
+        "may await only",
+    ),
+}
+
+
+@pytest.mark.parametrize("fault", POLICY_FAULTS)
+def test_code_of_the_harness_that_fails_is_a_policy_failure(fault: str) -> None:
+    code, told = POLICY_FAULTS[fault]
+    agent = f"async def run(task, model, tools):\n    {code}\n"
+    (row,) = run_agent(agent, "hm")
+    assert row.error is not None
+    assert (row.error.kind, row.outcome, row.stop_reason) == ("policy", False, "error")
+    assert told in row.error.detail
+    assert row.verifier_inputs == {"submitted": ""}
+
+
+def test_one_agents_failure_leaves_the_others_alone() -> None:
+    agent = """
+async def run(task, model, tools):
+    if task.key == "t1":
+        raise RuntimeError("only me")
+    await tools.call("submit", text="yes")
+"""
+    rows = run_agent(agent, count=3)
+    assert [row.outcome for row in rows] == [True, False, True]
+
+
+def test_an_agent_that_computes_forever_costs_only_its_own_rollout() -> None:
+    agent = """
+async def run(task, model, tools):
+    while task.key == "t0":
+        pass
+    await tools.call("submit", text="yes")
+"""
+    with session(tree(agent=agent)) as held:
+        impatient = Impatient(held, step_limit_sec=0.3)
+        rows = runner(impatient, ScriptGateway(script("hm"))).run(plan(2))  # type: ignore[arg-type]
+    assert rows[0].error is not None
+    assert "AgentHung" in rows[0].error.detail
+    assert (rows[0].outcome, rows[1].outcome) == (False, True)
+
+
+class Impatient:
+    """A session with other limits than the runner asks for."""
+
+    def __init__(self, held: HarnessSession, **limits: float) -> None:
+        self._held, self._limits = held, limits
+
+    def rollout(self, items: object, serve: object, **options: object) -> None:
+        self._held.rollout(items, serve, **{**options, **self._limits})  # type: ignore[arg-type]
+
+
+@BOTH
+def test_infrastructure_is_never_scored(lab: HarnessSession, lock_step: bool) -> None:
+    broken = PlannedRollout(task("t0", broken=True), 0, 7, "g0")
+    said = {"t1": "boom now", "t2": "submit yes", "t3": "submit yes"}
+
+    def policy(request: GenerateRequest) -> GenerateReply | str:
+        if request.task_key == "t3":
+            failure = RolloutFailure("infra", "503 from the server")
+            return GenerateReply("", "error", 0, 0, usd=None, failure=failure)
+        return said[request.task_key]
+
+    domain = LabDomain()
+    gateway = ScriptGateway(policy, lock_step=lock_step)
+    rows = runner(lab, gateway, domain).run([broken, *plan(4)[1:]])
+    assert [row.outcome for row in rows] == [None, None, True, None]
+    details = [row.error.detail if row.error else "" for row in rows]
+    assert [word in d for word, d in zip(["image", "gone", "", "503"], details, strict=True)]
+    assert all(row.error is None or row.error.kind == "infra" for row in rows)
+    assert "usd" not in rows[3].cost, "an unknown price is not 0"
+    assert domain.opened == domain.closed == 3
+
+
+@pytest.mark.parametrize("error", [ProviderError("down"), TrainingError("child died")])
+@BOTH
+def test_a_gateway_that_fails_as_a_whole_leaves_typed_rows(
+    lab: HarnessSession, error: Exception, lock_step: bool
+) -> None:
+    def policy(_: GenerateRequest) -> str:
+        raise error
+
+    rows = runner(lab, ScriptGateway(policy, lock_step=lock_step)).run(plan(3))
+    assert [row.error.kind for row in rows if row.error] == ["infra"] * 3
+    assert [row.outcome for row in rows] == [None] * 3
+
+
+@pytest.mark.parametrize("error", [BudgetError("1.00 USD spent"), KeyError("our bug")])
+@BOTH
+def test_what_must_stop_the_run_does_and_the_session_survives(
+    lab: HarnessSession, error: Exception, lock_step: bool
+) -> None:
+    def policy(request: GenerateRequest) -> str:
+        if request.turn == 1:
+            raise error
+        return "say hi"
+
+    domain = LabDomain()
+    with pytest.raises(type(error)):
+        runner(lab, ScriptGateway(policy, lock_step=lock_step), domain).run(plan(3))
+    assert domain.opened == domain.closed
+    rows = runner(lab, ScriptGateway(script("submit yes"))).run(plan(2))
+    assert all(row.clean for row in rows)
+
+
+def test_a_grader_that_fails_is_told_apart(lab: HarnessSession) -> None:
+    (row,) = runner(lab, ScriptGateway(script("submit ungradable"))).run(plan(1))
+    assert row.error is not None
+    assert (row.error.kind, row.outcome) == ("verifier", None)
+
+
+@BOTH
+def test_a_worker_that_dies_leaves_infrastructure_rows(lock_step: bool) -> None:
+    agent = """
+import os
+async def run(task, model, tools):
+    await model.chat([{"role": "user", "content": "x"}])
+    if task.key == "t2":
+        os._exit(1)
+    await tools.call("submit", text="yes")
+"""
+    rows = run_agent(agent, "hm", count=3, lock_step=lock_step)
+    assert len(rows) == 3
+    assert rows[2].outcome is None
+    assert rows[2].error is not None
+    assert rows[2].error.kind == "infra"
+    assert all(row.outcome is None or row.clean for row in rows)
+
+
+FORGERIES = {
+    "unknown rollout": "{'cid': 77, 'kind': 'end', 'err': None}",
+    "unknown kind": "{'cid': 0, 'kind': 'gift'}",
+    "bad base": "{'cid': 0, 'kind': 'model', 'base': 9, 'new': [], 'max': None}",
+    "bad message": "{'cid': 0, 'kind': 'model', 'base': 0, 'new': [3], 'max': None}",
+    "bad tool": "{'cid': 0, 'kind': 'tool', 'tool': 3, 'args': {}}",
+    "bad end": "{'cid': 0, 'kind': 'end', 'err': 'x'}",
+}
+
+
+@pytest.mark.parametrize("forgery", FORGERIES)
+@BOTH
+def test_forged_calls_are_infrastructure_failures_not_crashes(
+    forgery: str, lock_step: bool
+) -> None:
+    agent = f"""
+import gc
+async def run(task, model, tools):
+    (scheduler,) = [x for x in gc.get_objects() if type(x).__name__ == "Scheduler"]
+    scheduler.frame.append({FORGERIES[forgery]})
+    await model.chat([{{"role": "user", "content": "x"}}])
+"""
+    rows = run_agent(agent, "hm", lock_step=lock_step)
+    assert rows[0].outcome is None
+    assert rows[0].error is not None
+    assert (rows[0].error.kind, "protocol" in rows[0].error.detail) == ("infra", True)
+
+
+def test_a_dead_session_gives_rows_not_an_exception() -> None:
+    with session() as held:
+        held.sandbox.close()
+        rows = runner(held, ScriptGateway(script("submit yes"))).run(plan(2))
+    assert [row.outcome for row in rows] == [None, None]
+    with pytest.raises(SandboxError):
+        held.keep([])
+
+
+# --- message traffic ---------------------------------------------------------------------------
+
+EDITS = {
+    "appends": ("messages.append({'role': 'user', 'content': 'b'})", ["a", "r0", "b"]),
+    "rewrites in place": ("messages[0]['content'] = 'z'", ["z", "r0"]),
+    "drops history": ("messages[:] = [{'role': 'user', 'content': 'c'}]", ["c"]),
+    "forgets the reply": ("messages.pop()", ["a"]),
+    "puts words in the model's mouth": ("messages[-1]['content'] = 'lie'", ["a", "lie"]),
+    "extra keys": ("messages.append({'role': 'user', 'content': 'b', 'name': 'n'})", None),
+}
+
+
+@pytest.mark.parametrize("edit", EDITS)
+def test_the_policy_sees_exactly_what_the_agent_passed(edit: str) -> None:
+    code, expected = EDITS[edit]
+    agent = f"""
+async def run(task, model, tools):
+    messages = [{{"role": "user", "content": "a"}}]
+    reply = await model.chat(messages)
+    messages.append({{"role": "assistant", "content": reply.content}})
+    {code}
+    await model.chat(messages)
+"""
+    with session(tree(agent=agent)) as held:
+        gateway = ScriptGateway(lambda request: f"r{request.turn}")
+        (row,) = runner(held, gateway).run(plan(1))
+    seen = list(gateway.batches[1][0].messages)
+    assert row.messages == [*seen, {"role": "assistant", "content": "r1"}]
+    if expected is None:
+        assert seen[-1] == {"role": "user", "content": "b", "name": "n"}
+    else:
+        assert [message["content"] for message in seen] == expected
+
+
+def test_tool_calls_of_a_reply_come_back_in_the_next_request() -> None:
+    agent = """
+async def run(task, model, tools):
+    schema = [{"type": "function", "function": {"name": "say"}}]
+    messages = [{"role": "user", "content": "a"}]
+    reply = await model.chat(messages, tools=schema)
+    assert reply.tool_calls[0]["id"] == "x1", reply
+    messages += [reply.message, {"role": "tool", "tool_call_id": "x1", "content": "ok"}]
+    await model.chat(messages)
+"""
+    call = {"id": "x1", "type": "function", "function": {"name": "say", "arguments": "{}"}}
+    with session(tree(agent=agent)) as held:
+        gateway = ScriptGateway(lambda _: GenerateReply("", "tool_calls", 1, 1, tool_calls=[call]))
+        (row,) = runner(held, gateway).run(plan(1))
+    assert row.error is None
+    first, second = gateway.batches[0][0], gateway.batches[1][0]
+    assert (first.tools or [])[0]["function"] == {"name": "say"}
+    assert second.tools is None
+    assert second.messages[1]["tool_calls"] == [call]
+
+
+def test_text_that_no_tokenizer_can_encode_is_replaced(lab: HarnessSession) -> None:
+    gateway = ScriptGateway(script("say hi", "submit yes"))
+    planned = [PlannedRollout(task("t0", question="bad \ud800 é"), 0, 7, "g0")]
+    (row,) = runner(lab, gateway).run(planned)
+    assert row.messages[0]["content"] == "bad ? é"
