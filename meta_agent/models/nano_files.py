@@ -75,6 +75,7 @@ def write_nano(model: Any, directory: Path) -> None:
 def write_policy(model: Any, tokenizer: Any, directory: Path) -> None:
     """Writes any causal LM; tied and shared weights are written once."""
     save_file(_own_tensors(model), directory / "model.safetensors", metadata={"format": "pt"})
+    model.config.architectures = [type(model).__name__]  # vLLM and TRL's reference model ask for it
     model.config.save_pretrained(directory)
     if getattr(model, "generation_config", None) is not None:
         model.generation_config.save_pretrained(directory)

@@ -50,6 +50,7 @@ _AT_LEAST: Final[Mapping[str, float]] = {
     "epsilon": 0.0,
     "num_iterations": 1,
     "max_completion_length": 1,
+    "warmup_steps": 0,
     "top_p": 1e-6,
     "lora_alpha": 1,
     "lora_dropout": 0.0,
@@ -161,10 +162,10 @@ def _check_types(settings: Mapping[str, JSON]) -> None:
             continue
         if isinstance(default, bool):
             sound = isinstance(value, bool)
-        elif isinstance(default, int):
+        elif isinstance(default, int) and field.name != "warmup_steps":  # below 1 it is a share
             sound = isinstance(value, int) and not isinstance(value, bool)
         else:
-            sound = not isinstance(default, float) or _is_number(value)
+            sound = not isinstance(default, int | float) or _is_number(value)
         if not sound:
             raise ConfigError(f"{field.name} is {value!r}: TRL wants {type(default).__name__}")
 

@@ -1,0 +1,88 @@
+"""The transformers engine: BPE, chat templates, and the same exact token rows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="needs the train extra")
+pytest.importorskip("transformers", reason="needs the train extra")
+
+from meta_agent.models.hf_engine import HfEngine  # noqa: E402
+from meta_agent.protocols import TokenRecord  # noqa: E402
+from tests.models import _bpe, _nano  # noqa: E402
+
+pytestmark = pytest.mark.train
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> Any:
+    torch.set_num_threads(1)
+    return _bpe.tokenizer()
+
+
+@pytest.fixture(scope="module")
+def model(tokenizer: Any) -> Any:
+    return _bpe.model(len(tokenizer))
+
+
+def two_turns(engine: HfEngine, **changes: Any) -> TokenRecord:
+    (reply,) = engine.generate([_nano.request("k", "the quick fox", **changes)])
+    engine.generate([_nano.request("k", "the quick fox", reply.content, "ok no", **changes)])
+    (record,) = engine.finish(["k"])
+    assert record is not None
+    return record
+
+
+def test_a_second_turn_extends_the_sampled_tokens_exactly(model: Any, tokenizer: Any) -> None:
+    record = two_turns(HfEngine(model, tokenizer), max_tokens=5)
+    assert record.exact
+    first = record.mask.index(0)
+    assert 1 in record.mask[first:]
+    delta = [t for t, mine in zip(record.completion_ids, record.mask, strict=True) if not mine]
+    said = tokenizer.decode(delta)
+    assert said.endswith("<|im_start|>user\nok no<|im_end|>\n<|im_start|>assistant\n")
+
+
+def test_logprobs_are_what_the_model_says_of_the_whole_row(model: Any, tokenizer: Any) -> None:
+    record = two_turns(HfEngine(model, tokenizer), max_tokens=7, temperature=0.8)
+    ids = torch.tensor([record.prompt_ids + record.completion_ids])
+    with torch.no_grad():
+        expected = torch.log_softmax(model(ids).logits[0] / 0.8, -1)
+    start = len(record.prompt_ids) - 1
+    for i, (token, mine) in enumerate(zip(record.completion_ids, record.mask, strict=True)):
+        theirs = expected[start + i, token].item() if mine else 0.0
+        assert record.logprobs[i] == pytest.approx(theirs, abs=1e-4)
+
+
+def test_a_template_that_rewrites_old_turns_opens_a_new_segment(model: Any) -> None:
+    tokenizer = _bpe.tokenizer(_bpe.FORGETFUL)
+    record = two_turns(HfEngine(model, tokenizer), max_tokens=5)
+    assert not record.exact
+    assert record.mask == [1] * len(record.completion_ids)
+    assert "...<|im_end|>" in tokenizer.decode(record.prompt_ids)
+
+
+def test_a_ragged_batch_gives_what_each_gives_alone(model: Any, tokenizer: Any) -> None:
+    asked = [
+        _nano.request(str(i), "dog " * (1 + 3 * i), task_key=str(i), max_tokens=3 + i)
+        for i in range(4)
+    ]
+    together = [reply.content for reply in HfEngine(model, tokenizer).generate(asked)]
+    alone = [HfEngine(model, tokenizer).generate([one])[0].content for one in asked]
+    assert together == alone
+
+
+def test_no_room_is_a_context_finish(model: Any, tokenizer: Any) -> None:
+    engine = HfEngine(model, tokenizer)
+    (reply,) = engine.generate([_nano.request("k", "fox", max_context_tokens=4)])
+    assert (reply.finish_reason, reply.completion_tokens) == ("context", 0)
+    assert engine.finish(["k"]) == [None]
+
+
+def test_generating_leaves_the_training_mode_as_it_was(model: Any, tokenizer: Any) -> None:
+    model.train()
+    HfEngine(model, tokenizer).generate([_nano.request("k", "fox")])
+    assert model.training
+    model.eval()

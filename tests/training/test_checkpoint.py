@@ -1,0 +1,116 @@
+"""Checkpoints: whole or absent, named by their contents, refused when they changed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from meta_agent.errors import ConfigError, IntegrityError
+from meta_agent.protocols import Checkpoint
+from meta_agent.training import open_checkpoint, write_checkpoint
+
+
+def write(path: Path, weights: bytes = b"weights", seed: int = 1) -> Checkpoint:
+    def fill(folder: Path) -> None:
+        (folder / "model.safetensors").write_bytes(weights)
+        (folder / "config.json").write_text("{}")
+
+    return write_checkpoint(path, fill, kind="nano", steps=3, seed=seed)
+
+
+def test_what_was_written_opens(tmp_path: Path) -> None:
+    written = write(tmp_path / "a")
+    opened = open_checkpoint(tmp_path / "a")
+    assert (opened.policy, opened.kind, opened.steps, opened.seed) == (written.policy, "nano", 3, 1)
+    assert written.policy.startswith("nano@") and len(written.policy) == len("nano@") + 12
+
+
+def test_the_identity_is_that_of_the_contents(tmp_path: Path) -> None:
+    same = write(tmp_path / "a", seed=1).policy, write(tmp_path / "b", seed=2).policy
+    other = write(tmp_path / "c", weights=b"other").policy
+    assert same[0] == same[1] != other
+
+
+def _flip(path: Path) -> None:
+    (path / "model.safetensors").write_bytes(b"Weights")
+
+
+def _lose(path: Path) -> None:
+    (path / "config.json").unlink()
+
+
+def _add(path: Path) -> None:
+    (path / "generation_config.json").write_text("{}")
+
+
+def _rename(path: Path) -> None:
+    manifest = json.loads((path / "manifest.json").read_text())
+    manifest["policy"] = "nano@000000000000"
+    (path / "manifest.json").write_text(json.dumps(manifest))
+
+
+def _cut(path: Path) -> None:
+    (path / "manifest.json").write_text('{"schema_version": 1, "fil')
+
+
+def _future(path: Path) -> None:
+    (path / "manifest.json").write_text('{"schema_version": 2}')
+
+
+def _unseal(path: Path) -> None:
+    (path / "manifest.json").unlink()
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (_flip, "model.safetensors has changed"),
+        (_lose, "config.json is missing"),
+        (_add, "generation_config.json is not in the manifest"),
+        (_rename, "says it is nano@000000000000"),
+        (_cut, "not a manifest"),
+        (_future, "schema_version 2"),
+        (_unseal, "not a finished checkpoint"),
+    ],
+)
+def test_a_damaged_checkpoint_is_refused(
+    tmp_path: Path, damage: Callable[[Path], None], message: str
+) -> None:
+    write(tmp_path / "a")
+    damage(tmp_path / "a")
+    with pytest.raises(IntegrityError, match=message):
+        open_checkpoint(tmp_path / "a")
+
+
+def test_a_write_that_fails_leaves_no_checkpoint_and_can_be_repeated(tmp_path: Path) -> None:
+    def crash(folder: Path) -> None:
+        (folder / "model.safetensors").write_bytes(b"half")
+        raise RuntimeError("power cut")
+
+    with pytest.raises(RuntimeError):
+        write_checkpoint(tmp_path / "a", crash, kind="nano", steps=1, seed=1)
+    assert not (tmp_path / "a").exists()
+    write(tmp_path / "a")
+    open_checkpoint(tmp_path / "a")
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]
+
+
+def test_a_checkpoint_is_never_overwritten(tmp_path: Path) -> None:
+    write(tmp_path / "a")
+    with pytest.raises(IntegrityError, match="exists"):
+        write(tmp_path / "a")
+
+
+def test_a_foreign_directory_opens_only_as_such(tmp_path: Path) -> None:
+    (tmp_path / "model.safetensors").write_bytes(b"theirs")
+    with pytest.raises(IntegrityError):
+        open_checkpoint(tmp_path)
+    assert open_checkpoint(tmp_path, foreign=True).policy.startswith("hf@")
+
+
+def test_a_missing_directory_is_the_users_mistake(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="no policy at"):
+        open_checkpoint(tmp_path / "nowhere")

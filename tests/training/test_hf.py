@@ -1,0 +1,59 @@
+"""`hf:PATH`: a foreign BPE model trains by the same path, whole or by LoRA."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("trl", reason="needs the train extra")
+
+from meta_agent.errors import ConfigError
+from meta_agent.training import PolicyChild, TrainJob, open_checkpoint
+from tests.models import _bpe, _nano
+from tests.training import _host
+
+pytestmark = pytest.mark.train
+
+
+@pytest.fixture(scope="module")
+def policy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return _bpe.write(tmp_path_factory.mktemp("hf") / "tiny")
+
+
+@pytest.mark.parametrize("extra", [{}, {"lora_r": 2, "learning_rate": 0.05}], ids=["full", "lora"])
+def test_it_trains_and_the_checkpoint_is_a_policy_like_any_other(
+    shared_child: PolicyChild, policy: Path, tmp_path: Path, extra: dict[str, Any]
+) -> None:
+    base = shared_child.load(f"hf:{policy}")
+    metrics: list[Any] = []
+    job = TrainJob(_host.RECIPE | extra, steps=2, seed=1, output=tmp_path / "out")
+    made = shared_child.train(job, _host.provider(shared_child), metrics.append)
+    assert base.startswith("hf@") and made.policy.startswith("hf@") and made.policy != base
+    assert [m.step for m in metrics] == [1, 2] and metrics[0].values["grad_norm"] > 0
+    assert open_checkpoint(tmp_path / "out").kind == "hf"
+    assert not (tmp_path / "out" / "adapter_config.json").exists()
+    assert shared_child.load(tmp_path / "out") == made.policy
+    assert shared_child.generate([_nano.request("k", "fox")])[0].completion_tokens > 0
+    shared_child.finish(["k"])
+
+
+def test_training_twice_gives_the_same_bits(
+    shared_child: PolicyChild, policy: Path, tmp_path: Path
+) -> None:
+    made = []
+    for name in ("a", "b"):
+        shared_child.load(f"hf:{policy}")
+        job = TrainJob(_host.RECIPE | {"lora_r": 2}, steps=2, seed=1, output=tmp_path / name)
+        made.append(shared_child.train(job, _host.provider(shared_child)).policy)
+    assert made[0] == made[1]
+
+
+def test_a_model_without_a_chat_template_is_refused(
+    shared_child: PolicyChild, tmp_path: Path
+) -> None:
+    path = _bpe.write(tmp_path / "mute")
+    (path / "chat_template.jinja").unlink()
+    with pytest.raises(ConfigError, match="chat template"):
+        shared_child.load(f"hf:{path}")

@@ -1,0 +1,198 @@
+"""The policy child from the host's side: warm reuse, refusals, deaths."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from meta_agent.errors import ConfigError, IntegrityError, PreflightError, TrainingError
+from meta_agent.training import (
+    Advantages,
+    PolicyChild,
+    RolloutEvent,
+    Row,
+    StepMetrics,
+    Timeouts,
+    TrainJob,
+    open_checkpoint,
+)
+from tests.models import _nano
+from tests.training import _host
+
+pytestmark = pytest.mark.train
+
+
+def job(path: Path, **changes: Any) -> TrainJob:
+    return TrainJob(_host.RECIPE | changes, steps=3, seed=5, output=path)
+
+
+def test_loading_names_the_policy(child: PolicyChild, nano_policy: Path) -> None:
+    assert child.policy == open_checkpoint(nano_policy).policy
+    assert child.lock_step
+
+
+def test_generation_is_the_same_after_every_load(child: PolicyChild, nano_policy: Path) -> None:
+    event = RolloutEvent(0, 2, 4)
+    first = _host.rows_of(child, event)
+    child.load(nano_policy)
+    assert _host.rows_of(child, event) == first
+
+
+def test_training_streams_and_leaves_a_checkpoint(child: PolicyChild, tmp_path: Path) -> None:
+    base = child.policy
+    metrics: list[StepMetrics] = []
+    advantages: list[Advantages] = []
+    seen: list[str] = []
+
+    def provide(event: RolloutEvent) -> list[Row]:
+        seen.append(child.policy)
+        return _host.rows_of(child, event)
+
+    made = child.train(job(tmp_path / "out"), provide, metrics.append, advantages.append)
+    assert [m.step for m in metrics] == [1, 2, 3]
+    assert [(a.step, len(a.values)) for a in advantages] == [(0, 8), (1, 8), (2, 8)]
+    assert seen == [f"{base}+{step}" for step in range(3)]
+    opened = open_checkpoint(tmp_path / "out")
+    assert opened.policy == made.policy == child.policy != base
+    assert (made.steps, made.seed, opened.steps) == (3, 5, 3)
+
+
+def test_training_learns_what_is_rewarded(child: PolicyChild, tmp_path: Path) -> None:
+    rewards: list[float] = []
+    wanted = {"learning_rate": 3e-3, "groups_per_step": 4, "num_generations": 8}
+    child.train(
+        dataclasses.replace(job(tmp_path / "out", **wanted), steps=20),
+        _host.provider(child),
+        lambda m: rewards.append(m.values["reward_mean"]),
+    )
+    assert sum(rewards[-4:]) / 4 > sum(rewards[:4]) / 4 + 0.15
+
+
+def test_a_warm_child_trains_to_the_same_bits_as_a_fresh_one(
+    child: PolicyChild, nano_policy: Path, tmp_path: Path
+) -> None:
+    policies = []
+    for name in ("first", "second"):
+        child.load(nano_policy)
+        policies.append(child.train(job(tmp_path / name), _host.provider(child)).policy)
+    with PolicyChild(threads=1) as fresh:
+        fresh.load(nano_policy)
+        policies.append(fresh.train(job(tmp_path / "fresh"), _host.provider(fresh)).policy)
+    assert len(set(policies)) == 1
+
+
+def test_a_recipe_that_trl_refuses_is_refused_before_any_rollout(
+    child: PolicyChild, tmp_path: Path
+) -> None:
+    with pytest.raises(ConfigError, match="at least 2"):
+        child.check_recipe({"num_generations": 1})
+    with pytest.raises(ConfigError, match="loss_type"):
+        child.train(job(tmp_path / "out", loss_type="ppo"), pytest.fail)
+    with pytest.raises(ConfigError, match="lora"):
+        child.train(job(tmp_path / "out", lora_r=4), pytest.fail)
+    child.check_recipe(_host.RECIPE)
+
+
+def test_an_exception_of_the_host_aborts_training_and_the_child_lives(
+    child: PolicyChild, tmp_path: Path
+) -> None:
+    def fail(event: RolloutEvent) -> list[Row]:
+        if event.step == 1:
+            raise KeyError("the harness broke")
+        return _host.rows_of(child, event)
+
+    base = child.policy
+    with pytest.raises(KeyError, match="the harness broke"):
+        child.train(job(tmp_path / "out"), fail)
+    assert not (tmp_path / "out").exists()
+    assert child.policy == base
+    child.generate([_nano.request("k", "still there")])
+    child.finish(["k"])
+
+
+def test_a_damaged_checkpoint_is_an_integrity_error_and_the_child_lives(
+    child: PolicyChild, nano_policy: Path, tmp_path: Path
+) -> None:
+    child.train(job(tmp_path / "out"), _host.provider(child))
+    (tmp_path / "out" / "config.json").write_text("{}")
+    with pytest.raises(IntegrityError, match="config.json has changed"):
+        child.load(tmp_path / "out")
+    child.load(nano_policy)
+
+
+@pytest.mark.parametrize(
+    ("policy", "error"),
+    [("nowhere", ConfigError), ("vllm:model", ConfigError), ("nano:cobol", PreflightError)],
+)
+def test_policies_that_cannot_be_loaded(
+    shared_child: PolicyChild, policy: str, error: type[Exception]
+) -> None:
+    with pytest.raises(error):
+        shared_child.load(policy)
+
+
+def test_commands_before_a_load_are_refused() -> None:
+    with (
+        PolicyChild(threads=1) as fresh,
+        pytest.raises(TrainingError, match="no policy is loaded"),
+    ):
+        fresh.finish(["k"])
+
+
+def test_a_child_that_is_killed_while_training_is_a_training_error(
+    nano_policy: Path, tmp_path: Path
+) -> None:
+    with PolicyChild(threads=1) as victim:
+        victim.load(nano_policy)
+
+        def kill(event: RolloutEvent) -> list[Row]:
+            os.kill(victim.pid, signal.SIGKILL)
+            return _host.rows_of(victim, event)
+
+        with pytest.raises(TrainingError, match="killed by SIGKILL"):
+            victim.train(job(tmp_path / "out"), kill)
+        with pytest.raises(TrainingError, match="has ended"):
+            victim.generate([])
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_child_that_hangs_is_killed_within_the_timeout(nano_policy: Path) -> None:
+    with PolicyChild(threads=1, timeouts=Timeouts(generate_sec=0.5)) as victim:
+        victim.load(nano_policy)
+        os.kill(victim.pid, signal.SIGSTOP)
+        started = time.monotonic()
+        with pytest.raises(TrainingError, match="hung"):
+            victim.generate([_nano.request("k", "issue")])
+        assert time.monotonic() - started < 5
+
+
+def test_the_child_has_none_of_our_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
+    monkeypatch.setenv("HF_TOKEN", "hf-secret")
+    with PolicyChild(threads=1) as made:
+        environment = Path(f"/proc/{made.pid}/environ").read_bytes()
+    assert b"secret" not in environment
+
+
+def test_the_child_dies_with_its_parent(tmp_path: Path) -> None:
+    import subprocess
+    import sys
+
+    code = (
+        "import os\nfrom meta_agent.training import PolicyChild\n"
+        "print(PolicyChild(threads=1).pid, flush=True)\nos.kill(os.getpid(), 9)\n"
+    )
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    pid = int(out.stdout)
+    deadline = time.monotonic() + 10
+    while Path(f"/proc/{pid}").exists() and time.monotonic() < deadline:
+        if "\nState:\tZ" in Path(f"/proc/{pid}/status").read_text():
+            return
+        time.sleep(0.05)
+    assert not Path(f"/proc/{pid}").exists()

@@ -1,0 +1,205 @@
+"""The trainer against plain TRL on the same rows: skipping work must not change the gradient."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("trl", reason="needs the train extra")
+pytestmark = [pytest.mark.train, pytest.mark.filterwarnings("ignore")]
+
+from meta_agent.protocols import TokenRecord  # noqa: E402
+from meta_agent.training._wire import Row  # noqa: E402
+
+GROUPS, SIZE = 4, 4
+
+
+def rows(
+    seed: int = 0, *, dead: tuple[int, ...] = (1,), missing: tuple[int, ...] = ()
+) -> list[Row]:
+    """Ragged rows with environment tokens in between; the groups in `dead` have no spread."""
+    rnd = random.Random(seed)
+    made = []
+    for index in range(GROUPS * SIZE):
+        group = index // SIZE
+        prompt = [rnd.randint(2, 96) for _ in range(3 + 4 * group)]
+        mask = [1] + [int(rnd.random() < 0.6) for _ in range(rnd.randint(2, 25))] + [1]
+        completion = [rnd.randint(2, 96) for _ in mask]
+        completion[-1] = 1 if index % 3 else completion[-1]  # some end by the stop token
+        logprobs = [-4.0 * m for m in mask]
+        reward: float | None = 0.5 if group in dead else rnd.random()
+        if index in missing:
+            made.append(Row(None, None))
+        else:
+            made.append(Row(reward, TokenRecord(prompt, completion, mask, logprobs)))
+    return made
+
+
+def recipe(**changes: Any) -> dict[str, Any]:
+    plain = {
+        "groups_per_step": GROUPS,
+        "num_generations": SIZE,
+        "learning_rate": 0.5,
+        "lr_scheduler_type": "constant",
+        "optim": "sgd",
+        "max_grad_norm": 100.0,
+    }
+    return plain | changes
+
+
+def train(
+    kind: str, tmp_path: Path, policy: Path, batches: list[list[Row]], **changes: Any
+) -> tuple[dict[str, Any], list[Any]]:
+    """Trains by `HostedTrainer` or by plain `GRPOTrainer`; returns weights and emitted events."""
+    import torch
+    from datasets import Dataset
+    from transformers import AutoModelForCausalLM, AutoTokenizer, set_seed
+    from trl import GRPOTrainer
+
+    from meta_agent.training._recipe import plan_training
+    from meta_agent.training._trainer import HostedTrainer, _trainable
+
+    torch.set_num_threads(1)
+    set_seed(0)
+    plan = plan_training(recipe(**changes), steps=len(batches), seed=0, output_dir=str(tmp_path))
+    model = AutoModelForCausalLM.from_pretrained(policy, dtype=torch.float32)
+    events: list[Any] = []
+    common = {
+        "model": model,
+        "args": plan.config,
+        "processing_class": AutoTokenizer.from_pretrained(policy),
+        "train_dataset": Dataset.from_dict({"prompt": ["placeholder"] * plan.groups}),
+    }
+    if kind == "hosted":
+        trainer: Any = HostedTrainer(
+            ask=lambda step: batches[step], emit=events.append, group_size=SIZE, **common
+        )
+    else:
+
+        def rollout(prompts: list[str], trainer: Any) -> dict[str, Any]:
+            batch = batches[trainer.state.global_step]
+            tokens = [_trainable(row.tokens, 0) for row in batch]
+            return {
+                "prompt_ids": [t.prompt_ids for t in tokens],
+                "completion_ids": [t.completion_ids for t in tokens],
+                "env_mask": [t.mask for t in tokens],
+                "logprobs": [t.logprobs for t in tokens],
+                "told": [row.reward for row in batch],
+            }
+
+        def told_reward(told: list[float | None], **_: Any) -> list[float | None]:
+            return told
+
+        trainer = GRPOTrainer(reward_funcs=[told_reward], rollout_func=rollout, **common)
+    trainer.train()
+    weights = {name: value.detach().clone() for name, value in model.state_dict().items()}
+    return weights, events
+
+
+def moved(weights: dict[str, Any], policy: Path) -> float:
+    from safetensors.torch import load_file
+
+    start = load_file(policy / "model.safetensors")
+    return max((weights[name] - value).abs().max().item() for name, value in start.items())
+
+
+CASES: list[dict[str, Any]] = [
+    *(
+        {"loss_type": name}
+        for name in ("dapo", "grpo", "dr_grpo", "bnpo", "cispo", "sapo", "luspo", "vespo")
+    ),
+    {"loss_type": "grpo", "importance_sampling_level": "sequence"},
+    {"scale_rewards": "batch"},
+    {"scale_rewards": "none"},
+    {"num_iterations": 2},
+    {"per_device_train_batch_size": 4},
+    {"per_device_train_batch_size": 4, "loss_type": "bnpo"},
+    {"mask_truncated_completions": True},
+    {"temperature": 0.7},
+    {"off_policy_mask_threshold": 0.5, "num_iterations": 2},
+    # a row without an advantage still counts in these, so nothing may be skipped
+    {"beta": 0.1, "num_iterations": 2},
+    {"entropy_coef": 0.05},
+    {"top_entropy_quantile": 0.5},
+]
+
+
+@pytest.mark.parametrize("changes", CASES, ids=lambda c: ",".join(f"{k}={v}" for k, v in c.items()))
+def test_the_weights_are_those_of_plain_trl(
+    tmp_path: Path, nano_policy: Path, changes: dict[str, Any]
+) -> None:
+    import torch
+
+    batches = [rows(1), rows(2, dead=(0, 3), missing=(6,))]
+    hosted, _ = train("hosted", tmp_path, nano_policy, batches, **changes)
+    plain, _ = train("plain", tmp_path, nano_policy, batches, **changes)
+    assert moved(plain, nano_policy) > 1e-4
+    for name, value in plain.items():
+        torch.testing.assert_close(hosted[name], value, atol=3e-6, rtol=1e-4, msg=name)
+
+
+def test_metrics_and_advantages_are_streamed(tmp_path: Path, nano_policy: Path) -> None:
+    batches = [rows(1, dead=(1, 2), missing=(0, 15))]
+    _, events = train("hosted", tmp_path, nano_policy, batches)
+    advantages, metrics = events
+    assert advantages["event"] == "advantages" and len(advantages["values"]) == GROUPS * SIZE
+    assert advantages["values"][0] == 0.0  # no reward, no advantage
+    assert advantages["values"][4:12] == [0.0] * 8
+    values = metrics["values"]
+    assert values["dead_group_ratio"] == 0.5
+    assert values["missing_reward_ratio"] == pytest.approx(2 / 16)
+    assert values["trained_row_ratio"] == pytest.approx(6 / 16)
+    assert values["completion_tokens_min"] == 0
+    wanted = {
+        "loss",
+        "grad_norm",
+        "entropy",
+        "clip_share",
+        "train_sec",
+        "rollout_sec",
+        "reward_mean",
+    }
+    assert wanted <= values.keys()
+    assert 3.0 < values["entropy"] < 5.0  # dead rows enter by their sampled -log p, here 4.0
+
+
+def test_group_weights_scale_advantages(tmp_path: Path, nano_policy: Path) -> None:
+    from dataclasses import replace
+
+    plain = rows(1, dead=())
+    weighted = [replace(row, weight=[1.0, 0.0, 2.0, 1.0][i // SIZE]) for i, row in enumerate(plain)]
+    _, first = train("hosted", tmp_path, nano_policy, [plain])
+    _, second = train("hosted", tmp_path, nano_policy, [weighted])
+    before, after = first[0]["values"], second[0]["values"]
+    assert after[:4] == before[:4]
+    assert after[4:8] == [0.0] * 4
+    assert after[8:12] == pytest.approx([2 * value for value in before[8:12]])
+    assert second[1]["values"]["dropped_group_ratio"] == 0.25
+
+
+@pytest.mark.parametrize("batch", ["dead", "missing"])
+def test_a_step_without_signal_leaves_the_weights_alone(
+    tmp_path: Path, nano_policy: Path, batch: str
+) -> None:
+    everything = tuple(range(GROUPS * SIZE))
+    batches = [rows(1, dead=everything) if batch == "dead" else rows(1, missing=everything)]
+    weights, events = train("hosted", tmp_path, nano_policy, batches)
+    assert moved(weights, nano_policy) == 0.0
+    assert events[-1]["values"]["dead_group_ratio"] == 1.0
+
+
+def test_a_row_without_tokens_counts_in_its_groups_baseline(
+    tmp_path: Path, nano_policy: Path
+) -> None:
+    batch = rows(1, dead=())
+    batch[0] = Row(0.0, None)
+    _, events = train("hosted", tmp_path, nano_policy, [batch])
+    assert events[0]["values"][0] != 0.0
+
+
+def test_the_wrong_number_of_rows_is_an_error(tmp_path: Path, nano_policy: Path) -> None:
+    with pytest.raises(ValueError, match="15 rows"):
+        train("hosted", tmp_path, nano_policy, [rows(1)[1:]])
