@@ -1,0 +1,90 @@
+"""One whole run, and what a user does with it afterwards."""
+
+import subprocess
+from typing import Any
+
+from tests.evolve.conftest import TINY, Cli
+
+VERDICTS = {"PROMOTE", "REJECT", "INVALID", "INCONCLUSIVE"}
+
+
+def test_the_result_is_one_document_with_the_promised_keys(finished: tuple[Cli, Any]) -> None:
+    _, result = finished
+    promised = {"schema_version", "run", "domain", "workspace", "exit_reason", "baseline", "final"}
+    assert promised | {"versions", "candidates", "skills", "spend"} <= set(result)
+    assert result["exit_reason"] == "done"
+    for side in ("baseline", "final"):
+        assert result[side]["split"] == "vault"
+        low, high = result[side]["ci"]
+        assert 0 <= low <= result[side]["clean_success"] <= high <= 1
+    assert set(result["spend"]) == {"usd", "tokens", "rollouts", "train_steps", "wall_sec"}
+    assert result["spend"]["rollouts"] > 0 and result["spend"]["train_steps"] > 0
+
+
+def test_every_candidate_has_a_verdict_with_reasons(finished: tuple[Cli, Any]) -> None:
+    _, result = finished
+    assert result["candidates"]
+    for candidate in result["candidates"]:
+        assert candidate["verdict"] in VERDICTS
+        assert candidate["reasons"]
+        assert candidate["ref"].startswith("refs/heads/candidate/")
+
+
+def test_no_candidate_of_a_leaking_harness_is_promoted(finished: tuple[Cli, Any]) -> None:
+    """The default seed offers the leak: whoever keeps it is INVALID whatever it scores."""
+    _, result = finished
+    for candidate in result["candidates"]:
+        if candidate["factor"] != "scaffold":
+            assert candidate["verdict"] == "INVALID"
+            assert any("leak" in reason for reason in candidate["reasons"])
+
+
+def test_the_same_command_again_only_reads(finished: tuple[Cli, Any]) -> None:
+    cli, result = finished
+    assert cli.evolve() == result
+
+
+def test_git_alone_tells_the_story(finished: tuple[Cli, Any]) -> None:
+    cli, result = finished
+    repo = cli.folder / "meta-agent-workspace" / "harness_repo"
+    argv = ["git", "-C", str(repo), "log", "--graph", "--notes", "--all"]
+    told = subprocess.run(argv, capture_output=True, text=True, check=True).stdout
+    for candidate in result["candidates"]:
+        assert f"Meta-Agent-Candidate: {candidate['id']}" in told
+        assert f"Verdict: {candidate['verdict']}" in told
+
+
+def test_verify_recomputes_every_verdict(finished: tuple[Cli, Any]) -> None:
+    cli, result = finished
+    for candidate in result["candidates"]:
+        assert cli.json("verify", candidate["commit"])["ok"] is True
+
+
+def test_the_views_agree_with_the_result(finished: tuple[Cli, Any]) -> None:
+    cli, result = finished
+    first = result["candidates"][0]
+    assert cli.json("status")["exit_reason"] == "done"
+    assert first["verdict"] in cli("why", first["id"]).stdout
+    assert "+++" in cli("diff", first["id"]).stdout
+    page = cli.folder / "report.html"
+    cli("report", "--html", str(page))
+    html = page.read_text()
+    assert first["commit"][:10] in html
+    assert "<script src" not in html and "http://" not in html.replace("http://www.w3.org", "")
+
+
+def test_a_second_workspace_sees_the_skills_of_the_first(make_cli: Any) -> None:
+    cli = make_cli("skills")
+    shared = ("--skills", str(cli.folder / "library"))
+    first = cli.evolve("--workspace", "one", *shared)
+    written = {skill["name"] for skill in first["skills"]}
+    assert written
+    second = cli.evolve("--workspace", "two", *shared)
+    named = {name for c in second["candidates"] for name in c["hypothesis"]["skills"]}
+    assert named & written
+
+
+def test_a_dry_run_starts_nothing(make_cli: Any) -> None:
+    cli = make_cli("dry")
+    cli("evolve", *TINY, "--dry-run")
+    assert not (cli.folder / "meta-agent-workspace").exists()
