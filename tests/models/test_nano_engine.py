@@ -124,7 +124,10 @@ def test_rollouts_that_end_leave_the_others_cache_intact(model: Any) -> None:
     first = engine.generate([_nano.request(key, "issue " + key) for key in keys])
     engine.finish(keys[:2])  # the last slots move into the holes
     left = keys[2:]
-    talks = {key: ("issue " + key, reply.content, "go on") for key, reply in zip(keys, first)}
+    talks = {
+        key: ("issue " + key, reply.content, "go on")
+        for key, reply in zip(keys, first, strict=True)
+    }
     engine.generate([_nano.request(key, *talks[key]) for key in left])
     for record in engine.finish(left):
         assert record is not None

@@ -1,0 +1,207 @@
+"""The host's training loop, on real rollouts of nano-swe in the process sandbox."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from meta_agent.domains.nano import NanoSwe
+from meta_agent.domains.nano.seeds import seed_files
+from meta_agent.harness import HarnessSession
+from meta_agent.protocols import (
+    JSON,
+    HarnessTree,
+    PlannedRollout,
+    Rollout,
+    RolloutFailure,
+    Task,
+)
+from meta_agent.rollouts import Runner, Stamp
+from meta_agent.sandbox import open_sandbox
+from meta_agent.training import Advantages, PolicyChild, RolloutEvent, TrainResult, train_policy
+from meta_agent.training.run import _Loop
+
+# A random policy solves nothing; the length of what it says varies.
+WORDY = b"""
+WEIGHTS = {"wordy": 1.0}
+
+def reward(rollout):
+    said = (m["content"] for m in rollout["messages"] if m["role"] == "assistant")
+    return {"wordy": float(sum(map(len, said)))}
+"""
+STAMP = Stamp(run="r", version="v", harness_commit="c0ffee")
+TINY = {"groups_per_step": 4, "num_generations": 4, "learning_rate": 1e-4}
+
+
+@pytest.fixture(scope="module")
+def session() -> Iterator[HarnessSession]:
+    files, _ = seed_files("swe", variant="competent")
+    tree = HarnessTree("c0ffee", "7ree", {**files, "swe/reward.py": WORDY})
+    sandbox = open_sandbox("process", run="test")
+    try:
+        yield HarnessSession(sandbox, tree)
+    finally:
+        sandbox.close()
+
+
+def run(
+    child: PolicyChild, session: HarnessSession, base: Path, out: Path, **options: Any
+) -> TrainResult:
+    domain = NanoSwe()
+    runner = Runner(domain, session, child, STAMP)
+    return train_policy(
+        child, runner, session, domain, TINY, base_policy=base, out_dir=out, steps=3, **options
+    )
+
+
+@pytest.mark.train
+def test_a_run_leaves_metrics_rollouts_and_a_checkpoint(
+    child: PolicyChild, session: HarnessSession, nano_policy: Path, tmp_path: Path
+) -> None:
+    rows: list[dict[str, JSON]] = []
+    result = run(
+        child, session, nano_policy, tmp_path / "out",
+        seed=1, keep_last_steps=2, on_metrics=rows.append,
+    )  # fmt: skip
+    assert rows == result.metrics and [row["step"] for row in rows] == [1, 2, 3]
+    assert {"loss", "reward_mean", "success", "clean_success", "turns_mean"} <= rows[0].keys()
+    stops = sum(value for name, value in rows[0].items() if name.startswith("stop_"))
+    assert stops == pytest.approx(1.0)
+    assert result.rollouts_made == 3 * 16 and len(result.rollouts) == 2 * 16
+    assert all(rollout.advantage is not None for rollout in result.rollouts)
+    assert all(rollout.tokens is None or rollout.tokens.exact for rollout in result.rollouts)
+    assert result.rollouts[0].policy.endswith("+1")
+    assert result.checkpoint.path == tmp_path / "out" and child.policy == result.checkpoint.policy
+
+
+@pytest.mark.train
+def test_the_seed_decides_everything(
+    child: PolicyChild, session: HarnessSession, nano_policy: Path, tmp_path: Path
+) -> None:
+    seeds = {"a": 1, "b": 1, "c": 2}
+    made = {
+        name: run(child, session, nano_policy, tmp_path / name, seed=seed)
+        for name, seed in seeds.items()
+    }
+    policies = {name: result.checkpoint.policy for name, result in made.items()}
+    assert policies["a"] == policies["b"] != policies["c"]
+    first, second = (
+        [{k: v for k, v in row.items() if not k.endswith("_sec")} for row in made[name].metrics]
+        for name in "ab"
+    )
+    assert first == second
+
+
+class FakeRunner:
+    """Plays rollouts that a test writes, and remembers the plan."""
+
+    def __init__(self, *spoiled: int) -> None:
+        self.spoiled = spoiled
+        self.plan: Sequence[PlannedRollout] = ()
+
+    def run(
+        self,
+        plan: Sequence[PlannedRollout],
+        *,
+        temperature: float | None = None,
+        top_p: float | None = None,
+    ) -> list[Rollout]:
+        self.plan = plan
+        assert (temperature, top_p) == (0.8, 1.0)
+        return [self._play(index, planned) for index, planned in enumerate(plan)]
+
+    def _play(self, index: int, planned: PlannedRollout) -> Rollout:
+        made = Rollout(
+            run="r", version="v", domain="d", split="train", task_key=planned.task.key,
+            task_hash="h", group_id=planned.group_id, sample_idx=planned.sample_idx,
+            seed=planned.seed, harness_commit="c", policy="p", evaluator_hash="e",
+            outcome=index % 2 == 0,
+        )  # fmt: skip
+        if index in self.spoiled:
+            made.outcome, made.error = None, RolloutFailure("infra", "gone")
+        return made
+
+
+class FakeHarness:
+    weights: dict[str, float] = {"solved": 2.0}  # noqa: RUF012
+
+    def __init__(self, order: list[str]) -> None:
+        self._order = order
+        self.histories: list[Mapping[str, Any]] = []
+        self.groups: Sequence[Mapping[str, Any]] = ()
+
+    def reward(self, rollouts: Sequence[Rollout]) -> list[dict[str, float]]:
+        return [{"solved": float(bool(rollout.outcome))} for rollout in rollouts]
+
+    def keep(self, groups: Sequence[Mapping[str, Any]]) -> list[float]:
+        self.groups = groups
+        return [0.5 + index for index in range(len(groups))]
+
+    def order(
+        self, tasks: Sequence[Mapping[str, Any]], history: Mapping[str, Mapping[str, int]]
+    ) -> list[str]:
+        self.histories.append({key: dict(value) for key, value in history.items()})
+        return self._order
+
+
+class FakeDomain:
+    def tasks(self, split: str) -> list[Task]:
+        assert split == "train"
+        return [Task("d", key, "train", "h", {"q": key}) for key in "abcde"]
+
+
+def loop(runner: FakeRunner, harness: FakeHarness) -> _Loop:
+    return _Loop(runner, harness, FakeDomain(), {"temperature": 0.8}, 3, 1, None)  # type: ignore[arg-type]
+
+
+def test_a_short_order_is_refilled_and_repeated_tasks_get_other_samples() -> None:
+    runner, harness = FakeRunner(), FakeHarness(["b", "d"])
+    loop(runner, harness).provide(RolloutEvent(4, 3, 2))
+    asked = [(planned.task.key, planned.sample_idx) for planned in runner.plan]
+    assert asked == [("b", 0), ("b", 1), ("d", 0), ("d", 1), ("b", 2), ("b", 3)]
+    assert len({planned.seed for planned in runner.plan}) == 1
+    assert len({planned.group_id for planned in runner.plan}) == 3
+
+
+def test_the_curriculum_sees_true_outcomes_so_far() -> None:
+    runner, harness = FakeRunner(1), FakeHarness(["b", "d"])
+    made = loop(runner, harness)
+    made.provide(RolloutEvent(0, 2, 2))
+    made.provide(RolloutEvent(1, 2, 2))
+    assert harness.histories == [
+        {},
+        {"b": {"tries": 1, "solved": 1}, "d": {"tries": 2, "solved": 1}},
+    ]
+
+
+def test_spoiled_rows_have_no_reward_and_leave_their_group() -> None:
+    runner, harness = FakeRunner(0, 1, 2), FakeHarness(["b", "d"])
+    rows = loop(runner, harness).provide(RolloutEvent(0, 2, 2))
+    assert [row.reward for row in rows] == [None, None, None, 0.0]
+    assert harness.groups == [{"task_key": "d", "rewards": [0.0], "outcomes": [False]}]
+    assert [row.weight for row in rows] == [1.0, 1.0, 0.5, 0.5]
+
+
+def test_rewards_are_weighted_and_advantages_come_back_into_the_record() -> None:
+    runner, harness = FakeRunner(), FakeHarness(["b"])
+    made = loop(runner, harness)
+    rows = made.provide(RolloutEvent(0, 1, 2))
+    assert [row.reward for row in rows] == [2.0, 0.0]
+    made.on_advantages(Advantages(0, [0.7, -0.7]))
+    assert [rollout.advantage for rollout in made.kept()] == [0.7, -0.7]
+
+
+def test_training_seeds_never_share_random_numbers() -> None:
+    plans = []
+    for seed in (1, 2):
+        runner = FakeRunner()
+        made = _Loop(
+            runner, FakeHarness(["a"]), FakeDomain(), {"temperature": 0.8}, seed, 1, None  # type: ignore[arg-type]
+        )  # fmt: skip
+        for step in range(3):
+            made.provide(RolloutEvent(step, 1, 2))
+            plans += [planned.seed for planned in runner.plan[:1]]
+    assert len(set(plans)) == 6
