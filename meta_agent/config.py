@@ -156,7 +156,8 @@ _Layers = list[tuple[str, dict[str, Any]]]
 
 def _build(layers: _Layers) -> RunConfig:
     origin = {name: _origin_of(layers, name) for name in FIELDS}
-    values = {name: _first(layers, name) for name in FIELDS if origin[name] != _DEFAULT}
+    given = {name for _, values in layers for name in values}
+    values = {name: _first(layers, name) for name in FIELDS if name in given}
     try:
         return RunConfig(**values, origin=origin)
     except ValidationError as error:
@@ -220,7 +221,7 @@ def _in_plain_words(error: ValidationError, origin: Mapping[str, str]) -> Config
     reason = problem["msg"].removeprefix("Value error, ")
     return ConfigError(
         f"{name} = {problem['input']!r} (from {where}): {reason[:1].lower()}{reason[1:]}",
-        hint=f"meta-agent evolve --help describes {flag}",
+        hint=f"{flag} in: meta-agent evolve --help",
     )
 
 

@@ -213,7 +213,7 @@ def _workspace(config: RunConfig) -> Iterator[Row]:
 
 
 def _keys(config: RunConfig) -> Iterator[Row]:
-    from meta_agent.models import keys_found
+    from meta_agent.models.keys import keys_found
 
     found = keys_found()
     yield Row("keys", "ok", ", ".join(found) or "none found; the built-in suites need none")

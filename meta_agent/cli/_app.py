@@ -68,7 +68,7 @@ def _explain(error: MetaAgentError) -> int:
 
     typer.echo(f"meta-agent: {visible(error)}", err=True)
     if error.hint:
-        typer.echo(f"  try: {visible(error.hint)}", err=True)
+        typer.echo(f"  hint: {visible(error.hint)}", err=True)
     return error.exit_code
 
 

@@ -68,6 +68,13 @@ def effect_text(effect: Effect | None) -> str:
     return f"{points(effect.delta)} [{points(effect.ci_low)}, {points(effect.ci_high)}]"
 
 
+def prediction_text(hypothesis: Mapping[str, Any]) -> str:
+    """`signal.dead_group_ratio down by 0.1`."""
+    delta = hypothesis.get("expected_delta")
+    size = f" by {number(abs(delta))}" if isinstance(delta, int | float) else ""
+    return visible(f"{hypothesis.get('metric', '?')} {hypothesis.get('direction', '?')}{size}")
+
+
 def live_text(live: Mapping[str, Any]) -> str:
     """One look at a candidate that was really trained or run."""
     parts = [f"{live['seeds']} training seeds"] if "seeds" in live else []

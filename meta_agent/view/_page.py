@@ -96,8 +96,7 @@ Bars are 95 % intervals. The vault split is read once, at the end.</p>{% endif %
 {{ one.statement | one_line }}</summary><div>
 <table class="facts">
 <tr><td>hypothesis</td><td>{{ one.statement | visible }}</td></tr>
-<tr><td>prediction</td><td>{{ one.hypothesis.metric | visible }} {{ one.hypothesis.direction |
-visible }} by {{ one.hypothesis.expected_delta | number }}</td></tr>
+<tr><td>prediction</td><td>{{ prediction(one.hypothesis) }}</td></tr>
 {% for line in one.hypothesis.evidence or [] %}<tr><td>rests on</td><td>{{ line | visible }}</td>
 </tr>{% endfor %}
 {% for name in one.hypothesis.skills or [] %}<tr><td>skill used</td><td>{{ name | visible }}</td>

@@ -27,6 +27,7 @@ from meta_agent.view._format import (
     one_line,
     percent,
     points,
+    prediction_text,
     visible,
 )
 from meta_agent.view._page import STYLE, TEMPLATE
@@ -78,6 +79,7 @@ def render_html(state: RunState) -> str:
         verdict_numbers=_verdict_numbers,
         diff_lines=_diff_lines,
         live_text=live_text,
+        prediction=prediction_text,
         part_usd=_part_usd,
         settings=[(name, value) for name, value in state.config.items() if name != "origin"],
         origin=state.config.get("origin") or {},

@@ -26,6 +26,7 @@ from meta_agent.view._format import (
     one_line,
     percent,
     points,
+    prediction_text,
     visible,
 )
 from meta_agent.view._parts import CandidateView, EvidenceView
@@ -93,7 +94,7 @@ def why(one: CandidateView) -> RenderableType:
     table = _facts()
     table.add_row("candidate", Text(f"{visible(one.id)} ({visible(one.factor)})"))
     table.add_row("hypothesis", Text(visible(one.statement)))
-    table.add_row("prediction", Text(_prediction(one.hypothesis)))
+    table.add_row("prediction", Text(prediction_text(one.hypothesis)))
     for line in one.hypothesis.get("evidence") or ():
         table.add_row("rests on", Text(visible(line)))
     for name in one.hypothesis.get("skills") or ():
@@ -121,7 +122,7 @@ def show(one: CandidateView) -> RenderableType:
         ("candidate", one.id),
         ("factor", one.factor),
         ("hypothesis", one.statement),
-        ("prediction", _prediction(one.hypothesis)),
+        ("prediction", prediction_text(one.hypothesis)),
         ("ref", one.ref),
         ("commit", one.commit),
         ("base", one.base),
@@ -278,12 +279,6 @@ def _verdict_word(one: CandidateView) -> str:
 def _verdict_counts(state: RunState) -> str:
     kinds = [one.kind for one in state.candidates.values()]
     return ", ".join(f"{kinds.count(kind)} {kind}" for kind in dict.fromkeys(kinds)) or "none yet"
-
-
-def _prediction(hypothesis: Mapping[str, Any]) -> str:
-    delta = hypothesis.get("expected_delta")
-    size = f" by {number(delta)}" if delta is not None else ""
-    return visible(f"{hypothesis.get('metric', '?')} {hypothesis.get('direction', '?')}{size}")
 
 
 def _effect_long(one: CandidateView) -> str:

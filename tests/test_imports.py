@@ -1,0 +1,172 @@
+"""The layers of ARCHITECTURE.md, read from the source: imports flow one way."""
+
+import ast
+import importlib
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).resolve().parent.parent / "meta_agent"
+
+# Lowest first. A module may import from its own layer and from those before it.
+LAYERS = (
+    ("protocols", "errors", "workspace", "resources", "config", "__init__"),
+    ("rollouts", "history", "harness", "domains", "models", "sandbox", "ledger"),
+    ("agents", "backtest", "gate", "training", "evidence", "skills", "view"),
+    ("steps", "evolve", "evolve_train", "doctor"),
+    ("cli", "__main__"),
+)
+LAYER_OF = {room: level for level, rooms in enumerate(LAYERS) for room in rooms}
+# These run inside a sandbox or are streamed into one, where nothing of ours is installed.
+STDLIB_ONLY = ("sandbox/worker.py", "harness/guest.py", "harness/_guest_code.py")
+INSTALLED_BESIDE = {"harness_code"}  # the name that `_guest_code.py` has inside
+HEAVY = ("torch", "transformers", "trl", "datasets", "docker", "litellm", "openai", "anthropic")
+
+
+def modules() -> list[Path]:
+    return sorted(PACKAGE.rglob("*.py"))
+
+
+def name_of(path: Path) -> str:
+    parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def room_of(module: str) -> str:
+    parts = module.split(".")
+    return parts[1] if len(parts) > 1 else "__init__"
+
+
+@cache
+def imports_of(path: Path) -> frozenset[str]:
+    """Full names of all that a file imports anywhere: `from a import b` gives `a` and `a.b`."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = _absolute(node, path)
+            found.add(base)
+            found.update(f"{base}.{alias.name}" for alias in node.names)
+    return frozenset(found)
+
+
+def _absolute(node: ast.ImportFrom, path: Path) -> str:
+    if not node.level:
+        return node.module or ""
+    package = path.relative_to(PACKAGE.parent).parent.parts
+    base = package[: len(package) - node.level + 1]
+    return ".".join((*base, *((node.module,) if node.module else ())))
+
+
+def ours(path: Path) -> set[str]:
+    return {name for name in imports_of(path) if name.startswith("meta_agent.")}
+
+
+def file_of(module: str) -> Path | None:
+    path = PACKAGE.parent.joinpath(*module.split("."))
+    for candidate in (path.with_suffix(".py"), path / "__init__.py"):
+        if candidate.is_file():
+            return candidate
+    return None
+
+
+def test_every_room_has_a_layer() -> None:
+    rooms = {room_of(name_of(path)) for path in modules()}
+    assert rooms <= set(LAYER_OF), "give the new room a layer here and in ARCHITECTURE.md"
+
+
+@pytest.mark.parametrize("path", modules(), ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_imports_go_down_or_sideways(path: Path) -> None:
+    own = LAYER_OF[room_of(name_of(path))]
+    upward = {name for name in ours(path) if LAYER_OF.get(room_of(name), 0) > own}
+    assert not upward
+
+
+@pytest.mark.parametrize("path", modules(), ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_private_modules_stay_in_their_room(path: Path) -> None:
+    room = room_of(name_of(path))
+    foreign = {
+        name
+        for name in ours(path)
+        if room_of(name) != room
+        and file_of(name) is not None
+        and any(part.startswith("_") for part in name.split(".")[1:])
+    }
+    assert not foreign
+
+
+def test_rooms_of_one_layer_do_not_go_in_circles() -> None:
+    graph: dict[str, set[str]] = {}
+    for path in modules():
+        room = room_of(name_of(path))
+        graph.setdefault(room, set()).update({room_of(name) for name in ours(path)} - {room})
+    done: set[str] = set()
+
+    def visit(room: str, way: tuple[str, ...]) -> None:
+        assert room not in way, f"circle: {' -> '.join((*way, room))}"
+        if room not in done:
+            for target in sorted(graph.get(room, ())):
+                visit(target, (*way, room))
+            done.add(room)
+
+    for room in sorted(graph):
+        visit(room, ())
+
+
+def test_no_agent_reaches_the_planted_faults() -> None:
+    """Neither directly nor through what it imports: the answer key stays out of reach."""
+    way: dict[str, str] = {}
+    queue = [name_of(path) for path in (PACKAGE / "agents").rglob("*.py")]
+    for module in queue:
+        path = file_of(module)
+        for name in sorted(ours(path) if path else ()):
+            packages = {name.rsplit(".", n)[0] for n in range(name.count("."))}
+            for reached in {name, *packages}:
+                if reached not in way and file_of(reached) is not None:
+                    way[reached] = module
+                    queue.append(reached)
+    assert "meta_agent.protocols" in way, "the walk went nowhere"
+    assert "meta_agent.domains.nano.faults" not in way, way
+
+
+@pytest.mark.parametrize("name", STDLIB_ONLY)
+def test_what_runs_in_a_sandbox_needs_the_standard_library_alone(name: str) -> None:
+    beside = {PACKAGE / one for one in STDLIB_ONLY}
+    foreign = {
+        one
+        for one in imports_of(PACKAGE / name)
+        if one.split(".")[0] not in sys.stdlib_module_names | INSTALLED_BESIDE
+        and not _is_beside(one, beside)
+    }
+    assert not foreign
+
+
+def _is_beside(module: str, beside: set[Path]) -> bool:
+    """A package of ours counts only where every import from it is one of these files."""
+    path = file_of(module)
+    return path in beside or (path is not None and path.name == "__init__.py")
+
+
+PACKAGES = [name_of(path) for path in modules() if path.name == "__init__.py"]
+
+
+@pytest.mark.parametrize("name", PACKAGES)
+def test_exported_names_resolve(name: str) -> None:
+    module = importlib.import_module(name)
+    exported = getattr(module, "__all__", [])
+    assert not [one for one in exported if not hasattr(module, one)]
+    assert sorted(set(exported)) == sorted(exported)
+
+
+def test_importing_rooms_pulls_in_nothing_heavy() -> None:
+    program = "import importlib, sys\n"
+    program += "".join(f"importlib.import_module({name!r})\n" for name in PACKAGES)
+    program += f"print([name for name in {HEAVY!r} if name in sys.modules])"
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert done.stdout.strip() == "[]"

@@ -1,0 +1,101 @@
+"""A workspace is whole or is not one; other people's directories are left alone."""
+
+from pathlib import Path
+
+import pytest
+
+from meta_agent.errors import ConfigError
+from meta_agent.workspace import find_workspace, init_workspace, is_workspace, open_workspace
+
+
+def make_repo(path: Path) -> None:
+    path.mkdir()
+    (path / "harness.toml").write_text("")
+
+
+def make(root: Path, domain: str = "swe") -> None:
+    init_workspace(root, domain=domain, harness="seed", seed=3, create_repo=make_repo)
+
+
+def test_init_makes_every_part_and_remembers_what_it_is(tmp_path: Path) -> None:
+    make(tmp_path / "w")
+    workspace = open_workspace(tmp_path / "w")
+    assert (workspace.domain, workspace.harness, workspace.seed) == ("swe", "seed", 3)
+    for part in ("harness_repo", "skills_library", "rollouts", "reports", "checkpoints"):
+        assert (tmp_path / "w" / part).is_dir()
+
+
+def test_init_again_changes_nothing(tmp_path: Path) -> None:
+    make(tmp_path / "w")
+    before = (tmp_path / "w" / "meta-agent.toml").read_bytes()
+    make(tmp_path / "w")
+    assert (tmp_path / "w" / "meta-agent.toml").read_bytes() == before
+
+
+def test_interrupted_init_leaves_no_workspace_and_can_be_finished(tmp_path: Path) -> None:
+    def interrupted(path: Path) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        init_workspace(tmp_path / "w", domain="swe", create_repo=interrupted)
+    assert not is_workspace(tmp_path / "w")
+    make(tmp_path / "w")
+    assert is_workspace(tmp_path / "w")
+
+
+def test_a_directory_with_other_files_is_never_taken_over(tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").write_text("x")
+    with pytest.raises(ConfigError, match=r"other files \(thesis.tex\)"):
+        make(tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["thesis.tex"]
+
+
+def test_a_file_in_the_way_is_named(tmp_path: Path) -> None:
+    (tmp_path / "w").write_text("x")
+    with pytest.raises(ConfigError, match="is a file"):
+        make(tmp_path / "w")
+
+
+def test_a_workspace_keeps_its_domain(tmp_path: Path) -> None:
+    make(tmp_path / "w")
+    with pytest.raises(ConfigError, match="for the domain swe, not math") as refused:
+        make(tmp_path / "w", domain="math")
+    assert "--workspace" in str(refused.value.hint)
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        ("[workspace]\nschema_version = 99\n", "schema_version 99"),
+        ("[workspace]\nschema_version = 1\ndomain = 3\n", "damaged: "),
+        ("[workspace\n", "not valid TOML"),
+        ("", "schema_version None"),
+    ],
+)
+def test_a_damaged_identity_is_one_clear_sentence(
+    tmp_path: Path, damage: str, message: str
+) -> None:
+    make(tmp_path / "w")
+    (tmp_path / "w" / "meta-agent.toml").write_text(damage)
+    with pytest.raises(ConfigError, match=message):
+        open_workspace(tmp_path / "w")
+
+
+def test_a_missing_part_is_named(tmp_path: Path) -> None:
+    make(tmp_path / "w")
+    (tmp_path / "w" / "rollouts").rmdir()
+    with pytest.raises(ConfigError, match="rollouts/ is missing"):
+        open_workspace(tmp_path / "w")
+
+
+def test_no_workspace_says_how_to_make_one(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="is not a workspace") as refused:
+        open_workspace(tmp_path)
+    assert "meta-agent init" in str(refused.value.hint)
+
+
+def test_finding_prefers_the_named_then_here_then_the_default(tmp_path: Path) -> None:
+    assert find_workspace(None, tmp_path) == tmp_path / "meta-agent-workspace"
+    (tmp_path / "meta-agent.toml").write_text("")
+    assert find_workspace(None, tmp_path) == tmp_path
+    assert find_workspace(Path("x"), tmp_path) == tmp_path / "x"
