@@ -24,6 +24,7 @@ PACKAGE_PREFIX = "loaded_harness_"
 
 Json = Any
 Args = dict[str, Any]
+Operation = Callable[[Args, object], Json]
 
 
 class HarnessFault(Exception):  # noqa: N818 - the harness's fault, as its owner will read it
@@ -183,11 +184,23 @@ def order(args: Args, channel: object) -> Json:
     return list(HARNESS.function("data", "order")(args["tasks"], args["history"]))
 
 
+def guarded(operation: Operation) -> Operation:
+    """To the worker an EOFError means that the host is gone; from harness code it does not."""
+
+    def run(args: Args, channel: object) -> Json:
+        try:
+            return operation(args, channel)
+        except EOFError as error:
+            raise HarnessFault(f"EOFError: {error}") from error
+
+    return run
+
+
 OPERATIONS = {
-    "harness.load": load,
+    "harness.load": guarded(load),
     "harness.stage": stage,
-    "harness.measure": measure,
-    "harness.reward": reward,
-    "harness.keep": keep,
-    "harness.order": order,
+    "harness.measure": guarded(measure),
+    "harness.reward": guarded(reward),
+    "harness.keep": guarded(keep),
+    "harness.order": guarded(order),
 }

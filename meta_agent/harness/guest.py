@@ -24,17 +24,15 @@ from __future__ import annotations
 import inspect
 import json
 import signal
+import sys
 import threading
 import time
 import types
 from collections.abc import Callable, Coroutine, Generator, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
-if TYPE_CHECKING:
-    from meta_agent.harness import _guest_code as code
-else:
-    import harness_code as code
-
+# Its source is installed first, under this name; there is no package of ours inside a sandbox.
+code: Any = sys.modules["harness_code"]
 Json = Any
 Message = dict[str, Any]
 Call = dict[str, Any]

@@ -147,8 +147,8 @@ class HarnessSession:
         return _checked_order(found, set(known))
 
     def measure(self, rollouts: Iterable[Rollout]) -> list[Measurement]:
-        """Runs every diagnostic over the rollouts, in path order."""
-        return self.measure_lines(to_line(rollout) for rollout in rollouts)
+        """Runs every diagnostic over the rollouts, in path order; token rows go along."""
+        return self.measure_lines(to_line(rollout, tokens=True) for rollout in rollouts)
 
     def measure_lines(self, lines: Iterable[bytes]) -> list[Measurement]:
         """The same for records that are still JSON lines."""

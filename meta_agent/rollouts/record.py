@@ -69,10 +69,13 @@ def to_json(rollout: Rollout) -> dict[str, JSON]:
     return record
 
 
-def to_line(rollout: Rollout) -> bytes:
-    """One line of a shard, newline included."""
+def to_line(rollout: Rollout, *, tokens: bool = False) -> bytes:
+    """One line of a shard, newline included; with the token row where diagnostics will read it."""
+    record = to_json(rollout)
+    if tokens and rollout.tokens is not None:
+        record["tokens"] = tokens_to_json(rollout.tokens)
     try:
-        text = json.dumps(to_json(rollout), separators=(",", ":"), allow_nan=False)
+        text = json.dumps(record, separators=(",", ":"), allow_nan=False)
     except (TypeError, ValueError) as error:
         name = f"{rollout.task_key}#{rollout.sample_idx}"
         raise IntegrityError(f"rollout {name} holds what JSON cannot carry: {error}") from error

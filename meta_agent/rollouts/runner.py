@@ -4,7 +4,8 @@ Harness code runs in the sandbox and asks; this process, which is trusted, answe
 speaks for the policy, the task's environment executes tool calls, the sealed grader has the last
 word. Promises: rows in plan order; ceilings enforced here; an infrastructure failure is a typed
 row with `outcome` None, never a zero and never a gap; code of the harness that raises is a failure
-of the policy. A budget that is exhausted, an integrity error and a bug of ours stop the run instead.
+of the policy. A budget that is exhausted, an integrity error and a bug of ours stop the run
+instead.
 
 Does not cover: rewards (the harness's, via `HarnessSession`), retries (the gateway's), and a worker
 that died: the rows it leaves say so, and the caller opens another sandbox.

@@ -1,11 +1,12 @@
 from __future__ import annotations
 
 import pytest
-from rollouts.laboratory import HARNESS_TOML, tree
 
 from meta_agent.errors import CandidateError, ConfigError
 from meta_agent.harness import Entry, HarnessContract, parse_contract
 from meta_agent.protocols import HarnessTree
+
+from ..rollouts.laboratory import HARNESS_TOML, tree
 
 
 @pytest.fixture

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
-from rollouts.laboratory import FILES, session, tree
-from rollouts.test_record import sample
 
 from meta_agent.errors import CandidateError, ConfigError, SandboxError
 from meta_agent.harness import CheckResult, HarnessSession
-from meta_agent.protocols import HarnessTree, Sandbox
+from meta_agent.protocols import HarnessTree, Sandbox, TokenRecord
 from meta_agent.rollouts import to_line
 from meta_agent.sandbox import open_sandbox
+
+from ..rollouts.laboratory import FILES, session, tree
+from ..rollouts.test_record import sample
 
 TASKS = [{"key": "t0", "view": {"question": "x"}}, {"key": "t1", "view": {}}]
 GROUPS = [
@@ -179,6 +181,27 @@ def test_the_traceback_of_harness_code_reaches_its_reader(sandbox: Sandbox) -> N
     assert caught.value.reason == "harness_reward_failed"
 
 
+def test_diagnostics_see_token_rows_where_there_are_any(sandbox: Sandbox) -> None:
+    text = """
+NAME, LAYER, THRESHOLDS = "sure", "signal", {}
+def measure(rollouts):
+    return {"n": float(sum(len((r.get("tokens") or {}).get("logprobs", [])) for r in rollouts))}
+"""
+    held = HarnessSession(sandbox, tree(diagnostics__sure=text))
+    tokens = TokenRecord([1], [2, 3], [1, 1], [-0.5, -0.25])
+    measured = held.measure([sample(tokens=tokens), sample()])
+    assert [m.values for m in measured if m.name == "sure"] == [{"n": 2.0}]
+
+
+@pytest.mark.parametrize("error", ["EOFError", "SystemExit", "KeyboardInterrupt", "MemoryError"])
+def test_whatever_a_reward_raises_the_worker_lives(sandbox: Sandbox, error: str) -> None:
+    bad = f"WEIGHTS = {{}}\ndef reward(rollout):\n    raise {error}('now')\n"
+    held = HarnessSession(sandbox, tree(reward=bad))
+    with pytest.raises(CandidateError, match=error):
+        held.reward([sample()])
+    assert held.keep(GROUPS) == [1.0, 0.0]
+
+
 def test_one_broken_diagnostic_does_not_blind_the_others(sandbox: Sandbox) -> None:
     broken = "NAME = 'broken'\nLAYER = 'score'\nTHRESHOLDS = {}\ndef measure(rollouts): 1 / 0\n"
     held = HarnessSession(sandbox, tree(diagnostics__broken=broken))
@@ -269,6 +292,19 @@ def test_a_broken_contract_is_found(sandbox: Sandbox, fault: str) -> None:
     result = checked(sandbox, **changes)[name]
     assert not result.ok
     assert told in result.detail
+
+
+SEEDS = sorted((Path(__file__).parents[2] / "harness_repo").rglob("harness.toml"))
+
+
+@pytest.mark.parametrize("toml", SEEDS, ids=lambda path: path.parent.as_posix()[-20:])
+def test_every_seed_harness_passes_its_contract_tests(sandbox: Sandbox, toml: Path) -> None:
+    home = toml.parent
+    files = {p.relative_to(home).as_posix(): p.read_bytes() for p in home.rglob("*.*")}
+    texts = {p: data for p, data in files.items() if "__pycache__" not in p}
+    held = HarnessSession(sandbox, HarnessTree("c", "t", texts))
+    samples = [sample(outcome=True), sample(outcome=False, turns=5)]
+    assert [result for result in held.check(samples, TASKS) if not result.ok] == []
 
 
 # --- a worker that lies ------------------------------------------------------------------------

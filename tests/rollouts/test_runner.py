@@ -18,7 +18,8 @@ from meta_agent.protocols import (
     Rollout,
     RolloutFailure,
 )
-from rollouts.laboratory import (
+
+from .laboratory import (
     LabDomain,
     ScriptGateway,
     plan,

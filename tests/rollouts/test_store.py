@@ -10,7 +10,8 @@ import pytest
 from meta_agent.errors import IntegrityError
 from meta_agent.protocols import Rollout, TokenRecord
 from meta_agent.rollouts import RolloutStore
-from rollouts.test_record import sample
+
+from .test_record import sample
 
 TOKENS = TokenRecord([1], [2, 3], [1, 1], [-0.5, -0.25])
 
