@@ -7,6 +7,7 @@ Does not cover: remote engines (the attached stream must be a local socket).
 
 from __future__ import annotations
 
+import contextlib
 import select
 import socket
 import threading
@@ -98,6 +99,8 @@ class DockerStream:
         return None
 
     def _ready(self, event: int, timeout_sec: float) -> bool:
+        if self._socket.fileno() < 0:
+            return True  # released: the read or write that follows says so
         poller = select.poll()
         poller.register(self._socket, event)
         return bool(poller.poll(timeout_sec * 1000))
@@ -106,16 +109,12 @@ class DockerStream:
         with self._remove_lock:
             if not self._removed:
                 self._removed = True
-                self._shut()
+                with contextlib.suppress(OSError):
+                    self._socket.shutdown(socket.SHUT_RDWR)
                 self._container.remove()
 
-    def _shut(self) -> None:
-        try:
-            self._socket.shutdown(socket.SHUT_RDWR)
-        except OSError:
-            pass
-        finally:
-            self._socket.close()
+    def release(self) -> None:
+        self._socket.close()
 
     def post_mortem(self) -> SandboxError:
         state = self._container.state()

@@ -8,6 +8,7 @@ refused. Does not cover: whether runc itself holds. Docker is a strong fence, no
 from __future__ import annotations
 
 import contextlib
+import shutil
 import socket
 import time
 from collections.abc import Iterator, Mapping
@@ -67,8 +68,6 @@ def engine_facts() -> Engine:
     storage = Path(info["DockerRootDir"])
     free = None
     with contextlib.suppress(OSError):
-        import shutil
-
         free = shutil.disk_usage(storage).free
     return Engine(str(info["ServerVersion"]), storage, free)
 
@@ -229,12 +228,13 @@ class Container:
 
 
 def unwrap_socket(raw: Any) -> socket.socket:
-    """The plain socket below the SDK's file object, which closes with its wrapper: keep both."""
+    """A plain socket of our own; the SDK's layers of wrappers are closed, not left to the GC."""
     found = getattr(raw, "_sock", raw)
     if not isinstance(found, socket.socket):
         raise SandboxError("only a local engine (unix socket) is supported", kind="engine")
     plain = found.dup()
     raw.close()
+    found.close()
     return plain
 
 

@@ -33,6 +33,10 @@ class Stream(Protocol):
         """Ends the worker and everything it started. Safe to call twice and from any thread."""
         ...
 
+    def release(self) -> None:
+        """Closes descriptors. After it, sends are dropped and receives are at the end."""
+        ...
+
     def post_mortem(self) -> SandboxError:
         """Why the stream ended, asked once the worker is gone."""
         ...
@@ -69,6 +73,11 @@ class Link:
                 if not written:
                     raise LinkTimeout
                 data = data[written:]
+
+    def release(self) -> None:
+        """Closes the stream's descriptors, never under a writer (their numbers get reused)."""
+        with self._write_lock:
+            self._stream.release()
 
     def receive(self, deadline: float) -> dict[str, JSON]:
         """Returns the next frame, an object."""

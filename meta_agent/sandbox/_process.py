@@ -48,6 +48,7 @@ class ProcessStream:
         self._folder, self._limits = folder, limits
         self._stderr = bytearray()
         self._deadline_passed = False
+        self._released = False
         self._kill_lock = threading.Lock()  # the folder is removed once, after the last process
         self._child = _spawner().submit(self._start).result()
         assert self._child.stdin and self._child.stdout and self._child.stderr
@@ -73,6 +74,8 @@ class ProcessStream:
         )
 
     def send(self, data: memoryview, timeout_sec: float) -> int:
+        if self._released:
+            return len(data)
         with contextlib.suppress(BlockingIOError):
             return self._write(data)
         poller = select.poll()
@@ -88,6 +91,8 @@ class ProcessStream:
             return len(data)  # the reader is gone: the next receive finds out and says why
 
     def receive(self, timeout_sec: float) -> bytes | None:
+        if self._released:
+            return b""
         poller = select.poll()
         poller.register(self._from, select.POLLIN)
         if not poller.poll(timeout_sec * 1000):
@@ -98,11 +103,13 @@ class ProcessStream:
         with self._kill_lock:
             self._timer.cancel()
             kill_tree(self._child)
-            self._keep_stderr()
-            for pipe in (self._child.stdin, self._child.stdout, self._child.stderr):
-                if pipe:
-                    pipe.close()
             shutil.rmtree(self._folder, ignore_errors=True)
+
+    def release(self) -> None:
+        self._released = True
+        for pipe in (self._child.stdin, self._child.stdout, self._child.stderr):
+            if pipe:
+                pipe.close()
 
     def _expire(self) -> None:
         self._deadline_passed = True

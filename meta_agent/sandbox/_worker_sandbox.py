@@ -43,7 +43,8 @@ class WorkerSandbox:
         self._stream = stream
         self._link = Link(stream)
         self._ids = itertools.count(1)
-        self._busy = threading.Lock()  # one request at a time; held for its whole duration
+        # One request at a time, held for its whole duration. Re-entrant: `serve` may close us.
+        self._busy = threading.RLock()
         self._end: SandboxError | None = None
         self._fences = fences
         self._facts = self._greet(program, start_timeout_sec)
@@ -53,7 +54,7 @@ class WorkerSandbox:
             self._link.send_raw(program, time.monotonic() + timeout_sec)
             facts: dict[str, JSON] = self.request("hello", {}, timeout_sec=timeout_sec)
         except (LinkClosed, LinkTimeout, SandboxError) as error:
-            cause = error if isinstance(error, SandboxError) else self._stream.post_mortem()
+            cause = error if isinstance(error, SandboxError) else self._cause()
             self.close()
             raise SandboxError(f"the sandbox did not start: {cause}", kind="start") from error
         return facts
@@ -136,7 +137,7 @@ class WorkerSandbox:
                 message = f"{op!r} was not done after {timeout_sec:g} s; the sandbox was killed"
                 raise self._break_off(SandboxError(message, kind="timeout")) from None
             except LinkClosed:
-                raise self._break_off(self._stream.post_mortem()) from None
+                raise self._break_off(self._end or self._cause()) from None
             except SandboxError as error:
                 raise self._break_off(error) from None
 
@@ -145,12 +146,25 @@ class WorkerSandbox:
         if self._end is None:
             self._end = SandboxError("the sandbox is closed", kind="died")
         self._stream.kill()
+        # A request in another thread sees the end at once; if it is busy serving, we do not wait
+        # for it and leave its descriptors to the garbage collector.
+        if self._busy.acquire(timeout=1.0):
+            try:
+                self._link.release()
+            finally:
+                self._busy.release()
 
     def __enter__(self) -> WorkerSandbox:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def _cause(self) -> SandboxError:
+        try:
+            return self._stream.post_mortem()
+        except SandboxError as error:  # the engine itself is gone
+            return error
 
     def _break_off(self, error: SandboxError) -> SandboxError:
         self._end = self._end or error
@@ -172,8 +186,13 @@ class WorkerSandbox:
             (serve or refuse)(parse_calls(frame["calls"]), answer)
 
     def _answerer(self, request_id: int, deadline: float) -> Callable[[list[Answer]], None]:
+        """Answers that come after the operation ended are dropped by the worker, by their id."""
+
         def answer(answers: list[Answer]) -> None:
-            self._link.send({"id": request_id, "answers": answers}, deadline)
+            try:
+                self._link.send({"id": request_id, "answers": answers}, deadline)
+            except LinkTimeout:
+                self._stream.kill()  # half a frame may be out: this link is of no more use
 
         return answer
 

@@ -95,7 +95,9 @@ class Pipe:
             self._fill()
 
     def _readable(self, timeout_sec: float) -> bool:
-        return bool(select.select([self._source], [], [], timeout_sec)[0])
+        waiter = select.poll()
+        waiter.register(self._source, select.POLLIN)
+        return bool(waiter.poll(timeout_sec * 1000))
 
     def _fill(self) -> None:
         chunk = os.read(self._source, 1 << 20)
@@ -132,9 +134,11 @@ class Channel:
         The host groups answers as it likes: one frame may answer a part of one `calls`, or parts
         of several.
         """
-        frame = self._pipe.receive(timeout_sec)
-        answers: list[dict[str, Json]] = [] if frame is None else frame["answers"]
-        return answers
+        while (frame := self._pipe.receive(timeout_sec)) is not None:
+            if frame["id"] == self._id:  # else a late answer to an operation that is over
+                answers: list[dict[str, Json]] = frame["answers"]
+                return answers
+        return []
 
     def _numbered(self, call: dict[str, Json]) -> dict[str, Json]:
         if "cid" in call:
@@ -530,7 +534,9 @@ class Worker:
     def serve(self) -> None:
         with contextlib.suppress(EOFError):
             while True:
-                self._answer(self._pipe.receive())
+                frame = self._pipe.receive()
+                if "op" in frame:  # else a late answer to an operation that is over
+                    self._answer(frame)
 
     def _answer(self, frame: dict[str, Json]) -> None:
         try:

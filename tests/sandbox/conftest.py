@@ -1,0 +1,51 @@
+"""Sandboxes for tests: each is closed whatever happens; a missing engine skips with its reason."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+
+import pytest
+
+from meta_agent.protocols import SandboxLimits
+from meta_agent.sandbox import EngineStatus, WorkerSandbox, engine_status, open_sandbox
+
+SMALL = SandboxLimits(memory_mb=256, pids=64, scratch_mb=64, deadline_sec=120)
+Open = Callable[..., WorkerSandbox]
+
+
+@lru_cache(maxsize=1)
+def status() -> EngineStatus:
+    return engine_status()
+
+
+def need_backend(backend: str) -> None:
+    if backend == "docker" and not status().ready:
+        pytest.skip(f"docker sandbox: {status().problem} ({status().hint})")
+
+
+BOTH = ["process", pytest.param("docker", marks=pytest.mark.docker)]
+
+
+@pytest.fixture(params=BOTH)
+def backend(request: pytest.FixtureRequest) -> str:
+    need_backend(request.param)
+    return str(request.param)
+
+
+@pytest.fixture
+def open_box() -> Iterator[Open]:
+    boxes: list[WorkerSandbox] = []
+
+    def opened(backend: str = "process", limits: SandboxLimits = SMALL) -> WorkerSandbox:
+        boxes.append(open_sandbox(backend, run="test", limits=limits))
+        return boxes[-1]
+
+    yield opened
+    for box in boxes:
+        box.close()
+
+
+@pytest.fixture
+def box(backend: str, open_box: Open) -> WorkerSandbox:
+    return open_box(backend)

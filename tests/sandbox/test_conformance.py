@@ -1,0 +1,72 @@
+"""Both backends go through the public suite, and the suite itself can fail."""
+
+from __future__ import annotations
+
+import pytest
+
+from meta_agent.protocols import ExecResult, SandboxLimits
+from meta_agent.sandbox import WorkerSandbox, conformance, open_sandbox
+from meta_agent.sandbox._names import FENCES
+from tests.sandbox.conftest import need_backend
+
+CHECKS = conformance.checks()
+NEVER_IN_A_PROCESS = {"seccomp", "memory", "pids", "disk", "peers"}
+
+
+def opened(backend: str, limits: SandboxLimits) -> WorkerSandbox:
+    return open_sandbox(backend, run="conformance", limits=limits)
+
+
+@pytest.mark.docker
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.name)
+def test_docker_holds(check: conformance.Check) -> None:
+    need_backend("docker")
+    result = conformance.run_check(check, lambda limits: opened("docker", limits))
+    assert (result.status, result.detail) == ("passed", "")
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.name)
+def test_process_holds_what_it_promises(check: conformance.Check) -> None:
+    result = conformance.run_check(check, lambda limits: opened("process", limits))
+    if result.status == "not promised":
+        pytest.skip(f"the process backend does not promise {result.promise!r} here")
+    assert (result.status, result.detail) == ("passed", "")
+    assert result.promise not in NEVER_IN_A_PROCESS
+
+
+def test_names_are_unique_and_promises_known() -> None:
+    assert len({check.name for check in CHECKS}) == len(CHECKS)
+    assert {check.promise for check in CHECKS} == {*FENCES, ""}
+
+
+class Boastful:
+    """A process sandbox that claims every fence."""
+
+    backend = "boastful"
+    fences = FENCES
+
+    def __init__(self, limits: SandboxLimits) -> None:
+        self._inner = opened("process", limits)
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._inner, name)
+
+
+@pytest.mark.parametrize("name", ["files of other sandboxes", "system calls are filtered"])
+def test_a_false_promise_is_caught(name: str) -> None:
+    (result,) = conformance.run(Boastful, only=[name])
+    assert result.status == "failed"
+    assert result.detail.startswith("attack: ")
+
+
+class Broken(Boastful):
+    """Refuses everything: it would hold against any attack, and is useless."""
+
+    def exec(self, *_: object, **__: object) -> ExecResult:
+        return ExecResult(43, b"", b"", False, False, 0.0)
+
+
+def test_a_broken_sandbox_fails_its_controls() -> None:
+    (result,) = conformance.run(Broken, only=["mounting"])
+    assert result.status == "failed"
+    assert result.detail.startswith("control: ")

@@ -1,0 +1,94 @@
+"""Which backend is chosen, and what is said when none may be."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from meta_agent.errors import ConfigError, PreflightError, SandboxError
+from meta_agent.sandbox import EngineStatus, choose_backend, engine_status, open_sandbox
+from tests.sandbox.conftest import need_backend
+
+READY = EngineStatus(version="20.10", image_id="sha256:1")
+NO_IMAGE = EngineStatus(version="20.10", problem="image x is missing", hint="build it")
+NO_ENGINE = EngineStatus(problem="no engine", hint="start it")
+
+
+@pytest.mark.parametrize(
+    ("requested", "status", "code_by_llm", "allow_unsafe", "expected"),
+    [
+        ("auto", READY, False, False, "docker"),
+        ("auto", READY, True, False, "docker"),
+        ("auto", NO_IMAGE, False, False, "process"),
+        ("auto", NO_ENGINE, False, False, "process"),
+        ("auto", NO_ENGINE, True, False, PreflightError),
+        ("auto", NO_ENGINE, True, True, "process"),
+        ("docker", READY, True, False, "docker"),
+        ("docker", NO_IMAGE, False, False, PreflightError),
+        ("docker", NO_ENGINE, True, True, PreflightError),
+        ("process", READY, False, False, "process"),
+        ("process", READY, True, False, PreflightError),
+        ("process", READY, True, True, "process"),
+        ("podman", READY, False, False, ConfigError),
+    ],
+)
+def test_choice(
+    requested: str, status: EngineStatus, code_by_llm: bool, allow_unsafe: bool, expected: object
+) -> None:
+    def choose() -> str:
+        return choose_backend(
+            requested, code_by_llm=code_by_llm, allow_unsafe=allow_unsafe, status=lambda: status
+        ).name
+
+    if isinstance(expected, str):
+        assert choose() == expected
+    else:
+        with pytest.raises(expected):  # type: ignore[call-overload]
+            choose()
+
+
+def test_a_refusal_names_the_next_command() -> None:
+    with pytest.raises(PreflightError) as caught:
+        choose_backend("auto", code_by_llm=True, status=lambda: NO_IMAGE)
+    assert "image x is missing" in str(caught.value)
+    assert "build it" in str(caught.value.hint)
+
+
+def test_auto_gives_its_reason() -> None:
+    choice = choose_backend("auto", code_by_llm=False, status=lambda: NO_ENGINE)
+    assert choice.reason == "no engine"
+
+
+def test_an_engine_that_is_not_there_is_a_status(monkeypatch: pytest.MonkeyPatch) -> None:
+    script = (
+        "from meta_agent.sandbox import engine_status; s = engine_status();"
+        "print(s.ready, bool(s.problem), bool(s.hint))"
+    )
+    monkeypatch.setenv("DOCKER_HOST", "unix:///nowhere/docker.sock")
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.stdout.split() == ["False", "True", "True"], done.stderr
+
+
+@pytest.mark.docker
+def test_a_missing_image_is_typed() -> None:
+    need_backend("docker")
+    assert engine_status("no-such-image:1").problem
+    with pytest.raises(SandboxError) as caught:
+        open_sandbox("docker", run="test", image="no-such-image:1")
+    assert caught.value.kind == "image"
+
+
+@pytest.mark.parametrize("run", ["", "-x", "a b", "../up", "x" * 65])
+def test_run_names_are_checked(run: str) -> None:
+    with pytest.raises(ConfigError):
+        open_sandbox("process", run=run)
+
+
+def test_importing_the_room_is_light() -> None:
+    script = (
+        "import sys, meta_agent.sandbox; print('docker' in sys.modules, 'torch' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.stdout.split() == ["False", "False"], done.stderr

@@ -1,0 +1,204 @@
+"""Guest modules: operations, calls in the middle of them, and every way they can go wrong."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+import pytest
+
+from meta_agent.errors import GuestError, SandboxError
+from meta_agent.protocols import Answer, Call, CallServer
+from meta_agent.sandbox import WorkerSandbox
+from tests.sandbox.conftest import Open
+
+Reply = Callable[[list[Answer]], None]
+
+GUEST = """
+import os, sys, time
+
+def echo(args, channel):
+    return args
+
+def ask(args, channel):
+    cids = channel.calls([{"kind": "model", "n": n} for n in range(args["n"])])
+    answers = {}
+    frames = 0
+    while len(answers) < args["n"]:
+        got = channel.wait()
+        frames += 1
+        answers.update({answer["cid"]: answer for answer in got})
+    return {"frames": frames, "answers": [answers[cid] for cid in cids]}
+
+def ask_big(args, channel):
+    for _ in range(args["n"]):
+        channel.calls([{"kind": "model", "text": "x" * args["size"]}])
+    left = args["n"]
+    while left:
+        left -= len(channel.wait())
+    return "done"
+
+def patient(args, channel):
+    channel.calls([{"kind": "model", "cid": 7}])
+    return channel.wait(timeout_sec=0.1)
+
+def fail(args, channel):
+    print("about to fail", flush=True)
+    time.sleep(0.05)
+    raise {"KeyError": KeyError, "SystemExit": SystemExit}[args["kind"]]("no luck")
+
+def unfit(args, channel):
+    return object()
+
+def sets(args, channel):
+    return list({str(n) for n in range(50)})
+
+OPERATIONS = {f.__name__: f for f in (echo, ask, ask_big, patient, fail, unfit, sets)}
+"""
+
+
+@pytest.fixture
+def guest(box: WorkerSandbox) -> WorkerSandbox:
+    box.install("guest", GUEST)
+    return box
+
+
+def double(calls: list[Call]) -> list[Answer]:
+    return [{"cid": call["cid"], "ok": 2 * call["n"]} for call in calls]
+
+
+def all_at_once(calls: list[Call], answer: Reply) -> None:
+    answer(double(calls))
+
+
+def one_by_one_backwards(calls: list[Call], answer: Reply) -> None:
+    for reply in reversed(double(calls)):
+        answer([reply])
+
+
+def from_threads(calls: list[Call], answer: Reply) -> None:
+    for reply in double(calls):
+        threading.Timer(0.01, answer, [[reply]]).start()
+
+
+@pytest.mark.parametrize("serve", [all_at_once, one_by_one_backwards, from_threads])
+def test_calls_are_answered_in_any_grouping(guest: WorkerSandbox, serve: CallServer) -> None:
+    result = guest.request("ask", {"n": 20}, timeout_sec=10, serve=serve)
+    assert [answer["ok"] for answer in result["answers"]] == [2 * n for n in range(20)]
+    assert result["frames"] == (1 if serve is all_at_once else 20)
+
+
+def test_an_answer_can_be_an_error(guest: WorkerSandbox) -> None:
+    def refuse(calls: list[Call], answer: Reply) -> None:
+        answer([{"cid": call["cid"], "err": "budget"} for call in calls])
+
+    result = guest.request("ask", {"n": 1}, timeout_sec=10, serve=refuse)
+    assert result["answers"][0]["err"] == "budget"
+
+
+def test_calls_nobody_serves_are_refused(guest: WorkerSandbox) -> None:
+    result = guest.request("ask", {"n": 1}, timeout_sec=10)
+    assert "serves no calls" in result["answers"][0]["err"]
+
+
+def test_large_frames_both_ways_do_not_deadlock(guest: WorkerSandbox) -> None:
+    def big(calls: list[Call], answer: Reply) -> None:
+        answer([{"cid": call["cid"], "ok": "y" * (4 << 20)} for call in calls])
+
+    args = {"n": 4, "size": 4 << 20}
+    assert guest.request("ask_big", args, timeout_sec=30, serve=big) == "done"
+
+
+def test_late_answers_disturb_nobody(guest: WorkerSandbox) -> None:
+    late: list[Callable[[], None]] = []
+
+    def later(calls: list[Call], answer: Reply) -> None:
+        late.append(lambda: answer([{"cid": 7, "ok": "too late"}]))
+
+    assert guest.request("patient", {}, timeout_sec=10, serve=later) == []
+    late[0]()
+    assert guest.request("ask", {"n": 1}, timeout_sec=10, serve=all_at_once)["frames"] == 1
+    assert guest.request("echo", {"still": "here"}, timeout_sec=10) == {"still": "here"}
+
+
+@pytest.mark.parametrize("kind", ["KeyError", "SystemExit"])
+def test_guest_errors_are_typed_with_source_lines(guest: WorkerSandbox, kind: str) -> None:
+    with pytest.raises(GuestError) as caught:
+        guest.request("fail", {"kind": kind}, timeout_sec=10)
+    assert caught.value.kind == kind
+    assert 'raise {"KeyError"' in caught.value.guest_traceback
+    assert "about to fail" in caught.value.guest_traceback
+    assert guest.request("echo", {}, timeout_sec=10) == {}
+
+
+@pytest.mark.parametrize(
+    ("op", "kind"), [("unfit", "TypeError"), ("no_such_operation", "LookupError")]
+)
+def test_unfit_results_and_names_are_guest_errors(guest: WorkerSandbox, op: str, kind: str) -> None:
+    with pytest.raises(GuestError) as caught:
+        guest.request(op, {}, timeout_sec=10)
+    assert caught.value.kind == kind
+
+
+@pytest.mark.parametrize(
+    "source", ["OPERATIONS = {'exec': len}", "x = 1", "raise RuntimeError('no')", "def broken("]
+)
+def test_a_bad_module_is_refused(box: WorkerSandbox, source: str) -> None:
+    with pytest.raises(GuestError):
+        box.install("bad", source)
+    assert box.exec(["echo", "alive"]).stdout == b"alive\n"
+
+
+def test_order_of_sets_is_the_same_in_both_backends(open_box: Open, backend: str) -> None:
+    orders = []
+    for _ in range(2):
+        box = open_box(backend)
+        box.install("guest", GUEST)
+        orders.append(box.request("sets", {}, timeout_sec=10))
+    assert orders[0] == orders[1]
+
+
+def test_requests_from_many_threads_take_turns(guest: WorkerSandbox) -> None:
+    results: list[int] = []
+
+    def work(n: int) -> None:
+        results.append(guest.request("echo", {"n": n}, timeout_sec=10)["n"])
+
+    threads = [threading.Thread(target=work, args=(n,)) for n in range(20)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(results) == list(range(20))
+
+
+def test_closing_from_another_thread_ends_a_request(box: WorkerSandbox) -> None:
+    timer = threading.Timer(0.3, box.close)
+    timer.start()
+    started = time.monotonic()
+    with pytest.raises(SandboxError, match="closed"):
+        box.exec(["sleep", "30"])
+    timer.join()
+    assert time.monotonic() - started < 10
+
+
+def test_closing_while_serving_ends_the_request(guest: WorkerSandbox) -> None:
+    with pytest.raises(SandboxError, match="closed"):
+        guest.request("ask", {"n": 1}, timeout_sec=10, serve=lambda calls, answer: guest.close())
+
+
+def test_after_a_timeout_every_call_repeats_the_reason(guest: WorkerSandbox) -> None:
+    for _ in range(2):
+        with pytest.raises(SandboxError) as caught:
+            guest.request("ask", {"n": 1}, timeout_sec=0.3, serve=lambda calls, answer: None)
+        assert caught.value.kind == "timeout"
+
+
+def test_a_sandbox_outlives_the_thread_that_opened_it(open_box: Open, backend: str) -> None:
+    boxes: list[WorkerSandbox] = []
+    thread = threading.Thread(target=lambda: boxes.append(open_box(backend)))
+    thread.start()
+    thread.join()
+    time.sleep(0.1)
+    assert boxes[0].exec(["echo", "alive"]).stdout == b"alive\n"
