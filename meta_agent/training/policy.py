@@ -59,7 +59,7 @@ class PolicyChild:
 
     def load(self, policy: str | Path) -> str:
         """Loads a checkpoint directory or `hf:PATH`; returns (and keeps) its identity."""
-        path, foreign = _place(policy)
+        path, foreign = place_of(policy)
         answer = self._ask(
             {"op": "load", "path": str(path), "foreign": foreign}, self._timeouts.load_sec
         )
@@ -220,7 +220,7 @@ class PolicyChild:
         raise TrainingError(f"the policy child failed: {error}: {self._ended}") from error
 
 
-def _place(policy: str | Path) -> tuple[Path, bool]:
+def place_of(policy: str | Path) -> tuple[Path, bool]:
     """Where a policy lies, and whether it may come without a manifest."""
     text = str(policy)
     if text == "nano" or text.startswith("nano:"):
@@ -237,7 +237,7 @@ def _warm_start(suite: str) -> Path:
     if not path.is_dir():
         raise PreflightError(
             f"no warm start for nano suite {suite!r} at {path}",
-            hint=f"python -m meta_agent.domains.nano.warmstart --suite {suite} --out {path}",
+            hint=f"python -m meta_agent.training.warmstart --suite {suite} --out {path}",
         )
     return path
 

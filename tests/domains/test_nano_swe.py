@@ -1,5 +1,6 @@
-"""nano-swe: fixed splits, a bounded language, contained tools, and a grader that cannot be fooled."""
+"""nano-swe: fixed splits, a bounded language, contained tools, an exact grader."""
 
+import hashlib
 import itertools
 
 import pytest
@@ -20,6 +21,8 @@ CODE = st.tuples(
     st.sampled_from(expression.OPERATORS),
     st.sampled_from(expression.OPERANDS),
 ).map("".join)
+# Changing this makes every stored figure incomparable: the warm start must be measured again.
+TASKS_FINGERPRINT = "TODO"
 INPUT = st.integers(-expression.MAX_INPUT, expression.MAX_INPUT)
 
 
@@ -93,12 +96,9 @@ def test_every_problem_is_one_visible_bug(split: str) -> None:
         assert not set(p.visible) & set(p.hidden)
 
 
-def test_tasks_do_not_change_between_versions_unnoticed(domain: NanoSwe) -> None:
-    first = domain.tasks("vault")[0]
-    assert (first.key, dict(first.view)) == ("nano-swe/vault/0000", {"issue": FIRST_VAULT_ISSUE})
-
-
-FIRST_VAULT_ISSUE = problems("vault")[0].issue
+def test_tasks_do_not_change_unnoticed() -> None:
+    hashes = "".join(p.content_hash for split in SPLITS for p in problems(split))
+    assert hashlib.sha256(hashes.encode()).hexdigest()[:16] == TASKS_FINGERPRINT
 
 
 def test_a_task_shows_the_issue_and_nothing_else(domain: NanoSwe) -> None:

@@ -94,7 +94,7 @@ FAULTS: Final[tuple[Fault, ...]] = (
         (Edit(AGENT, r"^MAX_TURNS = \d+", "MAX_TURNS = 5"),),
     ),
     Fault(
-        "cut_observations",
+        "short_observations",
         "scaffold",
         "three characters hide the end of the code and the whole test result",
         "OBSERVATION_CHARS at least 5",

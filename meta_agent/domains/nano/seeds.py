@@ -6,19 +6,15 @@ planted. Whoever proposes or judges sees the sources only, never the names.
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Final, Literal, NamedTuple
 
-import meta_agent
 from meta_agent.domains.nano import faults
 from meta_agent.domains.nano.faults import Edit
-from meta_agent.errors import ConfigError, PreflightError
+from meta_agent.errors import ConfigError
+from meta_agent.resources import resource_dir
 
 Variant = Literal["seed", "competent"]
 SUITES: Final = ("swe",)
-_PACKAGE: Final = Path(meta_agent.__file__).parent
-# An installed wheel carries the sources in the package, a checkout beside it.
-_ROOTS: Final = (_PACKAGE / "_data" / "harness_repo", _PACKAGE.parent / "harness_repo")
 _TINY: Final = (
     Edit("swe/recipe.toml", r"^groups_per_step = .*$", "groups_per_step = 4"),
     Edit("swe/recipe.toml", r"^num_generations = .*$", "num_generations = 4"),
@@ -35,19 +31,13 @@ class Seed(NamedTuple):
 def _sources(suite: str, variant: Variant) -> dict[str, bytes]:
     if suite not in SUITES:
         raise ConfigError(f"no nano suite {suite!r}", hint=f"choose one of: {', '.join(SUITES)}")
-    for root in _ROOTS:
-        tree = root / "nano" / suite / variant
-        if (tree / "harness.toml").is_file():
-            paths = (path for path in sorted(tree.rglob("*")) if path.is_file())
-            return {
-                path.relative_to(tree).as_posix(): path.read_bytes()
-                for path in paths
-                if "__pycache__" not in path.parts
-            }
-    raise PreflightError(
-        f"the {variant} harness of nano suite {suite!r} is not beside {_PACKAGE}",
-        hint="reinstall meta-agent",
-    )
+    tree = resource_dir("harness_repo") / "nano" / suite / variant
+    paths = (path for path in sorted(tree.rglob("*")) if path.is_file())
+    return {
+        path.relative_to(tree).as_posix(): path.read_bytes()
+        for path in paths
+        if "__pycache__" not in path.parts
+    }
 
 
 def seed_files(

@@ -31,7 +31,15 @@ FUNCTION_SHARES: Final[Mapping[Split, int]] = {
     "confirm": 17,
     "vault": 17,
 }
-ISSUE_WEIGHTS: Final = {"exact": 25, "position": 40, "kind": 25, "symptom": 10}
+ISSUE_WEIGHTS: Final = {"exact": 20, "position": 42, "kind": 28, "symptom": 10}
+# What a repository may hold. The language allows more, so an edit may lead out of this form.
+FORM: Final = (
+    expression.VARIABLES,
+    expression.OPERATORS,
+    expression.DIGITS,
+    expression.OPERATORS,
+    expression.OPERANDS,
+)
 KIND_LETTERS: Final = {"operator": "o", "number": "n", "variable": "w"}
 VISIBLE_INPUTS: Final = range(2, 10)
 HIDDEN_INPUTS: Final = range(11, 60)
@@ -62,13 +70,12 @@ class Problem:
 
 
 def _sources() -> Iterator[str]:
-    parts = (expression.OPERANDS, expression.OPERATORS) * 2 + (expression.OPERANDS,)
-    return ("".join(code) for code in itertools.product(*parts))
+    return ("".join(code) for code in itertools.product(*FORM))
 
 
 @cache
 def functions() -> Mapping[expression.Polynomial, tuple[str, ...]]:
-    """Returns every non-constant function of the language with all the code that spells it."""
+    """Returns every non-constant function of this form with all the code that spells it."""
     found: dict[expression.Polynomial, list[str]] = {}
     for code in _sources():
         found.setdefault(expression.polynomial(code), []).append(code)
@@ -99,8 +106,8 @@ def kind_of(token: str) -> str:
 def alternatives(token: str) -> str:
     """Returns what a bug may have put in this token's place, and so what a fix may be."""
     if kind_of(token) == "number":
-        near = (int(token) + step for step in (-2, -1, 1, 2))
-        return "".join(str(n) for n in near if str(n) in expression.DIGITS)
+        near = (str(int(token) + step) for step in (-1, 1))
+        return "".join(digit for digit in near if digit in expression.DIGITS)
     pool = expression.OPERATORS if kind_of(token) == "operator" else expression.VARIABLES
     return pool.replace(token, "")
 

@@ -1,10 +1,10 @@
 """Makes a suite's warm start: a small Qwen3 model taught by demonstrations, from a fixed seed.
 
-    python -m meta_agent.domains.nano.warmstart --suite swe --out DIR
+    python -m meta_agent.training.warmstart --suite swe --out DIR
 
 Promises: the same machine kind, thread count and library versions give the same checkpoint; DIR
-loads in transformers; `warmstart.json` beside the weights says how it was made and how often it
-solves `search` tasks under the competent scaffold, with a confidence interval.
+loads in transformers; the notes in its manifest say how it was made and how often it solves
+`search` tasks under the competent scaffold, with a confidence interval.
 
 Needs the `train` extra. Not covered: reinforcement learning, which starts from here.
 """
@@ -13,25 +13,27 @@ from __future__ import annotations
 
 import argparse
 import json
-import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 import torch
 from torch import Tensor
-from transformers import Qwen3Config, Qwen3ForCausalLM
 
-from meta_agent.domains.nano._drive import Attempt, Driver
+from meta_agent.domains.nano.drive import Attempt, Driver
 from meta_agent.domains.nano.seeds import seed_files
 from meta_agent.domains.nano.swe import NanoSwe
 from meta_agent.domains.nano.swe_demos import demonstration
 from meta_agent.models import nano_tokenizer as tokenizer
 from meta_agent.models.nano_engine import NanoEngine
+from meta_agent.models.nano_files import new_nano_model, write_nano
 from meta_agent.protocols import Message, PlannedRollout
+from meta_agent.training.checkpoint import write_checkpoint
 
 IGNORED: Final = -100  # the label that the loss leaves out
+WIDER_START: Final = 3.0
 
 
 @dataclass(frozen=True)
@@ -39,31 +41,25 @@ class Schooling:
     """How the warm start is made."""
 
     seed: int = 0
-    steps: int = 800
+    steps: int = 1000
     demonstrations_per_step: int = 96
-    peak_learning_rate: float = 2e-3
+    peak_learning_rate: float = 4e-3
     weight_decay: float = 0.01
     threads: int = 2
 
 
 def new_model(seed: int) -> Any:
-    """Returns an untrained nano policy of about 0.8 million parameters."""
-    torch.manual_seed(seed)
-    config = Qwen3Config(
-        vocab_size=tokenizer.VOCAB_SIZE,
-        hidden_size=128,
-        intermediate_size=384,
-        num_hidden_layers=4,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        head_dim=32,
-        max_position_embeddings=256,
-        tie_word_embeddings=True,
-        pad_token_id=tokenizer.PAD_ID,
-        eos_token_id=tokenizer.EOS_ID,
-        bos_token_id=None,
-    )
-    return Qwen3ForCausalLM(config)
+    """Returns an untrained nano policy.
+
+    The usual start (deviation 0.02) is too narrow at this width: with three times that and twice
+    the rate, 86 % instead of 61 % of plainly worded issues were copied right after 400 steps.
+    """
+    model = new_nano_model(seed)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.dim() > 1:
+                parameter.mul_(WIDER_START)
+    return model
 
 
 def labelled(messages: Sequence[Message]) -> tuple[list[int], list[int]]:
@@ -156,18 +152,24 @@ def measure(model: Any, seed: int, samples: int = 4) -> dict[str, Any]:
     }
 
 
-def save(model: Any, schooling: Schooling, wall_sec: float, out: Path) -> dict[str, Any]:
-    """Writes the checkpoint, and last the report that says it is complete."""
-    out.mkdir(parents=True, exist_ok=True)
+def save(model: Any, schooling: Schooling, out: Path) -> dict[str, Any]:
+    """Writes the checkpoint; its manifest notes how it was made and what it can do."""
+
     report = {
         "suite": "swe",
         **asdict(schooling),
         "parameters": sum(p.numel() for p in model.parameters()),
-        "wall_sec": round(wall_sec, 1),
+        "evaluator_hash": NanoSwe().evaluator_hash,
         "measured": measure(model, schooling.seed),
     }
-    model.save_pretrained(out)
-    (out / "warmstart.json").write_text(json.dumps(report, indent=2) + "\n")
+    write_checkpoint(
+        out,
+        partial(write_nano, model),
+        kind="nano",
+        steps=0,  # of reinforcement learning
+        seed=schooling.seed,
+        notes=report,
+    )
     return report
 
 
@@ -180,9 +182,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=Schooling.steps)
     arguments = parser.parse_args()
     schooling = Schooling(seed=arguments.seed, steps=arguments.steps)
-    started = time.perf_counter()
-    model = teach(schooling)
-    print(json.dumps(save(model, schooling, time.perf_counter() - started, arguments.out)))
+    print(json.dumps(save(teach(schooling), schooling, arguments.out), indent=2))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,306 @@
+"""The seed harnesses load, keep the contract, and carry the faults that were drawn for them."""
+
+import ast
+import asyncio
+import tomllib
+import types
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+import meta_agent
+from meta_agent.domains.nano import faults, seeds
+from meta_agent.domains.nano.faults import FAULTS, Fault, drawn
+from meta_agent.domains.nano.seeds import seed_files
+from meta_agent.errors import ConfigError
+from meta_agent.harness.contract import parse_contract
+from meta_agent.harness.recipe import parse_recipe
+from meta_agent.protocols import FACTORS, TRAINING_FACTORS, HarnessTree
+
+VARIANTS = ("seed", "competent")
+PACKAGE = Path(meta_agent.__file__).parent
+
+
+def sources(variant: str) -> dict[str, bytes]:
+    return seeds._sources("swe", variant)
+
+
+def module(files: dict[str, bytes], path: str) -> Any:
+    loaded = types.ModuleType(path)
+    exec(compile(files[path], path, "exec"), loaded.__dict__)  # noqa: S102
+    return loaded
+
+
+def trees() -> list[Any]:
+    plain = [pytest.param(sources(v), id=v) for v in VARIANTS]
+    planted = [
+        pytest.param(fault.apply(sources(v)), id=f"{v}-{fault.name}")
+        for v in VARIANTS
+        for fault in FAULTS
+    ]
+    return plain + planted
+
+
+@pytest.mark.parametrize("files", trees())
+def test_every_tree_keeps_the_harness_contract(files: dict[str, bytes]) -> None:
+    contract = parse_contract(HarnessTree("c", "t", files))
+    for path in files:
+        if path.startswith("swe/"):
+            assert len(contract.factors_matching(path)) == 1
+    parse_recipe(files["swe/recipe.toml"].decode())
+    for path in files:
+        if path.endswith(".py"):
+            module(files, path)
+
+
+@pytest.mark.parametrize("files", trees())
+def test_every_tree_rewards_filters_orders_and_measures(files: dict[str, bytes]) -> None:
+    reward = module(files, "swe/reward.py")
+    values = reward.reward(ROLLOUT)
+    assert set(values) == set(reward.WEIGHTS)
+    assert all(isinstance(value, float) for value in values.values())
+    group = {"task_key": "a", "rewards": [0.0, 1.0], "outcomes": [False, True]}
+    assert len(module(files, "swe/filter.py").keep([group, group])) == 2
+    tasks = [{"key": key, "view": {"issue": issue}} for key, issue in (("a", "3?"), ("b", "35"))]
+    order = module(files, "swe/curriculum.py").order
+    assert sorted(order(tasks, {"a": {"tries": 8, "solved": 3}})) == ["a", "b"]
+    for path in files:
+        if path.startswith("swe/diagnostics/"):
+            for rollouts in ([], [ROLLOUT], [ROLLOUT, {**ROLLOUT, "outcome": None}]):
+                assert all(v == float(v) for v in module(files, path).measure(rollouts).values())
+
+
+ROLLOUT: dict[str, Any] = {
+    "task_key": "a",
+    "group_id": "a",
+    "outcome": True,
+    "rewards": {"solved": 1.0},
+    "weights": {"solved": 1.0},
+    "stop_reason": "submitted",
+    "flags": [],
+    "turns": 4,
+    "error": None,
+    "messages": [{"role": "tool", "content": "2t"}],
+    "tool_events": [
+        {"turn": 1, "tool": "edit", "arguments": {}, "result": "ok", "ok": True},
+        {"turn": 2, "tool": "test", "arguments": {}, "result": "2t lo", "ok": True},
+        {"turn": 3, "tool": "edit", "arguments": {}, "result": "ok", "ok": True},
+    ],
+    "tokens": {"logprobs": [-0.5, 0.0], "mask": [1, 0]},
+}
+
+
+def changed(**fields: Any) -> dict[str, Any]:
+    return {**ROLLOUT, **fields}
+
+
+@pytest.mark.parametrize(
+    ("diagnostic", "rollouts", "metric", "value"),
+    [
+        ("tool_mix", [changed(flags=["leak:log"]), ROLLOUT], "leak_use", 0.5),
+        ("tool_mix", [ROLLOUT], "share_edit", 2 / 3),
+        ("self_test", [ROLLOUT, changed(tool_events=[])], "self_test_rate", 0.5),
+        ("self_test", [ROLLOUT], "retry_rate", 1.0),
+        ("first_edit", [ROLLOUT], "first_edit_turn", 1.0),
+        ("turns", [ROLLOUT, changed(turns=8)], "turns_mean", 6.0),
+        ("confidence", [ROLLOUT], "mean_logprob", -0.5),
+        ("endings", [changed(stop_reason="returned")], "turn_limit_share", 1.0),
+        ("endings", [ROLLOUT], "cut_observation_share", 1.0),
+        ("reward_signal", [ROLLOUT, ROLLOUT], "dead_group_ratio", 1.0),
+        ("reward_signal", [ROLLOUT, changed(outcome=False)], "order_violations", 1.0),
+        (
+            "reward_signal",
+            [ROLLOUT, changed(outcome=False, rewards={"solved": 0.0})],
+            "order_violations",
+            0.0,
+        ),
+    ],
+)
+def test_a_diagnostic_measures_what_it_names(
+    diagnostic: str, rollouts: list[dict[str, Any]], metric: str, value: float
+) -> None:
+    loaded = module(sources("seed"), f"swe/diagnostics/{diagnostic}.py")
+    assert loaded.measure(rollouts)[metric] == pytest.approx(value)
+
+
+def test_every_diagnostic_names_its_layer_and_its_alarms() -> None:
+    for path in sources("seed"):
+        if path.startswith("swe/diagnostics/"):
+            loaded = module(sources("seed"), path)
+            assert loaded.LAYER in {"score", "signal", "behaviour", "version"}
+            for limits in loaded.THRESHOLDS.values():
+                assert limits["direction"] in {"above", "below"}
+                ordered = sorted([limits["warn"], limits["critical"]])
+                assert limits["critical"] == ordered[limits["direction"] == "above"]
+
+
+def test_both_variants_measure_alike() -> None:
+    shared = [p for p in sources("seed") if "diagnostics" in p or not p.startswith("swe/")]
+    for path in shared:
+        assert sources("seed")[path] == sources("competent")[path]
+
+
+# --- scaffold ---
+
+
+class Script:
+    """A model that says what it is told to, and tools that answer in order."""
+
+    def __init__(self, actions: list[str], results: list[tuple[str, bool]]) -> None:
+        self.actions, self.results = actions, results
+        self.calls: list[tuple[str, dict[str, Any]]] = []
+        self.heard: list[str] = []
+
+    async def chat(self, messages: list[Any], max_tokens: int) -> SimpleNamespace:
+        self.heard = [m["content"] for m in messages]
+        return SimpleNamespace(content=self.actions.pop(0))
+
+    async def call(self, name: str, **arguments: Any) -> SimpleNamespace:
+        self.calls.append((name, arguments))
+        text, done = self.results.pop(0)
+        return SimpleNamespace(text=text, done=done)
+
+
+def play(actions: list[str], results: list[tuple[str, bool]], **constants: Any) -> Script:
+    agent = module(sources("competent"), "swe/agent.py")
+    for name, value in constants.items():
+        setattr(agent, name, value)
+    script = Script(actions, results)
+    task = SimpleNamespace(key="k", view={"issue": "3?"})
+    asyncio.run(agent.run(task, script, script))
+    return script
+
+
+def test_the_scaffold_turns_letters_into_tool_calls() -> None:
+    script = play(["v", "e3+", "s"], [("x-3*y", False), ("ok", False), ("done", True)])
+    assert script.calls == [
+        ("view", {}),
+        ("edit", {"position": "3", "char": "+"}),
+        ("submit", {}),
+    ]
+    assert script.heard == ["vets 3?", "v", "x-3*y", "e3+", "ok"]
+
+
+@pytest.mark.parametrize("action", ["l", "", "q", "e", "e3", "e3+x", "vv", "t1"])
+def test_a_line_that_is_no_action_on_offer_reaches_no_tool(action: str) -> None:
+    script = play([action, "s"], [("done", True)])
+    assert script.calls == [("submit", {})]
+    assert script.heard[-1] == "no"
+
+
+def test_the_scaffold_stops_at_its_turn_limit() -> None:
+    assert len(play(["v"] * 9, [("x-3*y", False)] * 9, MAX_TURNS=4).calls) == 4
+
+
+def test_observations_are_cut_where_the_scaffold_says_so() -> None:
+    script = play(["v", "s"], [("x-3*y", False), ("done", True)], OBSERVATION_CHARS=3)
+    assert script.heard[-1] == "x-3"
+
+
+def test_the_code_can_be_part_of_the_first_line() -> None:
+    script = play(["s"], [("x-3*y", False), ("done", True)], AUTO_VIEW=True)
+    assert script.heard == ["vets 3? x-3*y"]
+
+
+# --- faults ---
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda f: f.name)
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_a_fault_touches_files_of_its_own_factor_only(fault: Fault, variant: str) -> None:
+    files = sources(variant)
+    planted = fault.apply(files)
+    contract = parse_contract(HarnessTree("c", "t", files))
+    paths = [path for path in files if planted[path] != files[path]]
+    assert contract.factor_of(paths) == fault.factor
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda f: f.name)
+def test_no_source_gives_a_fault_away_by_its_name(fault: Fault) -> None:
+    planted = fault.apply(sources("seed"))
+    assert fault.name.encode() not in b"".join(planted.values())
+
+
+def test_faults_cover_every_factor_and_some_have_no_rule() -> None:
+    assert {fault.factor for fault in FAULTS} == set(FACTORS)
+    assert len({fault.name for fault in FAULTS}) == len(FAULTS)
+    assert any(not fault.ruled for fault in FAULTS)
+
+
+def test_the_default_seed_carries_a_leak_and_a_costly_fault_of_training() -> None:
+    chosen = drawn("swe", 0)
+    assert chosen[0].name == "leak_offered"
+    assert any(f.costly and f.factor in TRAINING_FACTORS for f in chosen)
+
+
+def test_a_seed_carries_two_or_three_faults_of_different_factors() -> None:
+    counts = set()
+    for seed in range(100):
+        factors = [fault.factor for fault in drawn("swe", seed)]
+        assert len(set(factors)) == len(factors)
+        counts.add(len(factors))
+    assert counts == {2, 3}
+
+
+def test_every_fault_is_drawn_by_some_seed() -> None:
+    assert {f.name for seed in range(100) for f in drawn("swe", seed)} == {f.name for f in FAULTS}
+
+
+def test_a_fault_that_does_not_fit_its_source_is_an_error() -> None:
+    with pytest.raises(ValueError, match="0 times"):
+        faults.LEAK_OFFERED.apply({"swe/agent.py": b"TOOLS = 'other'"})
+
+
+def test_seed_files_returns_what_it_planted() -> None:
+    files, names = seed_files("swe", 0)
+    expected = sources("seed")
+    for name in names:
+        expected = faults.fault(name).apply(expected)
+    assert files == expected and files != sources("seed")
+
+
+def test_the_competent_variant_carries_no_fault() -> None:
+    assert seed_files("swe", 5, variant="competent") == (sources("competent"), [])
+
+
+def test_the_tiny_profile_trains_on_small_batches() -> None:
+    recipe = tomllib.loads(seed_files("swe", 0, "tiny").files["swe/recipe.toml"].decode())
+    assert recipe["groups_per_step"] * recipe["num_generations"] == 16
+
+
+def test_an_unknown_suite_is_a_usage_error() -> None:
+    with pytest.raises(ConfigError, match="no nano suite"):
+        seed_files("chess")
+
+
+# Rooms that propose, test or judge: what they know of a harness is its source and its rollouts.
+BLIND_ROOMS = (
+    "agents",
+    "backtest",
+    "gate",
+    "evidence",
+    "harness",
+    "skills",
+    "rollouts",
+    "training",
+)
+
+
+def test_no_room_that_proposes_or_judges_imports_the_faults() -> None:
+    forbidden = {"meta_agent.domains.nano.faults", "meta_agent.domains.nano.seeds"}
+    for room in BLIND_ROOMS:
+        for path in (PACKAGE / room).rglob("*.py"):
+            found = {name for name in imported(path) if name in forbidden}
+            assert not found, f"{path} imports {found}"
+
+
+def imported(path: Path) -> set[str]:
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names |= {node.module} | {f"{node.module}.{alias.name}" for alias in node.names}
+    return names

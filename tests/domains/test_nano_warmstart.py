@@ -1,0 +1,104 @@
+"""Demonstrations are honest transcripts of the train split, and the checkpoint is what it says."""
+
+import importlib.util
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import meta_agent
+from meta_agent.domains.nano import NanoSwe, swe_demos, swe_tasks
+from meta_agent.domains.nano.expression import polynomial
+from meta_agent.domains.nano.swe import CEILINGS
+from meta_agent.domains.nano.swe_demos import demonstration, guesses, problem_of
+from meta_agent.models.nano_tokenizer import encode, render
+
+CHECKPOINT = Path(meta_agent.__file__).parent / "domains" / "nano" / "checkpoints" / "swe"
+HAS_TRAIN = importlib.util.find_spec("torch") and importlib.util.find_spec("transformers")
+needs_train = pytest.mark.skipif(not HAS_TRAIN, reason="needs the train extra")
+DEMOS = [demonstration(index) for index in range(2000)]
+
+
+def actions(messages: list[dict[str, Any]]) -> list[str]:
+    return [m["content"] for m in messages if m["role"] == "assistant"]
+
+
+def test_a_demonstration_depends_on_its_number_only() -> None:
+    assert demonstration(17) == demonstration(17)
+    assert demonstration(17) != demonstration(18)
+
+
+def test_demonstrations_stay_on_functions_of_the_train_split() -> None:
+    owned = set(swe_tasks.functions_of("train"))
+    assert all(polynomial(problem_of(index).fixed) in owned for index in range(500))
+
+
+def test_every_demonstration_fits_the_ceilings() -> None:
+    for messages in DEMOS:
+        assert len(actions(messages)) <= CEILINGS.max_turns
+        assert all(len(a) < CEILINGS.max_tokens_per_turn for a in actions(messages))
+    long = [m for m in DEMOS if len(encode(render(m))) > CEILINGS.max_context_tokens]
+    assert len(long) < 0.01 * len(DEMOS)  # the policy may read more than it will be given
+
+
+def test_the_history_is_read_only_where_it_is_on_offer() -> None:
+    for messages in DEMOS:
+        offered = messages[0]["content"].split(" ")[0]
+        assert "l" not in actions(messages) or "l" in offered
+    assert any("l" in actions(messages) for messages in DEMOS)
+
+
+def test_the_mixture_reaches_scaffolds_that_evolution_may_reach() -> None:
+    first = [messages[0]["content"].split(" ") for messages in DEMOS]
+    assert {line[0] for line in first} == {"vets", "vetls", "ets", "ves"}
+    assert {len(line) for line in first} == {2, 3}  # 3: the code is in the first line
+    told = Counter(m["content"] for messages in DEMOS for m in messages if m["role"] == "tool")
+    assert {"2t ok", "2t lo", "2t hi", "2t ", "ok", "done", "don"} <= set(told)
+    assert {len(actions(messages)) for messages in DEMOS} >= set(range(2, 13))
+
+
+def test_the_fix_is_among_the_guesses_that_an_issue_allows() -> None:
+    for index in range(500):
+        problem = problem_of(index)
+        right = swe_demos.Guess(problem.position, problem.fixed[problem.position])
+        assert right in guesses(problem)
+
+
+@pytest.mark.train
+@needs_train
+def test_only_the_policys_own_tokens_are_taught() -> None:
+    from meta_agent.training.warmstart import IGNORED, labelled
+
+    ids, labels = labelled(
+        [{"role": "user", "content": "vets 35"}, {"role": "assistant", "content": "s"}]
+    )
+    assert ids == encode("vets 35\ns\n")
+    assert labels == [IGNORED] * 8 + encode("s\n")
+
+
+@pytest.mark.train
+@needs_train
+def test_the_checkpoint_is_whole_small_and_measured_on_this_very_evaluator() -> None:
+    from meta_agent.training.checkpoint import open_checkpoint
+
+    opened = open_checkpoint(CHECKPOINT)
+    notes = json.loads((CHECKPOINT / "manifest.json").read_text())["notes"]
+    assert opened.kind == "nano"
+    assert sum(path.stat().st_size for path in CHECKPOINT.iterdir()) < 5_000_000
+    assert notes["evaluator_hash"] == NanoSwe().evaluator_hash
+    assert 0.4 < notes["measured"]["success"] < 0.6
+
+
+@pytest.mark.train
+@needs_train
+def test_the_checkpoint_solves_as_often_as_its_notes_say() -> None:
+    from transformers import AutoModelForCausalLM
+
+    from meta_agent.training.warmstart import measure
+
+    model = AutoModelForCausalLM.from_pretrained(CHECKPOINT)
+    notes = json.loads((CHECKPOINT / "manifest.json").read_text())["notes"]
+    again = measure(model, seed=1, samples=1)  # other random numbers than those of the notes
+    assert again["success"] == pytest.approx(notes["measured"]["success"], abs=0.06)
