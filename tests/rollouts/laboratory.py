@@ -21,7 +21,7 @@ from meta_agent.protocols import (
     ToolResult,
 )
 from meta_agent.rollouts import Runner, Stamp
-from meta_agent.sandbox import open_sandbox
+from meta_agent.sandbox import Backend, open_sandbox
 
 HARNESS_TOML = """
 [harness]
@@ -190,8 +190,10 @@ def script(*says: str) -> Policy:
 
 
 @contextmanager
-def session(harness: HarnessTree | None = None) -> Iterator[HarnessSession]:
-    sandbox = open_sandbox("process", run="test")
+def session(
+    harness: HarnessTree | None = None, backend: Backend = "process"
+) -> Iterator[HarnessSession]:
+    sandbox = open_sandbox(backend, run="test")
     try:
         yield HarnessSession(sandbox, harness or tree())
     finally:

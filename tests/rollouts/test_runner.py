@@ -18,6 +18,7 @@ from meta_agent.protocols import (
     Rollout,
     RolloutFailure,
 )
+from meta_agent.sandbox import Backend, engine_status
 
 from .laboratory import (
     LabDomain,
@@ -127,6 +128,23 @@ def test_lock_step_is_the_same_twice(lab: HarnessSession) -> None:
         return found
 
     assert rows() == rows()
+
+
+@pytest.mark.docker
+def test_a_container_gives_the_same_rows_as_a_process() -> None:
+    status = engine_status()
+    if not status.ready:
+        pytest.skip(f"no Docker sandbox: {status.problem}")
+
+    def rows(backend: Backend) -> list[Rollout]:
+        with session(backend=backend) as held:
+            gateway = ScriptGateway(lambda r: "say hi" if r.turn < r.sample_idx else "submit yes")
+            found = runner(held, gateway).run(plan(12))
+        for row in found:
+            row.timings = {}
+        return found
+
+    assert rows("docker") == rows("process")
 
 
 def test_batch_size_bounds_a_lock_step_batch(lab: HarnessSession) -> None:
