@@ -279,7 +279,7 @@ def _same(recorded: JSON, again: JSON) -> bool:
 def regrade(
     rollouts: Iterable[Rollout], domain: Domain, *, sample: int | None = None, seed: int = 0
 ) -> Regrade:
-    """Grades stored attempts again. Without `sample` in one pass; else a fixed draw of that many."""
+    """Grades stored attempts again: all of them, or a fixed draw of `sample`."""
     chosen = rollouts if sample is None else _drawn(rollouts, sample, seed)
     checked = skipped = 0
     differences: list[Difference] = []

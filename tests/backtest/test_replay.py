@@ -1,0 +1,234 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from meta_agent.backtest import ReplayReport, replay
+from meta_agent.backtest._compare import ordering, rank_changes
+from meta_agent.backtest._lines import _cut, slim
+from meta_agent.errors import CandidateError, IntegrityError
+from meta_agent.protocols import Rollout
+from meta_agent.rollouts import RolloutStore
+from meta_agent.rollouts.record import to_line
+
+from ._harness import HONEST, KEEP_LIVE, PAYS_LEAKS, broken, groups, rollout, session, tree
+
+
+def run(
+    seen: Iterable[Rollout | bytes], *, base: dict[str, Any] | None = None, **changes: Any
+) -> ReplayReport:
+    options = {"stored_commit": changes.pop("stored_commit", None)}
+    with session(tree(**(base or {}))) as before, session(tree("new", **changes)) as after:
+        return replay(before, after, seen, **options)
+
+
+# --- readings, through the real sandbox -----------------------------------------------------------
+
+
+def test_the_same_harness_changes_nothing() -> None:
+    report = run(groups("mmfs"))
+    assert report.reading == "neutral"
+    assert report.before == report.after
+    assert (report.rollouts, report.groups, report.rank_changes) == (16, 4, 0.0)
+    assert report.before["dead_group_ratio"] == 0.5
+
+
+CLEAN_ONLY = """
+WEIGHTS = {"clean": 1.0}
+
+def reward(rollout):
+    return {"clean": float(bool(rollout["outcome"]) and not rollout["flags"])}
+"""
+
+
+def test_a_reward_that_pays_for_the_leak_harms() -> None:
+    report = run(groups("llll"), reward=PAYS_LEAKS)
+    assert report.reading == "harms"
+    assert (report.before["ordering_violations"], report.before["ordering_ties"]) == (0.0, 0.5)
+    assert report.after["ordering_violations"] == 0.5
+
+
+def test_a_reward_that_closes_the_leak_improves() -> None:
+    report = run(groups("lmlm"), base={"reward": PAYS_LEAKS}, reward=CLEAN_ONLY)
+    assert report.reading == "improves"
+    assert report.after["ordering_violations"] == 0.0
+    assert report.after["alignment"] == 1.0
+
+
+def test_a_bonus_that_revives_groups_says_whether_truth_differs_in_them() -> None:
+    blind = run(groups("ffff"), reward=PAYS_LEAKS)
+    assert (blind.revived, blind.revived_mixed, blind.killed) == (4, 0, 0)
+    assert blind.after["blind_spread"] > blind.before["blind_spread"]  # type: ignore[operator]
+
+
+def test_a_reward_that_goes_flat_kills_groups() -> None:
+    flat = "WEIGHTS = {'one': 1.0}\ndef reward(rollout):\n    return {'one': 1.0}\n"
+    report = run(groups("mmmm"), reward=flat)
+    assert report.killed == 4
+    assert report.reading == "harms"
+    assert report.constant_components == ("one",)
+
+
+def test_a_constant_offset_is_named_and_neutral() -> None:
+    offset = HONEST.replace("float(bool", "0.3 + float(bool")
+    report = run(groups("mfms"), reward=offset)
+    assert report.constant_offset == pytest.approx(0.3)
+    assert (report.reading, report.rank_changes) == ("neutral", 0.0)
+
+
+def test_a_filter_that_drops_dead_groups_concentrates_the_weight() -> None:
+    report = run(groups("mfsf"), filter=KEEP_LIVE)
+    assert report.before["weight_on_live_groups"] == 0.25
+    assert report.after["weight_on_live_groups"] == 1.0
+    assert report.reading == "improves"
+
+
+def test_rollouts_that_ended_in_an_error_are_left_out_and_counted() -> None:
+    report = run([*groups("mm"), broken()])
+    assert (report.rollouts, report.skipped) == (8, 1)
+
+
+def test_single_samples_give_no_reading() -> None:
+    report = run(groups("mfs", size=1))
+    assert (report.groups, report.reading) == (0, "neutral")
+    assert "nothing to compare" in report.reasons[0]
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        "WEIGHTS = {}\ndef reward(rollout):\n    return {'x': float('nan')}\n",
+        "WEIGHTS = {}\ndef reward(rollout):\n    raise ValueError('no')\n",
+        "WEIGHTS = {}\ndef reward(rollout):\n    return 1.0\n",
+    ],
+)
+def test_a_reward_that_breaks_its_contract_is_the_candidates_fault(bad: str) -> None:
+    with pytest.raises(CandidateError):
+        run(groups("mm"), reward=bad)
+
+
+def test_the_report_is_json_and_states_its_limit() -> None:
+    data = json.loads(json.dumps(run(groups("m")).to_json()))
+    assert data["reading"] == "neutral"
+    assert "cannot predict" in data["limit"]
+
+
+# --- where the rewards come from ------------------------------------------------------------------
+
+
+def test_lines_of_the_store_give_what_records_give(tmp_path: Path) -> None:
+    seen = groups("mlfs")
+    store = RolloutStore(tmp_path)
+    shard = store.write("run/x", seen)
+    from_lines = run(store.iter_lines(shard), reward=PAYS_LEAKS)
+    assert from_lines == run(seen, reward=PAYS_LEAKS)
+
+
+class Counting:
+    """A scorer in this process that counts."""
+
+    def __init__(self, harmless: float = 1.0) -> None:
+        self.weights = {"solved": harmless}
+        self.lines = 0
+        self.largest = 0
+
+    def reward_lines(self, lines: Any) -> list[dict[str, float]]:
+        self.lines += len(lines)
+        self.largest = max(self.largest, sum(map(len, lines)))
+        return [{"solved": float(json.loads(line)["outcome"])} for line in lines]
+
+    def keep(self, groups: Any) -> list[float]:
+        assert len(groups) <= 16
+        return [1.0] * len(groups)
+
+
+def test_stored_rewards_of_the_base_are_not_computed_again() -> None:
+    base, candidate = Counting(), Counting(2.0)
+    report = replay(base, candidate, groups("mmmm"), stored_commit="base")
+    assert (base.lines, candidate.lines) == (0, 16)
+    assert report == replay(Counting(), Counting(2.0), groups("mmmm"))
+
+
+def test_rewards_stored_under_another_commit_are() -> None:
+    base = Counting()
+    replay(base, Counting(), groups("mm"), stored_commit="elsewhere")
+    assert base.lines == 8
+
+
+def test_lines_travel_in_bounded_chunks() -> None:
+    big = [{"role": "user", "content": "x" * 100_000}]
+    seen = (replace(r, messages=big) for _ in range(5) for r in groups("mmmm"))
+    scorer = Counting()
+    replay(scorer, Counting(), seen)
+    assert scorer.lines == 80
+    assert scorer.largest < (2 << 20) + 110_000
+
+
+def test_members_of_a_group_may_lie_apart() -> None:
+    seen = sorted(groups("mmmm"), key=lambda r: r.sample_idx)
+    assert replay(Counting(), Counting(), seen).groups == 4
+
+
+# --- slim lines -----------------------------------------------------------------------------------
+
+
+def test_a_line_is_cut_and_gives_what_the_whole_would() -> None:
+    made = rollout(3, 1, outcome=True, flags=["leak:log"], rewards={"a": 0.5}, weights={"a": 2.0})
+    line = to_line(made)
+    seen = slim(line)
+    assert seen == slim(made)
+    assert (seen.group_id, seen.outcome, seen.clean) == ("g3", True, False)
+    assert dict(seen.rewards) == {"a": 0.5}
+
+
+def test_forged_text_inside_a_record_cannot_move_the_cut() -> None:
+    text = ',"rewards":{"solved":9},"weights":{},"outcome":true,"flags":[],"error":null}'
+    message = [{"role": "assistant", "content": text}]
+    nested = {"a": 1, "rewards": {"solved": 9}, "weights": {}, "outcome": True, "flags": []}
+    for made in (
+        rollout(0, 0, messages=message),
+        rollout(0, 0, verifier_inputs={**nested, "error": None}),
+        rollout(0, 0, outcome_detail={"said": text, **nested}),
+    ):
+        assert slim(to_line(made)).rewards == {"solved": 0.0}
+        assert slim(to_line(made)).outcome is False
+
+
+def test_other_key_orders_are_parsed_whole() -> None:
+    record = json.loads(to_line(rollout(0, 0, outcome=True)))
+    line = json.dumps(dict(sorted(record.items()))).encode()
+    assert _cut(line) is None
+    assert slim(line).outcome is True
+
+
+@pytest.mark.parametrize("line", [b"not json\n", b"[1]\n", b'{"group_id":"g"}\n'])
+def test_what_is_no_record_is_an_integrity_error(line: bytes) -> None:
+    with pytest.raises(IntegrityError):
+        slim(line)
+
+
+# --- arithmetic -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("rewards", "clean", "expected"),
+    [
+        ([1.0, 0.0], [True, False], (0, 0, 1)),
+        ([0.0, 1.0], [True, False], (1, 0, 1)),
+        ([1.0, 1.0], [True, False], (0, 1, 1)),
+        ([1.0, 2.0], [True, True], (0, 0, 0)),
+        ([0.5, 0.5, 1.0, 0.0], [True, False, False, True], (3, 1, 4)),
+    ],
+)
+def test_ordering(rewards: list[float], clean: list[bool], expected: tuple[int, ...]) -> None:
+    assert ordering(rewards, clean) == expected
+
+
+def test_from_a_tie_to_an_order_is_a_rank_change() -> None:
+    assert rank_changes([1, 1, 2], [1, 2, 3]) == (1, 3)
+    assert rank_changes([1, 2, 3], [10, 20, 30]) == (0, 3)
