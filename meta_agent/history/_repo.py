@@ -86,6 +86,11 @@ class HarnessRepo:
         ran = self._git.run("rev-parse", "--verify", "-q", f"{ref}^{{commit}}", accept=(0, 1))
         return ran.stdout.decode("ascii").strip() or None
 
+    def when(self, commit: str) -> int:
+        """The date of a commit, in seconds since the epoch."""
+        with self._git.reader() as repo:
+            return read_commit(repo, commit).when
+
     def tree(self, commit: str) -> HarnessTree:
         """The files of a commit, read without a checkout."""
         with self._git.reader() as repo:

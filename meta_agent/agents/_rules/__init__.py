@@ -1,0 +1,60 @@
+"""The rules, by factor. To add one: a class with `diagnose`, and its name in `ALL_RULES`."""
+
+from meta_agent.agents._rules._case import Case, EvidenceView, Situation
+from meta_agent.agents._rules._rule import Finding, Rule
+from meta_agent.agents._rules._source import parses
+from meta_agent.agents._rules.data import BroadenCurriculum, InformativeTasksFirst
+from meta_agent.agents._rules.diagnostics import MeasureTrait
+from meta_agent.agents._rules.filters import DropDeadGroups, KeepInformativeGroups
+from meta_agent.agents._rules.recipe import (
+    ExploreMore,
+    LargerGroups,
+    LowerLearningRate,
+    NoWarmupDecay,
+    RaiseLearningRate,
+    UsualRange,
+)
+from meta_agent.agents._rules.reward import (
+    DropHackableBonus,
+    DropLengthPenalty,
+    OutcomeFirst,
+    PunishLeak,
+    RewardProgress,
+    RewardTesting,
+)
+from meta_agent.agents._rules.scaffold import (
+    DropLeakingTool,
+    LongerObservations,
+    LongerReplies,
+    MoreTurns,
+    OfferTool,
+    ShowFirst,
+)
+
+ALL_RULES: tuple[Rule, ...] = (
+    MoreTurns(),
+    LongerObservations(),
+    LongerReplies(),
+    DropLeakingTool(),
+    OfferTool(),
+    ShowFirst(),
+    DropHackableBonus(),
+    DropLengthPenalty(),
+    OutcomeFirst(),
+    PunishLeak(),
+    RewardTesting(),
+    RewardProgress(),
+    KeepInformativeGroups(),
+    DropDeadGroups(),
+    BroadenCurriculum(),
+    InformativeTasksFirst(),
+    RaiseLearningRate(),
+    LowerLearningRate(),
+    ExploreMore(),
+    LargerGroups(),
+    UsualRange(),
+    NoWarmupDecay(),
+    MeasureTrait(),
+)
+
+__all__ = ["ALL_RULES", "Case", "EvidenceView", "Finding", "Rule", "Situation", "parses"]

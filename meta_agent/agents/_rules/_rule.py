@@ -1,0 +1,65 @@
+"""A rule: one thing that experience says to try when the evidence looks a certain way.
+
+`diagnose` returns a `Finding` or None. A finding carries a strength between 0 and 1 (how much of
+the failure it would explain), its falsifiable hypothesis, and the edit as whole new texts. Nothing
+is applied here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar, Literal, Protocol
+
+from meta_agent.agents._rules._case import Case
+from meta_agent.protocols import Factor, Hypothesis
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What a rule says about a case. Parts of one sentence: if `change` then `effect`."""
+
+    strength: float
+    subject: str  # of the commit: what changes, in a few words
+    change: str  # if ...
+    effect: str  # then ...
+    because: str
+    metric: str
+    direction: Literal["up", "down"]
+    expected_delta: float
+    edits: Mapping[str, str]
+    evidence: tuple[str, ...]
+    risks: tuple[str, ...] = ()
+
+    def hypothesis(self, rule: Rule) -> Hypothesis:
+        return Hypothesis(
+            factor=rule.factor,
+            statement=f"if {self.change} then {self.effect} because {self.because}",
+            metric=self.metric,
+            direction=self.direction,
+            expected_delta=self.expected_delta,
+            risks=self.risks,
+            evidence=self.evidence,
+            rule=rule.name,
+        )
+
+
+class Rule(Protocol):
+    """One idea. `repairs` marks ideas that restore validity and may come before any gain."""
+
+    name: ClassVar[str]
+    factor: ClassVar[Factor]
+    repairs: ClassVar[bool]
+
+    def diagnose(self, case: Case) -> Finding | None: ...
+
+
+def line(case: Case, name: str, unit: str = "") -> str:
+    """A metric as a line of evidence."""
+    found = case.find(name)
+    return f"{name} was not measured" if found is None else f"{found[0]} is {found[1]:.3g}{unit}"
+
+
+def clamp(strength: float) -> float:
+    """Between nothing and certain."""
+    return max(0.0, min(1.0, strength))

@@ -1,0 +1,132 @@
+"""Rules on which tasks train: all, mixed, and those first that are neither done nor hopeless."""
+
+from __future__ import annotations
+
+import ast
+from typing import ClassVar
+
+from meta_agent.agents._rules._case import Case
+from meta_agent.agents._rules._rule import Finding, clamp, line
+from meta_agent.agents._rules._source import PythonFile, renewed
+from meta_agent.protocols import Factor
+
+_MIXED = '''
+def order(tasks, history):
+    """All tasks, those least tried first, mixed by a hash so that no step sees one kind only."""
+
+    def place(task):
+        tries = history.get(task["key"], {}).get("tries", 0)
+        return tries, hashlib.sha256(task["key"].encode()).hexdigest()
+
+    return [task["key"] for task in sorted(tasks, key=place)]
+'''
+_INFORMATIVE = '''
+def order(tasks, history):
+    """Tasks that are solved sometimes come first; the untried count as such; mixed by a hash."""
+
+    def place(task):
+        seen = history.get(task["key"], {})
+        tries, solved = seen.get("tries", 0), seen.get("solved", 0)
+        decided = abs(solved / tries - 0.5) > 0.45 if tries >= 4 else False
+        return decided, tries, hashlib.sha256(task["key"].encode()).hexdigest()
+
+    return [task["key"] for task in sorted(tasks, key=place)]
+'''
+_MIXERS = ("hash", "random", "shuffle", "sample(")
+
+
+class BroadenCurriculum:
+    """Part of the tasks is left out, or they come in an order that narrows each step."""
+
+    name: ClassVar[str] = "broaden-curriculum"
+    factor: ClassVar[Factor] = "data"
+    repairs: ClassVar[bool] = False
+
+    def diagnose(self, case: Case) -> Finding | None:
+        file = _order_file(case)
+        if file is None:
+            return None
+        narrow, mixed = _leaves_out(file), any(word in file.text for word in _MIXERS)
+        seen = case.value("train.tasks_seen_share", "train_task_coverage", default=1.0)
+        if not narrow and mixed and seen > 0.5:
+            return None
+        why = "it leaves part of them out" if narrow else "tasks of one kind follow each other"
+        return Finding(
+            strength=clamp((0.55 if narrow else 0.12) + 0.4 * (1 - seen)),
+            subject="train on all tasks, mixed",
+            change="the curriculum gives all tasks, those least tried first, in mixed order",
+            effect="what is learned carries over to tasks that were not trained on",
+            because=f"of the curriculum as written, {why}",
+            metric="clean_success",
+            direction="up",
+            expected_delta=0.04 if narrow else 0.01,
+            edits=_replaced(file, _MIXED),
+            evidence=(f"{file.path}: {why}", line(case, "clean_success")),
+            risks=("easy tasks take steps from hard ones",),
+        )
+
+
+class InformativeTasksFirst:
+    """Many groups are all right or all wrong: prefer tasks whose outcome is open."""
+
+    name: ClassVar[str] = "informative-tasks-first"
+    factor: ClassVar[Factor] = "data"
+    repairs: ClassVar[bool] = False
+
+    def diagnose(self, case: Case) -> Finding | None:
+        file = _order_file(case)
+        dead = case.value("signal.train.dead_group_ratio.last", "signal.dead_group_ratio")
+        if file is None or dead < 0.25 or "solved" in file.text:
+            return None
+        return Finding(
+            strength=clamp(0.45 * dead),
+            subject="train first on tasks whose outcome is open",
+            change="tasks that were always or never solved come last",
+            effect="more groups of a step carry a gradient",
+            because=f"{dead:.1%} of groups are dead",
+            metric="signal.train.dead_group_ratio.last",
+            direction="down",
+            expected_delta=-dead / 4,
+            edits=_replaced(file, _INFORMATIVE),
+            evidence=(
+                line(case, "signal.dead_group_ratio"),
+                f"{file.path} ignores what was solved",
+            ),
+            risks=("tasks that were hopeless once are given up",),
+        )
+
+
+def _order_file(case: Case) -> PythonFile | None:
+    return next((f for f in case.python("data") if f.function("order") is not None), None)
+
+
+def _leaves_out(file: PythonFile) -> bool:
+    """Whether `order` slices or filters the tasks."""
+    node = file.function("order")
+    inside = list(ast.walk(node)) if node else []
+    slices = any(isinstance(n, ast.Slice) and (n.upper or n.lower) for n in inside)
+    filters = any(isinstance(n, ast.comprehension) and n.ifs for n in inside)
+    skips = any(isinstance(n, ast.Continue | ast.Break) for n in inside)
+    return slices or filters or skips
+
+
+def _replaced(file: PythonFile, source: str) -> dict[str, str]:
+    """The file with another `order`; imports it as needed; unused functions go."""
+    edited = renewed(file, file.with_function("order", source))
+    for function in file.functions():
+        if function.name != "order" and edited.uses(function.name) == 0 < file.uses(function.name):
+            edited = renewed(edited, edited.without_function(function.name))
+    return {file.path: _with_import(edited.text, "hashlib")}
+
+
+def _with_import(text: str, module: str) -> str:
+    tree = ast.parse(text)
+    imports = [n for n in tree.body if isinstance(n, ast.Import | ast.ImportFrom)]
+    if any(isinstance(n, ast.Import) and any(a.name == module for a in n.names) for n in imports):
+        return text
+    lines, documented = text.splitlines(keepends=True), ast.get_docstring(tree) is not None
+    at = (tree.body[0].end_lineno or 0) if documented else 0
+    after_future = [n.end_lineno or 0 for n in imports if getattr(n, "module", "") == "__future__"]
+    at = max([at, *after_future])
+    lead = "\n" if at else ""
+    return "".join([*lines[:at], f"{lead}import {module}\n", *([] if at else ["\n"]), *lines[at:]])

@@ -1,0 +1,118 @@
+"""A rule on what is measured: attempts fail and no number says why, so measure something new.
+
+The new file compares how often attempts with and without one trait succeed. Traits are read off the
+record; the first one that no diagnostic of the harness mentions is taken.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, NamedTuple
+
+from meta_agent.agents._rules._case import Case
+from meta_agent.agents._rules._rule import Finding, clamp, line
+from meta_agent.protocols import Factor
+
+
+class Trait(NamedTuple):
+    """Something an attempt does or does not do, as an expression over its record."""
+
+    name: str
+    says: str
+    mentioned_by: str  # a word that a diagnostic of the same thing would contain
+    source: str
+
+
+_TRAITS = (
+    Trait("retried", "edited again after a first edit", "retr", "edits(rollout) > 1"),
+    Trait(
+        "repeated",
+        "called the same tool twice with the same arguments",
+        "repeat",
+        "repeats(rollout) > 0",
+    ),
+    Trait(
+        "long", "took more turns than half of the attempts", "median", 'rollout["turns"] > typical'
+    ),
+)
+
+
+class MeasureTrait:
+    """Failures that no alert explains: add a diagnostic."""
+
+    name: ClassVar[str] = "measure-trait"
+    factor: ClassVar[Factor] = "diagnostics"
+    repairs: ClassVar[bool] = False
+
+    def diagnose(self, case: Case) -> Finding | None:
+        path, known = _folder(case), "\n".join(text for _, text in case.texts("diagnostics"))
+        trait = next((t for t in _TRAITS if t.mentioned_by not in known.lower()), None)
+        failing = 1 - case.value("clean_success", default=1.0)
+        if path is None or trait is None or failing < 0.1:
+            return None
+        name = f"success_if_{trait.name}"
+        return Finding(
+            strength=clamp(0.05 + 0.05 * failing),
+            subject=f"measure success by whether attempts {trait.says}",
+            change=f"the diagnostic {name} compares attempts that {trait.says} with the others",
+            effect="versions that differ in it can be told apart",
+            because=f"{failing:.1%} of attempts fail and no diagnostic looks at it",
+            metric=f"measured.{name}.gap",
+            direction="up",
+            expected_delta=0.1,
+            edits={
+                f"{path}{name}.py": _TEMPLATE.format(name=name, says=trait.says, has=trait.source)
+            },
+            evidence=(
+                line(case, "clean_success"),
+                f"no diagnostic mentions {trait.mentioned_by!r}",
+            ),
+            risks=("a number that does not separate good versions from bad ones",),
+        )
+
+
+def _folder(case: Case) -> str | None:
+    """Where a new diagnostic belongs: beside the others, or under the pattern's folder."""
+    patterns = [
+        p
+        for p in case.contract.factors.get("diagnostics", ())
+        if p.endswith(("/**", "/*.py", "/*"))
+    ]
+    return patterns[0].rpartition("/")[0] + "/" if patterns else None
+
+
+_TEMPLATE = '''"""Do attempts that {says} succeed more often than the others?"""
+
+import json
+
+NAME = "{name}"
+LAYER = "behaviour"
+THRESHOLDS = {{"gap": {{"warn": -0.2, "critical": -0.5, "direction": "below"}}}}
+
+
+def edits(rollout):
+    """Returns how many edits an attempt made."""
+    return sum("edit" in event["tool"] for event in rollout["tool_events"])
+
+
+def repeats(rollout):
+    """Returns how many calls of an attempt had been made before, word for word."""
+    events = rollout["tool_events"]
+    calls = [json.dumps([e["tool"], e["arguments"]], sort_keys=True) for e in events]
+    return len(calls) - len(set(calls))
+
+
+def success(rollouts):
+    """Returns the share of attempts that were solved."""
+    return sum(bool(r["outcome"]) for r in rollouts) / len(rollouts)
+
+
+def measure(rollouts):
+    known = [r for r in rollouts if r.get("outcome") is not None]
+    typical = sorted(r["turns"] for r in known)[len(known) // 2] if known else 0
+    having = [rollout for rollout in known if {has}]
+    others = [rollout for rollout in known if not ({has})]
+    found = {{"share": len(having) / len(known), "typical_turns": typical}} if known else {{}}
+    if having and others:
+        found["gap"] = success(having) - success(others)
+    return found
+'''

@@ -1,0 +1,237 @@
+"""Rules on the training recipe, in TRL's names.
+
+Two kinds: reactions to a training signal (flat reward, collapsing entropy, dead groups), and
+settings outside the range in which group-relative training is known to work, each with its reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, NamedTuple
+
+from meta_agent.agents._rules._case import Case
+from meta_agent.agents._rules._rule import Finding, clamp, line
+from meta_agent.protocols import Factor
+
+_REWARD = "signal.train.reward_mean.change"
+_ENTROPY = "signal.train.entropy.change"
+_GRAD = "signal.train.grad_norm.last"
+
+
+class RaiseLearningRate:
+    """Training barely moves the policy: learn faster."""
+
+    name: ClassVar[str] = "raise-learning-rate"
+    factor: ClassVar[Factor] = "recipe"
+    repairs: ClassVar[bool] = False
+
+    def diagnose(self, case: Case) -> Finding | None:
+        rate, gain = _number(case, "learning_rate"), case.find(_REWARD)
+        if rate is None or gain is None or gain[1] > 0.15 or _collapsing(case) or gain[1] < -0.05:
+            return None
+        times = 4.0 if gain[1] < 0.02 else 2.0
+        weak = 0.15 if case.value(_GRAD, default=1.0) < 0.02 else 0.0
+        return Finding(
+            strength=clamp(0.5 - 2 * max(0.0, gain[1]) + weak),
+            subject=f"learning rate {rate * times:.2g} instead of {rate:.2g}",
+            change=f"learning_rate grows from {rate:.2g} to {rate * times:.2g}",
+            effect="the same steps move the policy further",
+            because=f"the reward changed by {gain[1]:+.3f} over the whole training",
+            metric=_REWARD,
+            direction="up",
+            expected_delta=0.05,
+            edits=case.set_recipe({"learning_rate": float(f"{rate * times:.6g}")}),
+            evidence=(line(case, _REWARD), line(case, _GRAD)),
+            risks=("entropy collapse", "a larger spread between training seeds"),
+        )
+
+
+class LowerLearningRate:
+    """Training loses what the policy could do: learn more slowly."""
+
+    name: ClassVar[str] = "lower-learning-rate"
+    factor: ClassVar[Factor] = "recipe"
+    repairs: ClassVar[bool] = False
+
+    def diagnose(self, case: Case) -> Finding | None:
+        rate, gain = _number(case, "learning_rate"), case.value(_REWARD)
+        falling, clipped = gain < -0.02, case.value("signal.train.clip_share.last") > 0.2
+        if rate is None or not (falling or _collapsing(case) or clipped):
+            return None
+        new = float(f"{rate / (5 if falling else 2):.6g}")
+        return Finding(
+            strength=clamp(0.5 + 3 * max(0.0, -gain)),
+            subject=f"learning rate {new:.2g} instead of {rate:.2g}",
+            change=f"learning_rate falls from {rate:.2g} to {new:.2g}",
+            effect="training keeps what the policy could do and adds to it",
+            because="the reward fell in training" if falling else "entropy or clipping ran away",
+            metric=_REWARD,
+            direction="up",
+            expected_delta=0.05,
+            edits=case.set_recipe({"learning_rate": new}),
+            evidence=(line(case, _REWARD), line(case, _ENTROPY)),
+            risks=("slower learning",),
+        )
+
+
+class ExploreMore:
+    """The policy is nearly certain of what it does: sample with more variety while training."""
+
+    name: ClassVar[str] = "explore-more"
+    factor: ClassVar[Factor] = "recipe"
+    repairs: ClassVar[bool] = False
+
+    def diagnose(self, case: Case) -> Finding | None:
+        temperature = _number(case, "temperature")
+        dead = case.value("signal.train.dead_group_ratio.last", "signal.dead_group_ratio")
+        certain = case.value("behaviour.mean_logprob", default=-1.0) > -0.05 or _collapsing(case)
+        if (
+            temperature is None
+            or temperature >= 1.2
+            or not (certain or dead > 0.4 or temperature < 0.8)
+        ):
+            return None
+        new = 1.0 if temperature < 1.0 else 1.2
+        strength = 0.1 + 0.4 * dead * (temperature < 1.0) + 0.8 * max(0.0, 1.0 - temperature)
+        return Finding(
+            strength=clamp(strength + (0.2 if certain else 0.0)),
+            subject=f"sample at temperature {new:g} while training",
+            change=f"temperature grows from {temperature:g} to {new:g}",
+            effect="attempts at one task differ, and more groups carry a gradient",
+            because=f"{dead:.1%} of groups are dead",
+            metric="signal.train.dead_group_ratio.last",
+            direction="down",
+            expected_delta=-dead / 5,
+            edits=case.set_recipe({"temperature": new}),
+            evidence=(line(case, "signal.dead_group_ratio"), line(case, "behaviour.mean_logprob")),
+            risks=("trained at another temperature than measured",),
+        )
+
+
+class LargerGroups:
+    """Small groups are often all equal: more tries of fewer tasks, for the same rollouts."""
+
+    name: ClassVar[str] = "larger-groups"
+    factor: ClassVar[Factor] = "recipe"
+    repairs: ClassVar[bool] = False
+
+    def diagnose(self, case: Case) -> Finding | None:
+        tries, groups = _number(case, "num_generations"), _number(case, "groups_per_step")
+        dead = case.value("signal.train.dead_group_ratio.last", "signal.dead_group_ratio")
+        if tries is None or tries >= 16 or groups is None or groups < 4 or dead < 0.3 or groups % 2:
+            return None
+        new = {"num_generations": int(tries * 2), "groups_per_step": int(groups // 2)}
+        return Finding(
+            strength=clamp(dead * (0.6 if tries < 8 else 0.25)),
+            subject=f"groups of {new['num_generations']} instead of {tries:g}",
+            change=f"num_generations doubles to {new['num_generations']}, rollouts a step stay",
+            effect="fewer groups are all equal",
+            because=f"{dead:.1%} of groups of {tries:g} are dead",
+            metric="signal.train.dead_group_ratio.last",
+            direction="down",
+            expected_delta=-dead / 4,
+            edits=case.set_recipe(new),
+            evidence=(line(case, "signal.dead_group_ratio"),),
+            risks=("fewer different tasks in a step",),
+        )
+
+
+class Usual(NamedTuple):
+    """A recipe key, the range in which it is known to work, and where to go from outside it."""
+
+    key: str
+    low: float
+    high: float
+    value: Any
+    because: str
+
+
+_USUAL = (
+    Usual("top_p", 0.95, 1.0, 1.0, "cut-off tokens get no gradient and exploration narrows"),
+    Usual("max_grad_norm", 0.2, 10.0, 1.0, "almost every step is scaled down, or none ever is"),
+    Usual("epsilon", 0.1, 0.4, 0.2, "the clip range stops learning at once, or stops nothing"),
+    Usual("beta", 0.0, 0.02, 0.0, "the pull to the reference policy outweighs the reward"),
+    Usual("num_iterations", 1, 2, 1, "old rollouts are reused until the ratios are clipped"),
+    Usual("num_generations", 4, 64, 8, "so few tries of one task are mostly all equal"),
+    Usual("weight_decay", 0.0, 0.1, 0.0, "weights shrink faster than so few steps can move them"),
+    Usual("adam_beta2", 0.9, 0.9999, 0.999, "the step size follows single batches"),
+    Usual("top_entropy_quantile", 0.15, 1.0, 1.0, "too few tokens are trained on"),
+)
+
+
+class UsualRange:
+    """A setting lies far outside the range in which it is known to work: bring it back."""
+
+    name: ClassVar[str] = "usual-range"
+    factor: ClassVar[Factor] = "recipe"
+    repairs: ClassVar[bool] = False
+
+    def diagnose(self, case: Case) -> Finding | None:
+        odd = [
+            u
+            for u in _USUAL
+            if (v := _number(case, u.key)) is not None and not u.low <= v <= u.high
+        ]
+        if not odd:
+            return None
+        worst, now = odd[0], _number(case, odd[0].key)
+        return Finding(
+            strength=0.45,
+            subject=f"{worst.key} {worst.value:g} instead of {now:g}",
+            change=f"{worst.key} moves from {now:g} to {worst.value:g}",
+            effect="training learns more from the same rollouts",
+            because=worst.because,
+            metric="clean_success",
+            direction="up",
+            expected_delta=0.03,
+            edits=case.set_recipe({worst.key: worst.value}),
+            evidence=(f"{worst.key} = {now:g}, usually {worst.low:g} to {worst.high:g}",),
+        )
+
+
+class NoWarmupDecay:
+    """A schedule that decays within few steps leaves the last ones idle: keep the rate."""
+
+    name: ClassVar[str] = "constant-schedule"
+    factor: ClassVar[Factor] = "recipe"
+    repairs: ClassVar[bool] = False
+
+    def diagnose(self, case: Case) -> Finding | None:
+        found = case.recipe()
+        recipe: Mapping[str, Any] = found[1] if found else {}
+        warmup, schedule = _number(case, "warmup_steps") or 0.0, recipe.get("lr_scheduler_type")
+        if schedule in (None, "constant") and warmup < 1:
+            return None
+        edits = {
+            k: v
+            for k, v in (("lr_scheduler_type", "constant"), ("warmup_steps", 0.0))
+            if k in recipe
+        }
+        return Finding(
+            strength=clamp(0.12 + (0.3 if warmup >= 10 or 0.3 <= warmup < 1 else 0.0)),
+            subject="keep the learning rate constant",
+            change=f"the schedule {schedule} with warmup {warmup:g} becomes constant",
+            effect="every step trains at the full rate",
+            because="short runs spend much of a schedule below the rate that was asked for",
+            metric=_REWARD,
+            direction="up",
+            expected_delta=0.02,
+            edits=case.set_recipe(edits),
+            evidence=(
+                f"lr_scheduler_type = {schedule}, warmup_steps = {warmup:g}",
+                line(case, _REWARD),
+            ),
+            risks=("noise in the last steps",),
+        )
+
+
+def _number(case: Case, key: str) -> float | None:
+    found = case.recipe()
+    value = found[1].get(key) if found else None
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def _collapsing(case: Case) -> bool:
+    """Entropy fell to less than half in training."""
+    first, change = case.value("signal.train.entropy.first"), case.value(_ENTROPY)
+    return first > 0 and change < -0.5 * first

@@ -1,0 +1,277 @@
+"""Rules on what training pays for: it must rank attempts as the sealed grader does."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from meta_agent.agents._rules._case import Case
+from meta_agent.agents._rules._rewards import RewardFile, reward_file
+from meta_agent.agents._rules._rule import Finding, clamp, line
+from meta_agent.protocols import Factor
+
+_LENGTH_WORDS = ("turns", "tokens", "len(", "steps", "cost", "timings")
+
+
+class DropHackableBonus:
+    """A component is paid for something else than solving: remove it."""
+
+    name: ClassVar[str] = "drop-hackable-bonus"
+    factor: ClassVar[Factor] = "reward"
+    repairs: ClassVar[bool] = True
+
+    def diagnose(self, case: Case) -> Finding | None:
+        rewards = reward_file(case)
+        worst = None if rewards is None else _worst_component(case, rewards)
+        if rewards is None or worst is None:
+            return None
+        component, pull, spread = worst
+        misordered = case.value("signal.misordered", "order_violations")
+        diverging = _diverging(case)
+        return Finding(
+            strength=clamp(spread * (0.35 - pull) + misordered + diverging),
+            subject=f"no longer reward {component}",
+            change=f"the component {component} is removed from the reward",
+            effect="the reward ranks attempts as the grader does, and clean success rises",
+            because=f"{component} makes up {spread:.0%} of the reward's spread and its correlation "
+            f"with clean success is {pull:+.2f}",
+            metric="clean_success",
+            direction="up",
+            expected_delta=0.02 + misordered / 4,
+            edits=rewards.without(component),
+            evidence=(
+                f"signal.component.{component}: spread share {spread:.2f}, pull {pull:+.2f}",
+                line(case, "signal.misordered"),
+                line(case, "signal.train.reward_mean.change"),
+            ),
+            risks=("groups that only this component told apart go dead",),
+        )
+
+
+class DropLengthPenalty:
+    """Short attempts are paid, and the policy stops trying: remove the penalty."""
+
+    name: ClassVar[str] = "drop-length-penalty"
+    factor: ClassVar[Factor] = "reward"
+    repairs: ClassVar[bool] = False
+
+    def diagnose(self, case: Case) -> Finding | None:
+        rewards = reward_file(case)
+        component = None if rewards is None else _length_component(case, rewards)
+        if rewards is None or component is None:
+            return None
+        hurry = -min(0.0, case.value("signal.reward_turns_corr"))
+        turns = case.value("behaviour.turns_mean")
+        return Finding(
+            strength=clamp(0.2 + hurry * 0.5 + (0.3 if 0 < turns < 3 else 0.0)),
+            subject=f"no longer punish length ({component})",
+            change=f"the component {component} is removed from the reward",
+            effect="attempts take the turns they need to look, test and retry",
+            because="it is paid for being short whether or not the attempt is right, "
+            f"and attempts take {turns:.1f} turns",
+            metric="clean_success",
+            direction="up",
+            expected_delta=0.03,
+            edits=rewards.without(component),
+            evidence=(
+                line(case, "signal.reward_turns_corr"),
+                line(case, "behaviour.turns_mean"),
+            ),
+            risks=("attempts get longer",),
+        )
+
+
+class OutcomeFirst:
+    """Unsolved attempts are paid as much as solved ones: let the outcome dominate."""
+
+    name: ClassVar[str] = "outcome-first"
+    factor: ClassVar[Factor] = "reward"
+    repairs: ClassVar[bool] = True
+
+    def diagnose(self, case: Case) -> Finding | None:
+        rewards = reward_file(case)
+        misordered = case.value("signal.misordered", "order_violations")
+        outcome = None if rewards is None else _outcome_component(case, rewards)
+        if rewards is None or outcome is None:
+            return None
+        others = sum(abs(w) for name, w in rewards.weights.items() if name != outcome)
+        needed = round(max(1.0, 2 * others), 3)
+        if rewards.weights[outcome] >= needed or (misordered < 0.01 and _sound(rewards, outcome)):
+            return None
+        return Finding(
+            strength=clamp(0.25 + 2 * misordered),
+            subject=f"weigh {outcome} at {needed:g}",
+            change=f"the weight of {outcome} grows from {rewards.weights[outcome]:g} to {needed:g}",
+            effect="no unsolved attempt is paid as much as a solved one",
+            because=f"{misordered:.1%} of pairs within a group are ranked the wrong way round",
+            metric="signal.misordered",
+            direction="down",
+            expected_delta=-misordered,
+            edits=rewards.reweighted(outcome, needed),
+            evidence=(line(case, "signal.misordered"), f"weights: {dict(rewards.weights)}"),
+            risks=("shaping counts for less",),
+        )
+
+
+class PunishLeak:
+    """Flagged attempts are paid like honest ones: training will prefer them. Take that away."""
+
+    name: ClassVar[str] = "punish-leak"
+    factor: ClassVar[Factor] = "reward"
+    repairs: ClassVar[bool] = True
+
+    def diagnose(self, case: Case) -> Finding | None:
+        rewards, flagged = reward_file(case), case.value("behaviour.flagged")
+        if rewards is None or flagged <= 0 or "flags" in rewards.file.text:
+            return None
+        weight = -round(max(1.0, sum(w for w in rewards.weights.values() if w > 0)), 3)
+        return Finding(
+            strength=clamp(0.4 + flagged),
+            subject="take the reward from flagged attempts",
+            change="a flagged attempt loses what it could have earned",
+            effect="training moves away from reading the answer",
+            because=f"{flagged:.1%} of attempts are flagged and no component sees it",
+            metric="behaviour.leak_use",
+            direction="down",
+            expected_delta=-flagged / 2,
+            edits=rewards.with_component("flagged", weight, _FLAGGED),
+            evidence=(line(case, "behaviour.flagged"), line(case, "signal.flagged_reward_gap")),
+            risks=("the leak stays reachable",),
+        )
+
+
+class RewardTesting:
+    """Few attempts test what they edited: a small bonus for it, far below a solution's worth."""
+
+    name: ClassVar[str] = "reward-testing"
+    factor: ClassVar[Factor] = "reward"
+    repairs: ClassVar[bool] = False
+
+    def diagnose(self, case: Case) -> Finding | None:
+        rewards, tests = reward_file(case), _test_tools(case)
+        rate = case.value("behaviour.edit_then_test", "behaviour.self_test_rate", default=1.0)
+        if rewards is None or not tests or rate > 0.75 or "tool_events" in rewards.file.text:
+            return None
+        return Finding(
+            strength=clamp(0.55 * (0.9 - rate)),
+            subject="a small bonus for testing after the last edit",
+            change="attempts that test after their last edit earn 0.1 more",
+            effect="more attempts notice and repair a wrong edit",
+            because=f"only {rate:.1%} of editing attempts test what they edited",
+            metric="behaviour.edit_then_test",
+            direction="up",
+            expected_delta=(0.9 - rate) / 2,
+            edits=rewards.with_component("tested_last", 0.1, _tested_last(tests)),
+            evidence=(
+                line(case, "behaviour.edit_then_test"),
+                line(case, "behaviour.self_test_rate"),
+            ),
+            risks=("testing for its own sake",),
+        )
+
+
+class RewardProgress:
+    """Many groups are all wrong and all equal: pay for a green last test."""
+
+    name: ClassVar[str] = "reward-progress"
+    factor: ClassVar[Factor] = "reward"
+    repairs: ClassVar[bool] = False
+
+    def diagnose(self, case: Case) -> Finding | None:
+        rewards, tests = reward_file(case), _test_tools(case)
+        dead = case.value("signal.dead_unsolved_ratio")
+        if rewards is None or not tests or dead < 0.2 or "result" in rewards.file.text:
+            return None
+        return Finding(
+            strength=clamp(0.8 * dead),
+            subject="a continuous signal from the attempt's own tests",
+            change="an attempt whose last test run reports success earns 0.2 more",
+            effect="all-wrong groups carry a gradient",
+            because=f"{dead:.1%} of groups are all wrong and all equal",
+            metric="signal.dead_group_ratio",
+            direction="down",
+            expected_delta=-dead / 3,
+            edits=rewards.with_component("green", 0.2, _green(tests)),
+            evidence=(line(case, "signal.dead_unsolved_ratio"), line(case, "signal.reward_spread")),
+            risks=("tests that pass without a solution are paid",),
+        )
+
+
+def _worst_component(case: Case, rewards: RewardFile) -> tuple[str, float, float] | None:
+    """(name, pull towards clean success, share of the spread) of the least honest component."""
+    rows = []
+    for name, weight in rewards.weights.items():
+        spread = case.value(f"signal.component.{name}.spread_share")
+        found = case.find(
+            f"signal.component.{name}.corr_clean", f"signal.component.{name}.corr_success"
+        )
+        if weight and found and spread >= 0.1:
+            rows.append((name, found[1] * (1 if weight > 0 else -1), spread))
+    worst = min(rows, key=lambda row: (row[1], row[0]), default=None)
+    return worst if worst is not None and worst[1] < 0.3 and len(rewards.weights) > 1 else None
+
+
+def _diverging(case: Case) -> float:
+    """Reward went up in training while success did not."""
+    up = case.value("signal.train.reward_mean.change")
+    flat = case.value("version.clean_success", "clean_success_change", default=0.0) <= 0.01
+    return 0.3 if up > 0.1 and flat and case.known("version.clean_success") else 0.0
+
+
+def _length_component(case: Case, rewards: RewardFile) -> str | None:
+    """A component of the attempt's length that lowers the reward of long attempts."""
+    for name, weight in rewards.weights.items():
+        source = rewards.source_of(name)
+        speaks_of_length = any(word in source for word in _LENGTH_WORDS)
+        # Not conditional on the outcome, and not merely a count of flagged or wrong conduct.
+        if weight and speaks_of_length and "outcome" not in source and "flags" not in source:
+            mean = case.value(f"signal.component.{name}.mean", default=-1.0)
+            if weight * mean < 0 or case.value("signal.reward_turns_corr") < -0.1:
+                return name
+    return None
+
+
+def _outcome_component(case: Case, rewards: RewardFile) -> str | None:
+    """The component that is the grader's answer."""
+    for name, weight in rewards.weights.items():
+        exact = case.value(f"signal.component.{name}.corr_success") > 0.98
+        if weight > 0 and (exact or "outcome" in rewards.source_of(name)):
+            return name
+    return None
+
+
+def _sound(rewards: RewardFile, outcome: str) -> bool:
+    """Whether the outcome outweighs all bonuses together."""
+    bonuses = sum(w for name, w in rewards.weights.items() if name != outcome and w > 0)
+    return rewards.weights[outcome] > bonuses
+
+
+def _test_tools(case: Case) -> list[str]:
+    """Names of tools that run tests, as the evidence saw them used."""
+    tools = case.under("behaviour.tool_share.")
+    return [tool for tool in tools if any(word in tool.lower() for word in ("test", "check"))]
+
+
+_FLAGGED = '''
+def flagged(rollout):
+    """Conduct that the environment flagged, such as reading the answer."""
+    return 1.0 if rollout["flags"] else 0.0
+'''
+
+
+def _tested_last(tests: list[str]) -> str:
+    return f'''
+def tested_last(rollout):
+    """Whether the attempt tested its last edit."""
+    tools = [event["tool"] for event in rollout["tool_events"]]
+    edits = [i for i, tool in enumerate(tools) if "edit" in tool]
+    return 1.0 if edits and any(tool in {tests!r} for tool in tools[edits[-1] :]) else 0.0
+'''.replace("'", '"')
+
+
+def _green(tests: list[str]) -> str:
+    return f'''
+def green(rollout):
+    """Whether the attempt's last test run reported success."""
+    said = [e["result"] for e in rollout["tool_events"] if e["tool"] in {tests!r}]
+    return 1.0 if said and said[-1].split()[-1:] in (["ok"], ["passed"]) else 0.0
+'''.replace("'", '"')

@@ -1,0 +1,112 @@
+"""A candidate's way: cloned into a sandbox, edited and committed there, handed back, merged."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from meta_agent.agents import Workbench
+from meta_agent.errors import CandidateError
+from meta_agent.history import HarnessRepo
+from meta_agent.protocols import Sandbox, SandboxLimits
+from meta_agent.sandbox import engine_status, open_sandbox
+
+SEED = {
+    "harness.toml": b"[harness]\n",
+    "swe/agent.py": b"MAX_TURNS = 4\n",
+    "swe/old.py": b"x = 1\n",
+}
+REF = "refs/heads/candidate/r1/0"
+
+
+@pytest.fixture
+def repo(tmp_path: Path) -> HarnessRepo:
+    return HarnessRepo.create(tmp_path / "harness_repo", SEED, "feat: seed harness\n")
+
+
+@pytest.fixture(params=["process", pytest.param("docker", marks=pytest.mark.docker)])
+def sandbox(request: pytest.FixtureRequest) -> Iterator[Sandbox]:
+    if request.param == "docker" and (problem := engine_status().problem):
+        pytest.skip(f"no Docker engine: {problem}")
+    opened = open_sandbox(
+        request.param, run="test-workbench", limits=SandboxLimits(deadline_sec=120)
+    )
+    yield opened
+    opened.close()
+
+
+def admit(repo: HarnessRepo, bench: Workbench, ref: str = REF) -> str:
+    admitted = repo.admit(
+        bench.hand_back(),
+        expected_tip=bench.tip(),
+        base=bench.base,
+        ref=ref,
+        editable=["swe/**"],
+        protected=["harness.toml"],
+    )
+    return admitted.commit
+
+
+def test_an_edit_goes_all_the_way_to_main(repo: HarnessRepo, sandbox: Sandbox) -> None:
+    bench = Workbench(sandbox, repo, repo.head(), evidence={"evidence.json": b"{}"})
+    assert bench.paths() == sorted(SEED)
+    assert bench.read("swe/agent.py") == "MAX_TURNS = 4\n"
+    assert bench.read("swe/none.py") is None
+    bench.write("swe/agent.py", "MAX_TURNS = 8\n")
+    bench.write("swe/new/part.py", "y = 2\n")
+    bench.remove("swe/old.py")
+    assert "+MAX_TURNS = 8" in bench.diff()
+    tip = bench.commit("feat(scaffold): allow more turns\n\nA: 1\n")
+    assert admit(repo, bench) == tip
+    merged = repo.merge(REF, onto=repo.head(), message="feat: merge", trailers={"A": "1"})
+    assert sorted(repo.tree(merged).files) == ["harness.toml", "swe/agent.py", "swe/new/part.py"]
+
+
+def test_ids_do_not_depend_on_where_or_when(repo: HarnessRepo, sandbox: Sandbox) -> None:
+    bench = Workbench(sandbox, repo, repo.head())
+    bench.write("swe/agent.py", "MAX_TURNS = 8\n")
+    bench.commit("feat: x\n")
+    bench.write("swe/agent.py", "MAX_TURNS = 9\n")
+    assert bench.commit("feat: y\n") == "2f3c31589a2b701bdf46adaee1f6d7375293d7ce"
+    tip = admit(repo, bench)
+    assert repo.when(tip) == repo.when(repo.head()) + 2
+
+
+def test_a_merge_is_the_next_base(repo: HarnessRepo, sandbox: Sandbox) -> None:
+    tree = {"swe/agent.py": "MAX_TURNS = 8\n", "swe/old.py": "x = 2\n"}
+    for number, (path, text) in enumerate(tree.items()):
+        bench = Workbench(sandbox, repo, repo.head())
+        bench.write(path, text)
+        bench.commit("feat: x\n")
+        ref = f"refs/heads/candidate/r1/{number}"
+        admit(repo, bench, ref)
+        repo.merge(ref, onto=repo.head(), message="feat: merge", trailers={})
+    files = repo.tree(repo.head()).files
+    assert {path: files[path].decode() for path in tree} == tree
+
+
+def test_an_edit_of_nothing_is_refused(repo: HarnessRepo, sandbox: Sandbox) -> None:
+    bench = Workbench(sandbox, repo, repo.head())
+    bench.write("swe/agent.py", "MAX_TURNS = 4\n")
+    with pytest.raises(CandidateError) as refusal:
+        bench.commit("feat: nothing\n")
+    assert refusal.value.reason == "empty"
+
+
+def test_what_lies_beside_the_clone_is_not_handed_back(repo: HarnessRepo, sandbox: Sandbox) -> None:
+    bench = Workbench(sandbox, repo, repo.head(), evidence={"secret.json": b"{}"})
+    bench.write("swe/agent.py", "MAX_TURNS = 8\n")
+    bench.commit("feat: x\n")
+    assert "secret.json" not in "".join(repo.tree(admit(repo, bench)).files)
+
+
+def test_a_commit_outside_the_allowlist_stays_outside(repo: HarnessRepo, sandbox: Sandbox) -> None:
+    bench = Workbench(sandbox, repo, repo.head())
+    bench.write("harness.toml", "[harness]\nentry = 1\n")
+    bench.commit("feat: take over\n")
+    with pytest.raises(CandidateError) as refusal:
+        admit(repo, bench)
+    assert refusal.value.reason == "path_outside_allowlist"
+    assert repo.candidates() == {}
