@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from meta_agent.config import RunConfig
 from meta_agent.evidence import Evidence
-from meta_agent.protocols import Verdict, VerdictKind
+from meta_agent.protocols import VerdictKind
 from meta_agent.steps.collect import collect, read
 from meta_agent.steps.confirm import confirm
 from meta_agent.steps.finish import open_vault
@@ -18,7 +18,7 @@ from meta_agent.steps.learn import learn, record
 from meta_agent.steps.merge import merge
 from meta_agent.steps.opening import first_version, open_run
 from meta_agent.steps.propose import propose
-from meta_agent.steps.run import Run, Tested, Verdicts, Version
+from meta_agent.steps.run import Run, Version
 from meta_agent.steps.test import screen, test
 from meta_agent.view import Display, RunState, reduce
 
@@ -48,24 +48,16 @@ def _generation(run: Run, version: Version, generation: int, earlier: Evidence |
     reading = read(run, collected, generation, earlier)
     candidates = propose(run, collected, reading, generation)
     tested = {c.id: test(run, collected, c) for c in candidates}
-    screening = screen(run, collected, list(tested.values()))
+    screened = screen(run, collected, list(tested.values()))
 
-    verdicts: Verdicts = dict(screening.verdicts)
+    judged = dict(screened.judged)
     promoted: Version | None = None
-    for cid in screening.kept:
-        verdicts[cid] = confirm(run, collected, tested[cid])
-        if verdicts[cid].kind is VerdictKind.PROMOTE and promoted is None:
+    for cid in screened.kept:
+        judged[cid] = confirm(run, collected, tested[cid])
+        if judged[cid].verdict.kind is VerdictKind.PROMOTE and promoted is None:
             promoted = merge(run, collected, tested[cid])
 
     for candidate in candidates:
-        verdict = verdicts.get(candidate.id) or _failed_checks(tested[candidate.id])
-        record(run, candidate, verdict)
-        learn(run, candidate, verdict, reading)
+        record(run, candidate, judged[candidate.id], reading)
+        learn(run, candidate, judged[candidate.id].verdict, reading)
     return Ended(promoted or version, reading.evidence)
-
-
-def _failed_checks(tested: Tested) -> Verdict:
-    """It never ran: a static or contract check stopped it."""
-    reasons = tuple(f"{f.code}: {f.message}" for f in tested.findings if f.severity == "veto")
-    findings = [finding.to_json() for finding in tested.findings]
-    return Verdict(VerdictKind.INVALID, reasons, evidence={"judge": "checks", "findings": findings})

@@ -25,7 +25,7 @@ from queue import LifoQueue
 from typing import NamedTuple
 
 from meta_agent.errors import IntegrityError
-from meta_agent.gate import Arm, OutcomeRow, row_of
+from meta_agent.gate import Arm, row_of
 from meta_agent.harness import HarnessSession, parse_contract
 from meta_agent.ledger import Ledger
 from meta_agent.protocols import (
@@ -67,6 +67,50 @@ class Evaluated(NamedTuple):
     clean: int
     seed: int
     rollouts: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ArmRef:
+    """An arm as the ledger keeps it: which shards hold its rows, by training seed."""
+
+    name: str
+    planned: int
+    reward_hash: str
+    shards: Mapping[int, JSON]
+
+    def to_json(self) -> JSON:
+        return {
+            "name": self.name,
+            "planned": self.planned,
+            "reward_hash": self.reward_hash,
+            "shards": {str(seed): shard for seed, shard in self.shards.items()},
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, JSON]) -> ArmRef:
+        shards = {int(seed): shard for seed, shard in data["shards"].items()}
+        return cls(data["name"], data["planned"], data["reward_hash"], shards)
+
+
+def load_shard(store: RolloutStore, shard: JSON) -> list[Rollout]:
+    """The rollouts of a recorded shard. Raises IntegrityError where the file is another one."""
+    found = store.find(shard["name"])
+    if found is None or found.sha256 != shard["sha256"]:
+        raise IntegrityError(
+            f"the rollouts {shard['name']} are {found.sha256[:12] if found else 'missing'}, "
+            f"the ledger recorded {shard['sha256'][:12]}",
+            hint="restore the workspace from a copy, or start anew with --workspace DIR",
+        )
+    return store.read(found)
+
+
+def load_arm(store: RolloutStore, ref: ArmRef) -> Arm:
+    """The outcome rows of an arm, from its shards."""
+    rows = {
+        seed: tuple(row_of(rollout, training_seed=seed) for rollout in load_shard(store, shard))
+        for seed, shard in ref.shards.items()
+    }
+    return Arm(ref.name, rows, ref.planned, ref.reward_hash)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,19 +173,20 @@ class Lab:
 
     def arm(
         self, name: str, tree: HarnessTree, *, seeds: int, steps: int, split: Split, limit: int
-    ) -> Arm:
-        """The outcome rows of one version over the training seeds 0..seeds-1."""
+    ) -> ArmRef:
+        """One version measured over the training seeds 0..seeds-1."""
         jobs = (Job(tree, seed, steps, split, limit) for seed in range(seeds))
         return self.arm_of(name, tree, {job.seed: self.measure(job) for job in jobs})
 
-    def arm_of(self, name: str, tree: HarnessTree, measured: Mapping[int, Evaluated]) -> Arm:
+    def arm_of(self, name: str, tree: HarnessTree, measured: Mapping[int, Evaluated]) -> ArmRef:
         """An arm from evaluations by training seed."""
-        rows = {seed: self._rows(seen, seed) for seed, seen in measured.items()}
         planned = max(seen.planned for seen in measured.values())
-        return Arm(name, rows, planned, reward_hash(tree))
+        shards = {seed: seen.shard for seed, seen in measured.items()}
+        return ArmRef(name, planned, reward_hash(tree), shards)
 
-    def _rows(self, seen: Evaluated, seed: int) -> tuple[OutcomeRow, ...]:
-        return tuple(row_of(rollout, training_seed=seed) for rollout in self.rollouts(seen.shard))
+    def rows(self, ref: ArmRef) -> Arm:
+        """The outcome rows that an arm refers to."""
+        return load_arm(self.store, ref)
 
     def measure(self, job: Job) -> Evaluated:
         """Trains (where `steps` > 0), then evaluates."""
@@ -150,14 +195,7 @@ class Lab:
 
     def rollouts(self, shard: JSON) -> list[Rollout]:
         """The rollouts of a stored shard, which must be the very one that was recorded."""
-        found = self.store.find(shard["name"])
-        if found is None or found.sha256 != shard["sha256"]:
-            raise IntegrityError(
-                f"the rollouts {shard['name']} are {found.sha256[:12] if found else 'missing'}, "
-                f"the ledger recorded {shard['sha256'][:12]}",
-                hint="restore the workspace from a copy, or start anew with --workspace DIR",
-            )
-        return self.store.read(found)
+        return load_shard(self.store, shard)
 
     # --- the two measurements ------------------------------------------------------------------
 

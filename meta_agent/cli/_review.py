@@ -138,13 +138,12 @@ def verify(
     as_json: JsonOption = False,
 ) -> None:
     """Recompute a verdict from stored records, and compare."""
-    from meta_agent.backtest.verify import verify_commit
-    from meta_agent.view.text import lines
-    from meta_agent.workspace import open_workspace
+    from meta_agent.steps.review import verify as verify_stored
+    from meta_agent.view.text import facts
 
-    place = open_workspace(workspace_root(workspace))
-    found = verify_commit(place, commit)
-    emit(as_json, found.to_json, lambda: lines(found.lines()))
+    with _reading(workspace) as (place, ledger):
+        found = verify_stored(place, ledger, commit)
+    emit(as_json, found.to_json, lambda: facts(found.to_json()))
     if not found.ok:
         raise typer.Exit(1)
 

@@ -246,22 +246,29 @@ class Screening:
 
 
 def judge_screen(
-    baseline_arm: Arm,
+    baseline_arms: Mapping[str, Arm],
     candidate_arms: Mapping[str, Arm],
     *,
     findings: Mapping[str, Iterable[Finding]] | None = None,
     keep: int = 1,
 ) -> Screening:
-    """Ranks candidates by clean success against the baseline; vetoed ones leave as INVALID."""
+    """Ranks candidates by clean success over the baseline; vetoed ones leave as INVALID.
+
+    Each candidate has its own baseline arm: the baseline measured under the candidate's terms
+    (a scaffold on a frozen policy, a reward after a short training).
+    """
     by_id = {cid: tuple((findings or {}).get(cid, ())) for cid in candidate_arms}
     deltas = {
-        cid: effect(pair(baseline_arm, arm), alpha=0.1) for cid, arm in candidate_arms.items()
+        cid: effect(pair(baseline_arms[cid], arm), alpha=0.1)
+        for cid, arm in candidate_arms.items()
     }
     vetoed = {cid for cid, found in by_id.items() if _vetoes(found)}
     order = tuple(sorted(candidate_arms, key=lambda cid: (cid in vetoed, -deltas[cid].delta, cid)))
     kept = tuple(cid for cid in order if cid not in vetoed)[:keep]
     gone = {
-        cid: _screened(baseline_arm, candidate_arms[cid], by_id[cid], deltas[cid], (rank, keep))
+        cid: _screened(
+            baseline_arms[cid], candidate_arms[cid], by_id[cid], deltas[cid], (rank, keep)
+        )
         for rank, cid in enumerate(order)
         if cid not in kept
     }

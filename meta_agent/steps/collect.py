@@ -104,9 +104,8 @@ def _training_rollouts(run: Run, collected: Collected) -> list[Rollout]:
 
 
 def _search_arm(run: Run, collected: Collected) -> Arm:
-    plan = run.plan
-    sizes = {"steps": plan.steps, "limit": plan.search}
-    return run.lab.arm(collected.version.id, collected.tree, seeds=1, split="search", **sizes)
+    ref = run.lab.arm_of(collected.version.id, collected.tree, {0: collected.evaluated})
+    return run.lab.rows(ref)
 
 
 def _measure(run: Run, tree: HarnessTree, rollouts: list[Rollout]) -> dict[str, dict[str, float]]:

@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-from meta_agent.backtest.live import Job
+from meta_agent.backtest.live import ArmRef, Job
 from meta_agent.gate import Arm, Finding, find_all, judge_live, verdict_from_json, verdict_to_json
-from meta_agent.protocols import JSON, HarnessTree, Verdict, VerdictKind
+from meta_agent.protocols import JSON, HarnessTree, VerdictKind
 from meta_agent.steps.collect import Collected
-from meta_agent.steps.run import Run, Tested
+from meta_agent.steps.run import Judged, Run, Tested
 
 
-def confirm(run: Run, collected: Collected, tested: Tested) -> Verdict:
+def confirm(run: Run, collected: Collected, tested: Tested) -> Judged:
     """Buys training seeds until the gate decides or the declared looks are used up."""
-    verdict = None
     for look, seeds in enumerate(run.plan.looks):
-        verdict = _look(run, collected, tested, look, seeds)
-        if verdict.kind is not VerdictKind.INCONCLUSIVE:
-            break
-    assert verdict is not None, "a plan has at least one look"
-    return verdict
+        judged = _look(run, collected, tested, look, seeds)
+        last = look == len(run.plan.looks) - 1
+        if last or judged.verdict.kind is not VerdictKind.INCONCLUSIVE:
+            return judged
+    raise AssertionError("a plan has at least one look")
 
 
-def _look(run: Run, collected: Collected, tested: Tested, look: int, seeds: int) -> Verdict:
+def _look(run: Run, collected: Collected, tested: Tested, look: int, seeds: int) -> Judged:
     candidate, plan = tested.candidate, run.plan
     run.phase("judge", f"{candidate.id}: look {look + 1}, {seeds} training seeds")
     tree = run.repo.tree(candidate.commit)
@@ -37,17 +36,19 @@ def _look(run: Run, collected: Collected, tested: Tested, look: int, seeds: int)
         {"candidate": candidate.id, "look": look, "seeds": seeds},
         lambda: _judge(run, (collected.tree, tree), tested, look, seeds),
     )
-    return verdict_from_json(outcome["verdict"])
+    baseline, arm = (ArmRef.from_json(ref) for ref in outcome["arms"])
+    return Judged(verdict_from_json(outcome["verdict"]), (baseline, arm))
 
 
 def _judge(
     run: Run, trees: tuple[HarnessTree, HarnessTree], tested: Tested, look: int, seeds: int
 ) -> JSON:
     plan = run.plan
-    baseline, candidate = (
+    refs = [
         _arm(run, name, tree, seeds)
         for name, tree in zip(("baseline", tested.candidate.id), trees, strict=True)
-    )
+    ]
+    baseline, candidate = (run.lab.rows(ref) for ref in refs)
     verdict = judge_live(
         baseline,
         candidate,
@@ -58,33 +59,21 @@ def _judge(
         min_effect=plan.min_effect,
         findings=_findings(run, baseline, candidate, tested),
     )
-    before, after = trees
     return {
         "candidate": tested.candidate.id,
         "arm": tested.candidate.id,
         "split": "confirm",
         "seeds": seeds,
         "verdict": verdict_to_json(verdict),
-        "shards": {
-            "baseline": _shards(run, before, seeds),
-            "candidate": _shards(run, after, seeds),
-        },
-        "reward_hashes": {"baseline": baseline.reward_hash, "candidate": candidate.reward_hash},
-        "planned": plan.confirm,
+        "arms": [ref.to_json() for ref in refs],
     }
 
 
-def _arm(run: Run, name: str, tree: HarnessTree, seeds: int) -> Arm:
+def _arm(run: Run, name: str, tree: HarnessTree, seeds: int) -> ArmRef:
     plan = run.plan
     return run.lab.arm(
         name, tree, seeds=seeds, steps=plan.steps, split="confirm", limit=plan.confirm
     )
-
-
-def _shards(run: Run, tree: HarnessTree, seeds: int) -> JSON:
-    plan = run.plan
-    jobs = (Job(tree, seed, plan.steps, "confirm", plan.confirm) for seed in range(seeds))
-    return {str(job.seed): run.lab.measure(job).shard for job in jobs}
 
 
 def _findings(run: Run, baseline: Arm, candidate: Arm, tested: Tested) -> tuple[Finding, ...]:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
+
+from meta_agent.backtest.records import NOTE_RECORD
 from meta_agent.gate import verdict_to_json
 from meta_agent.protocols import JSON, Candidate, Verdict
 from meta_agent.skills import SkillDraft, distil
 from meta_agent.steps.collect import Reading
-from meta_agent.steps.run import Run
+from meta_agent.steps.run import Judged, Run
 
 
-def record(run: Run, candidate: Candidate, verdict: Verdict) -> None:
+def record(run: Run, candidate: Candidate, judged: Judged, reading: Reading) -> None:
     """The last word on a candidate: in the ledger, and as a git note on its commit."""
+    verdict = judged.verdict
     run.once(
         f"{candidate.id}/verdict",
         "verdict",
@@ -19,6 +23,8 @@ def record(run: Run, candidate: Candidate, verdict: Verdict) -> None:
             **verdict_to_json(verdict),
             "candidate": candidate.id,
             "commit": candidate.commit,
+            "base_invalid": reading.invalid,
+            "arms": [ref.to_json() for ref in judged.arms] if judged.arms else None,
             "calibration": _calibration(candidate, verdict),
         },
     )
@@ -85,7 +91,9 @@ def note_text(candidate: Candidate, verdict: Verdict) -> str:
             f"[{100 * seen.ci_low:+.1f}, {100 * seen.ci_high:+.1f}], "
             f"{seen.pairs} pairs, {seen.training_seeds} training seeds"
         )
-    return "\n".join([*lines, *_arm_table(verdict)])
+    told_json = {key: verdict_to_json(verdict)[key] for key in ("kind", "effect", "reasons")}
+    record = f"{NOTE_RECORD}{json.dumps(told_json, sort_keys=True)}"
+    return "\n".join([*lines, *_arm_table(verdict), "", record])
 
 
 def _arm_table(verdict: Verdict) -> list[str]:

@@ -63,7 +63,7 @@ def _retest(run: Run, collected: Collected, tested: Tested, commit: str) -> Verd
         tree_hash=tree.tree_hash,
     )
     findings = contract_findings(run, collected, tree)
-    return confirm(run, collected, Tested(merged, tuple(findings)))
+    return confirm(run, collected, Tested(merged, tuple(findings))).verdict
 
 
 def _told(run: Run, candidate: Candidate, made: Version, retest: Verdict, *, undone: bool) -> JSON:

@@ -47,7 +47,7 @@ def open_run(config: RunConfig, display: Display, *, purpose: str = "") -> Itera
     backend = resolve_backend(
         config.sandbox, code_by_llm=llm, allow_unsafe=config.allow_unsafe_process
     )
-    domain = _domain(config)
+    domain = load_run_domain(config)
     workspace = open_or_create(config)
     with Ledger.open(workspace.ledger_file) as ledger, _draining() as stopping:
         reap()
@@ -98,7 +98,8 @@ def _first_files(config: RunConfig) -> dict[str, bytes]:
     }
 
 
-def _domain(config: RunConfig) -> Domain:
+def load_run_domain(config: RunConfig) -> Domain:
+    """The domain of these settings: built in, or of a task file."""
     if config.tasks is None:
         return load_domain(config.domain)
     from meta_agent.domains.swe import load_tasks_domain

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
-from meta_agent.agents import Proposal, Workbench, propose_rules
+from meta_agent.agents import Proposal, Situation, Tried, Workbench
+from meta_agent.agents import propose as propose_by_rules
 from meta_agent.errors import CandidateError
 from meta_agent.harness import parse_contract
 from meta_agent.history import candidate_message
-from meta_agent.protocols import JSON, Candidate
+from meta_agent.protocols import JSON, Candidate, VerdictKind
 from meta_agent.sandbox import open_sandbox
 from meta_agent.steps.collect import Collected, Reading
 from meta_agent.steps.run import Run, candidate_from_json, candidate_to_json
@@ -38,14 +40,7 @@ def _told(run: Run, candidate: Candidate) -> Callable[[], JSON]:
 
 
 def _propose(run: Run, collected: Collected, reading: Reading, generation: int) -> JSON:
-    proposals = propose_rules(
-        reading.evidence,
-        collected.tree,
-        history=tried(run),
-        skills=run.skills.all(),
-        k=run.config.candidates,
-        repair=reading.invalid,
-    )
+    proposals = _proposals(run, collected, reading)
     admitted: list[Candidate] = []
     refused: list[JSON] = []
     for index, proposal in enumerate(proposals):
@@ -111,7 +106,7 @@ def _commit_in_sandbox(
     sandbox = open_sandbox(run.lab.settings.backend, run=run.id)
     try:
         bench = Workbench(sandbox, run.repo, base, when=when)
-        for path, text in proposal.files.items():
+        for path, text in proposal.edits.items():
             bench.write(path, text)
         tip = bench.commit(message)
         return tip, bench.hand_back()
@@ -119,12 +114,49 @@ def _commit_in_sandbox(
         sandbox.close()
 
 
-def tried(run: Run) -> list[JSON]:
-    """Every candidate that any run of this workspace judged, with its verdict."""
-    verdicts = {
-        step.outcome["candidate"]: step.outcome
-        for step in run.ledger.steps(kind="verdict")
-        if step.done
-    }
-    candidates = (step.outcome for step in run.ledger.steps(kind="candidate") if step.done)
-    return [{**row, "verdict": verdicts[row["id"]]} for row in candidates if row["id"] in verdicts]
+def _proposals(run: Run, collected: Collected, reading: Reading) -> list[Proposal]:
+    """K proposals of the rules agent; an INVALID version gets its repair first."""
+    ask = partial(
+        propose_by_rules,
+        reading.evidence,
+        collected.tree,
+        tried(run),
+        run.skills.all(),
+        situation=_situation(run),
+    )
+    k = run.config.candidates
+    first = ask(1, repair=True) if reading.invalid else []
+    names = {proposal.hypothesis.rule for proposal in first}
+    rest = [proposal for proposal in ask(k) if proposal.hypothesis.rule not in names]
+    return [*first, *rest][:k]
+
+
+def _situation(run: Run) -> Situation:
+    """What the domain's own documentation says, and which ceilings hold."""
+    domain = run.lab.domain
+    tasks = domain.tasks("train")
+    view = tasks[0].view
+    return Situation(
+        ceilings=domain.ceilings, tools=tuple(view.get("tools", ())), train_tasks=len(tasks)
+    )
+
+
+def tried(run: Run) -> list[Tried]:
+    """Every hypothesis that any run of this workspace judged, with its verdict.
+
+    A candidate that was INVALID only because the version it started from already was tells
+    nothing about its own idea, so it counts as undecided.
+    """
+    steps = run.ledger.steps
+    verdicts = {s.outcome["candidate"]: s.outcome for s in steps(kind="verdict") if s.done}
+    found = []
+    for candidate in (step.outcome for step in steps(kind="candidate") if step.done):
+        verdict = verdicts.get(candidate["id"])
+        if verdict is None:
+            continue
+        kind = VerdictKind(verdict["kind"])
+        if kind is VerdictKind.INVALID and verdict["base_invalid"]:
+            kind = VerdictKind.INCONCLUSIVE
+        told = candidate["hypothesis"]["rule"], candidate["base"], kind
+        found.append(Tried(*told, screened_out=verdict["screened_out"]))
+    return found

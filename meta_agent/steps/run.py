@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
-from meta_agent.backtest.live import Lab
+from meta_agent.backtest.live import ArmRef, Lab
 from meta_agent.config import RunConfig
 from meta_agent.errors import MetaAgentError
 from meta_agent.gate import Finding
@@ -43,7 +43,11 @@ class Tested(NamedTuple):
         return any(finding.severity == "veto" for finding in self.findings)
 
 
-Verdicts = dict[str, Verdict]  # by candidate id
+class Judged(NamedTuple):
+    """A verdict with the rows it rests on, so that `verify` can compute it again."""
+
+    verdict: Verdict
+    arms: tuple[ArmRef, ArmRef] | None = None  # baseline, candidate
 
 
 @dataclass(slots=True)

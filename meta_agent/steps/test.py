@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
-from meta_agent.backtest.live import Job
+from meta_agent.backtest.live import ArmRef, Job
 from meta_agent.backtest.replay import replay
 from meta_agent.backtest.static import static_check
-from meta_agent.gate import Arm, Finding, Screening, find_all, judge_screen
+from meta_agent.gate import Finding, find_all, judge_screen
 from meta_agent.harness import parse_contract
-from meta_agent.protocols import JSON, Candidate, HarnessTree
+from meta_agent.protocols import JSON, Candidate, HarnessTree, Verdict, VerdictKind
 from meta_agent.steps.collect import Collected
-from meta_agent.steps.run import Run, Tested
+from meta_agent.steps.run import Judged, Run, Tested
 
 REPLAYED = frozenset({"reward", "filter"})
 SAMPLES = 32
@@ -89,7 +90,14 @@ def _replayed(run: Run, before: HarnessTree, after: HarnessTree, shard: JSON) ->
         return replay(base, changed, run.lab.rollouts(shard)).to_json()
 
 
-def screen(run: Run, collected: Collected, tested: Sequence[Tested]) -> Screening:
+class Screened(NamedTuple):
+    """Who goes on to the confirm split, and the verdicts of those that do not."""
+
+    kept: tuple[str, ...]
+    judged: dict[str, Judged]
+
+
+def screen(run: Run, collected: Collected, tested: Sequence[Tested]) -> Screened:
     """Ranks the candidates that passed on the search split.
 
     A scaffold candidate acts on the current version's policy as it is; the others train one seed
@@ -98,14 +106,27 @@ def screen(run: Run, collected: Collected, tested: Sequence[Tested]) -> Screenin
     passed = [t for t in tested if not t.vetoed]
     run.phase("test", f"{len(passed)} candidates on {run.plan.search} search tasks, one seed")
     run.lab.prepare([job for t in passed for job in _jobs(run, collected, t)])
-    pairs = {t.candidate.id: _arms(run, collected, t) for t in passed}
-    findings = {t.candidate.id: (*find_all(*pairs[t.candidate.id]), *t.findings) for t in passed}
-    return judge_screen(
-        {cid: baseline for cid, (baseline, _) in pairs.items()},
-        {cid: candidate for cid, (_, candidate) in pairs.items()},
+    refs = {t.candidate.id: _arms(run, collected, t) for t in passed}
+    arms = {cid: (run.lab.rows(old), run.lab.rows(new)) for cid, (old, new) in refs.items()}
+    findings = {t.candidate.id: (*find_all(*arms[t.candidate.id]), *t.findings) for t in passed}
+    ranked = judge_screen(
+        {cid: baseline for cid, (baseline, _) in arms.items()},
+        {cid: candidate for cid, (_, candidate) in arms.items()},
         findings=findings,
         keep=run.plan.finalists,
     )
+    judged = {cid: Judged(verdict, refs[cid]) for cid, verdict in ranked.verdicts.items()}
+    return Screened(
+        ranked.kept, {**{t.candidate.id: _stopped(t) for t in tested if t.vetoed}, **judged}
+    )
+
+
+def _stopped(tested: Tested) -> Judged:
+    """It never ran: a static or contract check stopped it."""
+    reasons = tuple(f"{f.code}: {f.message}" for f in tested.findings if f.severity == "veto")
+    findings = [finding.to_json() for finding in tested.findings]
+    evidence = {"judge": "checks", "findings": findings}
+    return Judged(Verdict(VerdictKind.INVALID, reasons, evidence=evidence))
 
 
 def _jobs(run: Run, collected: Collected, tested: Tested) -> list[Job]:
@@ -115,12 +136,12 @@ def _jobs(run: Run, collected: Collected, tested: Tested) -> list[Job]:
     return [Job(tree, 0, run.plan.screen_steps, "search", run.plan.search) for tree in trees]
 
 
-def _arms(run: Run, collected: Collected, tested: Tested) -> tuple[Arm, Arm]:
+def _arms(run: Run, collected: Collected, tested: Tested) -> tuple[ArmRef, ArmRef]:
     candidate, lab, limit = tested.candidate, run.lab, run.plan.search
     tree = run.repo.tree(candidate.commit)
     if _frozen(tested):
-        seen = lab.evaluate(tree, collected.trained, split="search", limit=limit)
-        sides = collected.evaluated, seen
+        after = lab.evaluate(tree, collected.trained, split="search", limit=limit)
+        sides = collected.evaluated, after
     else:
         before, after = (lab.measure(job) for job in _jobs(run, collected, tested))
         sides = before, after
