@@ -13,10 +13,11 @@ from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from itertools import combinations
+from itertools import combinations, compress
+from operator import mul
 from typing import Final, Literal
 
-from meta_agent.evidence import Correlation, Mean
+from meta_agent.evidence import Mean
 from meta_agent.protocols import JSON
 
 DEAD_STD: Final = 1e-3
@@ -54,6 +55,35 @@ class GroupRow:
 
 
 @dataclass(slots=True)
+class Truth:
+    """Pearson's r of a total reward and clean success, from sums: one of the two is 0 or 1."""
+
+    n: int = 0
+    clean: int = 0
+    total: float = 0.0
+    squares: float = 0.0
+    clean_total: float = 0.0
+
+    def add(self, rewards: Sequence[float], clean: Sequence[bool]) -> None:
+        self.n += len(clean)
+        self.clean += sum(clean)
+        self.total += math.fsum(rewards)
+        self.squares += math.fsum(map(mul, rewards, rewards))
+        self.clean_total += math.fsum(compress(rewards, clean))
+
+    @property
+    def r(self) -> float | None:
+        if self.n == 0:
+            return None
+        mean, share = self.total / self.n, self.clean / self.n
+        scale = (self.squares / self.n - mean * mean) * share * (1 - share)
+        if scale <= 1e-15:
+            return None
+        r = (self.clean_total / self.n - mean * share) / math.sqrt(scale)
+        return max(-1.0, min(1.0, r))
+
+
+@dataclass(slots=True)
 class Side:
     """One harness over the stored rollouts. Shares of groups, pairs or weight as named."""
 
@@ -65,7 +95,7 @@ class Side:
     weight_alive: float = 0.0
     weight_mixed: float = 0.0  # on groups whose true outcomes differ
     aligned: float = 0.0
-    truth: Correlation = field(default_factory=Correlation)
+    truth: Truth = field(default_factory=Truth)
     spread_blind: Mean = field(default_factory=Mean)  # spread where the truth is all the same
 
     def add(self, rewards: Sequence[float], clean: Sequence[bool], weight: float) -> None:
@@ -141,17 +171,23 @@ class Comparison:
     changed: int = 0
     pairs: int = 0
 
-    def add_rollout(
-        self, before: float, after: float, clean: bool, parts: Mapping[str, float]
+    def add_chunk(
+        self,
+        before: Sequence[float],
+        after: Sequence[float],
+        clean: Sequence[bool],
+        parts: Sequence[Mapping[str, float]],
     ) -> None:
-        self.rollouts += 1
-        self.before.truth.add(before, float(clean))
-        self.after.truth.add(after, float(clean))
-        self.moved.add(after - before)
-        for name, value in parts.items():
+        """Totals and components of some rollouts, in the same order."""
+        self.rollouts += len(clean)
+        self.before.truth.add(before, clean)
+        self.after.truth.add(after, clean)
+        for old, new in zip(before, after, strict=True):
+            self.moved.add(new - old)
+        for name in sorted({name for row in parts for name in row}):
             values = self.components.setdefault(name, Counter())
             if len(values) < _DISTINCT_VALUES:
-                values[round(value, 6)] += 1
+                values.update(row[name] for row in parts if name in row)
 
     def add_group(self, group: GroupRow, weight_before: float, weight_after: float) -> None:
         self.groups += 1
@@ -232,13 +268,13 @@ def ordering(rewards: Sequence[float], clean: Sequence[bool]) -> tuple[int, int,
 
 def rank_changes(before: Sequence[float], after: Sequence[float]) -> tuple[int, int]:
     """(pairs whose order changed, all pairs); from a tie to an order is a change."""
-    pairs = list(combinations(range(min(len(before), _RANKED)), 2))
-    changed = sum(_sign(before[i] - before[j]) != _sign(after[i] - after[j]) for i, j in pairs)
-    return changed, len(pairs)
-
-
-def _sign(difference: float) -> int:
-    return 0 if abs(difference) < 1e-9 else (1 if difference > 0 else -1)
+    # Rounded, so that a constant that was added does not look like a broken tie.
+    both = [(round(b, 9), round(a, 9)) for b, a in zip(before, after, strict=True)][:_RANKED]
+    changed = pairs = 0
+    for (b1, a1), (b2, a2) in combinations(both, 2):
+        pairs += 1
+        changed += (b1 > b2) is not (a1 > a2) or (b1 < b2) is not (a1 < a2)
+    return changed, pairs
 
 
 def _share(hits: float, whole: float) -> float:

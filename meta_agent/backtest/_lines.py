@@ -1,10 +1,9 @@
 """A stored record, read only as far as a replay needs it.
 
 Promises: `slim(line)` gives exactly what parsing the whole line would. Messages and tool events
-are most of a record and no business of a replay's host, so the line is cut before the first
-top-level `"rewards"` key, and the rest is parsed. A cut anywhere but at top level leaves
-unbalanced brackets, which the parser refuses; then, and where keys come in another order, the
-whole line is parsed.
+are most of a record and no business of a replay's host, so they are cut out by their neighbours'
+keys, and what is left is parsed as one object. A cut below top level leaves brackets over or
+takes keys away; then, and where keys come in another order, the whole line is parsed.
 """
 
 from __future__ import annotations
@@ -19,8 +18,10 @@ from meta_agent.rollouts.record import to_line
 
 _HEAD_END: Final = b',"messages":'
 _TAIL_START: Final = b',"rewards":{'
-_HEAD_KEYS: Final = frozenset({"group_id", "task_key", "harness_commit"})
-_TAIL_KEYS: Final = frozenset({"rewards", "weights", "outcome", "flags", "error"})
+_KEYS: Final = frozenset(
+    {"group_id", "task_key", "harness_commit", "rewards", "weights", "outcome", "flags", "error"}
+)
+_RAW: Final = json.JSONDecoder().raw_decode
 
 
 class Slim(NamedTuple):
@@ -49,24 +50,23 @@ def _cut(line: bytes) -> dict[str, JSON] | None:
     head_end, tail = line.find(_HEAD_END), line.rfind(_TAIL_START)
     if not 0 < head_end < tail:
         return None
+    text = (line[:head_end] + line[tail:]).rstrip().decode()
     try:
-        head = json.loads(line[:head_end] + b"}")
-        rest = json.loads(b"{" + line[tail + 1 :])
+        record, end = _RAW(text)
     except ValueError:
         return None
-    if not (head.keys() >= _HEAD_KEYS and rest.keys() >= _TAIL_KEYS):
-        return None
-    return {**head, **rest}
+    # A cut below top level leaves brackets over, or takes the real keys away.
+    return record if end == len(text) and record.keys() >= _KEYS else None
 
 
 def _whole(line: bytes) -> dict[str, JSON]:
     try:
         record = json.loads(line)
-        if record.keys() >= _HEAD_KEYS | _TAIL_KEYS:
+        if record.keys() >= _KEYS:
             return dict(record)
     except (ValueError, AttributeError) as error:
         raise IntegrityError(f"a stored rollout is not a JSON object: {error}") from error
-    missing = sorted((_HEAD_KEYS | _TAIL_KEYS) - record.keys())
+    missing = sorted(_KEYS - record.keys())
     raise IntegrityError(f"a stored rollout has no {', '.join(missing)}")
 
 

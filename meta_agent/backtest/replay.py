@@ -141,41 +141,36 @@ def _chunks(
 # --- grouping -----------------------------------------------------------------------------------
 
 
-class _Row(NamedTuple):
-    group_id: str
-    task_key: str
-    before: float
-    after: float
-    outcome: bool
-    clean: bool
-
-
 def _rows(
     chunks: Iterable[_Scored], sides: tuple[Scorer, Scorer], comparison: Comparison
-) -> Iterator[_Row]:
+) -> Iterator[tuple[Slim, float, float]]:
     for chunk in chunks:
-        for record, old, new in zip(chunk.records, chunk.before, chunk.after, strict=True):
-            before, after = total(old, sides[0].weights), total(new, sides[1].weights)
-            comparison.add_rollout(before, after, record.clean, new)
-            yield _Row(
-                record.group_id, record.task_key, before, after, record.outcome, record.clean
-            )
+        before = [total(rewards, sides[0].weights) for rewards in chunk.before]
+        after = [total(rewards, sides[1].weights) for rewards in chunk.after]
+        comparison.add_chunk(before, after, [r.clean for r in chunk.records], chunk.after)
+        yield from zip(chunk.records, before, after, strict=True)
 
 
 def total(rewards: Mapping[str, float], weights: Mapping[str, float]) -> float:
     """The weighted sum that training would see."""
-    return sum(weights.get(name, 1.0) * value for name, value in rewards.items())
+    whole = 0.0
+    for name, value in rewards.items():
+        whole += weights.get(name, 1.0) * value
+    return whole
 
 
-def _grouped(rows: Iterable[_Row]) -> Iterator[GroupRow]:
+def _grouped(rows: Iterable[tuple[Slim, float, float]]) -> Iterator[GroupRow]:
     """Whole groups, the longest untouched first, in an order that depends on the stream alone."""
     open_groups: OrderedDict[str, GroupRow] = OrderedDict()
-    for row in rows:
-        group = open_groups.setdefault(row.group_id, GroupRow(row.task_key))
-        group.add(row.before, row.after, outcome=row.outcome, clean=row.clean)
-        open_groups.move_to_end(row.group_id)
-        if len(open_groups) > OPEN_GROUPS:
-            yield open_groups.popitem(last=False)[1]
+    for record, before, after in rows:
+        group = open_groups.get(record.group_id)
+        if group is None:
+            group = open_groups[record.group_id] = GroupRow(record.task_key)
+            if len(open_groups) > OPEN_GROUPS:
+                yield open_groups.popitem(last=False)[1]
+        else:
+            open_groups.move_to_end(record.group_id)
+        group.add(before, after, outcome=record.outcome, clean=record.clean)
     yield from open_groups.values()
 
 
