@@ -1,0 +1,150 @@
+"""Multi-turn nano-swe rollouts per second, beside vLLM on the CPU in the same run.
+
+    python benchmarks/rollouts.py [--policy nano] [--vllm-python VENV/bin/python] [--json]
+
+Three numbers, all warm, same weights, same precision (float32), same scaffold, same tasks:
+
+* `end_to_end`: what a run really does: harness in the process sandbox, environments and runner in
+  this process, engine in the policy child, token rows written.
+* `engine`: our engine with scaffold and environment in its own process, in lock-step.
+* `vllm`: vLLM with scaffold and environment in its own process, continuous batching.
+
+`ratio` is end_to_end / vllm, the stricter one; `engine_ratio` compares like with like.
+Contenders are interleaved nowhere: run on an idle machine, and look at the spread.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import _inprocess as local
+
+from meta_agent.domains.nano import NanoSwe
+from meta_agent.domains.nano.seeds import seed_files
+from meta_agent.harness import HarnessSession
+from meta_agent.protocols import HarnessTree
+from meta_agent.rollouts import Runner, Stamp
+from meta_agent.sandbox import open_sandbox
+from meta_agent.training import PolicyChild
+from meta_agent.training.policy import place_of
+
+PEER = Path(__file__).with_name("_vllm_peer.py")
+
+
+def settings() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--policy", default="nano")
+    parser.add_argument("--slots", type=int, default=512)
+    parser.add_argument("--rollouts", type=int, default=2048, help="per repeat")
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--vllm-python", type=Path)
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--only-engine", action="store_true", help=argparse.SUPPRESS)
+    return parser.parse_args()
+
+
+def end_to_end(given: argparse.Namespace) -> dict[str, Any]:
+    domain = NanoSwe()
+    files, _ = seed_files("swe", variant=local.VARIANT)
+    sandbox = open_sandbox("process", run="bench")
+    rates, rollouts = [], []
+    try:
+        session = HarnessSession(sandbox, HarnessTree("c0ffee", "7ree", files))
+        with PolicyChild(threads=given.threads) as child:
+            child.load(given.policy)
+            runner = Runner(domain, session, child, Stamp("bench", "v", "c0ffee"))
+            for repeat in range(given.repeats + 1):
+                plans = local.plans(given.rollouts, repeat)
+                started = time.perf_counter()
+                found = runner.run(plans, batch_size=given.slots)
+                rates.append(given.rollouts / (time.perf_counter() - started))
+                rollouts += found
+    finally:
+        sandbox.close()
+    return {
+        "rollouts_per_sec": [round(rate, 1) for rate in rates[1:]],
+        "tokens_per_rollout": _mean(r.cost.get("completion_tokens", 0) for r in rollouts),
+        "turns": _mean(r.turns for r in rollouts),
+        "success": _mean(bool(r.outcome) for r in rollouts),
+        "failed": sum(r.error is not None for r in rollouts),
+    }
+
+
+def engine_alone(given: argparse.Namespace) -> dict[str, Any]:
+    """Runs in a process of its own (`--only-engine`), so that torch stays out of this one."""
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    from meta_agent.models.nano_engine import NanoEngine
+
+    torch.set_num_threads(given.threads)
+    path, _ = place_of(given.policy)
+    engine = NanoEngine(AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32))
+    scaffold = local.Scaffold()
+    rates, wins = [], []
+    for repeat in range(given.repeats + 1):
+        plans = local.plans(given.rollouts, repeat)
+        started = time.perf_counter()
+        for start in range(0, len(plans), given.slots):
+            attempts = local.lock_step(scaffold, engine, plans[start : start + given.slots])
+            wins += [attempt.environment.grade().success for attempt in attempts]
+        rates.append(given.rollouts / (time.perf_counter() - started))
+    return {"rollouts_per_sec": [round(rate, 1) for rate in rates[1:]], "success": _mean(wins)}
+
+
+def other_process(given: argparse.Namespace, argv: list[str]) -> dict[str, Any]:
+    options = {
+        "--slots": given.slots,
+        "--rollouts": given.rollouts,
+        "--repeats": given.repeats,
+        "--threads": given.threads,
+    }
+    flags = [str(part) for pair in options.items() for part in pair]
+    done = subprocess.run([*argv, *flags], stdout=subprocess.PIPE, text=True, check=True)
+    result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return result
+
+
+def _mean(values: Any) -> float:
+    return round(statistics.fmean(values), 3)
+
+
+def main() -> None:
+    given = settings()
+    if given.only_engine:
+        print(json.dumps(engine_alone(given)))
+        return
+    path, _ = place_of(given.policy)
+    results = {
+        "end_to_end": end_to_end(given),
+        "engine": other_process(
+            given, [sys.executable, __file__, "--only-engine", "--policy", str(given.policy)]
+        ),
+    }
+    if given.vllm_python is not None:
+        peer = [str(given.vllm_python), str(PEER), "--checkpoint", str(path), "--dtype", "float32"]
+        results["vllm"] = other_process(given, peer)
+    medians = {name: statistics.median(r["rollouts_per_sec"]) for name, r in results.items()}
+    if "vllm" in medians:
+        results["ratio"] = round(medians["end_to_end"] / medians["vllm"], 2)
+        results["engine_ratio"] = round(medians["engine"] / medians["vllm"], 2)
+    if given.json:
+        print(json.dumps({"slots": given.slots, "threads": given.threads, **results}))
+        return
+    print(
+        f"{given.slots} slots, {given.threads} threads, float32, {given.rollouts} rollouts a repeat"
+    )
+    for name, result in results.items():
+        print(f"{name:12} {result}")
+
+
+if __name__ == "__main__":
+    main()
