@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -20,6 +21,19 @@ SEED = Path(__file__).parents[2] / "harness_repo/nano/swe/seed"
 CEILINGS = Ceilings(max_turns=12, max_tokens_per_turn=8, max_context_tokens=128, wall_sec=30.0)
 
 
+# The sources are real; the numbers in them are somebody else's to tune.
+PINNED = (
+    ("swe/agent.py", r"^MAX_TURNS = .*$", "MAX_TURNS = 8"),
+    ("swe/agent.py", r"^OBSERVATION_CHARS = \d+", "OBSERVATION_CHARS = 16"),
+    ("swe/agent.py", r"^MAX_TOKENS = \d+", "MAX_TOKENS = 6"),
+    ("swe/agent.py", r"^TOOLS = \S+", 'TOOLS = "vets"'),
+    ("swe/reward.py", r"^WEIGHTS = .*$", 'WEIGHTS = {"solved": 1.0, "submitted": 0.1}'),
+    ("swe/recipe.toml", r"^learning_rate = .*$", "learning_rate = 5e-5"),
+    ("swe/recipe.toml", r"^groups_per_step = .*$", "groups_per_step = 16"),
+    ("swe/recipe.toml", r"^num_generations = .*$", "num_generations = 8"),
+)
+
+
 def tree(edits: Mapping[str, tuple[str, str]] | None = None) -> HarnessTree:
     """The shipped sources, with (old, new) replacements by path."""
     files = {
@@ -27,6 +41,8 @@ def tree(edits: Mapping[str, tuple[str, str]] | None = None) -> HarnessTree:
         for p in sorted(SEED.rglob("*"))
         if p.is_file() and "__pycache__" not in p.parts
     }
+    for path, pattern, line in PINNED:
+        files[path] = re.sub(pattern, line, files[path].decode(), flags=re.MULTILINE).encode()
     for path, (old, new) in (edits or {}).items():
         text = files[path].decode()
         assert old in text
@@ -483,7 +499,8 @@ def test_a_repair_restores_validity_and_nothing_else() -> None:
 def test_a_harness_without_the_usual_constants_is_no_error() -> None:
     files = {
         "harness.toml": b'[harness]\nname = "x"\ncommand = ["x"]\neditable = ["**"]\n'
-        b'[factors]\nscaffold = ["a.py"]\nreward = ["r.py"]\nfilter = ["f.py"]\ndata = ["d.py"]\nrecipe = ["r.toml"]\n',
+        b'[factors]\nscaffold = ["a.py"]\nreward = ["r.py"]\nfilter = ["f.py"]\n'
+        b'data = ["d.py"]\nrecipe = ["r.toml"]\n',
         "a.py": b"def broken(:\n",
         "r.py": b"WEIGHTS = make()\n",
         "f.py": b"keep = lambda groups: groups\n",

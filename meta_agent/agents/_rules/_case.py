@@ -69,8 +69,9 @@ class Case:
         found = self.find(*names)
         return default if found is None else found[1]
 
-    def known(self, *names: str) -> bool:
-        return self.find(*names) is not None
+    def change(self, name: str) -> float | None:
+        """How a metric moved against the baseline; None where there is nothing to compare."""
+        return self.evidence.metric(f"version.change.{name}")
 
     def under(self, prefix: str) -> dict[str, float]:
         """All metrics below a prefix, by the rest of their names."""

@@ -47,16 +47,16 @@ class BroadenCurriculum:
         if file is None:
             return None
         narrow, mixed = _leaves_out(file), any(word in file.text for word in _MIXERS)
-        seen = case.value("train.tasks_seen_share", "train_task_coverage", default=1.0)
-        if not narrow and mixed and seen > 0.5:
+        if not narrow and mixed:
             return None
-        why = "it leaves part of them out" if narrow else "tasks of one kind follow each other"
+        tasks = f"{case.situation.train_tasks} tasks" if case.situation.train_tasks else "tasks"
+        why = f"part of the {tasks} is left out" if narrow else f"the {tasks} are not mixed"
         return Finding(
-            strength=clamp((0.55 if narrow else 0.12) + 0.4 * (1 - seen)),
+            strength=0.55 if narrow else 0.12,
             subject="train on all tasks, mixed",
             change="the curriculum gives all tasks, those least tried first, in mixed order",
             effect="what is learned carries over to tasks that were not trained on",
-            because=f"of the curriculum as written, {why}",
+            because=f"in the curriculum as written {why}",
             metric="clean_success",
             direction="up",
             expected_delta=0.04 if narrow else 0.01,

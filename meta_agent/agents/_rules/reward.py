@@ -120,7 +120,8 @@ class PunishLeak:
     repairs: ClassVar[bool] = True
 
     def diagnose(self, case: Case) -> Finding | None:
-        rewards, flagged = reward_file(case), case.value("behaviour.flagged")
+        rewards = reward_file(case)
+        flagged = max(case.value("behaviour.flagged"), case.value("signal.train_leak_use"))
         if rewards is None or flagged <= 0 or "flags" in rewards.file.text:
             return None
         weight = -round(max(1.0, sum(w for w in rewards.weights.values() if w > 0)), 3)
@@ -134,7 +135,10 @@ class PunishLeak:
             direction="down",
             expected_delta=-flagged / 2,
             edits=rewards.with_component("flagged", weight, _FLAGGED),
-            evidence=(line(case, "behaviour.flagged"), line(case, "signal.flagged_reward_gap")),
+            evidence=(
+                f"{flagged:.1%} of attempts are flagged, measured or while training",
+                line(case, "signal.flagged_reward_gap"),
+            ),
             risks=("the leak stays reachable",),
         )
 
@@ -212,9 +216,9 @@ def _worst_component(case: Case, rewards: RewardFile) -> tuple[str, float, float
 
 def _diverging(case: Case) -> float:
     """Reward went up in training while success did not."""
+    gain = case.change("score.clean_success")
     up = case.value("signal.train.reward_mean.change")
-    flat = case.value("version.clean_success", "clean_success_change", default=0.0) <= 0.01
-    return 0.3 if up > 0.1 and flat and case.known("version.clean_success") else 0.0
+    return 0.3 if up > 0.1 and gain is not None and gain <= 0.01 else 0.0
 
 
 def _length_component(case: Case, rewards: RewardFile) -> str | None:
