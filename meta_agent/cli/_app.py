@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import platform
 import sys
 import tempfile
@@ -56,9 +55,6 @@ def main() -> None:
         sys.exit(_explain(error))
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED_EXIT_CODE)
-    except BrokenPipeError:  # the reader of our output has seen enough, e.g. `| head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(0)
     except Exception as error:
         sys.exit(_report_bug(error))
 

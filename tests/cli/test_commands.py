@@ -1,0 +1,322 @@
+"""The command line from outside: documents, sentences, exit codes. Real processes throughout."""
+
+import json
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+import pytest
+
+from meta_agent.cli import main
+from meta_agent.history import HarnessRepo
+from meta_agent.ledger import Ledger
+from meta_agent.workspace import init_workspace
+
+from ..view.sample import write_sample
+
+COMMANDS = ["evolve", "init", "train", "report", "status", "log", "show", "diff", "why"]
+COMMANDS += ["verify", "doctor"]
+HEAVY = ("torch", "rich", "pydantic", "jinja2", "git", "docker", "scipy", "numpy", "sqlite3")
+
+
+class Done(NamedTuple):
+    """How a command ended."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+class Runner(Protocol):
+    def __call__(self, *arguments: str, cwd: Path, **variables: str) -> Done: ...
+
+
+@pytest.fixture
+def meta_agent(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Runner:
+    """Runs the command in this process (a new one costs most of a second), output caught by fd."""
+    for name in [name for name in os.environ if name.startswith("META_AGENT_")]:
+        monkeypatch.delenv(name)
+
+    def run(*arguments: str, cwd: Path, **variables: str) -> Done:
+        with monkeypatch.context() as patched:
+            patched.chdir(cwd)
+            patched.setattr(sys, "argv", ["meta-agent", *arguments])
+            for name, value in variables.items():
+                patched.setenv(name, value)
+            capfd.readouterr()
+            with pytest.raises(SystemExit) as ended:
+                main()
+            code = ended.value.code
+            return Done(code if isinstance(code, int) else 0, *capfd.readouterr())
+
+    return run
+
+
+def in_a_process(code: str, *arguments: str, cwd: Path, **variables: str) -> Done:
+    done = subprocess.run(
+        [sys.executable, "-c", code, *arguments],
+        cwd=cwd,
+        env={**os.environ, **variables},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    return Done(done.returncode, done.stdout, done.stderr)
+
+
+@pytest.fixture(scope="module")
+def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A workspace with a recorded run; its one candidate with a diff is a real commit."""
+    root = tmp_path_factory.mktemp("cli") / "w"
+    files = {"harness.toml": b"[harness]\n", "swe/reward.py": b"x = 1\n"}
+
+    def create(path: Path) -> None:
+        HarnessRepo.create(path, files, "feat: the first harness")
+
+    init_workspace(root, domain="swe", create_repo=create)
+    write_sample(root / "ledger.sqlite")
+    return root
+
+
+def document(done: Done) -> dict[str, Any]:
+    """Stdout is exactly one JSON document."""
+    assert done.returncode == 0, done.stderr
+    parsed: dict[str, Any] = json.loads(done.stdout)
+    return parsed
+
+
+def refused(done: Done, code: int, *parts: str) -> None:
+    assert done.returncode == code, done.stderr
+    assert done.stdout == ""
+    assert "Traceback" not in done.stderr
+    for part in parts:
+        assert part in done.stderr
+
+
+def test_help_imports_nothing_heavy(tmp_path: Path) -> None:
+    code = (
+        "import sys, meta_agent.cli\n"
+        "try: meta_agent.cli.main()\n"
+        f"finally: print([m for m in {HEAVY!r} if m in sys.modules], file=sys.stderr)"
+    )
+    done = in_a_process(code, "--help", cwd=tmp_path)
+    assert done.returncode == 0
+    assert done.stderr.strip() == "[]"
+    for command in (*COMMANDS, "tasks", "sandbox"):
+        assert f"\n  {command} " in done.stdout
+
+
+@pytest.mark.parametrize("command", [*COMMANDS, "tasks check", "sandbox build", "sandbox reap"])
+def test_every_command_takes_a_workspace_and_json(command: str) -> None:
+    from typer.testing import CliRunner
+
+    from meta_agent.cli import app
+
+    shown = CliRunner().invoke(app, [*command.split(), "--help"]).stdout
+    assert "--workspace" in shown
+    assert "--json" in shown
+
+
+def test_version(meta_agent: Runner, tmp_path: Path) -> None:
+    from meta_agent import __version__
+
+    assert meta_agent("--version", cwd=tmp_path).stdout == f"meta-agent {__version__}\n"
+
+
+@pytest.mark.parametrize("command", ["report", "show", "status", "log", "why g0/c0", "show g0/c0"])
+def test_data_commands_print_one_document(
+    meta_agent: Runner, workspace: Path, command: str
+) -> None:
+    done = meta_agent(*command.split(), "--json", cwd=workspace)
+    assert document(done)["schema_version"] == 1
+    assert done.stderr == ""
+
+
+@pytest.mark.parametrize("command", ["report", "show", "status", "log", "why g0/c0", "show g0/c0"])
+def test_data_commands_print_for_people(meta_agent: Runner, workspace: Path, command: str) -> None:
+    done = meta_agent(*command.split(), "--workspace", str(workspace), cwd=workspace.parent)
+    assert done.returncode == 0
+    assert "r1" in done.stdout
+    assert "\x1b" not in done.stdout
+
+
+def test_report_writes_the_page_beside_the_document(
+    meta_agent: Runner, workspace: Path, tmp_path: Path
+) -> None:
+    page = tmp_path / "report.html"
+    done = meta_agent("report", "--html", str(page), "--json", cwd=workspace)
+    assert document(done)["run"] == "r1"
+    assert page.read_text().startswith("<!doctype html>")
+    assert f"wrote {page}" in done.stderr
+
+
+def test_a_dead_run_is_not_called_running(
+    meta_agent: Runner, tmp_path: Path, workspace: Path
+) -> None:
+    root = tmp_path / "w"
+    init_workspace(root, domain="swe", create_repo=lambda path: path.mkdir())
+    write_sample(root / "ledger.sqlite", finished=False)
+    assert document(meta_agent("status", "--json", cwd=root))["live"] is False
+    assert "stopped without finishing" in meta_agent("status", cwd=root).stdout
+    with Ledger.open(root / "ledger.sqlite"):
+        alive = document(meta_agent("status", "--json", cwd=root))
+    assert (alive["live"], alive["owner"]) == (True, str(os.getpid()))
+
+
+def test_diff_comes_from_the_repository(meta_agent: Runner, tmp_path: Path) -> None:
+    root = tmp_path / "w"
+    files = {"harness.toml": b"[harness]\n", "swe/reward.py": b"x = 1\n"}
+    init_workspace(
+        root, domain="swe", create_repo=lambda path: HarnessRepo.create(path, files, "feat: first")
+    )
+    changed = tmp_path / "changed"
+    after = HarnessRepo.create(changed, {**files, "swe/reward.py": b"x = 2\n"}, "feat: second")
+    objects = root / "harness_repo" / ".git" / "objects" / "info" / "alternates"
+    objects.parent.mkdir(exist_ok=True)
+    objects.write_text(f"{changed / '.git' / 'objects'}\n")
+    base, commit = HarnessRepo(root / "harness_repo").head(), after.head()
+    with Ledger.open(root / "ledger.sqlite") as ledger:
+        ledger.start_run("r1", {}, config_hash="h")
+        row = {"id": "r1/g0/c0", "base": base, "commit": commit}
+        ledger.once("r1/g0/c0", "candidate", {}, lambda: row)
+    done = document(meta_agent("diff", "g0/c0", "--json", cwd=root))
+    assert "-x = 1\n+x = 2\n" in done["diff"]
+    assert "+x = 2" in meta_agent("diff", "g0/c0", cwd=root).stdout
+
+
+def test_dry_run_shows_every_setting_with_its_origin_and_starts_nothing(
+    meta_agent: Runner, tmp_path: Path
+) -> None:
+    done = meta_agent("evolve", "--dry-run", "--seed", "3", "--json", cwd=tmp_path)
+    plan = document(done)
+    assert plan["config"]["seed"] == 3
+    assert plan["config"]["origin"]["seed"] == "command line"
+    assert list(tmp_path.iterdir()) == []
+    assert "command line" in meta_agent("evolve", "--dry-run", "--seed", "3", cwd=tmp_path).stdout
+
+
+def test_init_makes_a_workspace_that_status_understands(meta_agent: Runner, tmp_path: Path) -> None:
+    made = document(meta_agent("init", "--json", cwd=tmp_path))
+    assert made["workspace"] == str(tmp_path / "meta-agent-workspace")
+    assert Path(made["harness_repo"], "harness.toml").is_file()
+    refused(meta_agent("init", "--domain", "math", cwd=tmp_path), 2, "for the domain swe")
+
+
+BAD_INPUT = {
+    "unknown flag": (["evolve", "--bogus"], {}, ["No such option: --bogus"]),
+    "unknown command": (["evlove"], {}, ["No such command", "evlove"]),
+    "bad value": (["evolve", "--generations", "0"], {}, ["generations = 0 (from command line)"]),
+    "bad domain": (["evolve", "--domain", "chess"], {}, ["domain = 'chess'", "hint: "]),
+    "bad variable": (
+        ["status"],
+        {"META_AGENT_SEEED": "1"},
+        ["META_AGENT_SEEED", "META_AGENT_SEED"],
+    ),
+    "no workspace": (["status"], {}, ["is not a workspace", "hint: meta-agent init"]),
+    "no task file": (["evolve", "--tasks", "none.jsonl", "--policy", "hf:x"], {}, ["none.jsonl"]),
+}
+
+
+@pytest.mark.parametrize("case", BAD_INPUT)
+def test_bad_input_is_a_sentence_and_exit_code_2(
+    meta_agent: Runner, tmp_path: Path, case: str
+) -> None:
+    arguments, variables, parts = BAD_INPUT[case]
+    refused(meta_agent(*arguments, cwd=tmp_path, **variables), 2, *parts)
+
+
+def test_a_corrupt_workspace_is_a_sentence(meta_agent: Runner, tmp_path: Path) -> None:
+    init_workspace(tmp_path / "w", domain="swe", create_repo=lambda path: path.mkdir())
+    (tmp_path / "w" / "ledger.sqlite").write_bytes(b"junk" * 1000)
+    refused(meta_agent("status", cwd=tmp_path / "w"), 5, "not a readable ledger", "hint: ")
+
+
+def test_an_unknown_candidate_names_the_known_ones(meta_agent: Runner, workspace: Path) -> None:
+    refused(meta_agent("why", "g7/c7", cwd=workspace), 2, "'g7/c7' is no candidate", "g0/c0")
+
+
+FAILING = """
+import meta_agent.cli._review as review, meta_agent.cli as cli, meta_agent.view as view
+def fail(*_): raise {error}
+view.reduce = fail
+cli.main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "part"),
+    [
+        (
+            "__import__('meta_agent.errors').errors.BudgetError('over', hint='less')",
+            4,
+            "hint: less",
+        ),
+        ("__import__('meta_agent.errors').errors.PreflightError('no')", 3, "meta-agent: no"),
+        ("KeyboardInterrupt()", 130, ""),
+        ("ZeroDivisionError('x')", 101, "a bug of ours: ZeroDivisionError: x"),
+    ],
+)
+def test_every_ending_has_its_exit_code(workspace: Path, error: str, code: int, part: str) -> None:
+    done = in_a_process(FAILING.format(error=error), "status", cwd=workspace)
+    refused(done, code, part)
+
+
+def test_a_bug_leaves_a_report_for_maintainers(workspace: Path, tmp_path: Path) -> None:
+    code = FAILING.format(error="ZeroDivisionError('x')")
+    done = in_a_process(code, "status", cwd=workspace, TMPDIR=str(tmp_path))
+    (kept,) = tmp_path.glob("meta-agent-bug-*.txt")
+    assert str(kept) in done.stderr
+    assert "ZeroDivisionError: x" in kept.read_text()
+    assert "Traceback" in kept.read_text()
+
+
+NOISY = """
+import os, sys, types, subprocess
+import meta_agent.cli as cli
+def evolve(config, display):
+    display.begin(["here we go"])
+    print("a stray print"); os.system("echo a child process"); os.write(1, b"a C library\\n")
+    display.phase("train", "g0/c0")
+    return types.SimpleNamespace(to_json=lambda: {"schema_version": 1})
+sys.modules["meta_agent.evolve"] = types.SimpleNamespace(evolve=evolve)
+cli.main()
+"""
+
+
+def test_evolve_json_is_one_document_whatever_else_writes(tmp_path: Path) -> None:
+    done = in_a_process(NOISY, "evolve", "--json", cwd=tmp_path)
+    assert document(done) == {"schema_version": 1}
+    for part in ("here we go", "a stray print", "a child process", "a C library"):
+        assert part in done.stderr
+
+
+def test_evolve_json_is_one_document_with_the_live_display_on(tmp_path: Path) -> None:
+    """Stderr is a terminal here, so the display redraws while stdout stays clean."""
+    leader, follower = pty.openpty()
+    environment = {k: v for k, v in os.environ.items() if k != "CI"}
+    with subprocess.Popen(
+        [sys.executable, "-c", NOISY, "evolve", "--json"],
+        cwd=tmp_path,
+        env={**environment, "TERM": "xterm"},
+        stdout=subprocess.PIPE,
+        stderr=follower,
+    ) as process:
+        os.close(follower)
+        output = process.stdout.read() if process.stdout else b""
+    seen = os.read(leader, 65536)
+    os.close(leader)
+    assert json.loads(output) == {"schema_version": 1}
+    assert b"\x1b[" in seen
+
+
+def test_a_closed_pipe_ends_without_a_word(workspace: Path) -> None:
+    log = [sys.executable, "-m", "meta_agent", "log"]
+    reader, writer = os.pipe()
+    os.close(reader)  # like `| head` that has seen enough
+    done = subprocess.run(log, cwd=workspace, stdout=writer, stderr=subprocess.PIPE, check=False)
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (1, b"")

@@ -1,0 +1,249 @@
+"""Screens and pages: everything shown, nothing hostile let through."""
+
+import io
+import re
+import xml.etree.ElementTree as ElementTree
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from meta_agent.errors import ConfigError
+from meta_agent.ledger import Ledger
+from meta_agent.protocols import Candidate, Effect, Hypothesis, Verdict, VerdictKind
+from meta_agent.view import RunState, open_display, recorded, reduce, text, verdict_note, visible
+from meta_agent.view._format import dollars, duration, one_line
+from meta_agent.view._live import sparkline
+from meta_agent.view._svg import arm_of
+from meta_agent.view.html import render_html, write_html
+
+from .sample import HOSTILE, PATCH, write_sample
+
+CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\u200b-\u200f]")
+
+
+@pytest.fixture(scope="module")
+def state(tmp_path_factory: pytest.TempPathFactory) -> RunState:
+    path = tmp_path_factory.mktemp("drawings") / "ledger.sqlite"
+    write_sample(path)
+    with Ledger.open(path, owner_lock=False) as ledger:
+        return reduce(ledger)
+
+
+def printed(drawing: object) -> str:
+    stream = io.StringIO()
+    Console(file=stream, width=140).print(drawing)
+    return stream.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("raw", "shown"),
+    [
+        ("plain", "plain"),
+        ("two\nlines\tand tab", "two\nlines\tand tab"),
+        ("\x1b[31mred", "\\x1b[31mred"),
+        ("over\rwritten", "over\\x0dwritten"),
+        ("\u202edne eht", "\\u202edne eht"),
+        ("zero\u200bwidth", "zero\\u200bwidth"),
+        ("\x9b2J", "\\x9b2J"),
+        ("\ud800", "\\ud800"),
+        ("naïve — ünïcode ✓", "naïve — ünïcode ✓"),
+    ],
+)
+def test_characters_that_act_on_a_terminal_are_spelled_out(raw: str, shown: str) -> None:
+    assert visible(raw) == shown
+
+
+def test_every_screen_escapes_what_others_wrote(state: RunState) -> None:
+    for drawing in (
+        text.summary(state),
+        text.report(state),
+        text.status(state, None),
+        text.why(state.candidate("g1/c1")),
+        text.show(state.candidate("g1/c1")),
+        text.diff(HOSTILE),
+        text.lines([HOSTILE]),
+        text.facts({"name": HOSTILE}),
+    ):
+        shown = printed(drawing)
+        assert shown.strip()
+        assert not CONTROL.search(shown)
+
+
+def test_summary_tells_before_after_verdicts_and_next_commands(state: RunState) -> None:
+    shown = printed(text.summary(state))
+    for part in (
+        "47.6 % [43.3, 51.9], n 512",
+        "61.3 % [57.1, 65.5], n 512",
+        "PROMOTE",
+        "INVALID",
+        "REJECT (screened out)",
+        "answer leakage",
+        "revive-dead-groups",
+        "meta-agent report --html",
+        "log --graph --notes",
+    ):
+        assert part in shown
+
+
+def test_why_tells_the_numbers_that_decided(state: RunState) -> None:
+    shown = printed(text.why(state.candidate("g0/c0")))
+    for part in ("+10.3 points", "[+4.1, +16.5]", "512 pairs", "4 training seeds", "down by 0.1"):
+        assert part in shown
+
+
+class Page(HTMLParser):
+    """Notes the elements and checks that each is closed in order."""
+
+    VOID = frozenset({"meta", "br", "hr", "img"})
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.seen: list[str] = []
+        self.attributes: list[tuple[str, str | None]] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.seen.append(tag)
+        self.attributes += attrs
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.seen.append(tag)
+        self.attributes += attrs
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+def test_page_is_whole_self_contained_and_escaped(state: RunState) -> None:
+    page = render_html(state)
+    parser = Page()
+    parser.feed(page)
+    assert parser.open == []
+    assert "script" not in parser.seen
+    assert not [name for name, _ in parser.attributes if name.startswith("on")]
+    links = [value for name, value in parser.attributes if name in ("src", "href")]
+    assert links and all(str(link).startswith("#") for link in links)
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in page
+    assert "{{ 7*7 }}" in page, "recorded text is data, never a template"
+    assert not CONTROL.search(page)
+
+
+def test_charts_are_well_formed_svg(state: RunState) -> None:
+    charts = re.findall(r"<svg .*?</svg>", render_html(state), re.DOTALL)
+    assert len(charts) >= 3
+    for chart in charts:
+        ElementTree.fromstring(chart)
+
+
+def test_page_of_an_unfinished_run_renders(tmp_path: Path) -> None:
+    with Ledger.open(tmp_path / "l.sqlite") as ledger:
+        ledger.start_run("r", {}, config_hash="h")
+        page = render_html(reduce(ledger))
+    assert "not finished" in page
+
+
+def test_a_recorded_word_never_becomes_a_class_name(tmp_path: Path) -> None:
+    with Ledger.open(tmp_path / "l.sqlite") as ledger:
+        ledger.start_run("r", {}, config_hash="h")
+        ledger.once("r/c", "candidate", {}, lambda: {"id": "r/g0/c0"})
+        verdict = {"candidate": "r/g0/c0", "kind": 'x" onload="alert(1)', "reasons": []}
+        ledger.once("r/v", "verdict", {}, lambda: verdict)
+        page = render_html(reduce(ledger))
+    parser = Page()
+    parser.feed(page)
+    assert "onload" not in [name for name, _ in parser.attributes]
+
+
+def test_writing_to_an_impossible_path_is_a_clear_error(state: RunState, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="cannot write"):
+        write_html(state, tmp_path / "missing" / "report.html")
+
+
+def test_lines_are_stamped_and_flat(state: RunState) -> None:
+    stream = io.StringIO()
+    display = open_display(stream)  # no terminal: lines
+    display.begin(["evolving swe", HOSTILE])
+    display.phase("train", "g0/c0", done=3, total=30)
+    for step in range(5):
+        display.metric("g0/c0/s0", step, {"reward": 0.51234, "loss": 0.1})
+    display.verdict("g0/c0", "reward", Verdict(VerdictKind.REJECT, ("too small",)), "if x then y")
+    display.note("two\nlines")
+    display.done(state)
+    display.close()
+    written = stream.getvalue().splitlines()
+    assert all(re.match(r"\d\d:\d\d:\d\d \S", line) for line in written)
+    assert not CONTROL.search(stream.getvalue())
+    assert sum("metric" in line for line in written) == 1, "a log needs a sign of life, no curve"
+    assert any("REJECT: too small" in line for line in written)
+    assert any("train     g0/c0 3/30" in line for line in written)
+
+
+def test_live_display_draws_and_gives_the_terminal_back(state: RunState) -> None:
+    stream = io.StringIO()
+    display = open_display(stream, live=True)
+    display.begin(["evolving swe"])
+    display.phase("train", HOSTILE)
+    display.metric("g0/c0/s0", 1, {"reward": 0.5})
+    display.verdict("g0/c0", "reward", Verdict(VerdictKind.PROMOTE, (HOSTILE,)))
+    display.note(HOSTILE)
+    display.done(state)
+    display.close()
+    display.close()
+    assert "PROMOTE" in stream.getvalue()
+    assert "\x1b[2J" not in stream.getvalue()
+
+
+def test_recorded_display_journals_what_people_saw(tmp_path: Path) -> None:
+    with Ledger.open(tmp_path / "l.sqlite") as ledger:
+        ledger.start_run("r", {}, config_hash="h")
+        display = recorded(open_display(io.StringIO()), ledger)
+        display.phase("train", "g0/c0", done=0, total=2)
+        display.phase("train", "g0/c0", done=1, total=2)
+        display.metric("g0/c0/s0", 1, {"reward": 0.5})
+        display.note("hello")
+        state = reduce(ledger)
+        assert [event.kind for event in ledger.events()] == ["phase", "metrics", "note"]
+    assert (state.phase, state.notes[0][1]) == ("train", "hello")
+    assert state.metrics["g0/c0/s0"][0].values == {"reward": 0.5}
+
+
+def test_note_tells_verdict_prediction_and_measurement() -> None:
+    told = Hypothesis("reward", "if a then b", "clean_success", "up", 0.05)
+    candidate = Candidate(
+        "r/g0/c0", "r", 0, 0, "refs/x", "b" * 40, "c" * 40, "t" * 40, "reward", told, ("a",)
+    )
+    effect = Effect(0.1, 0.04, 0.16, pairs=512, training_seeds=4)
+    note = verdict_note(candidate, Verdict(VerdictKind.PROMOTE, ("clear gain",), effect))
+    for part in ("Verdict: PROMOTE", "because clear gain", "up by 0.05", "[+4.0, +16.0]"):
+        assert part in note
+    assert f"meta-agent verify {'c' * 12}" in note
+
+
+def test_diff_keeps_every_line() -> None:
+    assert printed(text.diff(PATCH)).split() == PATCH.split()
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"),
+    [(0.4, "0 s"), (59.6, "1 min 00 s"), (725, "12 min 05 s"), (10920, "3 h 02 min")],
+)
+def test_durations(seconds: float, shown: str) -> None:
+    assert duration(seconds) == shown
+
+
+def test_money_and_lines() -> None:
+    assert (dollars(None), dollars(0), dollars(0.0123)) == ("unknown price", "$0.00", "$0.0123")
+    assert one_line("a\n b" + "c" * 300, 10) == "a bcccccc…"
+    assert sparkline([0, 1]) == "▁█"
+    assert sparkline([]) == ""
+
+
+@pytest.mark.parametrize(
+    ("series", "arm"), [("g0/c2/s1", "g0/c2"), ("4f2a-s12-n30", "4f2a-n30"), ("single", "single")]
+)
+def test_seeds_of_one_arm_share_a_colour(series: str, arm: str) -> None:
+    assert arm_of(series) == arm

@@ -1,0 +1,148 @@
+"""The reducer: what the ledger recorded, and nothing else."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from meta_agent.errors import ConfigError
+from meta_agent.ledger import Ledger
+from meta_agent.view import STEP_KINDS, RunState, reduce
+from meta_agent.view.state import _FOLDS, log_json, status_json
+
+from .sample import write_sample
+
+
+@pytest.fixture(scope="module")
+def ledger(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ledger]:
+    path = tmp_path_factory.mktemp("state") / "ledger.sqlite"
+    write_sample(path)
+    with Ledger.open(path, owner_lock=False) as opened:
+        yield opened
+
+
+@pytest.fixture
+def state(ledger: Ledger) -> RunState:
+    return reduce(ledger)
+
+
+def test_the_document_of_the_interface(state: RunState) -> None:
+    document = state.to_json()
+    assert list(document) == [
+        "schema_version",
+        "run",
+        "domain",
+        "workspace",
+        "exit_reason",
+        "baseline",
+        "final",
+        "versions",
+        "candidates",
+        "skills",
+        "spend",
+    ]
+    assert document["baseline"]["clean_success"] == 0.476
+    assert list(document["final"]) == ["split", "n", "success", "clean_success", "ci"]
+    assert document["spend"] == {
+        "usd": 0.1875,
+        "tokens": 4100,
+        "rollouts": 256 + 5 * 3840,
+        "train_steps": 300,
+        "wall_sec": pytest.approx(state.wall_sec, abs=1e-3),
+    }
+
+
+def test_a_candidate_of_the_interface(state: RunState) -> None:
+    first = state.to_json()["candidates"][0]
+    assert first["id"] == "r1/g0/c0"
+    assert first["prediction"] == {
+        "metric": "signal.dead_group_ratio",
+        "direction": "down",
+        "expected_delta": -0.1,
+    }
+    assert (first["verdict"], first["screened_out"]) == ("PROMOTE", False)
+    assert (first["effect"]["delta"], first["effect"]["pairs"]) == (0.103, 512)
+
+
+def test_verdicts_and_versions(state: RunState) -> None:
+    kinds = [one.kind for one in state.candidates.values()]
+    assert kinds == ["PROMOTE", "INVALID", "REJECT", "INCONCLUSIVE", "REJECT", "pending"]
+    assert [version.version for version in state.versions] == ["v0", "v1"]
+    assert [version.column for version in state.versions] == [0, 1]
+
+
+@pytest.mark.parametrize("name", ["g0/c1", "r1/g0/c1", "12abab"])
+def test_a_candidate_is_found_by_what_people_type(state: RunState, name: str) -> None:
+    assert state.candidate(name).id == "r1/g0/c1"
+
+
+@pytest.mark.parametrize("name", ["c1", "g9/c9", ""])
+def test_an_unclear_candidate_is_refused_with_the_list(state: RunState, name: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        state.candidate(name)
+    assert "g0/c0, g0/c1" in str(refused.value.hint)
+
+
+def test_a_repeated_training_replaces_its_curve(tmp_path: Path) -> None:
+    with Ledger.open(tmp_path / "l.sqlite") as ledger:
+        ledger.start_run("r", {}, config_hash="h")
+        for step, reward in ((1, 0.1), (2, 0.2), (1, 0.5), (2, 0.6), (3, 0.7)):
+            ledger.event("metrics", {"series": "a/s0", "step": step, "reward": reward, "x": "y"})
+        points = reduce(ledger).metrics["a/s0"]
+    assert [(point.step, dict(point.values)) for point in points] == [
+        (1, {"reward": 0.5}),
+        (2, {"reward": 0.6}),
+        (3, {"reward": 0.7}),
+    ]
+
+
+def test_an_unpriced_call_makes_the_sum_unknown_not_zero(tmp_path: Path) -> None:
+    with Ledger.open(tmp_path / "l.sqlite") as ledger:
+        ledger.start_run("r", {}, config_hash="h")
+        ledger.settle(ledger.reserve("policy", None, 10), None, 10)
+        assert reduce(ledger).to_json()["spend"]["usd"] is None
+
+
+def test_a_step_in_flight_is_shown_as_open(tmp_path: Path) -> None:
+    with Ledger.open(tmp_path / "l.sqlite") as ledger:
+        ledger.start_run("r", {}, config_hash="h")
+        with pytest.raises(OSError, match="gone"):
+            ledger.once("r/x", "candidate", {}, lambda: (_ for _ in ()).throw(OSError("gone")))
+        state = reduce(ledger)
+    assert [step.key for step in state.open_steps] == ["r/x"]
+    assert status_json(state, "12")["live"] is True
+    assert status_json(state, None)["live"] is False
+
+
+def test_records_of_the_wrong_shape_do_not_break_the_view(tmp_path: Path) -> None:
+    with Ledger.open(tmp_path / "l.sqlite") as ledger:
+        ledger.start_run("r", None, config_hash="h")
+        for kind in STEP_KINDS:
+            for at, outcome in enumerate((None, [], "x", {}, {"ci": "x", "effect": 3})):
+                ledger.once(f"r/{kind}/{at}", kind, {}, lambda outcome=outcome: outcome)
+        for kind in ("phase", "note", "metrics", "unknown"):
+            ledger.event(kind, None)
+        assert reduce(ledger).to_json()["run"] == "r"
+
+
+def test_the_newest_run_is_the_default_and_an_unknown_one_is_named(ledger: Ledger) -> None:
+    assert reduce(ledger).run == "r1"
+    with pytest.raises(ConfigError, match="no run 'r9'") as refused:
+        reduce(ledger, "r9")
+    assert "r1" in str(refused.value.hint)
+
+
+def test_nothing_has_run_yet(tmp_path: Path) -> None:
+    with Ledger.open(tmp_path / "l.sqlite") as ledger, pytest.raises(ConfigError, match="nothing"):
+        reduce(ledger)
+
+
+def test_every_declared_kind_is_folded_or_only_counted(state: RunState) -> None:
+    assert set(STEP_KINDS) - set(_FOLDS) == {"proposal"}
+
+
+def test_log_holds_every_step_and_event(ledger: Ledger) -> None:
+    steps, events = ledger.steps("r1"), ledger.events("r1")
+    document = log_json("r1", steps, events)
+    assert (len(document["steps"]), len(document["events"])) == (len(steps), len(events))
+    assert all(step["done"] for step in document["steps"])
