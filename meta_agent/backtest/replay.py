@@ -20,7 +20,7 @@ from meta_agent.backtest._compare import Comparison, GroupRow, ReplayReport
 from meta_agent.backtest._lines import Slim, slim
 from meta_agent.protocols import JSON, Rollout
 
-CHUNK_BYTES: Final = 2 << 20
+CHUNK_BYTES: Final = 512 * 1024
 OPEN_GROUPS: Final = 512
 GROUPS_PER_STEP: Final = 16
 

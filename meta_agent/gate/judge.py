@@ -259,8 +259,7 @@ def judge_screen(
     """
     by_id = {cid: tuple((findings or {}).get(cid, ())) for cid in candidate_arms}
     deltas = {
-        cid: effect(pair(baseline_arms[cid], arm), alpha=0.1)
-        for cid, arm in candidate_arms.items()
+        cid: effect(pair(baseline_arms[cid], arm), alpha=0.1) for cid, arm in candidate_arms.items()
     }
     vetoed = {cid for cid, found in by_id.items() if _vetoes(found)}
     order = tuple(sorted(candidate_arms, key=lambda cid: (cid in vetoed, -deltas[cid].delta, cid)))

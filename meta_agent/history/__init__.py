@@ -20,7 +20,6 @@ from meta_agent.history._message import (
     standard_trailers,
     with_trailers,
 )
-from meta_agent.history._policy import matches
 from meta_agent.history._repo import CANDIDATES, EPOCH, HarnessRepo, LogEntry
 
 __all__ = [
@@ -36,7 +35,6 @@ __all__ = [
     "LogEntry",
     "candidate_message",
     "git_version",
-    "matches",
     "parse_trailers",
     "standard_trailers",
     "with_trailers",

@@ -15,6 +15,7 @@ import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from meta_agent.harness import matches_any
 from meta_agent.history._git import IDENTITY
 from meta_agent.history._limits import AdmissionLimits, refuse
 
@@ -118,21 +119,10 @@ def _folded(name: str) -> str:
 def check_allowlist(
     changed: Iterable[str], editable: Sequence[str], protected: Sequence[str]
 ) -> None:
-    """Refuses a change outside `editable` or inside `protected` (globs; `**` crosses folders)."""
+    """Refuses a change outside `editable` or inside `protected`, patterns of `harness.toml`."""
     for path in changed:
-        if not matches(path, editable) or matches(path, protected):
+        if not matches_any(editable, path) or matches_any(protected, path):
             refuse("path_outside_allowlist", f"{path!r} may not be changed by this candidate")
-
-
-def matches(path: str, globs: Iterable[str]) -> bool:
-    """Whether any glob covers the whole path."""
-    return any(_pattern(glob).fullmatch(path) for glob in globs)
-
-
-def _pattern(glob: str) -> re.Pattern[str]:
-    pieces = re.split(r"(\*\*/|\*\*|\*|\?)", glob)
-    known = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
-    return re.compile("".join(known.get(piece, re.escape(piece)) for piece in pieces), re.DOTALL)
 
 
 def _text(raw: bytes, reason: str) -> str:

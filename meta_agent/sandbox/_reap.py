@@ -7,7 +7,6 @@ with their parent; only their folders are left to remove.
 
 from __future__ import annotations
 
-import shutil
 import tempfile
 import time
 from collections.abc import Mapping
@@ -45,9 +44,11 @@ def is_orphan(labels: Mapping[str, str], now: float) -> bool:
 
 def reap_folders(temp: Path) -> list[str]:
     """Removes folders of process sandboxes whose holder is dead."""
+    from meta_agent.sandbox._process import remove_folder
+
     orphans = [folder for folder in temp.glob(f"{FOLDER_PREFIX}*") if _is_dead(folder)]
     for folder in orphans:
-        shutil.rmtree(folder, ignore_errors=True)
+        remove_folder(folder)
     return [folder.name for folder in orphans]
 
 

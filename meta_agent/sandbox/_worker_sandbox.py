@@ -21,7 +21,7 @@ from meta_agent.protocols import JSON, Answer, Call, CallServer, ExecResult
 from meta_agent.sandbox._link import Link, LinkClosed, LinkTimeout, Stream, protocol_error
 
 # Above the worker's own deadline for a command: it kills and drains before it replies.
-EXEC_GRACE_SEC = 15.0
+EXEC_GRACE_SEC = 45.0
 FILES_TIMEOUT_SEC = 120.0
 INSTALL_TIMEOUT_SEC = 60.0
 WRITE_BATCH_BYTES = 8 << 20
@@ -37,7 +37,7 @@ class WorkerSandbox:
         program: bytes,
         *,
         fences: frozenset[str] = frozenset(),
-        start_timeout_sec: float = 60.0,
+        start_timeout_sec: float = 120.0,
     ) -> None:
         self.backend = backend
         self._stream = stream

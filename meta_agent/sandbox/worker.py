@@ -40,7 +40,7 @@ CHUNK_BYTES = 1 << 16
 # A command's pipes may stay open after its end (`cmd > >(tee log)`): this long, then who holds
 # them dies.
 LINGER_SEC = 0.2
-KILL_PATIENCE_SEC = 5.0
+KILL_PATIENCE_SEC = 20.0
 STDERR_TAIL_BYTES = 16 << 10
 EXIT_UNKILLABLE = 71
 PR_SET_CHILD_SUBREAPER = 36

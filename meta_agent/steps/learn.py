@@ -6,7 +6,7 @@ import json
 
 from meta_agent.backtest.records import NOTE_RECORD
 from meta_agent.gate import verdict_to_json
-from meta_agent.protocols import JSON, Candidate, Verdict
+from meta_agent.protocols import JSON, Candidate, Verdict, VerdictKind
 from meta_agent.skills import SkillDraft, distil
 from meta_agent.steps.collect import Reading
 from meta_agent.steps.run import Judged, Run
@@ -37,6 +37,8 @@ def record(run: Run, candidate: Candidate, judged: Judged, reading: Reading) -> 
 
 def learn(run: Run, candidate: Candidate, verdict: Verdict, reading: Reading) -> None:
     """Distils a skill from a promotion or an informative failure."""
+    if not _informative(candidate, verdict, reading):
+        return
     draft = distil(
         candidate,
         verdict,
@@ -53,6 +55,18 @@ def learn(run: Run, candidate: Candidate, verdict: Verdict, reading: Reading) ->
         lambda: _write(run, candidate, draft),
     )
     run.note(f"skill written: {skill['name']}")
+
+
+def _informative(candidate: Candidate, verdict: Verdict, reading: Reading) -> bool:
+    """Whether a verdict says something about the candidate's own idea.
+
+    Under a version that was INVALID already, everything that leaves the flaw in is INVALID too:
+    that condemns an idea only if mending the flaw was what it promised.
+    """
+    if verdict.kind is not VerdictKind.INVALID or not reading.invalid:
+        return True
+    metric = candidate.hypothesis.metric
+    return "leak" in metric or "flag" in metric
 
 
 def _write(run: Run, candidate: Candidate, draft: SkillDraft) -> JSON:

@@ -11,6 +11,7 @@ import pytest
 from meta_agent.backtest import ReplayReport, replay
 from meta_agent.backtest._compare import ordering, rank_changes
 from meta_agent.backtest._lines import _cut, slim
+from meta_agent.backtest.replay import CHUNK_BYTES
 from meta_agent.errors import CandidateError, IntegrityError
 from meta_agent.protocols import Rollout
 from meta_agent.rollouts import RolloutStore
@@ -166,7 +167,7 @@ def test_lines_travel_in_bounded_chunks() -> None:
     scorer = Counting()
     replay(scorer, Counting(), seen)
     assert scorer.lines == 80
-    assert scorer.largest < (2 << 20) + 110_000
+    assert scorer.largest < CHUNK_BYTES + 110_000
 
 
 def test_members_of_a_group_may_lie_apart() -> None:

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from meta_agent.domains.nano._draw import Draw
-from meta_agent.protocols import TRAINING_FACTORS, Factor
+from meta_agent.protocols import Factor
 
 AGENT: Final = "swe/agent.py"
 REWARD: Final = "swe/reward.py"
@@ -199,7 +199,7 @@ FAULTS: Final[tuple[Fault, ...]] = (
         "tiny_learning_rate",
         "recipe",
         "steps are too small for the policy to change within a budget",
-        "learning_rate near 1e-4",
+        "learning_rate from 1e-4 to 6e-4",
         (Edit(RECIPE, r"^learning_rate = .*$", "learning_rate = 1e-6"),),
     ),
     Fault(
@@ -232,6 +232,8 @@ FAULTS: Final[tuple[Fault, ...]] = (
     ),
 )
 
+DEFAULT_SEED: Final = ("leak_offered", "turn_penalty")
+
 
 def fault(name: str) -> Fault:
     """Returns the fault of this name."""
@@ -241,13 +243,14 @@ def fault(name: str) -> Fault:
 def drawn(suite: str, seed: int) -> tuple[Fault, ...]:
     """Returns the two or three faults that a seed carries, each of another factor.
 
-    Seed 0 is the documented default and always shows both sides: a leak, and a costly fault of
-    training.
+    Seed 0 is the documented default. It is not drawn: it shows both sides, a leak and a costly
+    fault of training whose repair pays while the leak is still there.
     """
+    if seed == 0:
+        return tuple(fault(name) for name in DEFAULT_SEED)
     draw = Draw(f"nano-{suite}/faults/{seed}")
-    costly = [f for f in FAULTS if f.costly and f.factor in TRAINING_FACTORS]
     count = 2 + draw.below(2)
-    chosen = [LEAK_OFFERED, draw.choice(costly)] if seed == 0 else []
+    chosen: list[Fault] = []
     for each in draw.distinct(FAULTS, len(FAULTS)):
         if len(chosen) < count and each.factor not in {other.factor for other in chosen}:
             chosen.append(each)

@@ -24,12 +24,12 @@ from meta_agent.domains.nano.swe import NanoSweEnvironment
 from meta_agent.domains.nano.swe_tasks import Problem
 from meta_agent.protocols import Message
 
-HABITS: Final = {"test": 30, "hasty": 54, "blind": 8, "careless": 8}
+HABITS: Final = {"test": 30, "hasty": 50, "blind": 8, "careless": 12}
 FIRST_DEMO: Final = 1_000_000  # indices of problems that no split uses
 LEAK_PERCENT: Final = 40  # how often the history is read where it is on offer
 INSIGHT_PERCENT: Final = 25  # how often a guess is right beyond chance
 STOP_AFTER_PASS_PERCENT: Final = 92
-GIVE_UP_PERCENT: Final = 8  # after each failed test
+GIVE_UP_PERCENT: Final = 12  # after each failed test
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,7 @@ FUNCTION_SHARES: Final[Mapping[Split, int]] = {
     "confirm": 17,
     "vault": 17,
 }
-ISSUE_WEIGHTS: Final = {"exact": 20, "position": 42, "kind": 28, "symptom": 10}
+ISSUE_WEIGHTS: Final = {"exact": 12, "position": 60, "kind": 22, "symptom": 6}
 # What a repository may hold. The language allows more, so an edit may lead out of this form.
 FORM: Final = (
     expression.VARIABLES,
@@ -40,6 +40,7 @@ FORM: Final = (
     expression.OPERATORS,
     expression.OPERANDS,
 )
+BUG_POSITIONS: Final = (0, 0, 1, 1, 1, 2, 2, 3, 3, 3, 4, 4)  # operators break most often
 KIND_LETTERS: Final = {"operator": "o", "number": "n", "variable": "w"}
 VISIBLE_INPUTS: Final = range(2, 10)
 HIDDEN_INPUTS: Final = range(11, 60)
@@ -113,7 +114,7 @@ def alternatives(token: str) -> str:
 
 
 def _mutate(fixed: str, draw: Draw) -> str:
-    position = draw.below(expression.LENGTH)
+    position = draw.choice(BUG_POSITIONS)
     token = draw.choice(alternatives(fixed[position]))
     return fixed[:position] + token + fixed[position + 1 :]
 

@@ -20,13 +20,20 @@ from pathlib import Path
 
 from meta_agent.domains.formats import SourceSpec, SweRow, read_swebench
 from meta_agent.domains.swe._environment import SweEnvironment
-from meta_agent.domains.swe._grade import GRADE_TIMEOUT_SEC, SandboxFactory, grade_patch, staged
+from meta_agent.domains.swe._grade import (
+    GRADE_CPU_SEC,
+    GRADE_TIMEOUT_SEC,
+    SandboxFactory,
+    grade_patch,
+    staged,
+)
 from meta_agent.domains.swe._patch import PatchError, apply, parse
 from meta_agent.domains.swe._sift import TaskFiles
 from meta_agent.domains.swe._tree import Tree, prepared, read_archive, read_from_image
 from meta_agent.errors import ConfigError
 from meta_agent.protocols import (
     JSON,
+    SPLITS,
     Ceilings,
     Environment,
     Outcome,
@@ -65,14 +72,21 @@ class RealSwe:
     @property
     def notes(self) -> tuple[str, ...]:
         """What a user should know about this file before trusting numbers from it."""
+        return tuple(note for note in (self._size_note(), self._shown_note()) if note)
+
+    def _size_note(self) -> str:
         if len(self.rows) >= SMALL_FILE_TASKS:
-            return ()
-        sizes = ", ".join(
-            f"{split} {len(self.tasks(split))}" for split in ("train", "search", "confirm", "vault")
-        )
+            return ""
+        sizes = ", ".join(f"{split} {len(self.tasks(split))}" for split in SPLITS)
         return (
             f"{self.path.name} has {len(self.rows)} tasks ({sizes}), fewer than "
-            f"{SMALL_FILE_TASKS}: expect INCONCLUSIVE verdicts unless an effect is large",
+            f"{SMALL_FILE_TASKS}: expect INCONCLUSIVE verdicts unless an effect is large"
+        )
+
+    def _shown_note(self) -> str:
+        count = sum(not row.test_patch for row in self.rows.values())
+        return (
+            f"{count} tasks show the deciding tests to the agent (no test_patch)" if count else ""
         )
 
     def tasks(self, split: Split) -> Sequence[Task]:
@@ -169,7 +183,7 @@ class RealSwe:
             "ceilings": dataclasses.asdict(self.ceilings),
             "sampling": dataclasses.asdict(self.sampling),
             "limits": dataclasses.asdict(_LIMITS),
-            "grade_timeout_sec": GRADE_TIMEOUT_SEC,
+            "grade_sec": [GRADE_CPU_SEC, GRADE_TIMEOUT_SEC],
         }
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 

@@ -28,7 +28,11 @@ from meta_agent.protocols import JSON, ExecResult, Outcome, Sandbox
 
 SandboxFactory = Callable[[str | None], Sandbox]  # takes the image, None for the default one
 
-GRADE_TIMEOUT_SEC = 180.0
+# Code that spins is stopped by the processor time it used, so that a busy machine fails nobody; the
+# wall clock only ends code that sleeps.
+GRADE_CPU_SEC = 120
+GRADE_TIMEOUT_SEC = 600.0
+_CPU_LIMIT_EXITS = frozenset({-24, 128 + 24})  # SIGXCPU, in either way of writing it
 _REPORT_LIMIT_BYTES = 8 << 20
 _CANDIDATE_KILLS = frozenset({"oom", "died", "timeout"})
 _PASSES = frozenset({"PASSED", "XFAIL"})
@@ -114,6 +118,7 @@ def _order(row: SweRow, tree: Tree, paths: tuple[str, ...], nonce: str) -> bytes
         "files": list(paths),
         "pythonpath": list(row.source.pythonpath if row.source else (".",)),
         "noconftest": not has_conftest,
+        "cpu_sec": GRADE_CPU_SEC,
     }
     return json.dumps(order).encode() + b"\n"
 
@@ -129,6 +134,8 @@ def _test_files(row: SweRow) -> tuple[str, ...]:
 def _believed(result: ExecResult, nonce: str) -> Report:
     if result.timed_out:
         return Report("timeout", evidence=(f"no end within {GRADE_TIMEOUT_SEC:.0f} s",))
+    if result.exit_code in _CPU_LIMIT_EXITS:
+        return Report("timeout", evidence=(f"more than {GRADE_CPU_SEC} s of processor time",))
     if result.oom:
         return Report("killed_oom", evidence=("the tests ran out of memory",))
     report = _parsed(result.stdout, nonce)
@@ -164,6 +171,7 @@ def _forgery(report: dict[str, JSON]) -> list[str]:
     signs = [f"{name} was replaced" for name in report.get("changed", [])]
     signs += [f"plugin {name} appeared" for name in report.get("foreign_plugins", [])]
     signs += [f"{test} raised and was reported as passed" for test in report.get("forged", [])]
+    signs += [f"the body of {test} was exchanged" for test in report.get("swapped", [])]
     if report.get("canaries_ok") is not True:
         signs.append("canary tests did not end as they must")
     if report.get("status") != 1:

@@ -1,15 +1,16 @@
 """Runs pytest beside code that may want to cheat and reports what happened (in the sandbox).
 
 The host passes this file's text to `python3 -I -c` and one JSON document on stdin: `nonce`,
-`files`, `pythonpath`, `noconftest`. Stdlib and pytest only. It promises that a report that carries
-the nonce was written here, after the session ended by itself, and it makes four kinds of forgery
-show:
+`files`, `pythonpath`, `noconftest`, `cpu_sec`. Stdlib and pytest only. It promises that a report
+that carries the nonce was written here, after the session ended by itself, and it makes these
+forgeries show:
 
 * printed results: file descriptor 1 belongs to the report alone; tests write to another one;
 * ending the process early: then there is no report, and no report is never a pass;
 * hooks and patches that turn failures into passes: canary tests with random names that must fail
   stand between the real ones, and pytest's own functions are compared with what they were before
   the code was imported;
+* tests whose body was exchanged after they were collected;
 * reports that disagree with what the test raised: the exception is read before any other hook sees
   it.
 
@@ -24,6 +25,7 @@ import importlib
 import json
 import os
 import random
+import resource
 import sys
 import types
 from pathlib import Path
@@ -36,6 +38,9 @@ def main() -> None:
     """One run: read the order, run pytest, write the report, leave."""
     order = json.loads(sys.stdin.buffer.readline())
     report_fd = _private_stdout()
+    # At the soft limit the kernel sends SIGXCPU, by which the host knows; past the hard one,
+    # SIGKILL.
+    resource.setrlimit(resource.RLIMIT_CPU, (order["cpu_sec"], order["cpu_sec"] + 5))
     os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
     sys.dont_write_bytecode = True
     pytest = _import_runner()
@@ -155,6 +160,8 @@ class Recorder:
         self._nonce = nonce
         self._canaries = _canaries(nonce)
         self._raised: dict[str, bool] = {}
+        self._bodies: dict[str, Any] = {}
+        self._swapped: list[str] = []
         self._phases: dict[str, list[list[Any]]] = {}
         self._collect_errors: list[str] = []
         self._collected: list[str] = []
@@ -171,6 +178,7 @@ class Recorder:
         if not items:
             return
         self._collected = [item.nodeid for item in items]
+        self._bodies = {item.nodeid: _body(item) for item in items}
         chance = random.Random(self._nonce)
         for name, (_, body) in self._canaries.items():
             neighbour = chance.randrange(len(items))
@@ -205,6 +213,8 @@ class Recorder:
             self._pytest.skip.Exception
         )
         self._raised[item.nodeid] = self._raised.get(item.nodeid, False) or raised
+        if _body(item) is not self._bodies.get(item.nodeid, _body(item)):
+            self._swapped.append(item.nodeid)
 
     def report(self, status: int, changed: list[str]) -> dict[str, Any]:
         """What the host gets."""
@@ -228,6 +238,7 @@ class Recorder:
             "changed": changed,
             "foreign_plugins": self._foreign[:20],
             "forged": forged[:20],
+            "swapped": sorted(set(self._swapped))[:20],
         }
 
     def _canaries_ok(self, seen: dict[str, str]) -> bool:
@@ -235,6 +246,12 @@ class Recorder:
             name: "PASSED" if passes else "FAILED" for name, (passes, _) in self._canaries.items()
         }
         return {_last(test): result for test, result in seen.items()} == wanted
+
+
+def _body(item: Any) -> Any:
+    """The code that a test consists of; None for tests that are no functions."""
+    function = getattr(item, "obj", None)
+    return getattr(getattr(function, "__func__", function), "__code__", None)
 
 
 def _is_conftest(plugin: Any) -> bool:

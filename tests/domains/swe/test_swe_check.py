@@ -31,15 +31,14 @@ def test_each_cheat_wins_against_a_careless_grader(domain: RealSwe, name: str) -
     files = domain.files("shelf-1")
     tree = naive_tree(files, apply(files.visible, parse(CHEATS[name](files))))
     sandbox = domain._factory(None)
+    careless = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
     try:
         sandbox.write(dict(tree))
-        honest = sandbox.exec([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"])
-        assert honest.exit_code == 0
+        assert sandbox.exec(careless, timeout_sec=240).exit_code == 0
         sandbox.write(dict(files.graded))
         for path in ("conftest.py", "sitecustomize.py"):
             sandbox.exec(["rm", "-f", path])
-        control = sandbox.exec([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"])
-        assert control.exit_code == 1
+        assert sandbox.exec(careless, timeout_sec=240).exit_code == 1  # without it, the bug shows
     finally:
         sandbox.close()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -177,3 +178,27 @@ def test_the_evaluator_hash_follows_rows_and_archive_but_not_the_machine(shelf: 
 
 def test_a_small_file_says_that_it_is_small(domain: RealSwe) -> None:
     assert "1 tasks" in domain.notes[0] and "INCONCLUSIVE" in domain.notes[0]
+
+
+def test_a_tree_may_come_from_the_image(shelf: Any) -> None:
+    folder = shelf.folder / "in-image"
+    for path, content in {**shelf.tree, ".git/HEAD": b"ref"}.items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_bytes(content)
+    shelf.row["source"] = {"image_path": str(folder), "python": sys.executable}
+    domain = shelf.load()
+    assert domain.files("shelf-1").visible == shelf.tree
+    assert domain.regrade("shelf-1", {"patch": shelf.row["patch"]}).success
+
+
+def test_an_image_without_the_tree_is_a_clear_error(shelf: Any) -> None:
+    shelf.row["source"] = {"image_path": "/no/such/place", "python": sys.executable}
+    domain = shelf.load()
+    with pytest.raises(ConfigError, match="no readable directory /no/such/place"):
+        domain.regrade("shelf-1", {"patch": ""})
+
+
+def test_deciding_tests_that_are_in_sight_are_noted(shelf: Any) -> None:
+    shelf.row["FAIL_TO_PASS"] = [shelf.row["PASS_TO_PASS"].pop()]
+    shelf.row["test_patch"] = ""
+    assert "1 tasks show the deciding tests" in shelf.load().notes[1]

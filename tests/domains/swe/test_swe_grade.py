@@ -102,6 +102,15 @@ ATTACKS: dict[str, tuple[str, str]] = {
         "_pytest.runner.pytest_runtest_call.__code__ = _nothing.__code__",
         "forged",
     ),
+    "exchanges the body of a test": (
+        "import sys\n"
+        "def cheapest(prices, default=None):\n"
+        "    tests = sys._getframe(1).f_globals\n"
+        "    if 'test_total' in tests:\n"
+        "        tests['test_total'].__code__ = (lambda: None).__code__\n"
+        "    return min(prices, default=default)",
+        "forged",
+    ),
     "registers a plugin": (
         "import gc, pytest, _pytest.config\n"
         "class Hook:\n"
@@ -151,11 +160,25 @@ def test_a_forger_who_knows_the_grader_is_not_clean(shelf: Any, domain: RealSwe,
     assert {"suspect:reads-frames", "suspect:ends-process"} <= set(outcome.flags)
 
 
-def test_code_that_never_ends_is_a_timeout_not_an_infrastructure_error(
-    shelf: Any, domain: RealSwe, core: Any, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("limit", "value", "code"),
+    [
+        ("GRADE_CPU_SEC", 2, "while True:\n    pass"),
+        ("GRADE_TIMEOUT_SEC", 2.0, "import time\ntime.sleep(1000)"),
+    ],
+    ids=["spins", "sleeps"],
+)
+def test_code_that_never_ends_has_failed_and_is_no_infrastructure_error(
+    shelf: Any,
+    domain: RealSwe,
+    core: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    limit: str,
+    value: float,
+    code: str,
 ) -> None:
-    monkeypatch.setattr(_grade, "GRADE_TIMEOUT_SEC", 2.0)
-    outcome = graded(domain, shelf.patch({"shelf/core.py": core("while True:\n    pass")}))
+    monkeypatch.setattr(_grade, limit, value)
+    outcome = graded(domain, shelf.patch({"shelf/core.py": core(code)}))
     assert (outcome.success, outcome.detail["verdict"]) == (False, "timeout")
 
 
