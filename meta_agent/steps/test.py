@@ -87,7 +87,8 @@ def _replay(run: Run, collected: Collected, candidate: Candidate, tree: HarnessT
 
 def _replayed(run: Run, before: HarnessTree, after: HarnessTree, shard: JSON) -> JSON:
     with run.lab.session(before) as base, run.lab.session(after) as changed:
-        return replay(base, changed, run.lab.rollouts(shard)).to_json()
+        lines = run.lab.store.iter_lines(shard["name"])
+        return replay(base, changed, lines, stored_commit=before.commit).to_json()
 
 
 class Screened(NamedTuple):
