@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from meta_agent.domains.nano.drive import Attempt, Driver
-from meta_agent.domains.nano.seeds import seed_files
+from meta_agent.domains.nano.sources import sources
 from meta_agent.domains.nano.swe import NanoSwe
 from meta_agent.domains.nano.swe_demos import demonstration
 from meta_agent.models import nano_tokenizer as tokenizer
@@ -125,13 +125,12 @@ def teach(schooling: Schooling) -> Any:
 def attempts_of(model: Any, seed: int, samples: int) -> list[Attempt]:
     """Returns attempts at every search task under the competent scaffold."""
     domain = NanoSwe()
-    files, _ = seed_files("swe", variant="competent")
     plans = [
         PlannedRollout(task, sample, seed, task.key)
         for task in domain.tasks("search")
         for sample in range(samples)
     ]
-    scaffold = files["swe/agent.py"].decode()
+    scaffold = sources("swe", "competent")["swe/agent.py"].decode()
     return Driver(domain, scaffold, NanoEngine(model)).run(plans, domain.sampling)
 
 

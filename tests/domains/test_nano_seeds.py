@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 
 import meta_agent
-from meta_agent.domains.nano import faults, seeds
+from meta_agent.domains.nano import faults
 from meta_agent.domains.nano.faults import FAULTS, Fault, drawn
 from meta_agent.domains.nano.seeds import seed_files
+from meta_agent.domains.nano.sources import sources as shipped
 from meta_agent.errors import ConfigError
 from meta_agent.harness.contract import parse_contract
 from meta_agent.harness.recipe import parse_recipe
@@ -24,7 +25,7 @@ PACKAGE = Path(meta_agent.__file__).parent
 
 
 def sources(variant: str) -> dict[str, bytes]:
-    return seeds._sources("swe", variant)
+    return shipped("swe", variant)
 
 
 def module(files: dict[str, bytes], path: str) -> Any:

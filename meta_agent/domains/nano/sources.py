@@ -1,0 +1,24 @@
+"""The harness sources of the nano suites as they ship, without planted faults."""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+from meta_agent.errors import ConfigError
+from meta_agent.resources import resource_dir
+
+Variant = Literal["seed", "competent"]
+SUITES: Final = ("swe",)
+
+
+def sources(suite: str, variant: Variant) -> dict[str, bytes]:
+    """Returns the files of a harness by path."""
+    if suite not in SUITES:
+        raise ConfigError(f"no nano suite {suite!r}", hint=f"choose one of: {', '.join(SUITES)}")
+    tree = resource_dir("harness_repo") / "nano" / suite / variant
+    paths = (path for path in sorted(tree.rglob("*")) if path.is_file())
+    return {
+        path.relative_to(tree).as_posix(): path.read_bytes()
+        for path in paths
+        if "__pycache__" not in path.parts
+    }
