@@ -1,7 +1,7 @@
 """One scaffold of ours and its environments in this process: what both engines are driven by.
 
-Standard library only, so that vLLM's own venv can import it. Only for scaffold sources that ship with
-the package: nothing here contains what they do.
+Standard library only, so that vLLM's own venv can import it. Only for scaffold sources that ship
+with the package: nothing here contains what they do.
 """
 
 from __future__ import annotations

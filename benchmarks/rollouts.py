@@ -10,13 +10,14 @@ Three numbers, all warm, same weights, same precision (float32), same scaffold, 
 * `vllm`: vLLM with scaffold and environment in its own process, continuous batching.
 
 `ratio` is end_to_end / vllm, the stricter one; `engine_ratio` compares like with like.
-Contenders are interleaved nowhere: run on an idle machine, and look at the spread.
+The contenders run one after the other: use an idle machine, and look at the spread.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import statistics
 import subprocess
 import sys
@@ -100,7 +101,17 @@ def engine_alone(given: argparse.Namespace) -> dict[str, Any]:
     return {"rollouts_per_sec": [round(rate, 1) for rate in rates[1:]], "success": _mean(wins)}
 
 
-def other_process(given: argparse.Namespace, argv: list[str]) -> dict[str, Any]:
+def peer_environment(python: Path) -> dict[str, str]:
+    """vLLM asks for these to be preloaded; whatever its venv has of them is."""
+    wanted = [python.parent.parent / "lib" / name for name in ("libiomp5.so", "libtcmalloc.so")]
+    found = [str(path) for path in wanted if path.exists()]
+    preload = ":".join([*found, *filter(None, [os.environ.get("LD_PRELOAD")])])
+    return {**os.environ, "LD_PRELOAD": preload}
+
+
+def other_process(
+    given: argparse.Namespace, argv: list[str], env: dict[str, str] | None = None
+) -> dict[str, Any]:
     options = {
         "--slots": given.slots,
         "--rollouts": given.rollouts,
@@ -108,7 +119,7 @@ def other_process(given: argparse.Namespace, argv: list[str]) -> dict[str, Any]:
         "--threads": given.threads,
     }
     flags = [str(part) for pair in options.items() for part in pair]
-    done = subprocess.run([*argv, *flags], stdout=subprocess.PIPE, text=True, check=True)
+    done = subprocess.run([*argv, *flags], stdout=subprocess.PIPE, text=True, check=True, env=env)
     result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return result
 
@@ -131,7 +142,7 @@ def main() -> None:
     }
     if given.vllm_python is not None:
         peer = [str(given.vllm_python), str(PEER), "--checkpoint", str(path), "--dtype", "float32"]
-        results["vllm"] = other_process(given, peer)
+        results["vllm"] = other_process(given, peer, peer_environment(given.vllm_python))
     medians = {name: statistics.median(r["rollouts_per_sec"]) for name, r in results.items()}
     if "vllm" in medians:
         results["ratio"] = round(medians["end_to_end"] / medians["vllm"], 2)

@@ -50,8 +50,8 @@ def load(path: Path, *, foreign: bool) -> LocalPolicy:
     transformers_logging.disable_progress_bar()
     opened = open_checkpoint(path, foreign=foreign)
     device = "cuda" if opened.kind == "hf" and torch.cuda.is_available() else "cpu"
-    dtype = torch.bfloat16 if device == "cuda" else torch.float32
-    model = AutoModelForCausalLM.from_pretrained(path, dtype=dtype, local_files_only=True)
+    # Float32 master weights: steps of a usual learning rate are lost in bfloat16.
+    model = AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32, local_files_only=True)
     model.to(device).eval()
     tokenizer = AutoTokenizer.from_pretrained(path, local_files_only=True)
     return LocalPolicy(opened, model, tokenizer, _engine(opened, model, tokenizer))

@@ -99,7 +99,13 @@ class Child:
         job = _wire.TrainJob(
             command["recipe"], command["steps"], command["seed"], Path(command["output"])
         )
-        identity, path = _local.train(self._loaded(), job, self._ask, self._channel.send)
+        base = self._loaded()
+        try:
+            identity, path = _local.train(base, job, self._ask, self._channel.send)
+        except Exception:
+            # The weights in memory are neither the base's nor a checkpoint's now.
+            self._load({"path": str(base.opened.path), "foreign": True})
+            raise
         self._load({"path": str(path), "foreign": False})
         return {"event": "trained", "checkpoint": {"policy": identity, "path": str(path)}}
 

@@ -107,13 +107,13 @@ def test_an_exception_of_the_host_aborts_training_and_the_child_lives(
             raise KeyError("the harness broke")
         return _host.rows_of(child, event)
 
-    base = child.policy
+    base, event = child.policy, RolloutEvent(7, 2, 4)
+    before = _host.rows_of(child, event)
     with pytest.raises(KeyError, match="the harness broke"):
-        child.train(job(tmp_path / "out"), fail)
+        child.train(job(tmp_path / "out", learning_rate=0.1), fail)
     assert not (tmp_path / "out").exists()
     assert child.policy == base
-    child.generate([_nano.request("k", "still there")])
-    child.finish(["k"])
+    assert _host.rows_of(child, event) == before  # half-trained weights are gone
 
 
 def test_a_damaged_checkpoint_is_an_integrity_error_and_the_child_lives(

@@ -1,0 +1,184 @@
+"""Seconds per training step of nano-swe, beside plain TRL on the same rollouts.
+
+    python benchmarks/train_step.py [--policy nano] [--steps 12] [--threads 2] [--json]
+
+* `whole_step`: what a run really does, rollouts in the sandbox included (median, first step left
+  out), and its two parts as the trainer saw them.
+* `trainer`: our trainer on the rows which that run produced, replayed in one process.
+* `plain_trl`: `GRPOTrainer` itself on the same rows and settings, replayed in one process.
+
+Replays change the order of nothing: both see each step's rows once, under the same seed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from meta_agent.domains.nano import NanoSwe
+from meta_agent.domains.nano.seeds import seed_files
+from meta_agent.harness import HarnessSession
+from meta_agent.protocols import HarnessTree
+from meta_agent.rollouts import Runner, Stamp
+from meta_agent.sandbox import open_sandbox
+from meta_agent.training import PolicyChild, RolloutEvent, Row, TrainJob, _wire
+from meta_agent.training.policy import place_of
+from meta_agent.training.run import _Loop, settings_of
+
+
+def settings() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--policy", default="nano")
+    parser.add_argument("--steps", type=int, default=12)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--replay", choices=["trainer", "plain_trl"], help=argparse.SUPPRESS)
+    parser.add_argument("--rows", type=Path, help=argparse.SUPPRESS)
+    return parser.parse_args()
+
+
+def real_run(given: argparse.Namespace, folder: Path) -> dict[str, Any]:
+    """Trains for real; leaves the rows and the recipe in `rows.json`."""
+    files, _ = seed_files("swe", variant="competent")
+    sandbox = open_sandbox("process", run="bench")
+    batches: list[list[Any]] = []
+    times = [time.perf_counter()]
+    metrics: list[Any] = []
+    try:
+        session = HarnessSession(sandbox, HarnessTree("c0ffee", "7ree", files))
+        recipe = settings_of(session.recipe)
+        with PolicyChild(threads=given.threads) as child:
+            child.load(given.policy)
+            domain = NanoSwe()
+            runner = Runner(domain, session, child, Stamp("bench", "v", "c0ffee"))
+            loop = _Loop(runner, session, domain, recipe, 1, 0, None)
+
+            def provide(event: RolloutEvent) -> list[Row]:
+                rows = loop.provide(event)
+                batches.append([_wire.row_to_json(row) for row in rows])
+                return rows
+
+            def on_metrics(measured: Any) -> None:
+                times.append(time.perf_counter())
+                metrics.append(measured.values)
+
+            job = TrainJob(recipe, given.steps, 1, folder / "out")
+            child.train(job, provide, on_metrics)
+    finally:
+        sandbox.close()
+    (folder / "rows.json").write_text(json.dumps({"recipe": recipe, "batches": batches}))
+    steps = [after - before for before, after in pairwise(times[1:])]
+    return {
+        "sec": _median(steps),
+        "rollout_sec": _median(m["rollout_sec"] for m in metrics[1:]),
+        "train_sec": _median(m["train_sec"] for m in metrics[1:]),
+        "dead_group_ratio": _median(m["dead_group_ratio"] for m in metrics),
+        "rows": len(batches[0]),
+    }
+
+
+def replay(given: argparse.Namespace) -> dict[str, Any]:
+    """One trainer on recorded rows; prints seconds per step."""
+    import torch
+    from datasets import Dataset
+    from transformers import AutoModelForCausalLM, AutoTokenizer, TrainerCallback, set_seed
+
+    from meta_agent.training._recipe import plan_training
+
+    os.environ["TRL_EXPERIMENTAL_SILENCE"] = "1"
+    torch.set_num_threads(given.threads)
+    recorded = json.loads(given.rows.read_text())
+    batches = [[_wire.row_from_json(row) for row in batch] for batch in recorded["batches"]]
+    set_seed(1)
+    plan = plan_training(
+        recorded["recipe"], steps=len(batches), seed=1, output_dir=str(given.rows.parent)
+    )
+    path, _ = place_of(given.policy)
+    ends: list[float] = []
+
+    class Clock(TrainerCallback):  # type: ignore[misc]
+        def on_step_end(self, *_: Any, **__: Any) -> None:
+            ends.append(time.perf_counter())
+
+    common = {
+        "model": AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32),
+        "args": plan.config,
+        "processing_class": AutoTokenizer.from_pretrained(path),
+        "train_dataset": Dataset.from_dict({"prompt": ["placeholder"] * plan.groups}),
+    }
+    make = _ours if given.replay == "trainer" else _plain
+    trainer = make(batches, plan, common)
+    trainer.add_callback(Clock())
+    trainer.train()
+    return {"sec": _median(b - a for a, b in pairwise(ends))}
+
+
+def _ours(batches: list[list[Row]], plan: Any, common: dict[str, Any]) -> Any:
+    from meta_agent.training._trainer import HostedTrainer
+
+    return HostedTrainer(
+        ask=lambda step: batches[step], emit=lambda _: None, group_size=plan.group_size, **common
+    )
+
+
+def _plain(batches: list[list[Row]], plan: Any, common: dict[str, Any]) -> Any:
+    from trl import GRPOTrainer
+
+    from meta_agent.training._trainer import _trainable
+
+    def rollout(prompts: list[str], trainer: Any) -> dict[str, Any]:
+        batch = batches[trainer.state.global_step]
+        tokens = [_trainable(row.tokens, 0) for row in batch]
+        return {
+            "prompt_ids": [t.prompt_ids for t in tokens],
+            "completion_ids": [t.completion_ids for t in tokens],
+            "env_mask": [t.mask for t in tokens],
+            "logprobs": [t.logprobs for t in tokens],
+            "told": [row.reward for row in batch],
+        }
+
+    def told_reward(told: list[float | None], **_: Any) -> list[float | None]:
+        return told
+
+    return GRPOTrainer(reward_funcs=[told_reward], rollout_func=rollout, **common)
+
+
+def _median(values: Any) -> float:
+    return round(statistics.median(values), 4)
+
+
+def main() -> None:
+    given = settings()
+    if given.replay:
+        print(json.dumps(replay(given)))
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        results = {"whole_step": real_run(given, Path(folder))}
+        for kind in ("trainer", "plain_trl"):
+            argv = [
+                sys.executable, __file__, "--replay", kind, "--rows", f"{folder}/rows.json",
+                "--policy", given.policy, "--threads", str(given.threads),
+            ]  # fmt: skip
+            done = subprocess.run(
+                argv, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=True
+            )
+            results[kind] = json.loads(done.stdout.splitlines()[-1])
+    results["trainer_ratio"] = round(results["plain_trl"]["sec"] / results["trainer"]["sec"], 2)
+    if given.json:
+        print(json.dumps(results))
+        return
+    for name, result in results.items():
+        print(f"{name:14} {result}")
+
+
+if __name__ == "__main__":
+    main()
