@@ -156,10 +156,15 @@ class Lab:
         self.domain = domain
         self._on_step = on_step
         self._stopping = stopping
+        self._labels: dict[str, str] = {}
         self._idle: LifoQueue[PolicyChild] = LifoQueue()
         self._children: list[PolicyChild] = []
 
     # --- what callers ask for ------------------------------------------------------------------
+
+    def label(self, tree: HarnessTree, name: str) -> None:
+        """What people call this harness in progress reports; the first name stays."""
+        self._labels.setdefault(behaviour_hash(tree), name)
 
     def prepare(self, jobs: Sequence[Job]) -> None:
         """Runs the jobs, as many at a time as there are workers. The first failure is raised."""
@@ -238,6 +243,8 @@ class Lab:
 
     def _train(self, name: str, tree: HarnessTree, seed: int, steps: int) -> JSON:
         folder = self.settings.checkpoints / self.settings.run / name
+        label = self._labels.get(behaviour_hash(tree), tree.commit[:10])
+        series = f"{label} seed {seed}, {steps} steps"
         shutil.rmtree(folder, ignore_errors=True)
         with self.child() as child, self.session(tree) as session:
             result = train_policy(
@@ -251,7 +258,7 @@ class Lab:
                 base_policy=self.settings.base_policy,
                 out_dir=folder,
                 keep_last_steps=EXEMPLAR_STEPS,
-                on_metrics=lambda row: self._on_step(name, int(row["step"]), row),
+                on_metrics=lambda row: self._on_step(series, int(row["step"]), row),
             )
         shard = self.store.write(f"{self.settings.run}/train-{name}", result.rollouts)
         path, policy = str(result.checkpoint.path), result.checkpoint.policy

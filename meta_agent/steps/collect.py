@@ -36,6 +36,7 @@ def collect(run: Run, version: Version) -> Collected:
     """Trains the version on seed 0 and rolls it out on the search split (cached)."""
     tree, plan = run.repo.tree(version.commit), run.plan
     run.phase("collect", f"{version.id}: {plan.steps} training steps, {plan.search} search tasks")
+    run.lab.label(tree, version.id)
     run.lab.prepare([Job(tree, 0, plan.steps, "search", plan.search)])
     trained = run.lab.train(tree, seed=0, steps=plan.steps)
     evaluated = run.lab.evaluate(tree, trained, split="search", limit=plan.search)
@@ -85,17 +86,9 @@ def _read(run: Run, collected: Collected, earlier: Evidence | None) -> dict[str,
     }
 
 
-def _exemplars(seen: list[Rollout]) -> list[JSON]:
-    return [
-        {
-            "mode": mode,
-            "task_key": one.task_key,
-            "summary": f"{one.stop_reason} after {one.turns} turns",
-            "messages": [{"role": "step", "content": step} for step in one.steps],
-        }
-        for mode, picked in exemplars(seen, per_mode=2).items()
-        for one in picked
-    ]
+def _exemplars(seen: list[Rollout]) -> JSON:
+    found = exemplars(seen, per_mode=2)
+    return {mode: [one.to_json() for one in picked] for mode, picked in found.items()}
 
 
 def _training_rollouts(run: Run, collected: Collected) -> list[Rollout]:

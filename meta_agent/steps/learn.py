@@ -10,6 +10,7 @@ from meta_agent.protocols import JSON, Candidate, Verdict, VerdictKind
 from meta_agent.skills import SkillDraft, distil
 from meta_agent.steps.collect import Reading
 from meta_agent.steps.run import Judged, Run
+from meta_agent.view import verdict_note
 
 
 def record(run: Run, candidate: Candidate, judged: Judged, reading: Reading) -> None:
@@ -29,7 +30,7 @@ def record(run: Run, candidate: Candidate, judged: Judged, reading: Reading) -> 
         },
     )
     index = candidate.index
-    note = note_text(candidate, verdict)
+    note = _note(candidate, verdict)
     run.repo.note(candidate.commit, note, when=run.date(candidate.generation, 950 + index))
     statement = candidate.hypothesis.statement
     run.display.verdict(candidate.id, candidate.factor, verdict, statement)
@@ -93,34 +94,8 @@ def _calibration(candidate: Candidate, verdict: Verdict) -> JSON:
     }
 
 
-def note_text(candidate: Candidate, verdict: Verdict) -> str:
-    """The verdict with its table, as `git log --notes` shows it."""
-    told = candidate.hypothesis
-    lines = [f"Verdict: {verdict.kind.value}", *(f"- {reason}" for reason in verdict.reasons), ""]
-    lines.append(f"Predicted: {told.metric} {told.direction} by {told.expected_delta:g}")
-    if verdict.effect is not None:
-        seen = verdict.effect
-        lines.append(
-            f"Effect: {100 * seen.delta:+.1f} points of clean success "
-            f"[{100 * seen.ci_low:+.1f}, {100 * seen.ci_high:+.1f}], "
-            f"{seen.pairs} pairs, {seen.training_seeds} training seeds"
-        )
-    told_json = {key: verdict_to_json(verdict)[key] for key in ("kind", "effect", "reasons")}
-    record = f"{NOTE_RECORD}{json.dumps(told_json, sort_keys=True)}"
-    return "\n".join([*lines, *_arm_table(verdict), "", record])
-
-
-def _arm_table(verdict: Verdict) -> list[str]:
-    arms = verdict.evidence.get("arms", {})
-    if not arms:
-        return []
-    head = f"{'arm':<10} {'n':>5} {'solved':>7} {'clean':>6} {'flagged':>8} {'unknown':>8}"
-    return [
-        "",
-        head,
-        *(
-            f"{side:<10} {arm['n']:>5} {arm['solved']:>7} {arm['clean']:>6} "
-            f"{arm['flagged']:>8} {arm['unknown']:>8}"
-            for side, arm in arms.items()
-        ),
-    ]
+def _note(candidate: Candidate, verdict: Verdict) -> str:
+    """The note for people, and a last line with the verdict again for `meta-agent verify`."""
+    told = verdict_to_json(verdict)
+    record = json.dumps({key: told[key] for key in ("kind", "effect", "reasons")}, sort_keys=True)
+    return f"{verdict_note(candidate, verdict)}\n\n{NOTE_RECORD}{record}"

@@ -22,6 +22,7 @@ SAMPLES = 32
 def test(run: Run, collected: Collected, candidate: Candidate) -> Tested:
     """Everything that costs no training."""
     tree = run.repo.tree(candidate.commit)
+    run.lab.label(tree, candidate.id.removeprefix(f"{run.id}/"))
     findings = _stage(run, candidate, "static", lambda: _static(collected, tree))
     if not _vetoed(findings):
         findings += _stage(

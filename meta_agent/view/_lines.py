@@ -13,6 +13,7 @@ from meta_agent.view.state import RunState
 
 # A curve is in the ledger; a log needs only a sign of life.
 METRIC_INTERVAL_SEC: Final = 10.0
+HEADLINE_METRICS: Final = ("reward_mean", "clean_success", "success", "dead_group_ratio", "entropy")
 
 
 class LineDisplay:
@@ -39,8 +40,9 @@ class LineDisplay:
 
     def metric(self, series: str, step: int, values: Mapping[str, float]) -> None:
         if self._is_due(series):
-            numbers = "  ".join(f"{name} {number(value)}" for name, value in values.items())
-            self._line("metric", f"{series} step {step}  {numbers}")
+            shown = ((name, values[name]) for name in HEADLINE_METRICS if name in values)
+            numbers = "  ".join(f"{name} {number(value)}" for name, value in shown)
+            self._line("train", f"{series}: step {step}  {numbers}")
 
     def verdict(self, candidate: str, factor: str, verdict: Verdict, statement: str = "") -> None:
         why = "; ".join(verdict.reasons)
