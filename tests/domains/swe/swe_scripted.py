@@ -1,0 +1,44 @@
+"""The seed harness as a tree, and a policy that says what a script says."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from meta_agent.protocols import GenerateReply, GenerateRequest, HarnessTree, TokenRecord
+
+HARNESS = Path(__file__).parents[3] / "harness_repo" / "swe"
+
+
+def harness_tree() -> HarnessTree:
+    files = {
+        path.relative_to(HARNESS).as_posix(): path.read_bytes()
+        for path in sorted(HARNESS.rglob("*"))
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+    return HarnessTree("c0ffee", "7ree", files)
+
+
+class Scripted:
+    """Says what the script says, turn by turn, and keeps what it was asked."""
+
+    policy = "scripted@test"
+    lock_step = False
+
+    def __init__(self, script: Sequence[Any]) -> None:
+        self.script = script
+        self.asked: list[GenerateRequest] = []
+
+    def generate(self, requests: Sequence[GenerateRequest]) -> list[GenerateReply]:
+        self.asked += requests
+        return [self._reply(request) for request in requests]
+
+    def _reply(self, request: GenerateRequest) -> GenerateReply:
+        said = self.script[min(request.turn, len(self.script) - 1)]
+        if isinstance(said, str):
+            return GenerateReply(said, "stop", 100, 20)
+        return GenerateReply("", "tool_calls", 100, 20, tool_calls=said)
+
+    def finish(self, keys: Sequence[str]) -> list[TokenRecord | None]:
+        return [None for _ in keys]
