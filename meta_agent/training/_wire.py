@@ -138,6 +138,21 @@ def record_from_json(value: JSON) -> TokenRecord | None:
     return record
 
 
+def job_to_json(job: TrainJob) -> JSON:
+    """A training job; the child runs elsewhere, so the path is absolute."""
+    return {
+        "recipe": dict(job.recipe),
+        "steps": job.steps,
+        "seed": job.seed,
+        "output": str(job.output.absolute()),
+    }
+
+
+def job_from_json(value: JSON) -> TrainJob:
+    """Inverse of `job_to_json`."""
+    return TrainJob(value["recipe"], value["steps"], value["seed"], Path(value["output"]))
+
+
 def row_to_json(row: Row) -> JSON:
     """One training row."""
     return {"reward": row.reward, "weight": row.weight, "tokens": record_to_json(row.tokens)}

@@ -96,9 +96,7 @@ class Child:
     def _train(self, command: JSON) -> JSON:
         from meta_agent.training import _local
 
-        job = _wire.TrainJob(
-            command["recipe"], command["steps"], command["seed"], Path(command["output"])
-        )
+        job = _wire.job_from_json(command["job"])
         base = self._loaded()
         try:
             identity, path = _local.train(base, job, self._ask, self._channel.send)

@@ -95,15 +95,7 @@ class PolicyChild:
         and the exception goes on.
         """
         with self._lock:
-            self._send(
-                {
-                    "op": "train",
-                    "recipe": dict(job.recipe),
-                    "steps": job.steps,
-                    "seed": job.seed,
-                    "output": str(job.output.absolute()),
-                }
-            )
+            self._send({"op": "train", "job": _wire.job_to_json(job)})
             while True:
                 frame = self._receive(self._timeouts.train_step_sec)
                 match frame.get("event"):
