@@ -23,7 +23,7 @@ def _lines(candidate: Candidate, verdict: Verdict) -> Iterator[str]:
     yield f"predicted  {visible(told.metric)} {told.direction} by {abs(told.expected_delta):.4g}"
     if effect := verdict.effect:
         yield (
-            f"measured   clean success {points(effect.delta)} points, 95 % interval "
+            f"measured   clean success {points(effect.delta)} points, interval at the run's alpha "
             f"[{points(effect.ci_low)}, {points(effect.ci_high)}]"
         )
         yield f"based on   {effect.pairs} pairs, {effect.training_seeds} training seeds"
