@@ -78,7 +78,7 @@ class NanoEngine:
         slot = self._slots.setdefault(request.key, len(self._slots))
         extension = session.plan(tokenizer.render(request.messages), tokenizer.encode)
         room = min(request.max_context_tokens, self._net.max_positions) - extension.total
-        if room <= 0:
+        if room <= 0 or request.max_tokens <= 0:
             return None
         session.apply(extension)
         # Where nothing is new, the last token is computed again: its logits are what is sampled.
