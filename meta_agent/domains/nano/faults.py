@@ -194,6 +194,7 @@ FAULTS: Final[tuple[Fault, ...]] = (
                 '    return [task["key"] for task in sorted(tasks, key=place)]\n',
             ),
         ),
+        costly=False,
     ),
     Fault(
         "tiny_learning_rate",
