@@ -14,7 +14,7 @@ from meta_agent.protocols import VerdictKind
 from meta_agent.steps.collect import collect, read
 from meta_agent.steps.confirm import confirm
 from meta_agent.steps.finish import open_vault
-from meta_agent.steps.learn import learn, record
+from meta_agent.steps.learn import conclude
 from meta_agent.steps.merge import merge
 from meta_agent.steps.opening import first_version, open_run
 from meta_agent.steps.propose import propose
@@ -50,14 +50,14 @@ def _generation(run: Run, version: Version, generation: int, earlier: Evidence |
     tested = {c.id: test(run, collected, c) for c in candidates}
     screened = screen(run, collected, list(tested.values()))
 
-    judged = dict(screened.judged)
-    promoted: Version | None = None
-    for cid in screened.kept:
-        judged[cid] = confirm(run, collected, tested[cid])
-        if judged[cid].verdict.kind is VerdictKind.PROMOTE and promoted is None:
-            promoted = merge(run, collected, tested[cid])
-
     for candidate in candidates:
-        record(run, candidate, judged[candidate.id], reading)
-        learn(run, candidate, judged[candidate.id].verdict, reading)
+        if candidate.id in screened.judged:
+            conclude(run, candidate, screened.judged[candidate.id], reading)
+
+    promoted: Version | None = None
+    for candidate in (tested[cid].candidate for cid in screened.kept):
+        judged = confirm(run, collected, tested[candidate.id])
+        if judged.verdict.kind is VerdictKind.PROMOTE and promoted is None:
+            promoted = merge(run, collected, tested[candidate.id])
+        conclude(run, candidate, judged, reading)
     return Ended(promoted or version, reading.evidence)

@@ -212,7 +212,7 @@ class Lab:
         outcome = self.ledger.once(
             f"{self.settings.run}/train/{name}",
             "train",
-            {"commit": tree.commit, "seed": seed, "steps": steps},
+            {"behaviour": behaviour_hash(tree), "seed": seed, "steps": steps},
             lambda: self._train(name, tree, seed, steps),
         )
         return Trained(**outcome)
@@ -226,7 +226,7 @@ class Lab:
         outcome = self.ledger.once(
             f"{self.settings.run}/eval/{name}",
             "eval",
-            {"commit": tree.commit, "policy": trained.policy, "split": split, "limit": limit},
+            {"policy": trained.policy, "split": split, "limit": limit},
             lambda: self._evaluate(name, tree, trained, split, limit),
         )
         return Evaluated(**outcome)

@@ -13,6 +13,12 @@ from meta_agent.steps.run import Judged, Run
 from meta_agent.view import verdict_note
 
 
+def conclude(run: Run, candidate: Candidate, judged: Judged, reading: Reading) -> None:
+    """Records a verdict, and learns from it."""
+    record(run, candidate, judged, reading)
+    learn(run, candidate, judged.verdict, reading)
+
+
 def record(run: Run, candidate: Candidate, judged: Judged, reading: Reading) -> None:
     """The last word on a candidate: in the ledger, and as a git note on its commit."""
     verdict = judged.verdict
