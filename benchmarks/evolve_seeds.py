@@ -1,8 +1,8 @@
 """Whole runs over several seeds, from the seed harness and from the competent one.
 
-Prints one row per run: vault clean success before and after, every verdict, and whether any promoted
-branch was in truth invalid (its own confirm rollouts, counted again from the stored shards). The
-planted faults are named beside each row, as the truth that no agent saw.
+Prints one row per run: vault clean success before and after, every verdict, and whether any
+promoted branch was in truth invalid (its own confirm rollouts, counted again from the stored
+shards). The planted faults are named beside each row, as the truth that no agent saw.
 
     python benchmarks/evolve_seeds.py --seeds 0 1 2 3 4 --variants seed competent --out DIR
 """
@@ -78,7 +78,7 @@ def invalid_promotions(folder: Path, result: dict[str, Any]) -> list[str]:
         looks = [live for live in lives if live["candidate"] == candidate["id"]]
         if candidate["verdict"] != "PROMOTE" or not looks:
             continue
-        shards = looks[-1]["shards"]["candidate"].values()
+        shards = looks[-1]["arms"][1]["shards"].values()
         rows = [r for shard in shards for r in store.iter(shard["name"])]
         solved = [r for r in rows if r.outcome]
         if sum(bool(r.flags) for r in solved) > 0.05 * len(solved):

@@ -57,7 +57,7 @@ class RunConfig(BaseModel):
     """Which task domain."""
     tasks: Path | None = None
     """A task file of your own (see `meta-agent tasks check`); None: the built-in nano suite."""
-    generations: int = Field(2, ge=1, le=1000)
+    generations: int = Field(3, ge=1, le=1000)
     """Generations of the loop."""
     candidates: int = Field(3, ge=1, le=64)
     """Candidates proposed per generation, one factor each."""

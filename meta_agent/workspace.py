@@ -41,7 +41,7 @@ seed = {seed}
 [evolve]
 domain = "{domain}"
 harness = "{harness}"
-# generations = 2
+# generations = 3
 # candidates = 3
 # train_steps = 30
 # sandbox = "auto"

@@ -40,7 +40,7 @@ def evolve(
     domain: DomainOption = None,
     tasks: TasksOption = None,
     generations: Annotated[
-        int | None, typer.Option(help="Generations of the loop. [default: 2]")
+        int | None, typer.Option(help="Generations of the loop. [default: 3]")
     ] = None,
     candidates: Annotated[
         int | None, typer.Option(help="Candidates per generation. [default: 3]")

@@ -14,7 +14,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-import yaml  # type: ignore[import-untyped]
+import yaml
 
 _FRONTMATTER = re.compile(r"\A---[ \t]*\n(.*?)^---[ \t]*\n?(.*)\Z", re.DOTALL | re.MULTILINE)
 _BARE_COLON = re.compile(r"^([a-z-]+): +([^\"'\[{|>#&*!].*: .*)$", re.MULTILINE)
@@ -32,7 +32,7 @@ class UnreadableError(ValueError):
     """A SKILL.md without usable frontmatter."""
 
 
-class _Strings(yaml.BaseLoader):  # type: ignore[misc]
+class _Strings(yaml.BaseLoader):
     """Every scalar stays a string; aliases and repeated keys are errors."""
 
     def compose_node(self, parent: Any, index: Any) -> Any:

@@ -18,8 +18,6 @@ class Plan:
 
     steps: int
     """Optimiser steps of a full training arm."""
-    screen_steps: int
-    """Steps of a screening arm: one seed, ranks only."""
     looks: tuple[int, ...]
     """Training seeds behind each look at a finalist, ascending."""
     finalists: int
@@ -55,8 +53,7 @@ def plan_for(config: RunConfig) -> Plan:
     tiny = config.profile == "tiny"
     return Plan(
         steps=config.train_steps,
-        screen_steps=max(1, config.train_steps // 2),
-        looks=(2,) if tiny else (2, 4),
+        looks=(2,) if tiny else (2, 4, 6),
         finalists=1,
         search=64 if tiny else 512,
         confirm=96 if tiny else 512,

@@ -102,8 +102,8 @@ class Screened(NamedTuple):
 def screen(run: Run, collected: Collected, tested: Sequence[Tested]) -> Screened:
     """Ranks the candidates that passed on the search split.
 
-    A scaffold candidate acts on the current version's policy as it is; the others train one seed
-    for half the steps. Either is compared to the baseline under the same terms.
+    A scaffold candidate acts on the current version's policy as it is; the others train one seed,
+    which a finalist's live test then reuses. Either is compared to the baseline on the same terms.
     """
     passed = [t for t in tested if not t.vetoed]
     run.phase("test", f"{len(passed)} candidates on {run.plan.search} search tasks, one seed")
@@ -135,7 +135,7 @@ def _jobs(run: Run, collected: Collected, tested: Tested) -> list[Job]:
     if _frozen(tested):
         return []
     trees = (collected.tree, run.repo.tree(tested.candidate.commit))
-    return [Job(tree, 0, run.plan.screen_steps, "search", run.plan.search) for tree in trees]
+    return [Job(tree, 0, run.plan.steps, "search", run.plan.search) for tree in trees]
 
 
 def _arms(run: Run, collected: Collected, tested: Tested) -> tuple[ArmRef, ArmRef]:
