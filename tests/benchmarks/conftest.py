@@ -1,0 +1,6 @@
+"""Benchmarks are scripts: they find each other beside themselves."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
