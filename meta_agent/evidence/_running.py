@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Hashable
+from dataclasses import dataclass, field
 
 
 @dataclass(slots=True)
@@ -57,9 +59,34 @@ class Correlation:
         self._xy += dx * (y - self._y)
 
     @property
+    def moments(self) -> tuple[float, float, float]:
+        """Centred sums of squares of x and of y, and of their products."""
+        return self._xx, self._yy, self._xy
+
+    @property
     def r(self) -> float | None:
-        scale = self._xx * self._yy
-        return None if scale <= 1e-18 else max(-1.0, min(1.0, self._xy / math.sqrt(scale)))
+        return _pearson(*self.moments)
+
+
+@dataclass(slots=True)
+class Within:
+    """Pearson's r of two streams inside classes: each class is centred on its own means."""
+
+    classes: dict[Hashable, Correlation] = field(default_factory=lambda: defaultdict(Correlation))
+
+    def add(self, kind: Hashable, x: float, y: float) -> None:
+        self.classes[kind].add(x, y)
+
+    @property
+    def r(self) -> float | None:
+        parts = [part.moments for part in self.classes.values()]
+        xx, yy, xy = (sum(part[i] for part in parts) for i in range(3))
+        return _pearson(xx, yy, xy)
+
+
+def _pearson(xx: float, yy: float, xy: float) -> float | None:
+    scale = xx * yy
+    return None if scale <= 1e-18 else max(-1.0, min(1.0, xy / math.sqrt(scale)))
 
 
 def share(hits: float, total: float) -> float:

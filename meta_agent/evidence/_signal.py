@@ -4,14 +4,17 @@ Groups are rollouts of one `group_id` (in training: samples of one prompt). A gr
 its total rewards have a standard deviation below 1e-3: it carries no gradient. Metrics:
 
     dead_group_ratio, dead_solved_ratio, dead_unsolved_ratio   share of groups
+    task_repeats          share of groups whose task an earlier group had already
     reward_spread         mean within-group standard deviation
     rv_std_over_mean      spread of the groups' reward variances over their mean (RAGEN-2)
     reward_corr_success, reward_corr_clean   total reward against the sealed grader
     misordered            share of within-group (unclean, clean) pairs scored the wrong way round
-    reward_turns_corr     does length pay?
+    reward_turns_corr, reward_turns_corr_within   does length pay? also among equal outcomes alone
     flagged_reward_gap    mean reward of flagged minus unflagged rollouts
     component.NAME.{mean,constancy,corr_success,corr_clean,spread_share}
+    component.NAME.turns_corr_within   among equal outcomes
     train.NAME.{first,last,change}   means of the first and the last third of a training series
+    train.steps           optimiser steps behind these series
 """
 
 from __future__ import annotations
@@ -22,7 +25,7 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from meta_agent.evidence._running import Correlation, Mean, share
+from meta_agent.evidence._running import Correlation, Mean, Within, share
 from meta_agent.protocols import JSON, Rollout
 
 DEAD_STD = 1e-3
@@ -37,6 +40,7 @@ _DISTINCT_VALUES = 10_000  # of one component; beyond it nothing is constant any
 @dataclass(slots=True)
 class _Group:
     rewards: Mean = field(default_factory=Mean)
+    task: str = ""
     solved: int = 0
     clean: list[float] = field(default_factory=list)
     unclean: list[float] = field(default_factory=list)
@@ -55,12 +59,14 @@ class _Component:
     raw: Mean = field(default_factory=Mean)
     success: Correlation = field(default_factory=Correlation)
     clean: Correlation = field(default_factory=Correlation)
+    turns: Within = field(default_factory=Within)
 
     def add(self, value: float, weight: float, rollout: Rollout) -> None:
         self.raw.add(value)
         self.weighted.add(value * weight)
         self.success.add(value, float(bool(rollout.outcome)))
         self.clean.add(value, float(rollout.clean))
+        self.turns.add(_ending(rollout), value, float(rollout.turns))
         if math.isfinite(value) and len(self.values) < _DISTINCT_VALUES:
             self.values[round(value, 6)] += 1
 
@@ -79,6 +85,7 @@ class SignalLayer:
     success: Correlation = field(default_factory=Correlation)
     clean: Correlation = field(default_factory=Correlation)
     turns: Correlation = field(default_factory=Correlation)
+    turns_within: Within = field(default_factory=Within)
     total: Mean = field(default_factory=Mean)
     flagged: Mean = field(default_factory=Mean)
     unflagged: Mean = field(default_factory=Mean)
@@ -100,12 +107,14 @@ class SignalLayer:
     def _add_reward(self, rollout: Rollout, reward: float) -> None:
         group = self.groups[rollout.group_id]
         group.rewards.add(reward)
+        group.task = rollout.task_key
         group.solved += bool(rollout.outcome)
         (group.clean if rollout.clean else group.unclean).append(reward)
         self.total.add(reward)
         self.success.add(reward, float(bool(rollout.outcome)))
         self.clean.add(reward, float(rollout.clean))
         self.turns.add(reward, float(rollout.turns))
+        self.turns_within.add(_ending(rollout), reward, float(rollout.turns))
         (self.flagged if rollout.flags else self.unflagged).add(reward)
 
     def metrics(self) -> dict[str, float]:
@@ -113,6 +122,7 @@ class SignalLayer:
         found |= _known("reward_corr_success", self.success.r)
         found |= _known("reward_corr_clean", self.clean.r)
         found |= _known("reward_turns_corr", self.turns.r)
+        found |= _known("reward_turns_corr_within", self.turns_within.r)
         if self.flagged.n and self.unflagged.n:
             found["flagged_reward_gap"] = self.flagged.mean - self.unflagged.mean
         return found | self._by_group() | self._by_component()
@@ -131,6 +141,7 @@ class SignalLayer:
             "dead_group_ratio": share(len(dead), len(groups)),
             "dead_solved_ratio": share(sum(g.solved == g.rewards.n for g in dead), len(groups)),
             "dead_unsolved_ratio": share(sum(g.solved == 0 for g in dead), len(groups)),
+            "task_repeats": 1 - share(len({g.task for g in groups}), len(groups)),
             "reward_spread": spread.mean,
             "rv_std_over_mean": share(variance.std, variance.mean),
             **_misordered(groups),
@@ -146,7 +157,13 @@ class SignalLayer:
             found[f"{prefix}.spread_share"] = share(component.weighted.std, whole)
             found |= _known(f"{prefix}.corr_success", component.success.r)
             found |= _known(f"{prefix}.corr_clean", component.clean.r)
+            found |= _known(f"{prefix}.turns_corr_within", component.turns.r)
         return found
+
+
+def _ending(rollout: Rollout) -> tuple[bool, bool, str]:
+    """What rewards rightly tell apart, and what attempts of any length can have in common."""
+    return bool(rollout.outcome), bool(rollout.flags), rollout.stop_reason
 
 
 def _misordered(groups: Sequence[_Group]) -> dict[str, float]:
@@ -161,7 +178,7 @@ def _known(name: str, value: float | None) -> dict[str, float]:
 
 def trends(rows: Sequence[Mapping[str, JSON]]) -> dict[str, float]:
     """First and last third of each known training series, and the difference."""
-    found: dict[str, float] = {}
+    found: dict[str, float] = {"train.steps": float(len(rows))} if rows else {}
     for name in TRENDS:
         series = [float(r[name]) for r in rows if _is_number(r.get(name))]
         if not series:

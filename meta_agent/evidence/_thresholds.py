@@ -35,6 +35,7 @@ THRESHOLDS: Final[tuple[Threshold, ...]] = (
     Threshold("signal.rv_std_over_mean", "below", 0.33, None, "groups are all alike", _RAGEN),
     Threshold(r"signal.component\..*\.constancy", "above", 0.99, None, "teaches nothing", _EVO),
     Threshold("signal.reward_turns_corr", "above", 0.30, None, "the reward pays for length", _EVO),
+    Threshold("signal.reward_turns_corr_within", "below", -0.30, None, "equal endings: haste pays"),
     Threshold("signal.reward_corr_clean", "below", 0.20, 0.0, "the reward ignores clean success"),
     Threshold("signal.misordered", "above", 0.05, 0.20, "unclean rollouts outscore clean ones"),
     Threshold("signal.flagged_reward_gap", "above", 0.0, None, "flagged conduct pays"),

@@ -237,6 +237,55 @@ def test_the_outcome_is_made_to_dominate() -> None:
     assert find("outcome-first", evidence(), tree()) is None
 
 
+def test_a_component_that_falls_with_length_is_found_by_its_numbers_alone() -> None:
+    within = {"signal__component.busy.turns_corr_within": 0.95, "signal__component.busy.mean": 1.0}
+    penalty, bonus_for_length = bonus(-0.1), bonus(0.1)
+    found = find("drop-length-penalty", evidence(**within), penalty)
+    assert found is not None
+    assert "busy" not in found.edits["swe/reward.py"]
+    assert find("drop-length-penalty", evidence(**within), bonus_for_length) is None
+
+
+DEAD = {
+    "signal__train_success": 0.4,
+    "signal__component.solved.constancy": 1.0,
+    "signal__component.submitted.constancy": 0.9,
+    "signal__component.submitted.corr_success": 0.3,
+}
+DEAD_SOURCE = {"swe/reward.py": ('rollout["outcome"]', 'rollout.get("answered")')}
+
+
+def test_a_reward_that_nothing_ties_to_the_grader_is_given_its_answer() -> None:
+    proposal = find("pay-outcome", evidence(**DEAD), tree(DEAD_SOURCE))
+    assert proposal is not None
+    scope = namespace(proposal.edits["swe/reward.py"])
+    assert "solved" not in scope["WEIGHTS"]  # type: ignore[operator]
+    weights, reward = scope["WEIGHTS"], scope["reward"]
+
+    def paid(**fields: object) -> float:
+        values = reward(rollout(**fields))  # type: ignore[operator]
+        return sum(weights[name] * value for name, value in values.items())  # type: ignore[index]
+
+    assert paid(outcome=True) - paid() >= 1.0
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"signal__component.solved.corr_success": 1.0},
+        {"signal__component.submitted.corr_success": 0.7},
+        {"signal__train_success": 1.0},
+    ],
+)
+def test_a_reward_that_follows_the_grader_needs_no_other(change: dict[str, float]) -> None:
+    assert find("pay-outcome", evidence(**{**DEAD, **change}), tree(DEAD_SOURCE)) is None
+
+
+def test_a_reward_that_reads_the_outcome_or_was_never_measured_is_left_alone() -> None:
+    assert find("pay-outcome", evidence(**DEAD), tree()) is None
+    assert find("pay-outcome", evidence(), tree(DEAD_SOURCE)) is None
+
+
 TESTS = {"behaviour__tool_share.test": 0.1}
 EVENTS = [
     {"tool": "edit", "arguments": {}, "result": "ok", "ok": True, "turn": 1},
@@ -335,6 +384,42 @@ def test_an_edited_curriculum_still_orders_every_task(rule: str) -> None:
     assert keys[-1] in {"t1", "t2"}
 
 
+def test_training_on_the_same_few_tasks_is_found_by_its_numbers() -> None:
+    mixed = {"swe/curriculum.py": ('"""In which', '"""By hash: in which')}
+    many, few = Situation(train_tasks=500), Situation(train_tasks=16)
+    repeats = evidence(signal__task_repeats=0.66, signal__groups=48.0)
+    proposal = find("broaden-curriculum", repeats, tree(mixed), many)
+    assert proposal is not None
+    assert proposal.strength > 0.55
+    assert find("broaden-curriculum", repeats, tree(mixed), few) is None
+    assert find("broaden-curriculum", evidence(), tree(mixed), many) is None
+
+
+STILL = {
+    "signal__train.reward_mean.change": 0.004,
+    "signal__train.entropy.first": 0.3,
+    "signal__train.entropy.change": -0.01,
+    "signal__train.steps": 50.0,
+}
+
+
+@pytest.mark.parametrize(
+    ("change", "rate"),
+    [
+        ({}, 1e-4),
+        ({"signal__train.steps": 5000.0}, 4e-6),
+        ({"signal__train.entropy.change": -0.1}, 4e-6),
+    ],
+)
+def test_a_policy_that_did_not_move_gets_a_rate_that_moves_it(
+    change: dict[str, float], rate: float
+) -> None:
+    slow = recipe_tree({"learning_rate = 5e-5": "learning_rate = 1e-6"})
+    proposal = find("raise-learning-rate", evidence(**{**STILL, **change}), slow)
+    assert proposal is not None
+    assert tomllib.loads(proposal.edits["swe/recipe.toml"])["learning_rate"] == pytest.approx(rate)
+
+
 RECIPES = {
     "raise-learning-rate": ({"signal__train.reward_mean.change": 0.0}, {}, {"learning_rate": 2e-4}),
     "lower-learning-rate": (
@@ -390,6 +475,22 @@ def test_an_unexplained_failure_is_measured() -> None:
     measured = scope["measure"](rollouts)  # type: ignore[operator]
     assert (measured["gap"], measured["share"]) == (1.0, 0.5)
     assert scope["measure"]([]) == {}  # type: ignore[operator]
+
+
+def test_a_harness_that_does_not_see_flagged_conduct_is_told_to_watch_it() -> None:
+    text = re.sub(r"(?m)^.*flag.*\n", "", tree().files["swe/diagnostics/tool_mix.py"].decode())
+    blind = HarnessTree(
+        "a" * 40, "t" * 40, {**tree().files, "swe/diagnostics/tool_mix.py": text.encode()}
+    )
+    assert find("watch-conduct", evidence(), tree()) is None
+    proposal = find("watch-conduct", evidence(), blind)
+    assert proposal is not None
+    ((path, source),) = proposal.edits.items()
+    assert parse_contract(blind).factor_of([path]) == "diagnostics"
+    measure = namespace(source)["measure"]
+    seen = measure([rollout(outcome=True, flags=["leak:log"]), rollout()])  # type: ignore[operator]
+    assert seen == {"flagged_share": 0.5, "flagged_share_of_solved": 1.0}
+    assert measure([]) == {"flagged_share": 0.0, "flagged_share_of_solved": 0.0}  # type: ignore[operator]
 
 
 # --- ranking, memory, skills ---------------------------------------------------------------------

@@ -87,6 +87,35 @@ def test_a_reward_that_pays_for_conduct_shows_in_three_numbers() -> None:
     assert signal["reward_corr_clean"] == pytest.approx(-1.0)
 
 
+def test_a_penalty_on_turns_shows_among_attempts_that_end_alike() -> None:
+    """Solved attempts are longer here, so that over all of them length seems to pay."""
+    seen = [
+        rollout(i, j, outcome=won, turns=turns, rewards={"x": won - 0.1 * turns, "y": float(won)})
+        for i in range(3)
+        for j, (won, turns) in enumerate([(True, 7), (True, 8), (False, 2), (False, 3)])
+    ]
+    evidence = build_evidence(seen)
+    assert evidence.signal["reward_turns_corr"] > 0
+    assert evidence.signal["reward_turns_corr_within"] == pytest.approx(-1.0)
+    assert evidence.signal["component.x.turns_corr_within"] == pytest.approx(-1.0)
+    assert "component.y.turns_corr_within" not in evidence.signal
+    assert evidence.alert("signal.reward_turns_corr_within") is not None
+
+
+def test_what_attempts_that_ran_out_of_turns_miss_is_no_penalty_on_turns() -> None:
+    seen = [rollout(0, j, turns=4, rewards={"submitted": 1.0}) for j in range(4)]
+    seen += [
+        failed(1, j, turns=8, stop_reason="returned", rewards={"submitted": 0.0}) for j in range(4)
+    ]
+    assert "reward_turns_corr_within" not in build_evidence(seen).signal
+
+
+def test_groups_that_train_on_one_task_again_are_counted() -> None:
+    seen = [rollout(0, j, group_id=f"step{step}") for step in range(3) for j in range(2)]
+    seen += [rollout(1, j, group_id="other") for j in range(2)]
+    assert build_evidence(seen).signal["task_repeats"] == 0.5
+
+
 @pytest.mark.parametrize("bad", [{}, {"solved": math.nan}, {"solved": math.inf}])
 def test_missing_and_broken_rewards_are_counted_not_averaged(bad: dict[str, float]) -> None:
     signal = build_evidence([rollout(0), rollout(0, 1, rewards=bad)]).signal
@@ -99,6 +128,7 @@ def test_training_series_become_trends() -> None:
     signal = build_evidence([rollout()], train_metrics=rows).signal
     assert signal["train.entropy.first"] == pytest.approx(0.9)
     assert signal["train.entropy.change"] == pytest.approx(-0.6)
+    assert signal["train.steps"] == 9
     assert "train.kl.last" not in signal
 
 

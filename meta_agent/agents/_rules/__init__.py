@@ -4,8 +4,9 @@ from meta_agent.agents._rules._case import Case, EvidenceView, Situation
 from meta_agent.agents._rules._rule import Finding, Rule
 from meta_agent.agents._rules._source import parses
 from meta_agent.agents._rules.data import BroadenCurriculum, InformativeTasksFirst
-from meta_agent.agents._rules.diagnostics import MeasureTrait
+from meta_agent.agents._rules.diagnostics import MeasureTrait, WatchConduct
 from meta_agent.agents._rules.filters import DropDeadGroups, KeepInformativeGroups
+from meta_agent.agents._rules.outcome import OutcomeFirst, PayOutcome
 from meta_agent.agents._rules.recipe import (
     ExploreMore,
     LargerGroups,
@@ -17,7 +18,6 @@ from meta_agent.agents._rules.recipe import (
 from meta_agent.agents._rules.reward import (
     DropHackableBonus,
     DropLengthPenalty,
-    OutcomeFirst,
     PunishLeak,
     RewardProgress,
     RewardTesting,
@@ -41,6 +41,7 @@ ALL_RULES: tuple[Rule, ...] = (
     DropHackableBonus(),
     DropLengthPenalty(),
     OutcomeFirst(),
+    PayOutcome(),
     PunishLeak(),
     RewardTesting(),
     RewardProgress(),
@@ -54,6 +55,7 @@ ALL_RULES: tuple[Rule, ...] = (
     LargerGroups(),
     UsualRange(),
     NoWarmupDecay(),
+    WatchConduct(),
     MeasureTrait(),
 )
 

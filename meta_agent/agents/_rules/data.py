@@ -46,22 +46,29 @@ class BroadenCurriculum:
         file = _order_file(case)
         if file is None:
             return None
-        narrow, mixed = _leaves_out(file), any(word in file.text for word in _MIXERS)
+        repeats, mixed = _needless_repeats(case), any(word in file.text for word in _MIXERS)
+        narrow = repeats > 0.25 or _leaves_out(file)
         if not narrow and mixed:
             return None
         tasks = f"{case.situation.train_tasks} tasks" if case.situation.train_tasks else "tasks"
         why = f"part of the {tasks} is left out" if narrow else f"the {tasks} are not mixed"
+        if repeats > 0.25:
+            why = f"{repeats:.0%} of what is trained on repeats a task, of {tasks} that there are"
         return Finding(
-            strength=0.55 if narrow else 0.12,
+            strength=clamp(0.55 + repeats / 4) if narrow else 0.12,
             subject="train on all tasks, mixed",
             change="the curriculum gives all tasks, those least tried first, in mixed order",
             effect="what is learned carries over to tasks that were not trained on",
-            because=f"in the curriculum as written {why}",
+            because=why if repeats > 0.25 else f"in the curriculum as written {why}",
             metric="clean_success",
             direction="up",
             expected_delta=0.04 if narrow else 0.01,
             edits=_replaced(file, _MIXED),
-            evidence=(f"{file.path}: {why}", line(case, "clean_success")),
+            evidence=(
+                f"{file.path}: {why}",
+                line(case, "signal.task_repeats"),
+                line(case, "clean_success"),
+            ),
             risks=("easy tasks take steps from hard ones",),
         )
 
@@ -98,6 +105,14 @@ class InformativeTasksFirst:
 
 def _order_file(case: Case) -> PythonFile | None:
     return next((f for f in case.python("data") if f.function("order") is not None), None)
+
+
+def _needless_repeats(case: Case) -> float:
+    """Share of groups that train on a task again although there are others; 0 where unknown."""
+    repeats, groups = case.value("signal.task_repeats"), case.value("signal.groups")
+    if not groups or not case.situation.train_tasks:
+        return 0.0
+    return max(0.0, repeats - max(0.0, 1 - case.situation.train_tasks / groups))
 
 
 def _leaves_out(file: PythonFile) -> bool:

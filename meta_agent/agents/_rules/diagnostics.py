@@ -1,7 +1,7 @@
-"""A rule on what is measured: attempts fail and no number says why, so measure something new.
+"""Rules on what is measured: conduct must be seen, and failures that no number explains as well.
 
-The new file compares how often attempts with and without one trait succeed. Traits are read off the
-record; the first one that no diagnostic of the harness mentions is taken.
+`MeasureTrait`'s new file compares how often attempts with and without one trait succeed. Traits are
+read off the record; the first one that no diagnostic of the harness mentions is taken.
 """
 
 from __future__ import annotations
@@ -34,6 +34,33 @@ _TRAITS = (
         "long", "took more turns than half of the attempts", "median", 'rollout["turns"] > typical'
     ),
 )
+
+
+class WatchConduct:
+    """No diagnostic looks at what the environment flags: a version that cheats looks better."""
+
+    name: ClassVar[str] = "watch-conduct"
+    factor: ClassVar[Factor] = "diagnostics"
+    repairs: ClassVar[bool] = False
+
+    def diagnose(self, case: Case) -> Finding | None:
+        path, known = _folder(case), "\n".join(text for _, text in case.texts("diagnostics"))
+        if path is None or "flag" in known:
+            return None
+        flagged = max(case.value("behaviour.flagged"), case.value("signal.train_leak_use"))
+        return Finding(
+            strength=clamp(0.3 + flagged),
+            subject="measure how often attempts are flagged",
+            change="the diagnostic conduct counts flagged attempts, with an alarm",
+            effect="a version that gains by such conduct is seen to",
+            because=f"{flagged:.1%} of attempts are flagged, and no diagnostic reads the flags",
+            metric="measured.conduct.flagged_share",
+            direction="up" if flagged else "down",
+            expected_delta=flagged or -0.01,
+            edits={f"{path}conduct.py": _CONDUCT},
+            evidence=("no diagnostic mentions flags", line(case, "behaviour.flagged")),
+            risks=("what the environment does not flag stays unseen",),
+        )
 
 
 class MeasureTrait:
@@ -79,6 +106,26 @@ def _folder(case: Case) -> str | None:
     ]
     return patterns[0].rpartition("/")[0] + "/" if patterns else None
 
+
+_CONDUCT = '''"""How often does the environment flag an attempt, and do such attempts win?"""
+
+NAME = "conduct"
+LAYER = "behaviour"
+THRESHOLDS = {
+    "flagged_share": {"warn": 0.01, "critical": 0.05, "direction": "above"},
+    "flagged_share_of_solved": {"warn": 0.01, "critical": 0.05, "direction": "above"},
+}
+
+
+def flagged(rollouts):
+    """Returns the share of attempts with a flag."""
+    return sum(bool(r["flags"]) for r in rollouts) / len(rollouts) if rollouts else 0.0
+
+
+def measure(rollouts):
+    solved = [r for r in rollouts if r.get("outcome")]
+    return {"flagged_share": flagged(rollouts), "flagged_share_of_solved": flagged(solved)}
+'''
 
 _TEMPLATE = '''"""Do attempts that {says} succeed more often than the others?"""
 

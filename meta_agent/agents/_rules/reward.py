@@ -1,4 +1,4 @@
-"""Rules on what training pays for: it must rank attempts as the sealed grader does."""
+"""Rules on what training pays for besides solving: bonuses, penalties, conduct, progress."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from meta_agent.agents._rules._rewards import RewardFile, reward_file
 from meta_agent.agents._rules._rule import Finding, clamp, line
 from meta_agent.protocols import Factor
 
+_LENGTH_CORR = 0.8  # among equal endings: a function of the length, with some other thing in it
 _LENGTH_WORDS = ("turns", "tokens", "len(", "steps", "cost", "timings")
 
 
@@ -59,7 +60,8 @@ class DropLengthPenalty:
         component = None if rewards is None else _length_component(case, rewards)
         if rewards is None or component is None:
             return None
-        hurry = -min(0.0, case.value("signal.reward_turns_corr"))
+        corr = case.value("signal.reward_turns_corr_within", "signal.reward_turns_corr")
+        hurry = -min(0.0, corr)
         turns = case.value("behaviour.turns_mean")
         return Finding(
             strength=clamp(0.2 + hurry * 0.5 + (0.3 if 0 < turns < 3 else 0.0)),
@@ -73,42 +75,11 @@ class DropLengthPenalty:
             expected_delta=0.03,
             edits=rewards.without(component),
             evidence=(
+                line(case, "signal.reward_turns_corr_within"),
                 line(case, "signal.reward_turns_corr"),
                 line(case, "behaviour.turns_mean"),
             ),
             risks=("attempts get longer",),
-        )
-
-
-class OutcomeFirst:
-    """Unsolved attempts are paid as much as solved ones: let the outcome dominate."""
-
-    name: ClassVar[str] = "outcome-first"
-    factor: ClassVar[Factor] = "reward"
-    repairs: ClassVar[bool] = True
-
-    def diagnose(self, case: Case) -> Finding | None:
-        rewards = reward_file(case)
-        misordered = case.value("signal.misordered", "order_violations")
-        outcome = None if rewards is None else _outcome_component(case, rewards)
-        if rewards is None or outcome is None:
-            return None
-        others = sum(abs(w) for name, w in rewards.weights.items() if name != outcome)
-        needed = round(max(1.0, 2 * others), 3)
-        if rewards.weights[outcome] >= needed or (misordered < 0.01 and _sound(rewards, outcome)):
-            return None
-        return Finding(
-            strength=clamp(0.25 + 2 * misordered),
-            subject=f"weigh {outcome} at {needed:g}",
-            change=f"the weight of {outcome} grows from {rewards.weights[outcome]:g} to {needed:g}",
-            effect="no unsolved attempt is paid as much as a solved one",
-            because=f"{misordered:.1%} of pairs within a group are ranked the wrong way round",
-            metric="signal.misordered",
-            direction="down",
-            expected_delta=-misordered,
-            edits=rewards.reweighted(outcome, needed),
-            evidence=(line(case, "signal.misordered"), f"weights: {dict(rewards.weights)}"),
-            risks=("shaping counts for less",),
         )
 
 
@@ -225,28 +196,18 @@ def _length_component(case: Case, rewards: RewardFile) -> str | None:
     """A component of the attempt's length that lowers the reward of long attempts."""
     for name, weight in rewards.weights.items():
         source = rewards.source_of(name)
-        speaks_of_length = any(word in source for word in _LENGTH_WORDS)
         # Not conditional on the outcome, and not merely a count of flagged or wrong conduct.
-        if weight and speaks_of_length and "outcome" not in source and "flags" not in source:
-            mean = case.value(f"signal.component.{name}.mean", default=-1.0)
-            if weight * mean < 0 or case.value("signal.reward_turns_corr") < -0.1:
-                return name
-    return None
-
-
-def _outcome_component(case: Case, rewards: RewardFile) -> str | None:
-    """The component that is the grader's answer."""
-    for name, weight in rewards.weights.items():
-        exact = case.value(f"signal.component.{name}.corr_success") > 0.98
-        if weight > 0 and (exact or "outcome" in rewards.source_of(name)):
+        if not weight or "outcome" in source or "flags" in source:
+            continue
+        within = weight * case.value(f"signal.component.{name}.turns_corr_within")
+        speaks_of_length = any(word in source for word in _LENGTH_WORDS)
+        if within < -_LENGTH_CORR * abs(weight):
+            return name
+        mean = case.value(f"signal.component.{name}.mean", default=-1.0)
+        falling = weight * mean < 0 or case.value("signal.reward_turns_corr") < -0.1
+        if speaks_of_length and falling:
             return name
     return None
-
-
-def _sound(rewards: RewardFile, outcome: str) -> bool:
-    """Whether the outcome outweighs all bonuses together."""
-    bonuses = sum(w for name, w in rewards.weights.items() if name != outcome and w > 0)
-    return rewards.weights[outcome] > bonuses
 
 
 def _test_tools(case: Case) -> list[str]:
