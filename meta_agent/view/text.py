@@ -285,7 +285,7 @@ def _effect_long(one: CandidateView) -> str:
     effect = one.effect
     assert effect is not None
     return (
-        f"{points(effect.delta)} points of clean success, 95 % interval "
+        f"{points(effect.delta)} points of clean success, interval at the run's alpha "
         f"[{points(effect.ci_low)}, {points(effect.ci_high)}], {effect.pairs} pairs, "
         f"{effect.training_seeds} training seeds"
     )
