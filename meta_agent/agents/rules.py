@@ -28,6 +28,7 @@ from meta_agent.protocols import Factor, HarnessTree, Hypothesis, VerdictKind
 from meta_agent.skills import Skill
 
 _POSITIVE, _NEGATIVE, _INCONCLUSIVE, _SAME_FACTOR = 1.6, 0.25, 0.5, 0.75
+_FAILED_FACTOR, _SUBTRACTION = 0.25, 1.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +39,13 @@ class Tried:
     base: str
     verdict: VerdictKind
     screened_out: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Stuck:
+    """Several failures in a row: these factors lose rank, and taking away goes before adding."""
+
+    factors: tuple[Factor, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,11 +75,13 @@ def propose(
     *,
     repair: bool = False,
     situation: Situation | None = None,
+    stuck: Stuck | None = None,
 ) -> list[Proposal]:
     """At most `k` proposals, best first. `repair`: only ideas that restore validity."""
     case = Case(evidence, tree, situation or Situation())
     rules = [rule for rule in ALL_RULES if rule.repairs or not repair]
     found = [(rule, finding) for rule in rules if (finding := _diagnose(rule, case)) is not None]
+    found = [(r, _turned(r, f, tree, stuck)) for r, f in found]
     open_ = [(r, f) for r, f in found if not _is_settled(r, tree.commit, history)]
     plain = _pick([_weighed(r, f, tree.commit, history, ()) for r, f in open_], k)
     ranked = _pick([_weighed(r, f, tree.commit, history, skills) for r, f in open_], k)
@@ -110,6 +120,16 @@ def _is_settled(rule: Rule, base: str, history: Iterable[Tried]) -> bool:
         if tried.verdict is VerdictKind.REJECT and tried.base == base:
             return True
     return False
+
+
+def _turned(rule: Rule, finding: Finding, tree: HarnessTree, stuck: Stuck | None) -> Finding:
+    """The finding with the strength it has after several failures in a row."""
+    if stuck is None:
+        return finding
+    failed = _FAILED_FACTOR if rule.factor in stuck.factors else 1.0
+    before = sum(len(tree.files.get(path, b"")) for path in finding.edits)
+    shrinks = sum(len(text.encode()) for text in finding.edits.values()) < before
+    return replace(finding, strength=finding.strength * failed * (_SUBTRACTION if shrinks else 1.0))
 
 
 def _weighed(
