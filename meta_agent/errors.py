@@ -11,6 +11,7 @@ A bad *rollout* is data, not a crash: it becomes a `RolloutError` inside the rec
 * `ProviderError`   a model server failed after the retry policy gave up      (exit 5)
 * `IntegrityError`  recorded state contradicts itself; we halt, never guess   (exit 5)
 * `CandidateError`  a candidate is unacceptable; the loop records it and goes on
+* `Interrupted`     the user asked to stop; what was in flight is recorded     (exit 130)
 
 Every message carries the value and the limit; `hint` is the next command to type.
 """
@@ -94,6 +95,18 @@ class CandidateError(MetaAgentError):
     def __init__(self, message: str, *, reason: str, hint: str | None = None) -> None:
         super().__init__(message, hint=hint)
         self.reason = reason
+
+
+class Interrupted(MetaAgentError):  # noqa: N818 - a request, not a mistake
+    """The user asked to stop; the steps in flight were finished and recorded."""
+
+    exit_code = 130
+
+    def __init__(self) -> None:
+        super().__init__(
+            "stopped as asked; every finished step is recorded",
+            hint="run the same command again to resume",
+        )
 
 
 class GuestError(MetaAgentError):

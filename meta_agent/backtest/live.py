@@ -9,6 +9,10 @@ seeds; random numbers are keyed by them (common random numbers).
 Each job has a policy child and a sandbox of its own with a fixed thread count, so how many run at a
 time changes the wall clock and nothing else.
 
+A harness that cannot be measured (its code raises, its recipe is refused, its sandbox dies twice)
+is a result as well: it is recorded like any other, and raised as `CandidateError` whenever the
+measurement is asked for. Machines that fail get one more try; failing again, they stop the run.
+
 Not covered: what the numbers mean (`gate`), and which arms to run (`evolve`).
 """
 
@@ -18,15 +22,22 @@ import hashlib
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from queue import LifoQueue
-from typing import NamedTuple
+from queue import Empty, LifoQueue
+from typing import Final, NamedTuple, TypeVar
 
-from meta_agent.errors import IntegrityError
+from meta_agent.errors import (
+    CandidateError,
+    ConfigError,
+    IntegrityError,
+    Interrupted,
+    SandboxError,
+    TrainingError,
+)
 from meta_agent.gate import Arm, row_of
-from meta_agent.harness import HarnessSession, parse_contract
+from meta_agent.harness import HarnessSession, Recipe, parse_contract
 from meta_agent.ledger import Ledger
 from meta_agent.protocols import (
     JSON,
@@ -40,9 +51,16 @@ from meta_agent.protocols import (
 from meta_agent.rollouts import RolloutStore, Runner, ShardRef, Stamp
 from meta_agent.sandbox import open_sandbox
 from meta_agent.training import PolicyChild, train_policy
+from meta_agent.training.run import settings_of
+
+T = TypeVar("T")
 
 EXEMPLAR_STEPS = 3
 """How many of the last training steps keep their rollouts for the evidence."""
+LOST_SHARE = 0.05
+"""An evaluation that lost more rollouts to the machines is made once more."""
+_BY_GUEST: Final = ("timeout", "oom", "died", "protocol")
+"""Ends of a sandbox that the code in it can bring about."""
 
 
 class Trained(NamedTuple):
@@ -90,6 +108,25 @@ class ArmRef:
     def from_json(cls, data: Mapping[str, JSON]) -> ArmRef:
         shards = {int(seed): shard for seed, shard in data["shards"].items()}
         return cls(data["name"], data["planned"], data["reward_hash"], shards)
+
+
+def fairly(work: Callable[[], T]) -> T:
+    """Does `work`, once more where infrastructure failed.
+
+    A sandbox that comes to the same kind of end twice was ended by the code in it: that is a
+    `CandidateError`.
+    """
+    try:
+        return work()
+    except (SandboxError, TrainingError):
+        pass
+    try:
+        return work()
+    except SandboxError as error:
+        if error.kind not in _BY_GUEST:
+            raise
+        reason = f"sandbox_{error.kind}"
+        raise CandidateError(f"its sandbox failed twice: {error}", reason=reason) from error
 
 
 def load_shard(store: RolloutStore, shard: JSON) -> list[Rollout]:
@@ -167,7 +204,10 @@ class Lab:
         self._labels.setdefault(behaviour_hash(tree), name)
 
     def prepare(self, jobs: Sequence[Job]) -> None:
-        """Runs the jobs, as many at a time as there are workers. The first failure is raised."""
+        """Runs the jobs, as many at a time as there are workers. The first failure is raised.
+
+        Not that of a harness, though: whoever asks for its measurement gets that.
+        """
         with ThreadPoolExecutor(self.settings.workers) as pool:
             futures: list[Future[object]] = [pool.submit(self._run, job) for job in jobs]
             done, waiting = wait(futures, return_when=FIRST_EXCEPTION)
@@ -209,8 +249,8 @@ class Lab:
         if steps == 0:
             return Trained(self.settings.base_policy, self.settings.base_policy, seed, 0, None, [])
         name = f"{behaviour_hash(tree)[:12]}-s{seed}-n{steps}"
-        outcome = self.ledger.once(
-            f"{self.settings.run}/train/{name}",
+        outcome = self._once(
+            f"train/{name}",
             "train",
             {"behaviour": behaviour_hash(tree), "seed": seed, "steps": steps},
             lambda: self._train(name, tree, seed, steps),
@@ -218,13 +258,16 @@ class Lab:
         return Trained(**outcome)
 
     def evaluate(
-        self, tree: HarnessTree, trained: Trained, *, split: Split, limit: int
+        self, tree: HarnessTree, trained: Trained, *, split: Split, limit: int, again: str = ""
     ) -> Evaluated:
-        """Rolls a policy out under a harness on the first `limit` tasks of a split."""
+        """Rolls a policy out under a harness on the first `limit` tasks of a split.
+
+        `again` names a repetition, which is to give the same rows.
+        """
         policy = hashlib.sha256(trained.policy.encode()).hexdigest()[:12]
-        name = f"{behaviour_hash(tree)[:12]}-s{trained.seed}-{policy}-{split}-{limit}"
-        outcome = self.ledger.once(
-            f"{self.settings.run}/eval/{name}",
+        name = f"{behaviour_hash(tree)[:12]}-s{trained.seed}-{policy}-{split}-{limit}{again}"
+        outcome = self._once(
+            f"eval/{name}",
             "eval",
             {"policy": trained.policy, "split": split, "limit": limit},
             lambda: self._evaluate(name, tree, trained, split, limit),
@@ -238,8 +281,19 @@ class Lab:
 
     # --- inside --------------------------------------------------------------------------------
 
-    def _run(self, job: Job) -> object:
-        return None if self._stopping() else self.measure(job)
+    def _run(self, job: Job) -> None:
+        with suppress(CandidateError):
+            self.measure(job)
+
+    def _once(self, name: str, kind: str, intent: JSON, work: Callable[[], JSON]) -> JSON:
+        """`Ledger.once`, where a harness that fails is an outcome; a drain takes effect here."""
+        if self._stopping():
+            raise Interrupted
+        key = f"{self.settings.run}/{name}"
+        outcome = self.ledger.once(key, kind, intent, lambda: _or_refusal(work))
+        if refused := outcome.get("refused"):
+            raise CandidateError(refused["message"], reason=refused["reason"])
+        return outcome
 
     def _train(self, name: str, tree: HarnessTree, seed: int, steps: int) -> JSON:
         folder = self.settings.checkpoints / self.settings.run / name
@@ -252,7 +306,7 @@ class Lab:
                 Runner(self.domain, session, child, self._stamp(tree, name)),
                 session,
                 self.domain,
-                session.recipe,
+                _accepted_recipe(child, session),
                 seed=self._seed(seed),
                 steps=steps,
                 base_policy=self.settings.base_policy,
@@ -272,17 +326,25 @@ class Lab:
         tasks = self.domain.tasks(split)[:limit]
         seed = self._seed(trained.seed)
         plan = [PlannedRollout(task, 0, seed, f"{split}/{task.key}") for task in tasks]
+        found = self._roll_out(name, tree, trained, plan)
+        if _lost(found) > LOST_SHARE * len(plan):
+            found = self._roll_out(name, tree, trained, plan)
+        shard = self.store.write(f"{self.settings.run}/eval-{name}", found)
+        solved = sum(bool(rollout.outcome) for rollout in found)
+        clean = sum(rollout.clean for rollout in found)
+        seen = Evaluated(_named(shard), len(plan), solved, clean, trained.seed, len(found))
+        return seen._asdict()
+
+    def _roll_out(
+        self, name: str, tree: HarnessTree, trained: Trained, plan: Sequence[PlannedRollout]
+    ) -> list[Rollout]:
         sampling = self.domain.sampling
         with self.child() as child, self.session(tree) as session:
             child.load(trained.path)
             runner = Runner(self.domain, session, child, self._stamp(tree, name))
             found = runner.run(plan, temperature=sampling.temperature, top_p=sampling.top_p)
             _score(session, found)
-        shard = self.store.write(f"{self.settings.run}/eval-{name}", found)
-        solved = sum(bool(rollout.outcome) for rollout in found)
-        clean = sum(rollout.clean for rollout in found)
-        seen = Evaluated(_named(shard), len(plan), solved, clean, trained.seed, len(found))
-        return seen._asdict()
+        return found
 
     def _seed(self, index: int) -> int:
         return self.settings.seed * 1000 + index
@@ -303,7 +365,10 @@ class Lab:
     @contextmanager
     def child(self) -> Iterator[PolicyChild]:
         """A policy child nobody else is using; started where all are busy."""
-        child = self._idle.get_nowait() if not self._idle.empty() else self._start()
+        try:
+            child = self._idle.get_nowait()
+        except Empty:
+            child = self._start()
         try:
             yield child
         except BaseException:
@@ -311,12 +376,34 @@ class Lab:
             self._children.remove(child)
             child.close()
             raise
-        self._idle.put(child)
+        if child.alive:  # its death may have been told in rows, not raised
+            self._idle.put(child)
 
     def _start(self) -> PolicyChild:
         child = PolicyChild(threads=self.settings.threads)
         self._children.append(child)
         return child
+
+
+def _or_refusal(work: Callable[[], JSON]) -> JSON:
+    try:
+        return fairly(work)
+    except CandidateError as error:
+        return {"refused": {"message": str(error), "reason": error.reason}}
+
+
+def _accepted_recipe(child: PolicyChild, session: HarnessSession) -> Recipe:
+    """The harness's recipe, which neither we nor TRL refuse."""
+    try:
+        recipe = session.recipe
+        child.check_recipe(settings_of(recipe))
+    except ConfigError as error:
+        raise CandidateError(str(error), reason="recipe_refused") from error
+    return recipe
+
+
+def _lost(rollouts: Sequence[Rollout]) -> int:
+    return sum(rollout.error is not None and rollout.error.kind == "infra" for rollout in rollouts)
 
 
 def _named(shard: ShardRef) -> JSON:

@@ -57,6 +57,11 @@ class PolicyChild:
     def pid(self) -> int:
         return self._process.pid
 
+    @property
+    def alive(self) -> bool:
+        """Whether it can still be asked anything."""
+        return self._ended is None
+
     def load(self, policy: str | Path) -> str:
         """Loads a checkpoint directory or `hf:PATH`; returns (and keeps) its identity."""
         path, foreign = place_of(policy)
