@@ -19,6 +19,7 @@ from meta_agent.steps.merge import merge
 from meta_agent.steps.opening import first_version, open_run
 from meta_agent.steps.propose import propose
 from meta_agent.steps.run import Run, Version
+from meta_agent.steps.stuck import Streak, take_stock
 from meta_agent.steps.test import screen, test
 from meta_agent.view import Display, RunState, reduce
 
@@ -27,37 +28,41 @@ def evolve(config: RunConfig, display: Display) -> RunState:
     """Runs, or resumes, what `config` describes; a run that is done is only read."""
     with open_run(config, display) as run:
         if not run.finished:
-            first = last = first_version(run)
-            earlier: Evidence | None = None
+            first = first_version(run)
+            ended = Ended(first)
             for generation in range(config.generations):
-                last, earlier = _generation(run, last, generation, earlier)
-            open_vault(run, first, last)
+                ended = _generation(run, ended, generation)
+            open_vault(run, first, ended.version)
             run.finish()
         return reduce(run.ledger, run.id)
 
 
 class Ended(NamedTuple):
-    """The version to go on from, and what was read of its parent."""
+    """How a generation ended: what the next one starts from."""
 
     version: Version
-    evidence: Evidence
+    evidence: Evidence | None = None
+    streak: Streak = Streak()
 
 
-def _generation(run: Run, version: Version, generation: int, earlier: Evidence | None) -> Ended:
+def _generation(run: Run, before: Ended, generation: int) -> Ended:
+    version, earlier, streak = before
     collected = collect(run, version)
     reading = read(run, collected, generation, earlier)
-    candidates = propose(run, collected, reading, generation)
+    stuck = take_stock(run, collected, streak, generation)
+    candidates = propose(run, collected, reading, generation, stuck)
     tested = {c.id: test(run, collected, c) for c in candidates}
     screened = screen(run, collected, list(tested.values()))
 
     for candidate in candidates:
-        if candidate.id in screened.judged:
-            conclude(run, candidate, screened.judged[candidate.id], reading)
+        if judged := screened.judged.get(candidate.id):
+            conclude(run, collected, candidate, judged, reading)
+            streak = streak.after(candidate, judged, reading)
 
-    promoted: Version | None = None
     for candidate in (tested[cid].candidate for cid in screened.kept):
         judged = confirm(run, collected, tested[candidate.id])
-        if judged.verdict.kind is VerdictKind.PROMOTE and promoted is None:
-            promoted = merge(run, collected, tested[candidate.id])
-        conclude(run, candidate, judged, reading)
-    return Ended(promoted or version, reading.evidence)
+        if judged.verdict.kind is VerdictKind.PROMOTE:
+            version, judged = merge(run, collected, version, tested[candidate.id], judged)
+        conclude(run, collected, candidate, judged, reading)
+        streak = streak.after(candidate, judged, reading)
+    return Ended(version, reading.evidence, streak)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from meta_agent.config import RunConfig
 from meta_agent.protocols import JSON
 from meta_agent.steps.opening import first_version, open_run
+from meta_agent.steps.run import must_work
 from meta_agent.view import Display
 
 
@@ -14,8 +15,9 @@ def train_alone(config: RunConfig, display: Display) -> JSON:
         version = first_version(run)
         tree = run.repo.tree(version.commit)
         run.phase("train", f"{config.train_steps} steps on {version.commit[:12]}")
-        trained = run.lab.train(tree, seed=0, steps=config.train_steps)
-        seen = run.lab.evaluate(tree, trained, split="search", limit=run.plan.search)
+        with must_work(version):
+            trained = run.lab.train(tree, seed=0, steps=config.train_steps)
+            seen = run.lab.evaluate(tree, trained, split="search", limit=run.plan.search)
         run.finish()
     return {
         "schema_version": 1,

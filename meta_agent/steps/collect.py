@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from meta_agent.backtest.live import Evaluated, Job, Trained
+from meta_agent.backtest.live import Evaluated, Trained, fairly
 from meta_agent.evidence import Evidence, build_evidence, exemplars
 from meta_agent.gate import Arm, Finding, find_in_arm, wilson
 from meta_agent.protocols import JSON, HarnessTree, Rollout
-from meta_agent.steps.run import Run, Version
+from meta_agent.steps.run import Run, Version, must_work
 
 
 class Collected(NamedTuple):
@@ -37,9 +37,9 @@ def collect(run: Run, version: Version) -> Collected:
     tree, plan = run.repo.tree(version.commit), run.plan
     run.phase("collect", f"{version.id}: {plan.steps} training steps, {plan.search} search tasks")
     run.lab.label(tree, version.id)
-    run.lab.prepare([Job(tree, 0, plan.steps, "search", plan.search)])
-    trained = run.lab.train(tree, seed=0, steps=plan.steps)
-    evaluated = run.lab.evaluate(tree, trained, split="search", limit=plan.search)
+    with must_work(version):
+        trained = run.lab.train(tree, seed=0, steps=plan.steps)
+        evaluated = run.lab.evaluate(tree, trained, split="search", limit=plan.search)
     return Collected(version, tree, trained, evaluated)
 
 
@@ -75,7 +75,7 @@ def _read(run: Run, collected: Collected, earlier: Evidence | None) -> dict[str,
     evidence = build_evidence(
         [*_training_rollouts(run, collected), *seen],
         train_metrics=collected.trained.metrics,
-        measured=_measure(run, collected.tree, seen),
+        measured=_measure(run, collected, seen),
         baseline=earlier,
     )
     findings = find_in_arm(_search_arm(run, collected))
@@ -101,9 +101,15 @@ def _search_arm(run: Run, collected: Collected) -> Arm:
     return run.lab.rows(ref)
 
 
-def _measure(run: Run, tree: HarnessTree, rollouts: list[Rollout]) -> dict[str, dict[str, float]]:
-    with run.lab.session(tree) as session:
-        return {found.name: dict(found.values) for found in session.measure(rollouts)}
+def _measure(
+    run: Run, collected: Collected, rollouts: list[Rollout]
+) -> dict[str, dict[str, float]]:
+    def measured() -> dict[str, dict[str, float]]:
+        with run.lab.session(collected.tree) as session:
+            return {found.name: dict(found.values) for found in session.measure(rollouts)}
+
+    with must_work(collected.version):
+        return fairly(measured)
 
 
 def _first(collected: Collected, reading: Reading) -> JSON:

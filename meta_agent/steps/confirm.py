@@ -1,15 +1,31 @@
-"""judge: the finalist against the current version on the confirm split, look by look."""
+"""judge: the finalist against the current version on the confirm split, look by look.
+
+A merge commit is judged by the same looks. That spends no error of its own: it can only take a
+promotion back, and where its files are the candidate's it reads the very same rows.
+"""
 
 from __future__ import annotations
 
 from meta_agent.backtest.live import ArmRef, Job
+from meta_agent.errors import CandidateError
 from meta_agent.gate import Arm, Finding, find_all, judge_live, verdict_from_json, verdict_to_json
 from meta_agent.protocols import JSON, HarnessTree, VerdictKind
 from meta_agent.steps.collect import Collected
-from meta_agent.steps.run import Judged, Run, Tested
+from meta_agent.steps.discriminate import discriminate
+from meta_agent.steps.run import Judged, Run, Tested, failure, must_work, stopped
 
 
 def confirm(run: Run, collected: Collected, tested: Tested) -> Judged:
+    """Judges by the rule of the candidate's factor; one that cannot be measured is INVALID."""
+    if tested.watches:
+        return discriminate(run, tested)
+    try:
+        return _looks(run, collected, tested)
+    except CandidateError as error:
+        return stopped((failure(error), *tested.findings))
+
+
+def _looks(run: Run, collected: Collected, tested: Tested) -> Judged:
     """Buys training seeds until the gate decides or the declared looks are used up."""
     for look, seeds in enumerate(run.plan.looks):
         judged = _look(run, collected, tested, look, seeds)
@@ -30,24 +46,20 @@ def _look(run: Run, collected: Collected, tested: Tested, look: int, seeds: int)
             for side in (collected.tree, tree)
         ]
     )
+    with must_work(collected.version):
+        before = _arm(run, "baseline", collected.tree, seeds)
+    refs = before, _arm(run, candidate.id, tree, seeds)
     outcome = run.once(
         f"{candidate.id}/look{look}",
         "live",
         {"candidate": candidate.id, "look": look, "seeds": seeds},
-        lambda: _judge(run, (collected.tree, tree), tested, look, seeds),
+        lambda: _judge(run, refs, tested, look, seeds),
     )
-    baseline, arm = (ArmRef.from_json(ref) for ref in outcome["arms"])
-    return Judged(verdict_from_json(outcome["verdict"]), (baseline, arm))
+    return Judged(verdict_from_json(outcome["verdict"]), refs)
 
 
-def _judge(
-    run: Run, trees: tuple[HarnessTree, HarnessTree], tested: Tested, look: int, seeds: int
-) -> JSON:
+def _judge(run: Run, refs: tuple[ArmRef, ArmRef], tested: Tested, look: int, seeds: int) -> JSON:
     plan = run.plan
-    refs = [
-        _arm(run, name, tree, seeds)
-        for name, tree in zip(("baseline", tested.candidate.id), trees, strict=True)
-    ]
     baseline, candidate = (run.lab.rows(ref) for ref in refs)
     verdict = judge_live(
         baseline,

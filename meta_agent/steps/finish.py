@@ -16,11 +16,17 @@ def open_vault(run: Run, first: Version, last: Version) -> None:
     plan = run.plan
     jobs = [Job(run.repo.tree(v.commit), 0, plan.steps, "vault", plan.vault) for v in (first, last)]
     run.lab.prepare(jobs if first.commit != last.commit else jobs[:1])
-    reads = 1 + sum(step.outcome["which"] == "baseline" for step in run.ledger.steps(kind="vault"))
+    reads = _runs_that_read(run)
     for which, version, job in zip(("baseline", "final"), (first, last), jobs, strict=True):
         told = {"which": which, "vault_reads_in_workspace": reads}
         score = partial(_score, run, version, job, told)
         run.once(f"vault/{which}", "vault", {"commit": version.commit}, score)
+
+
+def _runs_that_read(run: Run) -> int:
+    """Runs of this workspace that began to measure on the vault, this one included."""
+    evals = run.ledger.steps(kind="eval")
+    return len({step.run for step in evals if step.intent["split"] == "vault"} | {run.id})
 
 
 def _score(run: Run, version: Version, job: Job, told: JSON) -> JSON:

@@ -8,18 +8,23 @@ from meta_agent.backtest.records import NOTE_RECORD
 from meta_agent.gate import verdict_to_json
 from meta_agent.protocols import JSON, Candidate, Verdict, VerdictKind
 from meta_agent.skills import SkillDraft, distil
-from meta_agent.steps.collect import Reading
-from meta_agent.steps.run import Judged, Run
+from meta_agent.steps.calibrate import calibration
+from meta_agent.steps.collect import Collected, Reading
+from meta_agent.steps.run import Judged, Run, machines_failed
 from meta_agent.view import verdict_note
 
 
-def conclude(run: Run, candidate: Candidate, judged: Judged, reading: Reading) -> None:
+def conclude(
+    run: Run, collected: Collected, candidate: Candidate, judged: Judged, reading: Reading
+) -> None:
     """Records a verdict, and learns from it."""
-    record(run, candidate, judged, reading)
+    record(run, collected, candidate, judged, reading)
     learn(run, candidate, judged.verdict, reading)
 
 
-def record(run: Run, candidate: Candidate, judged: Judged, reading: Reading) -> None:
+def record(
+    run: Run, collected: Collected, candidate: Candidate, judged: Judged, reading: Reading
+) -> None:
     """The last word on a candidate: in the ledger, and as a git note on its commit."""
     verdict = judged.verdict
     run.once(
@@ -32,7 +37,7 @@ def record(run: Run, candidate: Candidate, judged: Judged, reading: Reading) -> 
             "commit": candidate.commit,
             "base_invalid": reading.invalid,
             "arms": [ref.to_json() for ref in judged.arms] if judged.arms else None,
-            "calibration": _calibration(candidate, verdict),
+            "calibration": calibration(run, collected, candidate, judged),
         },
     )
     index = candidate.index
@@ -70,6 +75,8 @@ def _informative(candidate: Candidate, verdict: Verdict, reading: Reading) -> bo
     Under a version that was INVALID already, everything that leaves the flaw in is INVALID too:
     that condemns an idea only if mending the flaw was what it promised.
     """
+    if machines_failed(verdict.evidence):
+        return False
     if verdict.kind is not VerdictKind.INVALID or not reading.invalid:
         return True
     metric = candidate.hypothesis.metric
@@ -84,19 +91,6 @@ def _write(run: Run, candidate: Candidate, draft: SkillDraft) -> JSON:
         "candidate": candidate.id,
         "description": skill.description,
         "negative": skill.kind == "negative",
-    }
-
-
-def _calibration(candidate: Candidate, verdict: Verdict) -> JSON:
-    """Predicted against realised, where the prediction was about clean success."""
-    told, seen = candidate.hypothesis, verdict.effect
-    if told.metric != "clean_success" or seen is None:
-        return None
-    sign = 1 if told.direction == "up" else -1
-    return {
-        "predicted": told.expected_delta,
-        "realised": seen.delta,
-        "right_direction": sign * seen.delta > 0,
     }
 
 

@@ -195,6 +195,8 @@ def _draining() -> Iterator[threading.Event]:
         if stop.is_set():
             os._exit(130)  # children die with us (PR_SET_PDEATHSIG); the journal is durable
         stop.set()
+        # Not through the display: it may hold its lock in the very thread that we interrupt.
+        os.write(2, b"\nstopping after the step in flight; Ctrl-C again ends it now\n")
 
     before = signal.signal(signal.SIGINT, on_interrupt)
     try:

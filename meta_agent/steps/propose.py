@@ -2,45 +2,53 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 
-from meta_agent.agents import Proposal, Situation, Tried, Workbench
+from meta_agent.agents import Proposal, Situation, Stuck, Tried, Workbench
 from meta_agent.agents import propose as propose_by_rules
+from meta_agent.backtest.live import fairly
 from meta_agent.errors import CandidateError
 from meta_agent.harness import parse_contract
 from meta_agent.history import candidate_message
 from meta_agent.protocols import JSON, Candidate, VerdictKind
 from meta_agent.sandbox import open_sandbox
 from meta_agent.steps.collect import Collected, Reading
-from meta_agent.steps.run import Run, candidate_from_json, candidate_to_json
+from meta_agent.steps.run import Run, candidate_from_json, candidate_to_json, machines_failed
 
 
-def propose(run: Run, collected: Collected, reading: Reading, generation: int) -> list[Candidate]:
+def propose(
+    run: Run, collected: Collected, reading: Reading, generation: int, stuck: Stuck | None = None
+) -> list[Candidate]:
     """Asks the meta-agent for candidates and admits their commits."""
     run.phase("propose", f"generation {generation}: up to {run.config.candidates} candidates")
     outcome = run.once(
         f"g{generation}/propose",
         "proposal",
         {"base": collected.version.commit, "k": run.config.candidates},
-        lambda: _propose(run, collected, reading, generation),
+        lambda: _propose(run, collected, reading, generation, stuck),
     )
     for refused in outcome["refused"]:
         run.note(f"refused before any test: {refused['statement']}: {refused['reason']}")
     candidates = [candidate_from_json(row) for row in outcome["admitted"]]
+    if not candidates:
+        run.note("nothing to try: no rule has an idea left for this version")
     for candidate in candidates:
-        run.once(candidate.id, "candidate", {"commit": candidate.commit}, _told(run, candidate))
+        run.once(
+            candidate.id, "candidate", {"commit": candidate.commit}, partial(_told, run, candidate)
+        )
         run.note(f"{candidate.id}: {candidate.factor}: {candidate.hypothesis.statement}")
     return candidates
 
 
-def _told(run: Run, candidate: Candidate) -> Callable[[], JSON]:
+def _told(run: Run, candidate: Candidate) -> JSON:
     diff = run.repo.diff(candidate.base, candidate.commit)
-    return lambda: {**candidate_to_json(candidate), "diff": diff}
+    return {**candidate_to_json(candidate), "diff": diff}
 
 
-def _propose(run: Run, collected: Collected, reading: Reading, generation: int) -> JSON:
-    proposals = _proposals(run, collected, reading)
+def _propose(
+    run: Run, collected: Collected, reading: Reading, generation: int, stuck: Stuck | None
+) -> JSON:
+    proposals = _proposals(run, collected, reading, stuck)
     admitted: list[Candidate] = []
     refused: list[JSON] = []
     for index, proposal in enumerate(proposals):
@@ -67,7 +75,8 @@ def _admit(
     ref = f"refs/heads/candidate/{run.id}/g{generation}c{index}"
     trailers = run.trailers(cid, hypothesis)
     message = candidate_message(hypothesis, subject=proposal.subject, trailers=trailers)
-    tip, pack = _commit_in_sandbox(run, base, proposal, message, run.date(generation, index))
+    when = run.date(generation, index)
+    tip, pack = fairly(lambda: _commit_in_sandbox(run, base, proposal, message, when))
     contract = parse_contract(collected.tree)
     commit = run.repo.admit(
         pack,
@@ -114,7 +123,9 @@ def _commit_in_sandbox(
         sandbox.close()
 
 
-def _proposals(run: Run, collected: Collected, reading: Reading) -> list[Proposal]:
+def _proposals(
+    run: Run, collected: Collected, reading: Reading, stuck: Stuck | None
+) -> list[Proposal]:
     """K proposals of the rules agent; an INVALID version gets its repair first."""
     ask = partial(
         propose_by_rules,
@@ -123,6 +134,7 @@ def _proposals(run: Run, collected: Collected, reading: Reading) -> list[Proposa
         tried(run),
         run.skills.all(),
         situation=_situation(run),
+        stuck=stuck,
     )
     k = run.config.candidates
     first = ask(1, repair=True) if reading.invalid else []
@@ -144,8 +156,8 @@ def _situation(run: Run) -> Situation:
 def tried(run: Run) -> list[Tried]:
     """Every hypothesis that any run of this workspace judged, with its verdict.
 
-    A candidate that was INVALID only because the version it started from already was tells
-    nothing about its own idea, so it counts as undecided.
+    A candidate that was INVALID only because the version it started from already was, or because
+    machines failed, tells nothing about its own idea: it counts as undecided.
     """
     steps = run.ledger.steps
     verdicts = {s.outcome["candidate"]: s.outcome for s in steps(kind="verdict") if s.done}
@@ -155,7 +167,8 @@ def tried(run: Run) -> list[Tried]:
         if verdict is None:
             continue
         kind = VerdictKind(verdict["kind"])
-        if kind is VerdictKind.INVALID and verdict["base_invalid"]:
+        inherited = kind is VerdictKind.INVALID and verdict["base_invalid"]
+        if inherited or machines_failed(verdict["evidence"]):
             kind = VerdictKind.INCONCLUSIVE
         told = candidate["hypothesis"]["rule"], candidate["base"], kind
         found.append(Tried(*told, screened_out=verdict["screened_out"]))

@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
 from meta_agent.backtest.live import ArmRef, Lab
 from meta_agent.config import RunConfig
-from meta_agent.errors import MetaAgentError
+from meta_agent.errors import CandidateError, ConfigError, Interrupted
 from meta_agent.gate import Finding
 from meta_agent.history import HarnessRepo, standard_trailers
 from meta_agent.ledger import DONE, Ledger
-from meta_agent.protocols import JSON, Candidate, Hypothesis, Verdict
+from meta_agent.protocols import JSON, Candidate, Hypothesis, Verdict, VerdictKind
 from meta_agent.skills import SkillLibrary
 from meta_agent.steps.plan import Plan
 from meta_agent.view import Display
-
-
-class Interrupted(MetaAgentError):  # noqa: N818 - a request, not a mistake
-    """The user asked to stop; the step in flight was finished and recorded."""
-
-    exit_code = 130
 
 
 class Version(NamedTuple):
@@ -42,12 +37,48 @@ class Tested(NamedTuple):
         """No money is spent on it."""
         return any(finding.severity == "veto" for finding in self.findings)
 
+    @property
+    def watches(self) -> bool:
+        """It changes what is measured, not what is done: clean success cannot judge it."""
+        return self.candidate.factor == "diagnostics"
+
 
 class Judged(NamedTuple):
     """A verdict with the rows it rests on, so that `verify` can compute it again."""
 
     verdict: Verdict
     arms: tuple[ArmRef, ArmRef] | None = None  # baseline, candidate
+
+
+def stopped(findings: tuple[Finding, ...]) -> Judged:
+    """INVALID without a comparison: a check stopped the candidate, or it could not be measured."""
+    reasons = tuple(f"{f.code}: {f.message}" for f in findings if f.severity == "veto")
+    evidence = {"judge": "checks", "findings": [finding.to_json() for finding in findings]}
+    return Judged(Verdict(VerdictKind.INVALID, reasons, evidence=evidence))
+
+
+def failure(error: CandidateError, stage: str = "failed") -> Finding:
+    """What a candidate's own code, recipe or sandbox did wrong, as a veto."""
+    return Finding(f"{stage}.{error.reason}", "veto", str(error)[:1000])
+
+
+def machines_failed(evidence: Mapping[str, JSON]) -> bool:
+    """Whether a verdict rests on lost rollouts: then it says nothing about the idea."""
+    found = evidence.get("findings", ())
+    vetoes = [f["code"] for f in found if f["severity"] == "veto" and f["side"] != "baseline"]
+    return any(code.startswith("infra.") for code in vetoes)
+
+
+@contextmanager
+def must_work(version: Version) -> Iterator[None]:
+    """The version that candidates start from has to be measurable: no verdict can come of it."""
+    try:
+        yield
+    except CandidateError as error:
+        raise ConfigError(
+            f"the harness {version.id} ({version.commit[:12]}) cannot be measured: {error}",
+            hint="mend it in harness_repo/, commit, and begin again with another --seed",
+        ) from error
 
 
 @dataclass(slots=True)
@@ -69,10 +100,7 @@ class Run:
     def once(self, name: str, kind: str, intent: JSON, work: Callable[[], JSON]) -> JSON:
         """`Ledger.once` under this run's prefix; the place where a drain takes effect."""
         if self.stopping():
-            raise Interrupted(
-                "stopped as asked; every finished step is recorded",
-                hint="run the same command again to resume",
-            )
+            raise Interrupted
         key = name if name.startswith(f"{self.id}/") else f"{self.id}/{name}"
         return self.ledger.once(key, kind, intent, work)
 

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from meta_agent.backtest.live import ArmRef, Job
+from meta_agent.backtest.live import ArmRef, Job, fairly
 from meta_agent.backtest.replay import replay
 from meta_agent.backtest.static import static_check
+from meta_agent.errors import CandidateError, ConfigError
 from meta_agent.gate import Finding, find_all, judge_screen
-from meta_agent.harness import parse_contract
-from meta_agent.protocols import JSON, Candidate, HarnessTree, Verdict, VerdictKind
+from meta_agent.harness import CheckResult, parse_contract
+from meta_agent.protocols import JSON, Candidate, HarnessTree
 from meta_agent.steps.collect import Collected
-from meta_agent.steps.run import Judged, Run, Tested
+from meta_agent.steps.run import Judged, Run, Tested, failure, stopped
 
 REPLAYED = frozenset({"reward", "filter"})
 SAMPLES = 32
@@ -25,12 +26,16 @@ def test(run: Run, collected: Collected, candidate: Candidate) -> Tested:
     run.lab.label(tree, candidate.id.removeprefix(f"{run.id}/"))
     findings = _stage(run, candidate, "static", lambda: _static(collected, tree))
     if not _vetoed(findings):
-        findings += _stage(
-            run, candidate, "contract", lambda: contract_findings(run, collected, tree)
-        )
+        findings += keeps_contract(run, collected, candidate)
     if candidate.factor in REPLAYED and not _vetoed(findings):
-        _replay(run, collected, candidate, tree)
+        findings += _replay(run, collected, candidate, tree)
     return Tested(candidate, tuple(findings))
+
+
+def keeps_contract(run: Run, collected: Collected, candidate: Candidate) -> list[Finding]:
+    """The harness's contract tests, on rollouts that were really made."""
+    tree = run.repo.tree(candidate.commit)
+    return _stage(run, candidate, "contract", lambda: _broken_contract(run, collected, tree))
 
 
 def _stage(
@@ -59,34 +64,49 @@ def _static(collected: Collected, tree: HarnessTree) -> list[Finding]:
     return list(static_check(collected.tree, tree, parse_contract(collected.tree)))
 
 
-def contract_findings(run: Run, collected: Collected, tree: HarnessTree) -> list[Finding]:
-    """The harness's contract tests, on rollouts that were really made."""
+def _broken_contract(run: Run, collected: Collected, tree: HarnessTree) -> list[Finding]:
     samples = run.lab.rollouts(collected.evaluated.shard)[:SAMPLES]
     tasks = [{"key": t.key, "view": dict(t.view)} for t in run.lab.domain.tasks("train")[:SAMPLES]]
-    with run.lab.session(tree) as session:
-        failed = [check for check in session.check(samples, tasks) if not check.ok]
+
+    def checked() -> list[CheckResult]:
+        with run.lab.session(tree) as session:
+            return session.check(samples, tasks)
+
+    try:
+        failed = [check for check in fairly(checked) if not check.ok]
+    except (CandidateError, ConfigError) as error:
+        return [Finding("contract.load", "veto", str(error)[:1000])]
     return [Finding(f"contract.{check.name}", "veto", check.detail or "failed") for check in failed]
 
 
-def _replay(run: Run, collected: Collected, candidate: Candidate, tree: HarnessTree) -> None:
+def _replay(
+    run: Run, collected: Collected, candidate: Candidate, tree: HarnessTree
+) -> list[Finding]:
+    """What a replay reads explains and never decides; code that fails in it is out."""
     shard = collected.trained.shard
     if shard is None:
-        return
+        return []
     outcome = run.once(
         f"{candidate.id}/replay",
         "screen",
         {"commit": candidate.commit},
-        lambda: {
-            "candidate": candidate.id,
-            "stage": "replay",
-            "passed": True,  # a replay ranks and explains; it never decides
-            "numbers": _replayed(run, collected.tree, tree, shard),
-        },
+        lambda: _replay_row(run, collected, candidate, tree),
     )
-    run.note(f"{candidate.id} replay: {outcome['numbers']['reading']}")
+    if numbers := outcome.get("numbers"):
+        run.note(f"{candidate.id} replay: {numbers['reading']}")
+    return [Finding.from_json(found) for found in outcome["findings"]]
 
 
-def _replayed(run: Run, before: HarnessTree, after: HarnessTree, shard: JSON) -> JSON:
+def _replay_row(run: Run, collected: Collected, candidate: Candidate, tree: HarnessTree) -> JSON:
+    try:
+        numbers = fairly(lambda: _replayed(run, collected, tree))
+    except CandidateError as error:
+        return _screen_row(candidate, "replay", [failure(error, "replay")])
+    return {**_screen_row(candidate, "replay", []), "numbers": numbers}
+
+
+def _replayed(run: Run, collected: Collected, after: HarnessTree) -> JSON:
+    before, shard = collected.tree, collected.trained.shard
     with run.lab.session(before) as base, run.lab.session(after) as changed:
         lines = run.lab.store.iter_lines(shard["name"])
         return replay(base, changed, lines, stored_commit=before.commit).to_json()
@@ -100,17 +120,21 @@ class Screened(NamedTuple):
 
 
 def screen(run: Run, collected: Collected, tested: Sequence[Tested]) -> Screened:
-    """Ranks the candidates that passed on the search split.
+    """Ranks the candidates that passed on the search split; diagnostics go on without a rank.
 
     A scaffold candidate acts on the current version's policy as it is; the others train one seed,
     which a finalist's live test then reuses. Either is compared to the baseline on the same terms.
     """
-    passed = [t for t in tested if not t.vetoed]
+    passed = [t for t in tested if not (t.vetoed or t.watches)]
     run.phase("test", f"{len(passed)} candidates on {run.plan.search} search tasks, one seed")
     run.lab.prepare([job for t in passed for job in _jobs(run, collected, t)])
-    refs = {t.candidate.id: _arms(run, collected, t) for t in passed}
+    refs, failed = _measured(run, collected, passed)
     arms = {cid: (run.lab.rows(old), run.lab.rows(new)) for cid, (old, new) in refs.items()}
-    findings = {t.candidate.id: (*find_all(*arms[t.candidate.id]), *t.findings) for t in passed}
+    findings = {
+        t.candidate.id: (*find_all(*arms[t.candidate.id]), *t.findings)
+        for t in passed
+        if t.candidate.id in refs
+    }
     ranked = judge_screen(
         {cid: baseline for cid, (baseline, _) in arms.items()},
         {cid: candidate for cid, (_, candidate) in arms.items()},
@@ -118,17 +142,22 @@ def screen(run: Run, collected: Collected, tested: Sequence[Tested]) -> Screened
         keep=run.plan.finalists,
     )
     judged = {cid: Judged(verdict, refs[cid]) for cid, verdict in ranked.verdicts.items()}
-    return Screened(
-        ranked.kept, {**{t.candidate.id: _stopped(t) for t in tested if t.vetoed}, **judged}
-    )
+    vetoed = {t.candidate.id: stopped(t.findings) for t in tested if t.vetoed}
+    watching = tuple(t.candidate.id for t in tested if t.watches and not t.vetoed)
+    return Screened((*ranked.kept, *watching), {**vetoed, **failed, **judged})
 
 
-def _stopped(tested: Tested) -> Judged:
-    """It never ran: a static or contract check stopped it."""
-    reasons = tuple(f"{f.code}: {f.message}" for f in tested.findings if f.severity == "veto")
-    findings = [finding.to_json() for finding in tested.findings]
-    evidence = {"judge": "checks", "findings": findings}
-    return Judged(Verdict(VerdictKind.INVALID, reasons, evidence=evidence))
+def _measured(
+    run: Run, collected: Collected, passed: Sequence[Tested]
+) -> tuple[dict[str, tuple[ArmRef, ArmRef]], dict[str, Judged]]:
+    """The arms of those that could be measured, and the verdicts of those that could not."""
+    refs, failed = {}, {}
+    for tested in passed:
+        try:
+            refs[tested.candidate.id] = _arms(run, collected, tested)
+        except CandidateError as error:
+            failed[tested.candidate.id] = stopped((failure(error), *tested.findings))
+    return refs, failed
 
 
 def _jobs(run: Run, collected: Collected, tested: Tested) -> list[Job]:

@@ -1,0 +1,56 @@
+"""How good predictions are: what a hypothesis said its metric would do, and what it did.
+
+Also for candidates that were only screened: there the split and the single training seed say how
+little it is. It judges the proposer, never the candidate.
+"""
+
+from __future__ import annotations
+
+from meta_agent.backtest.live import ArmRef, Trained
+from meta_agent.evidence import build_evidence
+from meta_agent.gate import effect, pair
+from meta_agent.protocols import JSON, Candidate
+from meta_agent.steps.collect import Collected
+from meta_agent.steps.run import Judged, Run
+
+
+def calibration(run: Run, collected: Collected, candidate: Candidate, judged: Judged) -> JSON:
+    """Predicted against realised, or None where the metric was not measured on both sides."""
+    if judged.arms is None:
+        return None
+    told = candidate.hypothesis
+    realised = _realised(run, collected, candidate, judged)
+    if realised is None:
+        return None
+    return {
+        "metric": told.metric,
+        "predicted": told.expected_delta,
+        "realised": realised,
+        "right_direction": realised > 0 if told.direction == "up" else realised < 0,
+        "training_seeds": len(judged.arms[1].shards),
+    }
+
+
+def _realised(run: Run, collected: Collected, candidate: Candidate, judged: Judged) -> float | None:
+    """Clean success by pairs; another metric as the arms differ in it on their first seed."""
+    assert judged.arms is not None
+    metric = candidate.hypothesis.metric
+    if metric == "clean_success":
+        old, new = (run.lab.rows(ref) for ref in judged.arms)
+        return effect(pair(old, new), alpha=0.25).delta
+    before = _metric(run, judged.arms[0], collected.trained, metric)
+    after = _metric(run, judged.arms[1], _trained(run, collected, candidate, judged), metric)
+    return None if before is None or after is None else after - before
+
+
+def _trained(run: Run, collected: Collected, candidate: Candidate, judged: Judged) -> Trained:
+    """The training behind the candidate's arm; a screened scaffold acted on the version's own."""
+    if candidate.factor == "scaffold" and judged.verdict.evidence.get("judge") == "screen":
+        return collected.trained
+    return run.lab.train(run.repo.tree(candidate.commit), seed=0, steps=run.plan.steps)
+
+
+def _metric(run: Run, arm: ArmRef, trained: Trained, metric: str) -> float | None:
+    shards = [trained.shard, arm.shards[min(arm.shards)]]
+    rollouts = (one for shard in shards if shard for one in run.lab.rollouts(shard))
+    return build_evidence(rollouts, train_metrics=trained.metrics).metric(metric)

@@ -1,0 +1,174 @@
+"""A run whose policy is scripted: real ledger, git, store, sandbox and gate; nothing is trained."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from meta_agent.agents import Proposal
+from meta_agent.backtest.live import Evaluated, Lab, LabSettings, Trained
+from meta_agent.config import RunConfig
+from meta_agent.evidence import Evidence
+from meta_agent.history import HarnessRepo
+from meta_agent.ledger import Ledger
+from meta_agent.protocols import (
+    JSON,
+    Candidate,
+    Ceilings,
+    Factor,
+    HarnessTree,
+    Hypothesis,
+    Rollout,
+    Split,
+    Task,
+)
+from meta_agent.rollouts import RolloutStore
+from meta_agent.skills import SkillLibrary
+from meta_agent.steps import propose as propose_step
+from meta_agent.steps.collect import Collected, Reading
+from meta_agent.steps.plan import Plan
+from meta_agent.steps.run import Run, Version
+from meta_agent.view import open_display
+
+SEED = Path(__file__).parents[2] / "harness_repo/nano/swe/seed"
+TASKS = 200
+PLAN = Plan(
+    steps=2,
+    looks=(2,),
+    finalists=1,
+    search=TASKS,
+    confirm=TASKS,
+    vault=TASKS,
+    alpha=0.05,
+    min_effect=0.0,
+    generations=1,
+)
+Script = Callable[[HarnessTree], float]  # share of tasks that are solved, or it raises
+
+
+class Tasks:
+    """As much of a domain as the loop itself asks for."""
+
+    name = "swe"
+    evaluator_hash = "ev"
+    ceilings = Ceilings(max_turns=8, max_tokens_per_turn=8, max_context_tokens=128, wall_sec=5.0)
+
+    def tasks(self, split: Split) -> Sequence[Task]:
+        keys = (f"{split}-{n:03d}" for n in range(TASKS))
+        return [Task("swe", key, split, f"hash {key}", {}) for key in keys]
+
+
+class ScriptedLab(Lab):
+    """Solves as many tasks as `script` says of the harness, and counts its work."""
+
+    script: Script
+    trainings = 0
+
+    def _train(self, name: str, tree: HarnessTree, seed: int, steps: int) -> JSON:
+        self.trainings += 1
+        self.script(tree)
+        return Trained(f"/{name}", name, seed, steps, None, [])._asdict()
+
+    def _evaluate(
+        self, name: str, tree: HarnessTree, trained: Trained, split: Split, limit: int
+    ) -> JSON:
+        solved = round(self.script(tree) * limit)
+        rows = [
+            rollout(task, name=name, solved=at < solved)
+            for at, task in enumerate(self.domain.tasks(split)[:limit])
+        ]
+        shard = self.store.write(f"eval-{name}", rows)
+        kept = {"name": shard.name, "sha256": shard.sha256}
+        return Evaluated(kept, limit, solved, solved, trained.seed, limit)._asdict()
+
+
+def rollout(task: Task, *, name: str = "n", solved: bool = True, **changes: Any) -> Rollout:
+    facts: dict[str, Any] = {
+        "run": "r",
+        "version": name,
+        "domain": "swe",
+        "split": task.split,
+        "task_key": task.key,
+        "task_hash": task.content_hash,
+        "group_id": f"{task.split}/{task.key}",
+        "sample_idx": 0,
+        "seed": 0,
+        "harness_commit": "c",
+        "policy": "p",
+        "evaluator_hash": "ev",
+        "outcome": solved,
+        "turns": 2,
+    }
+    return Rollout(**{**facts, **changes})
+
+
+def make_lab(folder: Path, ledger: Ledger, *, stopping: Callable[[], bool]) -> ScriptedLab:
+    settings = LabSettings("r", "nano", "process", 2, 1, folder / "checkpoints", 0)
+    lab = ScriptedLab(
+        settings,
+        ledger=ledger,
+        store=RolloutStore(folder / "rollouts"),
+        domain=Tasks(),  # type: ignore[arg-type]
+        on_step=lambda *_: None,
+        stopping=stopping,
+    )
+    lab.script = lambda _: 0.5
+    return lab
+
+
+class Bench:
+    """A run at its first generation, and what a test does to it."""
+
+    def __init__(self, folder: Path, ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.stop = False
+        self._patch = monkeypatch
+        ledger.start_run("r", {}, config_hash="h")
+        files = {
+            path.relative_to(SEED).as_posix(): path.read_bytes()
+            for path in sorted(SEED.rglob("*"))
+            if path.is_file() and "__pycache__" not in path.parts
+        }
+        self.repo = HarnessRepo.create(folder / "harness", files, "feat: seed")
+        self.lab = make_lab(folder, ledger, stopping=lambda: self.stop)
+        self.run = Run(
+            "r",
+            RunConfig(profile="tiny"),
+            PLAN,
+            ledger,
+            self.repo,
+            self.lab,
+            SkillLibrary(folder / "skills"),
+            open_display(live=False),
+            1_800_000_000,
+            lambda: self.stop,
+        )
+        self.reading = Reading(Evidence({"clean_success": 0.5}, {}, {}), ())
+
+    def collected(self, version: Version | None = None) -> Collected:
+        version = version or Version("v0", self.repo.head())
+        tree = self.repo.tree(version.commit)
+        trained = self.lab.train(tree, seed=0, steps=PLAN.steps)
+        seen = self.lab.evaluate(tree, trained, split="search", limit=PLAN.search)
+        return Collected(version, tree, trained, seen)
+
+    def candidates(
+        self, collected: Collected, *edits: tuple[Factor, Mapping[str, str]], metric: str = ""
+    ) -> list[Candidate]:
+        """Real candidates with these edits, by way of `propose`."""
+        proposals = [_proposal(at, *edit, metric) for at, edit in enumerate(edits)]
+        answer = lambda *_, **__: proposals  # noqa: E731
+        self._patch.setattr(propose_step, "propose_by_rules", answer)
+        self._patch.setattr(propose_step, "_situation", lambda _: None)
+        return propose_step.propose(self.run, collected, self.reading, 0)
+
+    def text(self, path: str) -> str:
+        return (SEED / path).read_text()
+
+
+def _proposal(at: int, factor: Factor, edits: Mapping[str, str], metric: str) -> Proposal:
+    says = f"if idea {at} then better because so"
+    hypothesis = Hypothesis(factor, says, metric or "clean_success", "up", 0.1, rule=f"rule-{at}")
+    return Proposal(hypothesis, f"idea {at}", edits, 0.5)

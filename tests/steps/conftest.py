@@ -1,0 +1,15 @@
+"""The scripted run of `_bench`, one per test."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from meta_agent.ledger import Ledger
+from tests.steps._bench import Bench
+
+
+@pytest.fixture
+def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
+    with Ledger.open(tmp_path / "ledger.sqlite") as ledger:
+        yield Bench(tmp_path, ledger, monkeypatch)

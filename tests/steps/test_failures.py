@@ -1,0 +1,164 @@
+"""What a candidate does wrong is its verdict; what machines do wrong is tried again, then told."""
+
+from __future__ import annotations
+
+import pytest
+
+from meta_agent.backtest.live import Job, fairly
+from meta_agent.errors import (
+    CandidateError,
+    ConfigError,
+    Interrupted,
+    SandboxError,
+    TrainingError,
+)
+from meta_agent.protocols import HarnessTree, VerdictKind
+from meta_agent.steps.collect import collect
+from meta_agent.steps.confirm import confirm
+from meta_agent.steps.learn import conclude
+from meta_agent.steps.run import Run, Version
+from meta_agent.steps.run import Tested as Checked
+from meta_agent.steps.test import screen
+from meta_agent.steps.test import test as check
+from tests.steps._bench import PLAN, Bench
+
+
+def breaks_with(mark: str, error: Exception) -> object:
+    def script(tree: HarnessTree) -> float:
+        if any(mark.encode() in data for data in tree.files.values()):
+            raise error
+        return 0.5
+
+    return script
+
+
+REFUSED = CandidateError("order() gave nothing", reason="bad_value")
+
+
+def test_a_candidate_that_fails_in_training_is_invalid_and_the_others_go_on(bench: Bench) -> None:
+    collected = bench.collected()
+    reward, curriculum = bench.text("swe/reward.py"), bench.text("swe/curriculum.py")
+    candidates = bench.candidates(
+        collected,
+        ("reward", {"swe/reward.py": reward + "\n# marked\n"}),
+        ("data", {"swe/curriculum.py": curriculum + "\n# fine\n"}),
+    )
+    bench.lab.script = breaks_with("# marked", REFUSED)  # type: ignore[assignment]
+    screened = screen(bench.run, collected, [Checked(one, ()) for one in candidates])
+    assert screened.kept == (candidates[1].id,)
+    verdict = screened.judged[candidates[0].id].verdict
+    assert verdict.kind is VerdictKind.INVALID
+    assert verdict.reasons == ("failed.bad_value: order() gave nothing",)
+    conclude(bench.run, collected, candidates[0], screened.judged[candidates[0].id], bench.reading)
+    assert bench.repo.notes(candidates[0].commit)
+
+
+def test_a_failure_on_a_later_training_seed_is_a_verdict_too(bench: Bench) -> None:
+    collected = bench.collected()
+    edit = {"swe/reward.py": bench.text("swe/reward.py") + "\n# marked\n"}
+    (candidate,) = bench.candidates(collected, ("reward", edit))
+    bench.lab.script = breaks_with("# marked", REFUSED)  # type: ignore[assignment]
+    judged = confirm(bench.run, collected, Checked(candidate, ()))
+    assert judged.verdict.kind is VerdictKind.INVALID
+    assert not [step for step in bench.run.ledger.steps(kind="live") if not step.done]
+
+
+def test_code_that_does_not_load_is_vetoed_by_its_contract(bench: Bench) -> None:
+    collected = bench.collected()
+    edit = {"swe/reward.py": bench.text("swe/reward.py") + "\nraise ValueError('at import')\n"}
+    (candidate,) = bench.candidates(collected, ("reward", edit))
+    tested = check(bench.run, collected, candidate)
+    assert tested.vetoed
+    assert any("at import" in finding.message for finding in tested.findings)
+
+
+def test_a_refusal_is_recorded_and_not_measured_again(bench: Bench) -> None:
+    tree = bench.repo.tree(bench.repo.head())
+    bench.lab.script = breaks_with("", REFUSED)  # type: ignore[assignment]
+    for _ in range(2):
+        with pytest.raises(CandidateError, match="gave nothing"):
+            bench.lab.train(tree, seed=0, steps=2)
+    assert bench.lab.trainings == 1
+
+
+def test_a_version_that_cannot_be_measured_is_the_users_to_mend(bench: Bench) -> None:
+    bench.lab.script = breaks_with("", REFUSED)  # type: ignore[assignment]
+    with pytest.raises(ConfigError, match="cannot be measured: order"):
+        collect(bench.run, Version("v0", bench.repo.head()))
+
+
+@pytest.mark.parametrize(
+    ("errors", "raised"),
+    [
+        ([TrainingError("died")], None),
+        ([SandboxError("died", kind="died")], None),
+        ([TrainingError("died"), TrainingError("died")], TrainingError),
+        ([SandboxError("gone", kind="engine"), SandboxError("gone", kind="engine")], SandboxError),
+        ([SandboxError("slow", kind="timeout"), SandboxError("slow", kind="oom")], CandidateError),
+    ],
+)
+def test_infrastructure_gets_one_more_try(
+    errors: list[Exception], raised: type[Exception] | None
+) -> None:
+    def work() -> str:
+        if errors:
+            raise errors.pop(0)
+        return "done"
+
+    if raised is None:
+        assert fairly(work) == "done"
+    else:
+        with pytest.raises(raised):
+            fairly(work)
+
+
+def test_machines_that_fail_twice_stop_the_jobs(bench: Bench) -> None:
+    bench.lab.script = breaks_with("", TrainingError("the child died"))  # type: ignore[assignment]
+    job = Job(bench.repo.tree(bench.repo.head()), 0, 2, "search", PLAN.search)
+    with pytest.raises(TrainingError):
+        bench.lab.prepare([job])
+    assert bench.lab.trainings == 2
+
+
+def test_a_drain_trains_nothing_more(bench: Bench) -> None:
+    bench.stop = True
+    with pytest.raises(Interrupted):
+        collect(bench.run, Version("v0", bench.repo.head()))
+    assert bench.lab.trainings == 0
+
+
+def test_no_candidate_at_all_is_no_error(bench: Bench) -> None:
+    collected = bench.collected()
+    assert bench.candidates(collected) == []
+    assert screen(bench.run, collected, []) == ((), {})
+
+
+def test_all_vetoed_train_nothing(bench: Bench) -> None:
+    collected = bench.collected()
+    edit = {"swe/reward.py": "def reward(:\n"}
+    (candidate,) = bench.candidates(collected, ("reward", edit))
+    before = bench.lab.trainings
+    screened = screen(bench.run, collected, [check(bench.run, collected, candidate)])
+    assert screened.kept == () and bench.lab.trainings == before
+    assert screened.judged[candidate.id].verdict.kind is VerdictKind.INVALID
+
+
+def vault_reads(run: Run) -> int:
+    from meta_agent.steps.finish import open_vault
+
+    version = Version("v0", run.repo.head())
+    open_vault(run, version, version)
+    (first, last) = (step.outcome for step in run.ledger.steps(kind="vault"))
+    assert first["vault_reads_in_workspace"] == last["vault_reads_in_workspace"]
+    return int(last["vault_reads_in_workspace"])
+
+
+def test_a_run_killed_at_the_vault_resumes_and_counts_one_read(bench: Bench) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        commit = {"commit": bench.repo.head()}
+        bench.run.once("vault/baseline", "vault", commit, lambda: _raise(KeyboardInterrupt()))
+    assert vault_reads(bench.run) == 1
+
+
+def _raise(error: BaseException) -> None:
+    raise error
