@@ -26,16 +26,10 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from queue import Empty, LifoQueue
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple
 
-from meta_agent.errors import (
-    CandidateError,
-    ConfigError,
-    IntegrityError,
-    Interrupted,
-    SandboxError,
-    TrainingError,
-)
+from meta_agent.backtest.fair import or_refusal
+from meta_agent.errors import CandidateError, ConfigError, IntegrityError, Interrupted
 from meta_agent.gate import Arm, row_of
 from meta_agent.harness import HarnessSession, Recipe, parse_contract
 from meta_agent.ledger import Ledger
@@ -51,16 +45,15 @@ from meta_agent.protocols import (
 from meta_agent.rollouts import RolloutStore, Runner, ShardRef, Stamp
 from meta_agent.sandbox import open_sandbox
 from meta_agent.training import PolicyChild, train_policy
+from meta_agent.training.policy import Timeouts
 from meta_agent.training.run import settings_of
-
-T = TypeVar("T")
 
 EXEMPLAR_STEPS = 3
 """How many of the last training steps keep their rollouts for the evidence."""
-LOST_SHARE = 0.05
+SANDBOX_SEC: Final = 3600.0
+"""The life of a sandbox in which nothing is trained."""
+LOST_SHARE: Final = 0.05
 """An evaluation that lost more rollouts to the machines is made once more."""
-_BY_GUEST: Final = ("timeout", "oom", "died", "protocol")
-"""Ends of a sandbox that the code in it can bring about."""
 
 
 class Trained(NamedTuple):
@@ -108,25 +101,6 @@ class ArmRef:
     def from_json(cls, data: Mapping[str, JSON]) -> ArmRef:
         shards = {int(seed): shard for seed, shard in data["shards"].items()}
         return cls(data["name"], data["planned"], data["reward_hash"], shards)
-
-
-def fairly(work: Callable[[], T]) -> T:
-    """Does `work`, once more where infrastructure failed.
-
-    A sandbox that comes to the same kind of end twice was ended by the code in it: that is a
-    `CandidateError`.
-    """
-    try:
-        return work()
-    except (SandboxError, TrainingError):
-        pass
-    try:
-        return work()
-    except SandboxError as error:
-        if error.kind not in _BY_GUEST:
-            raise
-        reason = f"sandbox_{error.kind}"
-        raise CandidateError(f"its sandbox failed twice: {error}", reason=reason) from error
 
 
 def load_shard(store: RolloutStore, shard: JSON) -> list[Rollout]:
@@ -290,7 +264,7 @@ class Lab:
         if self._stopping():
             raise Interrupted
         key = f"{self.settings.run}/{name}"
-        outcome = self.ledger.once(key, kind, intent, lambda: _or_refusal(work))
+        outcome = self.ledger.once(key, kind, intent, lambda: or_refusal(work))
         if refused := outcome.get("refused"):
             raise CandidateError(refused["message"], reason=refused["reason"])
         return outcome
@@ -300,7 +274,7 @@ class Lab:
         label = self._labels.get(behaviour_hash(tree), tree.commit[:10])
         series = f"{label} seed {seed}, {steps} steps"
         shutil.rmtree(folder, ignore_errors=True)
-        with self.child() as child, self.session(tree) as session:
+        with self.child() as child, self.session(tree, steps=steps) as session:
             result = train_policy(
                 child,
                 Runner(self.domain, session, child, self._stamp(tree, name)),
@@ -353,9 +327,9 @@ class Lab:
         return Stamp(run=self.settings.run, version=version, harness_commit=tree.commit)
 
     @contextmanager
-    def session(self, tree: HarnessTree) -> Iterator[HarnessSession]:
-        """A harness loaded in a sandbox of its own."""
-        limits = SandboxLimits()
+    def session(self, tree: HarnessTree, *, steps: int = 0) -> Iterator[HarnessSession]:
+        """A harness loaded in a sandbox of its own, which outlives that many training steps."""
+        limits = SandboxLimits(deadline_sec=SANDBOX_SEC + steps * Timeouts().train_step_sec)
         sandbox = open_sandbox(self.settings.backend, run=self.settings.run, limits=limits)
         try:
             yield HarnessSession(sandbox, tree)
@@ -383,13 +357,6 @@ class Lab:
         child = PolicyChild(threads=self.settings.threads)
         self._children.append(child)
         return child
-
-
-def _or_refusal(work: Callable[[], JSON]) -> JSON:
-    try:
-        return fairly(work)
-    except CandidateError as error:
-        return {"refused": {"message": str(error), "reason": error.reason}}
 
 
 def _accepted_recipe(child: PolicyChild, session: HarnessSession) -> Recipe:

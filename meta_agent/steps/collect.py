@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from meta_agent.backtest.live import Evaluated, Trained, fairly
+from meta_agent.backtest.fair import fairly
+from meta_agent.backtest.live import Evaluated, Trained
 from meta_agent.evidence import Evidence, build_evidence, exemplars
 from meta_agent.gate import Arm, Finding, find_in_arm, wilson
 from meta_agent.protocols import JSON, HarnessTree, Rollout

@@ -13,7 +13,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from meta_agent.backtest.live import ArmRef, fairly
+from meta_agent.backtest.fair import fairly
+from meta_agent.backtest.live import ArmRef
 from meta_agent.errors import CandidateError
 from meta_agent.gate import judge_diagnostics, verdict_from_json, verdict_to_json
 from meta_agent.harness import HarnessSession, Measurement
@@ -21,6 +22,8 @@ from meta_agent.protocols import JSON, Rollout, Verdict, VerdictKind
 from meta_agent.steps.run import Judged, Run, Tested, failure, machines_failed, stopped
 
 HOLD_OUT_EVERY = 3
+MAX_LIMIT = 1e9
+SIDES = ("above", "below")
 
 
 def discriminate(run: Run, tested: Tested) -> Judged:
@@ -85,10 +88,11 @@ def _number(session: HarnessSession, metric: str) -> _Number:
     declared = _reading(session, diagnostic, ()).thresholds.get(value)
     limit = declared.get("warn") if isinstance(declared, Mapping) else None
     side = declared.get("direction") if isinstance(declared, Mapping) else None
-    if not isinstance(limit, int | float) or side not in ("above", "below"):
+    # Untrusted: also NaN and 10**400 are numbers.
+    if not (isinstance(limit, int | float) and abs(limit) <= MAX_LIMIT and side in SIDES):
         raise CandidateError(
             f"{diagnostic} declares no limit for {value!r}: THRESHOLDS needs "
-            '{"warn": number, "direction": "above" or "below"}',
+            '{"warn": number up to 1e9, "direction": "above" or "below"}',
             reason="no_threshold",
         )
     return _Number(diagnostic, value, float(limit), side == "above")

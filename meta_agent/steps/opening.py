@@ -193,6 +193,8 @@ def _draining() -> Iterator[threading.Event]:
 
     def on_interrupt(_signal: int, _frame: FrameType | None) -> None:
         if stop.is_set():
+            if os.isatty(2):
+                os.write(2, b"\x1b[?25h")  # a live display had hidden the cursor
             os._exit(130)  # children die with us (PR_SET_PDEATHSIG); the journal is durable
         stop.set()
         # Not through the display: it may hold its lock in the very thread that we interrupt.

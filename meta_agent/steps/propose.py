@@ -6,7 +6,7 @@ from functools import partial
 
 from meta_agent.agents import Proposal, Situation, Stuck, Tried, Workbench
 from meta_agent.agents import propose as propose_by_rules
-from meta_agent.backtest.live import fairly
+from meta_agent.backtest.fair import fairly
 from meta_agent.errors import CandidateError
 from meta_agent.harness import parse_contract
 from meta_agent.history import candidate_message

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from meta_agent.backtest.live import ArmRef, Job, fairly
+from meta_agent.backtest.fair import fairly
+from meta_agent.backtest.live import ArmRef, Job
 from meta_agent.backtest.replay import replay
 from meta_agent.backtest.static import static_check
 from meta_agent.errors import CandidateError, ConfigError

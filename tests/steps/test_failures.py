@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from meta_agent.backtest.live import Job, fairly
+from meta_agent.backtest.fair import fairly
+from meta_agent.backtest.live import Job
 from meta_agent.errors import (
     CandidateError,
     ConfigError,

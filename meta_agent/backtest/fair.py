@@ -1,0 +1,45 @@
+"""Whose fault a failure is: the machines', which get one more try, or the harness's, a result.
+
+Not covered: single rollouts that infrastructure spoiled. They are rows, and the gate counts them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, TypeVar
+
+from meta_agent.errors import CandidateError, SandboxError, TrainingError
+from meta_agent.protocols import JSON
+
+T = TypeVar("T")
+
+_BY_GUEST: Final = ("timeout", "oom", "died", "protocol")
+"""Ends of a sandbox that the code in it can bring about."""
+_MESSAGE_CHARS: Final = 2000
+
+
+def fairly(work: Callable[[], T]) -> T:
+    """Does `work`, once more where infrastructure failed.
+
+    A sandbox that comes to the same kind of end twice was ended by the code in it: that is a
+    `CandidateError`.
+    """
+    try:
+        return work()
+    except (SandboxError, TrainingError):
+        pass
+    try:
+        return work()
+    except SandboxError as error:
+        if error.kind not in _BY_GUEST:
+            raise
+        reason = f"sandbox_{error.kind}"
+        raise CandidateError(f"its sandbox failed twice: {error}", reason=reason) from error
+
+
+def or_refusal(work: Callable[[], JSON]) -> JSON:
+    """The outcome of `work`, or `{"refused": {message, reason}}` where the harness failed."""
+    try:
+        return fairly(work)
+    except CandidateError as error:
+        return {"refused": {"message": str(error)[:_MESSAGE_CHARS], "reason": error.reason}}
