@@ -88,9 +88,13 @@ class Child:
         return {"ok": [_wire.record_to_json(record) for record in records]}
 
     def _check_recipe(self, command: JSON) -> JSON:
+        import torch
+
         from meta_agent.training._recipe import plan_training
 
-        plan_training(command["recipe"], steps=1, seed=0, output_dir=tempfile.gettempdir())
+        # On the device of the training to come: accelerate remembers the first one it was given.
+        on_cpu, folder = not torch.cuda.is_available(), tempfile.gettempdir()
+        plan_training(command["recipe"], steps=1, seed=0, output_dir=folder, on_cpu=on_cpu)
         return {"ok": None}
 
     def _train(self, command: JSON) -> JSON:
