@@ -346,6 +346,21 @@ class Sandbox(Protocol):
         """Calls a guest operation. Raises GuestError (guest code raised) or SandboxError."""
         ...
 
+    def begin(
+        self,
+        op: str,
+        args: Mapping[str, JSON],
+        *,
+        timeout_sec: float,
+        attached: Sequence[bytes] = (),
+    ) -> Callable[[], JSON]:
+        """Sends a request ahead; the result waits for its reply and raises as `request` does.
+
+        The guest takes requests in the order they were sent. `attached` bytes travel as they are
+        and arrive joined as `args["attached"]`.
+        """
+        ...
+
     def close(self) -> None: ...
 
 

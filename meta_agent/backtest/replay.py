@@ -1,7 +1,8 @@
 """Replay: stored rollouts scored again under another reward and filter, before any training.
 
-Promises: the harness code of both sides runs in its sandbox; lines go there as they are stored;
-two chunks are in memory at a time, whatever the number of records. The members of a group may lie
+Promises: the harness code of both sides runs in its sandbox; lines go there as they are stored, and
+while a sandbox scores a chunk this side parses the next and compares the one before. So three
+chunks are in memory at a time, whatever the number of records. The members of a group may lie
 apart by at most `OPEN_GROUPS` other groups in the stream (a store writes them together).
 
 Its limit of validity: it tells how a reward orders behaviour that *was* seen. What a policy trained
@@ -11,9 +12,9 @@ explains; it never promotes.
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Final, NamedTuple, Protocol
 
 from meta_agent.backtest._compare import Comparison, GroupRow, ReplayReport
@@ -23,24 +24,28 @@ from meta_agent.protocols import JSON, Rollout
 CHUNK_BYTES: Final = 512 * 1024
 OPEN_GROUPS: Final = 512
 GROUPS_PER_STEP: Final = 16
+FILTERED_AHEAD: Final = 8
+"""Batches of groups whose weights may be outstanding: about what two chunks give."""
+
+Rewards = Sequence[Mapping[str, float]]
 
 
 class Scorer(Protocol):
-    """The part of `HarnessSession` that a replay needs."""
+    """The part of `HarnessSession` that a replay needs: what is begun runs while we go on."""
 
     weights: dict[str, float]
 
-    def reward_lines(self, lines: Sequence[bytes]) -> list[dict[str, float]]: ...
+    def begin_reward(self, lines: Sequence[bytes]) -> Callable[[], list[dict[str, float]]]: ...
 
-    def keep(self, groups: Sequence[Mapping[str, JSON]]) -> list[float]: ...
+    def begin_keep(self, groups: Sequence[Mapping[str, JSON]]) -> Callable[[], list[float]]: ...
 
 
 class _Scored(NamedTuple):
     """A chunk after both rewards."""
 
     records: Sequence[Slim]
-    before: Sequence[Mapping[str, float]]
-    after: Sequence[Mapping[str, float]]
+    before: Rewards
+    after: Rewards
 
 
 def replay(
@@ -66,14 +71,14 @@ def replay(
     """
     comparison = Comparison()
     sides = (base_session, candidate_session)
-    batch: list[GroupRow] = []
-    with ThreadPoolExecutor(max_workers=2) as pool:
-        chunks = _score_ahead(pool, sides, rollouts, stored_commit, comparison)
-        for group in _grouped(_rows(chunks, sides, comparison)):
-            batch.append(group)
-            if len(batch) == groups_per_step:
-                _judge_batch(batch, sides, comparison)
-    _judge_batch(batch, sides, comparison)
+    waiting: deque[_Filtered] = deque()
+    chunks = _score_ahead(sides, rollouts, stored_commit, comparison)
+    for batch in _batches(_grouped(_rows(chunks, sides, comparison)), groups_per_step):
+        waiting.append(_filter(batch, sides))
+        if len(waiting) > FILTERED_AHEAD:
+            waiting.popleft().compare(comparison)
+    for filtered in waiting:
+        filtered.compare(comparison)
     return comparison.report()
 
 
@@ -81,7 +86,6 @@ def replay(
 
 
 def _score_ahead(
-    pool: ThreadPoolExecutor,
     sides: tuple[Scorer, Scorer],
     rollouts: Iterable[Rollout | bytes],
     stored_commit: str | None,
@@ -90,7 +94,7 @@ def _score_ahead(
     """One chunk is parsed here while the sandboxes score the one before."""
     waiting: _Pending | None = None
     for chunk in _chunks(rollouts, comparison):
-        sent = _send(pool, sides, chunk, stored_commit)
+        sent = _send(sides, chunk, stored_commit)
         if waiting:
             yield waiting.scored()
         waiting = sent
@@ -100,24 +104,20 @@ def _score_ahead(
 
 class _Pending(NamedTuple):
     records: Sequence[Slim]
-    before: Future[list[dict[str, float]]] | None  # None: the stored rewards are the base's
-    after: Future[list[dict[str, float]]]
+    before: Callable[[], Rewards]
+    after: Callable[[], Rewards]
 
     def scored(self) -> _Scored:
-        before = self.before.result() if self.before else [r.rewards for r in self.records]
-        return _Scored(self.records, before, self.after.result())
+        return _Scored(self.records, self.before(), self.after())
 
 
 def _send(
-    pool: ThreadPoolExecutor,
-    sides: tuple[Scorer, Scorer],
-    chunk: Sequence[Slim],
-    stored_commit: str | None,
+    sides: tuple[Scorer, Scorer], chunk: Sequence[Slim], stored_commit: str | None
 ) -> _Pending:
     lines = [record.line for record in chunk]
     known = all(r.rewards and r.harness_commit == stored_commit for r in chunk)
-    before = None if known else pool.submit(sides[0].reward_lines, lines)
-    return _Pending(chunk, before, pool.submit(sides[1].reward_lines, lines))
+    before = (lambda: [r.rewards for r in chunk]) if known else sides[0].begin_reward(lines)
+    return _Pending(chunk, before, sides[1].begin_reward(lines))
 
 
 def _chunks(
@@ -174,13 +174,30 @@ def _grouped(rows: Iterable[tuple[Slim, float, float]]) -> Iterator[GroupRow]:
     yield from open_groups.values()
 
 
-def _judge_batch(
-    batch: list[GroupRow], sides: tuple[Scorer, Scorer], comparison: Comparison
-) -> None:
-    groups = [group for group in batch if len(group.before) >= 2]
-    if groups:
-        kept = sides[0].keep([group.view(group.before) for group in groups])
-        kept_after = sides[1].keep([group.view(group.after) for group in groups])
-        for group, old, new in zip(groups, kept, kept_after, strict=True):
+# --- filtering ----------------------------------------------------------------------------------
+
+
+class _Filtered(NamedTuple):
+    """A batch of groups, and the weights that both filters will give them."""
+
+    groups: Sequence[GroupRow]
+    before: Callable[[], list[float]]
+    after: Callable[[], list[float]]
+
+    def compare(self, comparison: Comparison) -> None:
+        for group, old, new in zip(self.groups, self.before(), self.after(), strict=True):
             comparison.add_group(group, old, new)
-    batch.clear()
+
+
+def _batches(groups: Iterable[GroupRow], size: int) -> Iterator[list[GroupRow]]:
+    """So many groups at a time, less the single rollouts among them: they have no order."""
+    groups = iter(groups)
+    while step := list(islice(groups, size)):
+        if batch := [group for group in step if len(group.before) >= 2]:
+            yield batch
+
+
+def _filter(groups: list[GroupRow], sides: tuple[Scorer, Scorer]) -> _Filtered:
+    before = sides[0].begin_keep([group.view(group.before) for group in groups])
+    after = sides[1].begin_keep([group.view(group.after) for group in groups])
+    return _Filtered(groups, before, after)

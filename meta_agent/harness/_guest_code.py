@@ -7,15 +7,15 @@ diagnostics. What they return is checked by the host.
 
 from __future__ import annotations
 
-import base64
 import importlib
+import io
 import json
 import os
 import shutil
 import sys
 import tempfile
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from types import ModuleType
 from typing import Any
 
@@ -118,12 +118,12 @@ def describe(error: BaseException) -> dict[str, str]:
     }
 
 
-def records(args: Args) -> list[Json]:
-    """The rollout records in a request.
+def records(args: Args) -> Iterator[Json]:
+    """The rollout records that came with a request.
 
-    base64 rather than a JSON string: escaping every quote would cost as much as the decoding.
+    One at a time: decoding a chunk of them while all are kept takes twice as long.
     """
-    return [json.loads(line) for line in base64.b64decode(args["jsonl"]).splitlines()]
+    return map(json.loads, io.BytesIO(args.get("attached", b"")))
 
 
 HARNESS = Loaded()

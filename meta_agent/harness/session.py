@@ -11,9 +11,8 @@ Does not cover: serving the model and tool calls of a rollout (`rollouts.Runner`
 
 from __future__ import annotations
 
-import base64
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -34,6 +33,8 @@ MAX_GROUP_WEIGHT: Final = 1000.0
 MAX_REWARD_NAMES: Final = 32
 LAYERS: Final = ("score", "signal", "behaviour", "version")
 _CHUNK_BYTES: Final = 4 << 20
+
+Rewards = list[dict[str, float]]
 _ROLE_FILES: Final = (
     ("reward", "reward.py"),
     ("filter", "filter.py"),
@@ -114,25 +115,32 @@ class HarnessSession:
         args = {"items": items, "ask_open": ask_open, "step_limit_sec": step_limit_sec}
         self.sandbox.request("harness.rollout", args, timeout_sec=timeout_sec, serve=serve)
 
-    def reward(self, rollouts: Iterable[Rollout]) -> list[dict[str, float]]:
+    def reward(self, rollouts: Iterable[Rollout]) -> Rewards:
         """The reward components of each rollout, in order."""
-        rows: list[dict[str, float]] = []
+        rows: Rewards = []
         for lines in _chunks(to_line(rollout) for rollout in rollouts):
-            rows += self.reward_lines(lines)
+            rows += self.begin_reward(lines)()
         return rows
 
-    def reward_lines(self, lines: Sequence[bytes]) -> list[dict[str, float]]:
-        """The same for records that are still JSON lines: replay need not decode them here."""
-        found = self._ask("harness.reward", {"jsonl": _pack(lines)})
-        rows = _listing(found, len(lines), "reward()")
-        return [named_floats(row, f"reward() of rollout {i}") for i, row in enumerate(rows)]
+    def begin_reward(self, lines: Sequence[bytes]) -> Callable[[], Rewards]:
+        """The same for records that are still JSON lines: replay need not decode them here.
+
+        The guest begins at once; what this returns waits for the rewards.
+        """
+        reply, count = self._begin("harness.reward", {}, lines), len(lines)
+        return lambda: _rewards(reply(), count)
 
     def keep(self, groups: Sequence[Mapping[str, JSON]]) -> list[float]:
         """A weight per group, 0 drops it; all 1 where the harness has no filter."""
+        return self.begin_keep(groups)()
+
+    def begin_keep(self, groups: Sequence[Mapping[str, JSON]]) -> Callable[[], list[float]]:
+        """`keep`, sent ahead as in `begin_reward`."""
+        count = len(groups)
         if not self.has("filter"):
-            return [1.0] * len(groups)
-        found = _listing(self._ask("harness.keep", {"groups": groups}), len(groups), "keep()")
-        return [_in_range(value, 0.0, MAX_GROUP_WEIGHT, "keep()") for value in found]
+            return lambda: [1.0] * count
+        reply = self._begin("harness.keep", {"groups": groups})
+        return lambda: _group_weights(reply(), count)
 
     def order(
         self, tasks: Sequence[Mapping[str, JSON]], history: Mapping[str, Mapping[str, int]]
@@ -154,10 +162,10 @@ class HarnessSession:
         """The same for records that are still JSON lines."""
         first = True
         for chunk in _chunks(lines):
-            self._ask("harness.stage", {"jsonl": _pack(chunk), "first": first})
+            self._ask("harness.stage", {"first": first}, chunk)
             first = False
         if first:
-            self._ask("harness.stage", {"jsonl": "", "first": True})
+            self._ask("harness.stage", {"first": True})
         rows = _listing(self._ask("harness.measure", {}), len(self._diagnostics), "measure()")
         return [_measured(fact, row) for fact, row in zip(self._diagnostics, rows, strict=True)]
 
@@ -165,8 +173,8 @@ class HarnessSession:
         self, samples: Sequence[Rollout], tasks: Sequence[Mapping[str, JSON]]
     ) -> list[CheckResult]:
         """Contract tests on sample rollouts and tasks (`{"key", "view"}`), the recipe included."""
-        args = {"jsonl": _pack([to_line(sample) for sample in samples]), "tasks": tasks}
-        rows = _listing(self._ask("harness.check", args), None, "check()")
+        lines = [to_line(sample) for sample in samples]
+        rows = _listing(self._ask("harness.check", {"tasks": tasks}, lines), None, "check()")
         results = [_check_row(row) for row in rows]
         results += [self._check_layer(fact) for fact in self._diagnostics]
         if self.contract.files_of("recipe", self.tree):
@@ -185,15 +193,29 @@ class HarnessSession:
         detail = "" if known else f"LAYER is {fact.layer!r}, not one of {', '.join(LAYERS)}"
         return CheckResult(f"diagnostic {fact.name}", known, detail)
 
-    def _ask(self, op: str, args: Mapping[str, JSON]) -> JSON:
-        try:
-            return self.sandbox.request(op, args, timeout_sec=self._timeout_sec)
-        except GuestError as error:
-            trace = error.guest_traceback.strip()
-            raise CandidateError(
-                f"{op} failed: {error}" + (f"\n{trace}" if trace else ""),
-                reason=op.replace("harness.", "harness_") + "_failed",
-            ) from error
+    def _ask(self, op: str, args: Mapping[str, JSON], lines: Sequence[bytes] = ()) -> JSON:
+        return self._begin(op, args, lines)()
+
+    def _begin(
+        self, op: str, args: Mapping[str, JSON], lines: Sequence[bytes] = ()
+    ) -> Callable[[], JSON]:
+        reply = self.sandbox.begin(op, args, timeout_sec=self._timeout_sec, attached=lines)
+
+        def wait() -> JSON:
+            try:
+                return reply()
+            except GuestError as error:
+                raise _failed(op, error) from error
+
+        return wait
+
+
+def _failed(op: str, error: GuestError) -> CandidateError:
+    trace = error.guest_traceback.strip()
+    return CandidateError(
+        f"{op} failed: {error}" + (f"\n{trace}" if trace else ""),
+        reason=op.replace("harness.", "harness_") + "_failed",
+    )
 
 
 def _roles(contract: HarnessContract, tree: HarnessTree) -> dict[str, JSON]:
@@ -222,10 +244,6 @@ def _texts(tree: HarnessTree) -> dict[str, str]:
         except UnicodeDecodeError as error:
             raise CandidateError(f"{path} is not UTF-8: {error}", reason="not_text") from error
     return texts
-
-
-def _pack(lines: Sequence[bytes]) -> str:
-    return base64.b64encode(b"".join(lines)).decode("ascii")
 
 
 def _chunks(lines: Iterable[bytes]) -> Iterator[list[bytes]]:
@@ -259,6 +277,16 @@ def _listing(value: JSON, count: int | None, what: str) -> list[JSON]:
     return value
 
 
+def _rewards(found: JSON, count: int) -> Rewards:
+    rows = _listing(found, count, "reward()")
+    return [named_floats(row, f"reward() of rollout {i}") for i, row in enumerate(rows)]
+
+
+def _group_weights(found: JSON, count: int) -> list[float]:
+    weights = _listing(found, count, "keep()")
+    return [_in_range(value, 0.0, MAX_GROUP_WEIGHT, "keep()") for value in weights]
+
+
 def named_floats(value: JSON, what: str) -> dict[str, float]:
     """A dict of finite floats under short printable names, or `CandidateError`."""
     if not isinstance(value, dict):
@@ -270,7 +298,13 @@ def named_floats(value: JSON, what: str) -> dict[str, float]:
     for name in value:
         if not (0 < len(name) <= 64 and name.isprintable()):
             raise _wrong(what, name, "a printable name of at most 64 characters")
-    return {name: _in_range(v, -1e9, 1e9, f"{what}[{name!r}]") for name, v in value.items()}
+    return {
+        # Tried first because the text for a refusal costs more than the check.
+        name: number
+        if type(number) is float and -1e9 <= number <= 1e9
+        else _in_range(number, -1e9, 1e9, f"{what}[{name!r}]")
+        for name, number in value.items()
+    }
 
 
 def _in_range(value: JSON, low: float, high: float, what: str) -> float:

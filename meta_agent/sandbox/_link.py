@@ -1,5 +1,9 @@
 """Frames between the host and a worker, over whatever byte stream a backend offers.
 
+A frame is one line of JSON. Bytes may follow it after a newline, from the host to the worker only:
+what is large (the records of a replay) need not be escaped or encoded, and the untrusted direction
+stays plain JSON.
+
 Promises: a frame is whole or the link is dead; every wait has a deadline; what arrives is parsed as
 hostile input (size cap first, then JSON, then shape). Not covered: who killed the other side; a
 backend's `post_mortem` says that.
@@ -10,6 +14,7 @@ from __future__ import annotations
 import json
 import threading
 import time
+from collections.abc import Sequence
 from typing import Protocol
 
 from meta_agent.errors import SandboxError
@@ -58,15 +63,17 @@ class Link:
         self._inbox = bytearray()
         self._write_lock = threading.Lock()  # one whole frame at a time
 
-    def send(self, message: JSON, deadline: float) -> None:
+    def send(self, message: JSON, deadline: float, attached: Sequence[bytes] = ()) -> None:
         """Sends one frame before `deadline` (monotonic seconds)."""
-        body = json.dumps(message, separators=(",", ":")).encode()
-        if len(body) > FRAME_LIMIT_BYTES:
-            raise ValueError(f"a frame of {len(body)} bytes exceeds {FRAME_LIMIT_BYTES}")
-        self.send_raw(body, deadline)
+        line = json.dumps(message, separators=(",", ":")).encode()
+        self.send_raw((line, b"\n", *attached) if attached else (line,), deadline)
 
-    def send_raw(self, body: bytes, deadline: float) -> None:
-        data = memoryview(len(body).to_bytes(4, "little") + body)
+    def send_raw(self, parts: Sequence[bytes], deadline: float) -> None:
+        """Sends the parts as one frame."""
+        size = sum(map(len, parts))
+        if size > FRAME_LIMIT_BYTES:
+            raise ValueError(f"a frame of {size} bytes exceeds {FRAME_LIMIT_BYTES}")
+        data = memoryview(b"".join((size.to_bytes(4, "little"), *parts)))
         with self._write_lock:
             while data:
                 written = self._stream.send(data, remaining(deadline))

@@ -1,19 +1,22 @@
 """The host's handle on a worker: the `Sandbox` protocol over any byte stream.
 
 Both backends are this class over another stream, so they cannot drift apart. One request runs at a
-time. Promises: a request that outlives its deadline kills the sandbox for real and raises
-`SandboxError(kind="timeout")`; after that every call raises the same error. Time the host takes to
-answer the guest's calls counts.
+time; others may be sent ahead and wait in the pipe. Promises: a request that outlives its deadline
+kills the sandbox for real and raises `SandboxError(kind="timeout")`; after that every call raises
+the same error. Time the host takes to answer the guest's calls counts.
 """
 
 from __future__ import annotations
 
 import base64
 import binascii
+import contextlib
 import itertools
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from meta_agent.errors import GuestError, SandboxError
@@ -25,6 +28,17 @@ EXEC_GRACE_SEC = 45.0
 FILES_TIMEOUT_SEC = 120.0
 INSTALL_TIMEOUT_SEC = 60.0
 WRITE_BATCH_BYTES = 8 << 20
+
+
+@dataclass(slots=True, eq=False)
+class Sent:
+    """A request on its way, and its reply once it was received."""
+
+    id: int
+    op: str
+    timeout_sec: float
+    serve: CallServer
+    reply: dict[str, JSON] | None = None
 
 
 class WorkerSandbox:
@@ -45,13 +59,14 @@ class WorkerSandbox:
         self._ids = itertools.count(1)
         # One request at a time, held for its whole duration. Re-entrant: `serve` may close us.
         self._busy = threading.RLock()
+        self._ahead: deque[Sent] = deque()  # sent and not replied to; the worker keeps the order
         self._end: SandboxError | None = None
         self._fences = fences
         self._facts = self._greet(program, start_timeout_sec)
 
     def _greet(self, program: bytes, timeout_sec: float) -> dict[str, JSON]:
         try:
-            self._link.send_raw(program, time.monotonic() + timeout_sec)
+            self._link.send_raw((program,), time.monotonic() + timeout_sec)
             facts: dict[str, JSON] = self.request("hello", {}, timeout_sec=timeout_sec)
         except (LinkClosed, LinkTimeout, SandboxError) as error:
             cause = error if isinstance(error, SandboxError) else self._cause()
@@ -127,19 +142,34 @@ class WorkerSandbox:
         serve: CallServer | None = None,
     ) -> JSON:
         """Calls an operation; `serve` gets the calls that the guest makes meanwhile."""
-        with self._busy:
-            if self._end is not None:
-                raise self._end
+        with self._taking_turns(op, timeout_sec):
             deadline = time.monotonic() + timeout_sec
-            try:
-                return self._converse(op, args, deadline, serve)
-            except LinkTimeout:
-                message = f"{op!r} was not done after {timeout_sec:g} s; the sandbox was killed"
-                raise self._break_off(SandboxError(message, kind="timeout")) from None
-            except LinkClosed:
-                raise self._break_off(self._end or self._cause()) from None
-            except SandboxError as error:
-                raise self._break_off(error) from None
+            sent = self._send(Sent(next(self._ids), op, timeout_sec, serve or refuse), args, ())
+            return self._reply_to(sent, deadline)
+
+    def begin(
+        self,
+        op: str,
+        args: Mapping[str, JSON],
+        *,
+        timeout_sec: float,
+        attached: Sequence[bytes] = (),
+    ) -> Callable[[], JSON]:
+        """Sends a request and returns at once; what it returns waits for the reply.
+
+        So the host can work while the guest does, and the guest finds its next request waiting.
+        Replies not waited for are kept until they are; the limit counts from the wait. `attached`
+        arrives joined, as the bytes `args["attached"]`. Calls of the guest are refused,
+        and that only once the host waits.
+        """
+        with self._taking_turns(op, timeout_sec):
+            sent = self._send(Sent(next(self._ids), op, timeout_sec, refuse), args, attached)
+
+        def wait() -> JSON:
+            with self._taking_turns(op, timeout_sec):
+                return self._reply_to(sent, time.monotonic() + timeout_sec)
+
+        return wait
 
     def close(self) -> None:
         """Ends the sandbox and everything in it. Idempotent."""
@@ -171,19 +201,46 @@ class WorkerSandbox:
         self._stream.kill()
         return error
 
-    def _converse(
-        self, op: str, args: Mapping[str, JSON], deadline: float, serve: CallServer | None
-    ) -> JSON:
-        request_id = next(self._ids)
-        self._link.send({"id": request_id, "op": op, "args": dict(args)}, deadline)
-        answer = self._answerer(request_id, deadline)
+    @contextlib.contextmanager
+    def _taking_turns(self, op: str, timeout_sec: float) -> Iterator[None]:
+        """One thread at a time; whatever goes wrong on the link ends the sandbox."""
+        with self._busy:
+            if self._end is not None:
+                raise self._end
+            try:
+                yield
+            except LinkTimeout:
+                message = f"{op!r} was not done after {timeout_sec:g} s; the sandbox was killed"
+                raise self._break_off(SandboxError(message, kind="timeout")) from None
+            except LinkClosed:
+                raise self._break_off(self._end or self._cause()) from None
+            except SandboxError as error:
+                raise self._break_off(error) from None
+
+    def _send(self, sent: Sent, args: Mapping[str, JSON], attached: Sequence[bytes]) -> Sent:
+        # There may be no room in the pipe before those ahead are done.
+        patience = sent.timeout_sec + sum(other.timeout_sec for other in self._ahead)
+        message = {"id": sent.id, "op": sent.op, "args": dict(args)}
+        self._link.send(message, time.monotonic() + patience, attached)
+        self._ahead.append(sent)
+        return sent
+
+    def _reply_to(self, sent: Sent, deadline: float) -> JSON:
+        while sent.reply is None:
+            first = self._ahead.popleft()
+            limit = deadline if first is sent else time.monotonic() + first.timeout_sec
+            first.reply = self._converse(first, limit)
+        return outcome(sent.reply)
+
+    def _converse(self, sent: Sent, deadline: float) -> dict[str, JSON]:
+        answer = self._answerer(sent.id, deadline)
         while True:
             frame = self._link.receive(deadline)
-            if frame.get("id") != request_id:
-                raise protocol_error(f"answered request {frame.get('id')!r}, not {request_id}")
+            if frame.get("id") != sent.id:
+                raise protocol_error(f"answered request {frame.get('id')!r}, not {sent.id}")
             if "calls" not in frame:
-                return outcome(frame)
-            (serve or refuse)(parse_calls(frame["calls"]), answer)
+                return frame
+            sent.serve(parse_calls(frame["calls"]), answer)
 
     def _answerer(self, request_id: int, deadline: float) -> Callable[[list[Answer]], None]:
         """Answers that come after the operation ended are dropped by the worker, by their id."""

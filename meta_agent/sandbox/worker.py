@@ -52,8 +52,9 @@ Json = Any
 
 
 class Pipe:
-    """Length-prefixed JSON frames over two private descriptors.
+    """Length-prefixed frames over two private descriptors: a line of JSON each.
 
+    What the host sends after that line, raw bytes, becomes the message's `attached`.
     While a write waits for room, arriving bytes are taken in, so that host and guest can both
     write large frames at the same moment without a deadlock.
     """
@@ -61,6 +62,7 @@ class Pipe:
     def __init__(self, source: int, sink: int) -> None:
         self._source, self._sink = source, sink
         self._inbox = bytearray()
+        self.later: list[Json] = []  # requests sent ahead that a guest operation came across
         self._write_lock = threading.Lock()  # whole frames only, from whichever thread
         os.set_blocking(sink, False)
 
@@ -78,7 +80,9 @@ class Pipe:
             if deadline is not None and not self._readable(max(0.0, deadline - time.monotonic())):
                 return None
             self._fill()
-        return json.loads(frame)
+        line, attached = frame
+        message = json.loads(line)
+        return {**message, "attached": attached} if attached else message
 
     def _write(self, data: memoryview) -> None:
         while data:
@@ -100,20 +104,24 @@ class Pipe:
         return bool(waiter.poll(timeout_sec * 1000))
 
     def _fill(self) -> None:
-        chunk = os.read(self._source, 1 << 20)
+        chunk = os.read(self._source, CHUNK_BYTES)
         if not chunk:
             raise EOFError
         self._inbox += chunk
 
-    def _take_frame(self) -> bytes | None:
+    def _take_frame(self) -> tuple[bytes, bytes] | None:
+        """The line of the next frame and what is attached; None before all of it is here."""
         if len(self._inbox) < 4:
             return None
         end = 4 + int.from_bytes(self._inbox[:4], "little")
         if len(self._inbox) < end:
             return None
-        body = bytes(self._inbox[4:end])
+        line_end = self._inbox.find(b"\n", 4, end)
+        line_end = end if line_end < 0 else line_end
+        with memoryview(self._inbox) as inbox:  # a large frame is copied once
+            frame = bytes(inbox[4:line_end]), bytes(inbox[line_end + 1 : end])
         del self._inbox[:end]
-        return body
+        return frame
 
 
 class Channel:
@@ -135,7 +143,9 @@ class Channel:
         of several.
         """
         while (frame := self._pipe.receive(timeout_sec)) is not None:
-            if frame["id"] == self._id:  # else a late answer to an operation that is over
+            if "op" in frame:
+                self._pipe.later.append(frame)
+            elif frame["id"] == self._id:  # else a late answer to an operation that is over
                 answers: list[dict[str, Json]] = frame["answers"]
                 return answers
         return []
@@ -534,7 +544,7 @@ class Worker:
     def serve(self) -> None:
         with contextlib.suppress(EOFError):
             while True:
-                frame = self._pipe.receive()
+                frame = self._pipe.later.pop(0) if self._pipe.later else self._pipe.receive()
                 if "op" in frame:  # else a late answer to an operation that is over
                     self._answer(frame)
 
@@ -549,6 +559,8 @@ class Worker:
 
     def _perform(self, frame: dict[str, Json]) -> Json:
         name, args = frame["op"], frame["args"]
+        if "attached" in frame:
+            args["attached"] = frame["attached"]
         if name in self._builtin:
             return self._builtin[name](args)
         if name not in self._guest:

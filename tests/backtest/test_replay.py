@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -138,14 +138,14 @@ class Counting:
         self.lines = 0
         self.largest = 0
 
-    def reward_lines(self, lines: Any) -> list[dict[str, float]]:
+    def begin_reward(self, lines: Any) -> Callable[[], list[dict[str, float]]]:
         self.lines += len(lines)
         self.largest = max(self.largest, sum(map(len, lines)))
-        return [{"solved": float(json.loads(line)["outcome"])} for line in lines]
+        return lambda: [{"solved": float(json.loads(line)["outcome"])} for line in lines]
 
-    def keep(self, groups: Any) -> list[float]:
+    def begin_keep(self, groups: Any) -> Callable[[], list[float]]:
         assert len(groups) <= 16
-        return [1.0] * len(groups)
+        return lambda: [1.0] * len(groups)
 
 
 def test_stored_rewards_of_the_base_are_not_computed_again() -> None:

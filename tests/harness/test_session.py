@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +43,7 @@ def test_rewards_come_back_in_order(lab: HarnessSession) -> None:
     expected = [{"solved": 1.0, "short": 0.5}, {"solved": 0.0, "short": 0.25}]
     assert lab.weights == {"solved": 1.0, "short": 0.1}
     assert lab.reward(rollouts) == expected
-    assert lab.reward_lines([to_line(rollout) for rollout in rollouts]) == expected
+    assert lab.begin_reward([to_line(rollout) for rollout in rollouts])() == expected
     assert lab.reward([]) == []
 
 
@@ -320,11 +320,14 @@ class Liar:
 
     def install(self, name: str, source: str) -> None: ...
 
-    def request(self, op: str, args: Mapping[str, Any], **_: Any) -> Any:
-        answer = self.answers[op.removeprefix("harness.")]
-        if isinstance(answer, Exception):
-            raise answer
-        return json.loads(json.dumps(answer))
+    def begin(self, op: str, args: Mapping[str, Any], **_: Any) -> Callable[[], Any]:
+        def wait() -> Any:
+            answer = self.answers[op.removeprefix("harness.")]
+            if isinstance(answer, Exception):
+                raise answer
+            return json.loads(json.dumps(answer))
+
+        return wait
 
 
 LIES = [None, 3, "x", [], [None], [[1.0]], {"a": 1}, [{"x": "1"}], [{"x": [1.0]}]]

@@ -11,6 +11,7 @@ import pytest
 from meta_agent.errors import GuestError, SandboxError
 from meta_agent.protocols import Answer, Call, CallServer
 from meta_agent.sandbox import WorkerSandbox
+from meta_agent.sandbox._link import FRAME_LIMIT_BYTES
 from tests.sandbox.conftest import Open
 
 Reply = Callable[[list[Answer]], None]
@@ -20,6 +21,12 @@ import os, sys, time
 
 def echo(args, channel):
     return args
+
+def attached(args, channel):
+    return list(args["attached"]) if "attached" in args else None
+
+def size(args, channel):
+    return [len(args["attached"]), "z" * args["back"]]
 
 def ask(args, channel):
     cids = channel.calls([{"kind": "model", "n": n} for n in range(args["n"])])
@@ -54,7 +61,8 @@ def unfit(args, channel):
 def sets(args, channel):
     return list({str(n) for n in range(50)})
 
-OPERATIONS = {f.__name__: f for f in (echo, ask, ask_big, patient, fail, unfit, sets)}
+PUBLIC = (echo, attached, size, ask, ask_big, patient, fail, unfit, sets)
+OPERATIONS = {f.__name__: f for f in PUBLIC}
 """
 
 
@@ -120,6 +128,70 @@ def test_late_answers_disturb_nobody(guest: WorkerSandbox) -> None:
     late[0]()
     assert guest.request("ask", {"n": 1}, timeout_sec=10, serve=all_at_once)["frames"] == 1
     assert guest.request("echo", {"still": "here"}, timeout_sec=10) == {"still": "here"}
+
+
+# --- requests sent ahead, and raw bytes -----------------------------------------------------------
+
+
+def test_requests_sent_ahead_are_replied_to_in_any_order_of_waiting(guest: WorkerSandbox) -> None:
+    waits = [guest.begin("echo", {"n": n}, timeout_sec=10) for n in range(5)]
+    assert guest.request("echo", {"n": 9}, timeout_sec=10) == {"n": 9}
+    assert [wait()["n"] for wait in reversed(waits)] == [4, 3, 2, 1, 0]
+    assert waits[0]() == {"n": 0}
+
+
+def test_an_error_comes_with_the_wait_and_spoils_no_neighbour(guest: WorkerSandbox) -> None:
+    failing = guest.begin("fail", {"kind": "KeyError"}, timeout_sec=10)
+    fine = guest.begin("echo", {"n": 1}, timeout_sec=10)
+    assert fine() == {"n": 1}
+    with pytest.raises(GuestError):
+        failing()
+
+
+def test_a_request_sent_ahead_survives_an_operation_that_waits_for_answers(
+    guest: WorkerSandbox,
+) -> None:
+    asking = guest.begin("ask", {"n": 3}, timeout_sec=10)
+    fine = guest.begin("echo", {"n": 1}, timeout_sec=10)
+    assert fine() == {"n": 1}
+    assert "serves no calls" in asking()["answers"][0]["err"]
+
+
+def test_a_hanging_request_ends_those_behind_it(guest: WorkerSandbox) -> None:
+    guest.install("slow", "import time\nOPERATIONS = {'hang': lambda a, c: time.sleep(60)}")
+    guest.begin("hang", {}, timeout_sec=0.3)
+    behind = guest.begin("echo", {}, timeout_sec=10)
+    for _ in range(2):
+        with pytest.raises(SandboxError) as caught:
+            behind()
+        assert caught.value.kind == "timeout"
+
+
+@pytest.mark.parametrize(
+    "parts", [[b"a"], [b"\n"], [b"\n\n{", b"\x00\xff"], [b"", b"x\n"], [bytes(range(256))]]
+)
+def test_attached_bytes_arrive_as_they_are(guest: WorkerSandbox, parts: list[bytes]) -> None:
+    wait = guest.begin("attached", {}, timeout_sec=10, attached=parts)
+    assert bytes(wait()) == b"".join(parts)
+
+
+def test_nothing_attached_is_nothing(guest: WorkerSandbox) -> None:
+    assert guest.begin("attached", {}, timeout_sec=10)() is None
+
+
+def test_large_attachments_sent_ahead_do_not_deadlock(guest: WorkerSandbox) -> None:
+    size = 4 << 20
+    waits = [
+        guest.begin("size", {"back": size}, timeout_sec=30, attached=[b"x" * size] * 2)
+        for _ in range(4)
+    ]
+    assert [wait()[0] for wait in waits] == [2 * size] * 4
+
+
+def test_too_large_an_attachment_is_refused_before_anything_is_sent(guest: WorkerSandbox) -> None:
+    with pytest.raises(ValueError, match="exceeds"):
+        guest.begin("size", {}, timeout_sec=10, attached=[b"x" * FRAME_LIMIT_BYTES])
+    assert guest.request("echo", {}, timeout_sec=10) == {}
 
 
 @pytest.mark.parametrize("kind", ["KeyError", "SystemExit"])
