@@ -191,10 +191,17 @@ class Lab:
             future.result()
 
     def arm(
-        self, name: str, tree: HarnessTree, *, seeds: int, steps: int, split: Split, limit: int
+        self,
+        name: str,
+        tree: HarnessTree,
+        *,
+        seeds: Iterable[int],
+        steps: int,
+        split: Split,
+        limit: int,
     ) -> ArmRef:
-        """One version measured over the training seeds 0..seeds-1."""
-        jobs = (Job(tree, seed, steps, split, limit) for seed in range(seeds))
+        """One version measured over these training seeds."""
+        jobs = (Job(tree, seed, steps, split, limit) for seed in seeds)
         return self.arm_of(name, tree, {job.seed: self.measure(job) for job in jobs})
 
     def arm_of(self, name: str, tree: HarnessTree, measured: Mapping[int, Evaluated]) -> ArmRef:

@@ -42,7 +42,7 @@ def _look(run: Run, collected: Collected, tested: Tested, look: int, seeds: int)
     run.lab.prepare(
         [
             Job(side, seed, plan.steps, "confirm", plan.confirm)
-            for seed in range(seeds)
+            for seed in _fresh(seeds)
             for side in (collected.tree, tree)
         ]
     )
@@ -84,8 +84,13 @@ def _judge(run: Run, refs: tuple[ArmRef, ArmRef], tested: Tested, look: int, see
 def _arm(run: Run, name: str, tree: HarnessTree, seeds: int) -> ArmRef:
     plan = run.plan
     return run.lab.arm(
-        name, tree, seeds=seeds, steps=plan.steps, split="confirm", limit=plan.confirm
+        name, tree, seeds=_fresh(seeds), steps=plan.steps, split="confirm", limit=plan.confirm
     )
+
+
+def _fresh(seeds: int) -> range:
+    """Training seeds that no ranking has seen (see `Plan.looks`)."""
+    return range(1, seeds + 1)
 
 
 def _findings(run: Run, baseline: Arm, candidate: Arm, tested: Tested) -> tuple[Finding, ...]:

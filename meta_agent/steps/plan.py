@@ -19,7 +19,11 @@ class Plan:
     steps: int
     """Optimiser steps of a full training arm."""
     looks: tuple[int, ...]
-    """Training seeds behind each look at a finalist, ascending."""
+    """Training seeds behind each look at a finalist, ascending.
+
+    Seed 0 ranks candidates and is the promoted checkpoint; the looks use seeds 1 and up, so that
+    the luck which made a finalist does not count again for it.
+    """
     finalists: int
     """Candidates per generation that go on to the confirm split."""
     search: int
@@ -27,20 +31,10 @@ class Plan:
     confirm: int
     vault: int
     alpha: float
-    """Chance of one false promotion in the whole run.
-
-    The training seed that ranks candidates is also the first of a finalist's, so its luck counts
-    twice. Simulated with three equal candidates, 1.7 % per finalist become 1.8 % where seeds
-    deviate by 1.5 points, 2.3 % where by 5: the price of a training saved on either side.
-    """
+    """Chance of one false promotion in the whole run."""
     min_effect: float
     """A promotion's lower bound has to be above this (a share, not points)."""
     generations: int
-
-    @property
-    def seeds(self) -> int:
-        """Training seeds at the last look."""
-        return self.looks[-1]
 
     @property
     def budget(self) -> ErrorBudget:
@@ -58,7 +52,7 @@ def plan_for(config: RunConfig) -> Plan:
     tiny = config.profile == "tiny"
     return Plan(
         steps=config.train_steps,
-        looks=(2,) if tiny else (2, 4, 6),
+        looks=(2,) if tiny else (4, 6),
         finalists=1,
         search=64 if tiny else 512,
         confirm=96 if tiny else 512,

@@ -124,7 +124,8 @@ def screen(run: Run, collected: Collected, tested: Sequence[Tested]) -> Screened
     """Ranks the candidates that passed on the search split; diagnostics go on without a rank.
 
     A scaffold candidate acts on the current version's policy as it is; the others train one seed,
-    which a finalist's live test then reuses. Either is compared to the baseline on the same terms.
+    whose policy becomes the version's checkpoint if it is promoted. Either is compared to the
+    baseline on the same terms.
     """
     passed = [t for t in tested if not (t.vetoed or t.watches)]
     run.phase("test", f"{len(passed)} candidates on {run.plan.search} search tasks, one seed")
