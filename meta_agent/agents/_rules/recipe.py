@@ -249,7 +249,7 @@ def _still(case: Case) -> bool:
     return (
         change is not None
         and abs(change[1]) < 0.1 * first
-        and abs(case.value(_REWARD)) < 0.1
+        and abs(case.value(_REWARD)) < 0.05
         and case.value("signal.train.clip_share.last") == 0
     )
 
