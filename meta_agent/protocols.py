@@ -101,7 +101,10 @@ class Environment(Protocol):
 
 
 class Domain(Protocol):
-    """Tasks with fixed splits, an environment, and a sealed grader."""
+    """Tasks with fixed splits, an environment, and a sealed grader.
+
+    A domain with costly environments may say `open_at_once: int`, how many a lock-step batch holds.
+    """
 
     name: str
     evaluator_hash: str  # grader + task files + splits + sampling + ceilings

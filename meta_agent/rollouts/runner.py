@@ -91,11 +91,18 @@ class Runner:
         """
         terms = self._terms(temperature, top_p)
         attempts = [Attempt(terms, p, i, _key(self._stamp, p, i)) for i, p in enumerate(plan)]
-        size = batch_size or (LOCK_STEP_BATCH if self._gateway.lock_step else len(plan) or 1)
+        size = batch_size or self._batch_size(len(plan))
         rows: list[Rollout] = []
         for start in range(0, len(attempts), size):
             rows += self._batch(attempts[start : start + size])
         return rows
+
+    def _batch_size(self, planned: int) -> int:
+        """In lock-step all rollouts of a batch are open at once; costly environments say how many."""
+        if not self._gateway.lock_step:
+            return planned or 1
+        limit: int = getattr(self._domain, "open_at_once", LOCK_STEP_BATCH)
+        return limit
 
     def _terms(self, temperature: float | None, top_p: float | None) -> Terms:
         sampling = self._domain.sampling

@@ -23,7 +23,7 @@ from meta_agent.harness import parse_contract
 from meta_agent.history import HarnessRepo
 from meta_agent.ledger import DONE, Ledger
 from meta_agent.models.keys import keys_found
-from meta_agent.protocols import Domain
+from meta_agent.protocols import SPLITS, Domain
 from meta_agent.resources import resource_dir
 from meta_agent.rollouts import RolloutStore
 from meta_agent.sandbox import reap, resolve_backend
@@ -104,7 +104,14 @@ def load_run_domain(config: RunConfig) -> Domain:
         return load_domain(config.domain)
     from meta_agent.domains.swe import load_tasks_domain
 
-    return load_tasks_domain(config.tasks)
+    domain = load_tasks_domain(config.tasks)
+    empty = [split for split in SPLITS if not domain.tasks(split)]
+    if empty:
+        raise ConfigError(
+            f"{config.tasks} has no task in the split {' and '.join(empty)}; a run needs all four",
+            hint='give its rows a "split" of train, search, confirm or vault',
+        )
+    return domain
 
 
 def _require_supported(config: RunConfig) -> None:

@@ -58,6 +58,8 @@ class RealSwe:
     name = "swe"
     ceilings = _CEILINGS
     sampling = _SAMPLING
+    open_at_once = 4
+    """Task sandboxes at the same time in lock-step (read by `rollouts.Runner`)."""
 
     def __init__(self, path: Path, factory: SandboxFactory) -> None:
         self.path = path
