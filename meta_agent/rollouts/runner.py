@@ -98,7 +98,7 @@ class Runner:
         return rows
 
     def _batch_size(self, planned: int) -> int:
-        """In lock-step all rollouts of a batch are open at once; costly environments say how many."""
+        """In lock-step a whole batch is open at once; costly environments say how many."""
         if not self._gateway.lock_step:
             return planned or 1
         limit: int = getattr(self._domain, "open_at_once", LOCK_STEP_BATCH)
