@@ -109,6 +109,19 @@ def test_attempts_cut_off_get_more_turns_up_to_the_ceiling() -> None:
     )
 
 
+def test_a_limit_that_taught_attempts_to_hand_in_early_is_doubled() -> None:
+    """After training under a tight limit hardly any attempt hits it."""
+    tight = tree({"swe/agent.py": ("MAX_TURNS = 8", "MAX_TURNS = 5")})
+    gives_up = evidence(**{"behaviour__stop.returned": 0.01, "behaviour__retry_after_fail": 0.2})
+    tries_again = evidence(behaviour__retry_after_fail=0.9)
+    proposal = find("more-turns", gives_up, tight, Situation(CEILINGS))
+    assert proposal is not None
+    assert "MAX_TURNS = 10\n" in proposal.edits["swe/agent.py"]
+    assert find("more-turns", tries_again, tight, Situation(CEILINGS)) is None
+    assert find("more-turns", evidence(), tight, Situation(CEILINGS)) is None
+    assert find("more-turns", gives_up, tight) is None, "no ceiling, no measure of what is tight"
+
+
 def test_only_the_number_changes_and_comments_stay() -> None:
     proposal = find("longer-observations", evidence(measured__cut_observation_share=0.2), tree())
     assert proposal is not None

@@ -17,7 +17,7 @@ _TOOLS = r"(\w+_)?TOOLS?(_NAMES)?"
 
 
 class MoreTurns:
-    """Attempts end without an answer at the scaffold's own turn limit: raise it."""
+    """The turn limit cuts attempts off, or has taught them to hand in early: raise it."""
 
     name: ClassVar[str] = "more-turns"
     factor: ClassVar[Factor] = "scaffold"
@@ -27,21 +27,31 @@ class MoreTurns:
         limit = case.constant("scaffold", _TURNS, int)
         cut = case.value("behaviour.stop.returned") + case.value("behaviour.stop.turn_limit")
         ceiling = case.situation.ceilings.max_turns if case.situation.ceilings else None
-        if limit is None or cut < 0.02 or (ceiling is not None and limit.value >= ceiling):
+        if limit is None or (ceiling is not None and limit.value >= ceiling):
             return None
-        new = max(limit.value + 1, limit.value * 3 // 2)
+        hurry = _hurry(case, limit.value / ceiling) if ceiling else 0.0
+        if cut < 0.02 and hurry < 0.2:
+            return None
+        # A limit that is kept without being hit has to leave room for one more whole try.
+        new = limit.value * 2 if hurry >= 0.2 else max(limit.value + 1, limit.value * 3 // 2)
         new = new if ceiling is None else min(new, ceiling)
+        gave_up = 1 - case.value("behaviour.retry_after_fail", default=1.0)
         return Finding(
-            strength=clamp(3 * cut),
+            strength=clamp(max(3 * cut, hurry)),
             subject=f"allow {new} turns instead of {limit.value}",
             change=f"{limit.name} grows from {limit.value} to {new}",
-            effect="attempts that are cut off now get to submit, and more are solved",
-            because=f"{cut:.1%} of attempts end at the turn limit without an answer",
+            effect="attempts that are cut off or hurry now get to their end, and more are solved",
+            because=f"{cut:.1%} of attempts end at the turn limit without an answer"
+            + (f", and {gave_up:.0%} of failed tests are not followed up" if hurry >= 0.2 else ""),
             metric="clean_success",
             direction="up",
-            expected_delta=cut / 3,
+            expected_delta=max(cut / 3, hurry / 10),
             edits=case.set_constant(limit, new),
-            evidence=(f"{cut:.1%} of attempts stop unfinished", line(case, "behaviour.turns_mean")),
+            evidence=(
+                f"{cut:.1%} of attempts stop unfinished",
+                line(case, "behaviour.retry_after_fail"),
+                line(case, "behaviour.turns_mean"),
+            ),
             risks=("longer rollouts cost more per step",),
         )
 
@@ -191,6 +201,15 @@ class ShowFirst:
             evidence=(line(case, "behaviour.view_before_edit"),),
             risks=("the policy has never read a first message of this form",),
         )
+
+
+def _hurry(case: Case, used: float) -> float:
+    """How far a limit below the evaluator's may have taught attempts not to try again.
+
+    Training under a tight limit leaves few attempts that hit it: they submit a failing answer.
+    """
+    gave_up = 1 - case.value("behaviour.retry_after_fail", default=1.0)
+    return min((1 - used) * gave_up, 1 - case.value("clean_success", default=1.0))
 
 
 def _offered(case: Case) -> Constant | None:
