@@ -13,12 +13,13 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from types import FrameType
 
 from meta_agent.backtest.live import Lab, LabSettings
 from meta_agent.config import RunConfig
 from meta_agent.domains import load_domain
-from meta_agent.errors import ConfigError, MetaAgentError
+from meta_agent.errors import ConfigError, MetaAgentError, PreflightError
 from meta_agent.harness import parse_contract
 from meta_agent.history import HarnessRepo
 from meta_agent.ledger import DONE, Ledger
@@ -43,6 +44,7 @@ def open_run(config: RunConfig, display: Display, *, purpose: str = "") -> Itera
     `purpose` keeps runs of other commands apart from those of `evolve` with the same settings.
     """
     _require_supported(config)
+    _require_training()
     llm = config.meta_model != "rules"
     backend = resolve_backend(
         config.sandbox, code_by_llm=llm, allow_unsafe=config.allow_unsafe_process
@@ -112,6 +114,16 @@ def load_run_domain(config: RunConfig) -> Domain:
             hint='give its rows a "split" of train, search, confirm or vault',
         )
     return domain
+
+
+def _require_training() -> None:
+    missing = [name for name in ("torch", "transformers", "trl") if find_spec(name) is None]
+    if missing:
+        raise PreflightError(
+            f"training needs {', '.join(missing)}, which this installation does not have",
+            hint="pip install 'meta-agent[train]' (in a clone: pip install '.[train]'); "
+            "the README says how to avoid CUDA wheels",
+        )
 
 
 def _require_supported(config: RunConfig) -> None:
