@@ -433,6 +433,13 @@ def test_a_policy_that_did_not_move_gets_a_rate_that_moves_it(
     assert tomllib.loads(proposal.edits["swe/recipe.toml"])["learning_rate"] == pytest.approx(rate)
 
 
+def test_a_reward_that_fell_by_no_more_than_chance_slows_nothing_down() -> None:
+    slow = recipe_tree({"learning_rate = 5e-5": "learning_rate = 1e-6"})
+    found = evidence(**{**STILL, "signal__train.reward_mean.change": -0.06})
+    assert find("lower-learning-rate", found, slow) is None
+    assert find("raise-learning-rate", found, slow) is not None
+
+
 RECIPES = {
     "raise-learning-rate": ({"signal__train.reward_mean.change": 0.0}, {}, {"learning_rate": 2e-4}),
     "lower-learning-rate": (
