@@ -14,8 +14,8 @@ from meta_agent.agents._rules._rule import Finding, clamp, line
 from meta_agent.protocols import Factor
 
 _REWARD = "signal.train.reward_mean.change"
-# Policies that did not learn at all moved by up to 0.06 between the first and last third of 30 steps
-# of 16 groups: other tasks come up.
+# Policies that did not learn at all moved by up to 0.06 from the first to the last third of 30
+# steps of 16 groups: other tasks come up.
 _NOISE = 0.1
 _ENTROPY = "signal.train.entropy.change"
 # Adam moves a weight by about the rate a step, so a run reaches about steps x rate. Working recipes
