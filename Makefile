@@ -30,15 +30,15 @@ format: $(VENV)/.dev
 # torch first: what depends on it then takes the build that is already there.
 $(VENV)/.ready: pyproject.toml constraints.txt
 	@echo "setting up $(VENV) (once; about 2 minutes)" >&2
-	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed; set PYTHON=...")'
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(PIP) $(TORCH_PIP_ARGS) -c constraints.txt torch
-	$(PIP) -c constraints.txt -e '.[train]'
-	touch $@
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed; set PYTHON=...")'
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(PIP) $(TORCH_PIP_ARGS) -c constraints.txt torch
+	@$(PIP) -c constraints.txt -e '.[train]'
+	@touch $@
 
 $(VENV)/.dev: $(VENV)/.ready
-	$(PIP) -c constraints.txt -e '.[train,dev]'
-	touch $@
+	@$(PIP) -c constraints.txt -e '.[train,dev]'
+	@touch $@
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info meta-agent-workspace
