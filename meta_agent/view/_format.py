@@ -68,6 +68,12 @@ def effect_text(effect: Effect | None) -> str:
     return f"{points(effect.delta)} [{points(effect.ci_low)}, {points(effect.ci_high)}]"
 
 
+def finding_text(found: Mapping[str, Any]) -> str:
+    """A validity finding in one line; those of the baseline say so."""
+    side = " (of the baseline)" if found.get("side") == "baseline" else ""
+    return visible(f"{found.get('code')}{side}: {found.get('message')}")
+
+
 def prediction_text(hypothesis: Mapping[str, Any]) -> str:
     """`signal.dead_group_ratio down by 0.1`."""
     delta = hypothesis.get("expected_delta")

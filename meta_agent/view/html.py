@@ -22,6 +22,7 @@ from meta_agent.view._format import (
     dollars,
     duration,
     effect_text,
+    finding_text,
     live_text,
     number,
     one_line,
@@ -226,7 +227,11 @@ def _diff_lines(patch: str) -> Iterator[tuple[str, str]]:
 
 def _verdict_numbers(one: CandidateView) -> list[tuple[str, Any]]:
     evidence = (one.verdict or {}).get("evidence")
-    return list(evidence.items()) if isinstance(evidence, dict) else []
+    if not isinstance(evidence, dict):
+        return []
+    numbers = [(name, value) for name, value in evidence.items() if name != "findings"]
+    found = evidence.get("findings") or ()
+    return numbers + [(str(one.get("severity")), finding_text(one)) for one in found]
 
 
 def _part_usd(part: Spend) -> str:

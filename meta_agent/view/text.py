@@ -20,6 +20,7 @@ from meta_agent.view._format import (
     dollars,
     duration,
     effect_text,
+    finding_text,
     live_text,
     measured_text,
     number,
@@ -109,7 +110,10 @@ def why(one: CandidateView) -> RenderableType:
     if one.effect:
         table.add_row("effect", Text(_effect_long(one)))
     for name, value in _evidence(one).items():
-        table.add_row(f"  {visible(name)}", Text(_value(value)))
+        if name != "findings":
+            table.add_row(f"  {visible(name)}", Text(_value(value)))
+    for found in _evidence(one).get("findings") or ():
+        table.add_row(f"  {visible(found.get('severity', ''))}", Text(finding_text(found)))
     if one.merge:
         table.add_row("merged as", Text(visible(one.merge.get("commit", ""))))
     return table
