@@ -16,12 +16,13 @@ import json
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Final, Literal, Self
+from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsConfigDict
 
 from meta_agent.errors import ConfigError
+from meta_agent.models.chat import Role
 from meta_agent.protocols import JSON
 from meta_agent.workspace import SETTINGS_FILE, find_workspace, read_settings
 
@@ -41,10 +42,26 @@ PROFILES: Final[Mapping[str, Mapping[str, JSON]]] = {
 # These say where and how safely a run happens, or how much it may cost, not what it computes: a
 # run may be resumed with another value. `tasks` enters the hash by content.
 _NOT_HASHED: Final = frozenset(
-    {"workspace", "sandbox", "allow_unsafe_process", "max_usd", "max_tokens", "jobs", "tasks"}
+    {
+        "workspace",
+        "sandbox",
+        "allow_unsafe_process",
+        "base_urls",
+        "key_env",
+        "max_usd",
+        "max_tokens",
+        "role_max_usd",
+        "role_max_tokens",
+        "concurrency",
+        "approve",
+        "replay_match",
+        "jobs",
+        "tasks",
+    }
 )
 
 _MODEL_FORMS: Final = "nano, hf:PATH, vllm:PATH or provider/model"
+_ROLE_MODEL_FORMS: Final = "scripted:FILE or provider/model"
 _META_MODEL_FORMS: Final = "rules, replay:RUN, scripted:FILE or provider/model"
 
 
@@ -81,10 +98,28 @@ class RunConfig(BaseModel):
     """Which built-in harness a new workspace starts from."""
     allow_unsafe_process: bool = False
     """Lets code written by an LLM run in the `process` sandbox."""
+    models: dict[Role, str] = Field(default_factory=dict)
+    """Models of single roles of the meta-agent, where they differ from `meta_model`."""
+    base_urls: dict[Role, str] = Field(default_factory=dict)
+    """Servers of single roles that speak the provider's protocol. Default: the provider's own."""
+    key_env: dict[Role, str] = Field(default_factory=dict)
+    """Variables that hold the keys of servers in `base_urls`; without one, no key is sent."""
     max_usd: float | None = Field(None, ge=0)
     """Cap on money; needs a known price for every model in use."""
     max_tokens: int | None = Field(None, ge=0)
     """Cap on tokens of API models."""
+    role_max_usd: dict[Role, Annotated[float, Field(ge=0)]] = Field(default_factory=dict)
+    """Caps on money by role, beside that of the run."""
+    role_max_tokens: dict[Role, Annotated[int, Field(ge=0)]] = Field(default_factory=dict)
+    """Caps on tokens by role, beside that of the run."""
+    samples: int = Field(2, ge=1, le=64)
+    """Attempts at each confirm task in the first look at a frozen policy."""
+    concurrency: int = Field(8, ge=1, le=512)
+    """Rollouts under way at once where the policy is behind a server."""
+    approve: Literal["auto", "merge", "each"] = "auto"
+    """What a person decides: nothing, every merge, or every candidate and merge."""
+    replay_match: Literal["exact", "position"] = "exact"
+    """Replaying: a request must equal the recorded one, or only stand in its place."""
     threads: int = Field(1, ge=1, le=256)
     """CPU threads of one training child. Part of the result: sums depend on how they are split."""
     jobs: int = Field(default_factory=lambda: os.cpu_count() or 1, ge=1, le=256)
@@ -103,10 +138,28 @@ class RunConfig(BaseModel):
     def _known_meta_model(cls, value: str) -> str:
         return _model_string(value, {"rules"}, {"replay", "scripted"}, _META_MODEL_FORMS)
 
+    @field_validator("models")
+    @classmethod
+    def _known_models(cls, value: dict[Role, str]) -> dict[Role, str]:
+        if "policy" in value:
+            raise ValueError("the policy's model is --policy")
+        for model in value.values():
+            _model_string(model, set(), {"scripted"}, _ROLE_MODEL_FORMS)
+        return value
+
     @field_validator("tasks", "skills", "workspace")
     @classmethod
     def _absolute(cls, value: Path | None) -> Path | None:
         return None if value is None else value.expanduser().absolute()
+
+    def model_of(self, role: Role) -> str:
+        """The model string of a role: its own, else the policy's or the meta-agent's."""
+        return self.models.get(role) or (self.policy if role == "policy" else self.meta_model)
+
+    @property
+    def trainable(self) -> bool:
+        """Whether the policy's weights are here, so that generations train it."""
+        return self.policy == "nano" or self.policy.startswith("hf:")
 
     @property
     def skills_library(self) -> Path:

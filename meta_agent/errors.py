@@ -18,6 +18,8 @@ Every message carries the value and the limit; `hint` is the next command to typ
 
 from __future__ import annotations
 
+from typing import Literal
+
 
 class MetaAgentError(Exception):
     """Base of every error this project raises on purpose."""
@@ -80,7 +82,44 @@ class TrainingError(InfrastructureError):
 
 
 class ProviderError(InfrastructureError):
-    """A model server failed."""
+    """A model server failed, or gave something that is not a whole reply.
+
+    `kind` is one of `PROVIDER_ERROR_KINDS`; `retry_after_sec` is what the server asked for.
+    `billed` says what the failed call may have cost: `no` where nothing was generated, else
+    `unknown`, and then its reservation stays.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        kind: str = "unknown",
+        retry_after_sec: float | None = None,
+        billed: Literal["no", "unknown"] = "unknown",
+        hint: str | None = None,
+    ) -> None:
+        super().__init__(message, hint=hint)
+        self.kind = kind
+        self.retry_after_sec = retry_after_sec
+        self.billed = billed
+
+
+PROVIDER_ERROR_KINDS = (
+    "rate_limited",  # 429
+    "overloaded",  # 529, 503
+    "server",  # another 5xx
+    "connection",  # no connection, or it was reset before the reply began
+    "timeout",  # no first byte, or a stream that went silent
+    "stream",  # the stream ended before the reply was whole, or carried an error event
+    "malformed",  # not the protocol: HTML, no choices, no usage, arguments that are not JSON ...
+    "auth",  # the key is missing, wrong or revoked
+    "not_found",  # no such model
+    "context",  # the request is too long for the model
+    "refused",  # the server rejects the request as it is
+    "breaker",  # too many failures in a row: we stopped asking
+    "deadline",  # the retry policy's total deadline has passed
+    "unknown",
+)
 
 
 class IntegrityError(InfrastructureError):
