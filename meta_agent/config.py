@@ -22,8 +22,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsConfigDict
 
 from meta_agent.errors import ConfigError
-from meta_agent.models.chat import Role
-from meta_agent.protocols import JSON
+from meta_agent.protocols import JSON, Role
 from meta_agent.workspace import SETTINGS_FILE, find_workspace, read_settings
 
 ENV_PREFIX: Final = "META_AGENT_"

@@ -223,6 +223,17 @@ class PlannedRollout:
 
 # --- models ------------------------------------------------------------------------------------
 
+Role = Literal["analyst", "proposer", "reviewer", "librarian", "judge", "policy"]
+ROLES: Final[tuple[Role, ...]] = (
+    "analyst",
+    "proposer",
+    "reviewer",
+    "librarian",
+    "judge",
+    "policy",
+)
+"""Who asks a model. `judge` is for domains whose sealed grader asks one; no built-in one does."""
+
 
 @dataclass(frozen=True, slots=True)
 class GenerateRequest:

@@ -16,20 +16,9 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Literal, Protocol
+from typing import Literal, Protocol
 
-from meta_agent.protocols import JSON, Message
-
-Role = Literal["analyst", "proposer", "reviewer", "librarian", "judge", "policy"]
-ROLES: Final[tuple[Role, ...]] = (
-    "analyst",
-    "proposer",
-    "reviewer",
-    "librarian",
-    "judge",
-    "policy",
-)
-"""`judge` is for domains whose sealed grader asks a model; no built-in domain does."""
+from meta_agent.protocols import JSON, Message, Role
 
 ChatStop = Literal["stop", "tool_calls", "length", "refusal"]
 
