@@ -14,15 +14,17 @@ import difflib
 import hashlib
 import json
 import os
+import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
+from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
-from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsConfigDict
+from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsConfigDict, SettingsError
 
 from meta_agent.errors import ConfigError
-from meta_agent.protocols import JSON, Role
+from meta_agent.protocols import JSON, ROLES, Role
 from meta_agent.workspace import SETTINGS_FILE, find_workspace, read_settings
 
 ENV_PREFIX: Final = "META_AGENT_"
@@ -58,6 +60,21 @@ _NOT_HASHED: Final = frozenset(
         "tasks",
     }
 )
+
+ALL_ROLES: Final = "all"
+"""In `base_urls` and `key_env`: every role that has no entry of its own."""
+
+# Tables by role, with the flag that fills them. Layers add up role by role.
+_BY_ROLE: Final[Mapping[str, str]] = {
+    "models": "--model",
+    "base_urls": "--base-url",
+    "key_env": "--key-env",
+    "role_max_usd": "--max-usd",
+    "role_max_tokens": "--max-tokens",
+}
+# What stands here by mistake may be a key: it is refused without being repeated.
+_MAY_HOLD_A_KEY: Final = frozenset({"base_urls", "key_env"})
+_VARIABLE: Final = re.compile(r"[A-Z_][A-Z0-9_]*")
 
 _MODEL_FORMS: Final = "nano, hf:PATH, vllm:PATH or provider/model"
 _ROLE_MODEL_FORMS: Final = "scripted:FILE or provider/model"
@@ -146,6 +163,32 @@ class RunConfig(BaseModel):
             _model_string(model, set(), {"scripted"}, _ROLE_MODEL_FORMS)
         return value
 
+    @field_validator("base_urls", "key_env", mode="before")
+    @classmethod
+    def _for_all_roles(cls, value: Any) -> Any:
+        if not isinstance(value, Mapping) or ALL_ROLES not in value:
+            return value
+        own = {role: entry for role, entry in value.items() if role != ALL_ROLES}
+        return {**dict.fromkeys(ROLES, value[ALL_ROLES]), **own}
+
+    @field_validator("base_urls")
+    @classmethod
+    def _plain_urls(cls, value: dict[Role, str]) -> dict[Role, str]:
+        for url in value.values():
+            parts = urlsplit(url)
+            if parts.scheme not in ("http", "https") or not parts.hostname:
+                raise ValueError("expected http://HOST... or https://HOST...")
+            if parts.username or parts.password or parts.query or parts.fragment:
+                raise ValueError("a base URL must not carry a key: name its variable in key_env")
+        return value
+
+    @field_validator("key_env")
+    @classmethod
+    def _names_of_variables(cls, value: dict[Role, str]) -> dict[Role, str]:
+        if not all(_VARIABLE.fullmatch(name) for name in value.values()):
+            raise ValueError("expected the NAME of an environment variable, never the key itself")
+        return value
+
     @field_validator("tasks", "skills", "workspace")
     @classmethod
     def _absolute(cls, value: Path | None) -> Path | None:
@@ -209,7 +252,7 @@ _Layers = list[tuple[str, dict[str, Any]]]
 def _build(layers: _Layers) -> RunConfig:
     origin = {name: _origin_of(layers, name) for name in FIELDS}
     given = {name for _, values in layers for name in values}
-    values = {name: _first(layers, name) for name in FIELDS if name in given}
+    values = {name: _value(layers, name) for name in FIELDS if name in given}
     try:
         return RunConfig(**values, origin=origin)
     except ValidationError as error:
@@ -220,9 +263,18 @@ def _first(layers: _Layers, name: str) -> Any:
     return next((values[name] for _, values in layers if name in values), None)
 
 
+def _value(layers: _Layers, name: str) -> Any:
+    """The highest layer's word; of a table by role, each role's highest."""
+    found = [values[name] for _, values in layers if name in values]
+    if name not in _BY_ROLE or not all(isinstance(table, dict) for table in found):
+        return found[0]
+    return {role: entry for table in reversed(found) for role, entry in table.items()}
+
+
 def _origin_of(layers: _Layers, name: str) -> str:
-    origin = next((origin for origin, values in layers if name in values), _DEFAULT)
-    return ENV_PREFIX + name.upper() if origin == "environment" else origin
+    found = [origin for origin, values in layers if name in values] or [_DEFAULT]
+    named = [ENV_PREFIX + name.upper() if one == "environment" else one for one in found]
+    return " + ".join(named) if name in _BY_ROLE else named[0]
 
 
 class _EnvironmentSettings(BaseSettings, RunConfig):
@@ -239,8 +291,20 @@ def _environment_values() -> dict[str, Any]:
                 f"the environment variable {variable} is not a setting",
                 hint=_did_you_mean(variable, known) or f"unset {variable}",
             )
-    found = EnvSettingsSource(_EnvironmentSettings)()
+    try:
+        found = EnvSettingsSource(_EnvironmentSettings)()
+    except SettingsError as error:
+        raise _not_json(error) from None  # the cause would repeat what may be a key
     return {name: value for name, value in found.items() if name in FIELDS}
+
+
+def _not_json(error: SettingsError) -> ConfigError:
+    name = next((one for one in _BY_ROLE if f'"{one}"' in str(error)), "?")
+    variable = ENV_PREFIX + name.upper()
+    return ConfigError(
+        f"{variable} is not a JSON object by role",
+        hint=f"{variable}='{{\"proposer\": ...}}', or {_BY_ROLE.get(name, 'the flag')} ROLE=...",
+    )
 
 
 def _file_values(path: Path) -> dict[str, Any]:
@@ -269,11 +333,24 @@ def _in_plain_words(error: ValidationError, origin: Mapping[str, str]) -> Config
     problem = error.errors()[0]
     name = str(problem["loc"][0]) if problem["loc"] else "settings"
     where = origin.get(name, _DEFAULT)
-    flag = "--" + name.replace("_", "-")
+    flag = _BY_ROLE.get(name) or "--" + name.replace("_", "-")
+    if problem["loc"][-1:] == ("[key]",):
+        return _unknown_role(name, str(problem["loc"][1]), flag, where)
+    shown = "" if name in _MAY_HOLD_A_KEY else f" = {problem['input']!r}"
+    of_role = f"[{problem['loc'][1]}]" if len(problem["loc"]) > 1 else ""
     reason = problem["msg"].removeprefix("Value error, ")
     return ConfigError(
-        f"{name} = {problem['input']!r} (from {where}): {reason[:1].lower()}{reason[1:]}",
+        f"{name}{of_role}{shown} (from {where}): {reason[:1].lower()}{reason[1:]}",
         hint=f"{flag} in: meta-agent evolve --help",
+    )
+
+
+def _unknown_role(name: str, role: str, flag: str, where: str) -> ConfigError:
+    known = ", ".join(ROLES) + (f", or {ALL_ROLES}" if name in _MAY_HOLD_A_KEY else "")
+    guess = _did_you_mean(role, ROLES)
+    return ConfigError(
+        f"{flag}: there is no role {role[:40]!r} (from {where})",
+        hint=(f"{guess} " if guess else "") + f"roles: {known}",
     )
 
 
