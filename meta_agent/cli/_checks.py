@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from meta_agent.cli._options import (
-    JsonOption,
-    PolicyOption,
-    SandboxOption,
-    WorkspaceOption,
-    resolve_flags,
-)
+from meta_agent.cli._flags import takes
+from meta_agent.cli._options import JsonOption
 from meta_agent.cli._output import emit, stdout_for_data
+
+if TYPE_CHECKING:
+    from meta_agent.config import RunConfig
 
 PREFLIGHT_EXIT_CODE = 3
 
@@ -26,17 +24,12 @@ def register(app: typer.Typer) -> None:
     app.command()(doctor)
 
 
-def doctor(
-    policy: PolicyOption = None,
-    sandbox: SandboxOption = None,
-    workspace: WorkspaceOption = None,
-    as_json: JsonOption = False,
-) -> None:
+@takes("policy", "sandbox", "workspace")
+def doctor(config: RunConfig, as_json: JsonOption = False) -> None:
     """Check what a run needs on this machine; each failing row names its fix."""
     from meta_agent.doctor import examine
     from meta_agent.view.text import checks
 
-    config = resolve_flags(policy=policy, sandbox=sandbox, workspace=workspace)
     with stdout_for_data():
         health = examine(config)
     emit(as_json, health.to_json, lambda: checks(health.rows()))
@@ -50,17 +43,16 @@ def _tasks() -> None:
 
 
 @tasks_app.command("check")
+@takes("sandbox", "workspace")
 def tasks_check(
+    config: RunConfig,
     file: Annotated[Path, typer.Argument(help="Task file in SWE-bench form, JSON lines.")],
-    sandbox: SandboxOption = None,
-    workspace: WorkspaceOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Check a task file: gold patches pass, empty patches and cheats do not."""
     from meta_agent.domains.check import check_file, render
     from meta_agent.view.text import lines
 
-    config = resolve_flags(sandbox=sandbox, workspace=workspace)
     backend = "docker" if config.sandbox == "auto" else config.sandbox
     with stdout_for_data():
         found = check_file(file, sandbox=backend, progress=lambda line: typer.echo(line, err=True))
