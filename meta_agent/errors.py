@@ -103,6 +103,11 @@ class ProviderError(InfrastructureError):
         self.retry_after_sec = retry_after_sec
         self.billed = billed
 
+    @property
+    def halts(self) -> bool:
+        """Whether every later call would fail too, so that the run has to stop here."""
+        return self.kind in ("auth", "not_found", "breaker")
+
 
 PROVIDER_ERROR_KINDS = (
     "rate_limited",  # 429

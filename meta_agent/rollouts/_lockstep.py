@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Sequence
 from operator import itemgetter
 
-from meta_agent.errors import InfrastructureError, SandboxError
+from meta_agent.errors import InfrastructureError, ProviderError, SandboxError
 from meta_agent.protocols import (
     Answer,
     Call,
@@ -112,6 +112,8 @@ def generate(gateway: Gateway, requests: Sequence[GenerateRequest]) -> Sequence[
     except HALTING:
         raise
     except InfrastructureError as error:
+        if isinstance(error, ProviderError) and error.halts:
+            raise
         return [failed_reply(error)] * len(requests)
     if len(replies) != len(requests):
         raise RuntimeError(f"gateway answered {len(replies)} of {len(requests)} requests")
