@@ -10,6 +10,8 @@ A bad *rollout* is data, not a crash: it becomes a `RolloutError` inside the rec
 * `TrainingError`   the training child failed: infrastructure                 (exit 5)
 * `ProviderError`   a model server failed after the retry policy gave up      (exit 5)
 * `IntegrityError`  recorded state contradicts itself; we halt, never guess   (exit 5)
+* `Parked`          the run waits for a person's decision; it resumes after it  (exit 6)
+* `Aborted`         a person ended the run; that is final                       (exit 7)
 * `CandidateError`  a candidate is unacceptable; the loop records it and goes on
 * `Interrupted`     the user asked to stop; what was in flight is recorded     (exit 130)
 
@@ -151,6 +153,22 @@ class Interrupted(MetaAgentError):  # noqa: N818 - a request, not a mistake
             "stopped as asked; every finished step is recorded",
             hint="run the same command again to resume",
         )
+
+
+class Parked(MetaAgentError):  # noqa: N818 - a pause, not a mistake
+    """A person has to decide and none is at hand. `subjects` are what `approve` can be told."""
+
+    exit_code = 6
+
+    def __init__(self, message: str, *, subjects: tuple[str, ...], hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.subjects = subjects
+
+
+class Aborted(MetaAgentError):  # noqa: N818 - a decision, not a mistake
+    """A person decided that the run ends here. Unlike `Interrupted`, nothing is left to resume."""
+
+    exit_code = 7
 
 
 class GuestError(MetaAgentError):

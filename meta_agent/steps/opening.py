@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
 from types import FrameType
+from typing import Final
 
 from meta_agent.backtest.live import Lab, LabSettings
 from meta_agent.config import RunConfig
@@ -226,7 +227,16 @@ def _draining() -> Iterator[threading.Event]:
         signal.signal(signal.SIGINT, before)
 
 
+_REASONS: Final = {
+    130: "interrupted",
+    4: "budget",
+    5: "infrastructure",
+    6: "parked",
+    7: "aborted",
+}
+
+
 def _reason(error: BaseException) -> str:
     if isinstance(error, MetaAgentError):
-        return {130: "interrupted", 4: "budget", 5: "infrastructure"}.get(error.exit_code, "error")
+        return _REASONS.get(error.exit_code, "error")
     return "interrupted" if isinstance(error, KeyboardInterrupt) else "bug"
