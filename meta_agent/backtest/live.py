@@ -6,8 +6,10 @@ in common, a merge commit whose files equal its candidate's reuses the candidate
 killed run redoes only what was in flight. Both arms of a comparison see the same tasks, samples and
 seeds; random numbers are keyed by them (common random numbers).
 
-Each job has a policy child and a sandbox of its own with a fixed thread count, so how many run at a
-time changes the wall clock and nothing else.
+Each job has a policy and a sandbox of its own; a child has a fixed thread count, so how many run
+at a time changes the wall clock and nothing else. A frozen policy is not trained (`steps` 0), and
+each evaluation keeps as many rollouts under way as its server is allowed. More samples of a task
+are bought in blocks, each its own step, so a second look reuses the rows of the first.
 
 A harness that cannot be measured (its code raises, its recipe is refused, its sandbox dies twice)
 is a result as well: it is recorded like any other, and raised as `CandidateError` whenever the
@@ -25,33 +27,39 @@ from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from queue import Empty, LifoQueue
 from typing import Final, NamedTuple
 
+from meta_agent.backtest.arms import ArmRef, behaviour_hash, load_arm, load_shard, reward_hash
 from meta_agent.backtest.fair import or_refusal
-from meta_agent.errors import CandidateError, ConfigError, IntegrityError, Interrupted
-from meta_agent.gate import Arm, row_of
-from meta_agent.harness import HarnessSession, Recipe, parse_contract
+from meta_agent.backtest.policies import ChildPolicies, Policies
+from meta_agent.errors import CandidateError, ConfigError, Interrupted
+from meta_agent.gate import Arm
+from meta_agent.harness import HarnessSession, Recipe
 from meta_agent.ledger import Ledger
+from meta_agent.models.api_gateway import REFUSED
 from meta_agent.protocols import (
     JSON,
     Domain,
+    Gateway,
     HarnessTree,
     PlannedRollout,
     Rollout,
     SandboxLimits,
     Split,
 )
-from meta_agent.rollouts import RolloutStore, Runner, ShardRef, Stamp
+from meta_agent.rollouts import GRACE_SEC, RolloutStore, Runner, ShardRef, Stamp
 from meta_agent.sandbox import open_sandbox
 from meta_agent.training import PolicyChild, train_policy
 from meta_agent.training.policy import Timeouts
 from meta_agent.training.run import settings_of
 
+__all__ = ["ArmRef", "Evaluated", "Job", "Lab", "LabSettings", "Trained", "load_arm", "load_shard"]
+
 EXEMPLAR_STEPS = 3
 """How many of the last training steps keep their rollouts for the evidence."""
 SANDBOX_SEC: Final = 3600.0
 """The life of a sandbox in which nothing is trained."""
+ONE_SAMPLE: Final = range(1)
 LOST_SHARE: Final = 0.05
 """An evaluation that lost more rollouts to the machines is made once more."""
 
@@ -81,50 +89,6 @@ class Evaluated(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class ArmRef:
-    """An arm as the ledger keeps it: which shards hold its rows, by training seed."""
-
-    name: str
-    planned: int
-    reward_hash: str
-    shards: Mapping[int, JSON]
-
-    def to_json(self) -> JSON:
-        return {
-            "name": self.name,
-            "planned": self.planned,
-            "reward_hash": self.reward_hash,
-            "shards": {str(seed): shard for seed, shard in self.shards.items()},
-        }
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, JSON]) -> ArmRef:
-        shards = {int(seed): shard for seed, shard in data["shards"].items()}
-        return cls(data["name"], data["planned"], data["reward_hash"], shards)
-
-
-def load_shard(store: RolloutStore, shard: JSON) -> list[Rollout]:
-    """The rollouts of a recorded shard. Raises IntegrityError where the file is another one."""
-    found = store.find(shard["name"])
-    if found is None or found.sha256 != shard["sha256"]:
-        raise IntegrityError(
-            f"the rollouts {shard['name']} are {found.sha256[:12] if found else 'missing'}, "
-            f"the ledger recorded {shard['sha256'][:12]}",
-            hint="restore the workspace from a copy, or start anew with --workspace DIR",
-        )
-    return store.read(found)
-
-
-def load_arm(store: RolloutStore, ref: ArmRef) -> Arm:
-    """The outcome rows of an arm, from its shards."""
-    rows = {
-        seed: tuple(row_of(rollout, training_seed=seed) for rollout in load_shard(store, shard))
-        for seed, shard in ref.shards.items()
-    }
-    return Arm(ref.name, rows, ref.planned, ref.reward_hash)
-
-
-@dataclass(frozen=True, slots=True)
 class Job:
     """One train-and-evaluate unit: what `Lab.prepare` runs side by side."""
 
@@ -146,6 +110,8 @@ class LabSettings:
     threads: int
     checkpoints: Path
     seed: int
+    concurrency: int = 16
+    """Rollouts under way at once where the policy is behind a server."""
 
 
 class Lab:
@@ -160,6 +126,7 @@ class Lab:
         domain: Domain,
         on_step: Callable[[str, int, Mapping[str, float]], None],
         stopping: Callable[[], bool],
+        policies: Policies | None = None,
     ) -> None:
         self.settings = settings
         self.ledger = ledger
@@ -168,8 +135,7 @@ class Lab:
         self._on_step = on_step
         self._stopping = stopping
         self._labels: dict[str, str] = {}
-        self._idle: LifoQueue[PolicyChild] = LifoQueue()
-        self._children: list[PolicyChild] = []
+        self._policies = policies or ChildPolicies(settings.threads)
 
     # --- what callers ask for ------------------------------------------------------------------
 
@@ -203,6 +169,23 @@ class Lab:
         """One version measured over these training seeds."""
         jobs = (Job(tree, seed, steps, split, limit) for seed in seeds)
         return self.arm_of(name, tree, {job.seed: self.measure(job) for job in jobs})
+
+    def sampled_arm(
+        self,
+        name: str,
+        tree: HarnessTree,
+        *,
+        blocks: Sequence[range],
+        split: Split,
+        limit: int,
+    ) -> ArmRef:
+        """One version on the base policy as it is, with these blocks of samples of each task."""
+        base = self.train(tree, seed=0, steps=0)
+        seen = [
+            self.evaluate(tree, base, split=split, limit=limit, samples=block) for block in blocks
+        ]
+        planned = sum(one.planned for one in seen)
+        return ArmRef(name, planned, reward_hash(tree), {0: [one.shard for one in seen]})
 
     def arm_of(self, name: str, tree: HarnessTree, measured: Mapping[int, Evaluated]) -> ArmRef:
         """An arm from evaluations by training seed."""
@@ -239,26 +222,34 @@ class Lab:
         return Trained(**outcome)
 
     def evaluate(
-        self, tree: HarnessTree, trained: Trained, *, split: Split, limit: int, again: str = ""
+        self,
+        tree: HarnessTree,
+        trained: Trained,
+        *,
+        split: Split,
+        limit: int,
+        samples: range = ONE_SAMPLE,
+        again: str = "",
     ) -> Evaluated:
         """Rolls a policy out under a harness on the first `limit` tasks of a split.
 
-        `again` names a repetition, which is to give the same rows.
+        `samples` says which attempts at each task, `again` names a repetition, which is to give
+        the same rows.
         """
         policy = hashlib.sha256(trained.policy.encode()).hexdigest()[:12]
-        name = f"{behaviour_hash(tree)[:12]}-s{trained.seed}-{policy}-{split}-{limit}{again}"
+        block = "" if samples == ONE_SAMPLE else f"-k{samples.start}-{samples.stop}"
+        name = f"{behaviour_hash(tree)[:12]}-s{trained.seed}-{policy}-{split}-{limit}{block}{again}"
         outcome = self._once(
             f"eval/{name}",
             "eval",
             {"policy": trained.policy, "split": split, "limit": limit},
-            lambda: self._evaluate(name, tree, trained, split, limit),
+            lambda: self._evaluate(name, tree, trained, split, limit, samples),
         )
         return Evaluated(**outcome)
 
     def close(self) -> None:
-        """Ends the policy children."""
-        for child in self._children:
-            child.close()
+        """Ends what the policies hold."""
+        self._policies.close()
 
     # --- inside --------------------------------------------------------------------------------
 
@@ -281,7 +272,7 @@ class Lab:
         label = self._labels.get(behaviour_hash(tree), tree.commit[:10])
         series = f"{label} seed {seed}, {steps} steps"
         shutil.rmtree(folder, ignore_errors=True)
-        with self.child() as child, self.session(tree, steps=steps) as session:
+        with self._policies.training() as child, self.session(tree, steps=steps) as session:
             result = train_policy(
                 child,
                 Runner(self.domain, session, child, self._stamp(tree, name)),
@@ -302,11 +293,21 @@ class Lab:
         return Trained(path, policy, seed, steps, kept, result.metrics, steps, done)._asdict()
 
     def _evaluate(
-        self, name: str, tree: HarnessTree, trained: Trained, split: Split, limit: int
+        self,
+        name: str,
+        tree: HarnessTree,
+        trained: Trained,
+        split: Split,
+        limit: int,
+        samples: range = ONE_SAMPLE,
     ) -> JSON:
         tasks = self.domain.tasks(split)[:limit]
         seed = self._seed(trained.seed)
-        plan = [PlannedRollout(task, 0, seed, f"{split}/{task.key}") for task in tasks]
+        plan = [
+            PlannedRollout(task, sample, seed, f"{split}/{task.key}")
+            for sample in samples
+            for task in tasks
+        ]
         found = self._roll_out(name, tree, trained, plan)
         if _lost(found) > LOST_SHARE * len(plan):
             found = self._roll_out(name, tree, trained, plan)
@@ -319,13 +320,24 @@ class Lab:
     def _roll_out(
         self, name: str, tree: HarnessTree, trained: Trained, plan: Sequence[PlannedRollout]
     ) -> list[Rollout]:
-        sampling = self.domain.sampling
-        with self.child() as child, self.session(tree) as session:
-            child.load(trained.path)
-            runner = Runner(self.domain, session, child, self._stamp(tree, name))
+        sampling, settings = self.domain.sampling, self.settings
+        with (
+            self._policies.acting(trained.path, name) as gateway,
+            self.session(tree, life_sec=self._life_sec(gateway, len(plan))) as session,
+        ):
+            stamp = self._stamp(tree, name)
+            runner = Runner(self.domain, session, gateway, stamp, concurrency=settings.concurrency)
             found = runner.run(plan, temperature=sampling.temperature, top_p=sampling.top_p)
+            _require_heard(found)
             _score(session, found)
         return found
+
+    def _life_sec(self, gateway: Gateway, planned: int) -> float:
+        """How long a sandbox has to live for these rollouts, if each takes all its time."""
+        if gateway.lock_step:
+            return SANDBOX_SEC
+        rounds = -(-planned // self.settings.concurrency)
+        return SANDBOX_SEC + rounds * (self.domain.ceilings.wall_sec + GRACE_SEC)
 
     def _seed(self, index: int) -> int:
         return self.settings.seed * 1000 + index
@@ -334,36 +346,16 @@ class Lab:
         return Stamp(run=self.settings.run, version=version, harness_commit=tree.commit)
 
     @contextmanager
-    def session(self, tree: HarnessTree, *, steps: int = 0) -> Iterator[HarnessSession]:
+    def session(
+        self, tree: HarnessTree, *, steps: int = 0, life_sec: float = SANDBOX_SEC
+    ) -> Iterator[HarnessSession]:
         """A harness loaded in a sandbox of its own, which outlives that many training steps."""
-        limits = SandboxLimits(deadline_sec=SANDBOX_SEC + steps * Timeouts().train_step_sec)
+        limits = SandboxLimits(deadline_sec=life_sec + steps * Timeouts().train_step_sec)
         sandbox = open_sandbox(self.settings.backend, run=self.settings.run, limits=limits)
         try:
             yield HarnessSession(sandbox, tree)
         finally:
             sandbox.close()
-
-    @contextmanager
-    def child(self) -> Iterator[PolicyChild]:
-        """A policy child nobody else is using; started where all are busy."""
-        try:
-            child = self._idle.get_nowait()
-        except Empty:
-            child = self._start()
-        try:
-            yield child
-        except BaseException:
-            # Its protocol state is unknown now: end it rather than reuse it.
-            self._children.remove(child)
-            child.close()
-            raise
-        if child.alive:  # its death may have been told in rows, not raised
-            self._idle.put(child)
-
-    def _start(self) -> PolicyChild:
-        child = PolicyChild(threads=self.settings.threads)
-        self._children.append(child)
-        return child
 
 
 def _accepted_recipe(child: PolicyChild, session: HarnessSession) -> Recipe:
@@ -374,6 +366,16 @@ def _accepted_recipe(child: PolicyChild, session: HarnessSession) -> Recipe:
     except ConfigError as error:
         raise CandidateError(str(error), reason="recipe_refused") from error
     return recipe
+
+
+def _require_heard(rollouts: Sequence[Rollout]) -> None:
+    """A model server that refuses every rollout's request measures nothing."""
+    refused = [r.error for r in rollouts if r.error and r.error.detail.startswith(REFUSED)]
+    if refused and len(refused) == len(rollouts):
+        raise CandidateError(
+            f"of {len(rollouts)} rollouts none was answered: {refused[0].detail}",
+            reason="requests_refused",
+        )
 
 
 def _lost(rollouts: Sequence[Rollout]) -> int:
@@ -389,21 +391,3 @@ def _score(session: HarnessSession, rollouts: list[Rollout]) -> None:
     scored = [rollout for rollout in rollouts if rollout.error is None]
     for rollout, rewards in zip(scored, session.reward(scored), strict=True):
         rollout.rewards, rollout.weights = rewards, dict(session.weights)
-
-
-def behaviour_hash(tree: HarnessTree) -> str:
-    """A hash of the files that can change what a policy does or learns: all but diagnostics."""
-    watching = set(parse_contract(tree).files_of("diagnostics", tree))
-    return _digest(tree, (path for path in tree.files if path not in watching))
-
-
-def reward_hash(tree: HarnessTree) -> str:
-    """Names the reward code, so that rewards on different scales are never compared."""
-    return _digest(tree, parse_contract(tree).files_of("reward", tree))
-
-
-def _digest(tree: HarnessTree, paths: Iterable[str]) -> str:
-    digest = hashlib.sha256()
-    for path in sorted(paths):
-        digest.update(path.encode() + b"\0" + hashlib.sha256(tree.files[path]).digest())
-    return digest.hexdigest()

@@ -6,7 +6,7 @@ import json
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
-from meta_agent.backtest.live import ArmRef, load_arm, load_shard
+from meta_agent.backtest.arms import ArmRef, load_arm, load_shard
 from meta_agent.errors import ConfigError
 from meta_agent.gate import Arm
 from meta_agent.history import HarnessRepo

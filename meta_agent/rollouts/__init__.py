@@ -9,10 +9,11 @@ from meta_agent.rollouts.record import (
     tokens_from_json,
     tokens_to_json,
 )
-from meta_agent.rollouts.runner import AgentSession, Runner
+from meta_agent.rollouts.runner import GRACE_SEC, AgentSession, Runner
 from meta_agent.rollouts.store import RolloutStore, ShardRef
 
 __all__ = [
+    "GRACE_SEC",
     "SCHEMA_VERSION",
     "AgentSession",
     "RolloutStore",

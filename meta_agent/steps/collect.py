@@ -36,7 +36,8 @@ class Reading(NamedTuple):
 def collect(run: Run, version: Version) -> Collected:
     """Trains the version on seed 0 and rolls it out on the search split (cached)."""
     tree, plan = run.repo.tree(version.commit), run.plan
-    run.phase("collect", f"{version.id}: {plan.steps} training steps, {plan.search} search tasks")
+    training = "" if plan.frozen else f"{plan.steps} training steps, "
+    run.phase("collect", f"{version.id}: {training}{plan.search} search tasks")
     run.lab.label(tree, version.id)
     with must_work(version):
         trained = run.lab.train(tree, seed=0, steps=plan.steps)

@@ -1,5 +1,8 @@
 """judge: the finalist against the current version on the confirm split, look by look.
 
+A look at a policy that is trained buys training seeds; one at a frozen policy buys samples of each
+task, and reads those of the look before it again.
+
 A merge commit is judged by the same looks. That spends no error of its own: it can only take a
 promotion back, and where its files are the candidate's it reads the very same rows.
 """
@@ -26,39 +29,47 @@ def confirm(run: Run, collected: Collected, tested: Tested) -> Judged:
 
 
 def _looks(run: Run, collected: Collected, tested: Tested) -> Judged:
-    """Buys training seeds until the gate decides or the declared looks are used up."""
-    for look, seeds in enumerate(run.plan.looks):
-        judged = _look(run, collected, tested, look, seeds)
+    """Buys more until the gate decides or the declared looks are used up."""
+    for look in range(len(run.plan.looks)):
+        judged = _look(run, collected, tested, look)
         last = look == len(run.plan.looks) - 1
         if last or judged.verdict.kind is not VerdictKind.INCONCLUSIVE:
             return judged
     raise AssertionError("a plan has at least one look")
 
 
-def _look(run: Run, collected: Collected, tested: Tested, look: int, seeds: int) -> Judged:
+def _look(run: Run, collected: Collected, tested: Tested, look: int) -> Judged:
     candidate, plan = tested.candidate, run.plan
-    run.phase("judge", f"{candidate.id}: look {look + 1}, {seeds} training seeds")
+    run.phase("judge", f"{candidate.id}: look {look + 1}, {plan.looks[look]} {plan.unit}")
     tree = run.repo.tree(candidate.commit)
-    run.lab.prepare(
-        [
-            Job(side, seed, plan.steps, "confirm", plan.confirm)
-            for seed in _fresh(seeds)
-            for side in (collected.tree, tree)
-        ]
-    )
+    if not plan.frozen:
+        run.lab.prepare(_trainings(run, (collected.tree, tree), look))
     with must_work(collected.version):
-        before = _arm(run, "baseline", collected.tree, seeds)
-    refs = before, _arm(run, candidate.id, tree, seeds)
+        before = _arm(run, "baseline", collected.tree, look)
+    refs = before, _arm(run, candidate.id, tree, look)
     outcome = run.once(
         f"{candidate.id}/look{look}",
         "live",
-        {"candidate": candidate.id, "look": look, "seeds": seeds},
-        lambda: _judge(run, refs, tested, look, seeds),
+        {"candidate": candidate.id, "look": look, **_bought(run, look)},
+        lambda: _judge(run, refs, tested, look),
     )
     return Judged(verdict_from_json(outcome["verdict"]), refs)
 
 
-def _judge(run: Run, refs: tuple[ArmRef, ArmRef], tested: Tested, look: int, seeds: int) -> JSON:
+def _trainings(run: Run, sides: tuple[HarnessTree, HarnessTree], look: int) -> list[Job]:
+    plan = run.plan
+    return [
+        Job(side, seed, plan.steps, "confirm", plan.confirm)
+        for seed in _fresh(plan.looks[look])
+        for side in sides
+    ]
+
+
+def _bought(run: Run, look: int) -> dict[str, JSON]:
+    return {"samples" if run.plan.frozen else "seeds": run.plan.looks[look]}
+
+
+def _judge(run: Run, refs: tuple[ArmRef, ArmRef], tested: Tested, look: int) -> JSON:
     plan = run.plan
     baseline, candidate = (run.lab.rows(ref) for ref in refs)
     verdict = judge_live(
@@ -75,17 +86,19 @@ def _judge(run: Run, refs: tuple[ArmRef, ArmRef], tested: Tested, look: int, see
         "candidate": tested.candidate.id,
         "arm": tested.candidate.id,
         "split": "confirm",
-        "seeds": seeds,
+        **_bought(run, look),
         "verdict": verdict_to_json(verdict),
         "arms": [ref.to_json() for ref in refs],
     }
 
 
-def _arm(run: Run, name: str, tree: HarnessTree, seeds: int) -> ArmRef:
-    plan = run.plan
-    return run.lab.arm(
-        name, tree, seeds=_fresh(seeds), steps=plan.steps, split="confirm", limit=plan.confirm
-    )
+def _arm(run: Run, name: str, tree: HarnessTree, look: int) -> ArmRef:
+    plan, lab = run.plan, run.lab
+    if plan.frozen:
+        blocks = plan.blocks(look)
+        return lab.sampled_arm(name, tree, blocks=blocks, split="confirm", limit=plan.confirm)
+    seeds = _fresh(plan.looks[look])
+    return lab.arm(name, tree, seeds=seeds, steps=plan.steps, split="confirm", limit=plan.confirm)
 
 
 def _fresh(seeds: int) -> range:

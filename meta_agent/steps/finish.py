@@ -11,7 +11,7 @@ from meta_agent.steps.run import Run, Version
 
 
 def open_vault(run: Run, first: Version, last: Version) -> None:
-    """Measures both versions on the vault split with the pre-registered training seed."""
+    """Measures both versions on the vault split: the pre-registered training seed, one sample."""
     run.phase("vault", "read once, at the end of the run")
     plan = run.plan
     jobs = [Job(run.repo.tree(v.commit), 0, plan.steps, "vault", plan.vault) for v in (first, last)]

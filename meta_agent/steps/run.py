@@ -13,7 +13,17 @@ from meta_agent.errors import CandidateError, ConfigError, Interrupted
 from meta_agent.gate import Finding
 from meta_agent.history import HarnessRepo, standard_trailers
 from meta_agent.ledger import DONE, Ledger
-from meta_agent.protocols import JSON, Candidate, Hypothesis, Verdict, VerdictKind
+from meta_agent.models.chat import ModelClient
+from meta_agent.protocols import (
+    FACTORS,
+    JSON,
+    TRAINING_FACTORS,
+    Candidate,
+    Factor,
+    Hypothesis,
+    Verdict,
+    VerdictKind,
+)
 from meta_agent.skills import SkillLibrary
 from meta_agent.steps.plan import Plan
 from meta_agent.view import Display
@@ -96,6 +106,14 @@ class Run:
     clock: int
     """Seconds since the epoch at the run's start: commits are dated from it, not from now."""
     stopping: Callable[[], bool]
+    models: ModelClient | None = None
+    """Every model call of the run; None where it asks no model."""
+
+    @property
+    def factors(self) -> tuple[Factor, ...]:
+        """What a change may be about: with a frozen policy not what acts through training."""
+        trains = self.config.trainable
+        return tuple(factor for factor in FACTORS if trains or factor not in TRAINING_FACTORS)
 
     def once(self, name: str, kind: str, intent: JSON, work: Callable[[], JSON]) -> JSON:
         """`Ledger.once` under this run's prefix; the place where a drain takes effect."""

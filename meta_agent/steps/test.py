@@ -12,7 +12,7 @@ from meta_agent.backtest.static import static_check
 from meta_agent.errors import CandidateError, ConfigError
 from meta_agent.gate import Finding, find_all, judge_screen
 from meta_agent.harness import CheckResult, parse_contract
-from meta_agent.protocols import JSON, Candidate, HarnessTree
+from meta_agent.protocols import JSON, Candidate, Factor, HarnessTree
 from meta_agent.steps.collect import Collected
 from meta_agent.steps.run import Judged, Run, Tested, failure, stopped
 
@@ -25,7 +25,7 @@ def test(run: Run, collected: Collected, candidate: Candidate) -> Tested:
     """Everything that costs no training."""
     tree = run.repo.tree(candidate.commit)
     run.lab.label(tree, candidate.id.removeprefix(f"{run.id}/"))
-    findings = _stage(run, candidate, "static", lambda: _static(collected, tree))
+    findings = _stage(run, candidate, "static", lambda: _static(run, collected, candidate, tree))
     if not _vetoed(findings):
         findings += keeps_contract(run, collected, candidate)
     if candidate.factor in REPLAYED and not _vetoed(findings):
@@ -61,8 +61,18 @@ def _screen_row(candidate: Candidate, stage: str, findings: list[Finding]) -> JS
     }
 
 
-def _static(collected: Collected, tree: HarnessTree) -> list[Finding]:
+def _static(
+    run: Run, collected: Collected, candidate: Candidate, tree: HarnessTree
+) -> list[Finding]:
+    if candidate.factor not in run.factors:
+        return [untrained(run, candidate.factor)]
     return list(static_check(collected.tree, tree, parse_contract(collected.tree)))
+
+
+def untrained(run: Run, factor: Factor) -> Finding:
+    """A factor that acts through training alone cannot help a policy that is not trained."""
+    told = f"{factor} acts through training, and {run.config.policy} is frozen"
+    return Finding("factor.untrained", "veto", f"{told}: {', '.join(run.factors)} can count")
 
 
 def _broken_contract(run: Run, collected: Collected, tree: HarnessTree) -> list[Finding]:
@@ -128,7 +138,8 @@ def screen(run: Run, collected: Collected, tested: Sequence[Tested]) -> Screened
     baseline on the same terms.
     """
     passed = [t for t in tested if not (t.vetoed or t.watches)]
-    run.phase("test", f"{len(passed)} candidates on {run.plan.search} search tasks, one seed")
+    once = "one sample each" if run.plan.frozen else "one seed"
+    run.phase("test", f"{len(passed)} candidates on {run.plan.search} search tasks, {once}")
     run.lab.prepare([job for t in passed for job in _jobs(run, collected, t)])
     refs, failed = _measured(run, collected, passed)
     arms = {cid: (run.lab.rows(old), run.lab.rows(new)) for cid, (old, new) in refs.items()}

@@ -1,0 +1,101 @@
+"""Where the acting policy comes from: a child process that can be trained, or a frozen model.
+
+A lab measures through one of these and does not know which. A policy that can be trained is a pool
+of children, each with its own weights in memory; a frozen one is a `ModelClient` that any number
+of rollouts share.
+
+Not covered: training (`training.train_policy`), and starting a model server (`models.vllm_server`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from queue import Empty, LifoQueue
+from typing import Protocol
+
+from meta_agent.errors import ConfigError
+from meta_agent.models.api_gateway import ApiGateway
+from meta_agent.models.chat import ModelClient
+from meta_agent.protocols import Gateway
+from meta_agent.training import PolicyChild
+
+
+class Policies(Protocol):
+    """A source of gateways. Any thread may open one."""
+
+    def acting(self, path: str, label: str) -> AbstractContextManager[Gateway]:
+        """The policy at `path`, for one measurement named `label`."""
+        ...
+
+    def training(self) -> AbstractContextManager[PolicyChild]:
+        """A child that can be trained."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class ChildPolicies:
+    """Children that hold weights; one is started where all are busy."""
+
+    def __init__(self, threads: int) -> None:
+        self._threads = threads
+        self._idle: LifoQueue[PolicyChild] = LifoQueue()
+        self._children: list[PolicyChild] = []
+
+    @contextmanager
+    def acting(self, path: str, label: str) -> Iterator[Gateway]:
+        with self.training() as child:
+            child.load(path)
+            yield child
+
+    @contextmanager
+    def training(self) -> Iterator[PolicyChild]:
+        """A child nobody else is using."""
+        try:
+            child = self._idle.get_nowait()
+        except Empty:
+            child = self._start()
+        try:
+            yield child
+        except BaseException:
+            # Its protocol state is unknown now: end it rather than reuse it.
+            self._children.remove(child)
+            child.close()
+            raise
+        if child.alive:  # its death may have been told in rows, not raised
+            self._idle.put(child)
+
+    def close(self) -> None:
+        """Ends the children."""
+        for child in self._children:
+            child.close()
+
+    def _start(self) -> PolicyChild:
+        child = PolicyChild(threads=self._threads)
+        self._children.append(child)
+        return child
+
+
+class FrozenPolicy:
+    """One model behind a server. `policy` is what rows and versions call it."""
+
+    def __init__(
+        self, client: ModelClient, model: str, *, policy: str, logprobs: bool = False
+    ) -> None:
+        self._client = client
+        self._model = model
+        self._policy = policy
+        self._logprobs = logprobs
+
+    @contextmanager
+    def acting(self, path: str, label: str) -> Iterator[Gateway]:
+        yield ApiGateway(
+            self._client, self._model, label=label, policy=self._policy, logprobs=self._logprobs
+        )
+
+    def training(self) -> AbstractContextManager[PolicyChild]:
+        raise ConfigError(f"the policy {self._policy} is frozen: nothing can be trained")
+
+    def close(self) -> None:
+        """The client belongs to the run."""
