@@ -73,16 +73,24 @@ class ScriptedLab(Lab):
         return Trained(f"/{name}", name, seed, steps, None, [])._asdict()
 
     def _evaluate(
-        self, name: str, tree: HarnessTree, trained: Trained, split: Split, limit: int
+        self,
+        name: str,
+        tree: HarnessTree,
+        trained: Trained,
+        split: Split,
+        limit: int,
+        samples: range = range(1),
     ) -> JSON:
         solved = round(self.script(tree) * limit)
         rows = [
-            rollout(task, name=name, solved=at < solved)
+            rollout(task, name=name, solved=at < solved, sample_idx=sample)
+            for sample in samples
             for at, task in enumerate(self.domain.tasks(split)[:limit])
         ]
         shard = self.store.write(f"eval-{name}", rows)
         kept = {"name": shard.name, "sha256": shard.sha256}
-        return Evaluated(kept, limit, solved, solved, trained.seed, limit)._asdict()
+        solved, made = solved * len(samples), len(rows)
+        return Evaluated(kept, made, solved, solved, trained.seed, made)._asdict()
 
 
 def rollout(task: Task, *, name: str = "n", solved: bool = True, **changes: Any) -> Rollout:
