@@ -21,7 +21,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from bugs import BUGS, Bug
+from bug import Bug
+from bugs import BUGS
 
 from meta_agent.domains.formats import SourceSpec, SweRow
 from meta_agent.domains.swe import SandboxFactory, Tree, make_patch, run_tests
