@@ -11,6 +11,7 @@ from typing import NamedTuple
 from meta_agent.config import RunConfig
 from meta_agent.evidence import Evidence
 from meta_agent.protocols import VerdictKind
+from meta_agent.steps.approve import to_merge, to_test, when_stuck
 from meta_agent.steps.collect import collect, read
 from meta_agent.steps.confirm import confirm
 from meta_agent.steps.finish import open_vault
@@ -50,7 +51,9 @@ def _generation(run: Run, before: Ended, generation: int) -> Ended:
     collected = collect(run, version)
     reading = read(run, collected, generation, earlier)
     stuck = take_stock(run, collected, streak, generation)
-    candidates = propose(run, collected, reading, generation, stuck)
+    when_stuck(run, generation)
+    proposed = propose(run, collected, reading, generation, stuck)
+    candidates = to_test(run, collected, reading, proposed)
     tested = {c.id: test(run, collected, c) for c in candidates}
     screened = screen(run, collected, list(tested.values()))
 
@@ -61,7 +64,8 @@ def _generation(run: Run, before: Ended, generation: int) -> Ended:
 
     for candidate in (tested[cid].candidate for cid in screened.kept):
         judged = confirm(run, collected, tested[candidate.id])
-        if judged.verdict.kind is VerdictKind.PROMOTE:
+        won = judged.verdict.kind is VerdictKind.PROMOTE
+        if won and to_merge(run, candidate, judged.verdict):
             version, judged = merge(run, collected, version, tested[candidate.id], judged)
         conclude(run, collected, candidate, judged, reading)
         streak = streak.after(candidate, judged, reading)

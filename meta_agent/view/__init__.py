@@ -4,6 +4,7 @@
 and `meta_agent.view.text` draw a state (imported where they are used: they need jinja2 and rich).
 """
 
+from meta_agent.view._decisions import A_PERSON, Answer, DecisionView, Gate, Question, Reply
 from meta_agent.view._format import visible
 from meta_agent.view._note import verdict_note
 from meta_agent.view._parts import (
@@ -11,6 +12,7 @@ from meta_agent.view._parts import (
     EvidenceView,
     Measured,
     MetricPoint,
+    RefusedView,
     SkillView,
     VersionView,
     effect_json,
@@ -19,14 +21,21 @@ from meta_agent.view.display import Display, open_display, recorded
 from meta_agent.view.state import EVENT_KINDS, SCHEMA_VERSION, STEP_KINDS, RunState, reduce
 
 __all__ = [
+    "A_PERSON",
     "EVENT_KINDS",
     "SCHEMA_VERSION",
     "STEP_KINDS",
+    "Answer",
     "CandidateView",
+    "DecisionView",
     "Display",
     "EvidenceView",
+    "Gate",
     "Measured",
     "MetricPoint",
+    "Question",
+    "RefusedView",
+    "Reply",
     "RunState",
     "SkillView",
     "VersionView",

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, TextIO
 
 from meta_agent.protocols import Verdict
+from meta_agent.view._decisions import Question, Reply
 from meta_agent.view._format import duration, effect_text, number, one_line
 from meta_agent.view.state import RunState
 
@@ -48,6 +49,14 @@ class LineDisplay:
         why = "; ".join(verdict.reasons)
         effect = f" {effect_text(verdict.effect)}" if verdict.effect else ""
         self._line("verdict", f"{candidate} ({factor}) {verdict.kind}{effect}: {why or statement}")
+
+    def ask(self, question: Question, stopping: Callable[[], bool]) -> Reply | None:
+        from meta_agent.view._prompt import person_at, prompt  # rich: most runs never ask
+
+        if not person_at(self._stream):
+            return None
+        with self._lock:
+            return prompt(question, self._stream, stopping)
 
     def done(self, state: RunState) -> None:
         self._line("done", f"run {state.run}: {state.exit_reason} after {duration(state.wall_sec)}")

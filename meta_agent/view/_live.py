@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, TextIO
 
 from rich.console import Console, Group, RenderableType
@@ -14,8 +14,10 @@ from rich.table import Table
 from rich.text import Text
 
 from meta_agent.protocols import Verdict
+from meta_agent.view._decisions import Question, Reply
 from meta_agent.view._format import duration, effect_text, number, one_line
 from meta_agent.view._parts import MetricPoint
+from meta_agent.view._prompt import person_at, prompt
 from meta_agent.view._style import verdict_style
 from meta_agent.view.state import RunState
 
@@ -78,6 +80,15 @@ class LiveDisplay:
             (one_line("; ".join(verdict.reasons) or statement, 300), "dim"),
         )
         self._console.print(line)
+
+    def ask(self, question: Question, stopping: Callable[[], bool]) -> Reply | None:
+        if not person_at(self._console.file):
+            return None
+        self._live.stop()
+        try:
+            return prompt(question, self._console.file, stopping)
+        finally:
+            self._live.start()
 
     def done(self, state: RunState) -> None:
         self.close()

@@ -99,6 +99,7 @@ class CandidateView:
     lives: list[dict[str, Any]] = field(default_factory=list)
     verdict: dict[str, Any] | None = None
     merge: dict[str, Any] | None = None
+    declined: str | None = None  # what a person said against its merge
 
     @classmethod
     def parse(cls, outcome: Mapping[str, Any]) -> Self:
@@ -136,6 +137,12 @@ class CandidateView:
         return bool((self.verdict or {}).get("screened_out"))
 
     @property
+    def by_a_person(self) -> bool:
+        """A person sent it back: nothing was measured."""
+        evidence = (self.verdict or {}).get("evidence")
+        return isinstance(evidence, dict) and evidence.get("judge") == "person"
+
+    @property
     def statement(self) -> str:
         return str(self.hypothesis.get("statement", ""))
 
@@ -165,6 +172,7 @@ class CandidateView:
             "effect": None if effect is None else effect_json(effect),
             "screened_out": self.screened_out,
             "merge": (self.merge or {}).get("commit"),
+            "declined": self.declined,
         }
 
     def full_json(self) -> dict[str, JSON]:
@@ -177,6 +185,37 @@ class CandidateView:
             "lives": self.lives,
             "decision": self.verdict,
             "merged": self.merge,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedView:
+    """A draft that was never admitted: no test was paid for it."""
+
+    generation: int
+    statement: str
+    code: str  # the typed reason, e.g. `path_outside_allowlist`
+    reason: str
+
+    @classmethod
+    def parse_all(cls, proposal: Mapping[str, Any]) -> list[Self]:
+        generation = int(proposal.get("generation") or 0)
+        return [
+            cls(
+                generation=generation,
+                statement=str(one.get("statement") or ""),
+                code=str(one.get("code") or "unknown"),
+                reason=str(one.get("reason") or ""),
+            )
+            for one in _dicts(proposal.get("refused"))
+        ]
+
+    def to_json(self) -> dict[str, JSON]:
+        return {
+            "generation": self.generation,
+            "statement": self.statement,
+            "code": self.code,
+            "reason": self.reason,
         }
 
 
@@ -309,4 +348,6 @@ def _exemplars(value: Any) -> tuple[Mapping[str, Any], ...]:
 
 
 def _dicts(value: Any) -> tuple[Mapping[str, Any], ...]:
-    return tuple(item for item in value or () if isinstance(item, dict))
+    if not isinstance(value, list | tuple):
+        return ()
+    return tuple(item for item in value if isinstance(item, dict))

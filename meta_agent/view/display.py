@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol, TextIO
 
 from meta_agent.ledger import Ledger
 from meta_agent.protocols import Verdict
+from meta_agent.view._decisions import Asks, Question, Reply
 from meta_agent.view.state import RunState
 
 
-class Display(Protocol):
+class Display(Asks, Protocol):
     """What the loop tells people. Calls may come from several threads."""
 
     def begin(self, headline: Sequence[str]) -> None:
@@ -95,6 +96,9 @@ class _Recorded:
 
     def verdict(self, candidate: str, factor: str, verdict: Verdict, statement: str = "") -> None:
         self._inner.verdict(candidate, factor, verdict, statement)
+
+    def ask(self, question: Question, stopping: Callable[[], bool]) -> Reply | None:
+        return self._inner.ask(question, stopping)
 
     def done(self, state: RunState) -> None:
         self._inner.done(state)

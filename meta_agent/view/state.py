@@ -12,17 +12,22 @@ Steps (the outcome of `Ledger.once`, by kind). Any outcome may also hold `rollou
 | `evidence`  | {generation, version, layers: {layer: {metric: value}}, alerts: [{metric, value,  |
 |             | threshold, message}], exemplars?: {mode: [{task_key, steps?, last_words?,         |
 |             | messages?}]}}                                                                     |
-| `proposal`  | {generation, bottleneck?, candidates: [id], skills: [name]}                       |
+| `proposal`  | {generation, bottleneck?, candidates: [id], skills: [name],                       |
+|             | refused?: [{statement, code, reason}]}                                            |
 | `candidate` | {id, generation, index, ref, commit, base, factor, hypothesis, paths, diff?}      |
 | `screen`    | {candidate, stage: static|contract|replay|seed, passed, reasons?, numbers?}       |
 | `live`      | {candidate, split, seeds?, verdict?, numbers?}: one look                          |
 | `verdict`   | {candidate, kind, reasons, effect?, screened_out?, evidence?}                     |
+| `decision`  | intent {gate: test|merge|stuck, subject, candidate?, verdict?, failed?};          |
+|             | outcome {answer: APPROVE|REVISE|ABORT, feedback, by}, none while it waits         |
 | `merge`     | {candidate, commit, version, policy?, generation, verdict?, undone?}              |
 | `skill`     | {name, path, candidate?, description?, negative?}                                 |
 | `vault`     | {which: baseline|final, version, split, n, success, clean_success, ci}            |
 
 Events: `phase` {name, detail, generation?}, `note` {text, level}, `metrics` {series, step, and
-numbers}. `series` names a curve's owner, an arm and a seed: "g0/c2/s1" or "4f2a-s1-n30".
+numbers}, `replay` {recording, labels: {name: value}, drift: requests that differ from the recorded
+ones}, the newest counts. `series` names a curve's owner, an arm and a seed: "g0/c2/s1" or
+"4f2a-s1-n30".
 """
 
 from __future__ import annotations
@@ -35,11 +40,14 @@ from typing import Any, Final
 from meta_agent.errors import ConfigError
 from meta_agent.ledger import Event, Ledger, RunRow, Spend, Step
 from meta_agent.protocols import JSON
+from meta_agent.view._decisions import DecisionView
+from meta_agent.view._money import by_role_json, total_usd
 from meta_agent.view._parts import (
     CandidateView,
     EvidenceView,
     Measured,
     MetricPoint,
+    RefusedView,
     SkillView,
     VersionView,
 )
@@ -52,11 +60,12 @@ STEP_KINDS: Final = (
     "screen",
     "live",
     "verdict",
+    "decision",
     "merge",
     "skill",
     "vault",
 )
-EVENT_KINDS: Final = ("phase", "note", "metrics")
+EVENT_KINDS: Final = ("phase", "note", "metrics", "replay")
 SCHEMA_VERSION: Final = 1
 
 
@@ -77,6 +86,8 @@ class RunState:
     final: Measured | None = None  # on the vault
     versions: list[VersionView] = field(default_factory=list)
     candidates: dict[str, CandidateView] = field(default_factory=dict)
+    refused: list[RefusedView] = field(default_factory=list)
+    decisions: list[DecisionView] = field(default_factory=list)
     evidence: list[EvidenceView] = field(default_factory=list)
     skills: list[SkillView] = field(default_factory=list)
     metrics: dict[str, list[MetricPoint]] = field(default_factory=lambda: defaultdict(list))
@@ -85,6 +96,7 @@ class RunState:
     train_steps: int = 0
     phase: str = ""
     phase_detail: str = ""
+    replay: Mapping[str, Any] | None = None  # of a run that was fed from a recording
     notes: list[tuple[float, str]] = field(default_factory=list)
     open_steps: list[Step] = field(default_factory=list)
 
@@ -104,13 +116,20 @@ class RunState:
     @property
     def usd(self) -> float | None:
         """Money spent; None as soon as one call had no known price."""
-        if any(part.unpriced_calls for part in self.spend.values()):
-            return None
-        return sum(part.usd + part.open_usd for part in self.spend.values())
+        return total_usd(self.spend.values())
 
     @property
     def tokens(self) -> int:
         return sum(part.tokens + part.open_tokens for part in self.spend.values())
+
+    def refused_in(self, generation: int) -> list[RefusedView]:
+        """The drafts of one generation that were not admitted."""
+        return [one for one in self.refused if one.generation == generation]
+
+    @property
+    def waiting(self) -> list[DecisionView]:
+        """What a person has been asked and has not answered."""
+        return [one for one in self.decisions if one.waits]
 
     def spend_json(self) -> dict[str, JSON]:
         """The `spend` object of the interface."""
@@ -120,6 +139,7 @@ class RunState:
             "rollouts": self.rollouts,
             "train_steps": self.train_steps,
             "wall_sec": round(self.wall_sec, 3),
+            "by_role": by_role_json(self.spend),
         }
 
     def to_json(self) -> dict[str, JSON]:
@@ -134,7 +154,10 @@ class RunState:
             "final": self.final.to_json() if self.final else None,
             "versions": [version.to_json() for version in self.versions],
             "candidates": [candidate.to_json() for candidate in self.candidates.values()],
+            "refused": [one.to_json() for one in self.refused],
+            "decisions": [one.to_json() for one in self.decisions],
             "skills": [skill.to_json() for skill in self.skills],
+            "replay": dict(self.replay) if self.replay else None,
             "spend": self.spend_json(),
         }
 
@@ -185,6 +208,7 @@ def status_json(state: RunState, owner: str | None) -> dict[str, JSON]:
         "last_at": state.last_at,
         "starts": state.starts,
         "in_flight": [step.key for step in state.open_steps],
+        "waiting": [one.to_json() for one in state.waiting],
         "candidates": {one.id: one.kind for one in state.candidates.values()},
         "versions": [version.version for version in state.versions],
         "spend": state.spend_json(),
@@ -204,6 +228,9 @@ def log_json(run: str, steps: Sequence[Step], events: Sequence[Event]) -> dict[s
 def apply_step(state: RunState, step: Step) -> None:
     """Folds one step in. Kinds we do not know count for time and usage alone."""
     state.last_at = max(state.last_at, step.finished_at or step.started_at)
+    if step.kind == "decision":
+        _fold_decision(state, step)
+        return
     if not step.done:
         state.open_steps.append(step)
         return
@@ -223,6 +250,8 @@ def apply_event(state: RunState, event: Event) -> None:
         state.phase_detail = str(payload.get("detail", ""))
     elif event.kind == "note":
         state.notes.append((event.at, str(payload.get("text", ""))))
+    elif event.kind == "replay":
+        state.replay = payload
     elif event.kind == "metrics":
         point = MetricPoint.parse(payload)
         _replace_rerun(state.metrics[point.series], point)
@@ -263,6 +292,18 @@ def _fold_evidence(state: RunState, outcome: Mapping[str, Any]) -> None:
     state.evidence.append(EvidenceView.parse(outcome))
 
 
+def _fold_proposal(state: RunState, outcome: Mapping[str, Any]) -> None:
+    state.refused += RefusedView.parse_all(outcome)
+
+
+def _fold_decision(state: RunState, step: Step) -> None:
+    decision = DecisionView.parse(step)
+    state.decisions.append(decision)
+    candidate = state.candidates.get(str(decision.candidate))
+    if candidate and decision.gate == "merge" and decision.answer == "REVISE":
+        candidate.declined = decision.feedback
+
+
 def _fold_candidate(state: RunState, outcome: Mapping[str, Any]) -> None:
     candidate = CandidateView.parse(outcome)
     state.candidates[candidate.id] = candidate
@@ -298,6 +339,7 @@ _FOLDS: Final[Mapping[str, Callable[[RunState, Mapping[str, Any]], None]]] = {
     "baseline": _fold_baseline,
     "vault": _fold_vault,
     "evidence": _fold_evidence,
+    "proposal": _fold_proposal,
     "candidate": _fold_candidate,
     "screen": _fold_screen,
     "live": _fold_live,

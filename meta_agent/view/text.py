@@ -16,6 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from meta_agent.ledger import Event, Step
+from meta_agent.view._decisions import DecisionView
 from meta_agent.view._format import (
     dollars,
     duration,
@@ -30,7 +31,10 @@ from meta_agent.view._format import (
     prediction_text,
     visible,
 )
+from meta_agent.view._money import HEADINGS
+from meta_agent.view._money import rows as spend_rows
 from meta_agent.view._parts import CandidateView, EvidenceView
+from meta_agent.view._replay import replay_facts
 from meta_agent.view._style import verdict_style
 from meta_agent.view.state import RunState
 
@@ -40,14 +44,16 @@ def summary(state: RunState) -> RenderableType:
     parts: list[RenderableType] = [_headline(state), Text()]
     if state.candidates:
         parts += [candidates(state), Text()]
+    if state.refused or state.decisions:
+        parts += [_told(state), Text()]
     if state.skills:
         parts += [_skills(state), Text()]
-    return Group(*parts, _spend(state), Text(), *_next_commands(state))
+    return Group(*parts, *_spent(state), Text(), *_next_commands(state))
 
 
 def status(state: RunState, owner: str | None) -> RenderableType:
     """Where a run stands right now. `owner`: the process that is working on it."""
-    table = _facts()
+    table = facts_table()
     table.add_row("run", Text(visible(state.run)))
     table.add_row("state", Text(state_word(state, owner)))
     if state.exit_reason is None and state.phase:
@@ -55,21 +61,33 @@ def status(state: RunState, owner: str | None) -> RenderableType:
     if owner:
         idle = max(0.0, time.time() - state.last_at)
         table.add_row("last sign of life", Text(f"{duration(idle)} ago"))
+    for decision in state.waiting:
+        table.add_row("waits for", Text(one_line(f"a person: {decision.asks}", 300)))
     for step in state.open_steps:
         table.add_row("in flight", Text(one_line(_open_step(step))))
     table.add_row("candidates", Text(_verdict_counts(state)))
     table.add_row("versions", Text(str(len(state.versions))))
-    table.add_row("spend", _spend(state))
+    table.add_row("spend", Group(*_spent(state)))
     return table
 
 
 def state_word(state: RunState, owner: str | None) -> str:
     """`running`, `done`, `interrupted`, or stopped without a word."""
+    if state.exit_reason == "parked":
+        return _parked(state)
     if state.exit_reason:
         return state.exit_reason
     if owner:
         return f"running (process {owner})"
     return "stopped without finishing; the same evolve command resumes it"
+
+
+def _parked(state: RunState) -> str:
+    if not state.waiting:
+        return "parked; every decision is recorded: the same evolve command goes on"
+    subjects = " ".join(one.subject for one in state.waiting)
+    where = f" --workspace {state.workspace}" if state.workspace else ""
+    return visible(f"parked, waits for a person: meta-agent approve {subjects}{where}")
 
 
 def candidates(state: RunState) -> RenderableType:
@@ -90,9 +108,9 @@ def candidates(state: RunState) -> RenderableType:
     return table
 
 
-def why(one: CandidateView) -> RenderableType:
+def why(one: CandidateView, decisions: Iterable[DecisionView] = ()) -> RenderableType:
     """All that decided about a candidate."""
-    table = _facts()
+    table = facts_table()
     table.add_row("candidate", Text(f"{visible(one.id)} ({visible(one.factor)})"))
     table.add_row("hypothesis", Text(visible(one.statement)))
     table.add_row("prediction", Text(prediction_text(one.hypothesis)))
@@ -116,12 +134,14 @@ def why(one: CandidateView) -> RenderableType:
         table.add_row(f"  {visible(found.get('severity', ''))}", Text(finding_text(found)))
     if one.merge:
         table.add_row("merged as", Text(visible(one.merge.get("commit", ""))))
+    for decision in decisions:
+        table.add_row("decided by", Text(visible(decision.told)))
     return table
 
 
 def show(one: CandidateView) -> RenderableType:
     """What a candidate is: `why` says what became of it."""
-    table = _facts()
+    table = facts_table()
     for name, value in (
         ("candidate", one.id),
         ("factor", one.factor),
@@ -169,7 +189,7 @@ def diff(patch: str) -> Text:
 
 def facts(rows: Mapping[str, Any]) -> RenderableType:
     """A flat result as name and value."""
-    table = _facts()
+    table = facts_table()
     for name, value in rows.items():
         if name != "schema_version":
             table.add_row(visible(name), Text(one_line(_value(value), 300)))
@@ -209,27 +229,53 @@ def lines(texts: Iterable[str]) -> Text:
 
 
 def _headline(state: RunState) -> RenderableType:
-    table = _facts()
+    table = facts_table()
     table.add_row("run", Text(visible(f"{state.run}  {state.exit_reason or 'not finished'}")))
     table.add_row("before", Text(measured_text(state.baseline)))
     table.add_row("after", Text(measured_text(state.final)))
     table.add_row("", Text("clean success on the vault split, 95 % interval", style="dim"))
+    for name, value in replay_facts(state):
+        table.add_row(name, Text(one_line(value, 300)))
+    return table
+
+
+def _told(state: RunState) -> RenderableType:
+    """Drafts that were refused, and what people decided."""
+    table = facts_table()
+    for refused in state.refused:
+        told = f"{refused.code}: {refused.reason} ({refused.statement})"
+        table.add_row("refused", Text(one_line(f"g{refused.generation}  {told}", 300)))
+    for decision in state.decisions:
+        table.add_row("decided", Text(one_line(f"{decision.subject}  {decision.told}", 300)))
     return table
 
 
 def _skills(state: RunState) -> RenderableType:
-    table = _facts()
+    table = facts_table()
     for skill in state.skills:
         what = "warns" if skill.negative else "skill"
         table.add_row(what, Text(one_line(f"{skill.name}  {skill.description}", 240)))
     return table
 
 
-def _spend(state: RunState) -> Text:
+def spend_line(state: RunState) -> Text:
+    """All that a run has used so far, on one line."""
     return Text(
         f"{dollars(state.usd)}, {state.tokens} API tokens, {state.rollouts} rollouts, "
         f"{state.train_steps} training steps, {duration(state.wall_sec)}"
     )
+
+
+def _spent(state: RunState) -> list[RenderableType]:
+    """The line for the whole run, and one row per role where models were asked."""
+    if not state.spend:
+        return [spend_line(state)]
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for at, heading in enumerate(HEADINGS):
+        table.add_column(heading, justify="right" if at else "left", no_wrap=at < 3)
+    for row in spend_rows(state.spend):
+        table.add_row(*(Text(visible(cell)) for cell in row))
+    return [spend_line(state), table]
 
 
 def _next_commands(state: RunState) -> list[RenderableType]:
@@ -269,7 +315,8 @@ def _health(evidence: EvidenceView) -> RenderableType:
     return table
 
 
-def _facts() -> Table:
+def facts_table() -> Table:
+    """An empty table of names and values."""
     table = Table.grid(padding=(0, 2))
     table.add_column(style="bold", no_wrap=True)
     table.add_column(overflow="fold")
@@ -277,6 +324,8 @@ def _facts() -> Table:
 
 
 def _verdict_word(one: CandidateView) -> str:
+    if one.declined is not None:
+        return f"{one.kind} (declined)"
     return f"{one.kind} (screened out)" if one.screened_out else one.kind
 
 

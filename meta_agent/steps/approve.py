@@ -1,0 +1,232 @@
+"""approve: where a person decides, if the run was started with `--approve merge` or `each`.
+
+Each question is one durable step: asked once, answered on the terminal or by `meta-agent approve`.
+Without a terminal the run parks (`Parked`, exit code 6) with everything it waits for; the same
+command goes on once that is answered. An ABORT is as durable: it ends the run for good.
+
+REVISE sends a candidate back to its author. An author who cannot revise (the rules agent) has it
+declined. A merge that is not wanted is declined too: its verdict stays what the numbers say, and
+what the person said reaches the next authors through `feedback`.
+
+Does not cover: who the person is. The ledger says "a person".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from meta_agent.errors import Aborted, ConfigError, Parked
+from meta_agent.gate import verdict_to_json
+from meta_agent.ledger import Ledger, Step
+from meta_agent.protocols import JSON, Candidate, Verdict, VerdictKind
+from meta_agent.steps.collect import Collected, Reading
+from meta_agent.steps.learn import record
+from meta_agent.steps.run import Judged, Run
+from meta_agent.view import A_PERSON, DecisionView, Gate, Question, Reply, RunState, reduce
+
+PATIENCE = 2
+"""Failures in a row, or generations without a promotion, after which a person is asked."""
+
+Revise = Callable[[Candidate, str], Candidate | None]
+"""Gives a candidate back to its author with what a person said; None: it cannot be revised."""
+
+
+class Asked(NamedTuple):
+    """One question of a run. `intent` says all that the answer rests on."""
+
+    name: str
+    intent: dict[str, JSON]
+
+    @property
+    def subject(self) -> str:
+        return str(self.intent["subject"])
+
+
+class Feedback(NamedTuple):
+    """What a person said about something, for the authors of the next candidates."""
+
+    subject: str
+    gate: str
+    text: str
+
+
+# --- the three questions -------------------------------------------------------------------------
+
+
+def to_test(
+    run: Run,
+    collected: Collected,
+    reading: Reading,
+    candidates: Sequence[Candidate],
+    revise: Revise = lambda _candidate, _feedback: None,
+) -> list[Candidate]:
+    """The candidates on which money may be spent; a revised one is asked about like a new one."""
+    if run.config.approve != "each":
+        return list(candidates)
+    kept, pending = list[Candidate](), list(candidates)
+    while pending:
+        replies = _decide(run, [_about(run, "test", one) for one in pending])
+        sent_back = []
+        for candidate, reply in zip(pending, replies, strict=True):
+            if reply.answer == "APPROVE":
+                kept.append(candidate)
+            elif revised := revise(candidate, reply.feedback):
+                sent_back.append(revised)
+            else:
+                _decline(run, collected, reading, candidate, reply)
+        pending = sent_back
+    return kept
+
+
+def to_merge(run: Run, candidate: Candidate, verdict: Verdict) -> bool:
+    """Whether a promoted candidate is merged."""
+    if run.config.approve == "auto":
+        return True
+    asked = _about(run, "merge", candidate, verdict=verdict_to_json(verdict))
+    (reply,) = _decide(run, [asked])
+    if reply.answer == "APPROVE":
+        return True
+    run.note(f"{candidate.id} was promoted by the gate and not merged: {reply.feedback}")
+    return False
+
+
+def when_stuck(run: Run, generation: int) -> None:
+    """After `PATIENCE` failures in a row: asks whether to go on, where a person is configured."""
+    if run.config.approve == "auto":
+        return
+    failed = failures(reduce(run.ledger, run.id), generation)
+    if len(failed) < PATIENCE:
+        return
+    intent = {"gate": "stuck", "subject": f"g{generation}", "failed": failed}
+    (reply,) = _decide(run, [Asked(f"g{generation}/approve/stuck", intent)])
+    if reply.feedback:
+        run.note(f"a person said: {reply.feedback}")
+
+
+def failures(state: RunState, generation: int) -> list[str]:
+    """What failed since the last promotion, or since a person last looked at it.
+
+    Counted are drafts that were refused, candidates that were judged and not promoted, and a
+    generation that brought nothing at all. Ranked out, or sent back by a person, is no failure.
+    """
+    found: list[str] = []
+    asked_at = {one.subject for one in state.decisions if one.gate == "stuck" and not one.waits}
+    for past in range(generation):
+        if f"g{past}" in asked_at:
+            found = []
+        ended = [one for one in state.candidates.values() if one.generation == past]
+        if any(one.kind == VerdictKind.PROMOTE for one in ended):
+            found = []
+            continue
+        failed = [f"g{past} {one.code}: {one.reason}" for one in state.refused_in(past)]
+        failed += [
+            f"{one.short_id} {one.kind}: {'; '.join(one.reasons)}"
+            for one in ended
+            if one.verdict and not one.screened_out and not one.by_a_person
+        ]
+        found += failed or [f"g{past}: nothing was promoted"]
+    return found
+
+
+def feedback(run: Run) -> list[Feedback]:
+    """Everything that people said in this run, oldest first: it belongs before every author."""
+    steps = run.ledger.steps(run.id, kind="decision")
+    decisions = [DecisionView.parse(step) for step in steps if step.done]
+    return [Feedback(one.subject, one.gate, one.feedback) for one in decisions if one.feedback]
+
+
+# --- one decision --------------------------------------------------------------------------------
+
+
+def _about(run: Run, gate: Gate, candidate: Candidate, **more: JSON) -> Asked:
+    short = candidate.id.removeprefix(f"{run.id}/")
+    intent = {"gate": gate, "subject": short, "candidate": candidate.id}
+    return Asked(f"{short}/approve/{gate}", {**intent, "commit": candidate.commit, **more})
+
+
+def _decide(run: Run, questions: Sequence[Asked]) -> list[Reply]:
+    """All answers, in order. Parks with every question that nobody could be asked."""
+    replies, waiting = [], []
+    for asked in questions:
+        try:
+            replies.append(_answer(run, asked))
+        except Parked:
+            waiting.append(asked.subject)
+    if waiting:
+        raise _parked(run, waiting)
+    return replies
+
+
+def _answer(run: Run, asked: Asked) -> Reply:
+    outcome = run.once(asked.name, "decision", asked.intent, lambda: _ask(run, asked))
+    reply = Reply(outcome["answer"], outcome["feedback"])
+    if reply.answer == "ABORT":
+        why = f": {reply.feedback}" if reply.feedback else ""
+        raise Aborted(
+            f"a person ended this run at {asked.subject}{why}",
+            hint="meta-agent report shows what it found; another --seed or --workspace starts anew",
+        )
+    return reply
+
+
+def _ask(run: Run, asked: Asked) -> JSON:
+    run.phase("approve", f"a person is asked about {asked.subject}")
+    state = reduce(run.ledger, run.id)
+    (decision,) = (one for one in state.waiting if one.key == f"{run.id}/{asked.name}")
+    reply = run.display.ask(Question(state, decision), run.stopping)
+    if reply is None:
+        raise _parked(run, [asked.subject])
+    return _outcome(reply)
+
+
+def _outcome(reply: Reply) -> JSON:
+    return {"answer": reply.answer, "feedback": reply.feedback, "by": A_PERSON}
+
+
+def _parked(run: Run, subjects: Sequence[str]) -> Parked:
+    return Parked(
+        f"the run waits for a person to decide about {', '.join(subjects)}",
+        subjects=tuple(subjects),
+        hint=f"meta-agent approve {' '.join(subjects)} --workspace {run.config.workspace} "
+        "(without a name: what is asked), then the same evolve command again",
+    )
+
+
+def _decline(
+    run: Run, collected: Collected, reading: Reading, candidate: Candidate, reply: Reply
+) -> None:
+    """The last word on a candidate that was sent back to an author who cannot revise it."""
+    run.note(f"{candidate.id}: {run.config.meta_model} cannot revise it, so it is declined")
+    reason = f"a person declined it before any test: {reply.feedback}"
+    verdict = Verdict(VerdictKind.REJECT, (reason,), evidence={"judge": "person"})
+    record(run, collected, candidate, Judged(verdict), reading)
+
+
+# --- answers from another process ----------------------------------------------------------------
+
+
+def answer(ledger: Ledger, run: str, subjects: Sequence[str], reply: Reply) -> list[DecisionView]:
+    """Records one answer to several open questions; checks all of them before it records any.
+
+    The ledger has to be owned: a run that is at work asks its own terminal.
+    """
+    steps = [_open_step(ledger, run, subject) for subject in subjects]
+    for step in steps:
+        ledger.once(step.key, "decision", step.intent, lambda: _outcome(reply))
+    keys = [step.key for step in steps]
+    return [DecisionView.parse(done) for key in keys if (done := ledger.step(key))]
+
+
+def _open_step(ledger: Ledger, run: str, subject: str) -> Step:
+    name = subject.removeprefix(f"{run}/")
+    steps = [s for s in ledger.steps(run, kind="decision") if s.intent.get("subject") == name]
+    waiting = [step for step in steps if not step.done]
+    if waiting:
+        return waiting[-1]
+    if steps:
+        said = DecisionView.parse(steps[-1]).told
+        raise ConfigError(f"{name} is decided already ({said})", hint="a decision is asked once")
+    every = [DecisionView.parse(step) for step in ledger.steps(run, kind="decision")]
+    known = ", ".join(one.subject for one in every if one.waits) or "nothing"
+    raise ConfigError(f"nobody is asked about {subject!r} in run {run}", hint=f"waiting: {known}")
