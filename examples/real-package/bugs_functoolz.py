@@ -65,11 +65,10 @@ between this function and `thread_first`.
         "    return compose(*funcs)\n",
         """`compose_left` runs the functions in the wrong order
 
-    >>> compose_left(str.strip, len)('  ab ')
-    TypeError: object of type 'method_descriptor' cannot be stripped
+    >>> compose_left(lambda x: x + 1, lambda x: x * 10)(1)
+    11
 
-That is from my notes, the real message differs, but the point is: the first one given should be
-the first one called, as in `pipe`.
+The first one given should be the first one called, as in `pipe`, which gives 20 here.
 """,
     ),
     Bug(
