@@ -100,6 +100,19 @@ class Environment(Protocol):
     def close(self) -> None: ...
 
 
+@runtime_checkable
+class AwayEnvironment(Protocol):
+    """An environment whose task can also be worked on elsewhere, by an agent with its own tools."""
+
+    def start_files(self) -> Mapping[str, bytes]:
+        """What the agent finds in its working folder."""
+        ...
+
+    def collect(self, sandbox: Sandbox) -> bool:
+        """Takes what is graded from `repo/` in that sandbox; False where nothing was done."""
+        ...
+
+
 class Domain(Protocol):
     """Tasks with fixed splits, an environment, and a sealed grader.
 

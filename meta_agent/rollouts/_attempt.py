@@ -77,7 +77,9 @@ class Attempt:
         "_started",
         "_tool_sec",
         "_usd",
+        "away",
         "done",
+        "ending",
         "env",
         "index",
         "key",
@@ -97,6 +99,8 @@ class Attempt:
         self.turn = 0
         self.done = False  # the environment accepts no further calls
         self.over = False  # the row has its ending
+        self.away = False  # an agent works on it elsewhere (`_away`)
+        self.ending: StopReason | None = None  # why, once an agent that is away must come back
         self.row = _blank_row(terms, plan)
         self._context: list[Message] = []
         self._finish_reason = ""
@@ -138,7 +142,7 @@ class Attempt:
             self._stop("turn_limit")
         elif self._late():
             self._stop("wall_limit")
-        if self.over:
+        if self.over or self.ending:
             return None
         self._merge(call)
         return self._build(self._limit(call), _schemas(call.get("tools")))
@@ -196,7 +200,8 @@ class Attempt:
         if self._late():
             self._stop("wall_limit")
             return None
-        return [reply.content, reply.finish_reason, list(reply.tool_calls)]
+        used = {"prompt_tokens": reply.prompt_tokens, "completion_tokens": reply.completion_tokens}
+        return [reply.content, reply.finish_reason, list(reply.tool_calls), used]
 
     def _book(self, reply: GenerateReply) -> None:
         self._prompt_tokens += reply.prompt_tokens
@@ -268,6 +273,8 @@ class Attempt:
         self.fail("policy", text.strip())
 
     def _own_reason(self) -> StopReason:
+        if self.ending:
+            return self.ending
         if self.done:
             return "submitted"
         return "length" if self._finish_reason == "length" else "returned"
@@ -283,6 +290,9 @@ class Attempt:
         self._close()
 
     def _stop(self, reason: StopReason) -> None:
+        if self.away:
+            self.ending = self.ending or reason
+            return
         self.row.stop_reason = reason
         began = time.monotonic()
         self._grade()

@@ -23,6 +23,8 @@ from meta_agent.protocols import (
     RolloutFailure,
 )
 from meta_agent.rollouts._attempt import HALTING, Attempt
+from meta_agent.rollouts._away import HostCall
+from meta_agent.rollouts._away import serve as serve_away
 
 
 class LockStep:
@@ -65,6 +67,9 @@ class LockStep:
 
     def _serve_one(self, call: Call, answers: list[Answer]) -> None:
         index, kind = call["cid"], call["kind"]
+        if isinstance(kind, HostCall):
+            self._serve_host(self._attempts[index], call, answers)
+            return
         attempt = self._attempt(index)
         if kind == "model":
             request = attempt.ask(call)
@@ -79,6 +84,11 @@ class LockStep:
         else:
             raise SandboxError(f"unknown call kind {kind!r:.40}", kind="protocol")
         self._live -= attempt.over
+
+    def _serve_host(self, attempt: Attempt, call: Call, answers: list[Answer]) -> None:
+        was_over = attempt.over
+        answers.append({"cid": call["cid"], "ok": serve_away(attempt, call)})
+        self._live -= attempt.over and not was_over
 
     def _attempt(self, index: object) -> Attempt:
         if type(index) is int and 0 <= index < len(self._attempts) and index not in self._waiting:

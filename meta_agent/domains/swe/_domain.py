@@ -15,6 +15,7 @@ import dataclasses
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
+from functools import partial
 from importlib import resources
 from pathlib import Path
 
@@ -106,10 +107,10 @@ class RealSwe:
         return Task(self.name, key, row.split, _row_hash(row), view)
 
     def open(self, task: Task) -> Environment:
-        """Starts the task's own sandbox with the tree that has the bug."""
+        """An attempt, with the tree that has the bug in the task's own sandbox."""
         files = self.files(task.key)
-        sandbox = staged(files.row, files.visible, self._factory)
-        return SweEnvironment(files, sandbox, self._factory, _source(files.row).python)
+        start = partial(staged, files.row, files.visible, self._factory)
+        return SweEnvironment(files, start, self._factory, _source(files.row).python)
 
     def regrade(self, task_key: str, verifier_inputs: Mapping[str, JSON]) -> Outcome:
         """Grades a stored attempt again, from its patch alone."""

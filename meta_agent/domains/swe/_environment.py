@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from meta_agent.domains.swe._grade import SandboxFactory, grade_patch
 from meta_agent.domains.swe._sift import TaskFiles
@@ -12,27 +12,28 @@ from meta_agent.protocols import JSON, Outcome, Sandbox, ToolResult
 
 
 class SweEnvironment:
-    """Holds the agent's sandbox until `close`; grading never touches it but to read the diff."""
+    """Holds the agent's sandbox until `close`; grading never touches it but to read the diff.
+
+    It starts with the first tool call: an agent that works elsewhere (`collect`) needs none.
+    """
 
     tools: Sequence[str] = RepoTools.names
 
     def __init__(
-        self, files: TaskFiles, sandbox: Sandbox, factory: SandboxFactory, python: str
+        self, files: TaskFiles, start: Callable[[], Sandbox], factory: SandboxFactory, python: str
     ) -> None:
         self._files = files
-        self._sandbox = sandbox
+        self._start = start
         self._factory = factory
         self._python = python
-        self._tools = RepoTools(
-            sandbox, python, " ".join(sorted(files.deciding & files.visible.keys()))
-        )
+        self._sandbox: Sandbox | None = None
         self._submission: Submission | None = None
 
     def call(self, tool: str, arguments: Mapping[str, JSON]) -> ToolResult:
         """Answers a tool call; `submit` fixes the diff and ends the attempt."""
         if self._submission is not None:
             return ToolResult("the attempt is over", ok=False, done=True)
-        result = self._tools.call(tool, arguments)
+        result = self._tools().call(tool, arguments)
         if result.done:
             self._captured()
         return result
@@ -48,9 +49,30 @@ class SweEnvironment:
 
     def close(self) -> None:
         """Ends the agent's sandbox."""
-        self._sandbox.close()
+        if self._sandbox is not None:
+            self._sandbox.close()
+
+    def start_files(self) -> Mapping[str, bytes]:
+        """The tree that has the bug, for an agent that works elsewhere."""
+        return self._files.visible
+
+    def collect(self, sandbox: Sandbox) -> bool:
+        """Takes the diff of `repo/` in another sandbox, whose interpreter is `python3`."""
+        self._submission = capture(sandbox, self._files.visible, "python3")
+        return bool(self._submission.patch)
+
+    def _tools(self) -> RepoTools:
+        if self._sandbox is None:
+            self._sandbox = self._start()
+        shown = sorted(self._files.deciding & self._files.visible.keys())
+        return RepoTools(self._sandbox, self._python, " ".join(shown))
 
     def _captured(self) -> Submission:
         if self._submission is None:
-            self._submission = capture(self._sandbox, self._files.visible, self._python)
+            self._submission = self._capture()
         return self._submission
+
+    def _capture(self) -> Submission:
+        if self._sandbox is None:  # no tool was ever called
+            return Submission("", {})
+        return capture(self._sandbox, self._files.visible, self._python)

@@ -1,0 +1,213 @@
+"""Guest module `agent_command`: runs somebody's agent as a command. Stdlib only.
+
+The command is started once, in a session of its own, with the address of the endpoint in the usual
+variables. Each of its model calls becomes one call to the host, in OpenAI's form:
+
+    {kind: "model", base, new, max, tools?}     [content, finish_reason, tool_calls, usage] or None
+
+answered in the order they came, one at a time. An answer of None means that the attempt is over:
+from then on every request is refused with status 400, and the agent has `grace_sec` to end.
+
+Does not cover: what the command left running outside its process group. The host's next command
+ends everything below the worker before it starts to read.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import queue
+import re
+import shutil
+import signal
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from typing import Any
+
+# Their sources are installed first; there is no package of ours inside a sandbox.
+endpoint: Any = sys.modules["agent_endpoint"]
+Json = Any
+
+TAIL_BYTES = 16 << 10
+JOIN_SEC = 1.0
+ENDED = object()
+NO_KEY = "no-key-is-needed-here"
+OPENAI_NAMES = ("OPENAI_BASE_URL", "OPENAI_API_BASE")
+KEY_NAMES = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY")
+
+
+class Tail:
+    """The last bytes of a stream that is read to its end."""
+
+    def __init__(self) -> None:
+        source, self.sink = os.pipe()
+        self._bytes = bytearray()
+        self._thread = threading.Thread(target=self._drain, args=(source,), daemon=True)
+        self._thread.start()
+
+    def _drain(self, source: int) -> None:
+        while chunk := os.read(source, 1 << 16):
+            self._bytes = (self._bytes + chunk)[-TAIL_BYTES:]
+        os.close(source)
+
+    def text(self) -> str:
+        """What there is; a stream that a survivor still holds is not waited for."""
+        self._thread.join(JOIN_SEC)
+        return bytes(self._bytes).decode("utf-8", "replace")
+
+
+class Process:
+    """The command, from its start to its end."""
+
+    def __init__(self, argv: list[str], env: Mapping[str, str], cwd: str) -> None:
+        self.out, self.err = Tail(), Tail()
+        null = os.open("/dev/null", os.O_RDONLY)
+        stdio = (null, self.out.sink, self.err.sink)
+        try:
+            self.pid = self._spawn(argv, env, cwd, stdio)
+        finally:
+            for descriptor in stdio:
+                os.close(descriptor)
+
+    @staticmethod
+    def _spawn(argv: list[str], env: Mapping[str, str], cwd: str, stdio: tuple[int, ...]) -> int:
+        home = os.getcwd()  # noqa: PTH109
+        os.chdir(cwd)
+        try:
+            return os.posix_spawn(
+                shutil.which(argv[0], path=env.get("PATH")) or argv[0],
+                argv,
+                env,
+                file_actions=[(os.POSIX_SPAWN_DUP2, fd, at) for at, fd in enumerate(stdio)],
+                setsid=True,
+                setsigdef=[signal.SIGPIPE, signal.SIGXFSZ],
+            )
+        finally:
+            os.chdir(home)
+
+    def tell(self, events: queue.Queue[Any]) -> None:
+        """Puts ENDED into the queue once the command has ended; does not reap it."""
+
+        def wait() -> None:
+            os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
+            events.put(ENDED)
+
+        threading.Thread(target=wait, daemon=True).start()
+
+    def end(self) -> int:
+        """Kills the group, whether or not its leader is alive; gives the exit status."""
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.pid, signal.SIGKILL)
+        _, status = os.waitpid(self.pid, 0)
+        return os.waitstatus_to_exitcode(status)
+
+
+class Relay:
+    """Serves the queue until the command ends or its time is up."""
+
+    def __init__(self, channel: Any, events: queue.Queue[Any], deadline: float) -> None:
+        self.channel = channel
+        self.events = events
+        self.deadline = deadline
+        self.known: list[Json] = []
+        self.calls = 0
+        self.over = False
+
+    def serve(self, grace_sec: float) -> bool:
+        """True where the command ended by itself."""
+        while (left := self.deadline - time.monotonic()) > 0:
+            with contextlib.suppress(queue.Empty):
+                event = self.events.get(timeout=left)
+                if event is ENDED:
+                    return True
+                before = self.over
+                self._answer(event)
+                if self.over and not before:
+                    self.deadline = min(self.deadline, time.monotonic() + grace_sec)
+        return False
+
+    def _answer(self, ask: Any) -> None:
+        answer = None if self.over else self._ask_host(ask.asked)
+        if answer is None:
+            self.over = True
+            ask.refuse(endpoint.Refusal(400, endpoint.OVER, endpoint.OVER_TEXT))
+        elif "err" in answer:
+            ask.refuse(endpoint.Refusal(400, "invalid_request", str(answer["err"])))
+        else:
+            self.known.append(assistant(answer["ok"]))
+            ask.answer(answer["ok"])
+
+    def _ask_host(self, asked: Any) -> Json:
+        """The host's answer; None where there is none, or where time is up."""
+        base = common_prefix(self.known, asked.messages)
+        new = asked.messages[base:]
+        call = {"kind": "model", "base": base, "new": new, "max": asked.max_tokens}
+        if asked.tools is not None:
+            call["tools"] = asked.tools
+        self.calls += 1
+        self.channel.calls([call])
+        answers = self.channel.wait(max(0.0, self.deadline - time.monotonic()))
+        answer = answers[0] if answers else {"ok": None}
+        if "err" not in answer:
+            self.known[base:] = new
+        return None if answer.get("ok", ENDED) is None else answer
+
+
+def assistant(answer: list[Json]) -> Json:
+    """The message that a reply adds to the conversation, as the host keeps it."""
+    message = {"role": "assistant", "content": answer[0]}
+    return {**message, "tool_calls": answer[2]} if answer[2] else message
+
+
+def common_prefix(known: list[Json], messages: list[Json]) -> int:
+    """How many messages at the front are the same in both."""
+    shorter = min(len(known), len(messages))
+    return next((at for at in range(shorter) if known[at] != messages[at]), shorter)
+
+
+def filled(text: str, values: Mapping[str, str]) -> str:
+    """Puts values in the place of `{name}`, in one pass: no value is looked into again."""
+    names = "|".join(map(re.escape, values))
+    return re.sub(r"\{(" + names + r")\}", lambda found: values[found[1]], text)
+
+
+def environment(args: Json, port: int, values: Mapping[str, str]) -> dict[str, str]:
+    """What the command sees: ours, the endpoint's, and what the harness asks for."""
+    base = f"http://127.0.0.1:{port}"
+    ours = {**os.environ, **args["env"], **dict.fromkeys(KEY_NAMES, NO_KEY)}
+    ours |= {**dict.fromkeys(OPENAI_NAMES, f"{base}/v1"), "ANTHROPIC_BASE_URL": base}
+    return ours | {name: filled(text, values) for name, text in args["own_env"].items()}
+
+
+def run(args: Json, channel: Any) -> Json:
+    """Runs the command to its end and says how it ended."""
+    events: queue.Queue[Any] = queue.Queue()
+    server = endpoint.Endpoint(events)
+    base = f"http://127.0.0.1:{server.port}"
+    values = {**args["values"], "openai_base_url": f"{base}/v1", "anthropic_base_url": base}
+    argv = [filled(part, values) for part in args["argv"]]
+    try:
+        process = Process(argv, environment(args, server.port, values), args["cwd"])
+    except (OSError, ValueError) as error:
+        server.stop()
+        return {"exit_code": 127, "stderr": f"cannot run {argv[0]}: {error}", "calls": 0}
+    try:
+        process.tell(events)
+        relay = Relay(channel, events, time.monotonic() + args["wall_sec"])
+        ended = relay.serve(args["grace_sec"])
+    finally:
+        code = process.end()
+        server.stop()
+    return {
+        "exit_code": code if code >= 0 else 128 - code,
+        "ended": ended,
+        "over": relay.over,
+        "calls": relay.calls,
+        "stdout": process.out.text(),
+        "stderr": process.err.text(),
+    }
+
+
+OPERATIONS = {"command.run": run}

@@ -1,0 +1,320 @@
+"""Guest module `agent_dialects`: what model servers are asked and say, as text. Stdlib only.
+
+Two dialects, OpenAI's chat completions and Anthropic's messages, each in whole replies and as a
+stream of events. Requests become one form (OpenAI's messages and tool schemas), which the host
+understands; a reply of the host becomes what the asker's SDK expects.
+
+Left out on purpose: sampling settings, `stop` and `tool_choice` (sampling is the evaluator's), the
+thinking of earlier turns. Refused: images and other parts that are not text, several choices.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+Json = Any
+Message = dict[str, Any]
+Event = tuple[str, Json]  # a name (empty in OpenAI's streams) and what it carries
+
+NOT_TEXT = "only text is relayed here, not {}"
+ANTHROPIC_STOPS = {"tool_calls": "tool_use", "length": "max_tokens"}
+
+
+class BadRequest(ValueError):  # noqa: N818 - HTTP's own name for it
+    """The agent asked for something that cannot be relayed; the message says what."""
+
+
+class Asked:
+    """One request in the common form."""
+
+    def __init__(
+        self, messages: list[Message], tools: list[Json] | None, max_tokens: int | None, body: Json
+    ) -> None:
+        self.messages = messages
+        self.tools = tools
+        self.max_tokens = max_tokens
+        self.model = str(body.get("model") or "policy")[:200]
+        self.stream = body.get("stream") is True
+        self.wants_usage = (body.get("stream_options") or {}).get("include_usage") is True
+
+
+class Said:
+    """The host's reply: `[content, finish_reason, tool_calls, usage]`."""
+
+    def __init__(self, number: int, model: str, answer: list[Json]) -> None:
+        self.number = number
+        self.model = model
+        self.content, self.finish_reason, self.tool_calls = answer[:3]
+        usage = answer[3] if len(answer) > 3 else {}
+        self.prompt_tokens = int(usage.get("prompt_tokens", 0))
+        self.completion_tokens = int(usage.get("completion_tokens", 0))
+
+
+# --- OpenAI ------------------------------------------------------------------------------------
+
+
+class OpenAi:
+    """Chat completions."""
+
+    def asked(self, body: Json) -> Asked:
+        """Reads a request."""
+        if body.get("n") not in (None, 1):
+            raise BadRequest("one choice a request; n must be 1")
+        messages = [openai_message(message) for message in listing(body, "messages")]
+        limit = body.get("max_completion_tokens") or body.get("max_tokens")
+        return Asked(messages, body.get("tools") or None, positive(limit), body)
+
+    def reply(self, said: Said) -> Json:
+        """A whole reply."""
+        message: Message = {"role": "assistant", "content": said.content or None}
+        if said.tool_calls:
+            message["tool_calls"] = said.tool_calls
+        choice = {"index": 0, "message": message, "finish_reason": openai_stop(said)}
+        return {**openai_head(said, "chat.completion"), "choices": [choice], "usage": usage(said)}
+
+    def events(self, said: Said, wants_usage: bool) -> Iterator[Event]:
+        """The same as a stream."""
+        head = openai_head(said, "chat.completion.chunk")
+        deltas: list[Json] = [{"role": "assistant", "content": said.content or None}]
+        deltas += [
+            {"tool_calls": [{"index": at, **call}]} for at, call in enumerate(said.tool_calls)
+        ]
+        for delta in deltas:
+            choice = {"index": 0, "delta": delta, "finish_reason": None}
+            yield "", {**head, "choices": [choice]}
+        last = {"index": 0, "delta": {}, "finish_reason": openai_stop(said)}
+        yield "", {**head, "choices": [last]}
+        if wants_usage:
+            yield "", {**head, "choices": [], "usage": usage(said)}
+
+    def error(self, code: str, text: str) -> Json:
+        """An error that SDKs do not retry (the status decides) and agents can read."""
+        return {"error": {"message": text, "type": "invalid_request_error", "code": code}}
+
+
+def openai_message(message: Json) -> Message:
+    """One message, with nothing in it that the host does not know."""
+    role = message.get("role") if isinstance(message, dict) else None
+    if role not in ("system", "developer", "user", "assistant", "tool"):
+        raise BadRequest(f"a message with the role {role!r:.40}")
+    clean: Message = {"role": "system" if role == "developer" else role}
+    clean["content"] = text_of(message.get("content"))
+    if role == "assistant" and message.get("tool_calls"):
+        clean["tool_calls"] = [openai_call(call) for call in message["tool_calls"]]
+    if role == "tool":
+        clean["tool_call_id"] = str(message.get("tool_call_id"))
+    return clean
+
+
+def openai_call(call: Json) -> Json:
+    """One tool call of an assistant's message."""
+    try:
+        function = call["function"]
+        told = {"name": str(function["name"]), "arguments": str(function["arguments"])}
+        return {"id": str(call["id"]), "type": "function", "function": told}
+    except (KeyError, TypeError) as error:
+        raise BadRequest(f"a tool call without {error}") from error
+
+
+def openai_head(said: Said, kind: str) -> Json:
+    """What every chunk and reply begins with."""
+    number = f"chatcmpl-{said.number}"
+    return {"id": number, "object": kind, "created": said.number, "model": said.model}
+
+
+def openai_stop(said: Said) -> str:
+    """OpenAI's word for why the reply ended."""
+    return "tool_calls" if said.tool_calls else said.finish_reason
+
+
+def usage(said: Said) -> Json:
+    """Tokens as OpenAI counts them."""
+    return {
+        "prompt_tokens": said.prompt_tokens,
+        "completion_tokens": said.completion_tokens,
+        "total_tokens": said.prompt_tokens + said.completion_tokens,
+    }
+
+
+# --- Anthropic ---------------------------------------------------------------------------------
+
+
+class Anthropic:
+    """Messages. Remembers the calls it relayed, since this dialect re-writes their arguments."""
+
+    def __init__(self) -> None:
+        self._calls: dict[str, Json] = {}
+
+    def asked(self, body: Json) -> Asked:
+        """Reads a request."""
+        messages: list[Message] = []
+        if body.get("system"):
+            messages.append({"role": "system", "content": text_of(body["system"])})
+        for message in listing(body, "messages"):
+            messages += self._messages(message)
+        tools = [anthropic_tool(tool) for tool in body.get("tools") or ()]
+        return Asked(messages, tools or None, positive(body.get("max_tokens")), body)
+
+    def _messages(self, message: Json) -> Iterable[Message]:
+        role = message.get("role") if isinstance(message, dict) else None
+        if role not in ("user", "assistant", "system"):
+            raise BadRequest(f"a message with the role {role!r:.40}")
+        blocks = message.get("content")
+        if isinstance(blocks, str):
+            return [{"role": role, "content": blocks}]
+        if not isinstance(blocks, list) or not all(isinstance(b, dict) for b in blocks):
+            raise BadRequest("content is a string or a list of blocks")
+        return self._assistant(blocks) if role == "assistant" else user_messages(role, blocks)
+
+    def _assistant(self, blocks: list[Json]) -> list[Message]:
+        told = [b for b in blocks if b.get("type") not in ("thinking", "redacted_thinking")]
+        calls = [self._call(block) for block in told if block.get("type") == "tool_use"]
+        text = text_of([block for block in told if block.get("type") != "tool_use"])
+        message: Message = {"role": "assistant", "content": text}
+        return [{**message, "tool_calls": calls} if calls else message]
+
+    def _call(self, block: Json) -> Json:
+        known = self._calls.get(str(block.get("id")))
+        if known is not None and arguments(known) == block.get("input"):
+            return known  # letter by letter what the policy wrote
+        text = json.dumps(block.get("input"), ensure_ascii=False)
+        function = {"name": str(block.get("name")), "arguments": text}
+        return {"id": str(block.get("id")), "type": "function", "function": function}
+
+    def reply(self, said: Said) -> Json:
+        """A whole reply."""
+        blocks: list[Json] = [{"type": "text", "text": said.content}] if said.content else []
+        for call in said.tool_calls:
+            self._calls[str(call.get("id"))] = call
+            name = call["function"]["name"]
+            asked = {"type": "tool_use", "id": call["id"], "name": name, "input": arguments(call)}
+            blocks.append(asked)
+        return {
+            "id": f"msg_{said.number}",
+            "type": "message",
+            "role": "assistant",
+            "model": said.model,
+            "content": blocks,
+            "stop_reason": self._stop(said),
+            "stop_sequence": None,
+            "usage": {
+                "input_tokens": said.prompt_tokens,
+                "output_tokens": said.completion_tokens,
+            },
+        }
+
+    def _stop(self, said: Said) -> str:
+        reason = "tool_calls" if said.tool_calls else said.finish_reason
+        return ANTHROPIC_STOPS.get(reason, "end_turn")
+
+    def events(self, said: Said, wants_usage: bool) -> Iterator[Event]:
+        """The same as a stream."""
+        whole = self.reply(said)
+        empty = {**whole, "content": [], "stop_reason": None}
+        yield "message_start", {"type": "message_start", "message": empty}
+        for at, block in enumerate(whole["content"]):
+            start, delta = opened(block)
+            for name, part in (("start", {"content_block": start}), ("delta", {"delta": delta})):
+                kind = f"content_block_{name}"
+                yield kind, {"type": kind, "index": at, **part}
+            yield "content_block_stop", {"type": "content_block_stop", "index": at}
+        delta = {"stop_reason": whole["stop_reason"], "stop_sequence": None}
+        yield "message_delta", {"type": "message_delta", "delta": delta, "usage": whole["usage"]}
+        yield "message_stop", {"type": "message_stop"}
+
+    def error(self, code: str, text: str) -> Json:
+        """An error as Anthropic's SDK shows it."""
+        told = {"type": "invalid_request_error", "message": f"{text} ({code})"}
+        return {"type": "error", "error": told}
+
+
+def user_messages(role: str, blocks: list[Json]) -> list[Message]:
+    """A user's blocks: results of tools are messages of their own, and come first."""
+    results = [block for block in blocks if block.get("type") == "tool_result"]
+    rest = [block for block in blocks if block.get("type") != "tool_result"]
+    messages: list[Message] = [
+        {
+            "role": "tool",
+            "tool_call_id": str(block.get("tool_use_id")),
+            "content": text_of(block.get("content")),
+        }
+        for block in results
+    ]
+    return [*messages, {"role": role, "content": text_of(rest)}] if rest else messages
+
+
+def anthropic_tool(tool: Json) -> Json:
+    """A tool's schema as OpenAI writes it."""
+    if not isinstance(tool, dict) or "input_schema" not in tool:
+        kind = tool.get("type") if isinstance(tool, dict) else tool
+        raise BadRequest(f"only tools with an input_schema are relayed, not {kind!r:.60}")
+    function = {
+        "name": str(tool.get("name")),
+        "description": str(tool.get("description") or ""),
+        "parameters": tool["input_schema"],
+    }
+    return {"type": "function", "function": function}
+
+
+def opened(block: Json) -> tuple[Json, Json]:
+    """A block as a stream begins it, and the one delta that fills it."""
+    if block["type"] == "text":
+        return {**block, "text": ""}, {"type": "text_delta", "text": block["text"]}
+    text = json.dumps(block["input"], ensure_ascii=False)
+    return {**block, "input": {}}, {"type": "input_json_delta", "partial_json": text}
+
+
+# --- both --------------------------------------------------------------------------------------
+
+
+def arguments(call: Json) -> Json:
+    """The arguments of a call as an object; what is not one is shown as it is."""
+    text = call["function"]["arguments"]
+    try:
+        value = json.loads(text)
+    except ValueError:
+        value = None
+    return value if isinstance(value, dict) else {"unreadable_arguments": text}
+
+
+def text_of(content: Json) -> str:
+    """The text of a string, of nothing, or of a list of text parts."""
+    if content is None or isinstance(content, str):
+        return content or ""
+    if not isinstance(content, list):
+        raise BadRequest(NOT_TEXT.format(type(content).__name__))
+    return "".join(part_text(part) for part in content)
+
+
+def part_text(part: Json) -> str:
+    """The text of one part."""
+    if isinstance(part, str):
+        return part
+    text = part.get("text") if isinstance(part, Mapping) else None
+    if not isinstance(text, str):
+        kind = part.get("type") if isinstance(part, Mapping) else part
+        raise BadRequest(NOT_TEXT.format(f"{kind!r:.60}"))
+    return text
+
+
+def listing(body: Json, name: str) -> list[Json]:
+    """A list that must be there and not be empty."""
+    value = body.get(name)
+    if not isinstance(value, list) or not value:
+        raise BadRequest(f"{name} must be a list that is not empty")
+    return value
+
+
+def positive(value: Json) -> int | None:
+    """A limit on tokens, or none."""
+    if value is None:
+        return None
+    if type(value) is not int or value < 1:
+        raise BadRequest(f"a limit of {value!r:.40} tokens")
+    return value
+
+
+DIALECTS = {"/v1/chat/completions": OpenAi, "/v1/messages": Anthropic}
+OPERATIONS: dict[str, Any] = {}

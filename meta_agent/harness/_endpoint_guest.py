@@ -1,0 +1,229 @@
+"""Guest module `agent_endpoint`: a model server on the sandbox's own loopback. Stdlib only.
+
+An agent that knows nothing of us asks its usual SDK; the request ends here, is put in a queue, and
+whoever serves the queue (`agent_command`) relays it to the host. There is no network and no key.
+
+Promises: bounded connections, header, body and waiting requests, so that a hostile agent can only
+starve itself; every answer is whole before its first byte is sent. Does not cover: telling agents
+apart. One sandbox holds one attempt, and whatever asks here asks for that attempt.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import queue
+import socketserver
+import sys
+import threading
+import time
+from http.server import BaseHTTPRequestHandler
+from typing import Any
+
+# Its source is installed first, under this name; there is no package of ours inside a sandbox.
+dialects: Any = sys.modules["agent_dialects"]
+Json = Any
+
+MAX_BODY_BYTES = 16 << 20
+MAX_CONNECTIONS = 32
+MAX_WAITING = 64
+IDLE_SEC = 60.0
+BODY_SEC = 60.0
+OVER = "attempt_over"
+OVER_TEXT = "this attempt is over: a limit on its turns, tokens or time was reached"
+
+
+class Refusal(Exception):  # noqa: N818 - an answer, not a mistake
+    """An HTTP status with its reason."""
+
+    def __init__(self, status: int, code: str, text: str) -> None:
+        super().__init__(text)
+        self.status = status
+        self.code = code
+
+
+class Ask:
+    """One request that waits for its answer."""
+
+    def __init__(self, asked: Any) -> None:
+        self.asked = asked
+        self._answer: Json = None
+        self._refusal: Refusal | None = None
+        self._done = threading.Event()
+
+    def answer(self, value: Json) -> None:
+        """Gives the host's reply."""
+        self._answer = value
+        self._done.set()
+
+    def refuse(self, refusal: Refusal) -> None:
+        """Says why there is none."""
+        self._refusal = refusal
+        self._done.set()
+
+    def wait(self) -> Json:
+        """Blocks until either; raises the refusal."""
+        self._done.wait()
+        if self._refusal is not None:
+            raise self._refusal
+        return self._answer
+
+
+class Handler(BaseHTTPRequestHandler):
+    """One connection."""
+
+    protocol_version = "HTTP/1.1"
+    server_version, sys_version = "meta-agent", ""
+    timeout = IDLE_SEC
+    server: Endpoint
+
+    def do_POST(self) -> None:  # noqa: N802 - the base class calls it so
+        """A model call, or a count of tokens."""
+        path = self.path.partition("?")[0].rstrip("/")
+        path = path if path.startswith("/v1/") else f"/v1{path}"
+        dialect = self.server.dialects.get(path.removesuffix("/count_tokens"))
+        try:
+            body = self._body()
+            if dialect is None:
+                raise Refusal(404, "not_found", f"{path} is not relayed; {KNOWN}")
+            if path.endswith("/count_tokens"):
+                self._send_json(200, {"input_tokens": len(json.dumps(body)) // 4 + 1})
+            else:
+                self._chat(dialect, body)
+        except Refusal as refusal:
+            told = (dialect or dialects.OpenAi()).error(refusal.code, str(refusal))
+            self._send_json(refusal.status, told)
+
+    def do_GET(self) -> None:  # noqa: N802
+        """The one model there is."""
+        if self.path.partition("?")[0].rstrip("/").endswith("/models"):
+            model = {"id": "policy", "object": "model", "created": 0, "owned_by": "meta-agent"}
+            self._send_json(200, {"object": "list", "data": [model], "has_more": False})
+        else:
+            told = dialects.OpenAi().error("not_found", f"{self.path[:80]} is not here; {KNOWN}")
+            self._send_json(404, told)
+
+    def _chat(self, dialect: Any, body: Json) -> None:
+        try:
+            asked = dialect.asked(body)
+        except dialects.BadRequest as problem:
+            raise Refusal(400, "invalid_request", str(problem)) from problem
+        except (AttributeError, TypeError, RecursionError) as problem:
+            raise Refusal(400, "invalid_request", "the request is not understood") from problem
+        answer = self.server.ask(asked)
+        said = dialects.Said(self.server.number(), asked.model, answer)
+        if asked.stream:
+            self._send_events(dialect, said, asked.wants_usage)
+        else:
+            self._send_json(200, dialect.reply(said))
+
+    def _body(self) -> Json:
+        if self.headers.get("Transfer-Encoding"):
+            self.close_connection = True
+            raise Refusal(411, "length_required", "send the body with a Content-Length")
+        length = self.headers.get("Content-Length", "")
+        if not length.isdigit() or len(length) > 12 or int(length) > MAX_BODY_BYTES:
+            self.close_connection = True
+            raise Refusal(413, "too_large", f"a body of at most {MAX_BODY_BYTES} bytes, please")
+        try:
+            body = json.loads(self._read(int(length)))
+        except (ValueError, RecursionError) as problem:
+            raise Refusal(400, "invalid_request", f"not JSON: {str(problem)[:200]}") from problem
+        if not isinstance(body, dict):
+            raise Refusal(400, "invalid_request", "the body must be a JSON object")
+        return body
+
+    def _read(self, length: int) -> bytes:
+        parts: list[bytes] = []
+        give_up = time.monotonic() + BODY_SEC
+        while length:
+            part = self.rfile.read1(min(length, 1 << 16))  # type: ignore[attr-defined]
+            if not part or time.monotonic() > give_up:
+                self.close_connection = True
+                raise Refusal(400, "invalid_request", "the body did not arrive")
+            parts.append(part)
+            length -= len(part)
+        return b"".join(parts)
+
+    def _send_json(self, status: int, value: Json) -> None:
+        self._send(status, "application/json", json.dumps(value).encode())
+
+    def _send_events(self, dialect: Any, said: Any, wants_usage: bool) -> None:
+        lines = [
+            (f"event: {name}\n" if name else "") + f"data: {json.dumps(data)}\n\n"
+            for name, data in dialect.events(said, wants_usage)
+        ]
+        if isinstance(dialect, dialects.OpenAi):
+            lines.append("data: [DONE]\n\n")
+        self._send(200, "text/event-stream", "".join(lines).encode())
+
+    def _send(self, status: int, kind: str, data: bytes) -> None:
+        with contextlib.suppress(OSError):  # the agent went away: it pays with its turn
+            self.send_response(status)
+            self.send_header("Content-Type", kind)
+            self.send_header("Content-Length", str(len(data)))
+            if self.close_connection:
+                self.send_header("Connection", "close")
+            self.end_headers()
+            self.wfile.write(data)
+
+    def log_message(self, *_: object) -> None:
+        """Nothing is logged: what matters is in the record of the attempt."""
+
+
+class Endpoint(socketserver.ThreadingMixIn, socketserver.TCPServer):
+    """Listens on 127.0.0.1 until `stop`. Requests arrive in `waiting`, as `Ask`."""
+
+    daemon_threads = True
+    block_on_close = False
+    request_queue_size = MAX_CONNECTIONS
+
+    def __init__(self, waiting: queue.Queue[Any]) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.waiting = waiting
+        self.dialects = {path: dialect() for path, dialect in dialects.DIALECTS.items()}
+        self.port = int(self.server_address[1])
+        self._seats = threading.BoundedSemaphore(MAX_CONNECTIONS)
+        self._count = 0
+        self._counting = threading.Lock()
+        threading.Thread(target=self.serve_forever, kwargs={"poll_interval": 0.1}).start()
+
+    def ask(self, asked: Any) -> Json:
+        """Queues a request and waits for its answer."""
+        ask = Ask(asked)
+        if self.waiting.qsize() >= MAX_WAITING:
+            raise Refusal(429, "busy", "too many requests wait already")
+        self.waiting.put(ask)
+        return ask.wait()
+
+    def number(self) -> int:
+        """Numbers replies, for their ids."""
+        with self._counting:
+            self._count += 1
+            return self._count
+
+    def stop(self) -> None:
+        """Stops listening; connections that are open end with the process."""
+        self.shutdown()
+        self.server_close()
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Takes a connection if there is a seat for it."""
+        if not self._seats.acquire(blocking=False):
+            self.shutdown_request(request)
+            return
+        super().process_request(request, client_address)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        """Gives the seat back."""
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._seats.release()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A client that breaks off in the middle is no news."""
+
+
+KNOWN = f"POST {' or '.join(dialects.DIALECTS)}"
+OPERATIONS: dict[str, Any] = {}
