@@ -1,0 +1,118 @@
+"""Listening to a stream with deadlines of our own, whatever SDK it comes through.
+
+SDK and socket timeouts can't see a server that only sends keep-alive comments, bound a whole reply,
+or tell the wait for the first event from a stall later. So a thread reads, and the caller waits on
+a queue: for the first event, between events, and in total. A stream that is given up has its
+socket shut down, where the SDK shows it, and the thread ends; else at the SDK's own read timeout.
+
+Does not cover: connecting, which the SDKs time well.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from queue import Empty, SimpleQueue
+from typing import Any, TypeVar
+
+from meta_agent.errors import ProviderError
+
+Event = TypeVar("Event")
+
+
+@dataclass(frozen=True, slots=True)
+class Timeouts:
+    """Patience with one attempt. A long prompt on a slow machine takes minutes to its first token,
+    and a model that thinks without showing it is silent for long."""
+
+    connect_sec: float = 15.0
+    first_sec: float = 300.0
+    between_sec: float = 300.0
+    total_sec: float = 1200.0
+
+    @property
+    def read_sec(self) -> float:
+        """The SDK's own limit: only a backstop that ends the reading thread."""
+        return max(self.first_sec, self.between_sec) + 5.0
+
+
+class Line:
+    """One stream: `listen` yields its events in time or raises; `typed` names the SDK's errors."""
+
+    def __init__(
+        self,
+        open_stream: Callable[[], Iterable[Any]],
+        timeouts: Timeouts,
+        typed: Callable[[BaseException, bool], ProviderError],
+    ) -> None:
+        self._open_stream = open_stream
+        self._timeouts = timeouts
+        self._typed = typed
+        self._inbox: SimpleQueue[tuple[str, Any]] = SimpleQueue()
+        self._given_up = threading.Event()
+        self._stream: Any = None
+
+    def listen(self) -> Iterator[Any]:
+        """Events in order. Raises ProviderError; the SDK's exception is never chained to it."""
+        threading.Thread(target=self._read, name="model-stream", daemon=True).start()
+        ends_at = time.monotonic() + self._timeouts.total_sec
+        limit = self._timeouts.connect_sec + self._timeouts.first_sec
+        try:
+            while True:
+                what, value = self._next(limit, ends_at)
+                if what == "end":
+                    return
+                if what == "error":
+                    raise value
+                limit = self._timeouts.between_sec
+                yield value
+        finally:
+            self._give_up()
+
+    def _next(self, limit: float, ends_at: float) -> tuple[str, Any]:
+        left = ends_at - time.monotonic()
+        try:
+            return self._inbox.get(timeout=max(0.0, min(limit, left)))
+        except Empty:
+            pass
+        if left <= limit:
+            text = f"the reply was not whole after {self._timeouts.total_sec:g} s"
+        else:
+            text = f"the server said nothing for {limit:g} s"
+        raise ProviderError(text, kind="timeout")
+
+    def _read(self) -> None:
+        began = False
+        try:
+            self._stream = self._open_stream()
+            for event in self._stream:
+                began = True
+                self._inbox.put(("event", event))
+                if self._given_up.is_set():
+                    break
+        except BaseException as error:  # whatever it is belongs to the caller's thread
+            self._inbox.put(("error", self._typed(error, began)))
+        else:
+            self._inbox.put(("end", None))
+        finally:
+            self._close()
+
+    def _close(self) -> None:
+        close = getattr(self._stream, "close", None)
+        if close is not None:
+            with contextlib.suppress(Exception):
+                close()
+
+    def _give_up(self) -> None:
+        """Ends the reading thread: it may wait in `recv`, which only a shutdown interrupts."""
+        self._given_up.set()
+        extensions = getattr(getattr(self._stream, "response", None), "extensions", {})
+        network = extensions.get("network_stream")
+        connection = network.get_extra_info("socket") if network is not None else None
+        if connection is not None:
+            with contextlib.suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
