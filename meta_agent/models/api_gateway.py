@@ -35,6 +35,8 @@ from meta_agent.protocols import (
     TokenRecord,
 )
 
+REFUSED: Final = "the model server refuses the request"
+"""Begins the failure of a rollout whose request no server would take."""
 CHARS_PER_TOKEN: Final = 4.0
 _MAX_THREADS: Final = 32
 
@@ -198,10 +200,6 @@ def _outcome_of(error: ProviderError) -> GenerateReply:
     if error.kind == "refused":
         return _failed("policy", f"{REFUSED}: {error}")
     return _failed("infra", f"model: {error.kind}: {error}")
-
-
-REFUSED: Final = "the model server refuses the request"
-"""Begins the failure of a rollout whose request no server would take."""
 
 
 def _ended(reason: str) -> GenerateReply:

@@ -1,0 +1,96 @@
+"""Runs a model server and dies with its starter: `python -I _server_guard.py COMMAND...`.
+
+Stdlib only; started by `_server_process`, never imported. Its standard input is a pipe that the
+starter holds: when the pipe ends, because it was closed or because the starter was killed in any
+way, the server and everything it started are ended. A server that ends by itself ends the guard
+with the same code.
+
+Not covered: a guard that is itself killed by force.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import select
+import signal
+import sys
+import time
+from pathlib import Path
+
+PR_SET_CHILD_SUBREAPER = 36
+GRACE_SEC = 10.0
+POLL_SEC = 0.2
+
+
+def main(argv: list[str]) -> int:
+    """Runs the command until it ends or the pipe does."""
+    if sys.platform == "linux":  # processes that the server leaves behind become ours to end
+        ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    server = os.posix_spawn(
+        argv[0], argv, os.environ, file_actions=[(os.POSIX_SPAWN_DUP2, nothing, 0)], setpgroup=0
+    )
+    while True:
+        code = ended(server)
+        if code is not None or starter_gone():
+            end_all(server)
+            return 0 if code is None else code
+
+
+def starter_gone() -> bool:
+    """Waits a moment for the end of the pipe."""
+    readable, _, _ = select.select([0], [], [], POLL_SEC)
+    return bool(readable) and not os.read(0, 64)
+
+
+def ended(server: int) -> int | None:
+    """The server's exit code once it has ended."""
+    try:
+        found, status = os.waitpid(server, os.WNOHANG)
+    except ChildProcessError:
+        return 1
+    return os.waitstatus_to_exitcode(status) & 0xFF if found else None
+
+
+def end_all(server: int) -> None:
+    """Asks the server's process group to end, then makes sure of it and of all its orphans."""
+    signal_group(server, signal.SIGTERM)
+    deadline = time.monotonic() + GRACE_SEC
+    while time.monotonic() < deadline and reap():
+        time.sleep(POLL_SEC)
+    signal_group(server, signal.SIGKILL)
+    while reap():
+        for child in children():
+            os.kill(child, signal.SIGKILL)
+        time.sleep(POLL_SEC / 4)
+
+
+def signal_group(group: int, number: int) -> None:
+    """Signals a process group that may be gone."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(group, number)
+
+
+def reap() -> bool:
+    """Collects ended children; says whether any is left."""
+    try:
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+    except ChildProcessError:
+        return False
+    return True
+
+
+def children() -> list[int]:
+    """Our children, orphans of the server included."""
+    try:
+        listed = Path(f"/proc/self/task/{os.getpid()}/children").read_text(encoding="ascii")
+    except OSError:
+        return []
+    return [int(pid) for pid in listed.split()]
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,97 @@
+"""Starts model servers: the only file that does. Stdout and stderr go to a log file.
+
+Promises: the server gets an allowlisted environment (no provider key can leak into it), its own
+process group, and ends with us however we end (`_server_guard`).
+
+Not covered: what is started (`vllm_server`).
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess  # noqa: TID251
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+_INHERITED: Final = (
+    "PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "LD_LIBRARY_PATH", "LD_PRELOAD", "CUDA_HOME",
+    "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "HIP_VISIBLE_DEVICES", "HF_HOME",
+    "XDG_CACHE_HOME", "OMP_NUM_THREADS",
+)  # fmt: skip
+_FAMILIES: Final = ("VLLM_", "NCCL_", "TORCH_")
+_SECRET_WORDS: Final = ("KEY", "TOKEN", "SECRET", "PASSWORD")
+_GUARD: Final = Path(__file__).with_name("_server_guard.py")
+_LAST_WORDS_BYTES: Final = 2000
+
+
+class ServerProcess:
+    """A running server and its log."""
+
+    def __init__(self, argv: Sequence[str], extra: Mapping[str, str], log: Path) -> None:
+        log.parent.mkdir(parents=True, exist_ok=True)
+        self._log = log
+        with log.open("wb") as out:
+            self._guard = subprocess.Popen(
+                [sys.executable, "-I", str(_GUARD), *argv],
+                stdin=subprocess.PIPE,
+                stdout=out,
+                stderr=out,
+                env={**_environment(), **extra},
+                process_group=0,
+                bufsize=0,
+            )
+
+    @property
+    def pid(self) -> int:
+        """The guard's."""
+        return self._guard.pid
+
+    @property
+    def exit_code(self) -> int | None:
+        """How it ended, None while it runs."""
+        return self._guard.poll()
+
+    def last_words(self) -> str:
+        """The end of the log."""
+        with self._log.open("rb") as log:
+            size = log.seek(0, os.SEEK_END)
+            log.seek(max(0, size - _LAST_WORDS_BYTES))
+            return log.read().decode(errors="replace").strip()
+
+    def close(self, grace_sec: float = 30.0) -> None:
+        """Ends the server and waits for it; safe to call again."""
+        if self._guard.stdin and not self._guard.stdin.closed:
+            self._guard.stdin.close()
+        try:
+            self._guard.wait(grace_sec)
+        except subprocess.TimeoutExpired:
+            self._guard.kill()
+            self._guard.wait()
+
+
+def runs(argv: Sequence[str], timeout_sec: float = 60.0) -> bool:
+    """Whether a short command ends well."""
+    try:
+        done = subprocess.run(
+            argv,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            env=_environment(),
+            timeout=timeout_sec,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return done.returncode == 0
+
+
+def _environment() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if _passes(name)}
+
+
+def _passes(name: str) -> bool:
+    if name in _INHERITED:
+        return True
+    return name.startswith(_FAMILIES) and not any(word in name for word in _SECRET_WORDS)

@@ -1,0 +1,197 @@
+"""`vllm:PATH`: a vLLM server of our own, started for a run and stopped with it.
+
+It runs in this environment, or in the one whose interpreter `META_AGENT_VLLM_PYTHON` names, since
+vLLM pins a torch of its own. It listens on a free loopback port with a key made here, and says in
+its log what it does; on a machine without GPU it is vLLM's CPU build, whose cache gets 1 GiB.
+
+Promises: ready means that `/health` answered; a server that ends or hangs before is an error with
+the end of its log; nothing of it outlives us.
+
+Not covered: options beyond these. Start a server by hand for them, and name it by a base URL.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import secrets
+import socket
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+from types import TracebackType
+from typing import Final, NamedTuple, Self
+
+from meta_agent.errors import ConfigError, PreflightError, ProviderError
+from meta_agent.models._server_process import ServerProcess, runs
+from meta_agent.protocols import JSON
+
+PREFIX: Final = "vllm:"
+PYTHON_VARIABLE: Final = "META_AGENT_VLLM_PYTHON"
+CONTEXT_TOKENS: Final = 36_864
+"""Longest conversation served, where the model can: a domain's ceiling and a reply."""
+START_SEC: Final = 900.0
+_POLL_SEC: Final = 0.5
+_TELL_EVERY_SEC: Final = 15.0
+_TOOL_PARSERS: Final = {"qwen": "hermes", "mistral": "mistral", "llama": "llama3_json"}
+_CPU_SEQUENCES: Final = 16
+
+
+class Endpoint(NamedTuple):
+    """Where a server listens, how it calls the model, and the key that it asks for."""
+
+    base_url: str
+    model: str
+    api_key: str
+
+
+class VllmServer:
+    """One running server. Construction starts it and waits until it is ready."""
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        log: Path,
+        tell: Callable[[str], None] = lambda _: None,
+        start_sec: float = START_SEC,
+    ) -> None:
+        python, config = require_vllm(), _config_of(path)
+        name, key, port = served_name(path), secrets.token_hex(16), _free_port()
+        self.endpoint = Endpoint(f"http://127.0.0.1:{port}/v1", name, key)
+        self._process = ServerProcess(
+            _command(python, path, config, name, port), _settings(key), log
+        )
+        try:
+            self._wait(f"http://127.0.0.1:{port}/health", log, tell, start_sec)
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Stops it."""
+        self._process.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    @property
+    def pid(self) -> int:
+        """The process that the server lives under."""
+        return self._process.pid
+
+    def _wait(self, url: str, log: Path, tell: Callable[[str], None], start_sec: float) -> None:
+        began = told = time.monotonic()
+        while not _healthy(url):
+            now = time.monotonic()
+            if self._process.exit_code is not None or now - began > start_sec:
+                raise ProviderError(
+                    f"vLLM did not start within {now - began:.0f} s: {self._process.last_words()}",
+                    kind="server",
+                    billed="no",
+                    hint=f"the whole log: {log}",
+                )
+            if now - told >= _TELL_EVERY_SEC:
+                told = now
+                tell(f"vLLM is starting, {now - began:.0f} s so far (log: {log})")
+            time.sleep(_POLL_SEC)
+
+
+def require_vllm() -> str:
+    """The interpreter that has vLLM, or what to do about it."""
+    named = os.environ.get(PYTHON_VARIABLE)
+    if named:
+        if runs([named, "-c", "import importlib.util as u; assert u.find_spec('vllm')"]):
+            return named
+        raise PreflightError(
+            f"{PYTHON_VARIABLE}={named} is no Python with vLLM",
+            hint=f"{named} -m pip install vllm",
+        )
+    if find_spec("vllm") is None:
+        raise PreflightError(
+            "vllm:PATH needs vLLM, which this environment does not have",
+            hint=f"python -m venv ~/vllm && ~/vllm/bin/pip install vllm, "
+            f"then set {PYTHON_VARIABLE}=~/vllm/bin/python",
+        )
+    return sys.executable
+
+
+def served_name(path: Path) -> str:
+    """What the server calls the model: the folder's name, in plain characters."""
+    return re.sub(r"[^A-Za-z0-9_.-]+", "-", path.name) or "model"
+
+
+def _command(python: str, path: Path, config: JSON, name: str, port: int) -> list[str]:
+    # `vllm serve` is the newer name, but asks for package metadata that not every build has.
+    argv = [python, "-m", "vllm.entrypoints.openai.api_server", "--model", str(path)]
+    argv += ["--served-model-name", name, "--host", "127.0.0.1", "--port", str(port)]
+    argv += ["--max-model-len", str(_context(config))]
+    kind = str(config.get("model_type", ""))
+    parser = next((p for word, p in _TOOL_PARSERS.items() if word in kind), None)
+    if parser:
+        argv += ["--enable-auto-tool-choice", "--tool-call-parser", parser]
+    if not _has_gpu():
+        argv += ["--max-num-seqs", str(_CPU_SEQUENCES)]
+    return argv
+
+
+def _context(config: JSON) -> int:
+    """As much as the model was made for, and no more than is needed."""
+    text = config.get("text_config")
+    told = config.get("max_position_embeddings") or (
+        text.get("max_position_embeddings") if isinstance(text, dict) else None
+    )
+    return min(told, CONTEXT_TOKENS) if isinstance(told, int) and told > 0 else CONTEXT_TOKENS
+
+
+def _settings(key: str) -> dict[str, str]:
+    """Variables of the server. The key is not on its command line, which everybody can read."""
+    quiet = {"VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1", "HF_HUB_OFFLINE": "1"}
+    cpu = (
+        {} if _has_gpu() else {"VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind"}
+    )
+    chosen = {name: os.environ[name] for name in cpu if name in os.environ}
+    return {"VLLM_API_KEY": key, **quiet, **cpu, **chosen}
+
+
+def _config_of(path: Path) -> dict[str, JSON]:
+    """The model's own description; a folder without one is no model."""
+    try:
+        config = json.loads((path / "config.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ConfigError(
+            f"{PREFIX}{path} is no model in Hugging Face format: {error}",
+            hint="give a folder with config.json, weights and tokenizer",
+        ) from error
+    return config if isinstance(config, dict) else {}
+
+
+def _has_gpu() -> bool:
+    return any(Path("/dev").glob("nvidia[0-9]*")) or Path("/dev/kfd").exists()
+
+
+def _free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
+
+
+def _healthy(url: str) -> bool:
+    try:
+        with urllib.request.urlopen(url, timeout=5) as reply:
+            return bool(reply.status == 200)
+    except (urllib.error.URLError, OSError):
+        return False
