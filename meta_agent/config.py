@@ -211,10 +211,14 @@ class RunConfig(BaseModel):
     @property
     def config_hash(self) -> str:
         """Names what changes results: runs with one hash are the same run."""
-        hashed = {name: value for name, value in self._values().items() if name not in _NOT_HASHED}
-        hashed["tasks_sha256"] = _file_sha256(self.tasks)
-        text = json.dumps(hashed, sort_keys=True, separators=(",", ":"))
+        text = json.dumps(self.hashed, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()
+
+    @property
+    def hashed(self) -> dict[str, JSON]:
+        """The settings that change results, and `tasks_sha256`."""
+        hashed = {name: value for name, value in self._values().items() if name not in _NOT_HASHED}
+        return {**hashed, "tasks_sha256": _file_sha256(self.tasks)}
 
     def to_json(self) -> dict[str, JSON]:
         """The snapshot a run stores."""

@@ -23,6 +23,7 @@ SETTINGS_FILE: Final = "meta-agent.toml"
 DEFAULT_NAME: Final = "meta-agent-workspace"
 SCHEMA_VERSION: Final = 1
 
+_TABLES: Final = ("workspace", "evolve", "prices")
 _REPO: Final = "harness_repo"
 _DIRECTORIES: Final = ("skills_library", "rollouts", "reports", "checkpoints")
 _LEDGER: Final = "ledger.sqlite"
@@ -46,6 +47,11 @@ harness = "{harness}"
 # train_steps = 30
 # sandbox = "auto"
 # max_usd = 5.0
+
+# Prices of models that no table knows, or of your own server; USD per million tokens.
+# [prices."openai/my-model"]
+# input = 0.0
+# output = 0.0
 """
 
 
@@ -74,6 +80,11 @@ class Workspace:
     @property
     def rollouts(self) -> Path:
         return self.root / "rollouts"
+
+    @property
+    def transcripts(self) -> Path:
+        """One folder per run that asked a model; the first exchange makes it."""
+        return self.root / "transcripts"
 
     @property
     def ledger_file(self) -> Path:
@@ -154,7 +165,7 @@ def read_settings(path: Path) -> dict[str, Any]:
     except OSError as error:
         raise ConfigError(f"cannot read {path}: {error.strerror}") from error
     for name, value in tables.items():
-        if name not in ("workspace", "evolve") or not isinstance(value, dict):
+        if name not in _TABLES or not isinstance(value, dict):
             raise ConfigError(
                 f"unknown key {name!r} in {path}", hint="settings belong under [evolve]"
             )

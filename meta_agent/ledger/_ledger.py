@@ -237,8 +237,16 @@ class Ledger:
         return self._purse.reserve(role, usd, tokens, self._named_run(run))
 
     def settle(self, reservation: int, usd: float | None, tokens: int) -> None:
-        """Replaces a reservation by what was billed (0, 0 where the call never left)."""
+        """Replaces a reservation by what was billed."""
         self._purse.settle(reservation, usd, tokens)
+
+    def release(self, reservation: int) -> None:
+        """Forgets a reservation of a call for which nothing can have been billed."""
+        self._purse.release(reservation)
+
+    def open_reservations(self, run: str | None = None) -> frozenset[int]:
+        """The calls of a run whose outcome nobody recorded: under way, or cut short by a crash."""
+        return self._purse.open_reservations(self._named_run(run))
 
     def spend(self, run: str | None = None) -> dict[str, Spend]:
         """What each role of a run has spent."""

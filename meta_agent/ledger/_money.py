@@ -74,6 +74,20 @@ class Purse:
             if changed != 1:
                 raise IntegrityError(f"reservation {reservation} is not open: settled twice?")
 
+    def release(self, reservation: int) -> None:
+        """Forgets a reservation of a call for which nothing can have been billed."""
+        with self._journal.transaction() as db:
+            changed = db.execute(
+                "DELETE FROM spend WHERE id = ? AND settled = 0", (reservation,)
+            ).rowcount
+            if changed != 1:
+                raise IntegrityError(f"reservation {reservation} is not open: settled before?")
+
+    def open_reservations(self, run: str) -> frozenset[int]:
+        """The calls of a run whose outcome nobody recorded."""
+        rows = self._journal.rows("SELECT id FROM spend WHERE run = ? AND NOT settled", (run,))
+        return frozenset(int(row[0]) for row in rows)
+
     def spend(self, run: str) -> dict[str, Spend]:
         """What each role of a run has spent and still has set aside."""
         return {

@@ -102,6 +102,11 @@ class Spend:
     calls: int
     unpriced_calls: int
 
+    @property
+    def known_usd(self) -> float | None:
+        """What the finished calls cost; None where a price among them is unknown."""
+        return None if self.unpriced_calls else self.usd
+
 
 def encode(value: JSON) -> str:
     """JSON text, in the order given. NaN and infinities become null: JSON has no word for them."""

@@ -1,0 +1,250 @@
+"""The one client through which a run asks its models: money, retries, the record, and replay.
+
+An exchange goes: take the keys out -> recorded? then that is the answer -> set the worst case aside
+-> ask, by the one retry policy, each attempt on a reservation of its own -> record, synced ->
+settle -> return. What is returned is what was recorded, so a resumed run sees the same thing.
+
+Promises: a recorded exchange is never asked or paid again; a process that dies at any point leaves
+either a record (a reservation still open is then settled from it) or an open reservation, which
+keeps counting, and asks once more. Caps on run and roles hold across threads and restarts. With a
+cap on money a model without a price is refused before anything starts.
+
+Does not cover: what the messages mean (`agents`), and how a provider is spoken to (`_endpoints`).
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from types import TracebackType
+from typing import Any, Self
+
+from meta_agent.config import RunConfig
+from meta_agent.errors import ConfigError, IntegrityError
+from meta_agent.ledger import Ledger
+from meta_agent.models._asking import Live
+from meta_agent.models._digest import Question, parameters, tools_json
+from meta_agent.models._meter import Meter
+from meta_agent.models._replay import PREFIX as REPLAY
+from meta_agent.models._replay import Recording, Replay, recording_of
+from meta_agent.models._retry import RetryPolicy
+from meta_agent.models._roles import Lines, OpenProvider, Server, prices_of, require_prices
+from meta_agent.models._secrets import Scrubber
+from meta_agent.models.chat import ChatReply, ChatRequest, Provider
+from meta_agent.models.prices import Price, stated_prices
+from meta_agent.models.transcripts import SCHEMA_VERSION, Transcripts
+from meta_agent.protocols import JSON, ROLES, Role
+from meta_agent.workspace import SETTINGS_FILE, read_settings
+
+
+class Client:
+    """Implements `chat.ModelClient`. Make one with `open_client`; any thread may use it."""
+
+    def __init__(
+        self,
+        source: Live | Replay,
+        transcripts: Transcripts,
+        scrubber: Scrubber,
+        model_of: Callable[[Role], str],
+    ) -> None:
+        self.transcripts = transcripts
+        self.model_of = model_of
+        """The model string of a role, as it is recorded: in a replay, the recorded run's."""
+        self._source = source
+        self._scrubber = scrubber
+        self._turns = _Turns()
+
+    def chat(self, request: ChatRequest, *, conversation: str, turn: int) -> ChatReply:
+        """Asks, or returns what is recorded. `request.model` is set here, from its role."""
+        request = replace(request, model=self.model_of(request.role))
+        question = self._question(request)
+        with self._turns.alone(conversation):
+            recorded = self.transcripts.recorded(conversation, turn)
+            if recorded is not None and recorded.question.digest == question.digest:
+                self._source.known(recorded)
+                return replace(recorded.reply, replayed=True)
+            return self._source.answer(request, question, conversation, turn)
+
+    @property
+    def replaying(self) -> bool:
+        """Nothing is asked of a provider and nothing is paid."""
+        return isinstance(self._source, Replay)
+
+    @property
+    def drifted(self) -> int:
+        """How many replies were replayed to a question that was not the recorded one."""
+        return self._source.drifted if isinstance(self._source, Replay) else 0
+
+    def close(self) -> None:
+        """Closes the providers. What is under way in other threads fails."""
+        self._source.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _question(self, request: ChatRequest) -> Question:
+        clean = self._scrubber.json
+        messages = [clean(dict(message)) for message in request.messages]
+        return Question(parameters(request), messages, clean(tools_json(request.tools)))
+
+
+def open_client(
+    config: RunConfig,
+    ledger: Ledger,
+    run_id: str,
+    transcripts: Transcripts,
+    *,
+    environment: Mapping[str, str] | None = None,
+    clock: Callable[[], float] = time.time,
+    started_at: int | None = None,
+    servers: Mapping[Role, Server] | None = None,
+    labels: Mapping[str, str] | None = None,
+    open_provider: OpenProvider | None = None,
+    retry: RetryPolicy | None = None,
+) -> Client:
+    """The client of a run: it replays where `meta_model` is `replay:RUN`, else it asks.
+
+    Args:
+        config: the run's settings; of a replay the effective ones (`Recording.effective`).
+        ledger: where money is reserved and settled; the caps of `config` are set there.
+        run_id: the run that pays.
+        transcripts: the record of this run (`Transcripts(workspace.transcripts / run_id)`).
+        environment: where keys are looked up; None: this process's.
+        clock: Unix time, for the record.
+        started_at: the run's clock, which a replay takes over; None: the ledger's step `clock`.
+        servers: servers started by us, by role (`vllm:PATH`).
+        labels: what people should know of the record, e.g. `{"model": "...", "relayed": "..."}`.
+        open_provider: opens an SDK; None: `_endpoints.open_provider`.
+        retry: the limits of the retry policy.
+
+    Raises:
+        ConfigError, PreflightError: before anything is asked.
+    """
+    found = os.environ if environment is None else environment
+    scrubber = Scrubber.of(config.key_env.values(), found)
+    if config.meta_model.startswith(REPLAY):
+        recording = recording_of(config.meta_model, config.workspace)
+        return _replaying(config, recording, run_id, transcripts, scrubber)
+    known = transcripts.manifest() or {}
+    prices = prices_of(config, _stated(config), _snapshot(known))
+    require_prices(config, prices)
+    lines = Lines(
+        config,
+        prices,
+        environment=found,
+        servers=servers or {},
+        open_provider=open_provider or _default_provider,
+        policy=retry or RetryPolicy(),
+    )
+    _set_caps(config, ledger, run_id)
+    if started_at is None:
+        started_at = _started_at(ledger, run_id, known, clock)
+    if prices:
+        told = _told(config, run_id, started_at, prices)
+        told["labels"] = {**known.get("labels", {}), **(labels or {})}
+        _keep_manifest(transcripts, told)
+    live = Live(lines, Meter(ledger, run_id), transcripts, scrubber, clock)
+    return Client(live, transcripts, scrubber, lambda role: lines[role].model)
+
+
+def _replaying(
+    config: RunConfig,
+    recording: Recording,
+    run_id: str,
+    transcripts: Transcripts,
+    scrubber: Scrubber,
+) -> Client:
+    if run_id != recording.run_id:
+        raise ConfigError(
+            f"this run is {run_id}, the recorded one {recording.run_id}: names stand in commits",
+            hint="a replay takes the run id from the recording",
+        )
+    if transcripts.root != recording.transcripts.root:
+        _keep_manifest(transcripts, recording.transcripts.manifest() or {})
+    replay = Replay(recording, transcripts, exact=config.replay_match == "exact")
+    return Client(replay, transcripts, scrubber, recording.model_of)
+
+
+def _default_provider(model: str, *, base_url: str | None, api_key: str | None) -> Provider:
+    from meta_agent.models._endpoints import open_provider
+
+    return open_provider(model, base_url=base_url, api_key=api_key)
+
+
+def _set_caps(config: RunConfig, ledger: Ledger, run_id: str) -> None:
+    ledger.set_cap(run_id, max_usd=config.max_usd, max_tokens=config.max_tokens)
+    for role in ROLES:
+        usd, tokens = config.role_max_usd.get(role), config.role_max_tokens.get(role)
+        ledger.set_cap(run_id, role=role, max_usd=usd, max_tokens=tokens)
+
+
+def _stated(config: RunConfig) -> dict[str, Price]:
+    path = config.workspace / SETTINGS_FILE
+    table = read_settings(path).get("prices", {}) if path.is_file() else {}
+    return stated_prices(table, str(path))
+
+
+def _snapshot(manifest: Mapping[str, Any]) -> dict[str, Price | None]:
+    """The prices that the run began with. What was unknown then may be known now."""
+    stored = manifest.get("prices", {})
+    return {role: Price.from_json(price) if price else None for role, price in stored.items()}
+
+
+def _started_at(
+    ledger: Ledger, run_id: str, known: Mapping[str, JSON], clock: Callable[[], float]
+) -> int:
+    step = ledger.step(f"{run_id}/clock")
+    if step is not None and step.done:
+        return int(step.outcome["at"])
+    return int(known.get("clock", clock()))
+
+
+def _told(
+    config: RunConfig, run_id: str, started_at: int, prices: Mapping[Role, Price | None]
+) -> dict[str, JSON]:
+    return {
+        "run_id": run_id,
+        "clock": started_at,
+        "settings": config.hashed,
+        "models": {role: config.model_of(role) for role in prices},
+        "prices": {role: price.to_json() if price else None for role, price in prices.items()},
+    }
+
+
+def _keep_manifest(transcripts: Transcripts, told: Mapping[str, JSON]) -> None:
+    known = transcripts.manifest()
+    if known is not None and known["run_id"] != told["run_id"]:
+        raise IntegrityError(
+            f"{transcripts.root} is the record of {known['run_id']}, not of {told['run_id']}"
+        )
+    told = {**told, "schema_version": SCHEMA_VERSION}
+    if known != told:
+        transcripts.write_manifest(told)
+
+
+class _Turns:
+    """One exchange of a conversation at a time; conversations side by side."""
+
+    def __init__(self) -> None:
+        self._guard = threading.Lock()  # guards the dictionary; never held while waiting
+        self._locks: dict[str, threading.Lock] = {}
+
+    @contextmanager
+    def alone(self, conversation: str) -> Iterator[None]:
+        """Waits for the exchange of this conversation that is under way."""
+        with self._guard:
+            lock = self._locks.setdefault(conversation, threading.Lock())
+        with lock:
+            yield
