@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from meta_agent import __version__
-from meta_agent.cli import _checks, _review, _run, _sandbox
+from meta_agent.cli import _checks, _people, _review, _rollouts, _run, _sandbox
 from meta_agent.errors import MetaAgentError
 
 BUG_EXIT_CODE = 101
@@ -26,10 +26,11 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     rich_markup_mode=None,
 )
-for group in (_run, _review, _checks):
+for group in (_run, _people, _review, _checks):
     group.register(app)
 app.add_typer(_checks.tasks_app, name="tasks")
 app.add_typer(_sandbox.sandbox_app, name="sandbox")
+app.add_typer(_rollouts.rollouts_app, name="rollouts")
 
 
 def _show_version(wanted: bool) -> None:

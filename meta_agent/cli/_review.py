@@ -11,6 +11,7 @@ import typer
 
 from meta_agent.cli._options import JsonOption, RunOption, WorkspaceOption, workspace_root
 from meta_agent.cli._output import emit
+from meta_agent.cli._rollouts import RolloutsOption, SolvedAtOption, report_on_files
 
 if TYPE_CHECKING:
     from meta_agent.ledger import Ledger
@@ -31,15 +32,20 @@ def report(
     html: Annotated[
         Path | None, typer.Option("--html", help="Also write one self-contained page.")
     ] = None,
+    rollouts: RolloutsOption = None,
+    solved_at: SolvedAtOption = None,
     run: RunOption = None,
     workspace: WorkspaceOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Evidence, verdicts and effects of a run."""
+    """Evidence, verdicts and effects of a run; or the health of rollouts in a file."""
+    if rollouts:
+        report_on_files(rollouts, solved_at, as_json)
+        return
     from meta_agent.view import reduce
     from meta_agent.view.text import report as drawing
 
-    with _reading(workspace) as (_, ledger):
+    with reading(workspace) as (_, ledger):
         state = reduce(ledger, run)
     if html is not None:
         from meta_agent.view.html import write_html
@@ -58,7 +64,7 @@ def status(
     from meta_agent.view.state import status_json
     from meta_agent.view.text import status as drawing
 
-    with _reading(workspace) as (place, ledger):
+    with reading(workspace) as (place, ledger):
         state, owner = reduce(ledger, run), live_owner(place.ledger_file)
     emit(as_json, lambda: status_json(state, owner), lambda: drawing(state, owner))
 
@@ -73,7 +79,7 @@ def log(
     from meta_agent.view.state import log_json
     from meta_agent.view.text import log as drawing
 
-    with _reading(workspace) as (_, ledger):
+    with reading(workspace) as (_, ledger):
         name = reduce(ledger, run).run
         steps, events = ledger.steps(name), ledger.events(name)
     emit(as_json, lambda: log_json(name, steps, events), lambda: drawing(steps, events))
@@ -90,7 +96,7 @@ def show(
     """What a candidate is; without one, what the run was and came to."""
     from meta_agent.view import reduce, text
 
-    with _reading(workspace) as (_, ledger):
+    with reading(workspace) as (_, ledger):
         state = reduce(ledger, run)
     if candidate is None:
         document = {**state.to_json(), "config": dict(state.config)}
@@ -110,7 +116,7 @@ def diff(
     from meta_agent.history import HarnessRepo
     from meta_agent.view import reduce, text
 
-    with _reading(workspace) as (place, ledger):
+    with reading(workspace) as (place, ledger):
         one = reduce(ledger, run).candidate(candidate)
     # Not `HarnessRepo.open`: that mends what a killed run left, which is the owner's to do.
     patch = HarnessRepo(place.harness_repo).diff(one.base, one.commit)
@@ -127,9 +133,12 @@ def why(
     """Why a candidate was promoted, rejected or found invalid, with the numbers."""
     from meta_agent.view import reduce, text
 
-    with _reading(workspace) as (_, ledger):
-        one = reduce(ledger, run).candidate(candidate)
-    emit(as_json, one.full_json, lambda: text.why(one))
+    with reading(workspace) as (_, ledger):
+        state = reduce(ledger, run)
+    one = state.candidate(candidate)
+    decisions = state.decisions_on(one.id)
+    document = {**one.full_json(), "decisions": [each.to_json() for each in decisions]}
+    emit(as_json, lambda: document, lambda: text.why(one, decisions))
 
 
 def verify(
@@ -139,17 +148,20 @@ def verify(
 ) -> None:
     """Recompute a verdict from stored records, and compare."""
     from meta_agent.steps.review import verify as verify_stored
+    from meta_agent.view import decisions_on_commit
     from meta_agent.view.text import facts
 
-    with _reading(workspace) as (place, ledger):
+    with reading(workspace) as (place, ledger):
         found = verify_stored(place, ledger, commit)
-    emit(as_json, found.to_json, lambda: facts(found.to_json()))
+        decided = [one.told for one in decisions_on_commit(ledger, commit)]
+    document = {**found.to_json(), "decided": decided}
+    emit(as_json, lambda: document, lambda: facts(document))
     if not found.ok:
         raise typer.Exit(1)
 
 
 @contextmanager
-def _reading(workspace: Path | None) -> Iterator[tuple[Workspace, Ledger]]:
+def reading(workspace: Path | None) -> Iterator[tuple[Workspace, Ledger]]:
     """A workspace and its ledger, read-only: a live run is not disturbed."""
     from meta_agent.ledger import Ledger
     from meta_agent.workspace import open_workspace

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from meta_agent.errors import Aborted, ConfigError, Parked
+from meta_agent.errors import Aborted, ConfigError, Interrupted, Parked
 from meta_agent.gate import verdict_to_json
 from meta_agent.ledger import Ledger, Step
 from meta_agent.protocols import JSON, Candidate, Verdict, VerdictKind
@@ -175,6 +175,8 @@ def _ask(run: Run, asked: Asked) -> JSON:
     state = reduce(run.ledger, run.id)
     (decision,) = (one for one in state.waiting if one.key == f"{run.id}/{asked.name}")
     reply = run.display.ask(Question(state, decision), run.stopping)
+    if run.stopping():
+        raise Interrupted
     if reply is None:
         raise _parked(run, [asked.subject])
     return _outcome(reply)

@@ -18,7 +18,14 @@ from meta_agent.view._parts import (
     effect_json,
 )
 from meta_agent.view.display import Display, open_display, recorded
-from meta_agent.view.state import EVENT_KINDS, SCHEMA_VERSION, STEP_KINDS, RunState, reduce
+from meta_agent.view.state import (
+    EVENT_KINDS,
+    SCHEMA_VERSION,
+    STEP_KINDS,
+    RunState,
+    decisions_on_commit,
+    reduce,
+)
 
 __all__ = [
     "A_PERSON",
@@ -39,6 +46,7 @@ __all__ = [
     "RunState",
     "SkillView",
     "VersionView",
+    "decisions_on_commit",
     "effect_json",
     "open_display",
     "recorded",

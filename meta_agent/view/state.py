@@ -131,6 +131,10 @@ class RunState:
         """What a person has been asked and has not answered."""
         return [one for one in self.decisions if one.waits]
 
+    def decisions_on(self, candidate: str) -> list[DecisionView]:
+        """What people decided about one candidate."""
+        return [one for one in self.decisions if one.candidate == candidate]
+
     def spend_json(self) -> dict[str, JSON]:
         """The `spend` object of the interface."""
         return {
@@ -192,6 +196,18 @@ def reduce(ledger: Ledger, run: str | None = None) -> RunState:
     for event in ledger.events(row.run):
         apply_event(state, event)
     return state
+
+
+def decisions_on_commit(ledger: Ledger, commit: str) -> list[DecisionView]:
+    """What people decided about the candidate that has, or was merged as, this commit; any run."""
+    meant = {
+        step.outcome.get("candidate") or step.outcome.get("id")
+        for kind in ("candidate", "merge")
+        for step in ledger.steps(kind=kind)
+        if step.done and str(step.outcome.get("commit") or "").startswith(commit)
+    }
+    decisions = map(DecisionView.parse, ledger.steps(kind="decision"))
+    return [one for one in decisions if one.candidate in meant]
 
 
 def status_json(state: RunState, owner: str | None) -> dict[str, JSON]:

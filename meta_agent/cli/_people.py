@@ -1,0 +1,105 @@
+"""Commands between people and a run: approve, transcript."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from meta_agent.cli._options import JsonOption, RunOption, WorkspaceOption, workspace_root
+from meta_agent.cli._output import emit
+from meta_agent.cli._review import reading
+
+if TYPE_CHECKING:
+    from meta_agent.view import Reply
+
+
+def register(app: typer.Typer) -> None:
+    """Adds this group's commands."""
+    for command in (approve, transcript):
+        app.command()(command)
+
+
+def approve(
+    subjects: Annotated[
+        list[str] | None,
+        typer.Argument(help="What is decided: g0/c1. Without one: what waits.", show_default=False),
+    ] = None,
+    revise: Annotated[
+        str | None, typer.Option("--revise", help="Send it back, with what should change.")
+    ] = None,
+    abort: Annotated[bool, typer.Option("--abort", help="End the run here, for good.")] = False,
+    run: RunOption = None,
+    workspace: WorkspaceOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Decide what a parked run waits for: approve, send back, or end the run."""
+    if not subjects:
+        _show_waiting(run, workspace, as_json)
+        return
+    from meta_agent.ledger import Ledger
+    from meta_agent.steps.approve import answer
+    from meta_agent.view import reduce
+    from meta_agent.view.text import lines
+    from meta_agent.workspace import open_workspace
+
+    reply = _reply(revise, abort)
+    with Ledger.open(open_workspace(workspace_root(workspace)).ledger_file) as ledger:
+        made = answer(ledger, reduce(ledger, run).run, subjects, reply)
+    told = [f"{one.subject}  {one.told}" for one in made]
+    told.append("recorded; the same evolve command goes on from here")
+    document = {"schema_version": 1, "decisions": [one.to_json() for one in made]}
+    emit(as_json, lambda: document, lambda: lines(told))
+
+
+def transcript(
+    name: Annotated[
+        str | None,
+        typer.Argument(
+            help="A candidate (g0/c1), a role (analyst), or a conversation. Without one: a list.",
+            show_default=False,
+        ),
+    ] = None,
+    full: Annotated[bool, typer.Option("--full", help="Fold no long output.")] = False,
+    run: RunOption = None,
+    workspace: WorkspaceOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """What an agent saw and did: its conversation with the model, turn by turn."""
+    from meta_agent.models.transcripts import Transcripts
+    from meta_agent.view import dialogue, reduce
+
+    with reading(workspace) as (place, ledger):
+        state = reduce(ledger, run)
+    transcripts = Transcripts(place.transcripts / state.run)
+    found = dialogue.find(transcripts, state, name)
+    if name is None:
+        document, drawing = dialogue.listing_json(state.run, found), dialogue.listing(found)
+    else:
+        document = dialogue.dialogues_json(state.run, found)
+        drawing = dialogue.dialogues(found, full=full)
+    emit(as_json, lambda: document, lambda: drawing)
+
+
+def _reply(revise: str | None, abort: bool) -> Reply:
+    from meta_agent.errors import ConfigError
+    from meta_agent.view import Reply
+
+    if abort:
+        return Reply("ABORT", revise or "")
+    if revise is None:
+        return Reply("APPROVE")
+    if not revise.strip():
+        raise ConfigError("--revise is empty", hint='--revise "what should change"')
+    return Reply("REVISE", revise.strip())
+
+
+def _show_waiting(run: str | None, workspace: Path | None, as_json: bool) -> None:
+    from meta_agent.view import asked, reduce
+
+    with reading(workspace) as (_, ledger):
+        state = reduce(ledger, run)
+    waiting = [one.to_json() for one in state.waiting]
+    document = {"schema_version": 1, "run": state.run, "waiting": waiting}
+    emit(as_json, lambda: document, lambda: asked.waiting(state))
