@@ -32,7 +32,7 @@ TABLE: Final = "evolve"
 _DEFAULT: Final = "default"
 
 # Variables of ours that are not settings.
-INTERNAL_VARIABLES: Final = frozenset({"META_AGENT_CRASH_AT"})
+INTERNAL_VARIABLES: Final = frozenset({"META_AGENT_CRASH_AT", "META_AGENT_VLLM_PYTHON"})
 
 # What a profile changes, where nobody said otherwise.
 PROFILES: Final[Mapping[str, Mapping[str, JSON]]] = {
@@ -77,8 +77,8 @@ _MAY_HOLD_A_KEY: Final = frozenset({"base_urls", "key_env"})
 _VARIABLE: Final = re.compile(r"[A-Z_][A-Z0-9_]*")
 
 _MODEL_FORMS: Final = "nano, hf:PATH, vllm:PATH or provider/model"
-_ROLE_MODEL_FORMS: Final = "scripted:FILE or provider/model"
-_META_MODEL_FORMS: Final = "rules, replay:RUN, scripted:FILE or provider/model"
+_ROLE_MODEL_FORMS: Final = "scripted:FILE, vllm:PATH or provider/model"
+_META_MODEL_FORMS: Final = "rules, replay:RUN, scripted:FILE, vllm:PATH or provider/model"
 
 
 class RunConfig(BaseModel):
@@ -107,7 +107,7 @@ class RunConfig(BaseModel):
     policy: str = "nano"
     """The model that acts: nano, hf:PATH, vllm:PATH or provider/model."""
     meta_model: str = "rules"
-    """The model behind the meta-agent: rules, replay:RUN, scripted:FILE or provider/model."""
+    """The model behind the meta-agent: rules, replay:RUN, scripted:FILE, vllm:PATH or an API."""
     profile: Literal["default", "tiny"] = "default"
     """Sizes of the measurements. `tiny` proves that the loop works, not that anything improves."""
     harness: Literal["seed", "competent"] = "seed"
@@ -152,7 +152,7 @@ class RunConfig(BaseModel):
     @field_validator("meta_model")
     @classmethod
     def _known_meta_model(cls, value: str) -> str:
-        return _model_string(value, {"rules"}, {"replay", "scripted"}, _META_MODEL_FORMS)
+        return _model_string(value, {"rules"}, {"replay", "scripted", "vllm"}, _META_MODEL_FORMS)
 
     @field_validator("models")
     @classmethod
@@ -160,7 +160,7 @@ class RunConfig(BaseModel):
         if "policy" in value:
             raise ValueError("the policy's model is --policy")
         for model in value.values():
-            _model_string(model, set(), {"scripted"}, _ROLE_MODEL_FORMS)
+            _model_string(model, set(), {"scripted", "vllm"}, _ROLE_MODEL_FORMS)
         return value
 
     @field_validator("base_urls", "key_env", mode="before")

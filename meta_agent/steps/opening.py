@@ -1,7 +1,8 @@
 """The start of a run: everything that can be refused is refused here, before any work.
 
 `open_run` makes the workspace where there is none, takes up an unfinished run with the same
-settings, and says what is about to happen. Ctrl-C drains (the step in flight is finished and
+settings, opens the models that it asks, and says what is about to happen. A replay takes its name,
+clock and settings from the recording. Ctrl-C drains (the step in flight is finished and
 recorded); a second one ends the process at once. Either leaves a run that the same command resumes.
 """
 
@@ -12,10 +13,10 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from importlib.util import find_spec
 from types import FrameType
-from typing import Final
+from typing import Final, NamedTuple
 
 from meta_agent.backtest.live import Lab, LabSettings
 from meta_agent.config import RunConfig
@@ -24,13 +25,15 @@ from meta_agent.errors import ConfigError, MetaAgentError, PreflightError
 from meta_agent.harness import parse_contract
 from meta_agent.history import HarnessRepo
 from meta_agent.ledger import DONE, Ledger
-from meta_agent.models.keys import keys_found
+from meta_agent.models.client import Client, Recording, recording_of
 from meta_agent.protocols import SPLITS, Domain
 from meta_agent.resources import resource_dir
 from meta_agent.rollouts import RolloutStore
-from meta_agent.sandbox import reap, resolve_backend
+from meta_agent.sandbox import Backend, reap, resolve_backend
 from meta_agent.skills import SkillLibrary
-from meta_agent.steps.plan import Plan, plan_for
+from meta_agent.steps._headline import cautions, headline
+from meta_agent.steps._models import REPLAY, open_models, policies_of, require_servers
+from meta_agent.steps.plan import plan_for
 from meta_agent.steps.run import Run, Version
 from meta_agent.view import Display, recorded
 from meta_agent.workspace import Workspace, init_workspace
@@ -44,25 +47,80 @@ def open_run(config: RunConfig, display: Display, *, purpose: str = "") -> Itera
 
     `purpose` keeps runs of other commands apart from those of `evolve` with the same settings.
     """
+    recording = _recording(config)
+    config = recording.effective(config) if recording else config
     _require_supported(config)
-    _require_training()
-    llm = config.meta_model != "rules"
-    backend = resolve_backend(
-        config.sandbox, code_by_llm=llm, allow_unsafe=config.allow_unsafe_process
-    )
-    domain = load_run_domain(config)
+    if config.trainable:
+        _require_training()
+    require_servers(config)
+    backend = backend_of(config)
+    run_id = "-".join(filter(None, (config.domain, purpose, config.config_hash[:10])))
+    run_id = recording.run_id if recording else run_id
+    domain = load_run_domain(config, sandbox=backend, run=run_id)
     workspace = open_or_create(config)
     with Ledger.open(workspace.ledger_file) as ledger, _draining() as stopping:
         reap()
-        run_id = "-".join(filter(None, (config.domain, purpose, config.config_hash[:10])))
-        run = _assemble(config, display, workspace, ledger, domain, backend, stopping, run_id)
-        try:
-            yield run
-        except BaseException as error:
-            ledger.finish_run(run.id, _reason(error))
-            raise
-        finally:
-            run.lab.close()
+        began = _Began.of(config, ledger, run_id, recording)
+        with _models(config, ledger, began, workspace, display) as client:
+            run = _assemble(
+                config, display, workspace, ledger, domain, backend, stopping, began, client
+            )
+            try:
+                yield run
+            except BaseException as error:
+                ledger.finish_run(run.id, _reason(error))
+                raise
+            finally:
+                run.lab.close()
+
+
+class _Began(NamedTuple):
+    """A run's name, its clock, and how far it had come."""
+
+    run_id: str
+    at: int
+    known: bool
+    done: bool
+
+    @classmethod
+    def of(
+        cls, config: RunConfig, ledger: Ledger, run_id: str, recording: Recording | None
+    ) -> _Began:
+        row, clock = ledger.run(run_id), ledger.step(f"{run_id}/clock")
+        if row is not None and recording and row.config_hash != config.config_hash:
+            raise ConfigError(
+                f"this workspace holds the run {run_id} itself, which cannot be repeated over it",
+                hint="meta-agent evolve --workspace ANOTHER (with the recording as a path)",
+            )
+        now = recording.clock if recording else int(time.time())
+        at = int(clock.outcome["at"]) if clock and clock.done else now
+        return cls(run_id, at, row is not None, row is not None and row.exit_reason == DONE)
+
+
+def _recording(config: RunConfig) -> Recording | None:
+    if not config.meta_model.startswith(REPLAY):
+        return None
+    return recording_of(config.meta_model, config.workspace)
+
+
+def _models(
+    config: RunConfig, ledger: Ledger, began: _Began, workspace: Workspace, display: Display
+) -> AbstractContextManager[Client | None]:
+    """The models of a run that has something left to do."""
+    if began.done:
+        return nullcontext()
+    return open_models(
+        config, ledger, began.run_id, workspace, started_at=began.at, tell=display.note
+    )
+
+
+def backend_of(config: RunConfig) -> Backend:
+    """Where untrusted code runs: edits by language models, and what a policy does to real code."""
+    return resolve_backend(
+        config.sandbox,
+        code_by_llm=config.meta_model != "rules" or config.tasks is not None,
+        allow_unsafe=config.allow_unsafe_process,
+    )
 
 
 def first_version(run: Run) -> Version:
@@ -101,13 +159,13 @@ def _first_files(config: RunConfig) -> dict[str, bytes]:
     }
 
 
-def load_run_domain(config: RunConfig) -> Domain:
-    """The domain of these settings: built in, or of a task file."""
+def load_run_domain(config: RunConfig, *, sandbox: str | None = None, run: str = "tasks") -> Domain:
+    """The domain of these settings: built in, or of a task file whose sandboxes belong to `run`."""
     if config.tasks is None:
         return load_domain(config.domain)
     from meta_agent.domains.swe import load_tasks_domain
 
-    domain = load_tasks_domain(config.tasks)
+    domain = load_tasks_domain(config.tasks, sandbox=sandbox or backend_of(config), run=run)
     empty = [split for split in SPLITS if not domain.tasks(split)]
     if empty:
         raise ConfigError(
@@ -128,20 +186,17 @@ def _require_training() -> None:
 
 
 def _require_supported(config: RunConfig) -> None:
-    if config.meta_model != "rules":
+    if not config.trainable and config.tasks is None:
         raise ConfigError(
-            f"--meta-model {config.meta_model}: this version has the rules agent only",
-            hint="meta-agent evolve --meta-model rules",
-        )
-    if config.policy != "nano" and not config.policy.startswith("hf:"):
-        raise ConfigError(
-            f"--policy {config.policy}: this version trains nano and hf:PATH",
-            hint="meta-agent evolve --policy hf:PATH",
+            f"--policy {config.policy} needs tasks: the built-in suites are cut for the nano "
+            "policy (a few tokens a turn, a context of a hundred)",
+            hint="meta-agent evolve --tasks FILE (meta-agent tasks check FILE explains the format)",
         )
     if config.tasks is not None and config.policy == "nano":
         raise ConfigError(
             "the nano policy reads one-line repositories, not real ones",
-            hint=f"meta-agent evolve --tasks {config.tasks} --policy hf:PATH",
+            hint=f"meta-agent evolve --tasks {config.tasks} --policy provider/model, vllm:PATH or "
+            "hf:PATH",
         )
 
 
@@ -153,14 +208,14 @@ def _assemble(
     domain: Domain,
     backend: str,
     stopping: threading.Event,
-    run_id: str,
+    began: _Began,
+    client: Client | None,
 ) -> Run:
-    plan = plan_for(config)
-    known = ledger.run(run_id)
-    if known is None or known.exit_reason != DONE:
+    plan, run_id = plan_for(config, domain), began.run_id
+    if not began.done:
         ledger.start_run(run_id, config.to_json(), config_hash=config.config_hash)
     shown = recorded(display, ledger)
-    clock = ledger.once(f"{run_id}/clock", "clock", {}, lambda: {"at": int(time.time())})["at"]
+    clock = ledger.once(f"{run_id}/clock", "clock", {}, lambda: {"at": began.at})["at"]
     repo = HarnessRepo.open(workspace.harness_repo)
     lab = Lab(
         LabSettings(
@@ -168,6 +223,7 @@ def _assemble(
             base_policy=config.policy,
             backend=backend,
             workers=config.jobs,
+            concurrency=config.concurrency,
             threads=config.threads,
             checkpoints=workspace.checkpoints,
             seed=config.seed,
@@ -177,30 +233,18 @@ def _assemble(
         domain=domain,
         on_step=shown.metric,
         stopping=stopping.is_set,
+        policies=policies_of(config, client),
     )
     skills = SkillLibrary(config.skills_library)
-    run = Run(run_id, config, plan, ledger, repo, lab, skills, shown, clock, stopping.is_set)
+    run = Run(
+        run_id, config, plan, ledger, repo, lab, skills, shown, clock, stopping.is_set, client
+    )
     if not run.finished:
-        shown.begin(_headline(config, plan, workspace, backend, known is not None))
+        shown.begin(headline(config, plan, workspace, backend, began.known))
+        for line in cautions(plan, domain):
+            shown.note(line)
         parse_contract(repo.tree(repo.head()))
     return run
-
-
-def _headline(
-    config: RunConfig, plan: Plan, workspace: Workspace, backend: str, resumed: bool
-) -> list[str]:
-    tasks = f"tasks {config.tasks}" if config.tasks else f"built-in nano-{config.domain} suite"
-    keys = ", ".join(keys_found()) or "none"
-    look = " then ".join(str(seeds) for seeds in plan.looks)
-    return [
-        f"{'resuming' if resumed else 'evolving'} {config.domain} ({tasks}) in {workspace.root}",
-        f"policy {config.policy}, trained here by GRPO; meta-agent {config.meta_model}; "
-        f"sandbox {backend}",
-        f"{config.generations} generations x {config.candidates} candidates, {plan.steps} training "
-        f"steps, {look} training seeds for a finalist on {plan.confirm} confirm tasks",
-        f"provider keys found: {keys}"
-        + ("" if keys == "none" else " (not used by the rules agent)"),
-    ]
 
 
 @contextmanager

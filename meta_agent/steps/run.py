@@ -147,8 +147,15 @@ class Run:
             candidate=candidate,
             factor=hypothesis.factor,
             hypothesis=hypothesis.statement,
-            assisted_by=f"meta-agent:{self.config.meta_model}",
+            assisted_by=f"meta-agent:{self.author}",
         )
+
+    @property
+    def author(self) -> str:
+        """The model that writes the edits; in a replay the recorded one, so that commits agree."""
+        if self.config.meta_model == "rules":
+            return "rules"
+        return str(getattr(self.models, "model_of", self.config.model_of)("proposer"))
 
     def date(self, generation: int, index: int) -> int:
         """A commit date that is the same when the step is repeated."""

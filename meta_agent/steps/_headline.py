@@ -1,0 +1,47 @@
+"""What a run says before it starts: what it will measure, and what its sizes cannot prove."""
+
+from __future__ import annotations
+
+from meta_agent.config import RunConfig
+from meta_agent.models.keys import keys_found
+from meta_agent.protocols import Domain
+from meta_agent.steps.plan import Plan
+from meta_agent.workspace import Workspace
+
+
+def headline(
+    config: RunConfig, plan: Plan, workspace: Workspace, backend: str, resumed: bool
+) -> list[str]:
+    """The first lines of a run."""
+    tasks = f"tasks {config.tasks}" if config.tasks else f"built-in nano-{config.domain} suite"
+    keys = ", ".join(keys_found()) or "none"
+    acting = "frozen: its scaffold is evolved" if plan.frozen else "trained here by GRPO"
+    unused = "" if keys == "none" or _asks(config) else " (not used by the rules agent)"
+    return [
+        f"{'resuming' if resumed else 'evolving'} {config.domain} ({tasks}) in {workspace.root}",
+        f"policy {config.policy}, {acting}; meta-agent {config.meta_model}; sandbox {backend}",
+        f"{config.generations} generations x {config.candidates} candidates, {_sizes(plan)}",
+        f"provider keys found: {keys}{unused}",
+    ]
+
+
+def cautions(plan: Plan, domain: Domain) -> list[str]:
+    """What a reader should know before trusting numbers of this run."""
+    told = list(getattr(domain, "notes", ()))
+    if not plan.provable:
+        told.append(
+            f"{plan.confirm} confirm tasks cannot prove any effect at alpha "
+            f"{plan.budget.at(len(plan.looks) - 1):.3g}: the best p-value they allow is "
+            f"{0.5**plan.confirm:.2g}. Give more tasks the split confirm, or run fewer generations"
+        )
+    return told
+
+
+def _asks(config: RunConfig) -> bool:
+    return config.meta_model != "rules" or not config.trainable
+
+
+def _sizes(plan: Plan) -> str:
+    look = " then ".join(str(count) for count in plan.looks)
+    training = "" if plan.frozen else f"{plan.steps} training steps, "
+    return f"{training}{look} {plan.unit} for a finalist on {plan.confirm} confirm tasks"
