@@ -47,6 +47,8 @@ pre .add { color: var(--good); } pre .del { color: var(--bad); } pre .hunk { col
 .INCONCLUSIVE { color: var(--open); fill: var(--open); stroke: var(--open); }
 .pending { color: var(--dim); fill: var(--dim); stroke: var(--dim); }
 .version { fill: var(--ink); stroke: var(--ink); }
+.notice { background: var(--panel); border-left: 3px solid var(--open); padding: 6px 12px; }
+.total td { font-weight: 650; border-bottom: none; } .spend td, .spend th { width: 20%; }
 .alert { color: var(--warn); font-weight: 600; }
 svg { max-width: 100%; height: auto; display: block; } svg text { fill: var(--ink); font-size: 13px;
   stroke: none; } svg text.tick { fill: var(--dim); font-size: 11px; }
@@ -73,6 +75,10 @@ TEMPLATE: Final = """<!doctype html>
 <p class="dim">run <span class="mono">{{ state.run | visible }}</span> · domain {{ state.domain |
 visible }} · policy {{ state.config.policy | visible }} · meta-agent {{ state.config.meta_model |
 visible }} · {{ ended }}</p>
+{% if replay %}<p class="notice">{% for name, value in replay %}<b>{{ name }}</b> {{ value }}
+{%- if not loop.last %} · {% endif %}{% endfor %}</p>{% endif %}
+{% for one in state.waiting %}<p class="notice"><b>waits for a person</b> {{ one.asks | visible }}
+</p>{% endfor %}
 <nav>{% for anchor, name in sections %}<a href="#{{ anchor }}">{{ name }}</a>{% endfor %}</nav>
 </header>
 
@@ -101,6 +107,8 @@ Bars are 95 % intervals. The vault split is read once, at the end.</p>{% endif %
 </tr>{% endfor %}
 {% for name in one.hypothesis.skills or [] %}<tr><td>skill used</td><td>{{ name | visible }}</td>
 </tr>{% endfor %}
+{% for decision in state.decisions_on(one.id) %}<tr><td>decided by</td><td>{{ decision.told |
+visible }}</td></tr>{% endfor %}
 {% for reason in one.reasons %}<tr><td>because</td><td>{{ reason | visible }}</td></tr>{% endfor %}
 {% if one.effect %}<tr><td>effect</td><td>{{ one.effect | effect }} points, {{ one.effect.pairs }}
 pairs, {{ one.effect.training_seeds }} training seeds</td></tr>{% endif %}
@@ -119,6 +127,20 @@ one.merge.commit | visible }}{% endif %}</td></tr>
 {% endfor %}</pre>{% endif %}
 </div></details>
 {% endfor %}{% endif %}
+
+{% if state.refused %}
+<h2 id="refused">Refused before any test</h2>
+<div class="scroll"><table><tr><th>generation</th><th>reason</th><th>draft</th></tr>
+{% for one in state.refused %}<tr><td class="num">{{ one.generation }}</td><td>
+<span class="alert">{{ one.code | visible }}</span><br>{{ one.reason | visible }}</td><td>{{
+one.statement | visible }}</td></tr>{% endfor %}</table></div>
+{% endif %}
+
+{% if people %}
+<h2 id="people">What people decided</h2>
+<div class="scroll"><table><tr><th>about</th><th>decision</th></tr>{% for one in people %}<tr><td>{{
+one.subject | visible }}</td><td>{{ one.told | visible }}</td></tr>{% endfor %}</table></div>
+{% endif %}
 
 {% if charts %}
 <h2 id="training">Training</h2>
@@ -162,10 +184,14 @@ visible }}</td></tr>{% endfor %}</table>
 {% endif %}
 
 <h2 id="spend">Spend and settings</h2>
-{% if state.spend %}<table><tr><th>role</th><th>calls</th><th>tokens</th><th>US$</th></tr>
-{% for role, part in state.spend.items() %}<tr><td>{{ role | visible }}</td><td class="num">{{
-part.calls }}</td><td class="num">{{ part.tokens }}</td><td class="num">{{ part_usd(part) }}</td>
-</tr>{% endfor %}</table>{% endif %}
+{% if state.spend %}<div class="scroll"><table class="spend"><tr>{% for heading in spend_headings %}
+<th>{{ heading }}</th>{% endfor %}</tr>{% for row in spend_rows %}<tr>{% for cell in row %}
+<td{% if not loop.first %} class="num"{% endif %}>{{ cell | visible }}</td>{% endfor %}</tr>
+{% endfor %}<tr class="total"><td>all</td><td></td><td class="num">{{ total_tokens }}</td>
+<td class="num">{{ total_usd }}</td><td></td></tr></table></div>
+<p class="dim">Not settled: set aside for calls whose outcome nobody knows; it counts against the
+caps. A price that is not known is unknown, never 0.</p>
+{% else %}<p class="dim">No model behind a server was asked.</p>{% endif %}
 <details><summary>Settings of this run</summary><div><table class="facts">
 {% for name, value in settings %}<tr><td>{{ name | visible }}</td><td class="mono">{{ value | flat
 }}</td><td class="dim">{{ origin.get(name, '') | visible }}</td></tr>{% endfor %}</table></div>

@@ -16,7 +16,6 @@ from jinja2 import Environment, Undefined
 from markupsafe import Markup
 
 from meta_agent.errors import ConfigError
-from meta_agent.ledger import Spend
 from meta_agent.protocols import VerdictKind
 from meta_agent.view._format import (
     dollars,
@@ -31,8 +30,11 @@ from meta_agent.view._format import (
     prediction_text,
     visible,
 )
+from meta_agent.view._money import HEADINGS
+from meta_agent.view._money import rows as spend_rows
 from meta_agent.view._page import STYLE, TEMPLATE
 from meta_agent.view._parts import CandidateView, Measured, MetricPoint
+from meta_agent.view._replay import replay_facts
 from meta_agent.view._svg import (
     Curve,
     Interval,
@@ -81,7 +83,12 @@ def render_html(state: RunState) -> str:
         diff_lines=_diff_lines,
         live_text=live_text,
         prediction=prediction_text,
-        part_usd=_part_usd,
+        spend_headings=HEADINGS,
+        spend_rows=list(spend_rows(state.spend)),
+        total_tokens=f"{state.tokens:,}",
+        total_usd=dollars(state.usd),
+        replay=list(replay_facts(state)),
+        people=[one for one in state.decisions if not one.waits],
         settings=[(name, value) for name, value in state.config.items() if name != "origin"],
         origin=state.config.get("origin") or {},
     )
@@ -109,6 +116,8 @@ def _headline(state: RunState) -> str:
 def _sections(state: RunState) -> list[tuple[str, str]]:
     present = [
         ("candidates", "What was tried", bool(state.candidates)),
+        ("refused", "Refused drafts", bool(state.refused)),
+        ("people", "Decisions", any(not one.waits for one in state.decisions)),
         ("training", "Training", bool(state.metrics)),
         ("evidence", "Evidence", bool(state.evidence)),
         ("skills", "Skills", bool(state.skills)),
@@ -131,7 +140,7 @@ def _cards(state: RunState) -> Iterator[_Card]:
         duration(state.wall_sec),
         f"{state.rollouts} rollouts, {state.train_steps} training steps",
     )
-    yield _Card("API spend", dollars(state.usd), f"{state.tokens} tokens")
+    yield _Card("API spend", dollars(state.usd), f"{state.tokens:,} tokens")
 
 
 def _sizes(state: RunState) -> str:
@@ -232,11 +241,6 @@ def _verdict_numbers(one: CandidateView) -> list[tuple[str, Any]]:
     numbers = [(name, value) for name, value in evidence.items() if name != "findings"]
     found = evidence.get("findings") or ()
     return numbers + [(str(one.get("severity")), finding_text(one)) for one in found]
-
-
-def _part_usd(part: Spend) -> str:
-    known = dollars(part.usd + part.open_usd)
-    return f"{known} and {part.unpriced_calls} unpriced calls" if part.unpriced_calls else known
 
 
 def _css(kind: str) -> str:

@@ -2,9 +2,11 @@
 
 import math
 import random
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from meta_agent.errors import Parked
 from meta_agent.ledger import Ledger
 
 HOSTILE = "ends \x1b[2Jhere \u202eevil </pre><script>alert(1)</script> {{ 7*7 }} [bold]x[/bold]"
@@ -19,10 +21,13 @@ PATCH = """diff --git a/swe/reward.py b/swe/reward.py
 """
 
 
-def write_sample(path: Path, *, finished: bool = True) -> None:
+def write_sample(path: Path, *, finished: bool = True, waits_for: str = "") -> None:
     with Ledger.open(path) as ledger:
         ledger.start_run("r1", _config(path), config_hash="h")
         _record(ledger)
+        if waits_for:
+            _park(ledger, waits_for)
+            return
         if finished:
             ledger.finish_run("r1", "done")
 
@@ -48,7 +53,8 @@ def _record(ledger: Ledger) -> None:
     for generation in (0, 1):
         step(f"g{generation}/evidence", "evidence", _evidence(generation))
         ids = [f"r1/g{generation}/c{k}" for k in (0, 1, 2)]
-        step(f"g{generation}/proposal", "proposal", {"generation": generation, "candidates": ids})
+        told = {"generation": generation, "candidates": ids, "refused": _refused(generation)}
+        step(f"g{generation}/proposal", "proposal", told)
         for k in (0, 1, 2):
             _record_candidate(ledger, step, generation, k)
     step("skill/1", "skill", _skill("revive-dead-groups", "r1/g0/c0", negative=False))
@@ -56,7 +62,46 @@ def _record(ledger: Ledger) -> None:
     step("vault/0", "vault", {"which": "baseline", **_measured("vault", 0.476, 512)})
     step("vault/1", "vault", {"which": "final", **_measured("vault", 0.613, 512)})
     ledger.event("note", {"text": HOSTILE})
+    _record_decisions(ledger)
+    _record_spend(ledger)
+
+
+def _refused(generation: int) -> list[dict[str, Any]]:
+    if generation == 0:
+        return []
+    told = {"code": "path_outside_allowlist", "reason": f"tests/test_it.py {HOSTILE}"}
+    return [{"statement": "if the tests are shorter then more pass", **told}]
+
+
+def _record_decisions(ledger: Ledger) -> None:
+    """One merge approved, one candidate sent back."""
+
+    def decide(subject: str, gate: str, answer: str, feedback: str = "") -> None:
+        intent = {"gate": gate, "subject": subject, "candidate": f"r1/{subject}"}
+        outcome = {"answer": answer, "feedback": feedback, "by": "a person"}
+        ledger.once(f"r1/{subject}/approve/{gate}", "decision", intent, lambda: outcome)
+
+    decide("g0/c0", "merge", "APPROVE")
+    decide("g1/c1", "test", "REVISE", HOSTILE)
+
+
+def _record_spend(ledger: Ledger) -> None:
+    """Settled with and without a price, and a call whose outcome nobody knows."""
     ledger.settle(ledger.reserve("proposer", 0.25, 5000), 0.1875, 4100)
+    ledger.settle(ledger.reserve("analyst", 0.1, 90_000), 0.0312, 81_440)
+    ledger.reserve("analyst", 0.02, 3000)
+
+
+def _park(ledger: Ledger, candidate: str) -> None:
+    """The question is there, the answer is not."""
+    intent = {"gate": "test", "subject": candidate, "candidate": f"r1/{candidate}"}
+
+    def nobody() -> Any:
+        raise Parked("nobody is here", subjects=(candidate,))
+
+    with suppress(Parked):
+        ledger.once(f"r1/{candidate}/approve/test", "decision", intent, nobody)
+    ledger.finish_run("r1", "parked")
 
 
 def _measured(split: str, clean: float, n: int, **more: Any) -> dict[str, Any]:

@@ -7,7 +7,7 @@ import pytest
 
 from meta_agent.errors import ConfigError
 from meta_agent.ledger import Ledger
-from meta_agent.view import STEP_KINDS, RunState, reduce
+from meta_agent.view import STEP_KINDS, RunState, decisions_on_commit, reduce
 from meta_agent.view.state import _FOLDS, log_json, status_json
 
 from .sample import write_sample
@@ -38,18 +38,62 @@ def test_the_document_of_the_interface(state: RunState) -> None:
         "final",
         "versions",
         "candidates",
+        "refused",
+        "decisions",
         "skills",
+        "replay",
         "spend",
     ]
     assert document["baseline"]["clean_success"] == 0.476
     assert list(document["final"]) == ["split", "n", "success", "clean_success", "ci"]
     assert document["spend"] == {
-        "usd": 0.1875,
-        "tokens": 4100,
+        "usd": pytest.approx(0.1875 + 0.0312 + 0.02),
+        "tokens": 4100 + 81_440 + 3000,
         "rollouts": 256 + 5 * 3840,
         "train_steps": 300,
         "wall_sec": pytest.approx(state.wall_sec, abs=1e-3),
+        "by_role": document["spend"]["by_role"],
     }
+
+
+def test_spend_is_split_by_role_with_what_is_not_settled(state: RunState) -> None:
+    by_role = state.to_json()["spend"]["by_role"]
+    assert list(by_role) == ["analyst", "proposer"]
+    assert by_role["analyst"] == {
+        "calls": 2,
+        "tokens": 84_440,
+        "usd": pytest.approx(0.0512),
+        "open_tokens": 3000,
+        "open_usd": pytest.approx(0.02),
+        "unpriced_calls": 0,
+    }
+
+
+def test_refused_drafts_have_their_typed_reason(state: RunState) -> None:
+    (refused,) = state.to_json()["refused"]
+    assert (refused["generation"], refused["code"]) == (1, "path_outside_allowlist")
+
+
+def test_decisions_say_what_and_never_who(state: RunState) -> None:
+    told = [(one["subject"], one["answer"], one["by"]) for one in state.to_json()["decisions"]]
+    assert told == [("g0/c0", "APPROVE", "a person"), ("g1/c1", "REVISE", "a person")]
+
+
+def test_what_waits_for_a_person_is_neither_in_flight_nor_decided(tmp_path: Path) -> None:
+    write_sample(tmp_path / "l.sqlite", waits_for="g1/c2")
+    with Ledger.open(tmp_path / "l.sqlite", owner_lock=False) as ledger:
+        state = reduce(ledger)
+    assert [one.subject for one in state.waiting] == ["g1/c2"]
+    assert state.open_steps == []
+    status = status_json(state, None)
+    assert [one["gate"] for one in status["waiting"]] == ["test"]
+
+
+def test_commits_lead_to_what_people_decided_about_them(ledger: Ledger) -> None:
+    merged, candidate = "d" * 40, "11abab"
+    for commit in (merged, candidate):
+        assert [one.gate for one in decisions_on_commit(ledger, commit)] == ["merge"]
+    assert decisions_on_commit(ledger, "f" * 40) == []
 
 
 def test_a_candidate_of_the_interface(state: RunState) -> None:
@@ -138,7 +182,7 @@ def test_nothing_has_run_yet(tmp_path: Path) -> None:
 
 
 def test_every_declared_kind_is_folded_or_only_counted(state: RunState) -> None:
-    assert set(STEP_KINDS) - set(_FOLDS) == {"proposal"}
+    assert set(STEP_KINDS) - set(_FOLDS) == {"decision"}  # folded with its intent: it may wait
 
 
 def test_log_holds_every_step_and_event(ledger: Ledger) -> None:
