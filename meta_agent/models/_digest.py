@@ -33,7 +33,9 @@ _SHOWN: Final = 160
 def parameters(request: ChatRequest) -> dict[str, JSON]:
     """Everything of a request but its messages and tools, as far as it was stated."""
     stated = {name: getattr(request, name) for name in PARAMETERS}
-    return {name: value for name, value in stated.items() if value not in (None, False)}
+    return {
+        name: value for name, value in stated.items() if value is not None and value is not False
+    }
 
 
 def tools_json(tools: Sequence[ToolSpec]) -> list[JSON]:

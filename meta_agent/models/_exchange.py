@@ -2,8 +2,8 @@
 
 A line keeps what is new since the exchange before it. Of that one's messages with its reply at the
 end, the first `base` are said again; `new` follows. Parameters and tools are kept where they
-change, and the token ids of a prompt by the same rule as messages. So a dialogue of n turns takes n replies and n
-additions, not n histories.
+change, and the token ids of a prompt by the same rule as messages. So a dialogue of n turns takes
+n replies and n additions, not n histories.
 """
 
 from __future__ import annotations

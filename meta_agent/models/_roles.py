@@ -30,6 +30,7 @@ class Server:
 
     model: str  # `openai/NAME`, as it is served
     base_url: str
+    api_key: str | None = None
 
 
 class OpenProvider(Protocol):
@@ -136,7 +137,7 @@ class Lines:
         server = self._servers.get(role)
         sent_as = server.model if server else model
         base_url = server.base_url if server else self._config.base_urls.get(role)
-        key = self._key(role)
+        key = server.api_key if server else self._key(role)
         provider = self._provider(sent_as, base_url, key)
         account = (sent_as.partition("/")[0], base_url, key)
         breaker = self._breakers.setdefault(account, Breaker())

@@ -11,7 +11,6 @@ values shorter than eight characters, which are placeholders (`EMPTY`, `ollama`)
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, TypeVar
@@ -40,14 +39,16 @@ class Scrubber:
 
     @classmethod
     def of(
-        cls, key_variables: Iterable[str], environment: Mapping[str, str] | None = None
+        cls, key_variables: Iterable[str], environment: Mapping[str, str], more: Iterable[str] = ()
     ) -> Scrubber:
         """For the keys in an environment; `key_variables` are those that settings name."""
-        found = os.environ if environment is None else environment
         named = {*KEY_VARIABLES, *key_variables}
-        return cls(
-            value for name, value in found.items() if name in named or _CALLED_LIKE_ONE.search(name)
+        held = (
+            value
+            for name, value in environment.items()
+            if name in named or _CALLED_LIKE_ONE.search(name)
         )
+        return cls([*held, *more])
 
     def text(self, text: str) -> str:
         """A string without the keys."""

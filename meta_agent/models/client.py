@@ -30,9 +30,17 @@ from meta_agent.models._asking import Live
 from meta_agent.models._digest import Question, parameters, tools_json
 from meta_agent.models._meter import Meter
 from meta_agent.models._replay import PREFIX as REPLAY
-from meta_agent.models._replay import Recording, Replay, recording_of
+from meta_agent.models._replay import Recording as Recording
+from meta_agent.models._replay import Replay
+from meta_agent.models._replay import recording_of as recording_of
 from meta_agent.models._retry import RetryPolicy
-from meta_agent.models._roles import Lines, OpenProvider, Server, prices_of, require_prices
+from meta_agent.models._roles import (
+    Lines,
+    OpenProvider,
+    prices_of,
+    require_prices,
+)
+from meta_agent.models._roles import Server as Server
 from meta_agent.models._secrets import Scrubber
 from meta_agent.models.chat import ChatReply, ChatRequest, Provider
 from meta_agent.models.prices import Price, stated_prices
@@ -133,7 +141,8 @@ def open_client(
         ConfigError, PreflightError: before anything is asked.
     """
     found = os.environ if environment is None else environment
-    scrubber = Scrubber.of(config.key_env.values(), found)
+    own_keys = [server.api_key for server in (servers or {}).values() if server.api_key]
+    scrubber = Scrubber.of(config.key_env.values(), found, own_keys)
     if config.meta_model.startswith(REPLAY):
         recording = recording_of(config.meta_model, config.workspace)
         return _replaying(config, recording, run_id, transcripts, scrubber)

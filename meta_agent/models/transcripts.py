@@ -30,8 +30,6 @@ from meta_agent.models._exchange import Failure as Failure
 from meta_agent.models._exchange import from_line, json_text, to_line
 from meta_agent.protocols import JSON
 
-__all__ = ["MANIFEST", "SCHEMA_VERSION", "Exchange", "Failure", "Transcripts", "file_of"]
-
 SCHEMA_VERSION: Final = 1
 MANIFEST: Final = "manifest.json"
 
@@ -174,12 +172,18 @@ class _Conversation:
         for number, line in enumerate(lines):
             try:
                 value = json.loads(line)
+            except ValueError as error:
+                if number == len(lines) - 1:  # blocks of a write that never reached the disk
+                    return
+                raise self._damaged(number, error) from error
+            try:
                 self._check_header(value) if number == 0 else self._read(value)
             except (ValueError, KeyError, TypeError) as error:
-                if number == len(lines) - 1:  # blocks of a write that never reached the disk
-                    break
-                raise _damaged(self._path, f"line {number + 1}: {error}") from error
+                raise self._damaged(number, error) from error
             self._sound_bytes += len(line) + 1
+
+    def _damaged(self, number: int, error: Exception) -> IntegrityError:
+        return _damaged(self._path, f"line {number + 1}: {type(error).__name__} {error}")
 
     def _check_header(self, header: Mapping[str, JSON]) -> None:
         if header["schema_version"] != SCHEMA_VERSION or header["conversation"] != self._name:
