@@ -1,6 +1,7 @@
 """The harness contract: `harness.toml`, its factors and recipe, its code in a sandbox."""
 
 from meta_agent.harness._paths import matches, matches_any, safe_path
+from meta_agent.harness.command import CommandSession, Opener, open_session
 from meta_agent.harness.contract import CONTRACT_FILE, Entry, HarnessContract, parse_contract
 from meta_agent.harness.recipe import RECIPE_FILE, Recipe, parse_recipe
 from meta_agent.harness.session import CheckResult, HarnessSession, Measurement
@@ -9,13 +10,16 @@ __all__ = [
     "CONTRACT_FILE",
     "RECIPE_FILE",
     "CheckResult",
+    "CommandSession",
     "Entry",
     "HarnessContract",
     "HarnessSession",
     "Measurement",
+    "Opener",
     "Recipe",
     "matches",
     "matches_any",
+    "open_session",
     "parse_contract",
     "parse_recipe",
     "safe_path",

@@ -77,7 +77,7 @@ class Handler(BaseHTTPRequestHandler):
     timeout = IDLE_SEC
     server: Endpoint
 
-    def do_POST(self) -> None:  # noqa: N802 - the base class calls it so
+    def do_POST(self) -> None:
         """A model call, or a count of tokens."""
         path = self.path.partition("?")[0].rstrip("/")
         path = path if path.startswith("/v1/") else f"/v1{path}"
@@ -94,7 +94,7 @@ class Handler(BaseHTTPRequestHandler):
             told = (dialect or dialects.OpenAi()).error(refusal.code, str(refusal))
             self._send_json(refusal.status, told)
 
-    def do_GET(self) -> None:  # noqa: N802
+    def do_GET(self) -> None:
         """The one model there is."""
         if self.path.partition("?")[0].rstrip("/").endswith("/models"):
             model = {"id": "policy", "object": "model", "created": 0, "owned_by": "meta-agent"}
@@ -137,7 +137,7 @@ class Handler(BaseHTTPRequestHandler):
         parts: list[bytes] = []
         give_up = time.monotonic() + BODY_SEC
         while length:
-            part = self.rfile.read1(min(length, 1 << 16))  # type: ignore[attr-defined]
+            part = self.rfile.read1(min(length, 1 << 16))
             if not part or time.monotonic() > give_up:
                 self.close_connection = True
                 raise Refusal(400, "invalid_request", "the body did not arrive")

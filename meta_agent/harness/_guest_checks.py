@@ -27,7 +27,7 @@ GROUPS = (
 def check(args: dict[str, Json], channel: object) -> Json:
     """Contract tests: `[name, ok, detail]` rows."""
     samples, tasks, roles = list(code.records(args)), args["tasks"], HARNESS.roles
-    rows = [row(roles["agent"][0], check_agent)]
+    rows = [row(roles["agent"][0], check_agent)] if roles["agent"] else []
     tests: dict[str, Callable[[], None]] = {
         "reward": lambda: check_reward(samples),
         "filter": check_keep,

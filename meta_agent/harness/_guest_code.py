@@ -133,7 +133,8 @@ def load(args: Args, channel: object) -> Json:
     """Loads a harness and says what it declares."""
     sys.dont_write_bytecode = True
     HARNESS.replace(args["files"], args["roles"])
-    HARNESS.agent()
+    if HARNESS.roles["agent"]:  # else the acting side is a command, which runs elsewhere
+        HARNESS.agent()
     for role in ("filter", "data"):
         if role in HARNESS.roles:
             HARNESS.role(role)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, cast
 
 from meta_agent.errors import CandidateError, ConfigError
@@ -20,7 +20,7 @@ from meta_agent.harness._paths import check_pattern, collisions, matches_any, sa
 from meta_agent.protocols import FACTORS, Factor, HarnessTree
 
 CONTRACT_FILE = "harness.toml"
-_HARNESS_KEYS = {"name", "entry", "command", "image", "editable", "protected", "check"}
+_HARNESS_KEYS = {"name", "entry", "command", "image", "editable", "protected", "check", "env"}
 
 
 class Entry(NamedTuple):
@@ -42,6 +42,7 @@ class HarnessContract:
     protected: tuple[str, ...]
     check: tuple[str, ...]
     factors: Mapping[Factor, tuple[str, ...]]
+    env: Mapping[str, str] = field(default_factory=dict)  # variables of a command
 
     def check_paths(self, paths: Iterable[str]) -> None:
         """Every path is well formed, editable, and not protected; else `CandidateError`."""
@@ -123,6 +124,7 @@ def _build(data: dict[str, Any]) -> HarnessContract:
         protected=(*_patterns(table, "protected", ()), CONTRACT_FILE),
         check=_strings(table, "check", ()),
         factors=_factors(_table(data, "factors")),
+        env=_variables(table),
     )
 
 
@@ -135,6 +137,15 @@ def _start(table: dict[str, Any]) -> tuple[Entry | None, tuple[str, ...]]:
     if not colon or not path.endswith(".py") or not function.isidentifier():
         raise ConfigError(f"{CONTRACT_FILE}: entry {table['entry']!r} is not FILE.py:FUNCTION")
     return Entry(path, function), ()
+
+
+def _variables(table: dict[str, Any]) -> dict[str, str]:
+    value = table.get("env", {})
+    if not isinstance(value, dict) or not all(isinstance(v, str) for v in value.values()):
+        raise ConfigError(f"{CONTRACT_FILE}: env must be a table of strings, not {value!r}")
+    if value and "command" not in table:
+        raise ConfigError(f"{CONTRACT_FILE}: env is for a command, not for an entry")
+    return value
 
 
 def _factors(table: dict[str, Any]) -> dict[Factor, tuple[str, ...]]:

@@ -11,7 +11,7 @@ carries all new calls to the host. A call's `cid` is its rollout's index, for a 
 call outstanding at a time (`?`: may be absent):
 
     {cid, kind: "open"}                            answered by [tool names] or None
-    {cid, kind: "model", base, new, max, tools?}   [content, finish_reason, tool_calls, usage] or None
+    {cid, kind: "model", base, new, max, tools?}   [content, finish_reason, tool_calls, ...] or None
     {cid, kind: "tool", tool, args}                [text, ok, done] or None
     {cid, kind: "end", err}                        never; err is None where run() returned
 

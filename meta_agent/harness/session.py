@@ -70,16 +70,22 @@ class HarnessSession:
         self.tree = tree
         self.contract: HarnessContract = parse_contract(tree)
         self._timeout_sec = timeout_sec
-        if self.contract.entry is None:
-            raise ConfigError(
-                f"harness {self.contract.name} starts a command; only `entry` harnesses run here",
-                hint='give [harness] entry = "FILE.py:run" in harness.toml',
-            )
+        self._require_kind()
         self._roles = _roles(self.contract, tree)
         for name, file in GUEST_MODULES:
             source = Path(__file__).with_name(file).read_text(encoding="utf-8")
             sandbox.install(name, source)
-        self._adopt(self._ask("harness.load", {"files": _texts(tree), "roles": self._roles}))
+        loaded = {"files": _texts(self._sources()), "roles": self._roles}
+        self._adopt(self._ask("harness.load", loaded))
+
+    def _require_kind(self) -> None:
+        if self.contract.entry is None:
+            raise ConfigError(
+                f"harness {self.contract.name} starts a command: open it with `open_session`"
+            )
+
+    def _sources(self) -> Mapping[str, bytes]:
+        return self.tree.files
 
     def _adopt(self, facts: JSON) -> None:
         self.weights: dict[str, float] = named_floats(_get(facts, "weights"), "WEIGHTS")
@@ -236,9 +242,9 @@ def _private(path: str) -> bool:
     return path.rsplit("/", 1)[-1].startswith("_")
 
 
-def _texts(tree: HarnessTree) -> dict[str, str]:
+def _texts(files: Mapping[str, bytes]) -> dict[str, str]:
     texts = {}
-    for path, data in tree.files.items():
+    for path, data in files.items():
         try:
             texts[path] = data.decode("utf-8")
         except UnicodeDecodeError as error:

@@ -71,13 +71,16 @@ def serve(attempt: Attempt, call: Mapping[str, Any]) -> object:
     if call["kind"] is HostCall.LEAVE:
         return leave(attempt)
     if call["kind"] is HostCall.RETURN:
-        return come_back(attempt, call["end"])
-    return attempt.fail("infra", str(call["detail"]))
+        come_back(attempt, call["end"])
+    else:
+        attempt.fail("infra", str(call["detail"]))
+    return None
 
 
 def leave(attempt: Attempt) -> Departure | None:
     """The files to start from. An environment that cannot be left is the harness's mistake."""
-    env, limits = attempt.env, attempt.terms.ceilings
+    env: object = attempt.env
+    limits = attempt.terms.ceilings
     if not isinstance(env, AwayEnvironment):
         attempt.fail("policy", f"tasks of {attempt.terms.domain.name} are not for command agents")
         return None
@@ -115,5 +118,5 @@ def come_back(attempt: Attempt, end: AgentEnd) -> None:
 
 def collected(attempt: Attempt, sandbox: Sandbox) -> bool:
     """Whether the environment found anything to grade."""
-    env = attempt.env
+    env: object = attempt.env
     return isinstance(env, AwayEnvironment) and env.collect(sandbox)
