@@ -104,6 +104,12 @@ def causes(error: BaseException) -> Iterator[BaseException]:
         one = one.__cause__ or one.__context__
 
 
+def is_transport(error: BaseException) -> bool:
+    """Whether it comes from the connection. The SDKs use httpx or a fork: same names."""
+    classes = (kind for one in causes(error) for kind in type(one).__mro__)
+    return any(kind.__name__ == "TransportError" for kind in classes)
+
+
 def retry_after_sec(headers: Mapping[str, str], *, now: float | None = None) -> float | None:
     """What the server asks for, in seconds; None where it asks nothing that can be understood."""
     lower = {str(name).lower(): value for name, value in headers.items()}
