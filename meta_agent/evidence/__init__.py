@@ -2,14 +2,17 @@
 
 `build_evidence` reads, `exemplars` shows whole attempts per failure mode, `gap` says when the
 score moved and nothing explains it, `render_text` prints the health report.
+`read_foreign` reads rollouts that somebody else made, and says what their data does not hold.
 """
 
+from meta_agent.evidence._foreign_text import render_foreign
 from meta_agent.evidence._record import Alert, Evidence
 from meta_agent.evidence._roles import ROLE_WORDS, passed_tests, role_of
 from meta_agent.evidence._running import Correlation, Mean
 from meta_agent.evidence._thresholds import THRESHOLDS, Threshold
 from meta_agent.evidence.build import build_evidence
 from meta_agent.evidence.exemplars import Exemplar, exemplars, failure_mode, summarize
+from meta_agent.evidence.foreign import ForeignReport, read_foreign
 from meta_agent.evidence.gap import Gap, gap
 from meta_agent.evidence.health import render_text
 
@@ -20,6 +23,7 @@ __all__ = [
     "Correlation",
     "Evidence",
     "Exemplar",
+    "ForeignReport",
     "Gap",
     "Mean",
     "Threshold",
@@ -28,6 +32,8 @@ __all__ = [
     "failure_mode",
     "gap",
     "passed_tests",
+    "read_foreign",
+    "render_foreign",
     "render_text",
     "role_of",
     "summarize",

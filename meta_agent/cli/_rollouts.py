@@ -1,0 +1,155 @@
+"""Commands about rollouts of any origin: import, export, and the report on a file of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from meta_agent.cli._options import JsonOption, WorkspaceOption, workspace_root
+from meta_agent.cli._output import emit, stdout_for_data
+
+if TYPE_CHECKING:
+    from meta_agent.protocols import Rollout
+    from meta_agent.rollouts.exchange import Reading
+
+FormatOption = Annotated[
+    str | None,
+    typer.Option("--format", help="Format of the files. Default: recognised.", show_default=False),
+]
+SolvedAtOption = Annotated[
+    float | None,
+    typer.Option(
+        "--solved-at",
+        help="Rewards of at least this much mean solved, where the data has no outcome.",
+        show_default=False,
+    ),
+]
+
+RolloutsOption = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--rollouts",
+        help="Report on rollouts in a file or folder of any known format; needs no workspace.",
+        show_default=False,
+    ),
+]
+
+rollouts_app = typer.Typer(
+    help="Rollouts, also those of other tools.", no_args_is_help=True, rich_markup_mode=None
+)
+
+
+@rollouts_app.command("import")
+def import_rollouts(
+    files: Annotated[list[Path], typer.Argument(help="Files or folders of rollouts.")],
+    name: Annotated[str, typer.Option("--name", help="Name in the store.")] = "imported",
+    format_name: FormatOption = None,
+    solved_at: SolvedAtOption = None,
+    workspace: WorkspaceOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Read rollouts of other tools into the workspace's store; says what was skipped and why."""
+    from meta_agent.rollouts import RolloutStore
+    from meta_agent.rollouts.exchange import read_rollouts
+    from meta_agent.view.text import lines
+    from meta_agent.workspace import open_workspace
+
+    place = open_workspace(workspace_root(workspace))
+    reading = read_rollouts(*files, format_name=format_name, run=name)
+    with stdout_for_data():
+        shard = RolloutStore(place.rollouts).write(name, _solved(reading, solved_at))
+    document = {"schema_version": 1, "name": shard.name, "bytes": shard.bytes}
+    document["import"] = reading.tally.to_json()
+    text = [*reading.tally.lines(), f"stored as {shard.name} ({shard.bytes} bytes)"]
+    emit(as_json, lambda: document, lambda: lines(text))
+
+
+@rollouts_app.command("export")
+def export_rollouts(
+    source: Annotated[str, typer.Argument(help="Name in the store, or a file of any format.")],
+    out: Annotated[Path, typer.Option("--out", help="File to write.")],
+    to: Annotated[str, typer.Option("--to", help="Format to write.")] = "openai-messages",
+    workspace: WorkspaceOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Write rollouts in another tool's format; says what that format cannot carry."""
+    from meta_agent.rollouts.exchange import format_named, write_rollouts
+    from meta_agent.view.text import lines
+
+    chosen = format_named(to)
+    with stdout_for_data():
+        count = write_rollouts(_from(source, workspace), out, to)
+    lost = sorted(chosen.cannot_carry)
+    document = {"schema_version": 1, "rollouts": count, "file": str(out), "cannot_carry": lost}
+    text = [f"wrote {count} rollouts to {out}"]
+    text += [f"{to} has no place for: {', '.join(lost)}"] if lost else []
+    emit(as_json, lambda: document, lambda: lines(text))
+
+
+@rollouts_app.command("formats")
+def formats(workspace: WorkspaceOption = None, as_json: JsonOption = False) -> None:
+    """The formats that are known, how each is recognised, and whether it can be written."""
+    from meta_agent.rollouts.exchange import FORMATS
+    from meta_agent.view.text import lines
+
+    del workspace
+    rows = [
+        {"name": one.name, "what": one.what, "marks": one.marks, "export": one.write is not None}
+        for one in FORMATS.values()
+    ]
+    text = [f"{r['name']:22} {'in, out' if r['export'] else 'in':8} {r['what']}" for r in rows]
+    emit(as_json, lambda: {"schema_version": 1, "formats": rows}, lambda: lines(text))
+
+
+def report_on_files(files: list[Path], solved_at: float | None, as_json: bool) -> None:
+    """`meta-agent report --rollouts`: the health of rollouts that we did not make."""
+    from meta_agent.evidence import read_foreign, render_foreign
+    from meta_agent.rollouts.exchange import read_rollouts
+    from meta_agent.view.text import lines
+
+    reading = read_rollouts(*files)
+    found = read_foreign(_solved(reading, solved_at))
+    document = {"schema_version": 1, "import": reading.tally.to_json(), **found.to_json()}
+    text = [*reading.tally.lines(), "", *render_foreign(found).splitlines()]
+    emit(as_json, lambda: document, lambda: lines(text))
+
+
+def _solved(rollouts: Reading, solved_at: float | None) -> Iterable[Rollout]:
+    return rollouts if solved_at is None else (_judged(one, solved_at) for one in rollouts)
+
+
+def _judged(rollout: Rollout, solved_at: float) -> Rollout:
+    """Takes the reward's word where the data has no outcome of its own."""
+    if rollout.outcome is not None or rollout.error is not None or not rollout.rewards:
+        return rollout
+    return replace(
+        rollout, outcome=rollout.total_reward >= solved_at, outcome_detail=_told(rollout)
+    )
+
+
+def _told(rollout: Rollout) -> dict[str, Any]:
+    from meta_agent.rollouts.exchange import IMPORTED
+
+    imported = dict(rollout.outcome_detail.get(IMPORTED, {}))
+    imported["absent"] = [name for name in imported.get("absent", ()) if name != "outcome"]
+    return {**rollout.outcome_detail, IMPORTED: {**imported, "outcome_from": "reward"}}
+
+
+def _from(source: str, workspace: Path | None) -> Iterator[Rollout]:
+    from meta_agent.errors import ConfigError
+    from meta_agent.rollouts import RolloutStore
+    from meta_agent.rollouts.exchange import read_rollouts
+    from meta_agent.workspace import open_workspace
+
+    if Path(source).exists():
+        yield from read_rollouts(Path(source))
+        return
+    store = RolloutStore(open_workspace(workspace_root(workspace)).rollouts)
+    if source not in store.names():
+        known = ", ".join(store.names()[:20]) or "none"
+        raise ConfigError(f"neither a file nor stored rollouts: {source}", hint=f"stored: {known}")
+    yield from store.iter(source, tokens=True)

@@ -1,0 +1,55 @@
+"""The report on foreign rollouts as plain text."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from meta_agent.evidence.foreign import ForeignReport
+
+_SHOWN_POLICIES = 5
+_HIDDEN = ("n_", "success_low", "success_high", "clean_success_low", "clean_success_high")
+
+
+def render_foreign(report: ForeignReport) -> str:
+    """One page: what there is, alerts, the layers, and what is not in the data."""
+    parts = [_head(report), _alerts(report)]
+    score = {k: v for k, v in report.evidence.score.items() if not k.startswith(_HIDDEN)}
+    parts += [_layer("score", score), _layer("signal", report.evidence.signal)]
+    parts += [_layer("behaviour", report.evidence.behaviour), _layer("shape", report.shape)]
+    parts.append([f"note: {line}" for line in report.missing])
+    return "\n\n".join("\n".join(lines) for lines in parts if lines) + "\n"
+
+
+def _head(report: ForeignReport) -> list[str]:
+    names = sorted(report.policies, key=lambda name: -report.policies[name])
+    more = ", ..." if len(names) > _SHOWN_POLICIES else ""
+    by = ", ".join(names[:_SHOWN_POLICIES]) + more
+    lines = [f"{report.n} rollouts of {report.tasks} tasks by {by}"]
+    score = report.evidence.score
+    if score:
+        low, high = score["success_low"], score["success_high"]
+        known = int(score["n"] - score["n_infra_error"] - score["n_verifier_error"])
+        lines.append(
+            f"success {score['success']:.1%} [{low:.1%}, {high:.1%}] of {score['n']:.0f} attempts; "
+            f"{score['success_known']:.1%} of the {known} whose outcome is known"
+        )
+    else:
+        lines.append("success: not in this data (see --solved-at for rewards that mean success)")
+    return lines
+
+
+def _alerts(report: ForeignReport) -> list[str]:
+    ranked = sorted(report.evidence.alerts, key=lambda alert: alert.level != "CRITICAL")
+    return [f"{a.level:8} {a.metric}: {a.message}" for a in ranked] or ["no alerts"]
+
+
+def _layer(name: str, metrics: Mapping[str, float]) -> list[str]:
+    if not metrics:
+        return []
+    width = max(map(len, metrics))
+    return [name, *(f"  {key:{width}}  {_number(value)}" for key, value in metrics.items())]
+
+
+def _number(value: float) -> str:
+    value += 0.0  # no -0
+    return f"{value:.0f}" if value == int(value) and abs(value) >= 1 else f"{value:.4g}"

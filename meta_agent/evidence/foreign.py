@@ -1,0 +1,292 @@
+"""The health report on rollouts that somebody else made: what their fields allow, and no more.
+
+Promises: a metric is shown only if the data holds what it rests on, and only over the rollouts that
+hold it; what is missing is named, never shown as 0. One pass; memory by group, by task and 16 bytes
+a rollout (for duplicates).
+
+Beside the layers of our own rollouts there is `shape`, which needs nothing but texts and rewards:
+
+    chars_mean, chars_p50, chars_p90, chars_max   of what the model wrote (quantiles of a sample)
+    empty                 share of attempts in which the model wrote nothing
+    duplicates            share that repeat an earlier attempt at the same task word for word
+    looping               share whose last 40 characters stand there three times or more
+    reward_chars_corr, reward_chars_corr_within   does length pay? also inside a group
+    group_size_mean       attempts of a group
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from meta_agent.evidence._behaviour import BehaviourLayer
+from meta_agent.evidence._record import Evidence
+from meta_agent.evidence._rules import rule_alerts
+from meta_agent.evidence._running import Correlation, Mean, Within, share
+from meta_agent.evidence._score import ScoreLayer
+from meta_agent.evidence._signal import SignalLayer
+from meta_agent.evidence._thresholds import threshold_alerts
+from meta_agent.protocols import JSON, Message, Rollout
+from meta_agent.rollouts.exchange import absent
+
+_SAMPLE: Final = 4096  # lengths kept for quantiles
+_TAIL_CHARS: Final = 40
+# What each field that can be missing is needed for, in a reader's words.
+NEEDED_FOR: Final[Mapping[str, str]] = {
+    "outcome": "success, and whether rewards agree with it",
+    "rewards": "reward spread, dead groups, whether length pays",
+    "messages": "turns, tools, lengths, duplicates",
+    "tool_events": "which tools were used",
+    "tool_ok": "tool failures",
+    "turns": "turns",
+    "stop_reason": "how attempts ended, truncation",
+    "tokens": "token probabilities, exactness of token rows",
+    "task": "tasks by name (told apart by their prompts instead)",
+}
+_ON_OUTCOME = ("reward_corr_", "misordered", "dead_solved", "dead_unsolved", "reward_turns_corr_w")
+_ON_FLAGS = ("flag", "leak", "tamper")
+_ON_TOOLS: Final = (
+    *("tool", "actionless", "repeated_action", "sequence_div", "edit", "self_test"),
+    *("view_before", "first_edit", "test_fail", "retry_after"),
+)
+
+_NO_CALLS: Final = ("tool_calls_mean",)  # all there is to say where nothing was ever called
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignReport:
+    """`known[field]` is in how many of `n` rollouts the field was there."""
+
+    n: int
+    evidence: Evidence
+    shape: Mapping[str, float]
+    known: Mapping[str, int]
+    tasks: int
+    policies: Mapping[str, int]
+
+    @property
+    def missing(self) -> list[str]:
+        """What the data does not hold, and what that leaves unanswered."""
+        found = []
+        for name, purpose in NEEDED_FOR.items():
+            count = self.known[name]
+            if count == 0:
+                found.append(f"{name}: not in this data, so nothing on {purpose}")
+            elif count < self.n:
+                found.append(f"{name}: in {count} of {self.n} rollouts; {purpose} over those")
+        if self.shape.get("group_size_mean", 0.0) == 1:
+            found.append("groups: every attempt is alone, so nothing on dead groups")
+        return found
+
+    def to_json(self) -> dict[str, JSON]:
+        return {
+            "rollouts": self.n,
+            "tasks": self.tasks,
+            "policies": dict(self.policies),
+            "known": dict(self.known),
+            "not_in_this_data": self.missing,
+            "shape": dict(self.shape),
+            "evidence": self.evidence.to_json(),
+        }
+
+
+def read_foreign(rollouts: Iterable[Rollout]) -> ForeignReport:
+    """One pass over rollouts of any origin."""
+    reader = _Reader()
+    for rollout in rollouts:
+        reader.add(rollout)
+    return reader.report()
+
+
+@dataclass(slots=True)
+class _Reader:
+    n: int = 0
+    score: ScoreLayer = field(default_factory=ScoreLayer)
+    signal: SignalLayer = field(default_factory=SignalLayer)
+    judged: SignalLayer = field(default_factory=SignalLayer)  # reward and outcome both known
+    acting: BehaviourLayer = field(default_factory=BehaviourLayer)
+    calling: BehaviourLayer = field(default_factory=BehaviourLayer)  # tool events known
+    checked: BehaviourLayer = field(default_factory=BehaviourLayer)  # and whether they worked
+    ending: BehaviourLayer = field(default_factory=BehaviourLayer)  # stop reason known
+    shape: _Shape = field(default_factory=lambda: _Shape())
+    known: Counter[str] = field(default_factory=Counter)
+    tasks: set[str] = field(default_factory=set)
+    policies: Counter[str] = field(default_factory=Counter)
+
+    def add(self, rollout: Rollout) -> None:
+        self.n += 1
+        unknown = _absent(rollout)
+        self.known.update(name for name in NEEDED_FOR if name not in unknown)
+        self.tasks.add(rollout.task_key)
+        self.policies[rollout.policy] += 1
+        if "outcome" not in unknown:
+            self.score.add(rollout)
+        if "rewards" not in unknown:
+            self.signal.add(rollout)
+            if rollout.outcome is not None:
+                self.judged.add(rollout)
+        self._add_conduct(rollout, unknown)
+        self.shape.add(rollout, "rewards" not in unknown)
+
+    def _add_conduct(self, rollout: Rollout, unknown: frozenset[str]) -> None:
+        if "turns" not in unknown:
+            self.acting.add(rollout)
+        if "tool_events" not in unknown:
+            self.calling.add(rollout)
+            if "tool_ok" not in unknown:
+                self.checked.add(rollout)
+        if "stop_reason" not in unknown:
+            self.ending.add(rollout)
+
+    def report(self) -> ForeignReport:
+        evidence = Evidence(
+            score=self.score.metrics() if self.score.counts["n"] else {},
+            signal=self._signal(),
+            behaviour=self._behaviour(),
+            per_task={t: (v.n, v.solved, v.clean) for t, v in sorted(self.score.tasks.items())},
+        )
+        alerts = (*threshold_alerts(evidence.metrics()), *rule_alerts(evidence, None))
+        evidence = Evidence(
+            evidence.score, evidence.signal, evidence.behaviour, alerts=alerts,
+            per_task=evidence.per_task,
+        )  # fmt: skip
+        known = {name: self.known[name] for name in NEEDED_FOR}
+        shape, policies = self.shape.metrics(), dict(sorted(self.policies.items()))
+        return ForeignReport(self.n, evidence, shape, known, len(self.tasks), policies)
+
+    def _signal(self) -> dict[str, float]:
+        if not self.signal.n:
+            return {}
+        always = _kept(self.signal.metrics(), lambda name: not _on_outcome(name))
+        if not self.known["turns"]:
+            always.pop("reward_turns_corr", None)
+        return always | (_kept(self.judged.metrics(), _on_outcome) if self.judged.n else {})
+
+    def _behaviour(self) -> dict[str, float]:
+        """Each part from the rollouts that hold what it rests on."""
+        found = _kept(self.acting.metrics(), _on_nothing)
+        called = any(self.calling.calls.values())
+        told = self.calling.metrics()
+        found |= _kept(told, lambda n: _on_tools(n) and not _on_ok(n) if called else n in _NO_CALLS)
+        if any(self.checked.calls.values()):
+            found |= _kept(self.checked.metrics(), _on_ok)
+        found |= _kept(self.ending.metrics(), _on_ending)
+        flagged = self.calling.metrics() if self.calling.counts["flagged"] else {}
+        return found | _kept(flagged, lambda name: name.startswith(_ON_FLAGS))
+
+
+@dataclass(slots=True)
+class _Shape:
+    """What texts and rewards alone can tell."""
+
+    chars: Mean = field(default_factory=Mean)
+    most: int = 0
+    lengths: list[int] = field(default_factory=list)
+    empty: int = 0
+    again: int = 0
+    looping: int = 0
+    seen: set[bytes] = field(default_factory=set)
+    pays: Correlation = field(default_factory=Correlation)
+    pays_within: Within = field(default_factory=Within)
+    groups: Counter[str] = field(default_factory=Counter)
+
+    def add(self, rollout: Rollout, rewarded: bool) -> None:
+        self.groups[rollout.group_id] += 1
+        if not rollout.messages:
+            return
+        text = written_by_model(rollout.messages)
+        self._add_length(len(text))
+        self.empty += not text.strip()
+        mark = hashlib.blake2b(
+            f"{rollout.task_key}\0{text}".encode("utf-8", "replace"), digest_size=16
+        )
+        self.again += mark.digest() in self.seen
+        self.seen.add(mark.digest())
+        self.looping += _loops(text)
+        if rewarded and math.isfinite(rollout.total_reward):
+            self.pays.add(rollout.total_reward, float(len(text)))
+            self.pays_within.add(rollout.group_id, rollout.total_reward, float(len(text)))
+
+    def _add_length(self, length: int) -> None:
+        """Every k-th length is kept, k doubling when the sample is full: the same for each run."""
+        self.most = max(self.most, length)
+        step = 1 << max(0, (self.chars.n // _SAMPLE).bit_length())
+        if self.chars.n % step == 0:
+            self.lengths.append(length)
+        if len(self.lengths) >= 2 * _SAMPLE:
+            self.lengths = self.lengths[::2]
+        self.chars.add(float(length))
+
+    def metrics(self) -> dict[str, float]:
+        n = self.chars.n
+        found: dict[str, float] = {}
+        if self.groups:
+            found["group_size_mean"] = share(self.groups.total(), len(self.groups))
+        if not n:
+            return found
+        ordered = sorted(self.lengths)
+        found |= {
+            "chars_mean": self.chars.mean,
+            "chars_p50": float(ordered[len(ordered) // 2]),
+            "chars_p90": float(ordered[len(ordered) * 9 // 10]),
+            "chars_max": float(self.most),
+            "empty": share(self.empty, n),
+            "duplicates": share(self.again, n),
+            "looping": share(self.looping, n),
+        }
+        pairs = {"reward_chars_corr": self.pays.r, "reward_chars_corr_within": self.pays_within.r}
+        return found | {name: value for name, value in pairs.items() if value is not None}
+
+
+def written_by_model(messages: Sequence[Message]) -> str:
+    """All that the model said, its tool calls included."""
+    parts = []
+    for message in messages:
+        if message["role"] == "assistant":
+            parts.append(message.get("content") or "")
+            calls = message.get("tool_calls", ())
+            parts += [json.dumps(call.get("function"), sort_keys=True) for call in calls]
+    return "\n".join(parts)
+
+
+def _absent(rollout: Rollout) -> frozenset[str]:
+    """Also for records of our own, where fields can be empty though the format has them."""
+    found = set(absent(rollout))
+    found |= {"rewards"} if not rollout.rewards else set()
+    found |= {"outcome"} if rollout.outcome is None and rollout.error is None else set()
+    return frozenset(found | ({"tokens"} if rollout.tokens is None else set()))
+
+
+def _loops(text: str) -> bool:
+    tail = text[-_TAIL_CHARS:]
+    return len(tail) == _TAIL_CHARS and bool(tail.strip()) and text.count(tail) >= 3
+
+
+def _kept(metrics: Mapping[str, float], wanted: Callable[[str], bool]) -> dict[str, float]:
+    return {name: value for name, value in metrics.items() if wanted(name)}
+
+
+def _on_outcome(name: str) -> bool:
+    inner = name.rpartition(".")[2] if name.startswith("component.") else name
+    return inner.startswith((*_ON_OUTCOME, "corr_", "turns_corr_w", "flagged_reward"))
+
+
+def _on_tools(name: str) -> bool:
+    return name.startswith(_ON_TOOLS)
+
+
+def _on_ok(name: str) -> bool:
+    return name.startswith(("tool_failure", "edit_failure", "test_fail", "retry_", "submit_after"))
+
+
+def _on_ending(name: str) -> bool:
+    return name.startswith(("stop.", "truncation", "submit_rate"))
+
+
+def _on_nothing(name: str) -> bool:
+    return not (_on_tools(name) or _on_ending(name) or name.startswith(_ON_FLAGS))

@@ -1,0 +1,26 @@
+"""Rollouts from elsewhere, and to elsewhere: formats of other tools in and out.
+
+`read_rollouts(path)` streams records of a file whose format it recognises and counts what it
+skipped; `absent(rollout)` says what was not in the data; `write_rollouts` exports. A new format is
+one module with `claims` and `read`, listed in `_registry.py`.
+"""
+
+from meta_agent.rollouts.exchange._draft import ABSENCES, IMPORTED, absent
+from meta_agent.rollouts.exchange._format import Format
+from meta_agent.rollouts.exchange._read import Reading, read_rollouts, write_rollouts
+from meta_agent.rollouts.exchange._registry import FORMATS, format_named, sniff
+from meta_agent.rollouts.exchange._tally import Tally
+
+__all__ = [
+    "ABSENCES",
+    "FORMATS",
+    "IMPORTED",
+    "Format",
+    "Reading",
+    "Tally",
+    "absent",
+    "format_named",
+    "read_rollouts",
+    "sniff",
+    "write_rollouts",
+]

@@ -1,0 +1,137 @@
+"""`read_rollouts`: files of any known format as a stream of records, with a count of everything.
+
+Promises: memory is bounded by the largest row and by one small integer per group; a row that is
+not what its format says is skipped, counted by reason and named by place; values that no record
+has room for are counted by field; a file of which nothing could be read is a `ConfigError`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path, PurePath
+
+from meta_agent.errors import ConfigError
+from meta_agent.protocols import Rollout
+from meta_agent.rollouts.exchange import _native
+from meta_agent.rollouts.exchange._draft import Numbering, to_rollout
+from meta_agent.rollouts.exchange._format import Format, Placed
+from meta_agent.rollouts.exchange._registry import format_named, sniff
+from meta_agent.rollouts.exchange._row import Row, RowError
+from meta_agent.rollouts.exchange._source import BadLine, files_of, values
+from meta_agent.rollouts.exchange._tally import Tally
+
+
+@dataclass(slots=True)
+class Reading:
+    """Iterate once; `tally` is complete when the iteration is."""
+
+    paths: Sequence[Path]
+    format_name: str | None = None
+    run: str = "imported"
+    tally: Tally = field(default_factory=Tally)
+    _numbering: Numbering = field(default_factory=Numbering)
+
+    def __iter__(self) -> Iterator[Rollout]:
+        for path in [file for named in self.paths for file in files_of(named)]:
+            self.tally.files += 1
+            yield from self._file(path)
+        if not self.tally.rollouts:
+            raise ConfigError("no rollout could be read: " + "; ".join(self.tally.lines()))
+
+    def _file(self, path: Path) -> Iterator[Rollout]:
+        found = format_named(self.format_name) if self.format_name else None
+        for placed in values(path):
+            if isinstance(placed.value, BadLine):
+                self.tally.rows += 1
+                self.tally.skip(placed.value.reason, placed.place)
+                continue
+            found = found or self._recognised(placed)
+            yield from self._value(found, placed, path)
+
+    def _recognised(self, placed: Placed) -> Format:
+        """The file's format, from its first value. A list is recognised by its first item too."""
+        value = placed.value
+        if isinstance(value, list) and value and not _claimed_whole(value):
+            value = value[0]
+        found = sniff(value, placed.place)
+        if self.tally.format not in ("", found.name):
+            self.tally.format = "several formats"
+        else:
+            self.tally.format = found.name
+        return found
+
+    def _value(self, found: Format, placed: Placed, path: Path) -> Iterator[Rollout]:
+        self.tally.format = self.tally.format or found.name
+        for one in _items(found, placed):
+            for row in found.expand(one) if found.expand else (one,):
+                self.tally.rows += 1
+                rollout = self._rollout(found, row, path)
+                if rollout is not None:
+                    self.tally.rollouts += 1
+                    yield rollout
+
+    def _rollout(self, found: Format, placed: Placed, path: Path) -> Rollout | None:
+        try:
+            if not isinstance(placed.value, dict):
+                raise RowError(f"expected an object, not a {type(placed.value).__name__}")
+            if found.name == _native.NAME:
+                return _native.read_record(placed.value)
+            return self._from_draft(found, placed, path)
+        except RowError as error:
+            self.tally.skip(error.reason, placed.place)
+            return None
+
+    def _from_draft(self, found: Format, placed: Placed, path: Path) -> Rollout:
+        counted: list[str] = []
+        row = Row(placed.value)
+        draft = found.read(row, counted.append)
+        if found.layout == "document" and draft.task_key is None:
+            draft.task_key = _stem(path)
+        self.tally.left_out.update({*counted, *row.unused()})
+        return to_rollout(
+            draft, self._numbering, run=self.run, format_name=found.name, place=placed.place
+        )
+
+
+def read_rollouts(*paths: Path, format_name: str | None = None, run: str = "imported") -> Reading:
+    """Rollouts of files or folders; the format is recognised per file unless it is named."""
+    if format_name is not None:
+        format_named(format_name)
+    return Reading([Path(path) for path in paths], format_name, run)
+
+
+def write_rollouts(rollouts: Iterable[Rollout], path: Path, format_name: str) -> int:
+    """Writes rollouts in a format; returns how many."""
+    found = format_named(format_name)
+    if found.write is None:
+        raise ConfigError(f"{format_name} can be read, not written", hint="choose another format")
+    with suppress(FileExistsError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+    write: Callable[[Iterable[Rollout], Path], int] = found.write
+    return write(rollouts, path)
+
+
+def _claimed_whole(value: list[object]) -> bool:
+    with suppress(ConfigError):
+        sniff(value, "")
+        return True
+    return False
+
+
+def _items(found: Format, placed: Placed) -> Iterator[Placed]:
+    """A list of rows is its items, unless the list itself is the row."""
+    value = placed.value
+    if isinstance(value, list) and value and not found.claims(value):
+        for index, item in enumerate(value):
+            yield Placed(f"{placed.place}[{index}]", item)
+    else:
+        yield placed
+
+
+def _stem(path: Path) -> str:
+    name = PurePath(path).name
+    for ending in (".gz", ".zst", ".json", ".jsonl", ".traj"):
+        name = name.removesuffix(ending)
+    return name

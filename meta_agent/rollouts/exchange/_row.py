@@ -1,0 +1,102 @@
+"""Typed access to one row of somebody else's file; every complaint names field, wish and value.
+
+A `RowError` makes its row a counted, skipped one; it never ends an import.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from meta_agent.protocols import JSON
+
+_SHOWN_CHARS = 60
+MISSING: Any = object()
+
+
+class RowError(Exception):
+    """This row is not what its format says. The text is stable enough to be counted by."""
+
+    def __init__(self, reason: str, shown: str = "") -> None:
+        super().__init__(f"{reason}, got {shown}" if shown else reason)
+        self.reason = reason
+        self.shown = shown
+
+
+def shown(value: JSON) -> str:
+    """A value as a complaint shows it."""
+    text = json.dumps(value, default=str)
+    return text if len(text) <= _SHOWN_CHARS else text[: _SHOWN_CHARS - 3] + "..."
+
+
+@dataclass(slots=True)
+class Row:
+    """An object of a file. `used` collects the fields that were asked for."""
+
+    values: Mapping[str, JSON]
+    prefix: str = ""
+    used: set[str] = field(default_factory=set)
+
+    def get(self, name: str) -> JSON:
+        """The value, None where absent."""
+        self.used.add(name)
+        return self.values.get(name)
+
+    def text(self, *names: str) -> str | None:
+        """The first of several spellings that is there, as a string."""
+        found: str | None = self._first(names, (str,), "a string")
+        return found
+
+    def label(self, *names: str) -> str | None:
+        """A name or a number, as a string."""
+        value = self._first(names, (str, int), "a string or a whole number")
+        return None if value is None else str(value)
+
+    def integer(self, *names: str) -> int | None:
+        found: int | None = self._first(names, (int,), "a whole number")
+        return found
+
+    def flag(self, *names: str) -> bool | None:
+        found: bool | None = self._first(names, (bool,), "true or false")
+        return found
+
+    def number(self, *names: str) -> float | None:
+        """A finite number; NaN counts as absent, for that is how tables write it."""
+        value = self._first(names, (int, float), "a number")
+        return None if value is None or not math.isfinite(value) else float(value)
+
+    def items(self, name: str) -> list[JSON] | None:
+        found: list[JSON] | None = self._first((name,), (list,), "a list")
+        return found
+
+    def object(self, name: str) -> Row | None:
+        """A nested object as a row of its own."""
+        value = self._first((name,), (Mapping,), "an object")
+        return None if value is None else Row(value, f"{self.prefix}{name}.")
+
+    def need(self, name: str, wanted: str) -> RowError:
+        """The complaint about a field that must be there or be something else."""
+        found = shown(self.values[name]) if name in self.values else "nothing"
+        return RowError(f"field {self.prefix}{name}: expected {wanted}", found)
+
+    def unused(self) -> list[str]:
+        """Fields with a value that nobody asked for."""
+        empty: tuple[JSON, ...] = (None, "", [], {})
+        return [
+            f"{self.prefix}{name}"
+            for name, value in self.values.items()
+            if name not in self.used and not any(value is e or value == e for e in empty)
+        ]
+
+    def _first(self, names: Sequence[str], kinds: tuple[type, ...], wanted: str) -> Any:
+        for name in names:
+            value = self.get(name)
+            if value is None:
+                continue
+            if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
+                raise self.need(name, wanted)
+            return value
+        return None

@@ -1,0 +1,153 @@
+"""Files as a stream of values: JSON lines (plain, gzip, zstd), one JSON document, or Parquet.
+
+Promises: lines and Parquet batches are read one after the other, so memory does not grow with the
+file; a line or document above its limit is refused by name. A document (`.traj`, a map of
+predictions) has to be held whole.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any, Final, cast
+
+from meta_agent.errors import ConfigError, PreflightError
+from meta_agent.rollouts.exchange._format import Placed
+
+LINE_LIMIT_BYTES: Final = 256 << 20
+DOCUMENT_LIMIT_BYTES: Final = 512 << 20
+PARQUET_BATCH_ROWS: Final = 64
+_HEAD_BYTES: Final = 1 << 16
+SUFFIXES: Final = (".jsonl", ".json", ".traj", ".parquet", ".ndjson", ".jsonl.gz", ".jsonl.zst")
+
+
+def files_of(path: Path) -> list[Path]:
+    """The file itself, or what a folder holds of known endings, sorted."""
+    if path.is_dir():
+        found = sorted(p for p in path.rglob("*") if p.is_file() and p.name.endswith(SUFFIXES))
+        if not found:
+            raise ConfigError(f"{path} holds no file that ends in {', '.join(SUFFIXES)}")
+        return found
+    if not path.is_file():
+        raise ConfigError(f"there is no file {path}")
+    return [path]
+
+
+def values(path: Path) -> Iterator[Placed]:
+    """Every value of the file, in order. A value that is no JSON comes as a `BadLine`."""
+    if path.suffix == ".parquet" or _head(path)[:4] == b"PAR1":
+        yield from _parquet(path)
+    elif _is_lines(path):
+        yield from _lines(path)
+    else:
+        yield Placed(path.name, _document(path))
+
+
+class BadLine:
+    """A line that could not be parsed, with the reason to count it by."""
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+
+
+def _head(path: Path) -> bytes:
+    with _opened(path) as file:
+        return file.read(_HEAD_BYTES)
+
+
+def _is_lines(path: Path) -> bool:
+    """One value a line, unless the first line is but the beginning of one, or a list."""
+    first, newline, rest = _head(path).lstrip().partition(b"\n")
+    if first.startswith(b"["):
+        return False
+    try:
+        json.loads(first)
+    except ValueError:
+        # Pretty-printed: the first line opens an object and the next one is indented. A first line
+        # that is broken or longer than our look is still a line.
+        opens = first.rstrip().endswith((b"{", b"["))
+        return not (newline and opens and rest[:1] in (b" ", b"\t", b"\r", b"\n"))
+    return True
+
+
+def _lines(path: Path) -> Iterator[Placed]:
+    with _opened(path) as file:
+        number = 0
+        while line := file.readline(LINE_LIMIT_BYTES):
+            number += 1
+            if len(line) >= LINE_LIMIT_BYTES and not line.endswith(b"\n"):
+                raise ConfigError(f"{path}:{number}: a line above {LINE_LIMIT_BYTES >> 20} MiB")
+            if line.strip():
+                yield Placed(f"{path.name}:{number}", _parsed(line))
+
+
+def _parsed(line: bytes) -> object:
+    try:
+        return json.loads(line)
+    except UnicodeDecodeError:
+        return BadLine("the line is not UTF-8")
+    except (ValueError, RecursionError):
+        return BadLine("the line is not JSON")
+
+
+def _document(path: Path) -> object:
+    with _opened(path) as file:
+        text = file.read(DOCUMENT_LIMIT_BYTES + 1)
+    if len(text) > DOCUMENT_LIMIT_BYTES:
+        raise ConfigError(
+            f"{path} is one JSON document above {DOCUMENT_LIMIT_BYTES >> 20} MiB",
+            hint="write it as JSON lines: jq -c '.[]' FILE > FILE.jsonl",
+        )
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"{path} is neither JSON nor JSON lines: {error}") from error
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[IO[bytes]]:
+    try:
+        raw = path.open("rb")
+    except OSError as error:
+        raise ConfigError(f"cannot read {path}: {error.strerror}") from error
+    with raw:
+        if path.suffix == ".gz":
+            with gzip.GzipFile(fileobj=raw) as unpacked:
+                yield cast("IO[bytes]", io.BufferedReader(unpacked, 1 << 20))
+        elif path.suffix == ".zst":
+            import zstandard
+
+            with zstandard.ZstdDecompressor().stream_reader(raw) as reader:
+                yield io.BufferedReader(cast("io.RawIOBase", reader), 1 << 20)
+        else:
+            yield raw
+
+
+def _parquet(path: Path) -> Iterator[Placed]:
+    parquet = parquet_module()
+    try:
+        file = parquet.ParquetFile(path)
+    except Exception as error:
+        raise ConfigError(f"{path} is not a Parquet file: {error}") from error
+    with file:
+        number = 0
+        for batch in file.iter_batches(batch_size=PARQUET_BATCH_ROWS):
+            for row in batch.to_pylist():
+                number += 1
+                yield Placed(f"{path.name}:{number}", row)
+
+
+def parquet_module() -> Any:  # pyarrow has no types
+    """Imports pyarrow, or says which extra brings it."""
+    try:
+        from pyarrow import parquet
+    except ImportError as error:
+        raise PreflightError(
+            "Parquet files need pyarrow, which is not installed",
+            hint="pip install 'meta-agent[train]', or export the table as JSON lines",
+        ) from error
+    return parquet

@@ -1,0 +1,62 @@
+"""What happened to every row of a file that was read: nothing is dropped without being counted.
+
+`skipped` counts rows that gave no rollout, by reason, with the first places; `left_out` counts
+values that a rollout could not carry over, by field.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+from meta_agent.protocols import JSON
+
+_PLACES_KEPT = 3
+
+
+@dataclass(slots=True)
+class Tally:
+    """Counts of one import. `rows` is all rows seen; `rollouts` those that became records."""
+
+    format: str = ""
+    files: int = 0
+    rows: int = 0
+    rollouts: int = 0
+    skipped: Counter[str] = field(default_factory=Counter)
+    places: dict[str, list[str]] = field(default_factory=dict)
+    left_out: Counter[str] = field(default_factory=Counter)
+
+    def skip(self, reason: str, place: str) -> None:
+        """Counts a row that gives no rollout."""
+        self.skipped[reason] += 1
+        known = self.places.setdefault(reason, [])
+        if len(known) < _PLACES_KEPT:
+            known.append(place)
+
+    @property
+    def skipped_rows(self) -> int:
+        return self.skipped.total()
+
+    def lines(self) -> list[str]:
+        """For people: one line of totals, one per reason, one for what was not carried over."""
+        head = f"{self.rows} rows of {self.format}: {self.rollouts} rollouts"
+        found = [f"{head}, {self.skipped_rows} skipped"]
+        for reason, count in self.skipped.most_common():
+            found.append(f"skipped {count}: {reason} (first: {', '.join(self.places[reason])})")
+        if self.left_out:
+            names = ", ".join(f"{name} ({n})" for name, n in sorted(self.left_out.items()))
+            found.append(f"not carried over: {names}")
+        return found
+
+    def to_json(self) -> dict[str, JSON]:
+        return {
+            "format": self.format,
+            "files": self.files,
+            "rows": self.rows,
+            "rollouts": self.rollouts,
+            "skipped": {
+                reason: {"count": count, "first": list(self.places[reason])}
+                for reason, count in self.skipped.most_common()
+            },
+            "not_carried_over": dict(sorted(self.left_out.items())),
+        }

@@ -1,0 +1,145 @@
+"""verifiers and prime-rl results: one attempt a line with `example_id`, `prompt`, `completion`.
+
+`metrics` become reward components of weight 0 beside the `reward`, since a rubric's weights are not
+in the file. `is_truncated` and `stop_condition` say how it ended; `error` is a failure of the
+environment or the provider. The token row is read from `trajectory` where it was saved.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Final
+
+from meta_agent.protocols import JSON, Rollout, RolloutFailure, StopReason
+from meta_agent.rollouts.exchange._draft import Draft, absent
+from meta_agent.rollouts.exchange._files import known, split_prompt, write_lines
+from meta_agent.rollouts.exchange._format import Count, has
+from meta_agent.rollouts.exchange._messages import (
+    numbers_of,
+    parse_completion,
+    parse_messages,
+    told_by,
+    turns_of,
+)
+from meta_agent.rollouts.exchange._row import Row, RowError
+from meta_agent.rollouts.exchange._tokens import CallTokens, call_tokens, joined
+
+NAME = "prime-rl"
+CANNOT_CARRY = frozenset(
+    {"run", "version", "harness_commit", "task_hash", "evaluator_hash", "split", "seed"}
+    | {"outcome", "outcome_detail", "verifier_inputs", "flags", "timings", "cost", "tokens"}
+    | {"weights", "group_id", "sample_idx", "error", "tool_events", "domain"}
+)
+_STOPS: Final[dict[str, StopReason]] = {
+    "max_turns_reached": "turn_limit",
+    "prompt_too_long": "token_limit",
+    "max_total_completion_tokens_reached": "token_limit",
+    "timeout_reached": "wall_limit",
+    "has_error": "error",
+}
+
+
+def claims(value: JSON) -> int:
+    return 3 if has(value, "example_id", "prompt", "completion") else 0
+
+
+def read(row: Row, count: Count) -> Draft:
+    prompt = parse_messages(row.get("prompt"), "prompt", count)
+    completion = parse_completion(row.get("completion"), "completion", count)
+    example = row.label("example_id")
+    if example is None:
+        raise RowError("field example_id: expected a number or a string")
+    task, reward = row.label("task", "env_id"), row.number("reward")
+    metrics = numbers_of(row.object("metrics"), count)
+    row.items("tool_defs"), row.items("oai_tools"), row.items("tools")
+    events, tool_ok = told_by(completion)
+    error = _error(row.get("error"))
+    return Draft(
+        prompt=prompt,
+        messages=[*prompt, *completion],
+        tool_events=events,
+        tool_ok=tool_ok,
+        turns=turns_of(completion),
+        task_key=f"{task}/{example}" if task else example,
+        group=_group(row, task, example),
+        policy=row.text("model"),
+        domain=task or "",
+        rewards=({"reward": reward} if reward is not None else {}) | metrics or None,
+        weights=dict.fromkeys(metrics, 0.0) if reward is not None else {},
+        advantage=row.number("advantage"),
+        stop_reason=_stop(row, error),
+        error=error,
+        verifier_inputs=_kept(row),
+        tokens=joined(_calls(row.items("trajectory") or [])),
+        timings=_timings(row.object("timing")),
+    )
+
+
+def _group(row: Row, task: str | None, example: str) -> str | None:
+    """Attempts at one example are a group; at another step of a training they are another."""
+    step = row.integer("step")
+    name = f"{task}/{example}" if task else example
+    return None if step is None else f"{name}@{step}"
+
+
+def _error(value: JSON) -> RolloutFailure | None:
+    if not value:
+        return None
+    text = value if isinstance(value, str) else json.dumps(value, default=str)
+    return RolloutFailure("infra", text[:2000])
+
+
+def _stop(row: Row, error: RolloutFailure | None) -> StopReason | None:
+    condition, truncated = row.text("stop_condition", "stop_reason"), row.flag("is_truncated")
+    row.flag("is_completed")
+    if error is not None:
+        return "error"
+    if condition in _STOPS:
+        return _STOPS[condition]
+    if truncated:
+        return "length"
+    return None if condition is None and truncated is None else "returned"
+
+
+def _kept(row: Row) -> dict[str, JSON]:
+    return {name: v for name in ("answer", "info") if (v := row.get(name)) not in (None, {}, "")}
+
+
+def _timings(row: Row | None) -> dict[str, float]:
+    names = {"generation_ms": "generation", "scoring_ms": "scoring", "total_ms": "total"}
+    found = {ours: row.number(name) for name, ours in names.items()} if row else {}
+    return {name: ms / 1000 for name, ms in found.items() if ms is not None}
+
+
+def _calls(steps: Iterable[JSON]) -> Iterator[CallTokens]:
+    for step in steps:
+        tokens = step.get("tokens") if isinstance(step, dict) else None
+        if isinstance(tokens, dict):
+            names = ("prompt_ids", "completion_ids", "completion_logprobs")
+            call = call_tokens(*(tokens.get(name) for name in names))
+            if call is not None:
+                yield call
+
+
+def write(rollouts: Iterable[Rollout], path: Path) -> int:
+    return write_lines(map(_record, rollouts), path)
+
+
+def _record(rollout: Rollout) -> dict[str, JSON]:
+    prompt, completion = split_prompt(rollout)
+    task, slash, example = rollout.task_key.rpartition("/")
+    words = {reason: word for word, reason in _STOPS.items()}
+    stop = None if "stop_reason" in absent(rollout) else rollout.stop_reason
+    metrics = {name: v for name, v in rollout.rewards.items() if name != "reward"}
+    return {
+        "example_id": example if slash else rollout.task_key,
+        **known(task=task, model=rollout.policy, metrics=metrics),
+        "prompt": prompt,
+        "completion": completion,
+        **({"reward": rollout.total_reward} if rollout.rewards else {}),
+        **({} if rollout.advantage is None else {"advantage": rollout.advantage}),
+        **({} if stop is None else {"stop_condition": words.get(stop, stop)}),
+        **({} if stop is None else {"is_truncated": stop == "length"}),
+    }

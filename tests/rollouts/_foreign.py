@@ -1,0 +1,169 @@
+"""Rows as other tools write them, and rollouts of ours to write in their formats."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from meta_agent.protocols import Rollout, TokenRecord
+
+DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
+CALL = {"id": "c1", "type": "function", "function": {"name": "bash", "arguments": '{"cmd": "ls"}'}}
+DIALOGUE: list[dict[str, Any]] = [
+    {"role": "system", "content": "be brief"},
+    {"role": "user", "content": "what is here?"},
+    {"role": "assistant", "content": "I look", "tool_calls": [CALL]},
+    {"role": "tool", "tool_call_id": "c1", "content": "a.py"},
+    {"role": "assistant", "content": "a.py"},
+]
+ATIF_STEPS: list[dict[str, Any]] = [
+    {"step_id": 1, "source": "user", "message": "what is here?"},
+    {
+        "step_id": 2,
+        "source": "agent",
+        "message": "I look",
+        "reasoning_content": "hm",
+        "tool_calls": [
+            {"tool_call_id": "c1", "function_name": "bash", "arguments": {"cmd": "ls"}},
+            {"tool_call_id": "c2", "function_name": "bash", "arguments": {"cmd": "pwd"}},
+        ],
+        "observation": {
+            "results": [
+                {"source_call_id": "c2", "content": "/repo"},
+                {"source_call_id": "c1", "content": "a.py"},
+            ]
+        },
+        "metrics": {
+            "prompt_token_ids": [1, 2],
+            "completion_token_ids": [3, 4],
+            "logprobs": [-0.1, -0.2],
+        },
+    },
+    {
+        "step_id": 3,
+        "source": "agent",
+        "message": "a.py",
+        "metrics": {
+            "prompt_token_ids": [1, 2, 3, 4, 9],
+            "completion_token_ids": [5],
+            "logprobs": [-0.3],
+        },
+    },
+]
+ATIF = {
+    "schema_version": "ATIF-v1.4",
+    "session_id": "s",
+    "agent": {"name": "a", "version": "2", "model_name": "m"},
+    "steps": ATIF_STEPS,
+    "final_metrics": {"total_prompt_tokens": 7, "total_completion_tokens": 3},
+    "extra": {"reward": 1.0},
+}
+SWE_AGENT = {
+    "trajectory": [
+        {
+            "response": "look",
+            "thought": "look",
+            "action": "ls -F\n",
+            "observation": "a.py",
+            "state": "{}",
+            "execution_time": 0.5,
+            "query": [{"role": "system", "content": "s"}, {"role": "user", "content": "fix"}],
+        },
+        {"response": "done", "thought": "", "action": "submit", "observation": "", "query": []},
+    ],
+    "history": [],
+    "info": {
+        "exit_status": "submitted (exit_cost)",
+        "submission": "diff --git a b",
+        "model_stats": {"instance_cost": 0.2, "tokens_sent": 10, "tokens_received": 5},
+    },
+}
+MINI = {
+    "trajectory_format": "mini-swe-agent-1.1",
+    "instance_id": "x__y-1",
+    "info": {
+        "exit_status": "LimitsExceeded",
+        "submission": "",
+        "model_stats": {"instance_cost": 0.0, "api_calls": 2},
+        "mini_version": "2.0",
+        "config": {"model": {"model_name": "m"}},
+    },
+    "messages": [
+        {"role": "system", "content": "s"},
+        {"role": "user", "content": "fix"},
+        {"role": "assistant", "content": "x", "extra": {"actions": [{"command": "ls"}]}},
+        {"role": "user", "content": "a.py", "extra": {"returncode": 2}},
+        {"role": "assistant", "content": "no action at all"},
+        {"role": "exit", "content": "", "extra": {}},
+    ],
+}
+VERIFIERS = {
+    "example_id": 3,
+    "task": "gsm8k",
+    "prompt": [{"role": "user", "content": "2+2"}],
+    "completion": [{"role": "assistant", "content": "4"}],
+    "answer": "4",
+    "reward": 1.0,
+    "metrics": {"exact": 1.0, "length": 0.5},
+    "stop_condition": "max_turns_reached",
+    "is_truncated": False,
+    "timing": {"generation_ms": 1500.0},
+    "trajectory": [
+        {"tokens": {"prompt_ids": [1], "completion_ids": [2], "completion_logprobs": [-0.5]}}
+    ],
+}
+NEMO = {
+    "hash_id": "h1",
+    "responses_create_params": {"input": [{"role": "user", "content": "hi", "type": "message"}]},
+    "response": {
+        "model": "m",
+        "status": "incomplete",
+        "incomplete_details": {"reason": "max_output_tokens"},
+        "output": [
+            {"type": "reasoning", "summary": [{"type": "summary_text", "text": "hm"}]},
+            {"type": "function_call", "call_id": "c", "name": "get", "arguments": '{"k": 1}'},
+            {"type": "function_call_output", "call_id": "c", "output": "v"},
+            {
+                "type": "message",
+                "role": "assistant",
+                "content": [{"type": "output_text", "text": "the value is"}],
+                "prompt_token_ids": [1, 2],
+                "generation_token_ids": [3],
+                "generation_log_probs": [-0.1],
+            },
+            {"type": "web_search_call"},
+        ],
+    },
+    "reward": 0.5,
+    "resolved": True,
+}
+PREDICTION = {"instance_id": "x__y-1", "model_name_or_path": "m", "model_patch": "diff"}
+
+
+def sample(name: str) -> Path:
+    path = DATA / name
+    if not path.is_file():
+        pytest.skip(f"no shared sample {name}")
+    return path
+
+
+def write_jsonl(path: Path, *rows: Any) -> Path:
+    text = [row if isinstance(row, str) else json.dumps(row) for row in rows]
+    path.write_text("\n".join(text) + "\n", encoding="utf-8")
+    return path
+
+
+def ours(task: int = 0, number: int = 0, **changes: Any) -> Rollout:
+    fields: dict[str, Any] = {
+        "run": "r", "version": "v", "domain": "swe", "split": "search", "task_key": f"s/{task}",
+        "task_hash": "h", "group_id": f"g{task}", "sample_idx": number, "seed": 7,
+        "harness_commit": "c", "policy": "p", "evaluator_hash": "e", "messages": DIALOGUE,
+        "rewards": {"reward": 0.25 * number}, "advantage": 0.5, "outcome": bool(number % 2),
+        "stop_reason": "length", "turns": 2, "cost": {"usd": 0.1, "tokens": 12.0},
+        "verifier_inputs": {"patch": "diff"}, "flags": ["leak:log"] if number == 3 else [],
+        "tokens": TokenRecord([1], [2, 3], [1, 1], [-0.5, -0.25]),
+    }  # fmt: skip
+    return Rollout(**{**fields, **changes})

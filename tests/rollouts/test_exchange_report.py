@@ -1,0 +1,93 @@
+"""The health report on rollouts that somebody else made: what is known, and what is not said."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from meta_agent.evidence import read_foreign, render_foreign
+from meta_agent.protocols import RolloutFailure
+from meta_agent.rollouts.exchange import read_rollouts
+
+from ._foreign import DIALOGUE, MINI, ours, sample, write_jsonl
+
+
+def report(tmp_path: Path, *rows: Any) -> Any:
+    return read_foreign(read_rollouts(write_jsonl(tmp_path / "rows.jsonl", *rows)))
+
+
+def row(task: str, text: str, **more: Any) -> dict[str, Any]:
+    answer = {"role": "assistant", "content": text}
+    return {"messages": [DIALOGUE[1], answer], "task_id": task, "group_id": task, **more}
+
+
+def test_what_is_not_in_the_data_is_named_and_never_zero(tmp_path: Path) -> None:
+    found = report(tmp_path, row("a", "x"), row("a", "y"))
+    assert found.evidence.score == {}
+    assert found.evidence.signal == {}
+    assert "truncation" not in found.evidence.behaviour
+    assert "tool_failure_rate" not in found.evidence.behaviour
+    text = render_foreign(found)
+    assert "success: not in this data" in text
+    assert "outcome: not in this data" in text
+    assert "rewards: not in this data" in text
+
+
+def test_part_of_the_rows_speaks_for_itself_alone(tmp_path: Path) -> None:
+    rows = [row("a", "x", outcome=True), row("a", "y", outcome=False), row("b", "z")]
+    found = report(tmp_path, *rows)
+    assert found.evidence.score["n"] == 2
+    assert found.evidence.score["success"] == 0.5
+    assert any(line.startswith("outcome: in 2 of 3 rollouts") for line in found.missing)
+
+
+def test_dead_groups_and_length_against_reward_are_seen(tmp_path: Path) -> None:
+    dead = [row("a", "x" * n, reward=1.0) for n in (1, 2, 3)]
+    alive = [row("b", "x" * n * 10, reward=float(n)) for n in (1, 2, 3)]
+    found = report(tmp_path, *dead, *alive)
+    assert found.evidence.signal["dead_group_ratio"] == 0.5
+    assert found.shape["reward_chars_corr_within"] > 0.99
+    assert "reward_corr_success" not in found.evidence.signal
+    assert found.evidence.alert("signal.dead_group_ratio") is not None
+
+
+def test_duplicates_empty_answers_and_loops_are_counted(tmp_path: Path) -> None:
+    loop = "all work and no play makes a model say the same sentence over and over again. " * 5
+    rows = [row("a", "same"), row("a", "same"), row("b", "same"), row("b", ""), row("c", loop)]
+    found = report(tmp_path, *rows)
+    assert found.shape["duplicates"] == 0.2
+    assert found.shape["empty"] == 0.2
+    assert found.shape["looping"] == 0.2
+
+
+def test_tool_failures_show_only_where_results_tell(tmp_path: Path) -> None:
+    assert report(tmp_path, MINI).evidence.behaviour["tool_failure.bash"] == 1.0
+    silent = report(tmp_path, {"messages": DIALOGUE})
+    assert silent.evidence.behaviour["tool_calls_mean"] == 1.0
+    assert "tool_failure_rate" not in silent.evidence.behaviour
+
+
+def test_truncation_is_the_share_of_known_endings(tmp_path: Path) -> None:
+    rows = [row("a", "x", finish_reason="length"), row("a", "y", finish_reason="stop")]
+    found = report(tmp_path, *rows, row("a", "z"))
+    assert found.evidence.behaviour["truncation"] == 0.5
+    assert found.evidence.alert("behaviour.truncation") is not None
+
+
+def test_flags_and_infrastructure_errors_of_our_own_records_count() -> None:
+    lost = ours(1, outcome=None, rewards={}, error=RolloutFailure("infra", "gone"))
+    found = read_foreign([ours(0, 3), ours(0, 1), lost])
+    assert found.evidence.behaviour["leak_use"] == 0.5
+    assert found.evidence.score["n_infra_error"] == 1
+    assert found.evidence.score["success_known"] == 1.0
+
+
+def test_the_samples_have_a_report() -> None:
+    found = read_foreign(read_rollouts(sample("nemo_gym_swebench_example_rollouts.jsonl")))
+    assert found.evidence.score["success_known"] == 0.25
+    assert found.evidence.score["n_verifier_error"] == 1
+    assert any(line.startswith("messages: not in this data") for line in found.missing)
+
+
+def test_no_rollouts_are_no_crash() -> None:
+    assert render_foreign(read_foreign([])).startswith("0 rollouts")
