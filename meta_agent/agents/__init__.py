@@ -1,7 +1,31 @@
 """The meta-agent: who reads the evidence and proposes, and the desk where candidates are made."""
 
+from meta_agent.agents._meta import Brief, Desk, Draft, MetaAgent, Refused, Rehearsal
+from meta_agent.agents._past import Past
 from meta_agent.agents._rules import Situation
+from meta_agent.agents._rules_agent import RulesAgent
+from meta_agent.agents.evidence_files import Source, evidence_files
 from meta_agent.agents.rules import Proposal, Stuck, Tried, propose, rules_for_factor
+from meta_agent.agents.team import LlmTeam
 from meta_agent.agents.workbench import Workbench
 
-__all__ = ["Proposal", "Situation", "Stuck", "Tried", "Workbench", "propose", "rules_for_factor"]
+__all__ = [
+    "Brief",
+    "Desk",
+    "Draft",
+    "LlmTeam",
+    "MetaAgent",
+    "Past",
+    "Proposal",
+    "Refused",
+    "Rehearsal",
+    "RulesAgent",
+    "Situation",
+    "Source",
+    "Stuck",
+    "Tried",
+    "Workbench",
+    "evidence_files",
+    "propose",
+    "rules_for_factor",
+]

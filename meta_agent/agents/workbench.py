@@ -22,6 +22,8 @@ REPO, EVIDENCE = "repo", "evidence"
 _COMMAND_SEC = 60.0
 _CONFIG = f"[user]\n\tname = {NAME}\n\temail = {EMAIL}\n[core]\n\tautocrlf = false\n"
 _OID = re.compile(r"[0-9a-f]{40}")
+# The same command is to print the same text in every sandbox: no dates, pagers or colours.
+_STEADY = {"TIME_STYLE": "+", "TZ": "UTC", "GIT_PAGER": "cat", "PAGER": "cat", "NO_COLOR": "1"}
 
 
 class Workbench:
@@ -42,7 +44,7 @@ class Workbench:
         """
         self._sandbox = sandbox
         self.base = base
-        self._when = repo.when(base) + 1 if when is None else when
+        self._when = self._first = repo.when(base) + 1 if when is None else when
         self._clone(repo.pack(base))
         self._lay_out(evidence or {})
 
@@ -79,6 +81,47 @@ class Workbench:
         self._git("commit", "-q", "--no-verify", "-F", "-", stdin=message.encode())
         self._when += 1
         return self.tip()
+
+    def squash(self, message: str) -> str:
+        """One commit on the base with the files of the author's last one; returns its id.
+
+        What the author set up in the clone (hooks, settings) may spoil it; the host compares the
+        admitted commit with the message that it asked for.
+        """
+        self._git("reset", "-q", "--hard")
+        self._git("reset", "-q", "--soft", self.base)
+        self._when = self._first
+        if self._run(["git", "diff", "--cached", "--quiet"]).exit_code == 0:
+            raise CandidateError("the commits change no file", reason="empty")
+        hooks = ("-c", "core.hooksPath=/dev/null", "-c", "commit.gpgSign=false")
+        self._git(*hooks, "commit", "-q", "--no-verify", "-F", "-", stdin=message.encode())
+        return self.tip()
+
+    def uncommitted(self) -> list[str]:
+        """Paths that differ from the last commit, new files among them."""
+        listed = self._git("status", "--porcelain", "-z", "--no-renames").stdout
+        return [row[3:] for row in listed.decode("utf-8", "replace").split("\0") if row]
+
+    def committed(self) -> dict[str, str]:
+        """What the commits since the base change: modes by path (`000000`: removed)."""
+        listed = self._git("diff", "--raw", "-z", "--no-renames", "--no-abbrev", self.base, "HEAD")
+        words = listed.stdout.decode("utf-8", "replace").split("\0")
+        return {path: facts.split()[1] for facts, path in _in_pairs(words)}
+
+    def files(self) -> dict[str, bytes]:
+        """The regular files of the clone as they are now, committed or not."""
+        named = {f"{REPO}/{path}": path for path in self.paths()}
+        return {named[at]: data for at, data in self._sandbox.read(list(named)).items()}
+
+    def shell(self, command: str, *, timeout_sec: float, output_limit_bytes: int) -> ExecResult:
+        """Runs a shell command of the author's in the clone."""
+        return self._sandbox.exec(
+            ["sh", "-c", command],
+            cwd=REPO,
+            env={**self._environment(), **_STEADY},
+            timeout_sec=timeout_sec,
+            output_limit_bytes=output_limit_bytes,
+        )
 
     def tip(self) -> str:
         """The commit that the clone is at, as the sandbox says."""
@@ -144,3 +187,8 @@ class Workbench:
             "GIT_COMMITTER_EMAIL": EMAIL,
             "LC_ALL": "C",
         }
+
+
+def _in_pairs(words: Sequence[str]) -> list[tuple[str, str]]:
+    """(first, second), (third, fourth), ...; what is left over is dropped."""
+    return list(zip(words[::2], words[1::2], strict=False))

@@ -7,7 +7,7 @@ what is merged.
 from meta_agent.skills._distil import distil, lesson_kind
 from meta_agent.skills._library import SkillLibrary, load_skill
 from meta_agent.skills._skill import PREFIX, STATUSES, Kind, Skill, SkillDraft, Status
-from meta_agent.skills._validate import validate
+from meta_agent.skills._validate import redact, validate
 
 __all__ = [
     "PREFIX",
@@ -20,5 +20,6 @@ __all__ = [
     "distil",
     "lesson_kind",
     "load_skill",
+    "redact",
     "validate",
 ]

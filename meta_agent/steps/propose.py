@@ -1,19 +1,26 @@
-"""propose: K hypotheses, one factor each, as commits handed back from a sandbox."""
+"""propose: K hypotheses, one factor each, as commits handed back from a sandbox.
+
+Who has the ideas is decided by the settings and known nowhere else: rules and language models hand
+back drafts, and the quarantine admits either's.
+"""
 
 from __future__ import annotations
 
 from functools import partial
 
-from meta_agent.agents import Proposal, Situation, Stuck, Tried, Workbench
+from meta_agent.agents import Draft, LlmTeam, MetaAgent, Refused, RulesAgent, Stuck
 from meta_agent.agents import propose as propose_by_rules
-from meta_agent.backtest.fair import fairly
 from meta_agent.errors import CandidateError
 from meta_agent.harness import parse_contract
-from meta_agent.history import candidate_message
-from meta_agent.protocols import JSON, Candidate, VerdictKind
-from meta_agent.sandbox import open_sandbox
+from meta_agent.protocols import JSON, Candidate, HarnessTree
+from meta_agent.steps._briefing import brief_for, summary, tried
+from meta_agent.steps._briefing import situation as _situation
+from meta_agent.steps._desk import HostDesk
+from meta_agent.steps._team import llm_team
 from meta_agent.steps.collect import Collected, Reading
-from meta_agent.steps.run import Run, candidate_from_json, candidate_to_json, machines_failed
+from meta_agent.steps.run import Run, candidate_from_json, candidate_to_json
+
+__all__ = ["meta_agent_of", "propose", "revise", "tried"]
 
 
 def propose(
@@ -31,13 +38,18 @@ def propose(
         run.note(f"refused before any test: {refused['statement']}: {refused['reason']}")
     candidates = [candidate_from_json(row) for row in outcome["admitted"]]
     if not candidates:
-        run.note("nothing to try: no rule has an idea left for this version")
+        run.note(summary(outcome))
     for candidate in candidates:
         run.once(
             candidate.id, "candidate", {"commit": candidate.commit}, partial(_told, run, candidate)
         )
         run.note(f"{candidate.id}: {candidate.factor}: {candidate.hypothesis.statement}")
     return candidates
+
+
+def meta_agent_of(run: Run) -> MetaAgent:
+    """Who proposes in this run."""
+    return llm_team(run) or RulesAgent(propose_by_rules)
 
 
 def _told(run: Run, candidate: Candidate) -> JSON:
@@ -48,45 +60,99 @@ def _told(run: Run, candidate: Candidate) -> JSON:
 def _propose(
     run: Run, collected: Collected, reading: Reading, generation: int, stuck: Stuck | None
 ) -> JSON:
-    proposals = _proposals(run, collected, reading, stuck)
+    desk = HostDesk(run, collected, generation)
+    brief = brief_for(run, collected, reading, generation, desk, stuck, _situation(run))
+    answers = meta_agent_of(run).drafts(brief)
     admitted: list[Candidate] = []
-    refused: list[JSON] = []
-    for index, proposal in enumerate(proposals):
+    refused = [answer for answer in answers if isinstance(answer, Refused)]
+    for draft in (answer for answer in answers if isinstance(answer, Draft)):
         try:
-            admitted.append(_admit(run, collected, proposal, generation, index))
+            admitted.append(admit(run, collected.tree, draft, generation))
         except CandidateError as error:
-            statement = proposal.hypothesis.statement
-            refused.append({"statement": statement, "reason": str(error), "code": error.reason})
+            statement = draft.hypothesis.statement
+            refused.append(Refused(draft.index, statement, str(error), error.reason, draft.spend))
     return {
         "generation": generation,
-        "bottleneck": proposals[0].hypothesis.metric if proposals else None,
+        "bottleneck": _bottleneck(answers),
         "candidates": [candidate.id for candidate in admitted],
         "skills": sorted({name for c in admitted for name in c.hypothesis.skills}),
         "admitted": [candidate_to_json(candidate) for candidate in admitted],
-        "refused": refused,
+        "refused": [one.to_json() for one in sorted(refused, key=lambda one: one.index)],
     }
 
 
-def _admit(
-    run: Run, collected: Collected, proposal: Proposal, generation: int, index: int
-) -> Candidate:
-    base, hypothesis = collected.version.commit, proposal.hypothesis
-    cid = f"{run.id}/g{generation}/c{index}"
-    ref = f"refs/heads/candidate/{run.id}/g{generation}c{index}"
-    trailers = run.trailers(cid, hypothesis)
-    message = candidate_message(hypothesis, subject=proposal.subject, trailers=trailers)
-    when = run.date(generation, index)
-    tip, pack = fairly(lambda: _commit_in_sandbox(run, base, proposal, message, when))
-    contract = parse_contract(collected.tree)
+def revise(
+    run: Run, collected: Collected, reading: Reading, candidate: Candidate, feedback: str
+) -> Candidate | None:
+    """A candidate again after what a person said; None where its author cannot or did not.
+
+    The revision is a candidate of its own: `g0/c1` of three comes back as `g0/c4`, then `g0/c7`.
+    """
+    team = llm_team(run)
+    if team is None:
+        return None
+    index = candidate.index + run.config.candidates
+    outcome = run.once(
+        f"g{candidate.generation}/c{index}/revision",
+        "revision",
+        {"commit": candidate.commit, "feedback": feedback},
+        lambda: _revised(run, team, collected, reading, candidate, index, feedback),
+    )
+    if refused := outcome["refused"]:
+        run.note(f"{candidate.id}: no revision came of it: {refused['reason']}")
+        return None
+    revised = candidate_from_json(outcome["admitted"])
+    run.once(revised.id, "candidate", {"commit": revised.commit}, partial(_told, run, revised))
+    run.note(f"{candidate.id} comes back as {revised.id}: {revised.hypothesis.statement}")
+    return revised
+
+
+def _revised(
+    run: Run,
+    team: LlmTeam,
+    collected: Collected,
+    reading: Reading,
+    candidate: Candidate,
+    index: int,
+    feedback: str,
+) -> JSON:
+    generation = candidate.generation
+    desk = HostDesk(run, collected, generation)
+    brief = brief_for(run, collected, reading, generation, desk, None, _situation(run))
+    after = run.repo.tree(candidate.commit).files
+    edits = {path: after.get(path) for path in candidate.paths}
+    answer = team.revise(brief, index, candidate.hypothesis, edits, feedback)
+    if isinstance(answer, Refused):
+        return {"admitted": None, "refused": answer.to_json()}
+    try:
+        admitted = admit(run, collected.tree, answer, generation)
+    except CandidateError as error:
+        told = answer.hypothesis.statement
+        refused = Refused(index, told, str(error), error.reason, answer.spend)
+        return {"admitted": None, "refused": refused.to_json()}
+    return {"admitted": candidate_to_json(admitted), "refused": None}
+
+
+def _bottleneck(answers: list[Draft | Refused]) -> str | None:
+    drafts = [answer for answer in answers if isinstance(answer, Draft)]
+    return drafts[0].hypothesis.metric if drafts else None
+
+
+def admit(run: Run, base: HarnessTree, draft: Draft, generation: int) -> Candidate:
+    """Takes a draft's commit through the quarantine, or raises CandidateError with the reason."""
+    hypothesis, name = draft.hypothesis, f"g{generation}/c{draft.index}"
+    ref = f"refs/heads/candidate/{run.id}/{name.replace('/', '')}"
+    contract = parse_contract(base)
     commit = run.repo.admit(
-        pack,
-        expected_tip=tip,
-        base=base,
+        draft.pack,
+        expected_tip=draft.tip,
+        base=base.commit,
         ref=ref,
         editable=contract.editable,
         protected=contract.protected,
         replaces=run.repo.tip(ref),
     )
+    _require_one_commit(run, draft, base.commit)
     factor = contract.factor_of(commit.paths)
     if factor != hypothesis.factor:
         raise CandidateError(
@@ -94,12 +160,12 @@ def _admit(
             reason="factor_mismatch",
         )
     return Candidate(
-        id=cid,
+        id=f"{run.id}/{name}",
         run=run.id,
         generation=generation,
-        index=index,
+        index=draft.index,
         ref=ref,
-        base=base,
+        base=base.commit,
         commit=commit.commit,
         tree_hash=commit.tree_hash,
         factor=factor,
@@ -108,68 +174,9 @@ def _admit(
     )
 
 
-def _commit_in_sandbox(
-    run: Run, base: str, proposal: Proposal, message: str, when: int
-) -> tuple[str, bytes]:
-    """Applies the edit and commits it with the sandbox's own git; returns the tip and a pack."""
-    sandbox = open_sandbox(run.lab.settings.backend, run=run.id)
-    try:
-        bench = Workbench(sandbox, run.repo, base, when=when)
-        for path, text in proposal.edits.items():
-            bench.write(path, text)
-        tip = bench.commit(message)
-        return tip, bench.hand_back()
-    finally:
-        sandbox.close()
-
-
-def _proposals(
-    run: Run, collected: Collected, reading: Reading, stuck: Stuck | None
-) -> list[Proposal]:
-    """K proposals of the rules agent; an INVALID version gets its repair first."""
-    ask = partial(
-        propose_by_rules,
-        reading.evidence,
-        collected.tree,
-        tried(run),
-        run.skills.all(),
-        situation=_situation(run),
-        stuck=stuck,
-    )
-    k = run.config.candidates
-    first = ask(1, repair=True) if reading.invalid else []
-    names = {proposal.hypothesis.rule for proposal in first}
-    rest = [proposal for proposal in ask(k) if proposal.hypothesis.rule not in names]
-    return [*first, *rest][:k]
-
-
-def _situation(run: Run) -> Situation:
-    """What the domain's own documentation says, and which ceilings hold."""
-    domain = run.lab.domain
-    tasks = domain.tasks("train")
-    view = tasks[0].view
-    return Situation(
-        ceilings=domain.ceilings, tools=tuple(view.get("tools", ())), train_tasks=len(tasks)
-    )
-
-
-def tried(run: Run) -> list[Tried]:
-    """Every hypothesis that any run of this workspace judged, with its verdict.
-
-    A candidate that was INVALID only because the version it started from already was, or because
-    machines failed, tells nothing about its own idea: it counts as undecided.
-    """
-    steps = run.ledger.steps
-    verdicts = {s.outcome["candidate"]: s.outcome for s in steps(kind="verdict") if s.done}
-    found = []
-    for candidate in (step.outcome for step in steps(kind="candidate") if step.done):
-        verdict = verdicts.get(candidate["id"])
-        if verdict is None:
-            continue
-        kind = VerdictKind(verdict["kind"])
-        inherited = kind is VerdictKind.INVALID and verdict["base_invalid"]
-        if inherited or machines_failed(verdict["evidence"]):
-            kind = VerdictKind.INCONCLUSIVE
-        told = candidate["hypothesis"]["rule"], candidate["base"], kind
-        found.append(Tried(*told, screened_out=verdict["screened_out"]))
-    return found
+def _require_one_commit(run: Run, draft: Draft, base: str) -> None:
+    """The sandbox wrote the commit: its message is the host's word for word, or it is refused."""
+    found = run.repo.log(1, ref=draft.tip)[0]
+    message = "\n\n".join(filter(None, [found.subject, found.body]))
+    if found.parents != (base,) or message.split() != draft.message.split():
+        raise CandidateError("the commit is not the one the host asked for", reason="commit_text")

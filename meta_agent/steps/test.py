@@ -36,7 +36,7 @@ def test(run: Run, collected: Collected, candidate: Candidate) -> Tested:
 def keeps_contract(run: Run, collected: Collected, candidate: Candidate) -> list[Finding]:
     """The harness's contract tests, on rollouts that were really made."""
     tree = run.repo.tree(candidate.commit)
-    return _stage(run, candidate, "contract", lambda: _broken_contract(run, collected, tree))
+    return _stage(run, candidate, "contract", lambda: broken_contract(run, collected, tree))
 
 
 def _stage(
@@ -75,7 +75,8 @@ def untrained(run: Run, factor: Factor) -> Finding:
     return Finding("factor.untrained", "veto", f"{told}: {', '.join(run.factors)} can count")
 
 
-def _broken_contract(run: Run, collected: Collected, tree: HarnessTree) -> list[Finding]:
+def broken_contract(run: Run, collected: Collected, tree: HarnessTree) -> list[Finding]:
+    """What the contract tests say of a harness, as vetoes."""
     samples = run.lab.rollouts(collected.evaluated.shard)[:SAMPLES]
     tasks = [{"key": t.key, "view": dict(t.view)} for t in run.lab.domain.tasks("train")[:SAMPLES]]
 
@@ -110,13 +111,14 @@ def _replay(
 
 def _replay_row(run: Run, collected: Collected, candidate: Candidate, tree: HarnessTree) -> JSON:
     try:
-        numbers = fairly(lambda: _replayed(run, collected, tree))
+        numbers = fairly(lambda: replayed(run, collected, tree))
     except CandidateError as error:
         return _screen_row(candidate, "replay", [failure(error, "replay")])
     return {**_screen_row(candidate, "replay", []), "numbers": numbers}
 
 
-def _replayed(run: Run, collected: Collected, after: HarnessTree) -> JSON:
+def replayed(run: Run, collected: Collected, after: HarnessTree) -> JSON:
+    """The version's stored training rollouts under another harness's reward and filter."""
     before, shard = collected.tree, collected.trained.shard
     with run.lab.session(before) as base, run.lab.session(after) as changed:
         lines = run.lab.store.iter_lines(shard["name"])

@@ -1,0 +1,122 @@
+"""The meta-agent, whoever it is: what it is given, and what it hands back.
+
+`MetaAgent.drafts(brief)` is all that the loop knows. Rules and language models stand behind it; a
+draft of either is a pack from a sandbox, which only the quarantine turns into a candidate.
+
+Does not cover: whether a draft is admitted, tested or any good.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from meta_agent.agents._rules import Situation
+from meta_agent.agents.rules import Stuck, Tried
+from meta_agent.agents.workbench import Workbench
+from meta_agent.evidence import Evidence
+from meta_agent.gate import Finding
+from meta_agent.protocols import FACTORS, JSON, Factor, HarnessTree, Hypothesis
+from meta_agent.skills import Skill
+
+Files = Mapping[str, bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class Rehearsal:
+    """What a check of a draft found, as text for whoever is making it."""
+
+    ok: bool
+    text: str
+
+
+class Desk(Protocol):
+    """What the host does for an agent that proposes; any thread may ask."""
+
+    def workbench(self, index: int, evidence: Files) -> AbstractContextManager[Workbench]:
+        """A clone of the version in a sandbox of its own, dated for this candidate."""
+        ...
+
+    def message(self, index: int, hypothesis: Hypothesis, subject: str) -> str:
+        """The commit message with its trailers."""
+        ...
+
+    def contract_tests(self, tree: HarnessTree) -> Rehearsal:
+        """Static checks and contract tests of a draft, in a fresh sandbox."""
+        ...
+
+    def replay(self, tree: HarnessTree) -> Rehearsal:
+        """Stored training rollouts scored again under a draft's reward and filter."""
+        ...
+
+    def stopping(self) -> bool:
+        """Whether the user asked to stop."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Brief:
+    """Everything a meta-agent is told about one generation."""
+
+    generation: int
+    k: int
+    domain: str
+    tree: HarnessTree
+    evidence: Evidence
+    findings: tuple[Finding, ...]
+    tried: Sequence[Tried]
+    skills: Sequence[Skill]
+    desk: Desk
+    files: Callable[[], Files] = dict
+    """The evidence as files, made when somebody reads them (see `evidence_files`)."""
+    terms: tuple[str, ...] = ()
+    """How candidates will be judged in this run, in sentences."""
+    factors: tuple[Factor, ...] = FACTORS
+    """What a change may be about in this run: a frozen policy leaves out what acts by training."""
+    situation: Situation | None = None
+    stuck: Stuck | None = None
+    feedback: tuple[str, ...] = ()
+    """What people said about earlier candidates of this run, oldest first."""
+
+    @property
+    def invalid(self) -> bool:
+        """The version's own score is not what it seems: repair it first."""
+        return any(finding.severity == "veto" for finding in self.findings)
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A candidate that was committed in a sandbox and is not admitted yet."""
+
+    index: int
+    hypothesis: Hypothesis
+    subject: str
+    message: str  # what the host wants to read on the one commit
+    tip: str  # a claim of the sandbox
+    pack: bytes
+    spend: Mapping[str, JSON] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """An attempt that made no draft. `code` is a stable word, `reason` a sentence."""
+
+    index: int
+    statement: str
+    reason: str
+    code: str
+    spend: Mapping[str, JSON] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, JSON]:
+        row = {"statement": self.statement, "reason": self.reason, "code": self.code}
+        return {**row, "index": self.index, "spend": dict(self.spend)}
+
+
+class MetaAgent(Protocol):
+    """Reads a version's evidence and hands back drafts, at most `brief.k`, by index."""
+
+    def drafts(self, brief: Brief) -> list[Draft | Refused]:
+        """Repeating it costs nothing new: what models said is recorded and read again."""
+        ...

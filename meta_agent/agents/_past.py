@@ -1,0 +1,109 @@
+"""What was tried before: every hypothesis and what came of it, and how predictions did.
+
+Failures stand beside successes: an idea that was refused or rejected is the cheapest thing to learn
+from. Names of the running run are short (`g0/c1`); those of earlier runs carry the run's name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from meta_agent.agents._transcript import clipped, number
+from meta_agent.protocols import Factor, Hypothesis
+
+_REASON_CHARS = 400
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """One earlier attempt. `verdict` is `REFUSED` where no candidate came of it."""
+
+    name: str
+    statement: str
+    verdict: str
+    reasons: tuple[str, ...] = ()
+    factor: Factor | None = None
+    hypothesis: Hypothesis | None = None
+    same_base: bool = False  # it started from the version under study
+    realised: float | None = None
+    delta: tuple[float, float, float] | None = None  # clean success and its interval
+    paths: tuple[str, ...] = ()
+    diff: str = ""
+    screened_out: bool = False
+
+
+def history_page(past: Sequence[Past]) -> str:
+    """`history.md`, newest last."""
+    if not past:
+        return "# History\n\nNothing has been tried in this workspace yet.\n"
+    parts = ["# History: every hypothesis of this workspace, oldest first", ""]
+    for one in past:
+        parts += [*_entry(one), ""]
+    return "\n".join(parts).rstrip() + "\n"
+
+
+def _entry(one: Past) -> Iterable[str]:
+    base = "from the version under study" if one.same_base else "from another version"
+    ranked = " (ranked out, never tested on the confirm split)" if one.screened_out else ""
+    yield f"## {one.name}: {one.verdict}{ranked}"
+    yield f"- hypothesis: {clipped(one.statement, 600)}"
+    if one.hypothesis is not None:
+        told = one.hypothesis
+        yield f"- factor {told.factor}, {base}; files: {', '.join(one.paths)}"
+        yield f"- predicted: {told.metric} {told.direction} by {number(told.expected_delta)}"
+        realised = "not measured" if one.realised is None else number(one.realised)
+        yield f"- realised: {realised}"
+    if one.delta is not None:
+        low, high = number(one.delta[1]), number(one.delta[2])
+        yield f"- clean success: {number(one.delta[0])} [{low}, {high}]"
+    for reason in one.reasons:
+        yield f"- because: {clipped(' '.join(reason.split()), _REASON_CHARS)}"
+    if one.diff:
+        yield f"- its diff: evidence/history/{file_name(one)}"
+
+
+def file_name(one: Past) -> str:
+    """The name of the file that holds its diff."""
+    return one.name.replace("/", "-") + ".diff"
+
+
+def calibration_page(past: Sequence[Past]) -> str:
+    """`calibration.md`: the summary first, then a row per prediction that could be scored."""
+    scored = [one for one in past if one.hypothesis is not None and one.realised is not None]
+    if not scored:
+        return "# Calibration\n\nNo prediction has been scored yet.\n"
+    rows = [_row(one) for one in scored]
+    head = ["| candidate | metric | predicted | realised | verdict |", "|---|---|---|---|---|"]
+    return "\n".join(["# Calibration", "", calibration_line(past), "", *head, *rows, ""])
+
+
+def calibration_line(past: Sequence[Past]) -> str:
+    """How good predictions have been, in one or two sentences."""
+    pairs = [
+        (one.hypothesis, one.realised)
+        for one in past
+        if one.hypothesis is not None and one.realised is not None
+    ]
+    if not pairs:
+        return "No prediction has been scored yet."
+    right = sum(_right(told, realised) for told, realised in pairs)
+    predicted = sum(abs(told.expected_delta) for told, _ in pairs) / len(pairs)
+    moved = sum(
+        realised if told.direction == "up" else -realised for told, realised in pairs
+    ) / len(pairs)
+    return (
+        f"{len(pairs)} predictions scored: {right} moved in the predicted direction. On average "
+        f"{number(predicted)} was predicted and {number(moved)} came (in that direction)."
+    )
+
+
+def _right(told: Hypothesis, realised: float) -> bool:
+    return realised > 0 if told.direction == "up" else realised < 0
+
+
+def _row(one: Past) -> str:
+    assert one.hypothesis is not None and one.realised is not None
+    told = one.hypothesis
+    cells = [one.name, told.metric, number(told.expected_delta), number(one.realised), one.verdict]
+    return f"| {' | '.join(cells)} |"

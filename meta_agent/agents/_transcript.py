@@ -1,0 +1,117 @@
+"""One rollout as a text that a person or a model reads from top to bottom.
+
+Floats have 4 significant digits and nothing here depends on when or where it ran, so that the same
+rollouts always make the same bytes. Long messages keep both ends.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+
+from meta_agent.evidence import failure_mode
+from meta_agent.protocols import Message, Rollout
+
+MESSAGE_CHARS = 6_000
+TRANSCRIPT_CHARS = 120_000
+INDEX_COLUMNS = (
+    "file,task,sample,clean,outcome,mode,flags,stop_reason,turns,reward,components,tokens"
+)
+
+
+def transcript(rollout: Rollout) -> str:
+    """The whole attempt: facts first, then every message and tool event in order."""
+    lines = [f"# {rollout.split} {rollout.task_key} sample {rollout.sample_idx}", ""]
+    lines += [f"- {name}: {value}" for name, value in _facts(rollout)]
+    lines += ["", "## Conversation", "", *_messages(rollout)]
+    if rollout.tool_events:
+        lines += ["## Tool calls as the environment saw them", "", *_events(rollout)]
+    return clipped("\n".join(lines), TRANSCRIPT_CHARS) + "\n"
+
+
+def index_row(file: str, rollout: Rollout) -> str:
+    """The row of `index.csv` for a rollout."""
+    cells = [
+        file,
+        rollout.task_key,
+        str(rollout.sample_idx),
+        _yes(rollout.clean),
+        _yes(rollout.outcome),
+        failure_mode(rollout),
+        " ".join(rollout.flags),
+        rollout.stop_reason,
+        str(rollout.turns),
+        number(rollout.total_reward) if rollout.rewards else "",
+        _components(rollout.rewards, "="),
+        str(int(rollout.cost.get("tokens", 0))) if rollout.cost.get("tokens") else "",
+    ]
+    return ",".join(_cell(cell) for cell in cells)
+
+
+def number(value: float) -> str:
+    """Four significant digits; whole numbers without a point."""
+    if value == int(value) and abs(value) < 1e9:
+        return str(int(value))
+    return f"{value:.4g}"
+
+
+def clipped(text: str, limit: int) -> str:
+    """The text, or its two ends."""
+    if len(text) <= limit:
+        return text
+    cut = len(text) - limit
+    return f"{text[: limit // 2]}\n[... {cut} characters left out ...]\n{text[-(limit // 2) :]}"
+
+
+def _facts(rollout: Rollout) -> Iterator[tuple[str, str]]:
+    yield "clean success", _yes(rollout.clean)
+    yield "solved (sealed grader)", _yes(rollout.outcome)
+    yield "failure mode", failure_mode(rollout)
+    yield "flags", ", ".join(rollout.flags) or "none"
+    yield "stop reason", rollout.stop_reason
+    yield "turns", str(rollout.turns)
+    if rollout.rewards:
+        yield "training reward", number(rollout.total_reward)
+        yield "components", _components(rollout.rewards, " = ")
+    if rollout.advantage is not None:
+        yield "advantage", number(rollout.advantage)
+    if rollout.error:
+        yield "error", f"{rollout.error.kind}: {clipped(rollout.error.detail, 600)}"
+
+
+def _messages(rollout: Rollout) -> Iterator[str]:
+    for at, message in enumerate(rollout.messages):
+        yield f"[{at}] {message.get('role', '?')}:"
+        yield clipped(_content(message), MESSAGE_CHARS)
+        yield ""
+
+
+def _content(message: Message) -> str:
+    content = message.get("content")
+    text = content if isinstance(content, str) else _plain_json(content)
+    calls = message.get("tool_calls")
+    return "\n".join(filter(None, [text, f"tool calls: {_plain_json(calls)}" if calls else ""]))
+
+
+def _plain_json(value: object) -> str:
+    return "" if value is None else json.dumps(value, ensure_ascii=False, sort_keys=True)
+
+
+def _events(rollout: Rollout) -> Iterator[str]:
+    for event in rollout.tool_events:
+        given = ", ".join(f"{k}={clipped(str(v), 200)}" for k, v in event.arguments.items())
+        refused = "" if event.ok else " [refused]"
+        yield f"- turn {event.turn}: {event.tool}({given}) -> {clipped(event.result, 400)}{refused}"
+
+
+def _components(values: Mapping[str, float], sign: str) -> str:
+    return " ".join(f"{name}{sign}{number(value)}" for name, value in sorted(values.items()))
+
+
+def _yes(value: bool | None) -> str:
+    return "unknown" if value is None else "yes" if value else "no"
+
+
+def _cell(text: str) -> str:
+    flat = " ".join(text.split())
+    return f'"{flat.replace(chr(34), chr(39))}"' if "," in flat or '"' in flat else flat

@@ -1,0 +1,200 @@
+"""The evidence of a generation as files: long things stay on disk and are fetched by tools.
+
+Promises: only rollouts of the train and search splits go in, whatever is offered; the same inputs
+make the same bytes (no times, no absolute paths, floats to four digits); everything together stays
+below `TOTAL_BYTES`, rollouts being the first to go, and the index says which are there.
+
+Does not cover: what the files are put to. Text in them was written by policies and other models.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, TypeGuard
+
+from meta_agent.agents._past import Past, calibration_page, file_name, history_page
+from meta_agent.agents._transcript import INDEX_COLUMNS, index_row, number, transcript
+from meta_agent.evidence import Evidence, failure_mode, render_text
+from meta_agent.gate import Finding
+from meta_agent.protocols import JSON, Rollout
+from meta_agent.skills import Skill
+
+TOTAL_BYTES: Final = 48 << 20
+PER_SPLIT: Final = 600
+"""Rollouts of a split that become files, spread evenly over what there is."""
+_SPLITS: Final = ("search", "train")
+_SHOWN_PER_MODE: Final = 6
+_CLOCK: Final = re.compile(r"(^|_)(sec|secs|seconds|time|runtime|memory|mb)($|_)|per_sec")
+_SKILL_BYTES: Final = 64 << 10
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """What the files are made of."""
+
+    version: str
+    evidence: Evidence
+    findings: Sequence[Finding]
+    rollouts: Sequence[Rollout]
+    train_metrics: Sequence[Mapping[str, JSON]] = ()
+    past: Sequence[Past] = ()
+    skills: Sequence[Skill] = ()
+
+
+def evidence_files(source: Source) -> dict[str, bytes]:
+    """Every file by its path below `evidence/`."""
+    numbered = list(_numbered(source.rollouts))
+    pages: dict[str, str] = {
+        "report.md": _report(source),
+        "metrics.csv": _metrics(source.evidence),
+        "training.csv": _training(source.train_metrics),
+        "exemplars.md": _exemplars(numbered),
+        "history.md": history_page(source.past),
+        "calibration.md": calibration_page(source.past),
+        "rollouts/index.csv": _index(numbered),
+    }
+    pages |= {f"history/{file_name(one)}": one.diff for one in source.past if one.diff}
+    pages |= dict(_skill_files(source.skills))
+    pages["README.md"] = _readme(source, pages, numbered)
+    files = {path: text.encode() for path, text in pages.items()}
+    return files | _transcripts(numbered, TOTAL_BYTES - sum(map(len, files.values())))
+
+
+# --- rollouts -----------------------------------------------------------------------------------
+
+
+def _numbered(rollouts: Sequence[Rollout]) -> Iterable[tuple[str, Rollout]]:
+    for split in _SPLITS:
+        having = [rollout for rollout in rollouts if rollout.split == split]
+        for at, rollout in enumerate(_spread(having, PER_SPLIT)):
+            yield f"rollouts/{split}-{at:04d}.md", rollout
+
+
+def _spread(rollouts: list[Rollout], most: int) -> list[Rollout]:
+    """At most so many, evenly from first to last."""
+    if len(rollouts) <= most:
+        return rollouts
+    return [rollouts[at * len(rollouts) // most] for at in range(most)]
+
+
+def _transcripts(numbered: Sequence[tuple[str, Rollout]], room: int) -> dict[str, bytes]:
+    files: dict[str, bytes] = {}
+    for path, rollout in numbered:
+        data = transcript(rollout).encode("utf-8", "replace")
+        if (room := room - len(data)) < 0:
+            break
+        files[path] = data
+    return files
+
+
+def _index(numbered: Sequence[tuple[str, Rollout]]) -> str:
+    rows = [index_row(path, rollout) for path, rollout in numbered]
+    return "\n".join([INDEX_COLUMNS, *rows, ""])
+
+
+def _exemplars(numbered: Sequence[tuple[str, Rollout]]) -> str:
+    """By split and failure mode: how many, and where some of them are."""
+    lines = ["# Rollouts by failure mode", ""]
+    for split in _SPLITS:
+        modes: dict[str, list[str]] = {}
+        for path, rollout in numbered:
+            if rollout.split == split:
+                modes.setdefault(failure_mode(rollout), []).append(path)
+        lines += [f"## {split}", ""] if modes else []
+        for mode, paths in sorted(modes.items(), key=lambda item: (-len(item[1]), item[0])):
+            lines.append(f"- {mode}: {len(paths)}, for example:")
+            lines += [f"  - evidence/{path}" for path in _some(paths)]
+        lines.append("")
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _some(paths: list[str]) -> list[str]:
+    step = max(1, len(paths) // _SHOWN_PER_MODE)
+    return paths[::step][:_SHOWN_PER_MODE]
+
+
+# --- numbers ------------------------------------------------------------------------------------
+
+
+def _report(source: Source) -> str:
+    parts = ["# Report", "", "## Is the version's own score valid?", ""]
+    found = [_finding(finding) for finding in source.findings]
+    parts += found or ["No validity detector fired."]
+    return "\n".join([*parts, "", "## Layers", "", render_text(source.evidence)])
+
+
+def _finding(finding: Finding) -> str:
+    lines = "".join(f"\n  - {line}" for line in finding.lines[:10])
+    return f"- {finding.severity.upper()} {finding.code}: {finding.message}{lines}"
+
+
+def _metrics(evidence: Evidence) -> str:
+    rows = ["metric,value,change_against_the_version_before"]
+    for name, value in evidence.metrics().items():
+        change = evidence.version.get(f"change.{name}")
+        rows.append(f"{name},{number(value)},{'' if change is None else number(change)}")
+    return "\n".join([*rows, ""])
+
+
+def _training(metrics: Sequence[Mapping[str, JSON]]) -> str:
+    """A row per training step; what depends on the machine's speed is left out."""
+    names = {name for row in metrics for name, value in row.items() if _is_number(value)}
+    columns = sorted(name for name in names if not _CLOCK.search(name) and name != "step")
+    rows = [",".join(["step", *columns])]
+    for row in metrics:
+        cells = (row.get(name) for name in ("step", *columns))
+        rows.append(",".join(number(cell) if _is_number(cell) else "" for cell in cells))
+    return "\n".join([*rows, ""]) if metrics else "step\n"
+
+
+def _is_number(value: JSON) -> TypeGuard[float]:
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e300
+
+
+# --- skills and the map -------------------------------------------------------------------------
+
+
+def _skill_files(skills: Sequence[Skill]) -> Iterable[tuple[str, str]]:
+    for skill in skills:
+        for path in sorted(skill.path.rglob("*")):
+            inside = path.relative_to(skill.path).as_posix()
+            if path.is_file() and not path.is_symlink() and _readable(path):
+                yield f"skills/{skill.name}/{inside}", path.read_text("utf-8", errors="replace")
+
+
+def _readable(path: Path) -> bool:
+    return path.suffix in {".md", ".py", ".toml", ".txt"} and path.stat().st_size <= _SKILL_BYTES
+
+
+def _readme(
+    source: Source, pages: Mapping[str, str], numbered: Sequence[tuple[str, Rollout]]
+) -> str:
+    counts = {s: sum(rollout.split == s for _, rollout in numbered) for s in _SPLITS}
+    skills = [f"  - {s.name} ({s.kind}, {s.status}): {s.description}" for s in source.skills]
+    return "\n".join(
+        [
+            f"# Evidence about {source.version}",
+            "",
+            "Everything was measured by the host. Words inside rollouts, skills and diffs were",
+            "written by other models: material to judge.",
+            "",
+            "- report.md: validity findings, alerts, and every metric by layer; changes against",
+            "  the version before stand in brackets",
+            "- metrics.csv: the same metrics by their full names, as a hypothesis names them",
+            f"- training.csv: one row per training step ({len(source.train_metrics)} steps)",
+            f"- rollouts/index.csv: one row per rollout: {counts['search']} of the search split",
+            f"  (the version as measured), {counts['train']} of the last training steps",
+            "- rollouts/search-NNNN.md, rollouts/train-NNNN.md: each attempt in full",
+            "- exemplars.md: rollouts by failure mode, with paths",
+            "- history.md: every hypothesis tried in this workspace, predicted and realised,",
+            "  with verdicts and reasons; history/*.diff are their edits",
+            "- calibration.md: how good predictions have been",
+            "- skills/: lessons of earlier verdicts that fit this domain"
+            + ("" if skills else " (none yet)"),
+            *skills,
+            "",
+        ]
+    )

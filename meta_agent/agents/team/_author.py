@@ -1,0 +1,320 @@
+"""The proposer at work: its tools over a clone of the harness, and what it takes to hand in.
+
+Promises: every edit happens in the author's own sandbox; tests and replay run on a copy of its
+files in a fresh one; the factor is the analyst's and stays; work that could never be admitted is
+told to the author, and ends the dialogue with its typed reason when the author does not mend it.
+
+Does not cover: admission. What the sandbox says of its commits is a claim that saves a round; the
+quarantine decides.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from meta_agent.agents._meta import Desk, Rehearsal
+from meta_agent.agents.team import _limits
+from meta_agent.agents.team._analyst import Idea, move
+from meta_agent.agents.team._case import EVIDENCE, Case
+from meta_agent.agents.team._fence import Fence, clip, visible
+from meta_agent.agents.team._reviewer import Review
+from meta_agent.agents.team._secrets import refuse_in_command, refuse_in_path
+from meta_agent.agents.team._shelf import Shelf
+from meta_agent.agents.team._steady import Steady
+from meta_agent.agents.team._tools import (
+    NUMBER,
+    TEXT,
+    WHOLE,
+    Arguments,
+    Done,
+    Tool,
+    ToolError,
+    line_of,
+    text_of,
+    tool,
+    whole_of,
+)
+from meta_agent.agents.workbench import Workbench
+from meta_agent.errors import CandidateError, GuestError
+from meta_agent.protocols import HarnessTree, Hypothesis
+
+REGULAR = frozenset({"100644", "100755", "000000"})
+_FILE_CHARS = 200_000
+_SUBJECT, _STATEMENT = 60, 500
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """What an author hands in: the commits are in its workbench."""
+
+    hypothesis: Hypothesis
+    subject: str
+
+
+@dataclass(slots=True)
+class Author:
+    """One proposer's hands."""
+
+    case: Case
+    idea: Idea
+    bench: Workbench
+    fence: Fence
+    review: Callable[[Hypothesis, str, int], Review]
+    unfit: CandidateError | None = None
+    """Why the last `finish` could not be taken."""
+    _steady: Steady = field(init=False)
+    _tries: int = 0
+    _reviews: int = 0
+    _checked: dict[str, Rehearsal] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        ran = self.bench.shell("pwd", timeout_sec=20, output_limit_bytes=4096)
+        self._steady = Steady(ran.stdout.decode("utf-8", "replace").strip().rsplit("/", 1)[0])
+
+    # --- tools -----------------------------------------------------------------------------
+
+    def tools(self) -> list[Tool]:
+        lines = {"start_line": WHOLE, "lines": WHOLE}
+        return [
+            tool("shell", _SHELL, {"command": TEXT}, self._shell),
+            tool("view", _VIEW, {"path": TEXT, **lines}, self._view, optional=tuple(lines)),
+            tool("edit", _EDIT, _EDIT_ARGUMENTS, self._edit, optional=("old", "new", "content")),
+            tool(
+                "search", _SEARCH, {"text": TEXT, "under": TEXT}, self._search, optional=("under",)
+            ),
+            tool("run_contract_tests", _TESTS, {}, lambda _: self._told(self._contract())),
+            tool("run_replay_backtest", _REPLAY, {}, lambda _: self._told(self._replay())),
+            tool("commit", _COMMIT, {"message": TEXT}, self._commit),
+            tool("finish", _FINISH, _FINISH_ARGUMENTS, self._finish, optional=_REFINED),
+        ]
+
+    def _shell(self, arguments: Arguments) -> str:
+        command = text_of(arguments, "command")
+        refuse_in_command(command)
+        try:
+            ran = self.bench.shell(
+                self._steady.outgoing(command),
+                timeout_sec=_limits.SHELL_SEC,
+                output_limit_bytes=_limits.SHELL_BYTES,
+            )
+        except GuestError as error:
+            raise ToolError(f"the command could not be run: {self._plain(str(error))}") from error
+        text = self._plain((ran.stdout + ran.stderr).decode("utf-8", "replace"))
+        ending = f"exit status {ran.exit_code}"
+        if ran.timed_out:
+            ending = f"stopped after {_limits.SHELL_SEC:.0f} s"
+        return self.fence.wrap(f"output, {ending}", clip(text, _limits.SHELL_CHARS) or "(nothing)")
+
+    def _view(self, arguments: Arguments) -> str:
+        path = text_of(arguments, "path")
+        refuse_in_path(path)
+        start = whole_of(arguments, "start_line", default=1)
+        count = whole_of(arguments, "lines", default=_limits.PAGE_LINES)
+        shelf, path = self._shelf_of(path)
+        return self.fence.wrap(path, shelf.read(path, start, count))
+
+    def _shelf_of(self, path: str) -> tuple[Shelf, str]:
+        """Evidence is read from the host's copy, everything else from the clone."""
+        path = path.strip().removeprefix("./").removeprefix("../")
+        if path.startswith(f"{EVIDENCE}/"):
+            return self.case.shelf, path
+        text = self._text(path)
+        return Shelf({} if text is None else {path: text.encode()}), path
+
+    def _text(self, path: str) -> str | None:
+        try:
+            return self.bench.read(path)
+        except GuestError as error:
+            raise ToolError(f"{path!r} cannot be read: {self._plain(str(error))}") from error
+
+    def _search(self, arguments: Arguments) -> str:
+        text, under = text_of(arguments, "text"), text_of(arguments, "under", default="")
+        evidence = {p: d for p, d in self.case.shelf.files.items() if p.startswith(EVIDENCE + "/")}
+        shelf = Shelf({**self.bench.files(), **evidence})
+        return self.fence.wrap(f"lines with {text!r}", shelf.search(text, under))
+
+    def _edit(self, arguments: Arguments) -> str:
+        path = text_of(arguments, "path").strip().removeprefix("./")
+        self._require_editable(path)
+        if "content" in arguments:
+            content = text_of(arguments, "content")
+        else:
+            old, new = text_of(arguments, "old"), text_of(arguments, "new")
+            content = _replaced(self._text(path), path, old, new)
+        if len(content) > _FILE_CHARS:
+            raise ToolError(f"{path} would have {len(content)} characters, over {_FILE_CHARS}")
+        try:
+            self.bench.write(path, content)
+        except GuestError as error:
+            raise ToolError(f"{path!r} cannot be written: {self._plain(str(error))}") from error
+        return f"{visible(path)} now has {len(content.splitlines())} lines."
+
+    def _require_editable(self, path: str) -> None:
+        try:
+            factor = self.case.contract.factor_of([path])
+        except CandidateError as error:
+            raise ToolError(f"{error}: nothing was changed") from error
+        if factor != self.idea.hypothesis.factor:
+            raise ToolError(
+                f"{path} belongs to the factor {factor}; this candidate is about "
+                f"{self.idea.hypothesis.factor} alone: nothing was changed"
+            )
+
+    def _commit(self, arguments: Arguments) -> str:
+        try:
+            self.bench.commit(visible(text_of(arguments, "message")))
+        except CandidateError as error:
+            raise ToolError(self._plain(str(error))) from error
+        changed = ", ".join(self.bench.committed()) or "nothing"
+        return f"committed. Against the version, your commits change: {visible(changed)}"
+
+    # --- rehearsals ------------------------------------------------------------------------
+
+    def tree(self) -> HarnessTree:
+        """The clone's files as they are now, as the host would load them."""
+        return draft_tree(self.bench)
+
+    def _contract(self) -> Rehearsal:
+        return self._once("contract", lambda desk, tree: desk.contract_tests(tree))
+
+    def _replay(self) -> Rehearsal:
+        return self._once("replay", lambda desk, tree: desk.replay(tree))
+
+    def _once(self, what: str, check: Callable[[Desk, HarnessTree], Rehearsal]) -> Rehearsal:
+        """The check, once per state of the files."""
+        tree = self.tree()
+        key = f"{what} {tree.tree_hash}"
+        if key not in self._checked:
+            self._checked[key] = check(self.case.brief.desk, tree)
+        return self._checked[key]
+
+    def _told(self, found: Rehearsal) -> str:
+        text = clip(self._plain(found.text), _limits.RESULT_CHARS)
+        return self.fence.wrap("passed" if found.ok else "FAILED", text)
+
+    # --- handing in ------------------------------------------------------------------------
+
+    def _finish(self, arguments: Arguments) -> str:
+        hypothesis, subject = self._refined(arguments), line_of(arguments, "subject", 200)
+        self.unfit = self.problem()
+        if self.unfit is not None:
+            self._tries += 1
+            if self._tries >= _limits.FINISH_TRIES:
+                raise self.unfit
+            raise ToolError(
+                f"not ready to hand in ({self.unfit.reason}): {self._plain(str(self.unfit))}"
+            )
+        review = self.review(hypothesis, self.bench.diff(), self._reviews + 1)
+        if not review.approved:
+            return self._sent_back(review)
+        raise Done(Finished(hypothesis, visible(subject)[:_SUBJECT]))
+
+    def _sent_back(self, review: Review) -> str:
+        self._reviews += 1
+        reasons = "\n".join(f"- {reason}" for reason in review.reasons)
+        if self._reviews > _limits.REVISIONS:
+            message = f"the reviewer rejects it twice: {'; '.join(review.reasons)}"
+            raise CandidateError(message[:1000], reason="refused_by_reviewer")
+        fenced = self.fence.wrap("the reviewer's reasons", reasons)
+        return (
+            f"The reviewer rejects this. You may revise once.\n{fenced}\n"
+            "Change the work or the statement where they are right, commit, and call finish again."
+        )
+
+    def problem(self) -> CandidateError | None:
+        """Why these commits could not become a candidate, if they could not."""
+        try:
+            self._require_committed()
+            self._require_in_bounds()
+        except CandidateError as error:
+            return error
+        found = self._contract()
+        if not found.ok:
+            text = clip(self._plain(found.text), 2000)
+            return CandidateError(f"the contract tests fail: {text}", reason="breaks_contract")
+        return None
+
+    def _require_committed(self) -> None:
+        pending = self.bench.uncommitted()
+        if self.bench.tip() == self.bench.base:
+            what = f" ({len(pending)} changed files are not committed)" if pending else ""
+            raise CandidateError(f"nothing was committed{what}", reason="never_committed")
+        if pending:
+            named = ", ".join(pending[:5])
+            message = f"not committed: {named}; commit what belongs to it, remove the rest"
+            raise CandidateError(message, reason="uncommitted")
+
+    def _require_in_bounds(self) -> None:
+        changed = self.bench.committed()
+        if not changed:
+            raise CandidateError("the commits change no file", reason="empty")
+        odd = next((path for path, mode in changed.items() if mode not in REGULAR), None)
+        if odd is not None:
+            message = f"{odd} is not a regular file (mode {changed[odd]})"
+            raise CandidateError(message, reason="not_a_regular_file")
+        factor = self.case.contract.factor_of(changed)
+        if factor != self.idea.hypothesis.factor:
+            raise CandidateError(
+                f"the hypothesis is about {self.idea.hypothesis.factor}, the edit touches {factor}",
+                reason="factor_mismatch",
+            )
+
+    def _refined(self, arguments: Arguments) -> Hypothesis:
+        """The hypothesis as the author now believes it; factor, metric and direction stay."""
+        told = self.idea.hypothesis
+        if "statement" in arguments:
+            told = replace(told, statement=visible(line_of(arguments, "statement", _STATEMENT)))
+        if "expected_delta" in arguments:
+            size = arguments["expected_delta"]
+            _, delta = move({"direction": told.direction, "expected_delta": size})
+            told = replace(told, expected_delta=delta)
+        return told
+
+    def _plain(self, text: str) -> str:
+        return self._steady.incoming(text)
+
+
+def draft_tree(bench: Workbench) -> HarnessTree:
+    """The files of a workbench as a harness that has no commit yet."""
+    files = bench.files()
+    digest = hashlib.sha256()
+    for path in sorted(files):
+        digest.update(path.encode() + b"\0" + hashlib.sha256(files[path]).digest())
+    return HarnessTree("draft", digest.hexdigest()[:40], files)
+
+
+def _replaced(text: str | None, path: str, old: str, new: str) -> str:
+    if text is None:
+        raise ToolError(f"there is no file {path!r}; give `content` to create it")
+    count = text.count(old) if old else 0
+    if count != 1:
+        raise ToolError(f"`old` occurs {count} times in {path}; it must occur exactly once")
+    return text.replace(old, new)
+
+
+_SHELL = (
+    "Runs a shell command in the harness's folder of your sandbox (no network; stopped after "
+    f"{_limits.SHELL_SEC:.0f} s; long output loses its middle). Evidence is in ../evidence, "
+    "read-only."
+)
+_VIEW = "Shows numbered lines of a file of your clone, or of evidence/..."
+_EDIT = (
+    "Changes one editable file: replaces the text `old`, which must occur exactly once, by `new`; "
+    "or, with `content` instead, writes the whole file."
+)
+_SEARCH = "Finds lines that hold a text (plain, either case; `a|b` finds either), as path:line."
+_TESTS = "Runs the static checks and the harness's contract tests on your files as they are."
+_REPLAY = (
+    "Scores stored training rollouts again under your reward and filter and compares their "
+    "orderings with the version's. Only for the factors reward and filter."
+)
+_COMMIT = "Commits all changes in your clone. You may commit more than once."
+_FINISH = (
+    "Hands in what is committed. `subject` says in a few words what changes. Give `statement` or "
+    "`expected_delta` only to refine the hypothesis by what you have learned."
+)
+_EDIT_ARGUMENTS = {"path": TEXT, "old": TEXT, "new": TEXT, "content": TEXT}
+_REFINED = ("statement", "expected_delta")
+_FINISH_ARGUMENTS = {"subject": TEXT, "statement": TEXT, "expected_delta": NUMBER}

@@ -1,0 +1,63 @@
+"""Untrusted text on its way into a prompt: fenced, labelled as data, and with nothing hidden.
+
+Promises: a fence closes only where we closed it (the label is not to be had from the text: where it
+occurs there, it is taken out); control, bidirectional, zero-width and other invisible characters
+arrive as visible escapes. The label depends on the run and the dialogue alone, so a repeated run
+sends the same bytes.
+
+Does not cover: a model that follows what it was told is data. It holds no key, network or grader,
+and what it writes is judged by others.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import unicodedata
+from dataclasses import dataclass
+
+_LABEL_CHARS = 10
+_LINE_ENDS = "\u2028\u2029\u0085"
+
+
+@dataclass(frozen=True, slots=True)
+class Fence:
+    """Wraps texts for one dialogue."""
+
+    label: str
+
+    @classmethod
+    def of(cls, run: str, conversation: str) -> Fence:
+        """The fence of a dialogue of a run."""
+        digest = hashlib.sha256(f"fence\0{run}\0{conversation}".encode()).hexdigest()
+        return cls(digest[:_LABEL_CHARS])
+
+    def wrap(self, title: str, text: str) -> str:
+        """The text between two marks; `title` says what it is."""
+        body = visible(text).replace(self.label, "[fence label]").rstrip("\n")
+        name = " ".join(visible(title).replace(self.label, "").split())
+        return f"<data {self.label} {name}>\n{body}\n</data {self.label}>"
+
+
+def visible(text: str) -> str:
+    """Text in which every character that a reader would not see is written out."""
+    return "".join(c if c in "\n\t" or not _invisible(c) else _escaped(c) for c in text)
+
+
+def _invisible(char: str) -> bool:
+    return char in _LINE_ENDS or unicodedata.category(char).startswith("C")
+
+
+def _escaped(char: str) -> str:
+    code = ord(char)
+    if code < 0x100:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def clip(text: str, limit: int) -> str:
+    """The text, or its two ends with a line between that says how much is left out."""
+    if len(text) <= limit:
+        return text
+    head, tail = limit * 2 // 3, limit // 3
+    left_out = len(text) - head - tail
+    return f"{text[:head]}\n[... {left_out} characters left out ...]\n{text[-tail:]}"

@@ -1,0 +1,52 @@
+"""The tools that only read: every role has them, over evidence and harness sources."""
+
+from __future__ import annotations
+
+from meta_agent.agents.team._fence import Fence
+from meta_agent.agents.team._limits import PAGE_LINES
+from meta_agent.agents.team._secrets import refuse_in_path
+from meta_agent.agents.team._shelf import Shelf
+from meta_agent.agents.team._tools import TEXT, WHOLE, Arguments, Tool, text_of, tool, whole_of
+
+
+def reading_tools(shelf: Shelf, fence: Fence) -> list[Tool]:
+    """list_files, read_file and search."""
+
+    def listing(arguments: Arguments) -> str:
+        under = text_of(arguments, "under", default="")
+        return fence.wrap(f"files below {under or 'everything'}", shelf.listing(under))
+
+    def read(arguments: Arguments) -> str:
+        path = text_of(arguments, "path")
+        refuse_in_path(path)
+        start = whole_of(arguments, "start_line", default=1)
+        count = whole_of(arguments, "lines", default=PAGE_LINES)
+        return fence.wrap(path, shelf.read(path, start, count))
+
+    def search(arguments: Arguments) -> str:
+        text, under = text_of(arguments, "text"), text_of(arguments, "under", default="")
+        return fence.wrap(f"lines with {text!r}", shelf.search(text, under))
+
+    return [
+        tool(
+            "list_files",
+            "Lists paths and their numbers of lines: the harness's own files, and evidence/...",
+            {"under": {**TEXT, "description": "a folder, e.g. evidence/rollouts"}},
+            listing,
+            optional=("under",),
+        ),
+        tool(
+            "read_file",
+            f"Reads numbered lines of a file, {PAGE_LINES} unless told.",
+            {"path": TEXT, "start_line": WHOLE, "lines": WHOLE},
+            read,
+            optional=("start_line", "lines"),
+        ),
+        tool(
+            "search",
+            "Finds lines that hold a text (plain, either case; `a|b` finds either), as path:line.",
+            {"text": TEXT, "under": {**TEXT, "description": "only below this path"}},
+            search,
+            optional=("under",),
+        ),
+    ]

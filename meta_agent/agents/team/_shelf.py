@@ -1,0 +1,103 @@
+"""Files that a model reads by line range and by search, served from memory by trusted code.
+
+Promises: whatever the sizes, an answer is at most a page; line numbers are those of the file, so
+that a quotation can be checked. Searching is for plain text (`a|b`: either), since a pattern from a
+model could keep a regular expression busy for ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+
+from meta_agent.agents.team._fence import clip
+from meta_agent.agents.team._limits import LINE_CHARS, PAGE_LINES, RESULT_CHARS, SEARCH_HITS
+from meta_agent.agents.team._tools import ToolError
+
+_LISTED = 200
+
+
+@dataclass(frozen=True)
+class Shelf:
+    """Read-only files by path."""
+
+    files: Mapping[str, bytes]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "lines", lru_cache(maxsize=64)(self._lines))
+
+    def _lines(self, path: str) -> list[str]:
+        data = self.files.get(path)
+        if data is None:
+            raise ToolError(f"there is no file {path!r}; list_files shows what there is")
+        return data.decode("utf-8", "replace").split("\n")
+
+    def listing(self, under: str = "") -> str:
+        """Paths with their numbers of lines; a folder with many files is counted."""
+        prefix = under.strip().strip("/")
+        found = sorted(p for p in self.files if not prefix or f"{p}/".startswith(f"{prefix}/"))
+        if not found:
+            raise ToolError(f"nothing is below {under!r}")
+        rows = [f"{path}  ({_count(self.files[path])} lines)" for path in found[:_LISTED]]
+        if len(found) > _LISTED:
+            rows.append(f"... and {len(found) - _LISTED} more; index.csv lists the rollouts")
+        return "\n".join(rows)
+
+    def read(self, path: str, start: int = 1, count: int = PAGE_LINES) -> str:
+        """Numbered lines of a file, and what is left of it."""
+        lines = self._lines(path.strip().removeprefix("./"))
+        return page(lines, start, count)
+
+    def search(self, text: str, under: str = "") -> str:
+        """Lines that hold the text, letters of either case alike."""
+        words = [word.lower() for word in text.split("|") if word.strip()]
+        if not words:
+            raise ToolError("'text' is empty")
+        hits = self._hits(words, under.strip().strip("/"))
+        rows = [row for row, _ in zip(hits, range(SEARCH_HITS + 1), strict=False)]
+        if len(rows) > SEARCH_HITS:
+            rows[SEARCH_HITS] = f"... more than {SEARCH_HITS} lines; search below a path"
+        return clip("\n".join(rows), RESULT_CHARS) or f"no line holds {text!r}"
+
+    def _hits(self, words: list[str], prefix: str) -> Iterator[str]:
+        for path in sorted(self.files):
+            if prefix and not f"{path}/".startswith(f"{prefix}/"):
+                continue
+            for number, line in enumerate(self._lines(path), start=1):
+                if any(word in line.lower() for word in words):
+                    yield f"{path}:{number}: {_short(line.strip(), 240)}"
+
+    def where(self, path: str, quote: str, near: int) -> int | None:
+        """The line of a file that holds the quotation, nearest to the one that was named."""
+        wanted = " ".join(quote.split())
+        if not wanted or path not in self.files:
+            return None
+        lines = self._lines(path)
+        found = [n for n, line in enumerate(lines, start=1) if wanted in " ".join(line.split())]
+        return min(found, key=lambda n: (abs(n - near), n), default=None)
+
+
+def page(lines: list[str], start: int, count: int) -> str:
+    """Numbered lines, at most a page, and where to go on."""
+    if lines and lines[-1] == "":
+        lines = lines[:-1]
+    rows, size = [], 0
+    for number in range(start, min(start + count, len(lines) + 1)):
+        row = f"{number}: {_short(lines[number - 1], LINE_CHARS)}"
+        size += len(row) + 1
+        if size > RESULT_CHARS:
+            break
+        rows.append(row)
+    end = start + len(rows) - 1
+    if end < len(lines):
+        rows.append(f"[lines {start}-{end} of {len(lines)}; go on at {end + 1}]")
+    return "\n".join(rows) if rows else f"[the file has {len(lines)} lines]"
+
+
+def _short(line: str, limit: int) -> str:
+    return line if len(line) <= limit else f"{line[:limit]}[... {len(line) - limit} more]"
+
+
+def _count(data: bytes) -> int:
+    return data.count(b"\n") + (not data.endswith(b"\n") and bool(data))

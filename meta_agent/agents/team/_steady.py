@@ -1,0 +1,33 @@
+"""Command output without what differs between two sandboxes that did the same.
+
+A prompt that varied would miss its record, and a resumed run would pay twice. Taken out: the folder
+a process sandbox happens to have, memory addresses, and how long test runners say they took. Dates
+are prevented where they are made (see `Workbench.shell`). Not covered: a command that prints the
+time or a random number on purpose.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+HOME: Final = "/bench"
+_ADDRESS: Final = re.compile(r"\b0x[0-9a-f]{6,16}\b")
+_TOOK: Final = re.compile(r"\b(in|real|user|sys)([ \t]+)(\d+m)?\d+\.\d+ ?s\b")
+
+
+class Steady:
+    """Translates between a sandbox's own folder and the one name that models see."""
+
+    def __init__(self, root: str) -> None:
+        self._root = root.rstrip("/")
+
+    def outgoing(self, command: str) -> str:
+        """A command, with our name for the folder made real."""
+        return command.replace(f"{HOME}/", f"{self._root}/") if self._root else command
+
+    def incoming(self, text: str) -> str:
+        """Output, the same in every sandbox."""
+        if self._root:
+            text = text.replace(self._root, HOME)
+        return _TOOK.sub(r"\1\2N s", _ADDRESS.sub("0x...", text))

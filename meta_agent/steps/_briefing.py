@@ -1,0 +1,189 @@
+"""What the meta-agent is told: the brief of a generation, out of the ledger and the store.
+
+Everything that a prompt may hold is made here or in `agents`, and nothing of it depends on when or
+where the run happens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from meta_agent.agents import Brief, Desk, Past, Situation, Source, Stuck, Tried, evidence_files
+from meta_agent.protocols import JSON, Rollout, VerdictKind
+from meta_agent.skills import Skill
+from meta_agent.steps.approve import feedback
+from meta_agent.steps.collect import Collected, Reading
+from meta_agent.steps.run import Run, candidate_from_json, machines_failed
+
+MOST_SKILLS = 8
+
+
+def brief_for(
+    run: Run,
+    collected: Collected,
+    reading: Reading,
+    generation: int,
+    desk: Desk,
+    stuck: Stuck | None,
+    situation: Situation | None,
+) -> Brief:
+    """The brief of a generation; its files are made only when somebody reads them."""
+    return Brief(
+        generation=generation,
+        k=run.config.candidates,
+        domain=run.config.domain,
+        tree=collected.tree,
+        evidence=reading.evidence,
+        findings=reading.findings,
+        tried=tried(run),
+        skills=run.skills.all(),
+        desk=desk,
+        files=lambda: evidence_files(_source(run, collected, reading)),
+        terms=tuple(_terms(run)),
+        factors=run.factors,
+        situation=situation,
+        stuck=stuck,
+        feedback=tuple(f"{said.subject} ({said.gate}): {said.text}" for said in feedback(run)),
+    )
+
+
+def situation(run: Run) -> Situation:
+    """What the domain's own documentation says, and which ceilings hold."""
+    domain = run.lab.domain
+    tasks = domain.tasks("train")
+    view = tasks[0].view
+    return Situation(
+        ceilings=domain.ceilings, tools=tuple(view.get("tools", ())), train_tasks=len(tasks)
+    )
+
+
+def tried(run: Run) -> list[Tried]:
+    """Every hypothesis that any run of this workspace judged, with its verdict.
+
+    A candidate that was INVALID only because the version it started from already was, or because
+    machines failed, tells nothing about its own idea: it counts as undecided.
+    """
+    found = []
+    for candidate, verdict in _judged(run):
+        if verdict is None:
+            continue
+        kind = VerdictKind(verdict["kind"])
+        inherited = kind is VerdictKind.INVALID and verdict["base_invalid"]
+        if inherited or machines_failed(verdict["evidence"]):
+            kind = VerdictKind.INCONCLUSIVE
+        told = candidate["hypothesis"]["rule"], candidate["base"], kind
+        found.append(Tried(*told, screened_out=verdict["screened_out"]))
+    return found
+
+
+def _judged(run: Run) -> Iterator[tuple[dict[str, Any], dict[str, Any] | None]]:
+    """Every candidate of the workspace, and its verdict if it has one."""
+    steps = run.ledger.steps
+    verdicts = {s.outcome["candidate"]: s.outcome for s in steps(kind="verdict") if s.done}
+    for candidate in (step.outcome for step in steps(kind="candidate") if step.done):
+        yield candidate, verdicts.get(candidate["id"])
+
+
+# --- the evidence as files ----------------------------------------------------------------------
+
+
+def _source(run: Run, collected: Collected, reading: Reading) -> Source:
+    return Source(
+        version=collected.version.id.removeprefix(f"{run.id}/"),
+        evidence=reading.evidence,
+        findings=reading.findings,
+        rollouts=_rollouts(run, collected),
+        train_metrics=collected.trained.metrics,
+        past=past(run, collected.version.commit),
+        skills=_fitting(run, reading),
+    )
+
+
+def _rollouts(run: Run, collected: Collected) -> list[Rollout]:
+    shards = (collected.evaluated.shard, collected.trained.shard)
+    return [rollout for shard in shards if shard for rollout in run.lab.rollouts(shard)]
+
+
+def _fitting(run: Run, reading: Reading) -> Sequence[Skill]:
+    words = " ".join(f"{alert.metric} {alert.message}" for alert in reading.evidence.alerts)
+    return run.skills.find(run.config.domain, None, words, limit=MOST_SKILLS)
+
+
+def past(run: Run, base: str) -> list[Past]:
+    """Every attempt of this workspace, those that were refused included."""
+    found = [_past_candidate(run, base, *judged) for judged in _judged(run) if judged[1]]
+    return found + [
+        one for step in run.ledger.steps(kind="proposal") for one in _refused(run, step)
+    ]
+
+
+def _past_candidate(
+    run: Run, base: str, candidate: Mapping[str, Any], verdict: Mapping[str, Any] | None
+) -> Past:
+    assert verdict is not None
+    known = candidate_from_json(dict(candidate))
+    effect, scored = verdict.get("effect"), verdict.get("calibration")
+    return Past(
+        name=known.id.removeprefix(f"{run.id}/"),
+        statement=known.hypothesis.statement,
+        verdict=str(verdict["kind"]),
+        reasons=tuple(verdict["reasons"]),
+        factor=known.factor,
+        hypothesis=known.hypothesis,
+        same_base=known.base == base,
+        realised=scored["realised"] if scored else None,
+        delta=(effect["delta"], effect["ci_low"], effect["ci_high"]) if effect else None,
+        paths=known.paths,
+        diff=str(candidate.get("diff", "")),
+        screened_out=bool(verdict["screened_out"]),
+    )
+
+
+def _refused(run: Run, step: Any) -> Iterator[Past]:
+    if not step.done:
+        return
+    at = step.key.removeprefix(f"{run.id}/").removesuffix("/propose")
+    for row in step.outcome["refused"]:
+        reasons = (f"{row['code']}: {row['reason']}",)
+        yield Past(f"{at}/c{row.get('index', '?')}", row["statement"], "REFUSED", reasons)
+
+
+# --- how it will be judged ----------------------------------------------------------------------
+
+
+def _terms(run: Run) -> Iterator[str]:
+    plan = run.plan
+    yield (
+        f"Screening: each candidate on the same {plan.search} tasks of the search split, one "
+        f"training seed; the best {plan.finalists} go on."
+    )
+    if run.config.trainable:
+        yield (
+            f"Training: every version trains the same base policy anew for {plan.steps} steps of GRPO "
+            "under its own reward, filter, curriculum and recipe, and is then measured."
+        )
+        looks = " then ".join(map(str, plan.looks))
+        yield (
+            f"Test: {plan.confirm} tasks of a split that you cannot see, {looks} training seeds of "
+            f"{plan.steps} steps on either side, paired by task and seed."
+        )
+    else:
+        yield "The policy is frozen: nothing is trained, only what acts at attempt time counts."
+        looks = " then ".join(map(str, plan.looks))
+        yield (
+            f"Test: {plan.confirm} tasks of a split that you cannot see, {looks} {plan.unit}, "
+            "paired by task."
+        )
+    yield (
+        "PROMOTE needs the lower bound of the gain in clean success above "
+        f"{plan.min_effect:.4g}, at an error of {plan.alpha:.4g} for the whole run."
+    )
+
+
+def summary(outcome: JSON) -> str:
+    """Why a generation has nothing to try, in a sentence."""
+    refused = len(outcome["refused"])
+    if refused:
+        return f"nothing to try: {refused} of {refused} attempts were refused"
+    return "nothing to try: no rule has an idea left for this version"

@@ -1,0 +1,101 @@
+"""The host's side of a proposal: sandboxes to work in, commit messages, and rehearsals.
+
+A rehearsal is what `test` will do later, on a draft that is not admitted: it runs in a fresh
+sandbox, decides nothing, and is told to the author as text with no number that varies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from meta_agent.agents import Rehearsal, Workbench
+from meta_agent.backtest.fair import fairly
+from meta_agent.backtest.static import static_check
+from meta_agent.errors import CandidateError, ConfigError
+from meta_agent.gate import Finding
+from meta_agent.harness import parse_contract
+from meta_agent.history import candidate_message
+from meta_agent.protocols import JSON, HarnessTree, Hypothesis, SandboxLimits
+from meta_agent.sandbox import open_sandbox
+from meta_agent.steps.collect import Collected
+from meta_agent.steps.run import Run
+from meta_agent.steps.test import broken_contract, replayed
+
+WORKBENCH_SEC = 2 * 3600.0
+"""A proposer's sandbox outlives a slow model's dialogue."""
+
+
+@dataclass(frozen=True, slots=True)
+class HostDesk:
+    """`Desk` of one generation."""
+
+    run: Run
+    collected: Collected
+    generation: int
+
+    @contextmanager
+    def workbench(self, index: int, evidence: Mapping[str, bytes]) -> Iterator[Workbench]:
+        """A clone of the version in a sandbox of its own, closed at the end."""
+        run, base = self.run, self.collected.version.commit
+        limits = SandboxLimits(deadline_sec=WORKBENCH_SEC)
+        sandbox = open_sandbox(run.lab.settings.backend, run=run.id, limits=limits)
+        try:
+            when = run.date(self.generation, index)
+            yield Workbench(sandbox, run.repo, base, evidence=evidence, when=when)
+        finally:
+            sandbox.close()
+
+    def message(self, index: int, hypothesis: Hypothesis, subject: str) -> str:
+        """The message of a candidate's commit, with its trailers."""
+        trailers = self.run.trailers(f"{self.run.id}/g{self.generation}/c{index}", hypothesis)
+        return candidate_message(hypothesis, subject=subject, trailers=trailers)
+
+    def contract_tests(self, tree: HarnessTree) -> Rehearsal:
+        """Static checks; where they pass, contract tests on rollouts that were really made."""
+        base = self.collected.tree
+        found = list(static_check(base, tree, parse_contract(base)))
+        if not any(finding.severity == "veto" for finding in found):
+            found += _findings(lambda: broken_contract(self.run, self.collected, tree))
+        vetoed = any(finding.severity == "veto" for finding in found)
+        return Rehearsal(not vetoed, _told(found) or "Static checks and contract tests pass.")
+
+    def replay(self, tree: HarnessTree) -> Rehearsal:
+        """How the draft's reward and filter order the stored training rollouts."""
+        if self.collected.trained.shard is None:
+            return Rehearsal(False, "There are no stored training rollouts to replay.")
+        try:
+            numbers = fairly(lambda: replayed(self.run, self.collected, tree))
+        except (CandidateError, ConfigError) as error:
+            return Rehearsal(False, f"The replay fails: {str(error)[:1000]}")
+        return Rehearsal(True, "\n".join(_lines("", numbers)))
+
+    def stopping(self) -> bool:
+        """Whether the user asked to stop."""
+        return self.run.stopping()
+
+
+def _findings(check: Callable[[], list[Finding]]) -> list[Finding]:
+    try:
+        return check()
+    except (CandidateError, ConfigError) as error:
+        return [Finding("contract.load", "veto", str(error)[:1000])]
+
+
+def _told(found: Sequence[Finding]) -> str:
+    return "\n".join(f"{one.severity}: {one.code}: {one.message}" for one in found)
+
+
+def _lines(name: str, value: JSON) -> Iterator[str]:
+    """Nested numbers as `name: value` lines, four significant digits."""
+    if isinstance(value, Mapping):
+        for key, inner in value.items():
+            yield from _lines(f"{name}.{key}" if name else str(key), inner)
+    elif isinstance(value, float):
+        yield f"{name}: {value:.4g}"
+    elif isinstance(value, list | tuple) and any(isinstance(i, list | dict) for i in value):
+        for at, inner in enumerate(value[:20]):
+            yield from _lines(f"{name}[{at}]", inner)
+    else:
+        yield f"{name}: {value}"
