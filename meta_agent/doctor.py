@@ -4,7 +4,9 @@ One row per need. A failing row names its fix; a warning costs something but sto
 are measured, not guessed: the process sandbox is asked to reach a port of ours, the disk is asked
 for its space. Key *names* are shown, never values.
 
-Does not cover: whether a key works or a model answers. That would cost money.
+Nobody is contacted unless `live` is asked for; then servers named by a base URL are asked for their
+list of models, without a key. Does not cover: whether a key works or a model answers. That would
+cost money.
 """
 
 from __future__ import annotations
@@ -13,6 +15,8 @@ import platform
 import shutil
 import socket
 import sys
+import urllib.error
+import urllib.request
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from importlib import metadata
@@ -27,6 +31,12 @@ Level = Literal["ok", "warn", "fail"]
 
 _LEAST_FREE_BYTES: Final = 2 << 30
 _OLDEST_PYTHON: Final = (3, 11)
+_PATIENCE_SEC: Final = 5.0
+_REAL_MODELS: Final = {
+    "OPENAI_API_KEY": "openai/gpt-5.1",
+    "ANTHROPIC_API_KEY": "anthropic/claude-sonnet-4-6",
+}
+"""One model with a known price for each of the providers whose own SDK we speak."""
 _REACH = "import socket, sys; socket.create_connection(('127.0.0.1', int(sys.argv[1])), 2)"
 
 
@@ -63,8 +73,8 @@ class Health:
         }
 
 
-def examine(config: RunConfig) -> Health:
-    """Looks at everything that a run with these settings needs."""
+def examine(config: RunConfig, *, live: bool = False) -> Health:
+    """Looks at everything that a run with these settings needs; `live` may use the network."""
     checks: tuple[tuple[str, Callable[[RunConfig], Iterator[Row]]], ...] = (
         ("python", _python),
         ("git", _git),
@@ -73,6 +83,11 @@ def examine(config: RunConfig) -> Health:
         ("disk", _disk),
         ("workspace", _workspace),
         ("keys", _keys),
+        ("models", _models),
+        ("litellm", _litellm),
+        ("vllm", _vllm),
+        *((("servers", _servers),) if live else ()),
+        ("real models", _real_thing),
     )
     return Health(tuple(row for name, check in checks for row in _guarded(name, check, config)))
 
@@ -215,5 +230,86 @@ def _workspace(config: RunConfig) -> Iterator[Row]:
 def _keys(config: RunConfig) -> Iterator[Row]:
     from meta_agent.models.keys import keys_found
 
-    found = keys_found()
-    yield Row("keys", "ok", ", ".join(found) or "none found; the built-in suites need none")
+    found = ", ".join(f"{name} (environment)" for name in keys_found())
+    yield Row("keys", "ok", found or "none found; the built-in suites need none")
+
+
+def _models(config: RunConfig) -> Iterator[Row]:
+    """Each model that these settings would ask, with where its key comes from."""
+    from meta_agent.models.accounts import accounts
+
+    for one in accounts(config):
+        where = f" at {one.base_url}" if one.base_url else ""
+        told = f"{one.model}{where} for {', '.join(one.roles)}"
+        if one.lacks_key:
+            fix = f"export {one.variables[0]}=..., or serve a model and name it with --base-url"
+            yield Row("model", "fail", f"{told}: {' and '.join(one.variables)} not set", fix)
+        else:
+            key = f"key from {one.found} (environment)" if one.found else "no key is sent"
+            yield Row("model", "ok", f"{told}: {key}")
+
+
+def _litellm(config: RunConfig) -> Iterator[Row]:
+    """By finding it, not by importing it: that takes seconds."""
+    from meta_agent.models.accounts import accounts
+
+    needing = [one.model for one in accounts(config) if one.via == "litellm"]
+    if version := _version("litellm"):
+        use = f"for {', '.join(needing)}" if needing else "imported only when a model needs it"
+        yield Row("litellm", "ok", f"{version}, {use}")
+    elif needing:
+        yield Row("litellm", "fail", f"missing, needed for {needing[0]}", "pip install litellm")
+    else:
+        yield Row("litellm", "ok", "not installed; openai/... and anthropic/... need none of it")
+
+
+def _vllm(config: RunConfig) -> Iterator[Row]:
+    from meta_agent.models.accounts import accounts
+    from meta_agent.models.vllm_server import require_vllm
+
+    try:
+        yield Row("vllm", "ok", f"in the environment of {require_vllm()}")
+    except MetaAgentError as error:
+        if any(one.via == "vllm" for one in accounts(config)):
+            raise
+        yield Row("vllm", "ok", f"not found ({error}); only vllm:PATH needs it")
+
+
+def _servers(config: RunConfig) -> Iterator[Row]:
+    """Whether something listens: every HTTP answer counts, a refusal for want of a key too."""
+    from meta_agent.models.accounts import accounts
+
+    for url in dict.fromkeys(one.base_url for one in accounts(config) if one.base_url):
+        try:
+            yield Row("server", "ok", f"{url} answers (HTTP {_status_of(url)})")
+        except OSError as error:
+            reason = getattr(error, "reason", error)
+            yield Row("server", "fail", f"{url}: {reason}", "start it, or mend --base-url")
+
+
+def _status_of(base_url: str) -> int:
+    """The status of the list of models. No key goes along."""
+    try:
+        with urllib.request.urlopen(
+            f"{base_url.rstrip('/')}/models", timeout=_PATIENCE_SEC
+        ) as reply:
+            return int(reply.status)
+    except urllib.error.HTTPError as error:
+        return error.code
+
+
+def _real_thing(config: RunConfig) -> Iterator[Row]:
+    """The command that leaves the laboratory, with the first key that is here."""
+    from meta_agent.models.keys import keys_found
+
+    model = next((_REAL_MODELS[name] for name in keys_found() if name in _REAL_MODELS), None)
+    command = "meta-agent evolve --tasks tasks.jsonl --policy {0} --meta-model {0}"
+    if model:
+        told = f"{command.format(model)} --max-usd 5 --dry-run"
+        yield Row("real models", "ok", f"{told} (without --dry-run it starts)")
+        return
+    told = (
+        command.format("openai/MODEL") + " --base-url http://localhost:8000/v1 --max-tokens 1000000"
+    )
+    keys = " or ".join(_REAL_MODELS)
+    yield Row("real models", "ok", f"export {keys}, or with a server of your own: {told}")

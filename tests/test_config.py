@@ -7,6 +7,7 @@ import pytest
 
 from meta_agent.config import FIELDS, INTERNAL_VARIABLES, PROFILES, RunConfig, resolve
 from meta_agent.errors import ConfigError
+from meta_agent.protocols import ROLES
 
 
 @pytest.fixture(autouse=True)
@@ -200,3 +201,75 @@ def test_a_path_in_the_file_is_relative_to_the_file(tmp_path: Path) -> None:
 def test_snapshot_is_frozen() -> None:
     with pytest.raises(ValueError, match="frozen"):
         resolve({}).seed = 1  # type: ignore[misc]
+
+
+# --- settings by role ----------------------------------------------------------------------------
+
+
+def test_tables_by_role_add_up_over_the_layers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_settings(
+        tmp_path, "[evolve.models]\nproposer = 'openai/file'\nreviewer = 'openai/file'\n"
+    )
+    monkeypatch.setenv("META_AGENT_MODELS", '{"proposer": "openai/env", "analyst": "openai/env"}')
+    config = resolve({"models": {"analyst": "openai/flag"}})
+    assert config.models == {
+        "analyst": "openai/flag",
+        "proposer": "openai/env",
+        "reviewer": "openai/file",
+    }
+    toml = tmp_path / "meta-agent.toml"
+    assert config.origin["models"] == f"command line + META_AGENT_MODELS + {toml}"
+
+
+def test_a_url_for_all_leaves_a_roles_own(tmp_path: Path) -> None:
+    write_settings(tmp_path, "[evolve.base_urls]\nproposer = 'http://own/v1'\n")
+    config = resolve({"base_urls": {"all": "http://all/v1"}})
+    assert config.base_urls["proposer"] == "http://own/v1"
+    assert {config.base_urls[role] for role in ROLES if role != "proposer"} == {"http://all/v1"}
+
+
+BAD_BY_ROLE = {
+    "unknown role": ({"models": {"propser": "a/b"}}, "no role 'propser'", "did you mean proposer"),
+    "policy": ({"models": {"policy": "a/b"}}, "the policy's model is --policy", "--model"),
+    "model": ({"models": {"judge": "gpt"}}, "expected ", "--model"),
+    "amount": ({"role_max_usd": {"judge": "x"}}, "role_max_usd[judge] = 'x'", "--max-usd"),
+    "scheme": ({"base_urls": {"judge": "ftp://x"}}, "expected http://HOST", "--base-url"),
+    "url with key": ({"base_urls": {"all": "http://me:sk-canary@x"}}, "not carry a key", "--base"),
+    "query": ({"base_urls": {"all": "http://x/?key=sk-canary"}}, "not carry a key", "--base-url"),
+    "key as name": ({"key_env": {"all": "sk-canary"}}, "never the key itself", "--key-env"),
+}
+
+
+@pytest.mark.parametrize("case", BAD_BY_ROLE)
+def test_a_bad_setting_by_role_is_a_sentence_without_secrets(case: str) -> None:
+    given, says, hint = BAD_BY_ROLE[case]
+    with pytest.raises(ConfigError) as refused:
+        resolve(given)
+    assert says in str(refused.value)
+    assert hint in str(refused.value.hint)
+    assert "sk-canary" not in f"{refused.value} {refused.value.hint}"
+
+
+def test_a_variable_that_is_no_json_is_a_sentence_without_its_value(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("META_AGENT_KEY_ENV", "sk-canary")
+    with pytest.raises(ConfigError, match="META_AGENT_KEY_ENV is not a JSON object") as refused:
+        resolve({})
+    assert "sk-canary" not in f"{refused.value} {refused.value.hint}"
+    assert refused.value.__cause__ is None
+
+
+def test_money_and_people_do_not_change_the_run() -> None:
+    changes = {
+        "role_max_usd": {"proposer": 1.0},
+        "base_urls": {"policy": "http://x"},
+        "key_env": {"policy": "MY_KEY"},
+        "approve": "each",
+        "concurrency": 2,
+    }
+    for name, value in changes.items():
+        assert resolve({name: value}).config_hash == resolve({}).config_hash
+    assert resolve({"models": {"judge": "a/b"}}).config_hash != resolve({}).config_hash

@@ -24,14 +24,20 @@ def register(app: typer.Typer) -> None:
     app.command()(doctor)
 
 
-@takes("policy", "sandbox", "workspace")
-def doctor(config: RunConfig, as_json: JsonOption = False) -> None:
+@takes("policy", "meta_model", "models", "base_urls", "key_env", "tasks", "sandbox", "workspace")
+def doctor(
+    config: RunConfig,
+    live: Annotated[
+        bool, typer.Option("--live", help="Also see whether servers of --base-url answer.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
     """Check what a run needs on this machine; each failing row names its fix."""
     from meta_agent.doctor import examine
     from meta_agent.view.text import checks
 
     with stdout_for_data():
-        health = examine(config)
+        health = examine(config, live=live)
     emit(as_json, health.to_json, lambda: checks(health.rows()))
     if not health.ok:
         raise typer.Exit(PREFLIGHT_EXIT_CODE)

@@ -41,6 +41,7 @@ from meta_agent.models._roles import (
     require_prices,
 )
 from meta_agent.models._roles import Server as Server
+from meta_agent.models._roles import roles_in_use as roles_in_use
 from meta_agent.models._secrets import Scrubber
 from meta_agent.models.chat import ChatReply, ChatRequest, Provider
 from meta_agent.models.prices import Price, stated_prices
@@ -166,6 +167,13 @@ def open_client(
         _keep_manifest(transcripts, told)
     live = Live(lines, Meter(ledger, run_id), transcripts, scrubber, clock)
     return Client(live, transcripts, scrubber, lambda role: lines[role].model)
+
+
+def prices_in_use(config: RunConfig) -> dict[Role, Price | None]:
+    """The price of every role that would ask a model; None: unknown. Opens nothing."""
+    if config.meta_model.startswith(REPLAY):
+        return {}
+    return prices_of(config, _stated(config), {})
 
 
 def _replaying(

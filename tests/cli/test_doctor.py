@@ -2,9 +2,12 @@
 
 import json
 import os
+import socket
 import subprocess
 import sys
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 from types import SimpleNamespace
 
 import pytest
@@ -13,6 +16,7 @@ from meta_agent import doctor
 from meta_agent.config import resolve
 from meta_agent.doctor import Health, Row, examine
 from meta_agent.errors import PreflightError
+from meta_agent.models.keys import KEY_VARIABLES
 from meta_agent.sandbox import EngineStatus
 from meta_agent.workspace import init_workspace
 
@@ -37,7 +41,7 @@ def test_there_is_a_row_for_every_need(health: Health) -> None:
     names = [one.name for one in health.needs]
     for name in ("python", "git", "training", "docker engine", "process sandbox", "disk"):
         assert name in names
-    assert {"workspace", "keys"} <= set(names)
+    assert {"workspace", "keys", "litellm", "vllm", "real models"} <= set(names)
 
 
 def test_each_row_that_is_not_ok_names_its_fix(health: Health) -> None:
@@ -79,8 +83,6 @@ def test_docker_is_required_only_where_it_was_asked_for(
 
 def test_the_network_row_has_a_positive_control(monkeypatch: pytest.MonkeyPatch) -> None:
     """The probe that must fail inside succeeds outside: it can tell the difference."""
-    import socket
-
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = str(server.getsockname()[1])
         done = subprocess.run([sys.executable, "-c", doctor._REACH, port], check=False)
@@ -122,3 +124,111 @@ def test_keys_are_named_and_never_shown(tmp_path: Path) -> None:
     assert "sk-canary-value" not in done.stdout + done.stderr
     report = json.loads(done.stdout)
     assert done.returncode == (0 if report["ok"] else 3)
+
+
+def named(health: Health, name: str) -> list[Row]:
+    return [one for one in health.needs if one.name == name]
+
+
+def test_each_model_says_whose_key_it_would_use_and_lacks(
+    quick: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-canary-value")
+    monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
+    settings = {
+        "workspace": tmp_path,
+        "policy": "openai/some-model",
+        "meta_model": "anthropic/some-model",
+    }
+    team, policy = named(examine(resolve(settings)), "model")
+    assert "key from OPENAI_API_KEY (environment)" in policy.detail
+    assert team.level == "fail"
+    assert "ANTHROPIC_API_KEY not set" in team.detail
+    assert "analyst, proposer" in team.detail
+
+
+def test_a_server_of_ones_own_is_not_given_the_providers_key(
+    quick: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-canary-value")
+    monkeypatch.setenv("MY_KEY", "secret")
+    settings = {
+        "workspace": tmp_path,
+        "policy": "openai/some-model",
+        "base_urls": {"policy": "http://127.0.0.1:1/v1"},
+    }
+    (row,) = named(examine(resolve(settings)), "model")
+    assert "no key is sent" in row.detail
+    (row,) = named(examine(resolve({**settings, "key_env": {"policy": "MY_KEY"}})), "model")
+    assert "key from MY_KEY" in row.detail
+
+
+def test_litellm_is_needed_only_by_providers_that_go_through_it(
+    quick: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    version = doctor._version
+    monkeypatch.setattr(
+        doctor, "_version", lambda name: None if name == "litellm" else version(name)
+    )
+    through = examine(resolve({"workspace": tmp_path, "policy": "groq/some-model"}))
+    direct = examine(resolve({"workspace": tmp_path, "policy": "openai/some-model"}))
+    assert (row(through, "litellm").level, row(direct, "litellm").level) == ("fail", "ok")
+
+
+@pytest.mark.parametrize("live", [False, True])
+def test_servers_are_contacted_only_live(quick: None, tmp_path: Path, live: bool) -> None:
+    """A real server counts: none without `live`, one request without a key with it."""
+    seen: list[str | None] = []
+
+    class Refuses(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            seen.append(self.headers.get("Authorization"))
+            self.send_response(401)
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            """Quiet."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Refuses) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_port}/v1"
+        settings = {
+            "workspace": tmp_path,
+            "policy": "openai/some-model",
+            "base_urls": {"policy": url},
+        }
+        found = examine(resolve(settings), live=live)
+        server.shutdown()
+    assert seen == ([None] if live else [])
+    assert [one.detail for one in named(found, "server")] == (
+        [f"{url} answers (HTTP 401)"] if live else []
+    )
+
+
+def test_a_server_that_is_not_there_fails_live(quick: None, tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    settings = {
+        "workspace": tmp_path,
+        "policy": "openai/some-model",
+        "base_urls": {"policy": f"http://127.0.0.1:{port}/v1"},
+    }
+    assert row(examine(resolve(settings), live=True), "server").level == "fail"
+
+
+@pytest.mark.parametrize(
+    ("variable", "command"),
+    [
+        ("ANTHROPIC_API_KEY", "--policy anthropic/"),
+        ("OPENAI_API_KEY", "--policy openai/gpt"),
+        ("", "--base-url http://localhost"),
+    ],
+)
+def test_the_command_for_real_models_fits_the_key_that_is_here(
+    quick: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str, command: str
+) -> None:
+    for name in KEY_VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    if variable:
+        monkeypatch.setenv(variable, "x")
+    assert command in row(examine(resolve({"workspace": tmp_path})), "real models").detail
