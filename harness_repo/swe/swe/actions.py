@@ -1,10 +1,16 @@
-"""Turns a reply into tool calls: native ones where the model made them, else one fenced block."""
+"""Turns a reply into tool calls: native ones where the model made them, else one found in its text.
+
+In text a call is a fenced block (the last one counts, for models like to show before they do), or
+the JSON between <tool_call> tags that a server without a parser passes through.
+"""
 
 import json
 import re
 
 TOOLS = ("view", "search", "edit", "run", "test", "submit")
-FENCE = re.compile(r"^```(\w+)([^\n]*)\n(.*?)^```[ \t]*$", re.MULTILINE | re.DOTALL)
+SHELLS = ("bash", "sh", "shell", "console")  # a block in one of these is a command
+FENCE = re.compile(r"^(`{3,})(\w+)([^\n]*)\n(.*?)^\1[ \t]*$", re.MULTILINE | re.DOTALL)
+TAGGED = re.compile(r"<tool_call>\s*(\{.*?\})\s*</tool_call>", re.DOTALL)
 EDIT = re.compile(r"^<{3,} ?old\n(.*?)^={3,}\n(.*?)^>{3,} ?new", re.MULTILINE | re.DOTALL)
 
 
@@ -22,8 +28,21 @@ def actions_of(reply):
     """The calls of a reply, in order; empty where there is none."""
     if reply.tool_calls:
         return [native(call) for call in reply.tool_calls]
-    blocks = [block for block in FENCE.finditer(reply.content or "") if block[1] in TOOLS]
-    return [fenced(blocks[-1])] if blocks else []
+    text = reply.content or ""
+    blocks = [block for block in FENCE.finditer(text) if block[2] in TOOLS or block[2] in SHELLS]
+    if blocks:
+        return [fenced(blocks[-1])]
+    return [tagged(block[1]) for block in list(TAGGED.finditer(text))[-1:]]
+
+
+def tagged(text):
+    """A call that the model wrote as JSON: {"name", "arguments"}."""
+    try:
+        function = json.loads(text)
+        function = {**function, "arguments": json.dumps(function.get("arguments") or {})}
+    except (ValueError, TypeError):
+        return Action("tool_call", {}, problem="what stands between the tags is not a JSON object")
+    return native({"function": function})
 
 
 def native(call):
@@ -41,7 +60,8 @@ def native(call):
 
 def fenced(block):
     """A fenced block: its head holds the tool and what fits on a line, its body the rest."""
-    tool, head, body = block[1], block[2].split(), block[3]
+    tool, head, body = block[2], block[3].split(), block[4]
+    tool = "run" if tool in SHELLS else tool
     return READERS[tool](tool, head, body)
 
 

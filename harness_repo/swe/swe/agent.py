@@ -1,15 +1,17 @@
 """The scaffold: one conversation, one tool call per turn, until the work is handed in."""
 
 from .actions import actions_of
-from .prompts import CUT, LAST_TURNS, NO_ACTION, SCHEMAS, SYSTEM, TASK
+from .prompts import CUT, EMPTY_HANDED, LAST_TURNS, NO_ACTION, SCHEMAS, SYSTEM, TASK
 
 MAX_TURNS = 30
 MAX_TOKENS = 1536  # of one reply
 OBSERVATION_CHARS = 4000  # longer tool output loses its middle
-CONTEXT_CHARS = 72_000  # about 24k tokens of code; older tool output is left out beyond it
+CONTEXT_CHARS = 72_000  # about 24k tokens of code; older tool output is left out beyond it,
+TRIMMED_CHARS = 48_000  # down to this much at once, so that a cached prefix breaks seldom
 KEPT_OBSERVATIONS = 6  # the newest ones always stay
 WARN_TURNS = 3
 LEFT_OUT = "[older output left out]"
+NOTHING = "(nothing)"  # stands for an empty reply, which some servers do not take back
 
 
 def clipped(text):
@@ -26,27 +28,47 @@ def first_messages(task):
 
 
 def size(messages):
-    return sum(len(str(message.get("content") or "")) for message in messages)
+    said = sum(len(str(message.get("content") or "")) for message in messages)
+    return said + sum(len(str(message.get("tool_calls") or "")) for message in messages)
 
 
 def fitted(messages):
-    """Leaves out the oldest tool output until the conversation fits its budget.
+    """Leaves out the oldest tool output once the conversation outgrows its budget.
 
     Nothing is touched before that: a conversation that only grows is one token row in training.
     """
+    if size(messages) <= CONTEXT_CHARS:
+        return messages
     outputs = [m for m in messages[2:] if m["role"] != "assistant" and m["content"] != LEFT_OUT]
     for message in outputs[:-KEPT_OBSERVATIONS]:
-        if size(messages) <= CONTEXT_CHARS:
+        if size(messages) <= TRIMMED_CHARS:
             break
         message["content"] = LEFT_OUT
     return messages
 
 
-async def carry_out(action, tools):
+class Attempt:
+    """What the scaffold remembers. `touched`: something may have changed in the repository."""
+
+    def __init__(self, tools):
+        self.tools = tools
+        self.touched = False
+        self.reminded = False
+
+    def hasty(self, action):
+        """Whether this hands in nothing at all: the model is asked once if it means that."""
+        return action.tool == "submit" and not (self.touched or self.reminded)
+
+
+async def carry_out(action, attempt):
     """One call; returns what the model reads and whether the attempt is over."""
     if action.problem:
         return f"{action.tool}: {action.problem}", False
-    result = await tools.call(action.tool, **action.arguments)
+    if attempt.hasty(action):
+        attempt.reminded = True
+        return EMPTY_HANDED, False
+    result = await attempt.tools.call(action.tool, **action.arguments)
+    attempt.touched = attempt.touched or action.tool == "run" or (action.tool == "edit" and result.ok)
     return clipped(result.text), result.done
 
 
@@ -56,11 +78,11 @@ def observation(action, text):
     return {"role": "tool", "tool_call_id": action.call_id, "content": text}
 
 
-async def step(reply, tools, note):
+async def step(reply, attempt, note):
     """Carries out a reply's calls; returns the messages that follow and whether it is over."""
     messages, done = [], False
     for action in actions_of(reply):
-        text, ended = ("not carried out: the attempt is over", True) if done else await carry_out(action, tools)
+        text, ended = ("not carried out: the attempt is over", True) if done else await carry_out(action, attempt)
         messages.append(observation(action, text + note))
         done = done or ended
     if not messages:
@@ -69,14 +91,20 @@ async def step(reply, tools, note):
     return messages, done
 
 
+def message_of(reply):
+    if reply.tool_calls or (reply.content or "").strip():
+        return reply.message
+    return {"role": "assistant", "content": NOTHING}
+
+
 async def run(task, model, tools):
-    messages = first_messages(task)
+    messages, attempt = first_messages(task), Attempt(tools)
     for turn in range(MAX_TURNS):
         left = MAX_TURNS - turn - 1
         note = LAST_TURNS.format(left=left) if left <= WARN_TURNS else ""
         reply = await model.chat(fitted(messages), max_tokens=MAX_TOKENS, tools=SCHEMAS)
-        messages.append(reply.message)
-        answers, done = await step(reply, tools, note)
+        messages.append(message_of(reply))
+        answers, done = await step(reply, attempt, note)
         messages += answers
         if done:
             return

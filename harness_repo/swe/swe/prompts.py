@@ -43,12 +43,14 @@ python3 -c "import package; print(package.f(1))"
 
 TASK = "Repository: {repo}\n\nReport\n\n{issue}"
 
+EMPTY_HANDED = "Nothing was changed yet. Repair the cause first; submit again if nothing is to be done."
 NO_ACTION = "No tool was called. Call one tool: view, search, edit, run, test or submit."
 CUT = "The reply was cut at its length limit before it called a tool. Be brief and call one tool."
 LAST_TURNS = "\n[{left} turns left: submit before they run out]"
 
 
-def _schema(name, description, **properties):
+def _schema(name, description, required="", **properties):
+    """A tool in OpenAI's form; `required` names the arguments that it cannot do without."""
     return {
         "type": "function",
         "function": {
@@ -57,16 +59,17 @@ def _schema(name, description, **properties):
             "parameters": {
                 "type": "object",
                 "properties": {key: {"type": kind} for key, kind in properties.items()},
+                "required": required.split(),
             },
         },
     }
 
 
 SCHEMAS = [
-    _schema("view", "Lines of a file, or a directory", path="string", start="integer", end="integer"),
-    _schema("search", "Lines that match a pattern", pattern="string", path="string"),
-    _schema("edit", "Replace text that stands exactly once", path="string", old="string", new="string"),
-    _schema("run", "A shell command in the repository", command="string"),
+    _schema("view", "Lines of a file, or a directory", "path", path="string", start="integer", end="integer"),
+    _schema("search", "Lines that match a pattern", "pattern", pattern="string", path="string"),
+    _schema("edit", "Replace text that stands exactly once", "path old new", path="string", old="string", new="string"),
+    _schema("run", "A shell command in the repository", "command", command="string"),
     _schema("test", "Run pytest on some paths", paths="string"),
     _schema("submit", "Hand in the work"),
 ]

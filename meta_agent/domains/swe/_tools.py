@@ -7,8 +7,10 @@ business: nothing of this sandbox but the text of the final diff reaches the gra
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from meta_agent.domains.swe._patch import is_inside
 from meta_agent.protocols import JSON, ExecResult, Sandbox, ToolResult
@@ -16,6 +18,11 @@ from meta_agent.protocols import JSON, ExecResult, Sandbox, ToolResult
 OUTPUT_CHARS = 6000
 _VIEW_LINES = 120
 _RUN_TIMEOUT_SEC = 60.0
+# A repeated attempt has to read the same: how long tests took and where objects lay is left out.
+_VARYING = (
+    (re.compile(r"\bin \d+\.\d+s\b( \(\d+:\d\d:\d\d\))?"), "in some time"),
+    (re.compile(r"\b0x[0-9a-f]{6,16}\b"), "0x..."),
+)
 _TOOLS = ("view", "edit", "search", "run", "test", "submit")
 
 
@@ -87,7 +94,8 @@ class RepoTools:
     def _test(self, arguments: Mapping[str, JSON]) -> ToolResult:
         wanted = shlex.split(_text(arguments, "paths", self._default_tests))
         options = ["-q", "-p", "no:cacheprovider", "--tb=short", "--no-header"]
-        return self._shell([self._python, "-m", "pytest", *options, *wanted])
+        result = self._shell([self._python, "-m", "pytest", *options, *wanted])
+        return replace(result, text=_without_varying(result.text))
 
     def _text_of(self, path: str) -> str | None:
         content = self._sandbox.read([f"repo/{path}"]).get(f"repo/{path}")
@@ -119,6 +127,12 @@ def _shown(result: ExecResult) -> ToolResult:
     return ToolResult(
         f"{_clipped(text).rstrip()}\n{end}", ok=result.exit_code == 0 and not result.timed_out
     )
+
+
+def _without_varying(text: str) -> str:
+    for pattern, word in _VARYING:
+        text = pattern.sub(word, text)
+    return text
 
 
 def _clipped(text: str) -> str:

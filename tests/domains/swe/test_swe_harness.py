@@ -90,6 +90,42 @@ def test_a_reply_that_cannot_be_carried_out_is_answered(roll: Roll, said: Any, a
     assert answer in str(gateway.asked[1].messages[-1]["content"])
 
 
+@pytest.mark.parametrize(
+    ("said", "tool"),
+    [
+        ("```bash\nls\n```", "run"),
+        ("````view setup.cfg\n````", "view"),
+        ('<tool_call>\n{"name": "view", "arguments": {"path": "."}}\n</tool_call>', "view"),
+        ("```python\nprint(1)\n```\nthen\n```search .\ntotal\n```", "search"),
+    ],
+)
+def test_calls_are_found_in_text_where_a_server_has_no_tools(
+    roll: Roll, said: str, tool: str
+) -> None:
+    row, _ = roll(said, SUBMIT)
+    assert next(event.tool for event in row.tool_events) == tool
+    assert row.stop_reason == "submitted"
+
+
+def test_handing_in_nothing_is_asked_about_once(roll: Roll) -> None:
+    row, gateway = roll(SUBMIT)
+    assert (row.stop_reason, row.turns, row.outcome) == ("submitted", 2, False)
+    assert "Nothing was changed yet" in str(gateway.asked[1].messages[-1]["content"])
+
+
+def test_an_empty_reply_is_answered_and_not_sent_back_empty(roll: Roll) -> None:
+    row, gateway = roll("", EDIT, SUBMIT)
+    assert row.outcome is True
+    assert all(str(m["content"]).strip() for m in gateway.asked[-1].messages)
+
+
+def test_calls_of_one_reply_that_come_after_the_end_are_not_carried_out(roll: Roll) -> None:
+    edit = call("edit", "a", path="shelf/core.py", old="sum(prices[1:])", new="sum(prices)")
+    row, _ = roll([*edit, *call("submit", "b"), *call("run", "c", command="rm -r shelf")])
+    assert [event.tool for event in row.tool_events] == ["edit", "submit"]
+    assert row.outcome is True
+
+
 def test_turns_end_with_a_warning_and_the_work_is_graded(roll: Roll) -> None:
     row, gateway = roll(EDIT, "```run\ntrue\n```")
     assert (row.stop_reason, row.turns, row.outcome) == ("returned", 30, True)
