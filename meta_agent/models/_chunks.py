@@ -27,6 +27,19 @@ _STOPS: Final[Mapping[str, ChatStop]] = {
     "refusal": "refusal",
 }
 
+_NOT_IN_NAMES: Final = frozenset(
+    {
+        "openai",
+        "vllm",
+        "hosted_vllm",
+        "ollama",
+        "ollama_chat",
+        "lm_studio",
+        "llamafile",
+        "llama_cpp",
+    }
+)
+
 
 def body_of(request: ChatRequest, model: str) -> dict[str, JSON]:
     """What every OpenAI-compatible server understands, but for the limit of tokens."""
@@ -51,9 +64,13 @@ def body_of(request: ChatRequest, model: str) -> dict[str, JSON]:
     return {**body, **{name: value for name, value in knobs.items() if value is not None}}
 
 
-def model_name(model: str, provider: str) -> str:
-    """The name that the server knows: a model string without our prefix."""
-    return model.removeprefix(f"{provider}/")
+def model_name(model: str) -> str:
+    """The name that the server knows: without our prefix, or that of a kind of local server.
+
+    Other first parts belong to the name, as in `Qwen/Qwen3-8B`.
+    """
+    maker, _, name = model.partition("/")
+    return name if maker in _NOT_IN_NAMES else model
 
 
 def _plain(message: Message) -> Message:

@@ -71,7 +71,7 @@ class OpenAIProvider:
         self._client.close()
 
     def _body(self, request: ChatRequest) -> dict[str, JSON]:
-        body = body_of(request, model_name(request.model, "openai"))
+        body = body_of(request, model_name(request.model))
         # `max_tokens` is what compatible servers know, and what OpenAI's newer models refuse.
         limit = "max_completion_tokens" if self._is_openai else "max_tokens"
         body |= {limit: request.max_tokens, "stream": True}

@@ -1,0 +1,152 @@
+"""From a role's settings and the environment to an open provider: which SDK, where, with which key.
+
+The rule for keys: a provider's usual variable (`OPENAI_API_KEY`, ...) goes to that provider only.
+A base URL of `base_urls` gets the variable that `key_env` names for the role, and without one a
+dummy, even if it is the provider's own address. `OPENAI_BASE_URL` and `ANTHROPIC_BASE_URL` in the
+environment are different: there the user has set address and key side by side, under the names
+that every SDK reads together, so that key goes to that address; a role with a base URL of its own
+sees neither of the two.
+
+Which SDK: `anthropic/...` is the anthropic SDK; `openai/...`, and whatever else has a base URL, is
+the openai SDK; `litellm/provider/...` and every other provider is litellm, imported when opened.
+
+Does not cover: whether a key works, which only a request can tell.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final, Literal
+from urllib.parse import urlsplit
+
+from meta_agent.config import RunConfig
+from meta_agent.errors import ConfigError, PreflightError
+from meta_agent.models._streaming import Timeouts
+from meta_agent.models.chat import Provider
+from meta_agent.models.keys import KEYS_OF
+from meta_agent.protocols import Role
+
+SDK = Literal["openai", "anthropic", "litellm"]
+NO_KEY: Final = "none"
+URL_VARIABLES: Final = {"openai": "OPENAI_BASE_URL", "anthropic": "ANTHROPIC_BASE_URL"}
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Where a role's model is. `api_key` stays out of the repr; None: litellm finds it itself."""
+
+    model: str
+    provider: SDK
+    base_url: str | None  # None: the provider's own
+    api_key: str | None = field(repr=False)
+
+    @property
+    def place(self) -> str:
+        """For people: the address, or the provider's name."""
+        return self.base_url or self.model.partition("/")[0]
+
+
+def endpoint_for(
+    role: Role, config: RunConfig, environment: Mapping[str, str] | None = None
+) -> Endpoint:
+    """Resolves a role. Raises ConfigError or PreflightError, which name what to set."""
+    found = os.environ if environment is None else environment
+    name = config.key_env.get(role)
+    if name is not None and not found.get(name):
+        raise PreflightError(
+            f"the key of the {role}'s server is to be in {name}, which is not set",
+            hint=f"export {name}=...",
+        )
+    key = found[name] if name is not None else None
+    return resolve_endpoint(config.model_of(role), config.base_urls.get(role), key, found)
+
+
+def resolve_endpoint(
+    model: str, base_url: str | None, api_key: str | None, environment: Mapping[str, str]
+) -> Endpoint:
+    """An endpoint from a model string; `api_key` None: by the rule for keys above."""
+    maker = model.partition("/")[0]
+    if "/" not in model or ":" in maker:
+        raise ConfigError(
+            f"{model} is not a model behind a server",
+            hint="write it as provider/model, for example openai/gpt-5 or anthropic/claude-opus-5",
+        )
+    sdk = _sdk(model, base_url)
+    if base_url is not None:
+        _require_url(base_url)
+        return Endpoint(model, sdk, base_url.rstrip("/"), api_key or NO_KEY)
+    url = environment.get(URL_VARIABLES.get(maker, "")) or None
+    if url is not None:
+        _require_url(url)
+    key = api_key or _usual_key(model, environment, needed=url is None)
+    return Endpoint(model, sdk, url, key or (NO_KEY if sdk != "litellm" else None))
+
+
+def open_provider(
+    model: str,
+    *,
+    base_url: str | None = None,
+    api_key: str | None = None,
+    timeouts: Timeouts | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> Provider:
+    """Opens the SDK for a model. Asks nothing yet; a key that is missing is found here."""
+    found = os.environ if environment is None else environment
+    return open_endpoint(resolve_endpoint(model, base_url, api_key, found), timeouts)
+
+
+def open_endpoint(endpoint: Endpoint, timeouts: Timeouts | None = None) -> Provider:
+    """Opens the SDK of an endpoint; SDKs are imported here, each only when one is wanted."""
+    patience = timeouts or Timeouts()
+    url, key = endpoint.base_url, endpoint.api_key
+    if endpoint.provider == "litellm":
+        from meta_agent.models._litellm import LiteLLMProvider
+
+        return LiteLLMProvider(base_url=url, api_key=key, timeouts=patience)
+    if endpoint.provider == "anthropic":
+        from meta_agent.models._anthropic import AnthropicProvider
+
+        return AnthropicProvider(base_url=url, api_key=key or NO_KEY, timeouts=patience)
+    from meta_agent.models._openai import OpenAIProvider
+
+    return OpenAIProvider(base_url=url, api_key=key or NO_KEY, timeouts=patience)
+
+
+def _sdk(model: str, base_url: str | None) -> SDK:
+    maker, _, name = model.partition("/")
+    if maker == "litellm":
+        if name.partition("/")[0] in ("openai", "anthropic"):
+            # Through litellm these SDKs would send headers of the environment to any address.
+            raise ConfigError(f"{model} does not go through litellm", hint=f"write it as {name}")
+        return "litellm"
+    if maker == "anthropic":
+        return "anthropic"
+    return "openai" if maker == "openai" or base_url is not None else "litellm"
+
+
+def _usual_key(model: str, environment: Mapping[str, str], *, needed: bool) -> str | None:
+    maker = model.removeprefix("litellm/").partition("/")[0]
+    names = KEYS_OF.get(maker, ())
+    value = next((environment[name] for name in names if environment.get(name)), None)
+    if value is None and names and needed:
+        raise PreflightError(
+            f"{model} needs a key in {' or '.join(names)}, which is not set",
+            hint=f"export {names[0]}=..., or name a server of your own: --base-url ROLE=URL",
+        )
+    return value
+
+
+def _require_url(url: str) -> None:
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ConfigError(
+            f"the base URL {url!r} is not an http(s) address",
+            hint="for example http://127.0.0.1:8000/v1",
+        )
+    if parts.username or parts.password:  # it would be stored with the run's settings
+        raise ConfigError(
+            f"the base URL of {parts.hostname} holds a password",
+            hint="put the key in a variable and name it in key_env",
+        )
