@@ -1,8 +1,9 @@
 """What makes two requests the same question: a canonical form, its hash, and the first difference.
 
 The form holds the model string, the messages, the tools and the sampling. It leaves out what only
-says how the question travels (base URL, timeouts, retries), who asked (the role), how strictly the
-answer is read (`lenient_tools`), and the provider's own blocks, which the reply before has brought.
+says how the question travels (base URL, timeouts, retries), who asked (the role), what the server
+is to tell beside the answer (`logprobs`), how strictly the answer is read (`lenient_tools`), and
+the provider's own blocks, which the reply before has brought.
 """
 
 from __future__ import annotations
@@ -25,7 +26,6 @@ PARAMETERS: Final = (
     "top_p",
     "seed",
     "thinking_tokens",
-    "logprobs",
 )
 _SHOWN: Final = 160
 
@@ -33,9 +33,7 @@ _SHOWN: Final = 160
 def parameters(request: ChatRequest) -> dict[str, JSON]:
     """Everything of a request but its messages and tools, as far as it was stated."""
     stated = {name: getattr(request, name) for name in PARAMETERS}
-    return {
-        name: value for name, value in stated.items() if value is not None and value is not False
-    }
+    return {name: value for name, value in stated.items() if value is not None}
 
 
 def tools_json(tools: Sequence[ToolSpec]) -> list[JSON]:

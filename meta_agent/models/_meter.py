@@ -39,9 +39,8 @@ class Bound:
 
 def bound_of(question: Question, before: Exchange | None) -> Bound:
     """The worst case of a question, given the exchange that came before it."""
-    asked = question.parameters
-    output = int(asked["max_tokens"]) + int(asked.get("thinking_tokens") or 0)
-    return Bound(_input_tokens(question, before), output)
+    # Thinking is a part of `max_tokens` with every provider.
+    return Bound(_input_tokens(question, before), int(question.parameters["max_tokens"]))
 
 
 def _input_tokens(question: Question, before: Exchange | None) -> int:

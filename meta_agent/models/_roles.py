@@ -1,27 +1,30 @@
 """Which model, server, key and price each role has, resolved once when a run opens.
 
-A server of one's own gets the key of the variable that `key_env` names and no other; the usual
-variables of a provider are for that provider's own servers. Providers and breakers are shared by
-the roles that have the same account.
+Which key goes where is the rule of `_endpoints.py`. Providers and breakers are shared by the roles
+that have the same account.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
+from urllib.parse import urlsplit
 
 from meta_agent.config import RunConfig
 from meta_agent.errors import ConfigError, PreflightError
+from meta_agent.models._endpoints import Endpoint, endpoint_for, open_endpoint, resolve_endpoint
 from meta_agent.models._retry import Breaker, Retrying, RetryPolicy
 from meta_agent.models._scripted import Script
+from meta_agent.models._streaming import Timeouts
 from meta_agent.models.chat import ChatReply, ChatRequest, Provider
 from meta_agent.models.prices import Price, price_of
 from meta_agent.protocols import Role
 
 META_ROLES: Final[tuple[Role, ...]] = ("analyst", "proposer", "reviewer", "librarian")
 _SCRIPTED: Final = "scripted:"
+_PROVIDERS_OWN: Final = frozenset({"api.openai.com", "api.anthropic.com"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,13 +33,7 @@ class Server:
 
     model: str  # `openai/NAME`, as it is served
     base_url: str
-    api_key: str | None = None
-
-
-class OpenProvider(Protocol):
-    """Opens one SDK on one account (`_endpoints.open_provider`)."""
-
-    def __call__(self, model: str, *, base_url: str | None, api_key: str | None) -> Provider: ...
+    api_key: str | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,20 +55,27 @@ def roles_in_use(config: RunConfig) -> tuple[Role, ...]:
     return (*team, *judge, *policy)
 
 
-def runs_own_server(config: RunConfig, role: Role) -> bool:
+def runs_own_server(config: RunConfig, role: Role, environment: Mapping[str, str]) -> bool:
     """Whether the role's model is on a server whose price only its owner knows."""
-    return role in config.base_urls or config.model_of(role).startswith("vllm:")
+    model = config.model_of(role)
+    if "/" not in model or ":" in model.partition("/")[0]:
+        return True
+    # Which key would be sent is of no matter here, and a missing one no error.
+    url = resolve_endpoint(model, config.base_urls.get(role), "any", environment).base_url
+    return url is not None and urlsplit(url).hostname not in _PROVIDERS_OWN
 
 
 def prices_of(
-    config: RunConfig, stated: Mapping[str, Price], snapshot: Mapping[str, Price | None]
+    config: RunConfig,
+    stated: Mapping[str, Price],
+    snapshot: Mapping[str, Price | None],
+    environment: Mapping[str, str],
 ) -> dict[Role, Price | None]:
     """A price for each role in use; those of the snapshot stay as they are."""
     found = {}
     for role in roles_in_use(config):
-        now = price_of(
-            config.model_of(role), stated=stated, own_server=runs_own_server(config, role)
-        )
+        own = runs_own_server(config, role, environment)
+        now = price_of(config.model_of(role), stated=stated, own_server=own)
         found[role] = snapshot.get(role) or now
     return found
 
@@ -98,16 +102,15 @@ class Lines:
         *,
         environment: Mapping[str, str],
         servers: Mapping[Role, Server],
-        open_provider: OpenProvider,
+        timeouts: Timeouts | None,
         policy: RetryPolicy,
     ) -> None:
         self._config = config
         self._environment = environment
         self._servers = servers
-        self._open_provider = open_provider
+        self._timeouts = timeouts
         self._policy = policy
-        self._providers: dict[tuple[str, str | None, str | None], Provider] = {}
-        self._breakers: dict[tuple[str, str | None, str | None], Breaker] = {}
+        self._accounts: dict[Endpoint, tuple[Provider, Breaker]] = {}
         self._lines: dict[Role, Line] = {}
         try:
             for role, price in prices.items():
@@ -124,9 +127,14 @@ class Lines:
             )
         return self._lines[role]
 
+    @property
+    def keys(self) -> list[str]:
+        """Every key in use: what must be in no record."""
+        return [endpoint.api_key for endpoint in self._accounts if endpoint.api_key]
+
     def close(self) -> None:
         """Closes every provider."""
-        for provider in self._providers.values():
+        for provider, _ in self._accounts.values():
             provider.close()
 
     def _line(self, role: Role, price: Price | None) -> Line:
@@ -134,29 +142,19 @@ class Lines:
         if model.startswith(_SCRIPTED):
             script = Script.load(Path(model.removeprefix(_SCRIPTED)).expanduser())
             return Line(model, model, price, script.chat, Retrying(self._policy, Breaker()))
-        server = self._servers.get(role)
-        sent_as = server.model if server else model
-        base_url = server.base_url if server else self._config.base_urls.get(role)
-        key = server.api_key if server else self._key(role)
-        provider = self._provider(sent_as, base_url, key)
-        account = (sent_as.partition("/")[0], base_url, key)
-        breaker = self._breakers.setdefault(account, Breaker())
+        endpoint = self._endpoint(role)
+        # One SDK serves every model of an account, and one breaker watches it.
+        account = replace(endpoint, model="")
+        if account not in self._accounts:
+            self._accounts[account] = (open_endpoint(endpoint, self._timeouts), Breaker())
+        provider, breaker = self._accounts[account]
         retrying = Retrying(self._policy, breaker)
-        return Line(model, sent_as, price, lambda request, _c, _t: provider.chat(request), retrying)
+        return Line(
+            model, endpoint.model, price, lambda request, _c, _t: provider.chat(request), retrying
+        )
 
-    def _provider(self, model: str, base_url: str | None, key: str | None) -> Provider:
-        account = (model, base_url, key)
-        if account not in self._providers:
-            self._providers[account] = self._open_provider(model, base_url=base_url, api_key=key)
-        return self._providers[account]
-
-    def _key(self, role: Role) -> str | None:
-        name = self._config.key_env.get(role)
-        if name is None:
-            return None
-        if not self._environment.get(name):
-            raise PreflightError(
-                f"the key of the {role}'s server is to be in {name}, which is not set",
-                hint=f"export {name}=...",
-            )
-        return self._environment[name]
+    def _endpoint(self, role: Role) -> Endpoint:
+        server = self._servers.get(role)
+        if server is None:
+            return endpoint_for(role, self._config, self._environment)
+        return resolve_endpoint(server.model, server.base_url, server.api_key, self._environment)

@@ -36,14 +36,14 @@ from meta_agent.models._replay import recording_of as recording_of
 from meta_agent.models._retry import RetryPolicy
 from meta_agent.models._roles import (
     Lines,
-    OpenProvider,
     prices_of,
     require_prices,
 )
 from meta_agent.models._roles import Server as Server
 from meta_agent.models._roles import roles_in_use as roles_in_use
 from meta_agent.models._secrets import Scrubber
-from meta_agent.models.chat import ChatReply, ChatRequest, Provider
+from meta_agent.models._streaming import Timeouts
+from meta_agent.models.chat import ChatReply, ChatRequest
 from meta_agent.models.prices import Price, stated_prices
 from meta_agent.models.transcripts import SCHEMA_VERSION, Transcripts
 from meta_agent.protocols import JSON, ROLES, Role
@@ -120,7 +120,7 @@ def open_client(
     started_at: int | None = None,
     servers: Mapping[Role, Server] | None = None,
     labels: Mapping[str, str] | None = None,
-    open_provider: OpenProvider | None = None,
+    timeouts: Timeouts | None = None,
     retry: RetryPolicy | None = None,
 ) -> Client:
     """The client of a run: it replays where `meta_model` is `replay:RUN`, else it asks.
@@ -135,27 +135,26 @@ def open_client(
         started_at: the run's clock, which a replay takes over; None: the ledger's step `clock`.
         servers: servers started by us, by role (`vllm:PATH`).
         labels: what people should know of the record, e.g. `{"model": "...", "relayed": "..."}`.
-        open_provider: opens an SDK; None: `_endpoints.open_provider`.
+        timeouts: how long a server may stay silent.
         retry: the limits of the retry policy.
 
     Raises:
         ConfigError, PreflightError: before anything is asked.
     """
     found = os.environ if environment is None else environment
-    own_keys = [server.api_key for server in (servers or {}).values() if server.api_key]
-    scrubber = Scrubber.of(config.key_env.values(), found, own_keys)
     if config.meta_model.startswith(REPLAY):
         recording = recording_of(config.meta_model, config.workspace)
+        scrubber = Scrubber.of(config.key_env.values(), found)
         return _replaying(config, recording, run_id, transcripts, scrubber)
     known = transcripts.manifest() or {}
-    prices = prices_of(config, _stated(config), _snapshot(known))
+    prices = prices_of(config, _stated(config), _snapshot(known), found)
     require_prices(config, prices)
     lines = Lines(
         config,
         prices,
         environment=found,
         servers=servers or {},
-        open_provider=open_provider or _default_provider,
+        timeouts=timeouts,
         policy=retry or RetryPolicy(),
     )
     _set_caps(config, ledger, run_id)
@@ -165,15 +164,19 @@ def open_client(
         told = _told(config, run_id, started_at, prices)
         told["labels"] = {**known.get("labels", {}), **(labels or {})}
         _keep_manifest(transcripts, told)
+    scrubber = Scrubber.of(config.key_env.values(), found, lines.keys)
     live = Live(lines, Meter(ledger, run_id), transcripts, scrubber, clock)
     return Client(live, transcripts, scrubber, lambda role: lines[role].model)
 
 
-def prices_in_use(config: RunConfig) -> dict[Role, Price | None]:
+def prices_in_use(
+    config: RunConfig, environment: Mapping[str, str] | None = None
+) -> dict[Role, Price | None]:
     """The price of every role that would ask a model; None: unknown. Opens nothing."""
     if config.meta_model.startswith(REPLAY):
         return {}
-    return prices_of(config, _stated(config), {})
+    found = os.environ if environment is None else environment
+    return prices_of(config, _stated(config), {}, found)
 
 
 def _replaying(
@@ -192,12 +195,6 @@ def _replaying(
         _keep_manifest(transcripts, recording.transcripts.manifest() or {})
     replay = Replay(recording, transcripts, exact=config.replay_match == "exact")
     return Client(replay, transcripts, scrubber, recording.model_of)
-
-
-def _default_provider(model: str, *, base_url: str | None, api_key: str | None) -> Provider:
-    from meta_agent.models._endpoints import open_provider
-
-    return open_provider(model, base_url=base_url, api_key=api_key)
 
 
 def _set_caps(config: RunConfig, ledger: Ledger, run_id: str) -> None:

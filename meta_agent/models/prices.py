@@ -100,7 +100,8 @@ def price_of(model: str, *, stated: Mapping[str, Price], own_server: bool = Fals
         return FREE
     if model in stated or own_server:
         return stated.get(model)
-    return _vendored().get(model) or _from_litellm(model)
+    plain = model.removeprefix("litellm/")
+    return _vendored().get(plain) or _from_litellm(plain)
 
 
 def stated_prices(table: Mapping[str, Any], where: str) -> dict[str, Price]:

@@ -1,0 +1,330 @@
+"""What a run will probably cost, and the smallest gain it could prove, before anything is spent.
+
+Counts follow from the plan. Exchanges and tokens come from the record of an earlier run where
+there is one, else from assumptions; either way a range, and `basis` says which. The low end has
+most of the input from the provider's cache, the high end none of it.
+
+Does not cover: what a model will really write. `--max-usd` is the promise, this is the forecast.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Final, Protocol
+
+from meta_agent.config import RunConfig
+from meta_agent.models._power import Design, assumptions, smallest_effect, tasks_needed
+from meta_agent.models._replay import PREFIX as REPLAY
+from meta_agent.models.chat import Usage
+from meta_agent.models.prices import Price
+from meta_agent.models.transcripts import MANIFEST, Exchange, Transcripts
+from meta_agent.protocols import JSON, Role
+
+TOO_COARSE: Final = 0.20
+"""Above this the forecast warns: few single changes to an agent gain as much."""
+_CACHED_AT_BEST: Final = 0.8
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """From the low end to the high end."""
+
+    low: float
+    high: float
+
+    def __add__(self, other: Range) -> Range:
+        return Range(self.low + other.low, self.high + other.high)
+
+    def times(self, other: Range) -> Range:
+        """Low by low, high by high."""
+        return Range(self.low * other.low, self.high * other.high)
+
+
+_NOTHING: Final = Range(0, 0)
+
+
+class ErrorShares(Protocol):
+    """`gate.ErrorBudget`, as far as it is needed here."""
+
+    def at(self, look: int) -> float: ...
+
+
+class Sizes(Protocol):
+    """`steps.plan.Plan`, as far as it is needed here."""
+
+    @property
+    def looks(self) -> tuple[int, ...]: ...
+    @property
+    def finalists(self) -> int: ...
+    @property
+    def search(self) -> int: ...
+    @property
+    def confirm(self) -> int: ...
+    @property
+    def vault(self) -> int: ...
+    @property
+    def generations(self) -> int: ...
+    @property
+    def min_effect(self) -> float: ...
+    @property
+    def frozen(self) -> bool: ...
+    @property
+    def budget(self) -> ErrorShares: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Habits:
+    """How a role talks: exchanges in a conversation, tokens in an exchange."""
+
+    exchanges: Range
+    input_tokens: Range
+    output_tokens: Range
+    basis: str = "assumed"
+
+
+ASSUMED: Final[Mapping[Role, Habits]] = {
+    "analyst": Habits(Range(8, 25), Range(8e3, 30e3), Range(200, 1000)),
+    "proposer": Habits(Range(10, 40), Range(8e3, 30e3), Range(200, 1000)),
+    "reviewer": Habits(Range(2, 8), Range(4e3, 12e3), Range(200, 800)),
+    "librarian": Habits(Range(1, 4), Range(3e3, 10e3), Range(200, 800)),
+    "judge": Habits(Range(1, 1), Range(1e3, 8e3), Range(50, 500)),
+    "policy": Habits(Range(4, 15), Range(2e3, 10e3), Range(80, 500)),
+}
+_AROUND_MEASURED: Final = Range(0.7, 1.5)
+
+
+@dataclass(frozen=True, slots=True)
+class RoleEstimate:
+    """One role's part."""
+
+    model: str
+    conversations: Range
+    calls: Range
+    input_tokens: Range
+    output_tokens: Range
+    usd: Range | None
+    """None: the price is unknown."""
+    price_source: str | None
+    basis: str
+    """`assumed`, or the run that it was measured on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """The forecast of a run."""
+
+    roles: Mapping[Role, RoleEstimate]
+    calls: Range
+    tokens: Range
+    usd: Range | None
+    """None: a price is unknown."""
+    planned_candidates: int
+    bought_candidates: Range | None
+    """How many candidates the caps pay for, at the dear and at the cheap end; None: no cap."""
+    smallest_effect: float | None
+    """A share of clean success; None: these tasks can prove nothing."""
+    effect_assumes: str
+    warnings: tuple[str, ...]
+
+    def to_json(self) -> dict[str, JSON]:
+        """For `--json`."""
+        return {**asdict(self), "warnings": list(self.warnings)}
+
+
+def estimate(
+    config: RunConfig,
+    plan: Sizes,
+    prices: Mapping[Role, Price | None],
+    measured: Mapping[Role, Habits] | None = None,
+) -> Estimate:
+    """The forecast for these settings.
+
+    Args:
+        config: the run's settings.
+        plan: its sizes, with the task counts that the domain really has.
+        prices: `client.prices_in_use(config)`: one entry for each role that asks a model.
+        measured: `measured_in(...)` of an earlier run, if there is one.
+    """
+    habits = {**ASSUMED, **(measured or {})}
+    asked = {} if config.meta_model.startswith(REPLAY) else prices
+    roles = {
+        role: _of_role(config, plan, role, habits[role], price) for role, price in asked.items()
+    }
+    planned = plan.generations * config.candidates
+    bought = _bought(config, planned, roles)
+    design = _design(plan)
+    effect = smallest_effect(design)
+    return Estimate(
+        roles=roles,
+        calls=_sum(one.calls for one in roles.values()),
+        tokens=_sum(_tokens(one) for one in roles.values()),
+        usd=_known_sum(one.usd for one in roles.values()),
+        planned_candidates=planned,
+        bought_candidates=bought,
+        smallest_effect=effect,
+        effect_assumes=assumptions(design),
+        warnings=(*_of_money(planned, bought, roles), *_of_effect(design, effect)),
+    )
+
+
+def measured_in(transcripts: Transcripts) -> dict[Role, Habits]:
+    """How each role talked in a recorded run."""
+    by_role: dict[Role, list[Exchange]] = {}
+    for exchange in transcripts.exchanges():
+        by_role.setdefault(exchange.role, []).append(exchange)
+    run = str((transcripts.manifest() or {}).get("run_id", transcripts.root.name))
+    return {role: _habits(found, f"measured on {run}") for role, found in by_role.items()}
+
+
+def latest_transcripts(workspace: Path) -> Transcripts | None:
+    """The record of the workspace's newest run that asked a model."""
+    manifests = sorted((workspace / "transcripts").glob(f"*/{MANIFEST}"), key=_changed_at)
+    return Transcripts(manifests[-1].parent) if manifests else None
+
+
+def _changed_at(path: Path) -> tuple[float, str]:
+    return path.stat().st_mtime, str(path)
+
+
+def _habits(exchanges: list[Exchange], basis: str) -> Habits:
+    conversations = len({one.conversation for one in exchanges})
+    usages = [one.reply.usage for one in exchanges]
+
+    def around(mean: float) -> Range:
+        return Range(mean, mean).times(_AROUND_MEASURED)
+
+    return Habits(
+        around(len(exchanges) / conversations),
+        around(sum(usage.input_tokens for usage in usages) / len(usages)),
+        around(sum(usage.output_tokens for usage in usages) / len(usages)),
+        basis,
+    )
+
+
+# --- counting ----------------------------------------------------------------------------------
+
+
+def _of_role(
+    config: RunConfig, plan: Sizes, role: Role, habits: Habits, price: Price | None
+) -> RoleEstimate:
+    conversations = _conversations(config, plan, role)
+    calls = conversations.times(habits.exchanges)
+    each = _usd_of_call(habits, price) if price else None
+    return RoleEstimate(
+        model=config.model_of(role),
+        conversations=conversations,
+        calls=calls,
+        input_tokens=calls.times(habits.input_tokens),
+        output_tokens=calls.times(habits.output_tokens),
+        usd=calls.times(each) if each else None,
+        price_source=price.source if price else None,
+        basis=habits.basis,
+    )
+
+
+def _conversations(config: RunConfig, plan: Sizes, role: Role) -> Range:
+    generations, drafts = plan.generations, plan.generations * config.candidates
+    if role == "analyst":
+        return Range(generations, generations)
+    if role in ("proposer", "reviewer"):
+        return Range(drafts, drafts)
+    if role == "librarian":
+        return Range(generations, drafts)
+    return _rollouts(config, plan)
+
+
+def _rollouts(config: RunConfig, plan: Sizes) -> Range:
+    """Of a frozen policy. Low: nothing is promoted, so the baseline is measured once, and one
+    candidate a generation gets as far as screening; high: every generation promotes.
+    """
+    if not plan.frozen:
+        return _NOTHING
+    generations, finalists = plan.generations, plan.generations * plan.finalists
+    first, last = plan.looks[0], plan.looks[-1]
+    low = plan.search * (1 + generations) + plan.confirm * first * (1 + finalists)
+    high = plan.search * generations * (1 + config.candidates) + plan.confirm * last * 2 * finalists
+    return Range(low + plan.vault * first, high + 2 * plan.vault * last)
+
+
+def _usd_of_call(habits: Habits, price: Price) -> Range:
+    few = round(habits.input_tokens.low)
+    cheap = Usage(few, round(habits.output_tokens.low), cached_tokens=int(few * _CACHED_AT_BEST))
+    dear = price.worst_usd(round(habits.input_tokens.high), round(habits.output_tokens.high))
+    return Range(price.usd(cheap), dear)
+
+
+def _tokens(role: RoleEstimate) -> Range:
+    return role.input_tokens + role.output_tokens
+
+
+def _sum(ranges: Iterable[Range]) -> Range:
+    return sum(ranges, _NOTHING)
+
+
+def _known_sum(ranges: Iterable[Range | None]) -> Range | None:
+    found = list(ranges)
+    known = [one for one in found if one is not None]
+    return _sum(known) if len(known) == len(found) else None
+
+
+# --- what the caps buy, and what can be proven ---------------------------------------------------
+
+
+def _bought(config: RunConfig, planned: int, roles: Mapping[Role, RoleEstimate]) -> Range | None:
+    """Candidates within every cap, taking the run's cost as evenly spread over them."""
+    every = roles.values()
+    capped: list[tuple[float | None, Range | None]] = [
+        (config.max_usd, _known_sum(one.usd for one in every)),
+        (config.max_tokens, _sum(_tokens(one) for one in every)),
+        *((config.role_max_usd.get(name), one.usd) for name, one in roles.items()),
+        *((config.role_max_tokens.get(name), _tokens(one)) for name, one in roles.items()),
+    ]
+    bought = [
+        Range(_floor(cap * planned, cost.high), _floor(cap * planned, cost.low))
+        for cap, cost in capped
+        if cap is not None and cost is not None and cost.high > 0
+    ]
+    if not bought:
+        return None
+    return Range(min(one.low for one in bought), min(one.high for one in bought))
+
+
+def _floor(amount: float, each: float) -> float:
+    return math.floor(amount / each) if each else math.inf
+
+
+def _design(plan: Sizes) -> Design:
+    last = len(plan.looks) - 1
+    alpha = plan.budget.at(last)
+    return Design(plan.confirm, plan.looks[last], alpha, plan.frozen, plan.min_effect)
+
+
+def _of_money(planned: int, bought: Range | None, roles: Mapping[Role, RoleEstimate]) -> list[str]:
+    said = []
+    unpriced = sorted({one.model for one in roles.values() if one.usd is None})
+    if unpriced:
+        said.append(
+            f"the price of {', '.join(unpriced)} is unknown: cap tokens (--max-tokens), or state "
+            "it under [prices] in meta-agent.toml"
+        )
+    if bought is not None and bought.low < planned:
+        most = "more" if math.isinf(bought.high) else f"{bought.high:.0f}"
+        said.append(
+            f"the caps pay for {bought.low:.0f} to {most} candidates of the {planned} planned; the "
+            "run stops at the cap and resumes when it is raised"
+        )
+    return said
+
+
+def _of_effect(design: Design, effect: float | None) -> list[str]:
+    if effect is not None and effect <= TOO_COARSE:
+        return []
+    said = "nothing" if effect is None else f"only gains of {100 * effect:.0f} points and more"
+    enough = tasks_needed(design, TOO_COARSE)
+    helps = [f"{enough} confirm tasks instead of {design.tasks}"] if enough else ["more tasks"]
+    helps.append("more --samples" if design.frozen else "more training seeds")
+    helps.append("fewer --generations (every finalist takes a share of alpha)")
+    return [f"{design.tasks} confirm tasks can prove {said}; what helps: {', '.join(helps)}"]
