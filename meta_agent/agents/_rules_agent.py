@@ -9,6 +9,9 @@ from meta_agent.agents._meta import Brief, Draft, Refused
 from meta_agent.agents.rules import Proposal, propose
 from meta_agent.backtest.fair import fairly
 from meta_agent.errors import CandidateError
+from meta_agent.protocols import FACTORS
+
+_ALL = 64
 
 
 class RulesAgent:
@@ -31,10 +34,13 @@ class RulesAgent:
             situation=brief.situation,
             stuck=brief.stuck,
         )
+        limited = set(brief.factors) != set(FACTORS)
+        many = _ALL if limited else brief.k  # those that cannot count must not crowd out the rest
         first = ask(1, repair=True) if brief.invalid else []
         names = {proposal.hypothesis.rule for proposal in first}
-        rest = [proposal for proposal in ask(brief.k) if proposal.hypothesis.rule not in names]
-        return [*first, *rest][: brief.k]
+        rest = [proposal for proposal in ask(many) if proposal.hypothesis.rule not in names]
+        kept = [one for one in (*first, *rest) if one.hypothesis.factor in brief.factors]
+        return kept[: brief.k]
 
 
 def _draft(brief: Brief, index: int, proposal: Proposal) -> Draft | Refused:

@@ -19,6 +19,7 @@ from meta_agent.steps._desk import HostDesk
 from meta_agent.steps._team import llm_team
 from meta_agent.steps.collect import Collected, Reading
 from meta_agent.steps.run import Run, candidate_from_json, candidate_to_json
+from meta_agent.steps.test import untrained
 
 __all__ = ["meta_agent_of", "propose", "revise", "tried"]
 
@@ -159,6 +160,8 @@ def admit(run: Run, base: HarnessTree, draft: Draft, generation: int) -> Candida
             f"the hypothesis is about {hypothesis.factor}, the edit touches {factor}",
             reason="factor_mismatch",
         )
+    if factor not in run.factors:
+        raise CandidateError(untrained(run, factor).message, reason="factor_untrained")
     return Candidate(
         id=f"{run.id}/{name}",
         run=run.id,
