@@ -6,7 +6,7 @@ variables. Each of its model calls becomes one call to the host, in OpenAI's for
     {kind: "model", base, new, max, tools?}     [content, finish_reason, tool_calls, usage] or None
 
 answered in the order they came, one at a time. An answer of None means that the attempt is over:
-from then on every request is refused with status 400, and the agent has `grace_sec` to end.
+from then on every request is refused with status 403, and the agent has `grace_sec` to end.
 
 Does not cover: what the command left running outside its process group. The host's next command
 ends everything below the worker before it starts to read.
@@ -132,9 +132,11 @@ class Relay:
         answer = None if self.over else self._ask_host(ask.asked)
         if answer is None:
             self.over = True
-            ask.refuse(endpoint.Refusal(400, endpoint.OVER, endpoint.OVER_TEXT))
+            ask.refuse(endpoint.Refusal(endpoint.OVER_STATUS, endpoint.OVER, endpoint.OVER_TEXT))
         elif "err" in answer:
-            ask.refuse(endpoint.Refusal(400, "invalid_request", str(answer["err"])))
+            problem = str(answer["err"])
+            code = "context_length_exceeded" if "maximum context" in problem else "invalid_request"
+            ask.refuse(endpoint.Refusal(400, code, problem))
         else:
             self.known.append(assistant(answer["ok"]))
             ask.answer(answer["ok"])

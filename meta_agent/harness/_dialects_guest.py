@@ -19,6 +19,14 @@ Message = dict[str, Any]
 Event = tuple[str, Json]  # a name (empty in OpenAI's streams) and what it carries
 
 NOT_TEXT = "only text is relayed here, not {}"
+KINDS = {
+    400: "invalid_request_error",
+    403: "permission_error",
+    404: "not_found_error",
+    411: "invalid_request_error",
+    413: "request_too_large",
+    429: "rate_limit_error",
+}
 ANTHROPIC_STOPS = {"tool_calls": "tool_use", "length": "max_tokens"}
 
 
@@ -89,9 +97,9 @@ class OpenAi:
         if wants_usage:
             yield "", {**head, "choices": [], "usage": usage(said)}
 
-    def error(self, code: str, text: str) -> Json:
-        """An error that SDKs do not retry (the status decides) and agents can read."""
-        return {"error": {"message": text, "type": "invalid_request_error", "code": code}}
+    def error(self, status: int, code: str, text: str) -> Json:
+        """An error as OpenAI's SDK shows it."""
+        return {"error": {"message": text, "type": KINDS[status], "code": code}}
 
 
 def openai_message(message: Json) -> Message:
@@ -224,9 +232,9 @@ class Anthropic:
         yield "message_delta", {"type": "message_delta", "delta": delta, "usage": whole["usage"]}
         yield "message_stop", {"type": "message_stop"}
 
-    def error(self, code: str, text: str) -> Json:
+    def error(self, status: int, code: str, text: str) -> Json:
         """An error as Anthropic's SDK shows it."""
-        told = {"type": "invalid_request_error", "message": f"{text} ({code})"}
+        told = {"type": KINDS[status], "message": f"{text} ({code})"}
         return {"type": "error", "error": told}
 
 

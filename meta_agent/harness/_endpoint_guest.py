@@ -29,6 +29,8 @@ MAX_CONNECTIONS = 32
 MAX_WAITING = 64
 IDLE_SEC = 60.0
 BODY_SEC = 60.0
+# Of the statuses that no SDK retries, the one that agents do not try to mend either.
+OVER_STATUS = 403
 OVER = "attempt_over"
 OVER_TEXT = "this attempt is over: a limit on its turns, tokens or time was reached"
 
@@ -91,7 +93,7 @@ class Handler(BaseHTTPRequestHandler):
             else:
                 self._chat(dialect, body)
         except Refusal as refusal:
-            told = (dialect or dialects.OpenAi()).error(refusal.code, str(refusal))
+            told = (dialect or dialects.OpenAi()).error(refusal.status, refusal.code, str(refusal))
             self._send_json(refusal.status, told)
 
     def do_GET(self) -> None:
@@ -100,7 +102,9 @@ class Handler(BaseHTTPRequestHandler):
             model = {"id": "policy", "object": "model", "created": 0, "owned_by": "meta-agent"}
             self._send_json(200, {"object": "list", "data": [model], "has_more": False})
         else:
-            told = dialects.OpenAi().error("not_found", f"{self.path[:80]} is not here; {KNOWN}")
+            told = dialects.OpenAi().error(
+                404, "not_found", f"{self.path[:80]} is not here; {KNOWN}"
+            )
             self._send_json(404, told)
 
     def _chat(self, dialect: Any, body: Json) -> None:

@@ -37,6 +37,8 @@ GRACE_SEC: Final = 15.0
 MAX_MESSAGES: Final = 2048
 MAX_TOOLS: Final = 256
 PROMPT_KEYS: Final = ("prompt", "issue", "question", "problem")
+# The words by which agents and their libraries know this error.
+TOO_LONG: Final = "the request is over the model's maximum context length"
 _SLACK_SEC: Final = 60.0
 _SETTLE_SEC: Final = 30.0
 # Failures of a sandbox in which an agent runs that are the agent's doing, or its policy's.
@@ -203,7 +205,7 @@ class Relay:
             return f"tools must be at most {MAX_TOOLS} objects"
         size = sum(self._sizes[:base]) + sum(map(_size, new)) + _size(call.get("tools"))
         if size > self._max_bytes:
-            return f"the conversation has {size} bytes, the limit is {self._max_bytes}"
+            return f"{TOO_LONG}: {size} bytes of conversation, at most {self._max_bytes} are taken"
         return ""
 
 

@@ -12,6 +12,7 @@ source, sent by `install`:
 """
 
 from meta_agent.sandbox._build import build_base_image, recipe_hash
+from meta_agent.sandbox._derive import build_agent_image, read_requirements
 from meta_agent.sandbox._names import BACKENDS, BASE_IMAGE, Backend
 from meta_agent.sandbox._open import (
     BackendChoice,
@@ -31,10 +32,12 @@ __all__ = [
     "BackendChoice",
     "EngineStatus",
     "WorkerSandbox",
+    "build_agent_image",
     "build_base_image",
     "choose_backend",
     "engine_status",
     "open_sandbox",
+    "read_requirements",
     "reap",
     "recipe_hash",
     "resolve_backend",
