@@ -6,53 +6,19 @@ import pty
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
 
 import pytest
 
-from meta_agent.cli import main
 from meta_agent.history import HarnessRepo
 from meta_agent.ledger import Ledger
 from meta_agent.workspace import init_workspace
 
 from ..view.sample import write_sample
+from .conftest import Done, Runner
 
 COMMANDS = ["evolve", "init", "train", "report", "status", "log", "show", "diff", "why"]
-COMMANDS += ["verify", "doctor"]
+COMMANDS += ["verify", "doctor", "approve", "transcript"]
 HEAVY = ("torch", "rich", "pydantic", "jinja2", "git", "docker", "scipy", "numpy", "sqlite3")
-
-
-class Done(NamedTuple):
-    """How a command ended."""
-
-    returncode: int
-    stdout: str
-    stderr: str
-
-
-class Runner(Protocol):
-    def __call__(self, *arguments: str, cwd: Path, **variables: str) -> Done: ...
-
-
-@pytest.fixture
-def meta_agent(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Runner:
-    """Runs the command in this process (a new one costs most of a second), output caught by fd."""
-    for name in [name for name in os.environ if name.startswith("META_AGENT_")]:
-        monkeypatch.delenv(name)
-
-    def run(*arguments: str, cwd: Path, **variables: str) -> Done:
-        with monkeypatch.context() as patched:
-            patched.chdir(cwd)
-            patched.setattr(sys, "argv", ["meta-agent", *arguments])
-            for name, value in variables.items():
-                patched.setenv(name, value)
-            capfd.readouterr()
-            with pytest.raises(SystemExit) as ended:
-                main()
-            code = ended.value.code
-            return Done(code if isinstance(code, int) else 0, *capfd.readouterr())
-
-    return run
 
 
 def in_a_process(code: str, *arguments: str, cwd: Path, **variables: str) -> Done:
@@ -80,13 +46,6 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     init_workspace(root, domain="swe", create_repo=create)
     write_sample(root / "ledger.sqlite")
     return root
-
-
-def document(done: Done) -> dict[str, Any]:
-    """Stdout is exactly one JSON document."""
-    assert done.returncode == 0, done.stderr
-    parsed: dict[str, Any] = json.loads(done.stdout)
-    return parsed
 
 
 def refused(done: Done, code: int, *parts: str) -> None:
@@ -132,7 +91,7 @@ def test_data_commands_print_one_document(
     meta_agent: Runner, workspace: Path, command: str
 ) -> None:
     done = meta_agent(*command.split(), "--json", cwd=workspace)
-    assert document(done)["schema_version"] == 1
+    assert done.document["schema_version"] == 1
     assert done.stderr == ""
 
 
@@ -149,7 +108,7 @@ def test_report_writes_the_page_beside_the_document(
 ) -> None:
     page = tmp_path / "report.html"
     done = meta_agent("report", "--html", str(page), "--json", cwd=workspace)
-    assert document(done)["run"] == "r1"
+    assert done.document["run"] == "r1"
     assert page.read_text().startswith("<!doctype html>")
     assert f"wrote {page}" in done.stderr
 
@@ -160,10 +119,10 @@ def test_a_dead_run_is_not_called_running(
     root = tmp_path / "w"
     init_workspace(root, domain="swe", create_repo=lambda path: path.mkdir())
     write_sample(root / "ledger.sqlite", finished=False)
-    assert document(meta_agent("status", "--json", cwd=root))["live"] is False
+    assert meta_agent("status", "--json", cwd=root).document["live"] is False
     assert "stopped without finishing" in meta_agent("status", cwd=root).stdout
     with Ledger.open(root / "ledger.sqlite"):
-        alive = document(meta_agent("status", "--json", cwd=root))
+        alive = meta_agent("status", "--json", cwd=root).document
     assert (alive["live"], alive["owner"]) == (True, str(os.getpid()))
 
 
@@ -183,7 +142,7 @@ def test_diff_comes_from_the_repository(meta_agent: Runner, tmp_path: Path) -> N
         ledger.start_run("r1", {}, config_hash="h")
         row = {"id": "r1/g0/c0", "base": base, "commit": commit}
         ledger.once("r1/g0/c0", "candidate", {}, lambda: row)
-    done = document(meta_agent("diff", "g0/c0", "--json", cwd=root))
+    done = meta_agent("diff", "g0/c0", "--json", cwd=root).document
     assert "-x = 1\n+x = 2\n" in done["diff"]
     assert "+x = 2" in meta_agent("diff", "g0/c0", cwd=root).stdout
 
@@ -192,7 +151,7 @@ def test_dry_run_shows_every_setting_with_its_origin_and_starts_nothing(
     meta_agent: Runner, tmp_path: Path
 ) -> None:
     done = meta_agent("evolve", "--dry-run", "--seed", "3", "--json", cwd=tmp_path)
-    plan = document(done)
+    plan = done.document
     assert plan["config"]["seed"] == 3
     assert plan["config"]["origin"]["seed"] == "command line"
     assert list(tmp_path.iterdir()) == []
@@ -200,7 +159,7 @@ def test_dry_run_shows_every_setting_with_its_origin_and_starts_nothing(
 
 
 def test_init_makes_a_workspace_that_status_understands(meta_agent: Runner, tmp_path: Path) -> None:
-    made = document(meta_agent("init", "--json", cwd=tmp_path))
+    made = meta_agent("init", "--json", cwd=tmp_path).document
     assert made["workspace"] == str(tmp_path / "meta-agent-workspace")
     assert Path(made["harness_repo"], "harness.toml").is_file()
     refused(meta_agent("init", "--domain", "math", cwd=tmp_path), 2, "for the domain swe")
@@ -289,7 +248,7 @@ cli.main()
 
 def test_evolve_json_is_one_document_whatever_else_writes(tmp_path: Path) -> None:
     done = in_a_process(NOISY, "evolve", "--json", cwd=tmp_path)
-    assert document(done) == {"schema_version": 1}
+    assert done.document == {"schema_version": 1}
     for part in ("here we go", "a stray print", "a child process", "a C library"):
         assert part in done.stderr
 

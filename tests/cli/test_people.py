@@ -1,0 +1,168 @@
+"""`approve` and `transcript`, on a recorded run and real files."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from meta_agent.ledger import Ledger
+from meta_agent.models._digest import Question
+from meta_agent.models.chat import ChatReply, ToolCall, Usage
+from meta_agent.models.transcripts import Exchange, Transcripts
+from meta_agent.workspace import init_workspace
+
+from ..view.sample import HOSTILE, write_sample
+from .conftest import Runner
+
+
+@pytest.fixture
+def parked(tmp_path: Path) -> Path:
+    root = tmp_path / "w"
+    init_workspace(root, domain="swe", create_repo=lambda path: path.mkdir())
+    write_sample(root / "ledger.sqlite", waits_for="g1/c2")
+    return root
+
+
+def test_status_says_what_a_parked_run_waits_for_and_the_next_command(
+    meta_agent: Runner, parked: Path
+) -> None:
+    shown = meta_agent("status", cwd=parked).stdout
+    assert "parked, waits for a person: meta-agent approve g1/c2" in shown
+    assert "a person: g1/c2: may it be tested?" in shown
+    told = meta_agent("status", "--json", cwd=parked).document
+    assert [(one["subject"], one["gate"]) for one in told["waiting"]] == [("g1/c2", "test")]
+
+
+def test_approve_alone_shows_the_question(meta_agent: Runner, parked: Path) -> None:
+    shown = meta_agent("approve", cwd=parked).stdout
+    for part in ("g1/c2: may it be tested?", "swe/reward.py  +3 -1", "meta-agent approve g1/c2"):
+        assert part in shown
+    waiting = meta_agent("approve", "--json", cwd=parked).document["waiting"]
+    assert [one["answer"] for one in waiting] == [None]
+
+
+ANSWERS = {
+    "approve": ([], ("APPROVE", "")),
+    "revise": (["--revise", "keep the old prompt"], ("REVISE", "keep the old prompt")),
+    "abort": (["--abort"], ("ABORT", "")),
+}
+
+
+@pytest.mark.parametrize("case", ANSWERS)
+def test_an_answer_is_recorded_and_shown_everywhere(
+    meta_agent: Runner, parked: Path, case: str
+) -> None:
+    flags, said = ANSWERS[case]
+    done = meta_agent("approve", "g1/c2", *flags, "--json", cwd=parked)
+    (decision,) = done.document["decisions"]
+    assert (decision["answer"], decision["feedback"]) == said
+    assert "the same evolve command goes on" in meta_agent("status", cwd=parked).stdout
+    report = meta_agent("report", "--json", cwd=parked).document
+    assert report["decisions"][-1]["answer"] == said[0]
+    assert f"a person: {said[0]} (test)" in meta_agent("why", "g1/c2", cwd=parked).stdout
+    again = meta_agent("approve", "g1/c2", cwd=parked)
+    assert again.returncode == 2
+    assert "is decided already" in again.stderr
+
+
+def test_an_answer_needs_words_to_send_something_back(meta_agent: Runner, parked: Path) -> None:
+    done = meta_agent("approve", "g1/c2", "--revise", " ", cwd=parked)
+    assert (done.returncode, "--revise is empty" in done.stderr) == (2, True)
+    assert meta_agent("approve", "--json", cwd=parked).document["waiting"]
+
+
+def test_a_live_run_asks_its_own_terminal(meta_agent: Runner, parked: Path) -> None:
+    with Ledger.open(parked / "ledger.sqlite"):
+        done = meta_agent("approve", "g1/c2", cwd=parked)
+    assert done.returncode == 3
+    assert "another run" in done.stderr
+
+
+# --- transcript ----------------------------------------------------------------------------------
+
+LONG = "\n".join(f"line {number}" for number in range(100))
+
+
+def exchange(
+    conversation: str, turn: int, messages: list[dict[str, object]], reply: ChatReply
+) -> Exchange:
+    role = conversation.rpartition("/")[2]
+    question = Question({"model": "openai/some-model"}, messages, [])
+    return Exchange(conversation, turn, role, question, reply, 1_800_000_000.0)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def told(parked: Path) -> Iterator[Path]:
+    """A proposer that used a tool once, and an analyst of whom nobody knows the price."""
+    transcripts = Transcripts(parked / "transcripts" / "r1")
+    start: list[dict[str, object]] = [
+        {"role": "system", "content": "You improve harnesses."},
+        {"role": "user", "content": f"evidence {HOSTILE}"},
+    ]
+    call = ToolCall("c1", "shell", {"command": "ls"})
+    first = ChatReply("I look first.", "tool_calls", Usage(1200, 30), "some-model", (call,), 0.01)
+    second = ChatReply(f"Done. {LONG}", "stop", Usage(1300, 40), "some-model", (), 0.02)
+    one = transcripts.append(exchange("g0/c0/proposer", 0, start, first))
+    answer = {"role": "tool", "tool_call_id": "c1", "content": LONG}
+    transcripts.append(exchange("g0/c0/proposer", 1, [*one.said, answer], second))
+    unpriced = ChatReply("The tests time out.", "stop", Usage(500, 20), "some-model", (), None)
+    transcripts.append(exchange("g0/analyst", 0, start, unpriced))
+    transcripts.append(exchange("policy/m/task-1/0", 0, start, unpriced))
+    yield parked
+
+
+def test_without_a_name_the_agents_conversations_are_listed(meta_agent: Runner, told: Path) -> None:
+    rows = meta_agent("transcript", "--json", cwd=told).document["conversations"]
+    assert [(one["conversation"], one["exchanges"], one["usd"]) for one in rows] == [
+        ("g0/analyst", 1, None),
+        ("g0/c0/proposer", 2, pytest.approx(0.03)),
+    ]
+    shown = meta_agent("transcript", cwd=told).stdout
+    assert "2 exchanges, 2,570 tokens, $0.0300" in shown
+    assert "unknown price" in shown
+
+
+@pytest.mark.parametrize("name", ["g0/c0", "r1/g0/c0", "11abab", "proposer", "g0/c0/proposer"])
+def test_a_candidates_conversation_reads_once_through(
+    meta_agent: Runner, told: Path, name: str
+) -> None:
+    shown = meta_agent("transcript", name, cwd=told).stdout
+    assert shown.count("You improve harnesses.") == 1
+    places = [shown.index(one) for one in ("system", "I look first.", '→ shell {"command": "ls"}')]
+    assert places == sorted(places)
+    assert "\x1b" not in shown and "\u202e" not in shown
+
+
+def test_long_outputs_are_folded_unless_asked_for_and_replies_never(
+    meta_agent: Runner, told: Path
+) -> None:
+    folded = meta_agent("transcript", "g0/c0", cwd=told).stdout
+    full = meta_agent("transcript", "g0/c0", "--full", cwd=told).stdout
+    assert "84 lines folded" in folded and "folded" not in full
+    assert (folded.count("line 50"), full.count("line 50")) == (1, 2)
+
+
+def test_the_document_has_each_message_once_and_everything(meta_agent: Runner, told: Path) -> None:
+    document = meta_agent("transcript", "g0/c0", "--json", cwd=told).document
+    first, second = document["conversations"][0]["exchanges"]
+    assert [one["role"] for one in first["messages"]] == ["system", "user"]
+    assert (second["kept_messages"], second["messages"][0]["content"]) == (3, LONG)
+    assert json.loads(first["reply"]["tool_calls"][0]["function"]["arguments"]) == {"command": "ls"}
+
+
+def test_a_policys_conversations_come_by_name_alone(meta_agent: Runner, told: Path) -> None:
+    rows = meta_agent("transcript", "policy", "--json", cwd=told).document["conversations"]
+    assert [one["conversation"] for one in rows] == ["policy/m/task-1/0"]
+
+
+def test_an_unknown_conversation_names_the_known_ones(meta_agent: Runner, told: Path) -> None:
+    done = meta_agent("transcript", "g7/c7", cwd=told)
+    assert done.returncode == 2
+    assert "g0/analyst, g0/c0/proposer" in done.stderr
+
+
+def test_a_run_without_models_says_so(meta_agent: Runner, parked: Path) -> None:
+    assert "no agent asked a model" in meta_agent("transcript", cwd=parked).stdout
+    done = meta_agent("transcript", "analyst", cwd=parked)
+    assert "none: no model was asked in this run" in done.stderr
