@@ -6,6 +6,7 @@ calls one room, and every durable step is journalled: running the same command a
 
 from __future__ import annotations
 
+from functools import partial
 from typing import NamedTuple
 
 from meta_agent.config import RunConfig
@@ -18,7 +19,7 @@ from meta_agent.steps.finish import open_vault
 from meta_agent.steps.learn import conclude
 from meta_agent.steps.merge import merge
 from meta_agent.steps.opening import first_version, open_run
-from meta_agent.steps.propose import propose
+from meta_agent.steps.propose import propose, revise
 from meta_agent.steps.run import Run, Version
 from meta_agent.steps.stuck import Streak, take_stock
 from meta_agent.steps.test import screen, test
@@ -53,7 +54,8 @@ def _generation(run: Run, before: Ended, generation: int) -> Ended:
     stuck = take_stock(run, collected, streak, generation)
     when_stuck(run, generation)
     proposed = propose(run, collected, reading, generation, stuck)
-    candidates = to_test(run, collected, reading, proposed)
+    again = partial(revise, run, collected, reading)
+    candidates = to_test(run, collected, reading, proposed, again)
     tested = {c.id: test(run, collected, c) for c in candidates}
     screened = screen(run, collected, list(tested.values()))
 

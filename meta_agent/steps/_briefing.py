@@ -160,8 +160,8 @@ def _terms(run: Run) -> Iterator[str]:
     )
     if run.config.trainable:
         yield (
-            f"Training: every version trains the same base policy anew for {plan.steps} steps of GRPO "
-            "under its own reward, filter, curriculum and recipe, and is then measured."
+            f"Training: every version trains the same base policy anew, {plan.steps} steps of "
+            "GRPO under its own reward, filter, curriculum and recipe, and is then measured."
         )
         looks = " then ".join(map(str, plan.looks))
         yield (

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from functools import partial
 
 from meta_agent.backtest.records import NOTE_RECORD
 from meta_agent.gate import verdict_to_json
 from meta_agent.protocols import JSON, Candidate, Verdict, VerdictKind
 from meta_agent.skills import SkillDraft, distil
+from meta_agent.steps._team import llm_team
 from meta_agent.steps.calibrate import calibration
 from meta_agent.steps.collect import Collected, Reading
 from meta_agent.steps.run import Judged, Run, machines_failed
@@ -51,20 +54,23 @@ def learn(run: Run, candidate: Candidate, verdict: Verdict, reading: Reading) ->
     """Distils a skill from a promotion or an informative failure."""
     if not _informative(candidate, verdict, reading):
         return
+    diff, team = run.repo.diff(candidate.base, candidate.commit), llm_team(run)
     draft = distil(
         candidate,
         verdict,
-        run.repo.diff(candidate.base, candidate.commit),
+        diff,
         reading.evidence.to_json(),
         domain=run.config.domain,
+        trusted_text=team is None,
     )
     if draft is None:
         return
+    told = partial(team.lesson, draft, candidate, verdict, diff) if team else None
     skill = run.once(
         f"{candidate.id}/skill",
         "skill",
         {"candidate": candidate.id},
-        lambda: _write(run, candidate, draft),
+        lambda: _written(run, candidate, draft, told),
     )
     run.note(f"skill written: {skill['name']}")
 
@@ -81,6 +87,18 @@ def _informative(candidate: Candidate, verdict: Verdict, reading: Reading) -> bo
         return True
     metric = candidate.hypothesis.metric
     return "leak" in metric or "flag" in metric
+
+
+def _written(
+    run: Run, candidate: Candidate, draft: SkillDraft, told: Callable[[], SkillDraft] | None
+) -> JSON:
+    """Stores the lesson in the librarian's words where they make a valid skill."""
+    if told is None:
+        return _write(run, candidate, draft)
+    try:
+        return _write(run, candidate, told())
+    except ValueError:
+        return _write(run, candidate, draft)
 
 
 def _write(run: Run, candidate: Candidate, draft: SkillDraft) -> JSON:

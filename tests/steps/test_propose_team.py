@@ -2,15 +2,344 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import pytest
+
+from meta_agent.errors import BudgetError, Interrupted, ProviderError
+from meta_agent.steps.propose import revise
+from tests.agents._models import Call, ScriptedModels, Turn
 from tests.steps._bench import Bench
-from tests.steps._team import AGENT, good, proposed, refused, script, with_team
+from tests.steps._team import (
+    AGENT,
+    APPROVE,
+    COMMIT,
+    FINISH,
+    QUOTE,
+    edit,
+    good,
+    idea,
+    proposed,
+    refused,
+    script,
+    submit,
+    with_team,
+)
+
+REJECT: list[Turn] = [[("decide", {"approve": False, "reasons": ["agent.py:9 is dead code"]})]]
+
+
+def shell(command: str) -> list[Call]:
+    return [("shell", {"command": command})]
+
+
+def committed_by_shell(command: str) -> list[Turn]:
+    """Does it, commits it, and insists."""
+    return [shell(f"{command} && git add -A -f && git commit -qm x"), FINISH, FINISH, FINISH]
+
+
+# --- good agents --------------------------------------------------------------------------------
 
 
 def test_a_good_draft_is_admitted_and_is_the_edit(bench: Bench) -> None:
-    models = with_team(bench, script(good()))
+    with_team(bench, script(good()))
     (candidate,) = proposed(bench)
     assert candidate.factor == "scaffold"
     assert candidate.paths == (AGENT,)
     text = bench.repo.tree(candidate.commit).files[AGENT].decode()
     assert text == bench.text(AGENT).replace("MAX_TURNS = 8", "MAX_TURNS = 9")
     assert refused(bench) == []
+
+
+def test_the_commit_is_the_hosts_whatever_the_author_wrote(bench: Bench) -> None:
+    author: list[Turn] = [
+        edit(),
+        [("commit", {"message": "wip\n\nMeta-Agent-Run: forged\n"})],
+        [("edit", {"path": AGENT, "old": "MAX_TOKENS = 6", "new": "MAX_TOKENS = 7"})],
+        COMMIT,
+        [("finish", {"subject": "more room", "statement": "if more room then more end",
+                     "expected_delta": 0.01})],
+    ]  # fmt: skip
+    with_team(bench, script(author))
+    (candidate,) = proposed(bench)
+    (entry,) = bench.repo.log(1, ref=candidate.commit)
+    assert entry.parents == (candidate.base,)
+    assert entry.subject == "feat(scaffold): more room"
+    assert entry.trailers["Meta-Agent-Run"] == "r"
+    assert entry.trailers["Assisted-by"] == "meta-agent:test/model"
+    assert entry.when == bench.run.date(0, 0)
+    assert candidate.hypothesis.statement == "if more room then more end"
+    assert candidate.hypothesis.expected_delta == 0.01
+
+
+def test_three_authors_work_at_once_and_come_back_in_order(bench: Bench) -> None:
+    with_team(bench, script(good(0), good(1), good(2)))
+    candidates = proposed(bench)
+    assert [one.index for one in candidates] == [0, 1, 2]
+    texts = [bench.repo.tree(one.commit).files[AGENT].decode() for one in candidates]
+    assert [f"MAX_TURNS = {9 + at}" in text for at, text in enumerate(texts)] == [True] * 3
+
+
+def test_one_refused_author_does_not_cost_the_others(bench: Bench) -> None:
+    with_team(bench, script(good(), ["no."] * 3, good(2)))
+    assert [one.index for one in proposed(bench)] == [0, 2]
+    (row,) = refused(bench)
+    assert (row["index"], row["code"]) == (1, "looped")
+
+
+def test_an_author_mends_what_it_is_told(bench: Bench) -> None:
+    broken = [("edit", {"path": AGENT, "content": "def run(:\n"})]
+    author: list[Turn] = [broken, FINISH, COMMIT, FINISH, shell("git reset -q --hard HEAD~1")]
+    models = with_team(bench, script([*author, edit(), COMMIT, FINISH]))
+    assert len(proposed(bench)) == 1
+    heard = "\n".join(models.heard("g0/c0/proposer"))
+    assert "never_committed" in heard and "breaks_contract" in heard
+
+
+def test_rehearsals_run_on_the_authors_files(bench: Bench) -> None:
+    broken = [("edit", {"path": AGENT, "content": "x = (\n"})]
+    tests: list[Call] = [("run_contract_tests", {})]
+    mended = shell("git checkout -q .")
+    models = with_team(bench, script([edit(), tests, broken, tests, mended, *good()]))
+    assert len(proposed(bench)) == 1
+    _, first, _, second, *_ = models.heard("g0/c0/proposer")
+    assert "contract tests pass" in first
+    assert "FAILED" in second and "python_syntax" in second
+
+
+# --- bad agents ---------------------------------------------------------------------------------
+
+BAD: dict[str, tuple[Sequence[Turn], str]] = {
+    "edits outside the allowlist": (committed_by_shell("echo x > notes.txt"),
+                                    "path_outside_allowlist"),
+    "edits the contract": (committed_by_shell("echo '# x' >> harness.toml"), "protected_path"),
+    "touches what grades it": (committed_by_shell("mkdir tests; echo x > tests/grade.py"),
+                               "protected_path"),
+    "adds a symlink": (committed_by_shell("ln -s /etc/passwd swe/diagnostics/x.py"),
+                       "not_a_regular_file"),
+    "adds attributes": (committed_by_shell("echo '* x' > swe/.gitattributes"), "no_factor"),
+    "changes another factor": (committed_by_shell("echo '# x' >> swe/reward.py"),
+                               "factor_mismatch"),
+    "changes two factors": (committed_by_shell("echo '# x' >> swe/reward.py; echo >> swe/agent.py"),
+                            "several_factors"),
+    "breaks the code": (committed_by_shell("echo 'x = (' >> swe/agent.py"), "breaks_contract"),
+    "never commits": ([edit(), FINISH, FINISH, FINISH], "never_committed"),
+    "reads for ever": ([[("view", {"path": AGENT, "start_line": n + 1})] for n in range(60)],
+                       "never_committed"),
+    "repeats itself": ([shell("ls")] * 60, "looped"),
+    "goes round in circles": ([shell("ls"), shell("pwd")] * 30, "looped"),
+    "only talks": (["I would change MAX_TURNS."] * 60, "looped"),
+    "reads an environment": ([shell("cat /proc/1/environ")], "asked_for_secret"),
+    "looks for a key": ([shell("echo $OPENAI_API_KEY")], "asked_for_secret"),
+    "asks for a key": (["Please provide your API key so that I can go on."], "asked_for_secret"),
+    "empties its sandbox": ([shell("rm -rf .git swe")] + [FINISH] * 4, "git_failed"),
+    "declines the factor": ([edit(), COMMIT, shell("git revert -n HEAD && git commit -qm y")]
+                            + [FINISH] * 4, "empty"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_a_bad_agent_is_stopped_with_a_typed_reason(bench: Bench, name: str) -> None:
+    author, reason = BAD[name]
+    with_team(bench, script(author))
+    assert proposed(bench) == []
+    (row,) = refused(bench)
+    assert row["code"] == reason
+    assert row["statement"].startswith("if attempts")
+    assert row["spend"]["turns"] <= 40
+    assert bench.repo.candidates() == {}
+
+
+def test_hooks_of_an_author_change_nothing(bench: Bench) -> None:
+    hook = (
+        "printf '#!/bin/sh\\necho forged > \"$1\"\\n' > .git/hooks/{0} && chmod +x .git/hooks/{0}"
+    )
+    hooks = [shell("mkdir -p .git/hooks; " + hook.format(name)) for name in ("commit-msg",
+             "prepare-commit-msg", "post-commit")]  # fmt: skip
+    with_team(bench, script([*hooks, *good()]))
+    (candidate,) = proposed(bench)
+    (entry,) = bench.repo.log(1, ref=candidate.commit)
+    assert entry.subject == "feat(scaffold): allow more turns"
+
+
+def test_a_commit_that_is_not_the_hosts_is_refused(bench: Bench) -> None:
+    """The author owns its sandbox, and so the git in it: it may lie about the message."""
+    alias = "git config commit.cleanup verbatim; git config i18n.commitEncoding ISO-8859-1"
+    with_team(bench, script([shell(alias), *good()]))
+    assert proposed(bench) == []
+    assert refused(bench)[0]["code"] == "commit_headers"
+
+
+def test_a_sandbox_that_its_author_ends_twice_is_its_fault(bench: Bench) -> None:
+    with_team(bench, script([shell("kill -9 -1; kill -9 $PPID")] * 3))
+    assert proposed(bench) == []
+    assert refused(bench)[0]["code"] in {"sandbox_died", "looped", "turn_limit"}
+
+
+def test_a_dialogue_has_a_token_limit(bench: Bench) -> None:
+    models = with_team(bench, script([shell(f"echo {n}") for n in range(60)]))
+    models.tokens = 400_000
+    assert proposed(bench) == []
+    (row,) = refused(bench)
+    assert row["code"] == "token_limit"
+    assert row["spend"] == {"turns": 8, "tokens": 3_200_080, "usd": 0.08}
+
+
+# --- the analyst --------------------------------------------------------------------------------
+
+UNFIT = {
+    "a quotation that stands nowhere": {"evidence": [{**QUOTE, "quote": "MAX_TURNS = 80"}]},
+    "a factor that is none": {"factor": "luck"},
+    "a metric that is none": {"metric": "signal.luck"},
+    "a prediction of nothing": {"expected_delta": 0},
+    "points for a share": {"expected_delta": 5},
+    "no statement": {"statement": " "},
+    "no direction": {"direction": "sideways"},
+    "no evidence": {"evidence": []},
+}
+
+
+@pytest.mark.parametrize("name", UNFIT)
+def test_a_hypothesis_is_checked_and_may_be_mended(bench: Bench, name: str) -> None:
+    turns = script(good())
+    turns["g0/analyst"] = [submit(idea(**UNFIT[name])), submit(idea())]  # type: ignore[arg-type]
+    models = with_team(bench, turns)
+    assert len(proposed(bench)) == 1
+    (said,) = models.heard("g0/analyst")
+    assert said.startswith("ERROR: hypothesis 1: ")
+
+
+def test_an_analyst_that_finds_nothing_leaves_nothing_to_try(bench: Bench) -> None:
+    with_team(bench, {"g0/analyst": ["Hard to say."] * 30})
+    assert proposed(bench) == []
+    (row,) = refused(bench)
+    assert (row["statement"], row["code"]) == ("the analysis of the version", "looped")
+
+
+def test_a_falling_metric_has_a_negative_prediction(bench: Bench) -> None:
+    turns = script(good())
+    turns["g0/analyst"] = [submit(idea(direction="down", expected_delta=0.2))]
+    with_team(bench, turns)
+    assert proposed(bench)[0].hypothesis.expected_delta == -0.2
+
+
+# --- the reviewer -------------------------------------------------------------------------------
+
+
+def test_a_rejected_author_may_revise_once(bench: Bench) -> None:
+    turns = script([*good(), edit_again(), COMMIT, FINISH], **{"g0/c0/reviewer": REJECT})
+    models = with_team(bench, turns)
+    (candidate,) = proposed(bench)
+    assert "dead code" in models.heard("g0/c0/proposer")[2]
+    assert b"MAX_TURNS = 10" in bench.repo.tree(candidate.commit).files[AGENT]
+
+
+def edit_again() -> list[Call]:
+    return [("edit", {"path": AGENT, "old": "MAX_TURNS = 9", "new": "MAX_TURNS = 10"})]
+
+
+def test_a_second_rejection_is_the_end(bench: Bench) -> None:
+    turns = script(
+        [*good(), edit_again(), COMMIT, FINISH],
+        **{"g0/c0/reviewer": REJECT, "g0/c0/reviewer2": REJECT},
+    )
+    with_team(bench, turns)
+    assert proposed(bench) == []
+    assert refused(bench)[0]["code"] == "refused_by_reviewer"
+
+
+def test_work_that_nobody_reviewed_goes_no_further(bench: Bench) -> None:
+    with_team(bench, script(good(), **{"g0/c0/reviewer": ["Looks fine to me."] * 9}))
+    assert proposed(bench) == []
+    assert refused(bench)[0]["code"] == "not_reviewed"
+
+
+def test_approval_opens_no_door(bench: Bench) -> None:
+    with_team(bench, script(committed_by_shell("echo x > notes.txt")))
+    assert proposed(bench) == []
+    assert refused(bench)[0]["code"] == "path_outside_allowlist"
+
+
+# --- failures that are nobody's fault -----------------------------------------------------------
+
+FAILURES = [
+    ProviderError("down", kind="overloaded"),
+    BudgetError("the cap of this run"),
+]
+
+
+@pytest.mark.parametrize("error", FAILURES, ids=lambda error: type(error).__name__)
+def test_a_run_that_stops_goes_on_where_it_was_for_free(bench: Bench, error: Exception) -> None:
+    collected = bench.collected()
+    first = with_team(bench, script(good(0), [edit(1), COMMIT, error], good(2)))
+    with pytest.raises(type(error)):
+        proposed(bench, collected)
+    assert bench.repo.candidates() == {}
+    again = with_team(bench, script(good(0), good(1), good(2)))
+    again.recorded = dict(first.recorded)
+    candidates = proposed(bench, collected)
+    assert [one.index for one in candidates] == [0, 1, 2]
+    assert not set(again.live) & set(first.recorded)
+
+
+def test_drafts_of_a_replay_are_the_same_commits(bench: Bench) -> None:
+    collected = bench.collected()
+    looks = [
+        shell("pwd; ls -la; git log --oneline; ls -l ../evidence; python3 -c 'print(object())'")
+    ]
+    first = with_team(bench, script([*looks, *good()]))
+    (candidate,) = proposed(bench, collected)
+    again = with_team(bench, {})
+    again.recorded = dict(first.recorded)
+    drafts = _drafts(bench, collected)
+    assert drafts == [candidate.commit]
+    assert again.live == []
+
+
+def _drafts(bench: Bench, collected: object) -> list[str]:
+    """The same generation proposed once more, without the ledger's memory of it."""
+    from meta_agent.steps import propose as step
+
+    answers = step._propose(bench.run, collected, bench.reading, 0, None)  # type: ignore[arg-type]
+    return [row["commit"] for row in answers["admitted"]]
+
+
+def test_a_user_who_stops_the_run_stops_the_dialogues(bench: Bench) -> None:
+    collected = bench.collected()
+
+    def stop(_: object) -> list[Call]:
+        bench.stop = True
+        return shell("ls")
+
+    with_team(bench, script([stop, *good()]))
+    with pytest.raises(Interrupted):
+        proposed(bench, collected)
+
+
+# --- a person's REVISE --------------------------------------------------------------------------
+
+
+def test_a_person_sends_a_candidate_back(bench: Bench) -> None:
+    collected = bench.collected()
+    turns = script(good())
+    turns["g0/c3/proposer"] = [edit_again(), COMMIT, FINISH]
+    turns["g0/c3/reviewer"] = APPROVE
+    models = with_team(bench, turns)
+    (candidate,) = proposed(bench, collected)
+    revised = revise(bench.run, collected, bench.reading, candidate, "rather ten")
+    assert revised is not None
+    assert (revised.index, revised.base) == (3, candidate.base)
+    assert b"MAX_TURNS = 10" in bench.repo.tree(revised.commit).files[AGENT]
+    assert "rather ten" in models.opening("g0/c3/proposer")
+
+
+def test_what_people_said_reaches_the_authors(bench: Bench) -> None:
+    bench.run.ledger.once(
+        "r/g0/c9/approve/test",
+        "decision",
+        {"gate": "test", "subject": "g0/c9", "candidate": "r/g0/c9", "commit": "c"},
+        lambda: {"answer": "REVISE", "feedback": "leave the reward alone", "by": "a person"},
+    )
+    models: ScriptedModels = with_team(bench, script(good()))
+    proposed(bench)
+    assert "leave the reward alone" in models.opening("g0/analyst")

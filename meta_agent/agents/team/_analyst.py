@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from meta_agent.agents.team._case import Case
+from meta_agent.agents.team._case import Case, skills_in
 from meta_agent.agents.team._dialogue import Dialogue, Line
 from meta_agent.agents.team._fence import Fence, visible
 from meta_agent.agents.team._prompts import Prompts
@@ -51,7 +51,8 @@ def analyst_dialogue(
 ) -> Dialogue:
     """Its `run()` returns a list of `Idea`, at most as many as the brief asks for."""
     prompt = prompts.render("analyst", {**case.values(), **_opening(case, fence)})
-    tools = [*reading_tools(case.shelf, fence), _submit(case)]
+    opened = set[str]()
+    tools = [*reading_tools(case.shelf, fence, opened), _submit(case, opened)]
     return Dialogue(line, conversation, prompt.system, prompt.opening, tools)
 
 
@@ -78,7 +79,7 @@ def _calibration(case: Case) -> str:
     return visible(" ".join(lines))
 
 
-def _submit(case: Case) -> Tool:
+def _submit(case: Case, opened: set[str]) -> Tool:
     quoted: JSON = {
         "type": "object",
         "properties": {"path": TEXT, "line": WHOLE, "quote": TEXT},
@@ -108,7 +109,7 @@ def _submit(case: Case) -> Tool:
     }
 
     def submit(arguments: Arguments) -> str:
-        raise Done(_ideas(case, arguments))
+        raise Done(_ideas(case, arguments, skills_in(opened)))
 
     return tool(
         "submit_hypotheses",
@@ -118,14 +119,14 @@ def _submit(case: Case) -> Tool:
     )
 
 
-def _ideas(case: Case, arguments: Arguments) -> list[Idea]:
+def _ideas(case: Case, arguments: Arguments, skills: tuple[str, ...]) -> list[Idea]:
     rows = arguments.get("hypotheses")
     if not isinstance(rows, list) or not rows:
         raise ToolError("'hypotheses' must be a list with at least one object")
     found: dict[str, Idea] = {}
     for number, row in enumerate(rows[: case.brief.k], start=1):
         try:
-            idea = _idea(case, row)
+            idea = _idea(case, row, skills)
         except ToolError as error:
             raise ToolError(
                 f"hypothesis {number}: {error}. Nothing was taken; hand over all"
@@ -134,7 +135,7 @@ def _ideas(case: Case, arguments: Arguments) -> list[Idea]:
     return list(found.values())
 
 
-def _idea(case: Case, row: JSON) -> Idea:
+def _idea(case: Case, row: JSON, skills: tuple[str, ...]) -> Idea:
     if not isinstance(row, dict):
         raise ToolError("it is not an object")
     factor = text_of(row, "factor")
@@ -150,7 +151,7 @@ def _idea(case: Case, row: JSON) -> Idea:
         expected_delta=delta,
         risks=tuple(visible(risk) for risk in lines_of(row, "at_risk", most=6, limit=200)),
         evidence=_quotations(case, row),
-        rule="analyst",
+        skills=skills,
     )
     return Idea(hypothesis, plan)
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from meta_agent.agents._meta import Desk, Rehearsal
 from meta_agent.agents.team import _limits
 from meta_agent.agents.team._analyst import Idea, move
-from meta_agent.agents.team._case import EVIDENCE, Case
+from meta_agent.agents.team._case import EVIDENCE, Case, skills_in
 from meta_agent.agents.team._fence import Fence, clip, visible
 from meta_agent.agents.team._reviewer import Review
 from meta_agent.agents.team._secrets import refuse_in_command, refuse_in_path
@@ -67,6 +67,7 @@ class Author:
     _steady: Steady = field(init=False)
     _tries: int = 0
     _reviews: int = 0
+    _opened: set[str] = field(default_factory=set)
     _checked: dict[str, Rehearsal] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -113,7 +114,9 @@ class Author:
         start = whole_of(arguments, "start_line", default=1)
         count = whole_of(arguments, "lines", default=_limits.PAGE_LINES)
         shelf, path = self._shelf_of(path)
-        return self.fence.wrap(path, shelf.read(path, start, count))
+        text = shelf.read(path, start, count)
+        self._opened.add(path)
+        return self.fence.wrap(path, text)
 
     def _shelf_of(self, path: str) -> tuple[Shelf, str]:
         """Evidence is read from the host's copy, everything else from the clone."""
@@ -264,6 +267,8 @@ class Author:
     def _refined(self, arguments: Arguments) -> Hypothesis:
         """The hypothesis as the author now believes it; factor, metric and direction stay."""
         told = self.idea.hypothesis
+        skills = {*told.skills, *skills_in(self._opened)}
+        told = replace(told, skills=tuple(sorted(skills)))
         if "statement" in arguments:
             told = replace(told, statement=visible(line_of(arguments, "statement", _STATEMENT)))
         if "expected_delta" in arguments:

@@ -5,7 +5,7 @@ Long things are named by path, never pasted.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
@@ -82,6 +82,12 @@ class Case:
             "ceilings": _ceilings(brief),
             "tools": tuple(brief.situation.tools) if brief.situation else (),
         }
+
+
+def skills_in(opened: Iterable[str]) -> tuple[str, ...]:
+    """The names of the skills among paths that were read."""
+    parts = (path.removeprefix("./").split("/") for path in opened)
+    return tuple(sorted({p[2] for p in parts if p[:2] == [EVIDENCE, "skills"] and len(p) > 3}))
 
 
 def _ceilings(brief: Brief) -> dict[str, int]:

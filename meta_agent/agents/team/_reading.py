@@ -9,8 +9,8 @@ from meta_agent.agents.team._shelf import Shelf
 from meta_agent.agents.team._tools import TEXT, WHOLE, Arguments, Tool, text_of, tool, whole_of
 
 
-def reading_tools(shelf: Shelf, fence: Fence) -> list[Tool]:
-    """list_files, read_file and search."""
+def reading_tools(shelf: Shelf, fence: Fence, opened: set[str] | None = None) -> list[Tool]:
+    """list_files, read_file and search. Paths that were read are added to `opened`."""
 
     def listing(arguments: Arguments) -> str:
         under = text_of(arguments, "under", default="")
@@ -21,7 +21,10 @@ def reading_tools(shelf: Shelf, fence: Fence) -> list[Tool]:
         refuse_in_path(path)
         start = whole_of(arguments, "start_line", default=1)
         count = whole_of(arguments, "lines", default=PAGE_LINES)
-        return fence.wrap(path, shelf.read(path, start, count))
+        text = shelf.read(path, start, count)
+        if opened is not None:
+            opened.add(path)
+        return fence.wrap(path, text)
 
     def search(arguments: Arguments) -> str:
         text, under = text_of(arguments, "text"), text_of(arguments, "under", default="")
