@@ -13,7 +13,7 @@ PACKAGE = Path(__file__).resolve().parent.parent / "meta_agent"
 
 # Lowest first. A module may import from its own layer and from those before it.
 LAYERS = (
-    ("protocols", "errors", "workspace", "resources", "config", "__init__"),
+    ("protocols", "errors", "workspace", "resources", "config", "syntax", "__init__"),
     ("rollouts", "history", "harness", "domains", "models", "sandbox", "ledger"),
     ("agents", "backtest", "gate", "training", "evidence", "skills", "view"),
     ("steps", "evolve", "evolve_train", "doctor"),

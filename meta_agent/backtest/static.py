@@ -18,6 +18,7 @@ from typing import Final, Protocol
 from meta_agent.errors import CandidateError
 from meta_agent.gate import Finding, Severity
 from meta_agent.protocols import Factor, HarnessTree
+from meta_agent.syntax import parse_python
 
 MAX_FILE_BYTES: Final = 256 * 1024
 MAX_TREE_BYTES: Final = 4 * 1024 * 1024
@@ -146,7 +147,7 @@ def _data_file(path: str, text: str) -> Iterator[Finding]:
 def _python(text: str) -> ast.Module | str:
     """The syntax tree, or what is wrong with the text."""
     try:
-        return ast.parse(text)
+        return parse_python(text)
     except SyntaxError as error:
         return f"line {error.lineno}: {error.msg}"
     except (ValueError, RecursionError, MemoryError) as error:
@@ -228,7 +229,7 @@ def _same_code(before: bytes | None, after: bytes | None, path: str) -> bool:
         return False
     kind = path.rsplit(".", 1)[-1]
     readers: dict[str, Callable[[bytes], object]] = {
-        "py": lambda data: ast.dump(ast.parse(data)),
+        "py": lambda data: ast.dump(parse_python(data)),
         "toml": lambda data: tomllib.loads(data.decode()),
     }
     if kind not in readers or max(len(before), len(after)) > MAX_FILE_BYTES:

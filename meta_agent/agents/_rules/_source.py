@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from meta_agent.syntax import parse_python
+
 
 @dataclass(frozen=True)
 class Constant:
@@ -34,7 +36,7 @@ class PythonFile:
     @cached_property
     def tree(self) -> ast.Module:
         try:
-            return ast.parse(self.text)
+            return parse_python(self.text)
         except (SyntaxError, ValueError):
             return ast.Module(body=[], type_ignores=[])
 
@@ -187,7 +189,7 @@ def parses(path: str, text: str) -> bool:
     """Whether an edited file is still Python or TOML, judged by its name."""
     try:
         if path.endswith(".py"):
-            compile(text, path, "exec", flags=ast.PyCF_ONLY_AST)
+            parse_python(text)
         elif path.endswith(".toml"):
             import tomllib
 

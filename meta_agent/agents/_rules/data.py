@@ -9,6 +9,7 @@ from meta_agent.agents._rules._case import Case
 from meta_agent.agents._rules._rule import Finding, clamp, line
 from meta_agent.agents._rules._source import PythonFile, renewed
 from meta_agent.protocols import Factor
+from meta_agent.syntax import parse_python
 
 _MIXED = '''
 def order(tasks, history):
@@ -135,7 +136,7 @@ def _replaced(file: PythonFile, source: str) -> dict[str, str]:
 
 
 def _with_import(text: str, module: str) -> str:
-    tree = ast.parse(text)
+    tree = parse_python(text)
     imports = [n for n in tree.body if isinstance(n, ast.Import | ast.ImportFrom)]
     if any(isinstance(n, ast.Import) and any(a.name == module for a in n.names) for n in imports):
         return text

@@ -13,6 +13,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterator
 
+from meta_agent.syntax import parse_python
+
 _ENDERS = {"os._exit", "os.abort", "os.kill", "os.killpg"}
 _FRAMES = {
     "sys._getframe",
@@ -37,7 +39,7 @@ def suspects(before: str, after: str, gold: str) -> list[str]:
 
 def _found(source: str) -> set[str]:
     try:
-        tree = ast.parse(source)
+        tree = parse_python(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return set()  # it will fail its tests; there is nothing to read
     tree = _Spelled(tree).visit(tree)
