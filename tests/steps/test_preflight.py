@@ -2,6 +2,7 @@
 
 import importlib.util
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -27,15 +28,43 @@ def test_an_installation_without_torch_is_told_what_to_install(
     assert not (tmp_path / "w").exists()
 
 
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [("meta_model", "openai/some-model"), ("policy", "openai/some-model"), ("policy", "vllm:x")],
-)
-def test_what_this_version_cannot_do_is_refused_by_name(
-    field: str, value: str, tmp_path: Path
+@pytest.mark.parametrize("policy", ["openai/some-model", "vllm:/models/x"])
+def test_a_frozen_policy_needs_tasks_of_its_own_size(policy: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=f"{policy} needs tasks"):
+        start(RunConfig(workspace=tmp_path / "w", policy=policy))
+    assert not (tmp_path / "w").exists()
+
+
+def frozen(tmp_path: Path, **settings: Any) -> RunConfig:
+    given = {"policy": "openai/m", "tasks": tmp_path / "tasks.jsonl", **settings}
+    given["tasks"].write_text("")
+    return RunConfig(workspace=tmp_path / "w", **given)
+
+
+def test_a_server_that_cannot_be_started_is_told_before_anything_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(ConfigError, match=value):
-        start(RunConfig(workspace=tmp_path / "w", **{field: value}))
+    monkeypatch.setenv("META_AGENT_VLLM_PYTHON", "/bin/false")
+    with pytest.raises(PreflightError, match="no Python with vLLM") as caught:
+        start(frozen(tmp_path, policy=f"vllm:{tmp_path}"))
+    assert caught.value.hint == "/bin/false -m pip install vllm"
+    assert not (tmp_path / "w").exists()
+
+
+def test_what_a_model_does_to_real_code_is_not_run_in_a_plain_process(tmp_path: Path) -> None:
+    with pytest.raises(PreflightError, match="plain process"):
+        start(frozen(tmp_path, sandbox="process"))
+
+
+def test_a_frozen_policy_needs_no_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(opening, "find_spec", lambda _name: None)
+    with pytest.raises(ConfigError, match=r"no task|no row|empty"):  # it got as far as the tasks
+        start(frozen(tmp_path, sandbox="process", allow_unsafe_process=True))
+
+
+def test_a_recording_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="no recording 'elsewhere'"):
+        start(RunConfig(workspace=tmp_path / "w", meta_model="replay:elsewhere"))
     assert not (tmp_path / "w").exists()
 
 

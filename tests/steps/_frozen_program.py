@@ -1,0 +1,80 @@
+"""A whole run on a frozen policy, in a process of its own: `python -m ... WORKSPACE TASKS URL`.
+
+The meta-agent is fixed: it proposes one edit of the prompt that helps this policy and one that does
+not, and one of the recipe, which cannot count. Prints one JSON line.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from meta_agent.agents import Proposal
+from meta_agent.config import RunConfig
+from meta_agent.evolve import evolve
+from meta_agent.protocols import Factor, HarnessTree, Hypothesis
+from meta_agent.steps import propose as propose_step
+from meta_agent.view import open_display
+from tests.steps._kit import HABIT
+
+PROMPTS = "swe/prompts.py"
+RULE = "- There is no network and no version history."
+
+
+def proposal(tree: HarnessTree, factor: Factor, path: str, old: str, new: str) -> Proposal:
+    text = tree.files[path].decode()
+    assert old in text
+    hypothesis = Hypothesis(factor, f"{new!r} helps", "clean_success", "up", 0.5, rule=new[-20:])
+    edits = {path: text.replace(old, new)}
+    return Proposal(hypothesis, f"feat({factor}): {new[-20:]}", edits, 1.0)
+
+
+def proposals(_evidence: Any, tree: HarnessTree, *_: Any, **__: Any) -> list[Proposal]:
+    if HABIT in tree.files[PROMPTS].decode():
+        return []
+    return [
+        proposal(tree, "scaffold", PROMPTS, RULE, f"{RULE}\n- {HABIT}."),
+        proposal(tree, "scaffold", PROMPTS, RULE, f"{RULE}\n- Be polite."),
+        proposal(tree, "recipe", "swe/recipe.toml", "beta = 0.0", "beta = 0.1"),
+    ]
+
+
+def settings(workspace: Path, tasks: Path, url: str, **more: Any) -> RunConfig:
+    facts: dict[str, Any] = {
+        "workspace": workspace,
+        "tasks": tasks,
+        "policy": "openai/kit",
+        "base_urls": {"policy": url},
+        "sandbox": "process",
+        "allow_unsafe_process": True,
+        "generations": 1,
+        "candidates": 3,
+        "samples": 1,
+        "concurrency": 2,
+    }
+    return RunConfig(**{**facts, **more})
+
+
+def main(workspace: str, tasks: str, url: str) -> None:
+    propose_step.propose_by_rules = proposals  # type: ignore[attr-defined]
+    config = settings(Path(workspace), Path(tasks), url)
+    state = evolve(config, open_display(live=False))
+    heavy = [name for name in ("torch", "transformers", "trl", "litellm") if name in sys.modules]
+    told = {
+        "heavy": heavy,
+        "exit_reason": state.exit_reason,
+        "candidates": {
+            one.id.rpartition("/")[2]: [one.factor, str(one.kind), list(one.reasons)]
+            for one in state.candidates.values()
+        },
+        "spend": {role: [spend.tokens, spend.calls] for role, spend in state.spend_by_role.items()}
+        if hasattr(state, "spend_by_role")
+        else {},
+    }
+    print(json.dumps(told))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
