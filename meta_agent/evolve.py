@@ -20,6 +20,7 @@ from meta_agent.steps.learn import conclude
 from meta_agent.steps.merge import merge
 from meta_agent.steps.opening import first_version, open_run
 from meta_agent.steps.propose import propose, revise
+from meta_agent.steps.replayed import telling_replay
 from meta_agent.steps.run import Run, Version
 from meta_agent.steps.stuck import Streak, take_stock
 from meta_agent.steps.test import screen, test
@@ -30,13 +31,18 @@ def evolve(config: RunConfig, display: Display) -> RunState:
     """Runs, or resumes, what `config` describes; a run that is done is only read."""
     with open_run(config, display) as run:
         if not run.finished:
-            first = first_version(run)
-            ended = Ended(first)
-            for generation in range(config.generations):
-                ended = _generation(run, ended, generation)
-            open_vault(run, first, ended.version)
-            run.finish()
+            with telling_replay(run):
+                _evolve(run)
         return reduce(run.ledger, run.id)
+
+
+def _evolve(run: Run) -> None:
+    first = first_version(run)
+    ended = Ended(first)
+    for generation in range(run.config.generations):
+        ended = _generation(run, ended, generation)
+    open_vault(run, first, ended.version)
+    run.finish()
 
 
 class Ended(NamedTuple):

@@ -4,9 +4,9 @@ Each question is one durable step: asked once, answered on the terminal or by `m
 Without a terminal the run parks (`Parked`, exit code 6) with everything it waits for; the same
 command goes on once that is answered. An ABORT is as durable: it ends the run for good.
 
-REVISE sends a candidate back to its author. An author who cannot revise (the rules agent) has it
-declined. A merge that is not wanted is declined too: its verdict stays what the numbers say, and
-what the person said reaches the next authors through `feedback`.
+REVISE sends a candidate back to its author, whose revision is a candidate of its own; of an author
+who cannot revise (the rules agent) none comes. A merge that is not wanted is declined: its verdict
+stays what the numbers say. What people said reaches the next authors through `feedback`.
 
 Does not cover: who the person is. The ledger says "a person".
 """
@@ -71,10 +71,10 @@ def to_test(
         for candidate, reply in zip(pending, replies, strict=True):
             if reply.answer == "APPROVE":
                 kept.append(candidate)
-            elif revised := revise(candidate, reply.feedback):
-                sent_back.append(revised)
-            else:
-                _decline(run, collected, reading, candidate, reply)
+                continue
+            revised = revise(candidate, reply.feedback)
+            _decline(run, collected, reading, candidate, reply, revised)
+            sent_back += [revised] if revised else []
         pending = sent_back
     return kept
 
@@ -196,11 +196,20 @@ def _parked(run: Run, subjects: Sequence[str]) -> Parked:
 
 
 def _decline(
-    run: Run, collected: Collected, reading: Reading, candidate: Candidate, reply: Reply
+    run: Run,
+    collected: Collected,
+    reading: Reading,
+    candidate: Candidate,
+    reply: Reply,
+    revised: Candidate | None,
 ) -> None:
-    """The last word on a candidate that was sent back to an author who cannot revise it."""
-    run.note(f"{candidate.id}: {run.config.meta_model} cannot revise it, so it is declined")
-    reason = f"a person declined it before any test: {reply.feedback}"
+    """The last word on a candidate that was sent back: nothing of it was measured."""
+    if revised:
+        became = f"it came back as {revised.id.removeprefix(f'{run.id}/')}"
+    else:
+        became = f"no revision came of it ({run.config.meta_model})"
+    run.note(f"{candidate.id} was sent back: {became}")
+    reason = f"a person sent it back before any test: {reply.feedback} ({became})"
     verdict = Verdict(VerdictKind.REJECT, (reason,), evidence={"judge": "person"})
     record(run, collected, candidate, Judged(verdict), reading)
 

@@ -14,6 +14,8 @@ Steps (the outcome of `Ledger.once`, by kind). Any outcome may also hold `rollou
 |             | messages?}]}}                                                                     |
 | `proposal`  | {generation, bottleneck?, candidates: [id], skills: [name],                       |
 |             | refused?: [{statement, code, reason}]}                                            |
+| `revision`  | {admitted, refused?: {statement, code, reason}}: a candidate that a person sent  |
+|             | back, again                                                                       |
 | `candidate` | {id, generation, index, ref, commit, base, factor, hypothesis, paths, diff?}      |
 | `screen`    | {candidate, stage: static|contract|replay|seed, passed, reasons?, numbers?}       |
 | `live`      | {candidate, split, seeds?, verdict?, numbers?}: one look                          |
@@ -56,6 +58,7 @@ STEP_KINDS: Final = (
     "baseline",
     "evidence",
     "proposal",
+    "revision",
     "candidate",
     "screen",
     "live",
@@ -312,6 +315,10 @@ def _fold_proposal(state: RunState, outcome: Mapping[str, Any]) -> None:
     state.refused += RefusedView.parse_all(outcome)
 
 
+def _fold_revision(state: RunState, outcome: Mapping[str, Any]) -> None:
+    state.refused += RefusedView.parse_all({**outcome, "refused": [outcome.get("refused")]})
+
+
 def _fold_decision(state: RunState, step: Step) -> None:
     decision = DecisionView.parse(step)
     state.decisions.append(decision)
@@ -356,6 +363,7 @@ _FOLDS: Final[Mapping[str, Callable[[RunState, Mapping[str, Any]], None]]] = {
     "vault": _fold_vault,
     "evidence": _fold_evidence,
     "proposal": _fold_proposal,
+    "revision": _fold_revision,
     "candidate": _fold_candidate,
     "screen": _fold_screen,
     "live": _fold_live,

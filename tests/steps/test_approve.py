@@ -110,6 +110,8 @@ def test_an_author_who_can_revise_is_given_the_words_and_its_new_commit_is_asked
     assert told == [("r/g0/c0", "keep the old prompt")]
     assert [one.id for one in kept] == ["r/g0/c0r1"]
     assert [one.decision.subject for one in person.asked] == ["g0/c0", "g0/c0r1"]
+    (reason,) = reduce(bench.run.ledger).candidate("g0/c0").reasons
+    assert "it came back as g0/c0r1" in reason
 
 
 def test_without_a_person_the_run_parks_with_all_that_it_waits_for(bench: Bench) -> None:
