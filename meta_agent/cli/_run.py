@@ -10,7 +10,7 @@ import typer
 
 from meta_agent.cli._flags import FLAGS, Grouped, takes
 from meta_agent.cli._options import JsonOption
-from meta_agent.cli._output import draw, emit, emit_json, stdout_for_data
+from meta_agent.cli._output import emit, stdout_for_data
 
 if TYPE_CHECKING:
     from meta_agent.config import RunConfig
@@ -36,7 +36,7 @@ def evolve(
 ) -> None:
     """Run the loop, or resume it: the same command takes an unfinished run up again."""
     if dry_run:
-        _show_plan(config, as_json)
+        _show_forecast(config, as_json)
         return
     state = _work(lambda display: _evolve(config, display))
     from meta_agent.view.text import summary
@@ -110,12 +110,11 @@ def _display() -> Iterator[Display]:
         display.close()
 
 
-def _show_plan(config: RunConfig, as_json: bool) -> None:
-    from meta_agent.steps.plan import plan_for
-    from meta_agent.view.text import settings
+def _show_forecast(config: RunConfig, as_json: bool) -> None:
+    from meta_agent.steps.forecast import forecast
+    from meta_agent.view.forecast import forecast as drawing
 
-    plan = plan_for(config).to_json()
-    if as_json:
-        emit_json({"schema_version": 1, "config": config.to_json(), "plan": plan})
-    else:
-        draw(settings(config.to_json(), plan))
+    with stdout_for_data():
+        told = forecast(config)
+    plan = told.plan.to_json()
+    emit(as_json, told.to_json, lambda: drawing(told.config.to_json(), plan, told.estimate))

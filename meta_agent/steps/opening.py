@@ -49,7 +49,7 @@ def open_run(config: RunConfig, display: Display, *, purpose: str = "") -> Itera
     """
     recording = _recording(config)
     config = recording.effective(config) if recording else config
-    _require_supported(config)
+    require_supported(config)
     if config.trainable:
         _require_training()
     require_servers(config)
@@ -185,7 +185,8 @@ def _require_training() -> None:
         )
 
 
-def _require_supported(config: RunConfig) -> None:
+def require_supported(config: RunConfig) -> None:
+    """Raises ConfigError where policy and tasks do not fit each other."""
     if not config.trainable and config.tasks is None:
         raise ConfigError(
             f"--policy {config.policy} needs tasks: the built-in suites are cut for the nano "

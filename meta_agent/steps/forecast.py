@@ -1,0 +1,50 @@
+"""`evolve --dry-run`: what would run, what it may cost, and what it could prove.
+
+Nobody is contacted and nothing is started or written. What `evolve` would refuse from the settings
+alone is refused here, too.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from meta_agent.config import RunConfig
+from meta_agent.models.client import prices_in_use, recording_of
+from meta_agent.models.estimate import Estimate, estimate, latest_transcripts, measured_in
+from meta_agent.protocols import JSON, Domain
+from meta_agent.steps._models import REPLAY
+from meta_agent.steps.opening import load_run_domain, require_supported
+from meta_agent.steps.plan import Plan, plan_for
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """The settings in force, the sizes that follow, and the estimate."""
+
+    config: RunConfig
+    plan: Plan
+    estimate: Estimate
+
+    def to_json(self) -> dict[str, JSON]:
+        return {
+            "schema_version": 1,
+            "config": self.config.to_json(),
+            "plan": self.plan.to_json(),
+            "estimate": self.estimate.to_json(),
+        }
+
+
+def forecast(config: RunConfig) -> Forecast:
+    """The forecast of a run with these settings; a replay has those of its recording."""
+    if config.meta_model.startswith(REPLAY):
+        config = recording_of(config.meta_model, config.workspace).effective(config)
+    require_supported(config)
+    plan = plan_for(config, _domain_of(config))
+    earlier = latest_transcripts(config.workspace)
+    measured = measured_in(earlier) if earlier else None
+    return Forecast(config, plan, estimate(config, plan, prices_in_use(config), measured))
+
+
+def _domain_of(config: RunConfig) -> Domain | None:
+    """A task file bounds the sizes; the sandbox is named so that no engine is asked for one."""
+    return load_run_domain(config, sandbox="process") if config.tasks else None

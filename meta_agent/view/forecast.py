@@ -1,0 +1,97 @@
+"""The forecast of a run, drawn: settings with their origin, sizes, calls and money by role."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from meta_agent.models.estimate import Estimate, Range
+from meta_agent.view import text
+from meta_agent.view._format import dollars, visible
+
+
+def forecast(config: Mapping[str, Any], plan: Mapping[str, Any], told: Estimate) -> RenderableType:
+    """All of `evolve --dry-run`."""
+    parts: list[RenderableType] = [text.settings(config, plan), Text()]
+    if told.roles:
+        parts += [_by_role(told), Text()]
+    facts = text.facts_table()
+    for name, value in _facts(told):
+        facts.add_row(name, Text(visible(value)))
+    parts.append(facts)
+    for warning in told.warnings:
+        parts += [Text(), Text(f"! {visible(warning)}", style="bold yellow")]
+    return Group(*parts)
+
+
+def _by_role(told: Estimate) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    headings = ("role", "model", "calls", "tokens in", "tokens out", "US$", "rests on")
+    for at, heading in enumerate(headings):
+        table.add_column(heading, justify="right" if 1 < at < 6 else "left", overflow="fold")
+    for role, one in told.roles.items():
+        price = f"price: {one.price_source}" if one.price_source else "price unknown"
+        cells = (
+            role,
+            one.model,
+            span(one.calls),
+            span(one.input_tokens),
+            span(one.output_tokens),
+            money(one.usd),
+            f"{one.basis}; {price}",
+        )
+        table.add_row(*(Text(visible(cell)) for cell in cells))
+    return table
+
+
+def _facts(told: Estimate) -> Iterator[tuple[str, str]]:
+    if told.roles:
+        yield "model calls", span(told.calls)
+        yield "tokens", span(told.tokens)
+        yield "price", money(told.usd)
+    else:
+        yield "model calls", "none: no model behind a server is asked"
+    yield "candidates", _candidates(told)
+    yield "smallest effect", _effect(told)
+    yield "", told.effect_assumes
+
+
+def _candidates(told: Estimate) -> str:
+    planned = f"{told.planned_candidates} planned"
+    bought = told.bought_candidates
+    if bought is None:
+        return f"{planned}; no cap on money or tokens" if told.roles else planned
+    return f"{planned}; the caps pay for {span(bought)}"
+
+
+def _effect(told: Estimate) -> str:
+    if told.smallest_effect is None:
+        return "these tasks can prove no effect at all"
+    return f"{100 * told.smallest_effect:.1f} points of clean success can be proven"
+
+
+def money(usd: Range | None) -> str:
+    """A range of money; unknown where a price is."""
+    if usd is None:
+        return "unknown"
+    return dollars(usd.low) if usd.low == usd.high else f"{dollars(usd.low)} to {dollars(usd.high)}"
+
+
+def span(amount: Range) -> str:
+    """`120 to 1,400`; large counts in two digits, since they are no better known."""
+    low, high = _count(amount.low), _count(amount.high)
+    return low if low == high else f"{low} to {high}"
+
+
+def _count(amount: float) -> str:
+    if math.isinf(amount):
+        return "any number"
+    if amount < 10_000:
+        return f"{amount:,.0f}"
+    unit, letter = (1e9, "G") if amount >= 1e9 else (1e6, "M") if amount >= 1e6 else (1e3, "k")
+    return f"{amount / unit:.3g} {letter}"
