@@ -31,6 +31,7 @@ class Past:
     paths: tuple[str, ...] = ()
     diff: str = ""
     screened_out: bool = False
+    caveat: str = ""  # why the verdict says little about the idea itself
 
 
 def history_page(past: Sequence[Past]) -> str:
@@ -59,6 +60,8 @@ def _entry(one: Past) -> Iterable[str]:
         yield f"- clean success: {number(one.delta[0])} [{low}, {high}]"
     for reason in one.reasons:
         yield f"- because: {clipped(' '.join(reason.split()), _REASON_CHARS)}"
+    if one.caveat:
+        yield f"- note: {one.caveat}"
     if one.diff:
         yield f"- its diff: evidence/history/{file_name(one)}"
 
@@ -88,13 +91,20 @@ def calibration_line(past: Sequence[Past]) -> str:
     if not pairs:
         return "No prediction has been scored yet."
     right = sum(_right(told, realised) for told, realised in pairs)
+    head = f"{len(pairs)} predictions scored: {right} moved in the predicted direction."
+    scores = [(told, moved) for told, moved in pairs if told.metric == "clean_success"]
+    return f"{head} {_means('of clean success', scores)}".strip()
+
+
+def _means(what: str, pairs: Sequence[tuple[Hypothesis, float]]) -> str:
+    """Predicted against realised moves, both counted in the predicted direction."""
+    if not pairs:
+        return ""
     predicted = sum(abs(told.expected_delta) for told, _ in pairs) / len(pairs)
-    moved = sum(
-        realised if told.direction == "up" else -realised for told, realised in pairs
-    ) / len(pairs)
+    came = sum(moved if told.direction == "up" else -moved for told, moved in pairs) / len(pairs)
     return (
-        f"{len(pairs)} predictions scored: {right} moved in the predicted direction. On average "
-        f"{number(predicted)} was predicted and {number(moved)} came (in that direction)."
+        f"The {len(pairs)} {what} predicted {number(predicted)} on average; {number(came)} came "
+        "in that direction."
     )
 
 

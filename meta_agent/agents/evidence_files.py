@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Final, TypeGuard
 
 from meta_agent.agents._past import Past, calibration_page, file_name, history_page
-from meta_agent.agents._transcript import INDEX_COLUMNS, index_row, number, transcript
-from meta_agent.evidence import Evidence, failure_mode, render_text
+from meta_agent.agents._transcript import INDEX_COLUMNS, clipped, index_row, number, transcript
+from meta_agent.evidence import Evidence, failure_mode, render_text, summarize
 from meta_agent.gate import Finding
 from meta_agent.protocols import JSON, Rollout
 from meta_agent.skills import Skill
@@ -28,6 +28,8 @@ PER_SPLIT: Final = 600
 _SPLITS: Final = ("search", "train")
 _SHOWN_PER_MODE: Final = 6
 _CLOCK: Final = re.compile(r"(^|_)(sec|secs|seconds|time|runtime|memory|mb)($|_)|per_sec")
+_STORY_CHARS: Final = 700
+_ASKED_CHARS: Final = 100
 _SKILL_BYTES: Final = 64 << 10
 
 
@@ -55,6 +57,7 @@ def evidence_files(source: Source) -> dict[str, bytes]:
         "history.md": history_page(source.past),
         "calibration.md": calibration_page(source.past),
         "rollouts/index.csv": _index(numbered),
+        "rollouts/actions.md": _actions(numbered),
     }
     pages |= {f"history/{file_name(one)}": one.diff for one in source.past if one.diff}
     pages |= dict(_skill_files(source.skills))
@@ -93,6 +96,29 @@ def _transcripts(numbered: Sequence[tuple[str, Rollout]], room: int) -> dict[str
 def _index(numbered: Sequence[tuple[str, Rollout]]) -> str:
     rows = [index_row(path, rollout) for path, rollout in numbered]
     return "\n".join([INDEX_COLUMNS, *rows, ""])
+
+
+def _actions(numbered: Sequence[tuple[str, Rollout]]) -> str:
+    """Every attempt in one line: what it did, step by step, as the environment saw it."""
+    lines = [f"{_short(path)} {_story(rollout)}" for path, rollout in numbered]
+    return "\n".join([*lines, ""])
+
+
+def _short(path: str) -> str:
+    return path.removeprefix("rollouts/").removesuffix(".md")
+
+
+def _story(rollout: Rollout) -> str:
+    steps = "; ".join(summarize(rollout).steps) or "no tool call"
+    how = "clean" if rollout.clean else failure_mode(rollout)
+    story = f"[{how}, {rollout.stop_reason}] {_asked(rollout)} -> {steps}"
+    return " ".join(clipped(story, _STORY_CHARS).split())
+
+
+def _asked(rollout: Rollout) -> str:
+    """What the policy was told first, where that is short."""
+    said = next((m.get("content") for m in rollout.messages if m.get("role") == "user"), "")
+    return repr(said[:_ASKED_CHARS]) if isinstance(said, str) else ""
 
 
 def _exemplars(numbered: Sequence[tuple[str, Rollout]]) -> str:
@@ -187,6 +213,7 @@ def _readme(
             f"- training.csv: one row per training step ({len(source.train_metrics)} steps)",
             f"- rollouts/index.csv: one row per rollout: {counts['search']} of the search split",
             f"  (the version as measured), {counts['train']} of the last training steps",
+            "- rollouts/actions.md: every rollout in one line, its tool calls in order",
             "- rollouts/search-NNNN.md, rollouts/train-NNNN.md: each attempt in full",
             "- exemplars.md: rollouts by failure mode, with paths",
             "- history.md: every hypothesis tried in this workspace, predicted and realised,",

@@ -137,7 +137,16 @@ def _past_candidate(
         paths=known.paths,
         diff=str(candidate.get("diff", "")),
         screened_out=bool(verdict["screened_out"]),
+        caveat=_caveat(verdict),
     )
+
+
+def _caveat(verdict: Mapping[str, Any]) -> str:
+    if machines_failed(verdict["evidence"]):
+        return "machines failed while it was measured; this says nothing about the idea"
+    if verdict["kind"] == VerdictKind.INVALID and verdict["base_invalid"]:
+        return "the version it started from was INVALID already; the idea itself is undecided"
+    return ""
 
 
 def _refused(run: Run, step: Any) -> Iterator[Past]:

@@ -1,4 +1,4 @@
-"""An LLM team that follows a script, on the bench's run: real sandboxes, git, quarantine, ledger."""
+"""A team that follows a script, on the bench's run: real sandboxes, git, quarantine, ledger."""
 
 from __future__ import annotations
 

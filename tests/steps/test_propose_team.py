@@ -117,7 +117,7 @@ BAD: dict[str, tuple[Sequence[Turn], str]] = {
                                "protected_path"),
     "adds a symlink": (committed_by_shell("ln -s /etc/passwd swe/diagnostics/x.py"),
                        "not_a_regular_file"),
-    "adds attributes": (committed_by_shell("echo '* x' > swe/.gitattributes"), "no_factor"),
+    "adds attributes": (committed_by_shell("echo '* x' > swe/.gitattributes"), "hostile_path"),
     "changes another factor": (committed_by_shell("echo '# x' >> swe/reward.py"),
                                "factor_mismatch"),
     "changes two factors": (committed_by_shell("echo '# x' >> swe/reward.py; echo >> swe/agent.py"),

@@ -53,8 +53,8 @@ class DialogueLimits:
 
 
 LIMITS: Final[Mapping[Role, DialogueLimits]] = {
-    "analyst": DialogueLimits(turns=30, reply_tokens=8_000, total_tokens=2_000_000),
-    "proposer": DialogueLimits(turns=40, reply_tokens=8_000, total_tokens=3_000_000),
+    "analyst": DialogueLimits(turns=30, reply_tokens=12_000, total_tokens=2_000_000),
+    "proposer": DialogueLimits(turns=40, reply_tokens=12_000, total_tokens=3_000_000),
     "reviewer": DialogueLimits(turns=6, reply_tokens=4_000, total_tokens=400_000),
     "librarian": DialogueLimits(turns=4, reply_tokens=4_000, total_tokens=200_000),
 }

@@ -1,0 +1,126 @@
+"""Evidence as files: what is there, what never is, and the same bytes every time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from meta_agent.agents import Past, Source, evidence_files
+from meta_agent.evidence import build_evidence
+from meta_agent.gate import Finding
+from meta_agent.protocols import Hypothesis, Rollout, RolloutFailure, ToolEvent
+from meta_agent.skills import SkillLibrary
+
+
+def rollout(at: int, split: str = "search", **changes: Any) -> Rollout:
+    facts: dict[str, Any] = {
+        "run": "r",
+        "version": "v0",
+        "domain": "swe",
+        "split": split,
+        "task_key": f"task,{at}",
+        "task_hash": "h",
+        "group_id": f"g{at}",
+        "sample_idx": 0,
+        "seed": 0,
+        "harness_commit": "c",
+        "policy": "p",
+        "evaluator_hash": "e",
+        "outcome": at % 2 == 0,
+        "turns": 2,
+        "messages": [
+            {"role": "user", "content": "fix it"},
+            {"role": "assistant", "content": "v", "tool_calls": [{"id": "1"}]},
+        ],
+        "tool_events": [ToolEvent(0, "view", {}, "x+1", True)],
+        "rewards": {"solved": 1 / 3, "submitted": 1.0},
+        "timings": {"total": 0.123 + at},
+        "cost": {"tokens": 40.0, "usd": 0.01},
+    }
+    return Rollout(**{**facts, **changes})
+
+
+def source(rollouts: list[Rollout], **changes: Any) -> Source:
+    facts: dict[str, Any] = {
+        "version": "v0",
+        "evidence": build_evidence(rollouts),
+        "findings": [Finding("conduct.leak", "veto", "leak: 3 of 4", ("t1 read the log",))],
+        "rollouts": rollouts,
+        "train_metrics": [
+            {"step": 1, "reward_mean": 1 / 3, "train_sec": 1.23, "note": "x"},
+            {"step": 2, "reward_mean": 0.5, "entropy": 0.25},
+        ],
+    }
+    return Source(**{**facts, **changes})
+
+
+def test_every_page_of_the_map_is_there() -> None:
+    files = evidence_files(source([rollout(n) for n in range(4)]))
+    for path in ("README.md", "report.md", "metrics.csv", "training.csv", "exemplars.md",
+                 "history.md", "calibration.md", "rollouts/index.csv", "rollouts/actions.md",
+                 "rollouts/search-0003.md"):  # fmt: skip
+        assert files[path], path
+    assert "VETO conduct.leak: leak: 3 of 4\n  - t1 read the log" in files["report.md"].decode()
+
+
+def test_confirm_and_vault_never_go_in() -> None:
+    splits = ("train", "search", "confirm", "vault")
+    files = evidence_files(source([rollout(n, split) for n, split in enumerate(splits)]))
+    shown = [path for path in files if path.endswith(".md") and path.startswith("rollouts/s")]
+    assert shown == ["rollouts/search-0000.md"]
+    assert b"confirm" not in files["rollouts/index.csv"] + files["rollouts/actions.md"]
+    assert not any(b"task,2" in data or b"task,3" in data for data in files.values())
+
+
+def test_the_same_rollouts_make_the_same_bytes_whenever_they_were_made() -> None:
+    quick = [rollout(n) for n in range(6)]
+    slow = [rollout(n, timings={"total": 99.0}) for n in range(6)]
+    assert evidence_files(source(quick)) == evidence_files(source(slow))
+
+
+def test_training_rows_leave_out_the_machine() -> None:
+    text = evidence_files(source([rollout(0)]))["training.csv"].decode()
+    assert text == "step,entropy,reward_mean\n1,,0.3333\n2,0.25,0.5\n"
+
+
+def test_the_index_is_one_row_per_rollout() -> None:
+    failed = rollout(1, outcome=None, error=RolloutFailure("infra", "x\ny"), rewards={})
+    lines = evidence_files(source([rollout(0), failed]))["rollouts/index.csv"].decode().split("\n")
+    assert lines[1] == (
+        'rollouts/search-0000.md,"task,0",0,yes,yes,solved,,returned,2,1.333,'
+        "solved=0.3333 submitted=1,40"
+    )
+    assert lines[2].startswith('rollouts/search-0001.md,"task,1",0,no,unknown,infra_error')
+
+
+def test_many_rollouts_are_thinned_evenly() -> None:
+    files = evidence_files(source([rollout(n) for n in range(1500)]))
+    index = files["rollouts/index.csv"].decode()
+    assert index.count("\n") == 601
+    assert '"task,0"' in index and '"task,1497"' in index
+
+
+def test_history_tells_failures_too_and_calibration_scores_predictions() -> None:
+    told = Hypothesis("reward", "if a then b", "clean_success", "up", 0.1)
+    past = [
+        Past("g0/c0", "if a then b", "REJECT", ("no gain",), "reward", told, True, -0.02,
+             (-0.02, -0.05, 0.01), ("swe/reward.py",), "diff --git a b\n"),
+        Past("g0/c1", "if c then d", "REFUSED", ("looped: it repeats shell",)),
+    ]  # fmt: skip
+    files = evidence_files(source([rollout(0)], past=past))
+    history = files["history.md"].decode()
+    assert "## g0/c0: REJECT" in history and "## g0/c1: REFUSED" in history
+    assert "looped" in history and "predicted: clean_success up by 0.1" in history
+    assert files["history/g0-c0.diff"] == b"diff --git a b\n"
+    calibration = files["calibration.md"].decode()
+    assert "1 predictions scored: 0 moved in the predicted direction" in calibration
+    assert "| g0/c0 | clean_success | 0.1 | -0.02 | REJECT |" in calibration
+
+
+def test_skills_that_fit_are_there_whole() -> None:
+    library = SkillLibrary(Path(__file__).parents[2] / "skills_library")
+    skills = library.all()
+    files = evidence_files(source([rollout(0)], skills=skills))
+    for skill in skills:
+        assert f"skills/{skill.name}/SKILL.md" in files
+        assert skill.name in files["README.md"].decode()
