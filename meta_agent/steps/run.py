@@ -14,6 +14,7 @@ from meta_agent.gate import Finding
 from meta_agent.history import HarnessRepo, standard_trailers
 from meta_agent.ledger import DONE, Ledger
 from meta_agent.models.chat import ModelClient
+from meta_agent.models.client import Client
 from meta_agent.protocols import (
     FACTORS,
     JSON,
@@ -110,6 +111,11 @@ class Run:
     """Every model call of the run; None where it asks no model."""
 
     @property
+    def client(self) -> Client | None:
+        """The client behind `models`, with what it knows of recordings."""
+        return self.models if isinstance(self.models, Client) else None
+
+    @property
     def factors(self) -> tuple[Factor, ...]:
         """What a change may be about: with a frozen policy not what acts through training."""
         trains = self.config.trainable
@@ -155,7 +161,7 @@ class Run:
         """The model that writes the edits; in a replay the recorded one, so that commits agree."""
         if self.config.meta_model == "rules":
             return "rules"
-        return str(getattr(self.models, "model_of", self.config.model_of)("proposer"))
+        return (self.client or self.config).model_of("proposer")
 
     def date(self, generation: int, index: int) -> int:
         """A commit date that is the same when the step is repeated."""
