@@ -20,20 +20,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from meta_agent.domains.formats._fields import Fields, read_lines
+from meta_agent.domains.formats._splits import explicit_split, hashed_split
 from meta_agent.errors import ConfigError
-from meta_agent.protocols import JSON, SPLITS, Split
+from meta_agent.protocols import JSON, Split
 
 _KNOWN = frozenset(
     {"instance_id", "repo", "base_commit", "problem_statement", "patch", "test_patch"}
     | {"FAIL_TO_PASS", "PASS_TO_PASS", "hints_text", "version", "split", "source"}
     | {"image", "image_name", "docker_image"}
-)
-# Share of hash space for each split, in percent; the order is part of the evaluator's identity.
-_BUCKETS: tuple[tuple[Split, int], ...] = (
-    ("train", 40),
-    ("search", 20),
-    ("confirm", 20),
-    ("vault", 20),
 )
 
 
@@ -107,7 +101,7 @@ def _row(fields: Fields) -> SweRow:
     _refuse_other_formats(fields)
     repo, statement = fields.text("repo"), fields.text("problem_statement")
     patch = fields.optional_text("patch")
-    explicit = _explicit_split(fields)
+    explicit = explicit_split(fields)
     return SweRow(
         instance_id=_instance_id(fields),
         repo=repo,
@@ -117,7 +111,7 @@ def _row(fields: Fields) -> SweRow:
         test_patch=fields.text("test_patch", ""),
         fail_to_pass=_deciding_tests(fields),
         pass_to_pass=fields.texts("PASS_TO_PASS"),
-        split=explicit or _hashed_split(semantic_key(repo, patch, statement)),
+        split=explicit or hashed_split(semantic_key(repo, patch, statement)),
         split_is_explicit=explicit is not None,
         image=fields.optional_text("image", "image_name", "docker_image"),
         source=_source(fields),
@@ -148,25 +142,6 @@ def _deciding_tests(fields: Fields) -> tuple[str, ...]:
     if not tests:
         raise fields.error("FAIL_TO_PASS", "at least one test that the fix makes pass")
     return tests
-
-
-def _explicit_split(fields: Fields) -> Split | None:
-    value = fields.row.get("split")
-    for split in SPLITS:
-        if value == split:
-            return split
-    if value is None:
-        return None
-    raise fields.error("split", f"one of {', '.join(SPLITS)}")
-
-
-def _hashed_split(key: str) -> Split:
-    point = int(key[:8], 16) % 100
-    for split, share in _BUCKETS:
-        point -= share
-        if point < 0:
-            return split
-    raise AssertionError("the shares add up to 100")
 
 
 def _source(fields: Fields) -> SourceSpec | None:

@@ -1,0 +1,41 @@
+r"""`last_box`: what stands in the last `\boxed{...}` of a text."""
+
+from __future__ import annotations
+
+import re
+
+_BOX = re.compile(r"\\(?:boxed|fbox)\s*(?=[{\s0-9A-Za-z\\$-])")
+_BOXES_TRIED = 50  # from the end; unclosed ones are skipped
+
+
+def last_box(text: str) -> str | None:
+    r"""The content of the last box whose braces close; `\boxed 5` counts as well.
+
+    Boxes inside boxes are opened: the innermost last one is the answer.
+    """
+    for found in reversed(list(_BOX.finditer(text))[-_BOXES_TRIED:]):
+        rest = text[found.end() :]
+        if not rest.startswith("{"):
+            bare = re.match(r"\s*(-?[0-9A-Za-z][0-9.,/]*)", rest)
+            if bare:
+                return bare[1].rstrip(".,")
+            continue
+        content = _braced(rest)
+        if content is not None:
+            return content.strip()
+    return None
+
+
+def _braced(text: str) -> str | None:
+    r"""What stands between the first brace and its partner; escaped braces do not count."""
+    depth, i = 0, 0
+    while i < len(text):
+        sign = text[i]
+        if sign == "\\":
+            i += 2
+            continue
+        depth += (sign == "{") - (sign == "}")
+        if depth == 0:
+            return text[1:i]
+        i += 1
+    return None

@@ -1,0 +1,21 @@
+"""Math problems with one right answer, checked exactly or by algebra in a killable worker."""
+
+from meta_agent.domains.math._answer import final_answer, literal, words
+from meta_agent.domains.math._domain import MathDomain, load_math_domain
+from meta_agent.domains.math._grade import Gold, Golds, grade_answer, grade_text, sort_golds
+from meta_agent.domains.math._verify import Comparison, Verifier
+
+__all__ = [
+    "Comparison",
+    "Gold",
+    "Golds",
+    "MathDomain",
+    "Verifier",
+    "final_answer",
+    "grade_answer",
+    "grade_text",
+    "literal",
+    "load_math_domain",
+    "sort_golds",
+    "words",
+]

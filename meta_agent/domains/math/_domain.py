@@ -1,0 +1,172 @@
+"""`MathDomain`: a file of math problems as a domain with a sealed grader.
+
+Promises: a gold that cannot be graded is refused while the file is loaded, and counted in `notes`,
+never dropped or scored as a failure; the agent sees the problem alone; `evaluator_hash` changes
+with the rows, the code that grades, the versions of the algebra, the ceilings and the sampling.
+
+Does not cover: proofs, and answers that are pictures.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from importlib import resources
+from pathlib import Path
+
+from meta_agent.domains.formats.math_sets import MathRow, read_math
+from meta_agent.domains.math._grade import Gold, grade_answer, grade_text, sort_golds
+from meta_agent.domains.math._verify import CPU_SEC, WALL_SEC, Verifier, library_versions
+from meta_agent.errors import ConfigError
+from meta_agent.protocols import (
+    JSON,
+    Ceilings,
+    Environment,
+    Outcome,
+    Sampling,
+    Split,
+    Task,
+    ToolResult,
+)
+
+_CEILINGS = Ceilings(
+    max_turns=8, max_tokens_per_turn=8192, max_context_tokens=32_768, wall_sec=600.0
+)
+_SAMPLING = Sampling(temperature=0.7)
+_MAX_TEXT_CHARS = 1 << 18
+
+
+class MathDomain:
+    """Problems with one right answer. See `protocols.Domain`."""
+
+    name = "math"
+    ceilings = _CEILINGS
+    sampling = _SAMPLING
+
+    def __init__(self, path: Path, verifier: Verifier) -> None:
+        self.path = path
+        self._verifier = verifier
+        found = read_math(path)
+        golds = sort_golds(found.rows, verifier)
+        found.refused |= golds.refused
+        self.rows = {row.key: row for row in found.rows if row.key in golds.usable}
+        self._golds = golds.usable
+        self.source = found.source
+        self.refused = dict(found.refused)
+        self.notes = found.notes
+        if not self.rows:
+            raise ConfigError(f"{path} has no problem whose gold can be graded: {found.notes}")
+        self.evaluator_hash = self._hash()
+
+    def tasks(self, split: Split) -> Sequence[Task]:
+        """The tasks of one split, in the order of the file."""
+        return [self.task(key) for key, row in self.rows.items() if row.split == split]
+
+    def task(self, key: str) -> Task:
+        """One task as the agent may see it."""
+        row = self.rows[key]
+        view = {"problem": row.problem, "tools": list(MathEnvironment.tools)}
+        return Task(self.name, key, row.split, _row_hash(row), view)
+
+    def open(self, task: Task) -> Environment:
+        """An attempt; nothing of the policy is executed in it."""
+        return MathEnvironment(self._golds[task.key], self._verifier)
+
+    def regrade(self, task_key: str, verifier_inputs: Mapping[str, JSON]) -> Outcome:
+        """Grades a stored attempt again."""
+        return graded(self._golds[task_key], verifier_inputs, self._verifier)
+
+    def gold(self, key: str) -> Gold:
+        """The gold of a task (trusted code only)."""
+        return self._golds[key]
+
+    def close(self) -> None:
+        """Ends the worker."""
+        self._verifier.close()
+
+    def _hash(self) -> str:
+        needs_algebra = any(gold.kind == "expression" for gold in self._golds.values())
+        parts = {
+            "rows": [_row_hash(row) + row.split for row in self.rows.values()],
+            "grader": _grader_hash(),
+            "algebra": library_versions() if needs_algebra else _versions_if_here(),
+            "limits": [WALL_SEC, CPU_SEC],
+            "ceilings": dataclasses.asdict(self.ceilings),
+            "sampling": dataclasses.asdict(self.sampling),
+        }
+        return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+
+
+class MathEnvironment:
+    """One tool: `submit`, with the whole reply as `text` or the bare answer as `answer`."""
+
+    tools: Sequence[str] = ("submit",)
+
+    def __init__(self, gold: Gold, verifier: Verifier) -> None:
+        self._gold, self._verifier = gold, verifier
+        self._submitted: dict[str, JSON] = {}
+
+    def call(self, tool: str, arguments: Mapping[str, JSON]) -> ToolResult:
+        if self._submitted:
+            return ToolResult("the attempt is over", ok=False, done=True)
+        if tool != "submit":
+            return ToolResult(f"no tool {tool!r}; there is submit", ok=False)
+        given = {name: arguments.get(name) for name in ("answer", "text")}
+        said = [(name, value) for name, value in given.items() if isinstance(value, str | int)]
+        if not said:
+            return ToolResult("submit needs the argument text or answer, a string", ok=False)
+        name, value = said[0]
+        self._submitted = {name: str(value)[-_MAX_TEXT_CHARS:]}
+        return ToolResult("submitted", done=True)
+
+    def grade(self) -> Outcome:
+        return graded(self._gold, self._submitted, self._verifier)
+
+    def verifier_inputs(self) -> dict[str, JSON]:
+        return dict(self._submitted)
+
+    def close(self) -> None:
+        """Nothing is held open."""
+
+
+def graded(gold: Gold, submitted: Mapping[str, JSON], verifier: Verifier) -> Outcome:
+    """Grades what was handed in; nothing handed in is no answer."""
+    text, answer = submitted.get("text"), submitted.get("answer")
+    if isinstance(answer, str):
+        boxed = grade_text(gold, answer, verifier)
+        known = boxed.detail["verdict"] != "no_answer"
+        return boxed if known else grade_answer(gold, answer.strip(), verifier)
+    return grade_text(gold, text if isinstance(text, str) else "", verifier)
+
+
+def load_math_domain(path: Path) -> MathDomain:
+    """A task file as a domain with a verifier of its own."""
+    return MathDomain(Path(path), Verifier())
+
+
+def _versions_if_here() -> dict[str, str]:
+    from meta_agent.errors import PreflightError
+
+    try:
+        return library_versions()
+    except PreflightError:
+        return {}
+
+
+def _row_hash(row: MathRow) -> str:
+    content = dataclasses.asdict(row)
+    del content["line"]
+    return hashlib.sha256(json.dumps(content, sort_keys=True, default=str).encode()).hexdigest()
+
+
+def _grader_hash() -> str:
+    digest = hashlib.sha256()
+    for package, names in (
+        ("meta_agent.domains.math", ("_answer.py", "_grade.py", "_verify.py", "verify_guest.py")),
+        ("meta_agent.domains.formats", ("boxes.py", "math_sets.py", "_splits.py", "_rows.py")),
+    ):
+        for name in names:
+            digest.update(name.encode() + resources.files(package).joinpath(name).read_bytes())
+    return digest.hexdigest()

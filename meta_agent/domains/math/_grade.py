@@ -1,0 +1,109 @@
+"""The sealed grader of math: the answer a text ends in, against the gold.
+
+Promises: a gold is taken only if it can be graded at all (a literal number, words, or something
+that math-verify parses and finds equal to itself); others are refused when a file is loaded, with
+their lines. Then one answer, the last box first, is compared: literals exactly, words as words, all
+else by algebra in the worker. No answer, an answer that does not parse, one that runs out of time:
+each is an unsolved attempt that says which it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Literal
+
+from meta_agent.domains.formats.math_sets import MathRow
+from meta_agent.domains.math._answer import MAX_ANSWER_CHARS, final_answer, literal, words
+from meta_agent.domains.math._verify import Comparison, Verifier
+from meta_agent.protocols import Outcome
+
+GoldKind = Literal["literal", "words", "expression"]
+
+
+@dataclass(frozen=True, slots=True)
+class Gold:
+    """A gold answer that can be graded."""
+
+    text: str
+    kind: GoldKind
+
+
+@dataclass(frozen=True, slots=True)
+class Golds:
+    """What a file's golds are good for. `refused`: line -> why."""
+
+    usable: dict[str, Gold]
+    refused: dict[int, str]
+
+
+def sort_golds(rows: Sequence[MathRow], verifier: Verifier) -> Golds:
+    """Which golds can be graded; only those that need algebra start the worker."""
+    usable: dict[str, Gold] = {}
+    hard: list[MathRow] = []
+    for row in rows:
+        gold = _easy(row.gold)
+        if gold is None:
+            hard.append(row)
+        else:
+            usable[row.key] = gold
+    refused: dict[int, str] = {}
+    tried = verifier.check([(row.gold, row.gold) for row in hard]) if hard else []
+    for row, seen in zip(hard, tried, strict=True):
+        if seen.equal:
+            usable[row.key] = Gold(row.gold, "expression")
+        else:
+            refused[row.line] = _refusal(seen)
+    return Golds(usable, refused)
+
+
+def _easy(text: str) -> Gold | None:
+    if literal(text) is not None:
+        return Gold(text, "literal")
+    # A single letter may be a choice or a variable: as words both are compared alike.
+    return Gold(text, "words") if words(text) is not None else None
+
+
+def _refusal(seen: Comparison) -> str:
+    if seen.end != "ok":
+        return f"the gold cannot be checked ({seen.end})"
+    return "the gold does not parse" if not seen.gold_parsed else "the gold is not equal to itself"
+
+
+def grade_text(gold: Gold, text: str, verifier: Verifier) -> Outcome:
+    """Grades a reply."""
+    answer = final_answer(text)
+    if answer is None:
+        return Outcome(False, {"verdict": "no_answer"})
+    return grade_answer(gold, answer, verifier)
+
+
+def grade_answer(gold: Gold, answer: str, verifier: Verifier) -> Outcome:
+    """Grades one answer, already told from the text around it."""
+    if len(answer) > MAX_ANSWER_CHARS:
+        return Outcome(False, {"verdict": "answer_too_long"})
+    if gold.kind == "words":
+        return _told(_same_words(gold.text, answer), "words", answer)
+    value, wanted = literal(answer), literal(gold.text)
+    if value is not None and wanted is not None:
+        return _told(_equal(value, wanted), "literal", answer)
+    (seen,) = verifier.check([(gold.text, answer)])
+    if seen.end != "ok":
+        return Outcome(False, {"verdict": seen.end, "answer": answer, "detail": seen.detail})
+    if not seen.answer_parsed:
+        return Outcome(False, {"verdict": "unparsable_answer", "answer": answer})
+    return _told(seen.equal, "algebra", answer)
+
+
+def _told(equal: bool, how: str, answer: str) -> Outcome:
+    verdict = "equal" if equal else "different"
+    return Outcome(equal, {"verdict": verdict, "compared_by": how, "answer": answer})
+
+
+def _equal(value: Fraction, wanted: Fraction) -> bool:
+    return value == wanted
+
+
+def _same_words(gold: str, answer: str) -> bool:
+    return words(answer) is not None and words(answer) == words(gold)
