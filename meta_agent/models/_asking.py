@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from meta_agent.errors import ProviderError
+from meta_agent.errors import ConfigError, ProviderError
 from meta_agent.ledger import crash_point
 from meta_agent.models._digest import Question
 from meta_agent.models._exchange import Exchange, Failure, reply_from_json, reply_to_json
@@ -116,7 +116,8 @@ def _sent(request: ChatRequest, question: Question, line: Line) -> ChatRequest:
 
 
 def _give_back(held: Held, error: BaseException) -> None:
-    if isinstance(error, ProviderError) and error.billed == "no":
+    unasked = isinstance(error, ConfigError)  # a script that ran out, say
+    if unasked or (isinstance(error, ProviderError) and error.billed == "no"):
         held.release()
     else:
         held.keep()

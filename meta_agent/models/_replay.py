@@ -58,14 +58,19 @@ class Recording:
 
         Raises ConfigError where the user did, and it differs.
         """
-        mine, taken, differing = config.hashed, {}, []
+        mine = config.hashed
+        taken: dict[str, JSON] = {}
+        differing: list[str] = []
         for name, recorded in self.settings.items():
             if name in _NOT_COMPARED or mine.get(name) == recorded:
                 continue
-            if config.origin.get(name, "default").startswith(("default", "profile")):
+            source = config.origin.get(name, "default")
+            if source.startswith(("default", "profile")):
                 taken[name] = recorded
             else:
-                differing.append(f"{name} = {mine.get(name)!r} (recorded: {recorded!r})")
+                differing.append(
+                    f"{name} = {mine.get(name)!r} (from {source}; recorded: {recorded!r})"
+                )
         if mine["tasks_sha256"] != self.settings.get("tasks_sha256"):
             differing.append("tasks (the file's content is not the recorded one)")
         if differing:

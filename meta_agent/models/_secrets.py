@@ -1,9 +1,9 @@
 """Keys out of everything that is kept: the one place that knows which values are secret.
 
 Promises: the value of every provider variable, of every variable a setting names as a key's, and
-of every variable that is called like one, is replaced wherever it stands in a record, an error or
-a request. The same text goes to the provider as into the record, so a key that leaked into a
-prompt goes no further either.
+of every other variable that is called like a key and looks like one, is replaced wherever it stands
+in a record, an error or a request. The same text goes to the provider as into the record, so a key
+that leaked into a prompt goes no further either.
 
 Does not cover: a secret that this process does not hold, one in another encoding (base64), and
 values shorter than eight characters, which are placeholders (`EMPTY`, `ollama`) and may be words.
@@ -21,6 +21,7 @@ MARK: Final = "[secret]"
 MIN_LENGTH: Final = 8
 
 _CALLED_LIKE_ONE: Final = re.compile(r"(KEY|TOKEN|SECRET|PASSWORD)$")
+_LOOKS_LIKE_ONE: Final = re.compile(r"(?=.*\d)(?=.*[A-Za-z])[^\s/]{16,}")
 _HEADER: Final = re.compile(
     r"(?i)\b((?:authorization|(?:x-)?api-key)\W{1,4}(?:bearer\s+)?)[^\s\"',}]+"
 )
@@ -46,7 +47,7 @@ class Scrubber:
         held = (
             value
             for name, value in environment.items()
-            if name in named or _CALLED_LIKE_ONE.search(name)
+            if name in named or (_CALLED_LIKE_ONE.search(name) and _LOOKS_LIKE_ONE.fullmatch(value))
         )
         return cls([*held, *more])
 

@@ -87,6 +87,36 @@ def test_reservation_of_a_call_with_unknown_outcome_survives_a_restart(tmp_path:
         second.reserve("a", 0.2, 5, "r")
 
 
+def test_released_reservation_leaves_no_trace(ledger: Ledger) -> None:
+    ledger.set_cap("r", max_usd=1.0)
+    ledger.release(ledger.reserve("a", 1.0, 5))
+    assert ledger.spend() == {}
+    ledger.reserve("a", 1.0, 5)
+
+
+def test_release_of_what_was_settled_is_refused(ledger: Ledger) -> None:
+    reservation = ledger.reserve("a", 0.1, 1)
+    ledger.settle(reservation, 0.1, 1)
+    with pytest.raises(IntegrityError, match="settled before"):
+        ledger.release(reservation)
+    assert ledger.spend()["a"].usd == 0.1
+
+
+def test_open_reservations_are_those_without_an_outcome(ledger: Ledger) -> None:
+    one, two, three = (ledger.reserve("a", 0.1, 1) for _ in range(3))
+    ledger.settle(one, 0.1, 1)
+    ledger.release(two)
+    assert ledger.open_reservations("r") == {three}
+    assert ledger.open_reservations("another run") == frozenset()
+
+
+def test_total_is_unknown_where_one_price_is(ledger: Ledger) -> None:
+    ledger.settle(ledger.reserve("a", 0.5, 1), 0.5, 1)
+    assert ledger.spend()["a"].known_usd == 0.5
+    ledger.settle(ledger.reserve("a", None, 1), None, 1)
+    assert ledger.spend()["a"].known_usd is None
+
+
 def test_settling_twice_is_refused(ledger: Ledger) -> None:
     reservation = ledger.reserve("a", 0.1, 1)
     ledger.settle(reservation, 0.1, 1)

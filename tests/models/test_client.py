@@ -1,8 +1,9 @@
-"""One client for all roles, over real HTTP: what is recorded is never asked again, keys stay out."""
+"""One client for all roles, over real HTTP: nothing recorded is asked again, keys stay out."""
 
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,6 +14,7 @@ from tests.loopback import Call, Fault, Say, anthropic_server, openai_server, sa
 from tests.models._clients import AT_ONCE, RUN, SHELL, opened, request, user
 
 CANARY = "sk-canary-0123456789abcdef"
+UNRELATED = "tok-0123-another-secret"
 OURS = "openai/any"
 
 
@@ -31,7 +33,8 @@ def test_reply_is_priced_recorded_and_settled(tmp_path: Path) -> None:
             reply = run.client.chat(request("hello"), conversation="g0/analyst", turn=0)
             spent = run.ledger.spend()["analyst"]
     assert reply.usd == pytest.approx((1000 * 3 + 100 * 15) / 1e6)
-    assert (spent.usd, spent.tokens, spent.open_usd) == (pytest.approx(reply.usd), 1100, 0)
+    assert (spent.tokens, spent.open_usd) == (1100, 0)
+    assert spent.usd == pytest.approx((1000 * 3 + 100 * 15) / 1e6)
     (recorded,) = Transcripts(tmp_path / "transcripts" / RUN).read("g0/analyst")
     assert recorded.reply == reply
     assert recorded.at == 1_700_000_123.0
@@ -45,7 +48,7 @@ def test_each_role_has_its_own_model_server_and_key(tmp_path: Path) -> None:
             models={"reviewer": "anthropic/two"},
             policy="openai/three",
             base_urls={"analyst": a, "proposer": a, "librarian": a, "policy": a, "reviewer": b},
-            key_env={role: "KEY_A" for role in ("analyst", "proposer", "librarian", "policy")}
+            key_env=dict.fromkeys(("analyst", "proposer", "librarian", "policy"), "KEY_A")
             | {"reviewer": "KEY_B"},
             environment={"KEY_A": "key-of-a", "KEY_B": "key-of-b", "OPENAI_API_KEY": CANARY},
         ) as run:
@@ -60,7 +63,7 @@ def test_each_role_has_its_own_model_server_and_key(tmp_path: Path) -> None:
 
 def test_recorded_exchange_is_not_asked_again(tmp_path: Path) -> None:
     with openai_server(echo) as url:
-        settings = {"meta_model": OURS, "base_urls": {"all": url}}
+        settings: dict[str, Any] = {"meta_model": OURS, "base_urls": {"all": url}}
         first, second = [user("one")], [user("one"), user("two")]
         with opened(tmp_path, **settings) as run:
             said = run.client.chat(request(first), conversation="g0/analyst", turn=0)
@@ -97,14 +100,14 @@ def test_another_question_in_the_same_place_is_asked(tmp_path: Path) -> None:
     ],
     ids=lambda change: next(iter(change)),
 )
-def test_what_makes_another_question(tmp_path: Path, change: dict[str, object]) -> None:
+def test_what_makes_another_question(tmp_path: Path, change: dict[str, Any]) -> None:
     with (
         openai_server(echo) as url,
         opened(tmp_path, meta_model=OURS, base_urls={"all": url}) as run,
     ):
-        plain: dict[str, object] = {"messages": [user("one")]}
+        plain: dict[str, Any] = {"messages": [user("one")]}
         for asked in (plain, plain, plain | change):
-            run.client.chat(request(**asked), conversation="c", turn=0)  # type: ignore[arg-type]
+            run.client.chat(request(**asked), conversation="c", turn=0)
         assert len(url.calls) == 2
 
 
@@ -130,7 +133,7 @@ def test_revoked_key_loses_nothing_that_was_recorded(tmp_path: Path) -> None:
         return Fault.status(401, "revoked") if call.key == "old-key-0001" else echo(call)
 
     with openai_server(brain) as url:
-        settings = {
+        settings: dict[str, Any] = {
             "meta_model": OURS,
             "base_urls": {"all": url},
             "key_env": {"all": "KEY"},
@@ -162,10 +165,10 @@ def test_no_key_gets_into_any_file_or_out_in_a_prompt(tmp_path: Path) -> None:
             meta_model=OURS,
             base_urls={"all": url},
             key_env={"all": "MY_SERVER"},
-            environment={"MY_SERVER": CANARY, "UNRELATED_TOKEN": "tok-another-secret"},
+            environment={"MY_SERVER": CANARY, "CI_TOKEN": UNRELATED, "SORT_KEY": "evidence"},
         ) as run,
     ):
-        leaked = f"the evidence holds {CANARY} and tok-another-secret"
+        leaked = f"the evidence holds {CANARY} and {UNRELATED}"
         asked = request(leaked, tools=(SHELL,))
         reply = run.client.chat(asked, conversation="c", turn=0)
         assert reply.content == "your key is [secret]"
@@ -181,7 +184,7 @@ def test_no_key_gets_into_any_file_or_out_in_a_prompt(tmp_path: Path) -> None:
         run.ledger.event("note", {"error": str(refused.value)})
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert {path.suffix for path in files} >= {".sqlite", ".jsonl", ".json"}
-    for secret in (CANARY, "tok-another-secret"):
+    for secret in (CANARY, UNRELATED):
         assert [path.name for path in files if secret.encode() in path.read_bytes()] == []
 
 
@@ -211,7 +214,7 @@ def test_missing_key_is_found_before_anything_starts(tmp_path: Path) -> None:
 
 def test_manifest_says_what_a_replay_needs(tmp_path: Path) -> None:
     with openai_server(echo) as url:
-        settings = {"meta_model": OURS, "base_urls": {"all": url}, "generations": 2}
+        settings: dict[str, Any] = {"meta_model": OURS, "base_urls": {"all": url}, "generations": 2}
         for labels in ({"model": "a small one"}, {"relayed": "by hand"}):
             with opened(tmp_path, labels=labels, **settings) as run:
                 manifest = run.transcripts.manifest() or {}
@@ -225,7 +228,7 @@ def test_manifest_says_what_a_replay_needs(tmp_path: Path) -> None:
 
 def test_record_of_another_run_is_not_written_over(tmp_path: Path) -> None:
     with openai_server(echo) as url:
-        settings = {"meta_model": OURS, "base_urls": {"all": url}}
+        settings: dict[str, Any] = {"meta_model": OURS, "base_urls": {"all": url}}
         with opened(tmp_path, **settings) as run:
             run.transcripts.write_manifest({**(run.transcripts.manifest() or {}), "run_id": "x"})
         with pytest.raises(IntegrityError, match="record of x"), opened(tmp_path, **settings):

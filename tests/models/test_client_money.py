@@ -7,6 +7,7 @@ import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -82,7 +83,7 @@ def test_crossing_calls_are_refused_before_they_are_sent(tmp_path: Path) -> None
         with ThreadPoolExecutor(16) as pool:
             ends = list(pool.map(call, range(16)))
         spent = run.ledger.spend()["analyst"]
-        # Three cost 90 tokens together; with 60 to spare beside one worst case, a fourth is too much.
+        # Three cost 90 tokens together: beside them there is no room for one more worst case.
         assert (ends.count("answered"), len(url.calls)) == (3, 3)
         assert spent.tokens + spent.open_tokens <= BOUND_TOKENS + 60
         refused = next(end for end in ends if end != "answered")
@@ -91,13 +92,13 @@ def test_crossing_calls_are_refused_before_they_are_sent(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("role_cap", [False, True], ids=["run", "role"])
 def test_cap_on_usd_holds_and_a_higher_one_resumes(tmp_path: Path, role_cap: bool) -> None:
-    def capped(usd: float) -> dict[str, object]:
+    def capped(usd: float) -> dict[str, Any]:
         return {"role_max_usd": {"analyst": usd}} if role_cap else {"max_usd": usd}
 
     worst = (BOUND_TOKENS - 100) * 10e-6 + 100 * 100e-6
     real = 20 * 10e-6 + 10 * 100e-6
     with openai_server(small) as url:
-        settings = {"meta_model": "openai/any", "base_urls": {"all": url}}
+        settings: dict[str, Any] = {"meta_model": "openai/any", "base_urls": {"all": url}}
         with opened(priced(tmp_path), **settings, **capped(worst + real / 2)) as run:
             run.client.chat(request("?"), conversation="c0", turn=0)
             with pytest.raises(BudgetError, match="cap of role analyst" if role_cap else "run"):
@@ -111,7 +112,11 @@ def test_cap_on_usd_holds_and_a_higher_one_resumes(tmp_path: Path, role_cap: boo
 
 def test_usd_cap_with_an_unpriced_model_is_refused_at_opening(tmp_path: Path) -> None:
     with openai_server(small) as url:
-        settings = {"meta_model": "openai/any", "base_urls": {"all": url}, "max_usd": 1.0}
+        settings: dict[str, Any] = {
+            "meta_model": "openai/any",
+            "base_urls": {"all": url},
+            "max_usd": 1.0,
+        }
         with (
             pytest.raises(
                 PreflightError, match=r"price of openai/any \(analyst\) is unknown"
@@ -129,7 +134,7 @@ def test_usd_cap_with_an_unpriced_model_is_refused_at_opening(tmp_path: Path) ->
 
 def test_prices_of_a_run_stay_those_it_began_with(tmp_path: Path) -> None:
     with openai_server(small) as url:
-        settings = {"meta_model": "openai/any", "base_urls": {"all": url}}
+        settings: dict[str, Any] = {"meta_model": "openai/any", "base_urls": {"all": url}}
         with opened(tmp_path, **settings) as run:
             assert run.client.chat(request("?"), conversation="c0", turn=0).usd is None
         for stated, turn in ((PRICE, 1), (PRICE.replace("10.0", "77.0"), 2)):
@@ -137,7 +142,8 @@ def test_prices_of_a_run_stay_those_it_began_with(tmp_path: Path) -> None:
             with opened(tmp_path, **settings) as run:
                 reply = run.client.chat(request("?"), conversation="c0", turn=turn)
                 assert reply.usd == pytest.approx(20 * 10e-6 + 10 * 100e-6)
-        assert run.transcripts.manifest()["prices"]["analyst"]["rates"][0]["input"] == 10.0  # type: ignore[index]
+        manifest = run.transcripts.manifest() or {}
+        assert manifest["prices"]["analyst"]["rates"][0]["input"] == 10.0
 
 
 def test_attempt_that_may_have_been_billed_keeps_its_reservation(tmp_path: Path) -> None:
@@ -152,7 +158,7 @@ def test_attempt_that_may_have_been_billed_keeps_its_reservation(tmp_path: Path)
 
 
 def test_stalled_stream_keeps_its_reservation_and_counts_after_a_restart(tmp_path: Path) -> None:
-    settings = {
+    settings: dict[str, Any] = {
         "meta_model": "openai/any",
         "max_tokens": BOUND_TOKENS + 10,
         "retry": RetryPolicy(attempts=1),
@@ -160,7 +166,7 @@ def test_stalled_stream_keeps_its_reservation_and_counts_after_a_restart(tmp_pat
     }
     with openai_server(lambda _: Fault.stall()) as url:
         settings["base_urls"] = {"all": url}
-        with opened(tmp_path, **settings) as run, pytest.raises(ProviderError, match="."):
+        with opened(tmp_path, **settings) as run, pytest.raises(ProviderError):
             run.client.chat(request("?"), conversation="c", turn=0)
         with opened(tmp_path, **settings) as run:
             assert run.ledger.spend()["analyst"].open_tokens == BOUND_TOKENS
@@ -246,15 +252,18 @@ def test_worst_case_counts_a_byte_as_a_token() -> None:
 
 def test_worst_case_of_a_long_dialogue_trusts_what_was_counted(tmp_path: Path) -> None:
     long = [user("x" * 100_000)]
-    with openai_server(lambda _: Say("y" * 50, input_tokens=25_000, output_tokens=12)) as url:
-        with opened(tmp_path, meta_model="openai/any", base_urls={"all": url}) as run:
-            asked = request(long, tools=(SHELL,))
-            reply = run.client.chat(asked, conversation="c", turn=0)
-            before = run.transcripts.before("c", 1)
-            messages = [*long, reply.message, user("go on")]
-            tools = before.question.tools if before else []
-            parameters = before.question.parameters if before else {}
-            going_on = bound_of(Question(parameters, messages, tools), before)
-            assert 25_012 < going_on.input_tokens < 25_200
-            other_tools = bound_of(Question(parameters, messages, []), before)
-            assert other_tools.input_tokens > 100_000
+    brain = say_each([Say("y" * 50, input_tokens=25_000, output_tokens=12)])
+    with (
+        openai_server(brain) as url,
+        opened(tmp_path, meta_model="openai/any", base_urls={"all": url}) as run,
+    ):
+        asked = request(long, tools=(SHELL,))
+        reply = run.client.chat(asked, conversation="c", turn=0)
+        before = run.transcripts.before("c", 1)
+    assert before is not None
+    messages = [*long, reply.message, user("go on")]
+    asked_with, tools = before.question.parameters, before.question.tools
+    going_on = bound_of(Question(asked_with, messages, tools), before)
+    assert 25_012 < going_on.input_tokens < 25_200
+    other_tools = bound_of(Question(asked_with, messages, []), before)
+    assert other_tools.input_tokens > 100_000
