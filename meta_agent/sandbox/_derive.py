@@ -32,6 +32,7 @@ from meta_agent.sandbox._open import open_sandbox
 
 REQUIREMENTS_LABEL: Final = "ma.requirements"
 SCRIPTS: Final = "usr/local/bin"
+LAYOUT: Final = 2  # changes when an image of the same packages would come out differently
 PYTHON: Final = "/usr/bin/env python3"
 FAILURE_LINES: Final = 8
 GLIBC: Final = ("2014", "_2_17", "_2_24", "_2_27", "_2_28", "_2_31", "_2_34", "_2_35", "_2_36")
@@ -100,6 +101,7 @@ def build_agent_image(
     with tempfile.TemporaryDirectory(prefix="meta-agent-image-") as folder:
         packages, archive = Path(folder) / "packages", Path(folder) / "layer.tar"
         _unpack(requirements, wheels, place, packages, progress)
+        _compile(packages, place, progress)
         _pack(packages, place, archive)
         progress(f"adding {archive.stat().st_size >> 20} MiB to {base} as {name}")
         return _engine.derive_image(parent.id, archive, name, {REQUIREMENTS_LABEL: mark})
@@ -107,7 +109,7 @@ def build_agent_image(
 
 def _mark(parent_id: str, requirements: Sequence[str], wheels: Path | None) -> str:
     """Names what the image is made of; wheels by their content."""
-    digest = hashlib.sha256(json.dumps([parent_id, sorted(requirements)]).encode())
+    digest = hashlib.sha256(json.dumps([LAYOUT, parent_id, sorted(requirements)]).encode())
     for wheel in sorted(wheels.glob("*.whl")) if wheels else ():
         digest.update(wheel.name.encode() + hashlib.sha256(wheel.read_bytes()).digest())
     return digest.hexdigest()[:16]
@@ -143,6 +145,26 @@ def _unpack(
         say(line)
     if not any(line.startswith("Successfully installed") for line in last):
         raise SandboxError("pip did not install the packages:\n" + "\n".join(last), kind="image")
+
+
+def _compile(packages: Path, place: Place, say: Progress) -> None:
+    """Byte code for the image, which is read-only: without it every attempt compiles anew.
+
+    Compiling runs nothing of the packages. Files carry no dates in the image, so the byte code is
+    not checked against them.
+    """
+    from meta_agent.sandbox._process import stream_lines
+
+    if place.version != sys.version_info[:2]:
+        say(f"no byte code: the image has Python {place.version[0]}.{place.version[1]}")
+        return
+    say("compiling the packages")
+    argv = [sys.executable, "-I", "-m", "compileall", "-qq", "--invalidation-mode"]
+    shown = f"/{place.packages}"
+    for line in stream_lines(
+        [*argv, "unchecked-hash", "-s", str(packages), "-p", shown, str(packages)]
+    ):
+        say(line)
 
 
 def _tags(place: Place) -> list[str]:
