@@ -34,7 +34,7 @@ from meta_agent.backtest.fair import or_refusal
 from meta_agent.backtest.policies import ChildPolicies, Policies
 from meta_agent.errors import CandidateError, ConfigError, Interrupted
 from meta_agent.gate import Arm
-from meta_agent.harness import HarnessSession, Recipe
+from meta_agent.harness import HarnessSession, Recipe, open_session
 from meta_agent.ledger import Ledger
 from meta_agent.models.api_gateway import REFUSED
 from meta_agent.protocols import (
@@ -44,6 +44,7 @@ from meta_agent.protocols import (
     HarnessTree,
     PlannedRollout,
     Rollout,
+    Sandbox,
     SandboxLimits,
     Split,
 )
@@ -349,13 +350,18 @@ class Lab:
     def session(
         self, tree: HarnessTree, *, steps: int = 0, life_sec: float = SANDBOX_SEC
     ) -> Iterator[HarnessSession]:
-        """A harness loaded in a sandbox of its own, which outlives that many training steps."""
+        """A harness loaded in a sandbox of its own, which outlives that many training steps.
+
+        An agent that is a command gets one more for each attempt, of its own image.
+        """
         limits = SandboxLimits(deadline_sec=life_sec + steps * Timeouts().train_step_sec)
-        sandbox = open_sandbox(self.settings.backend, run=self.settings.run, limits=limits)
-        try:
-            yield HarnessSession(sandbox, tree)
-        finally:
-            sandbox.close()
+
+        def opened(image: str | None) -> Sandbox:
+            run = self.settings.run
+            return open_sandbox(self.settings.backend, run=run, limits=limits, image=image)
+
+        with open_session(tree, opened) as session:
+            yield session
 
 
 def _accepted_recipe(child: PolicyChild, session: HarnessSession) -> Recipe:
