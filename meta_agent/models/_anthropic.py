@@ -9,7 +9,6 @@ Does not cover: batches, files, and tools that the provider runs itself.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from typing import Final
 from urllib.parse import urlsplit
@@ -26,7 +25,7 @@ from meta_agent.models._failures import (
     of_transport,
 )
 from meta_agent.models._streaming import Line, Timeouts
-from meta_agent.models._validate import accept
+from meta_agent.models._validate import heard
 from meta_agent.models._wire import Opened, is_loopback, only
 from meta_agent.models.chat import ChatReply, ChatRequest
 from meta_agent.protocols import JSON
@@ -56,12 +55,9 @@ class AnthropicProvider:
 
     def chat(self, request: ChatRequest) -> ChatReply:
         """Asks once. Raises ProviderError for everything that is not a whole reply."""
-        started = time.monotonic()
         body = body_of(request, request.model.removeprefix("anthropic/"))
-        events = Events(self._secrets)
-        for event in Line(lambda: self._open(body), self._timeouts, self._typed).listen():
-            events.add(event)
-        return accept(events.finish(), request, seconds=time.monotonic() - started)
+        line = Line(lambda: self._open(body), self._timeouts, self._typed)
+        return heard(line.listen(), Events(), request, secrets=self._secrets)
 
     def close(self) -> None:
         self._client.close()

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from meta_agent.errors import ProviderError
-from meta_agent.models._failures import Secrets, malformed, of_event
+from meta_agent.models._failures import malformed, of_event
 from meta_agent.models._validate import Said, SaidCall, arguments_of, usage_of
 from meta_agent.models.chat import ChatRequest, ChatStop
 from meta_agent.protocols import JSON, Message
@@ -147,8 +147,7 @@ def _cached_turns(turns: list[dict[str, Any]]) -> list[dict[str, Any]]:
 class Events:
     """Collects one stream."""
 
-    def __init__(self, secrets: Secrets = ()) -> None:
-        self._secrets = secrets
+    def __init__(self) -> None:
         self._said = Said()
         self._usage: dict[str, Any] = {}
         self._blocks: dict[int, dict[str, Any]] = {}
@@ -163,7 +162,7 @@ class Events:
         except ProviderError:
             raise
         except (AttributeError, KeyError, IndexError, TypeError, ValueError):
-            error = malformed(f"an event is not the protocol's: {event!r}", secrets=self._secrets)
+            error = malformed(f"an event is not the protocol's: {event!r}")
         else:
             return
         raise error
@@ -184,7 +183,7 @@ class Events:
     def _add(self, event: Mapping[str, Any]) -> None:
         kind = event["type"]
         if kind == "error":
-            raise of_event(event["error"], secrets=self._secrets)
+            raise of_event(event["error"])
         if kind == "message_start":
             self._start(event["message"])
         elif kind == "content_block_start":

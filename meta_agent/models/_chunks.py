@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from meta_agent.errors import ProviderError
-from meta_agent.models._failures import Secrets, malformed, of_event
+from meta_agent.models._failures import malformed, of_event
 from meta_agent.models._validate import Said, SaidCall, usage_of
 from meta_agent.models.chat import ChatRequest, ChatStop, ReplyTokens
 from meta_agent.protocols import JSON, Message
@@ -80,9 +80,8 @@ def _plain(message: Message) -> Message:
 class Chunks:
     """Collects one stream."""
 
-    def __init__(self, secrets: Secrets = ()) -> None:
+    def __init__(self) -> None:
         self.said = Said()
-        self._secrets = secrets
         self._has_choices: bool | None = None  # None: no chunk at all
         self._text: list[str] = []
         self._reasoning: list[str] = []
@@ -100,7 +99,7 @@ class Chunks:
         except ProviderError:
             raise
         except (AttributeError, KeyError, IndexError, TypeError, ValueError):
-            error = malformed(f"a chunk is not the protocol's: {chunk!r}", secrets=self._secrets)
+            error = malformed(f"a chunk is not the protocol's: {chunk!r}")
         else:
             return
         raise error
@@ -124,7 +123,7 @@ class Chunks:
         if chunk.get("error"):
             error = chunk["error"]
             fields = error if isinstance(error, Mapping) else {"message": error}
-            raise of_event(fields, secrets=self._secrets)
+            raise of_event(fields)
         self.said.model = chunk.get("model") or self.said.model
         self.said.request_id = chunk.get("id") or self.said.request_id
         self._prompt_ids += chunk.get("prompt_token_ids") or []

@@ -94,6 +94,17 @@ def malformed(text: str, *, secrets: Secrets = ()) -> ProviderError:
     return ProviderError(scrub(text, secrets), kind="malformed")
 
 
+def scrubbed(error: ProviderError, secrets: Secrets) -> ProviderError:
+    """The same error in words that hold no secret."""
+    return ProviderError(
+        scrub(str(error), secrets),
+        kind=error.kind,
+        billed=error.billed,
+        retry_after_sec=error.retry_after_sec,
+        hint=error.hint,
+    )
+
+
 def causes(error: BaseException) -> Iterator[BaseException]:
     """The error and what it came from, outermost first."""
     seen: set[int] = set()

@@ -16,7 +16,6 @@ import importlib
 import logging
 import os
 import threading
-import time
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
@@ -31,7 +30,7 @@ from meta_agent.models._failures import (
     of_transport,
 )
 from meta_agent.models._streaming import Line, Timeouts
-from meta_agent.models._validate import accept
+from meta_agent.models._validate import heard
 from meta_agent.models.chat import ChatReply, ChatRequest
 
 PREFIX: Final = "litellm/"  # says it outright, for a provider or base URL that another SDK takes
@@ -54,13 +53,9 @@ class LiteLLMProvider:
 
     def chat(self, request: ChatRequest) -> ChatReply:
         """Asks once. Raises ProviderError for everything that is not a whole reply."""
-        started = time.monotonic()
         arguments = self._arguments(request)
-        chunks = Chunks(self._secrets)
         line = Line(lambda: _Received(self._litellm, arguments), self._timeouts, self._typed)
-        for chunk in line.listen():
-            chunks.add(chunk)
-        return accept(chunks.finish(), request, seconds=time.monotonic() - started)
+        return heard(line.listen(), Chunks(), request, secrets=self._secrets)
 
     def close(self) -> None:
         """litellm shares its connections between all callers and keeps them."""

@@ -10,7 +10,6 @@ Does not cover: the responses API, images and audio, several choices.
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Mapping
 from typing import Final
 from urllib.parse import urlsplit
@@ -27,7 +26,7 @@ from meta_agent.models._failures import (
     of_transport,
 )
 from meta_agent.models._streaming import Line, Timeouts
-from meta_agent.models._validate import accept
+from meta_agent.models._validate import heard
 from meta_agent.models._wire import Opened, is_loopback, only
 from meta_agent.models.chat import ChatReply, ChatRequest
 from meta_agent.protocols import JSON
@@ -60,12 +59,9 @@ class OpenAIProvider:
 
     def chat(self, request: ChatRequest) -> ChatReply:
         """Asks once. Raises ProviderError for everything that is not a whole reply."""
-        started = time.monotonic()
         body = self._body(request)
-        chunks = Chunks(self._secrets)
-        for chunk in Line(lambda: self._open(body), self._timeouts, self._typed).listen():
-            chunks.add(chunk)
-        return accept(chunks.finish(), request, seconds=time.monotonic() - started)
+        line = Line(lambda: self._open(body), self._timeouts, self._typed)
+        return heard(line.listen(), Chunks(), request, secrets=self._secrets)
 
     def close(self) -> None:
         self._client.close()

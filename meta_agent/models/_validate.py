@@ -15,12 +15,13 @@ The schema check knows the keywords that tools use (`type`, `enum`, `const`, `pr
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from meta_agent.errors import ProviderError
-from meta_agent.models._failures import malformed
+from meta_agent.models._failures import Secrets, malformed, scrubbed
 from meta_agent.models.chat import (
     ChatReply,
     ChatRequest,
@@ -79,6 +80,28 @@ def accept(said: Said, request: ChatRequest, *, seconds: float = 0.0) -> ChatRep
         seconds=seconds,
         request_id=said.request_id,
     )
+
+
+class Collector(Protocol):
+    """Puts one stream's events together."""
+
+    def add(self, event: Any) -> None: ...
+
+    def finish(self) -> Said: ...
+
+
+def heard(
+    events: Iterable[Any], collector: Collector, request: ChatRequest, *, secrets: Secrets
+) -> ChatReply:
+    """Listens to the end. Raises ProviderError, its words free of secrets and nothing chained."""
+    started = time.monotonic()
+    try:
+        for event in events:
+            collector.add(event)
+        return accept(collector.finish(), request, seconds=time.monotonic() - started)
+    except ProviderError as error:
+        failure = scrubbed(error, secrets)
+    raise failure
 
 
 def usage_of(
@@ -216,7 +239,9 @@ def _is_whole(value: Any) -> bool:
 
 
 def _type_of(value: JSON) -> str:
-    return next((name for name in ("boolean", *_TYPES) if _TYPES[name](value)), "unknown")
+    return next(
+        (name for name in ("boolean", "integer", *_TYPES) if _TYPES[name](value)), "unknown"
+    )
 
 
 def _as_list(value: Any) -> list[Any]:

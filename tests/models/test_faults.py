@@ -22,6 +22,7 @@ from meta_agent.models._retry import Breaker, Retrying, RetryPolicy
 from meta_agent.models._streaming import Timeouts
 from meta_agent.models.chat import ChatRequest, Provider, ToolSpec
 from tests.loopback import (
+    Call,
     Fault,
     Say,
     Url,
@@ -67,15 +68,21 @@ class Row:
     """`asked`: requests of one call under the policy below. `waits`: the least of each wait."""
 
     name: str
-    does: Fault | Say
+    does: Fault | Say | Callable[[], Fault]
     kind: str
     billed: str
     asked: int
     waits: float = 0.0
 
+    def answer(self, call: Call) -> Fault | Say:
+        return self.does() if callable(self.does) else self.does
+
 
 POLICY = RetryPolicy(attempts=3, malformed_attempts=2, retry_after_cap_sec=120, deadline_sec=600)
-IN_40_SEC = formatdate(time.time() + 40, usegmt=True)
+
+
+def for_a_date() -> Fault:
+    return Fault.status(429, retry_after=formatdate(time.time() + 40, usegmt=True))
 
 
 def call(name: str, arguments: Any) -> Say:
@@ -88,7 +95,7 @@ EVENT_IS_CUT = Fault.raw("event: x\ndata: {\n\n", content_type="text/event-strea
 EVERYWHERE = [
     Row("429 without Retry-After", Fault.status(429), "rate_limited", "no", 3),
     Row("429 for seconds", Fault.status(429, retry_after="7"), "rate_limited", "no", 3, 7),
-    Row("429 for a date", Fault.status(429, retry_after=IN_40_SEC), "rate_limited", "no", 3, 20),
+    Row("429 for a date", for_a_date, "rate_limited", "no", 3, 20),
     Row("429 for an hour", Fault.status(429, retry_after="3600"), "rate_limited", "no", 1),
     Row("429 for nonsense", Fault.status(429, retry_after="soon"), "rate_limited", "no", 3),
     Row("529 storm", Fault.status(529, error_type="overloaded_error"), "overloaded", "no", 3),
@@ -181,7 +188,7 @@ def fails(provider: Provider, sdk: Sdk, policy: RetryPolicy, clock: Time) -> Pro
 @pytest.mark.parametrize(("sdk", "row"), CASES)
 def test_a_fault_is_typed_priced_and_retried_as_it_should(sdk: Sdk, row: Row) -> None:
     clock = Time()
-    with sdk.serve(lambda call: row.does) as url, opened(sdk, url) as provider:
+    with sdk.serve(row.answer) as url, opened(sdk, url) as provider:
         error = fails(provider, sdk, POLICY, clock)
         assert (error.kind, error.billed, len(url.calls)) == (row.kind, row.billed, row.asked)
     assert len(clock.slept) == row.asked - 1
@@ -192,7 +199,7 @@ def test_a_fault_is_typed_priced_and_retried_as_it_should(sdk: Sdk, row: Row) ->
 @pytest.mark.parametrize("sdk", EVERY, ids=lambda sdk: sdk.name)
 @pytest.mark.parametrize("row", SLOW, ids=lambda row: row.name)
 def test_silence_is_a_timeout(sdk: Sdk, row: Row) -> None:
-    with sdk.serve(lambda call: row.does) as url, opened(sdk, url) as provider:
+    with sdk.serve(row.answer) as url, opened(sdk, url) as provider:
         error = fails(provider, sdk, RetryPolicy(attempts=1), Time())
     assert (error.kind, error.billed) == ("timeout", "unknown")
 

@@ -1,0 +1,120 @@
+"""Which SDK, which address, which key."""
+
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from meta_agent.config import RunConfig
+from meta_agent.errors import ConfigError, PreflightError
+from meta_agent.models._endpoints import endpoint_for, open_provider, resolve_endpoint
+
+KEYS = {
+    "OPENAI_API_KEY": "sk-openai",
+    "ANTHROPIC_API_KEY": "sk-ant",
+    "GOOGLE_API_KEY": "sk-google",
+    "MY_KEY": "sk-mine",
+}
+HERE = "http://127.0.0.1:8000/v1"
+
+
+def config(**fields: Any) -> RunConfig:
+    return RunConfig(**{"meta_model": "openai/gpt-5", **fields})
+
+
+@pytest.mark.parametrize(
+    ("model", "base_url", "sdk", "key"),
+    [
+        ("openai/gpt-5", None, "openai", "sk-openai"),
+        ("anthropic/claude-opus-5", None, "anthropic", "sk-ant"),
+        ("gemini/gemini-3-pro", None, "litellm", "sk-google"),
+        ("bedrock/some-model", None, "litellm", None),
+        ("openai/gpt-5", HERE, "openai", "none"),
+        ("anthropic/claude-opus-5", HERE, "anthropic", "none"),
+        ("gemini/gemini-3-pro", HERE, "openai", "none"),
+        ("litellm/gemini/gemini-3-pro", HERE, "litellm", "none"),
+        ("openai/gpt-5", "https://api.openai.com/v1", "openai", "none"),
+    ],
+)
+def test_a_model_string_and_a_base_url_say_it_all(
+    model: str, base_url: str | None, sdk: str, key: str | None
+) -> None:
+    found = resolve_endpoint(model, base_url, None, KEYS)
+    assert (found.provider, found.base_url, found.api_key) == (sdk, base_url, key)
+
+
+def test_a_server_of_ones_own_gets_the_key_that_is_named_for_it() -> None:
+    settings = config(base_urls={"proposer": HERE}, key_env={"proposer": "MY_KEY"})
+    assert endpoint_for("proposer", settings, KEYS).api_key == "sk-mine"
+    assert endpoint_for("analyst", settings, KEYS).api_key == "sk-openai"
+    assert endpoint_for("analyst", settings, KEYS).base_url is None
+
+
+def test_address_and_key_of_the_environment_belong_together() -> None:
+    elsewhere = {**KEYS, "OPENAI_BASE_URL": HERE, "ANTHROPIC_BASE_URL": "http://127.0.0.1:9"}
+    found = resolve_endpoint("openai/gpt-5", None, None, elsewhere)
+    assert (found.base_url, found.api_key) == (HERE, "sk-openai")
+    found = resolve_endpoint("openai/gpt-5", "http://127.0.0.1:7", None, elsewhere)
+    assert (found.base_url, found.api_key) == ("http://127.0.0.1:7", "none")
+    found = resolve_endpoint("gemini/x", None, None, elsewhere)
+    assert found.base_url is None
+
+
+def test_an_address_of_the_environment_needs_no_key() -> None:
+    found = resolve_endpoint("openai/m", None, None, {"OPENAI_BASE_URL": HERE})
+    assert (found.base_url, found.api_key) == (HERE, "none")
+
+
+@pytest.mark.parametrize(
+    ("model", "variable"),
+    [
+        ("openai/gpt-5", "OPENAI_API_KEY"),
+        ("anthropic/claude-opus-5", "ANTHROPIC_API_KEY"),
+        ("gemini/gemini-3-pro", "GEMINI_API_KEY or GOOGLE_API_KEY"),
+    ],
+)
+def test_a_missing_key_is_named_before_anything_is_asked(model: str, variable: str) -> None:
+    with pytest.raises(PreflightError, match=variable) as caught:
+        open_provider(model, environment={})
+    assert caught.value.hint and caught.value.hint.startswith("export ")
+
+
+def test_a_variable_that_is_named_must_be_set() -> None:
+    settings = config(base_urls={"proposer": HERE}, key_env={"proposer": "NO_SUCH_KEY"})
+    with pytest.raises(PreflightError, match="NO_SUCH_KEY"):
+        endpoint_for("proposer", settings, KEYS)
+
+
+@pytest.mark.parametrize("url", ["localhost:8000", "ftp://host/x", "http://", "http://u:p@host/v1"])
+def test_a_base_url_that_is_none_is_refused_without_its_password(url: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        resolve_endpoint("openai/m", url, None, KEYS)
+    assert "u:p" not in str(caught.value)
+
+
+@pytest.mark.parametrize("model", ["nano", "rules", "vllm:some/path", "replay:r1/x"])
+def test_a_model_that_is_behind_no_server_is_refused(model: str) -> None:
+    with pytest.raises(ConfigError, match="not a model behind a server"):
+        resolve_endpoint(model, None, None, KEYS)
+
+
+@pytest.mark.parametrize("model", ["litellm/openai/gpt-5", "litellm/anthropic/claude-opus-5"])
+def test_the_two_sdks_of_our_own_do_not_go_through_litellm(model: str) -> None:
+    with pytest.raises(ConfigError):
+        resolve_endpoint(model, HERE, None, KEYS)
+
+
+def test_a_key_is_not_shown() -> None:
+    assert "sk-mine" not in repr(resolve_endpoint("openai/m", HERE, "sk-mine", KEYS))
+
+
+def test_opening_one_sdk_imports_no_other() -> None:
+    code = (
+        "import sys; from meta_agent.models._endpoints import open_provider;"
+        "assert not {'openai', 'anthropic', 'litellm'} & set(sys.modules);"
+        "open_provider('openai/m', base_url='http://127.0.0.1:9').close();"
+        "assert not {'anthropic', 'litellm'} & set(sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,253 @@
+"""When a call is asked again, how long it waits, and when it stops. No test here waits."""
+
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from meta_agent.errors import BudgetError, ProviderError
+from meta_agent.models._retry import RETRYABLE, Breaker, BreakerPolicy, Retrying, RetryPolicy
+from meta_agent.models.chat import ChatReply, Usage
+
+REPLY = ChatReply("hello", "stop", Usage(1, 1), "m")
+
+
+class Time:
+    """A clock that only sleeping moves."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+        self.slept: list[float] = []
+
+    def __call__(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+        self.now += seconds
+
+
+def failing(kind: str, retry_after_sec: float | None = None) -> ProviderError:
+    return ProviderError(f"it is {kind}", kind=kind, retry_after_sec=retry_after_sec, billed="no")
+
+
+def script(*steps: Exception | ChatReply) -> Callable[[int], ChatReply]:
+    """An attempt that does these in turn, the last one for ever."""
+
+    def attempt(number: int) -> ChatReply:
+        step = steps[min(number, len(steps)) - 1]
+        if isinstance(step, Exception):
+            raise step
+        return step
+
+    return attempt
+
+
+def retrying(clock: Time, breaker: Breaker | None = None, **limits: float) -> Retrying:
+    policy = RetryPolicy(**limits)  # type: ignore[arg-type]
+    return Retrying(
+        policy,
+        breaker or Breaker(BreakerPolicy(failures=100), clock=clock),
+        clock=clock,
+        sleep=clock.sleep,
+        uniform=lambda low, high: high,  # the longest wait that full jitter may draw
+    )
+
+
+def test_attempts_are_counted_from_one() -> None:
+    clock, seen = Time(), list[int]()
+
+    def attempt(number: int) -> ChatReply:
+        seen.append(number)
+        return script(failing("server"), failing("stream"), REPLY)(number)
+
+    assert retrying(clock).call(attempt) is REPLY
+    assert seen == [1, 2, 3]
+
+
+def test_bounds_of_waits_double_up_to_a_limit() -> None:
+    clock = Time()
+    with pytest.raises(ProviderError):
+        retrying(clock, attempts=6, first_wait_sec=2, max_wait_sec=10).call(
+            script(failing("server"))
+        )
+    assert clock.slept == [2, 4, 8, 10, 10]
+
+
+def test_jitter_is_full() -> None:
+    clock, drawn = Time(), list[tuple[float, float]]()
+
+    def uniform(low: float, high: float) -> float:
+        drawn.append((low, high))
+        return low
+
+    one = Retrying(
+        RetryPolicy(attempts=3),
+        Breaker(clock=clock),
+        clock=clock,
+        sleep=clock.sleep,
+        uniform=uniform,
+    )
+    with pytest.raises(ProviderError):
+        one.call(script(failing("server")))
+    assert {low for low, _ in drawn} == {0.0} and clock.slept == [0.0, 0.0]
+
+
+def test_retry_after_is_waited_out_and_spread_a_little() -> None:
+    clock = Time()
+    retrying(clock, first_wait_sec=1).call(script(failing("rate_limited", 30), REPLY))
+    assert clock.slept == [31.0]
+
+
+def test_a_retry_after_beyond_the_cap_ends_the_call_at_once() -> None:
+    clock = Time()
+    with pytest.raises(ProviderError, match="asks to wait 3600 s; the limit is 120 s") as caught:
+        retrying(clock).call(script(failing("rate_limited", 3600), REPLY))
+    assert caught.value.kind == "rate_limited" and caught.value.hint and not clock.slept
+
+
+def test_a_deadline_holds_over_all_attempts_and_waits() -> None:
+    clock = Time()
+
+    def attempt(number: int) -> ChatReply:
+        clock.now += 40
+        raise failing("overloaded")
+
+    with pytest.raises(ProviderError, match="deadline of 100 s") as caught:
+        retrying(clock, attempts=50, first_wait_sec=5, deadline_sec=100).call(attempt)
+    assert caught.value.kind == "deadline" and clock.now <= 1000 + 100 + 40
+
+
+def test_the_last_error_says_how_often_was_tried() -> None:
+    with pytest.raises(ProviderError, match=r"it is server \(gave up after 4 attempts\)") as caught:
+        retrying(Time(), attempts=4).call(script(failing("server")))
+    assert (caught.value.kind, caught.value.billed) == ("server", "no")
+
+
+def test_malformed_replies_have_a_limit_of_their_own() -> None:
+    clock = Time()
+    with pytest.raises(ProviderError, match="after 2 attempts"):
+        retrying(clock, attempts=9, malformed_attempts=2).call(script(failing("malformed")))
+    assert len(clock.slept) == 1
+
+
+@pytest.mark.parametrize("kind", ["auth", "not_found", "context", "refused", "unknown"])
+def test_what_another_try_cannot_help_is_not_tried(kind: str) -> None:
+    clock, error = Time(), failing(kind)
+    assert kind not in RETRYABLE
+    with pytest.raises(ProviderError, match=f"^it is {kind}$"):
+        retrying(clock).call(script(error, REPLY))
+    assert not clock.slept
+
+
+@pytest.mark.parametrize("error", [BudgetError("the cap is reached"), KeyboardInterrupt()])
+def test_other_errors_pass_through(error: BaseException) -> None:
+    def attempt(number: int) -> ChatReply:
+        raise error
+
+    clock = Time()
+    with pytest.raises(type(error)):
+        retrying(clock).call(attempt)
+    assert not clock.slept
+
+
+# --- the breaker ---------------------------------------------------------------------------------
+
+
+def broken(clock: Time, kinds: Sequence[str] = ("server",) * 3, **limits: float) -> Breaker:
+    policy = BreakerPolicy(**{"failures": 3, "cool_sec": 30, **limits})  # type: ignore[arg-type]
+    breaker = Breaker(policy, clock=clock)
+    for kind in kinds:
+        breaker.failed(kind)
+    return breaker
+
+
+def test_failures_in_a_row_open_it() -> None:
+    clock = Time()
+    assert broken(clock, ["server"] * 2).admit() == 0
+    assert broken(clock, ["server", "timeout", "overloaded"]).admit() == 30
+
+
+def test_a_success_in_between_starts_the_row_anew() -> None:
+    clock = Time()
+    breaker = broken(clock, ["server"] * 2)
+    breaker.succeeded()
+    breaker.failed("server")
+    assert breaker.admit() == 0
+
+
+def test_failures_long_ago_do_not_count() -> None:
+    clock = Time()
+    breaker = broken(clock, ["server"] * 2, window_sec=60)
+    clock.now += 61
+    breaker.failed("server")
+    assert breaker.admit() == 0
+
+
+@pytest.mark.parametrize("kind", ["rate_limited", "auth", "malformed", "context"])
+def test_what_a_healthy_server_says_does_not_open_it(kind: str) -> None:
+    assert broken(Time(), [kind] * 10).admit() == 0
+
+
+def test_after_cooling_one_caller_probes_and_the_others_wait() -> None:
+    clock = Time()
+    breaker = broken(clock)
+    clock.now += 30
+    assert breaker.admit() == 0
+    assert breaker.admit() > 0
+
+
+def test_a_probe_that_succeeds_closes_it() -> None:
+    clock = Time()
+    breaker = broken(clock)
+    clock.now += 30
+    breaker.admit()
+    breaker.succeeded()
+    assert breaker.admit() == breaker.admit() == 0
+
+
+def test_a_probe_that_fails_opens_it_again() -> None:
+    clock = Time()
+    breaker = broken(clock)
+    clock.now += 30
+    breaker.admit()
+    breaker.failed("server")
+    assert breaker.admit() == 30
+
+
+def test_a_probe_that_never_asked_lets_another_one_probe() -> None:
+    clock = Time()
+    breaker = broken(clock)
+    clock.now += 30
+    breaker.admit()
+    breaker.released()
+    assert breaker.admit() == 0
+
+
+def test_a_call_waits_for_the_breaker_and_then_asks() -> None:
+    clock = Time()
+    assert retrying(clock, broken(clock)).call(script(REPLY)) is REPLY
+    assert clock.slept == [30]
+
+
+def test_a_call_does_not_wait_past_its_deadline() -> None:
+    clock = Time()
+    with pytest.raises(ProviderError) as caught:
+        retrying(clock, broken(clock), deadline_sec=20).call(script(REPLY))
+    assert (caught.value.kind, caught.value.billed, clock.slept) == ("breaker", "no", [])
+
+
+def test_a_storm_ends_in_calls_that_fail_at_once() -> None:
+    clock, asked = Time(), list[float]()
+    breaker = Breaker(BreakerPolicy(failures=3, cool_sec=30, patience=2), clock=clock)
+
+    def attempt(number: int) -> ChatReply:
+        asked.append(clock.now)
+        raise failing("overloaded")
+
+    for _ in range(20):
+        with pytest.raises(ProviderError):
+            retrying(clock, breaker, attempts=4, first_wait_sec=0).call(attempt)
+    assert len(asked) == 4, "three open it, one probes, and nobody asks after that"
+    clock.now += 30
+    retrying(clock, breaker).call(script(REPLY))
+    assert breaker.admit() == 0
