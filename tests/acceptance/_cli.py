@@ -25,6 +25,7 @@ PRICES = {
     "openai/team": (2.0, 8.0),
     "anthropic/team": (3.0, 15.0),
     "anthropic/solver": (0.5, 2.0),
+    "litellm/deepseek/team": (1.5, 6.0),
 }
 """USD per million tokens in and out, stated by the owner of the servers."""
 TIMEOUT_SEC = 900

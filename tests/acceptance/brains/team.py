@@ -62,11 +62,8 @@ class Team:
     def __call__(self, call: Call) -> Say:
         done = steps(call.messages)
         tool, arguments = self.role(call)(call, done)
-        return Say(f"Step {len(done)}.", tool_calls=[(tool, arguments)], thinking=self.thinks())
-
-    def thinks(self) -> str:
-        """What goes before the reply, where the protocol has a place for it."""
-        return ""
+        thinking = f"{len(done)} steps are done; what they gave says how to go on."
+        return Say(f"Step {len(done)}.", tool_calls=[(tool, arguments)], thinking=thinking)
 
     def role(self, call: Call) -> Callable[[Call, list[Step]], Said]:
         """Who is asked, by the tools on offer."""

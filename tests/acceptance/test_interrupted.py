@@ -1,0 +1,126 @@
+"""kill -9, a budget that ends, a larger one: no exchange is asked twice, none is lost."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from tests.acceptance._cli import CANARIES, Cli, behind
+from tests.acceptance._tasks import few
+from tests.acceptance.brains import Fix, Solver, Team
+from tests.loopback import Call, openai_server
+from tests.loopback._server import Url
+
+pytestmark = [pytest.mark.docker, pytest.mark.slow, pytest.mark.timeout(900)]
+TEAM = ("analyst", "proposer", "reviewer", "librarian")
+
+
+class Servers(NamedTuple):
+    """Two servers, and the flags of a run that uses them."""
+
+    policy: Url
+    team: Url
+    argv: tuple[str, ...]
+
+
+@contextmanager
+def served(tasks: Path, fixes: list[Fix]) -> Iterator[Servers]:
+    key = CANARIES["LOOPBACK_KEY"]
+    with (
+        openai_server(Solver(fixes), key=key, serial=False) as policy,
+        openai_server(Team(), key=key, serial=False) as team,
+    ):
+        argv = (
+            *("--tasks", str(few(tasks, search=3, confirm=6, vault=1))),
+            *("--generations", "1", "--candidates", "1", "--concurrency", "2"),
+            *("--policy", "openai/solver", "--meta-model", "openai/team"),
+            *behind({"policy": policy, **dict.fromkeys(TEAM, team)}),
+            *("--samples", "1", "--sandbox", "docker"),
+        )
+        yield Servers(policy, team, argv)
+
+
+def asked(calls: list[Call]) -> Counter[str]:
+    """How often each question was put."""
+    return Counter(json.dumps(call.raw, sort_keys=True) for call in calls)
+
+
+def comparable(result: Any) -> Any:
+    rows = [(c["verdict"], c["effect"], c["hypothesis"]["statement"]) for c in result["candidates"]]
+    return rows, result["baseline"], result["final"]
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tasks: Path, fixes: list[Fix], make_cli: Callable[..., Cli]) -> Any:
+    cli = make_cli("undisturbed")
+    cli.init()
+    with served(tasks, fixes) as servers:
+        result = cli.evolve(*servers.argv)
+        return result, sum(asked(servers.policy.calls + servers.team.calls).values())
+
+
+def test_killed_runs_ask_nothing_twice_and_end_alike(
+    tasks: Path, fixes: list[Fix], make_cli: Callable[..., Cli], undisturbed: Any
+) -> None:
+    cli = make_cli("killed")
+    cli.init()
+    with served(tasks, fixes) as servers:
+        moments = {
+            "in the first rollouts": lambda: len(servers.policy.calls) >= 6,
+            "while the proposer works": lambda: len(servers.team.calls) >= 7,
+            "while the finalist is measured": lambda: _dialogues(cli, "confirm") >= 8,
+        }
+        for when in moments.values():
+            cli.killed(*servers.argv, when=when)
+        result = cli.evolve(*servers.argv)
+        heard = servers.policy.calls + servers.team.calls
+    again = {question: count for question, count in asked(heard).items() if count > 1}
+    # What was on the wire when the process died is asked once more: at most as many as were
+    # under way (two rollouts, one agent), at each of the deaths.
+    assert sum(count - 1 for count in again.values()) <= 2 * len(moments)
+    assert len(heard) <= undisturbed[1] + 2 * len(moments)
+    assert comparable(result) == comparable(undisturbed[0])
+    open_usd = sum(row["open_usd"] for row in result["spend"]["by_role"].values())
+    assert open_usd >= 0 and result["spend"]["usd"] > 0
+
+
+def _dialogues(cli: Cli, split: str) -> int:
+    """Recorded conversations of the policy on one split."""
+    found = cli.workspace.glob(f"transcripts/*/policy/*-{split}-*/*/*.jsonl")
+    return sum(1 for _ in found)
+
+
+def test_a_cap_that_is_reached_ends_the_run_and_a_larger_one_resumes_it(
+    tasks: Path, fixes: list[Fix], make_cli: Callable[..., Cli], undisturbed: Any
+) -> None:
+    cli = make_cli("capped")
+    cli.init()
+    cap = undisturbed[0]["spend"]["usd"] / 2
+    with served(tasks, fixes) as servers:
+        cli.evolve(*servers.argv, "--max-usd", f"{cap:.6f}", ok=(4,))
+        state = cli.json("show", "--workspace", str(cli.workspace))
+        spent = state["spend"]
+        held = sum(row["open_usd"] for row in spent["by_role"].values())
+        assert state["exit_reason"] == "budget" and 0 < spent["usd"] + held <= cap
+        cli.evolve(*servers.argv, "--max-usd", f"{cap:.6f}", ok=(4,))  # again: nothing is lost
+        result = cli.evolve(*servers.argv, "--max-usd", "20")
+        heard = servers.policy.calls + servers.team.calls
+    assert comparable(result) == comparable(undisturbed[0])
+    assert max(asked(heard).values()) == 1, "an answer that was paid for was asked for again"
+    assert sum(asked(heard).values()) == undisturbed[1]
+
+
+def test_a_cap_with_an_unknown_price_is_refused_before_anything_starts(
+    tasks: Path, fixes: list[Fix], make_cli: Callable[..., Cli]
+) -> None:
+    cli = make_cli("unpriced")
+    with served(tasks, fixes) as servers:
+        ran = cli("evolve", "--workspace", "ws", *servers.argv, "--max-usd", "1", ok=(3,))
+        assert "price" in ran.stderr and servers.policy.calls == servers.team.calls == []
+        assert not list(cli.workspace.glob("rollouts/*"))
