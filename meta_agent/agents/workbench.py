@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from meta_agent.errors import CandidateError, SandboxError
+from meta_agent.errors import CandidateError, GuestError, SandboxError
 from meta_agent.history import EMAIL, NAME, AdmissionLimits, HarnessRepo
 from meta_agent.protocols import ExecResult, Sandbox
 
@@ -45,7 +45,9 @@ class Workbench:
         self._sandbox = sandbox
         self.base = base
         self._when = self._first = repo.when(base) + 1 if when is None else when
+        self._cloned = False
         self._clone(repo.pack(base))
+        self._cloned = True
         self._lay_out(evidence or {})
 
     def paths(self) -> list[str]:
@@ -91,7 +93,7 @@ class Workbench:
         self._git("reset", "-q", "--hard")
         self._git("reset", "-q", "--soft", self.base)
         self._when = self._first
-        if self._run(["git", "diff", "--cached", "--quiet"]).exit_code == 0:
+        if not self._git("diff", "--cached", "--name-only", "-z").stdout:
             raise CandidateError("the commits change no file", reason="empty")
         hooks = ("-c", "core.hooksPath=/dev/null", "-c", "commit.gpgSign=false")
         self._git(*hooks, "commit", "-q", "--no-verify", "-F", "-", stdin=message.encode())
@@ -106,12 +108,18 @@ class Workbench:
         """What the commits since the base change: modes by path (`000000`: removed)."""
         listed = self._git("diff", "--raw", "-z", "--no-renames", "--no-abbrev", self.base, "HEAD")
         words = listed.stdout.decode("utf-8", "replace").split("\0")
-        return {path: facts.split()[1] for facts, path in _in_pairs(words)}
+        return {path: _mode(facts) for facts, path in _in_pairs(words)}
 
     def files(self) -> dict[str, bytes]:
         """The regular files of the clone as they are now, committed or not."""
         named = {f"{REPO}/{path}": path for path in self.paths()}
-        return {named[at]: data for at, data in self._sandbox.read(list(named)).items()}
+        try:
+            found = self._sandbox.read(list(named))
+        except GuestError as error:
+            raise CandidateError(
+                f"the files cannot be read: {error}", reason="unreadable"
+            ) from error
+        return {named[at]: data for at, data in found.items()}
 
     def shell(self, command: str, *, timeout_sec: float, output_limit_bytes: int) -> ExecResult:
         """Runs a shell command of the author's in the clone."""
@@ -152,10 +160,14 @@ class Workbench:
             self._run(["chmod", "-R", "a-w", f"../{EVIDENCE}"])
 
     def _git(self, *argv: str, stdin: bytes = b"") -> ExecResult:
-        ran = self._run(["git", *argv], stdin)
+        try:
+            ran = self._run(["git", *argv], stdin)
+        except GuestError as error:  # its folder is gone, for one
+            message = f"git {argv[0]} cannot be run in the sandbox: {error}"
+            raise CandidateError(message, reason="git_failed") from error
         if ran.timed_out:
             raise SandboxError(f"git {argv[0]} outlived {_COMMAND_SEC:.0f} s", kind="timeout")
-        if ran.exit_code == 127:
+        if ran.exit_code == 127 and not self._cloned:
             raise SandboxError("the sandbox has no git", kind="image", hint="meta-agent doctor")
         if ran.exit_code != 0:
             said = ran.stderr.decode("utf-8", "replace").strip()[-300:]
@@ -187,6 +199,14 @@ class Workbench:
             "GIT_COMMITTER_EMAIL": EMAIL,
             "LC_ALL": "C",
         }
+
+
+def _mode(facts: str) -> str:
+    """The mode after a change, of a raw diff line `:100644 100755 ...`."""
+    words = facts.split()
+    if len(words) < 2:
+        raise CandidateError(f"git says {facts[:60]!r} of a change", reason="git_failed")
+    return words[1]
 
 
 def _in_pairs(words: Sequence[str]) -> list[tuple[str, str]]:

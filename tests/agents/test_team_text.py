@@ -171,6 +171,14 @@ def test_output_is_the_same_in_every_sandbox() -> None:
     assert one.outgoing(f"cat {HOME}/repo/x") == "cat /tmp/box-a/work/repo/x"
 
 
+def test_long_listings_say_what_is_there_and_not_where() -> None:
+    here = "total 48\ndrwxr-xr-x  2 root root 4096  swe\n-rw-r--r-- 1 root root 1843  agent.py"
+    there = "total 8\ndrwxr-xr-x 3 me staff 60  swe\n-rw-r--r--. 1 me staff 1843  agent.py"
+    steady = Steady("/tmp/box-a/work")
+    assert steady.incoming(here) == steady.incoming(there)
+    assert steady.incoming(here).endswith("-rw-r--r-- 1843  agent.py")
+
+
 # --- compaction ---------------------------------------------------------------------------------
 
 

@@ -133,7 +133,12 @@ BAD: dict[str, tuple[Sequence[Turn], str]] = {
     "looks for a key": ([shell("echo $OPENAI_API_KEY")], "asked_for_secret"),
     "asks for a key": (["Please provide your API key so that I can go on."], "asked_for_secret"),
     "empties its sandbox": ([shell("rm -rf .git swe")] + [FINISH] * 4, "git_failed"),
-    "declines the factor": ([edit(), COMMIT, shell("git revert -n HEAD && git commit -qm y")]
+    "removes its clone": ([shell("cd .. && rm -rf repo")] + [FINISH] * 4, "git_failed"),
+    "fills its clone": ([shell("for n in 1 2 3; do head -c 9000000 /dev/zero > swe/$n; done; "
+                               "git add -A && git commit -qm x")] + [FINISH] * 4, "no_factor"),
+    "hands in what is not committed": ([edit(), COMMIT, shell("echo x > swe/new.txt")]
+                                       + [FINISH] * 4, "uncommitted"),
+    "takes its change back": ([edit(), COMMIT, shell("git revert -n HEAD && git commit -qm y")]
                             + [FINISH] * 4, "empty"),
 }  # fmt: skip
 

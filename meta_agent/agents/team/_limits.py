@@ -36,8 +36,6 @@ SHELL_SEC: Final = 60.0
 SHELL_BYTES: Final = 256 << 10
 SHELL_CHARS: Final = 12_000
 DIFF_CHARS: Final = 40_000
-BENCH_SEC: Final = 2 * 3600.0
-"""The life of a proposer's sandbox: slow models think long between two commands."""
 
 
 @dataclass(frozen=True, slots=True)
