@@ -83,13 +83,17 @@ class Held:
 
     def settle(self, reply: ChatReply) -> None:
         """The call is recorded, and this is what it took."""
-        self._meter.ledger.settle(self.reservation, reply.usd, reply.usage.total)
-        self.keep()
+        try:
+            self._meter.ledger.settle(self.reservation, reply.usd, reply.usage.total)
+        finally:
+            self.keep()
 
     def release(self) -> None:
         """Nothing can have been billed."""
-        self._meter.ledger.release(self.reservation)
-        self.keep()
+        try:
+            self._meter.ledger.release(self.reservation)
+        finally:
+            self.keep()
 
     def keep(self) -> None:
         """Leaves a reservation that is still open as it is. Does nothing after another ending."""

@@ -18,16 +18,17 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 from meta_agent.config import RunConfig
-from meta_agent.errors import ConfigError, IntegrityError
+from meta_agent.errors import ConfigError
 from meta_agent.ledger import Ledger
 from meta_agent.models._asking import Live
 from meta_agent.models._digest import Question, parameters, tools_json
+from meta_agent.models._manifest import clock_of, keep, manifest_of, snapshot_of
 from meta_agent.models._meter import Meter
 from meta_agent.models._replay import PREFIX as REPLAY
 from meta_agent.models._replay import Recording as Recording
@@ -45,8 +46,8 @@ from meta_agent.models._secrets import Scrubber
 from meta_agent.models._streaming import Timeouts
 from meta_agent.models.chat import ChatReply, ChatRequest
 from meta_agent.models.prices import Price, stated_prices
-from meta_agent.models.transcripts import SCHEMA_VERSION, Transcripts
-from meta_agent.protocols import JSON, ROLES, Role
+from meta_agent.models.transcripts import Transcripts
+from meta_agent.protocols import ROLES, Role
 from meta_agent.workspace import SETTINGS_FILE, read_settings
 
 
@@ -147,25 +148,25 @@ def open_client(
         scrubber = Scrubber.of(config.key_env.values(), found)
         return _replaying(config, recording, run_id, transcripts, scrubber)
     known = transcripts.manifest() or {}
-    prices = prices_of(config, _stated(config), _snapshot(known), found)
+    prices = prices_of(config, _stated(config), snapshot_of(known), found)
     require_prices(config, prices)
-    lines = Lines(
-        config,
-        prices,
-        environment=found,
-        servers=servers or {},
-        timeouts=timeouts,
-        policy=retry or RetryPolicy(),
-    )
-    _set_caps(config, ledger, run_id)
-    if started_at is None:
-        started_at = _started_at(ledger, run_id, known, clock)
-    if prices:
-        told = _told(config, run_id, started_at, prices)
-        told["labels"] = {**known.get("labels", {}), **(labels or {})}
-        _keep_manifest(transcripts, told)
-    scrubber = Scrubber.of(config.key_env.values(), found, lines.keys)
-    live = Live(lines, Meter(ledger, run_id), transcripts, scrubber, clock)
+    with ExitStack() as opened:
+        lines = Lines(
+            config,
+            prices,
+            environment=found,
+            servers=servers or {},
+            timeouts=timeouts,
+            policy=retry or RetryPolicy(),
+        )
+        opened.callback(lines.close)
+        _set_caps(config, ledger, run_id)
+        if prices:
+            at = started_at if started_at is not None else clock_of(ledger, run_id, known, clock)
+            keep(transcripts, manifest_of(config, run_id, at, prices, labels or {}, known))
+        scrubber = Scrubber.of(config.key_env.values(), found, lines.keys)
+        live = Live(lines, Meter(ledger, run_id), transcripts, scrubber, clock)
+        opened.pop_all()
     return Client(live, transcripts, scrubber, lambda role: lines[role].model)
 
 
@@ -192,7 +193,7 @@ def _replaying(
             hint="a replay takes the run id from the recording",
         )
     if transcripts.root != recording.transcripts.root:
-        _keep_manifest(transcripts, recording.transcripts.manifest() or {})
+        keep(transcripts, recording.transcripts.manifest() or {})
     replay = Replay(recording, transcripts, exact=config.replay_match == "exact")
     return Client(replay, transcripts, scrubber, recording.model_of)
 
@@ -208,44 +209,6 @@ def _stated(config: RunConfig) -> dict[str, Price]:
     path = config.workspace / SETTINGS_FILE
     table = read_settings(path).get("prices", {}) if path.is_file() else {}
     return stated_prices(table, str(path))
-
-
-def _snapshot(manifest: Mapping[str, Any]) -> dict[str, Price | None]:
-    """The prices that the run began with. What was unknown then may be known now."""
-    stored = manifest.get("prices", {})
-    return {role: Price.from_json(price) if price else None for role, price in stored.items()}
-
-
-def _started_at(
-    ledger: Ledger, run_id: str, known: Mapping[str, JSON], clock: Callable[[], float]
-) -> int:
-    step = ledger.step(f"{run_id}/clock")
-    if step is not None and step.done:
-        return int(step.outcome["at"])
-    return int(known.get("clock", clock()))
-
-
-def _told(
-    config: RunConfig, run_id: str, started_at: int, prices: Mapping[Role, Price | None]
-) -> dict[str, JSON]:
-    return {
-        "run_id": run_id,
-        "clock": started_at,
-        "settings": config.hashed,
-        "models": {role: config.model_of(role) for role in prices},
-        "prices": {role: price.to_json() if price else None for role, price in prices.items()},
-    }
-
-
-def _keep_manifest(transcripts: Transcripts, told: Mapping[str, JSON]) -> None:
-    known = transcripts.manifest()
-    if known is not None and known["run_id"] != told["run_id"]:
-        raise IntegrityError(
-            f"{transcripts.root} is the record of {known['run_id']}, not of {told['run_id']}"
-        )
-    told = {**told, "schema_version": SCHEMA_VERSION}
-    if known != told:
-        transcripts.write_manifest(told)
 
 
 class _Turns:
