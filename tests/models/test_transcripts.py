@@ -139,6 +139,24 @@ def test_torn_end_is_dropped_and_cut_off_before_the_next_line(tmp_path: Path, ta
     assert Transcripts(tmp_path).read(NAME) == made
 
 
+def test_file_cut_at_any_byte_reads_as_what_was_whole(tmp_path: Path) -> None:
+    made = dialogue(3)
+    transcripts = Transcripts(tmp_path / "whole")
+    for one in made:
+        transcripts.append(one)
+    data = path_of(transcripts).read_bytes()
+    path = path_of(Transcripts(tmp_path / "cut"))
+    path.parent.mkdir(parents=True)
+    counts = []
+    for size in range(len(data) + 1):
+        path.write_bytes(data[:size])
+        read = Transcripts(tmp_path / "cut").read(NAME)
+        assert read == made[: len(read)]
+        counts.append(len(read))
+    assert counts == sorted(counts)
+    assert (counts[0], counts[-2], counts[-1]) == (0, 2, 3)
+
+
 def test_file_torn_inside_its_first_line_starts_anew(tmp_path: Path) -> None:
     (made,) = dialogue(1)
     path = path_of(Transcripts(tmp_path))
