@@ -48,7 +48,8 @@ def open_run(config: RunConfig, display: Display, *, purpose: str = "") -> Itera
     `purpose` keeps runs of other commands apart from those of `evolve` with the same settings.
     """
     recording = _recording(config)
-    config = recording.effective(config) if recording else config
+    asked = recording.effective(config) if recording else config
+    config = _acting(asked, recording)
     require_supported(config)
     if config.trainable:
         _require_training()
@@ -60,8 +61,8 @@ def open_run(config: RunConfig, display: Display, *, purpose: str = "") -> Itera
     workspace = open_or_create(config)
     with Ledger.open(workspace.ledger_file) as ledger, _draining() as stopping:
         reap()
-        began = _Began.of(config, ledger, run_id, recording)
-        with _models(config, ledger, began, workspace, display) as client:
+        began = _Began.of(asked, ledger, run_id, recording)
+        with _models(asked, ledger, began, workspace, display) as client:
             run = _assemble(
                 config, display, workspace, ledger, domain, backend, stopping, began, client
             )
@@ -79,6 +80,7 @@ class _Began(NamedTuple):
 
     run_id: str
     at: int
+    config_hash: str
     known: bool
     done: bool
 
@@ -94,7 +96,15 @@ class _Began(NamedTuple):
             )
         now = recording.clock if recording else int(time.time())
         at = int(clock.outcome["at"]) if clock and clock.done else now
-        return cls(run_id, at, row is not None, row is not None and row.exit_reason == DONE)
+        done = row is not None and row.exit_reason == DONE
+        return cls(run_id, at, config.config_hash, row is not None, done)
+
+
+def _acting(asked: RunConfig, recording: Recording | None) -> RunConfig:
+    """The settings to act by. A recording of a frozen policy alone has rules that propose again."""
+    if recording is None or recording.settings.get("meta_model") != "rules":
+        return asked
+    return asked.model_copy(update={"meta_model": "rules"})
 
 
 def _recording(config: RunConfig) -> Recording | None:
@@ -214,7 +224,7 @@ def _assemble(
 ) -> Run:
     plan, run_id = plan_for(config, domain), began.run_id
     if not began.done:
-        ledger.start_run(run_id, config.to_json(), config_hash=config.config_hash)
+        ledger.start_run(run_id, config.to_json(), config_hash=began.config_hash)
     shown = recorded(display, ledger)
     clock = ledger.once(f"{run_id}/clock", "clock", {}, lambda: {"at": began.at})["at"]
     repo = HarnessRepo.open(workspace.harness_repo)
