@@ -6,6 +6,7 @@ alone is refused here, too.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from meta_agent.config import RunConfig
@@ -30,7 +31,7 @@ class Forecast:
             "schema_version": 1,
             "config": self.config.to_json(),
             "plan": self.plan.to_json(),
-            "estimate": self.estimate.to_json(),
+            "estimate": _finite(self.estimate.to_json()),
         }
 
 
@@ -43,6 +44,13 @@ def forecast(config: RunConfig) -> Forecast:
     earlier = latest_transcripts(config.workspace)
     measured = measured_in(earlier) if earlier else None
     return Forecast(config, plan, estimate(config, plan, prices_in_use(config), measured))
+
+
+def _finite(value: JSON) -> JSON:
+    """JSON has no word for what has no upper end (a free model under a cap): null."""
+    if isinstance(value, dict):
+        return {name: _finite(item) for name, item in value.items()}
+    return None if isinstance(value, float) and math.isinf(value) else value
 
 
 def _domain_of(config: RunConfig) -> Domain | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import astuple
 from typing import Final
 
 from meta_agent.ledger import Spend
@@ -40,10 +41,16 @@ def by_role_json(spend: Mapping[str, Spend]) -> dict[str, JSON]:
 
 
 def rows(spend: Mapping[str, Spend]) -> Iterator[tuple[str, str, str, str, str]]:
-    """For tables: role, calls, tokens, US$, set aside."""
-    for role, part in spend.items():
+    """For tables: role, calls, tokens, US$, set aside; the sum last."""
+    everything = [("all", _sum(spend.values()))] if spend else []
+    for role, part in [*spend.items(), *everything]:
         tokens = part.tokens + part.open_tokens
         yield role, f"{part.calls:,}", f"{tokens:,}", _usd(part), _set_aside(part)
+
+
+def _sum(parts: Iterable[Spend]) -> Spend:
+    columns = zip(*(astuple(part) for part in parts), strict=True)
+    return Spend(*(sum(column) for column in columns))
 
 
 def _usd(part: Spend) -> str:
@@ -52,7 +59,8 @@ def _usd(part: Spend) -> str:
         return known
     if part.unpriced_calls == part.calls:
         return "unknown"
-    return f"{known} + unknown ({part.unpriced_calls} calls without a price)"
+    calls = "1 call" if part.unpriced_calls == 1 else f"{part.unpriced_calls} calls"
+    return f"{known} + unknown ({calls} without a price)"
 
 
 def _set_aside(part: Spend) -> str:

@@ -48,7 +48,8 @@ pre .add { color: var(--good); } pre .del { color: var(--bad); } pre .hunk { col
 .pending { color: var(--dim); fill: var(--dim); stroke: var(--dim); }
 .version { fill: var(--ink); stroke: var(--ink); }
 .notice { background: var(--panel); border-left: 3px solid var(--open); padding: 6px 12px; }
-.total td { font-weight: 650; border-bottom: none; } .spend td, .spend th { width: 20%; }
+.spend tr:last-child td { font-weight: 650; border-bottom: none; }
+.spend td, .spend th { width: 20%; }
 .alert { color: var(--warn); font-weight: 600; }
 svg { max-width: 100%; height: auto; display: block; } svg text { fill: var(--ink); font-size: 13px;
   stroke: none; } svg text.tick { fill: var(--dim); font-size: 11px; }
@@ -187,8 +188,7 @@ visible }}</td></tr>{% endfor %}</table>
 {% if state.spend %}<div class="scroll"><table class="spend"><tr>{% for heading in spend_headings %}
 <th>{{ heading }}</th>{% endfor %}</tr>{% for row in spend_rows %}<tr>{% for cell in row %}
 <td{% if not loop.first %} class="num"{% endif %}>{{ cell | visible }}</td>{% endfor %}</tr>
-{% endfor %}<tr class="total"><td>all</td><td></td><td class="num">{{ total_tokens }}</td>
-<td class="num">{{ total_usd }}</td><td></td></tr></table></div>
+{% endfor %}</table></div>
 <p class="dim">Not settled: set aside for calls whose outcome nobody knows; it counts against the
 caps. A price that is not known is unknown, never 0.</p>
 {% else %}<p class="dim">No model behind a server was asked.</p>{% endif %}

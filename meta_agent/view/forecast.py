@@ -33,9 +33,10 @@ def _by_role(told: Estimate) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
     headings = ("role", "model", "calls", "tokens in", "tokens out", "US$", "rests on")
     for at, heading in enumerate(headings):
-        table.add_column(heading, justify="right" if 1 < at < 6 else "left", overflow="fold")
+        number = 1 < at < 6
+        table.add_column(heading, justify="right" if number else "left", no_wrap=at == 0 or number)
     for role, one in told.roles.items():
-        price = f"price: {one.price_source}" if one.price_source else "price unknown"
+        price = one.price_source or "price unknown"
         cells = (
             role,
             one.model,

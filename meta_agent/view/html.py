@@ -85,8 +85,6 @@ def render_html(state: RunState) -> str:
         prediction=prediction_text,
         spend_headings=HEADINGS,
         spend_rows=list(spend_rows(state.spend)),
-        total_tokens=f"{state.tokens:,}",
-        total_usd=dollars(state.usd),
         replay=list(replay_facts(state)),
         people=[one for one in state.decisions if not one.waits],
         settings=[(name, value) for name, value in state.config.items() if name != "origin"],
@@ -140,7 +138,12 @@ def _cards(state: RunState) -> Iterator[_Card]:
         duration(state.wall_sec),
         f"{state.rollouts} rollouts, {state.train_steps} training steps",
     )
-    yield _Card("API spend", dollars(state.usd), f"{state.tokens:,} tokens")
+    yield _Card("API spend", _spent(state), f"{state.tokens:,} tokens")
+
+
+def _spent(state: RunState) -> str:
+    """One word where a price is unknown: the table by role says the rest."""
+    return "unknown" if state.usd is None else dollars(state.usd)
 
 
 def _sizes(state: RunState) -> str:

@@ -16,6 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from meta_agent.ledger import Event, Step
+from meta_agent.protocols import ROLES
 from meta_agent.view._decisions import DecisionView
 from meta_agent.view._format import (
     dollars,
@@ -204,11 +205,19 @@ def settings(config: Mapping[str, Any], plan: Mapping[str, Any]) -> RenderableTy
     origin = config.get("origin") or {}
     for name, value in config.items():
         if name != "origin":
-            shown = "–" if value is None else one_line(value)
+            shown = "–" if value in (None, {}) else one_line(_setting(value), 400)
             table.add_row(visible(name), Text(shown), Text(visible(origin.get(name, "")), "dim"))
     for name, value in plan.items():
         table.add_row(f"plan: {visible(name)}", Text(_value(value)), Text("follows", "dim"))
     return table
+
+
+def _setting(value: Any) -> str:
+    """A table by role as its pairs; one value for all roles once."""
+    if not isinstance(value, dict):
+        return str(value)
+    same = len(set(map(str, value.values()))) == 1 and set(value) == set(ROLES)
+    return f"all={value[ROLES[0]]}" if same else "  ".join(f"{k}={v}" for k, v in value.items())
 
 
 def checks(rows: Iterable[tuple[str, str, str, str]]) -> RenderableType:

@@ -1,5 +1,6 @@
 """Settings as flags: what was typed, by role, and what is refused in words."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -79,3 +80,81 @@ def test_a_table_in_a_variable_is_json(meta_agent: Runner, tmp_path: Path) -> No
     bad = meta_agent(*words, cwd=tmp_path, META_AGENT_MODELS="proposer=openai/env")
     assert bad.returncode == 2
     assert "META_AGENT_MODELS is not a JSON object by role" in bad.stderr
+
+
+# --- the dry run ---------------------------------------------------------------------------------
+
+
+PATCH = "diff --git a/x.py b/x.py\n--- a/x.py\n+++ b/x.py\n@@ -1 +1 @@\n-a = 1\n+a = 2\n"
+
+
+def task_file(path: Path, confirm: int) -> Path:
+    splits = {"train": 1, "search": 2, "confirm": confirm, "vault": 1}
+    rows = [
+        {
+            "instance_id": f"one-{split}-{number}",
+            "repo": "a/b",
+            "problem_statement": "it is broken",
+            "patch": PATCH,
+            "test_patch": PATCH,
+            "FAIL_TO_PASS": ["tests/test_x.py::test_x"],
+            "PASS_TO_PASS": [],
+            "base_commit": "c" * 40,
+            "image": "some-image",
+            "source": {"image_path": "/testbed"},
+            "split": split,
+        }
+        for split, count in splits.items()
+        for number in range(count)
+    ]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+@pytest.fixture
+def frozen(tmp_path: Path) -> list[str]:
+    tasks = str(task_file(tmp_path / "tasks.jsonl", 16))
+    models = ["--policy", "openai/gpt-5-mini", "--meta-model", "anthropic/claude-sonnet-4-6"]
+    return ["evolve", "--dry-run", "--tasks", tasks, *models]
+
+
+def test_the_dry_run_forecasts_by_role_and_starts_nothing(
+    meta_agent: Runner, tmp_path: Path, frozen: list[str]
+) -> None:
+    told = meta_agent(*frozen, "--max-usd", "1", "--json", cwd=tmp_path).document["estimate"]
+    assert set(told["roles"]) == {"analyst", "proposer", "reviewer", "librarian", "policy"}
+    assert 0 < told["usd"]["low"] < told["usd"]["high"]
+    assert told["planned_candidates"] == 9
+    assert told["bought_candidates"]["low"] < 9
+    assert told["smallest_effect"] > 0.2
+    assert any("16 confirm tasks can prove only gains of" in one for one in told["warnings"])
+    assert [one.name for one in tmp_path.iterdir()] == ["tasks.jsonl"]
+
+
+def test_the_dry_run_reads_well(meta_agent: Runner, tmp_path: Path, frozen: list[str]) -> None:
+    url = "http://127.0.0.1:1/v1"
+    words = ["--max-tokens", "5000000", "--base-url", url]
+    shown = " ".join(meta_agent(*frozen, *words, cwd=tmp_path).stdout.split())
+    for part in (
+        f"base_urls all={url} command line",
+        "model calls",
+        "price unknown",  # nobody knows what one's own server costs
+        "9 planned; the caps pay for",
+        "points of clean success can be proven",
+        "! 16 confirm tasks can prove only gains of",
+    ):
+        assert part in shown
+
+
+def test_a_free_model_under_a_cap_is_still_a_document(
+    meta_agent: Runner, tmp_path: Path, frozen: list[str]
+) -> None:
+    script = tmp_path / "script.json"
+    script.write_text("[]")
+    words = ["--meta-model", f"scripted:{script}", "--max-usd", "0", "--json"]
+    assert meta_agent(*frozen, *words, cwd=tmp_path).document["estimate"]["roles"]
+
+
+def test_what_evolve_would_refuse_the_dry_run_refuses(meta_agent: Runner, tmp_path: Path) -> None:
+    done = meta_agent("evolve", "--dry-run", "--policy", "openai/gpt-5-mini", cwd=tmp_path)
+    assert (done.returncode, "needs tasks" in done.stderr) == (2, True)

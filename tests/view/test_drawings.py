@@ -10,11 +10,12 @@ import pytest
 from rich.console import Console
 
 from meta_agent.errors import ConfigError
-from meta_agent.ledger import Ledger
+from meta_agent.ledger import Ledger, Spend
 from meta_agent.protocols import Candidate, Effect, Hypothesis, Verdict, VerdictKind
 from meta_agent.view import RunState, open_display, recorded, reduce, text, verdict_note, visible
 from meta_agent.view._format import dollars, duration, one_line
 from meta_agent.view._live import sparkline
+from meta_agent.view._money import rows as spend_rows
 from meta_agent.view._svg import arm_of
 from meta_agent.view.html import render_html, write_html
 
@@ -247,3 +248,45 @@ def test_money_and_lines() -> None:
 )
 def test_seeds_of_one_arm_share_a_colour(series: str, arm: str) -> None:
     assert arm_of(series) == arm
+
+
+def test_spend_by_role_is_in_every_summary(state: RunState) -> None:
+    for shown in (printed(text.summary(state)), printed(text.status(state, None))):
+        for row in (
+            "analyst 2 84,440 $0.0512 3,000 tokens, $0.0200",
+            "proposer 1 4,100 $0.1875 –",
+            "all 3 88,540 $0.2387 3,000 tokens, $0.0200",
+        ):
+            assert row in " ".join(shown.split())
+
+
+def test_an_unknown_price_is_said_to_be_unknown_by_role_and_in_the_sum() -> None:
+    spend = {"analyst": Spend(0.5, 10, 0.0, 0, 2, 1), "judge": Spend(0.0, 5, 0.0, 0, 1, 1)}
+    assert [row[3] for row in spend_rows(spend)] == [
+        "$0.5000 + unknown (1 call without a price)",
+        "unknown",
+        "$0.5000 + unknown (2 calls without a price)",
+    ]
+
+
+def test_the_summary_has_a_line_per_refused_draft_and_decision(state: RunState) -> None:
+    shown = printed(text.summary(state))
+    for part in ("g1 path_outside_allowlist: ", "g0/c0 a person: APPROVE (merge)"):
+        assert part in shown
+
+
+@pytest.mark.parametrize(
+    ("drift", "says"),
+    [
+        (0, "every request is the recorded one"),
+        (1, "1 request differs"),
+        (3, "3 requests differ"),
+    ],
+)
+def test_a_replay_says_what_it_was_fed_from_and_how_well_it_fits(drift: int, says: str) -> None:
+    labels = {"model": "a capable model", "cost": HOSTILE}
+    state = RunState("r", replay={"recording": "swe-1", "labels": labels, "drift": drift})
+    for shown in (printed(text.summary(state)), render_html(state)):
+        for part in ("swe-1", "a capable model", says):
+            assert part in shown
+        assert not CONTROL.search(shown)

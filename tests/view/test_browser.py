@@ -1,0 +1,139 @@
+"""The HTML report in a real browser: what it draws, what it complains about, what it asks for."""
+
+import re
+import shutil
+import socket
+import subprocess
+from collections.abc import Iterator
+from html import unescape
+from pathlib import Path
+from threading import Thread
+
+import pytest
+
+from meta_agent.ledger import Ledger
+from meta_agent.view import reduce
+from meta_agent.view.html import write_html
+
+from .sample import write_sample
+
+BROWSER = next(
+    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), ""
+)
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not BROWSER, reason="no chromium on this machine: apt-get install chromium"),
+]
+
+
+class Proxy:
+    """Stands where the network would be, and keeps every request that reaches it."""
+
+    def __init__(self) -> None:
+        self.requests: list[str] = []
+        self._server = socket.create_server(("127.0.0.1", 0))
+        self.port = self._server.getsockname()[1]
+        Thread(target=self._serve, daemon=True).start()
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                connection, _ = self._server.accept()
+            except OSError:
+                return
+            with connection:
+                first = connection.recv(4096).partition(b"\r\n")[0]
+                self.requests.append(first.decode("latin-1"))
+                connection.sendall(b"HTTP/1.1 502 no\r\nContent-Length: 0\r\n\r\n")
+
+    def close(self) -> None:
+        self._server.close()
+
+
+@pytest.fixture
+def proxy() -> Iterator[Proxy]:
+    opened = Proxy()
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def page(tmp_path: Path) -> Path:
+    write_sample(tmp_path / "ledger.sqlite", waits_for="g1/c2")
+    with Ledger.open(tmp_path / "ledger.sqlite") as ledger:
+        ledger.start_run("r1", reduce(ledger).config, config_hash="h")
+        labels = {"model": "a capable model", "relayed": "by hand"}
+        ledger.event("replay", {"recording": "r1", "labels": labels, "drift": 2})
+        ledger.settle(ledger.reserve("reviewer", None, 9000), None, 8123)
+    with Ledger.open(tmp_path / "ledger.sqlite", owner_lock=False) as ledger:
+        write_html(reduce(ledger), tmp_path / "report.html")
+    return tmp_path / "report.html"
+
+
+def browse(url: str, *options: str, folder: Path, proxy: Proxy) -> subprocess.CompletedProcess[str]:
+    """One visit with a profile of its own; every request but that of the file meets the proxy."""
+    quiet = ("--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars")
+    quiet += ("--no-first-run", "--disable-background-networking", "--disable-component-update")
+    network = (f"--proxy-server=http://127.0.0.1:{proxy.port}", "--proxy-bypass-list=<-loopback>")
+    log = ("--enable-logging=stderr", "--log-level=0")
+    return subprocess.run(
+        [BROWSER, *quiet, *network, *log, f"--user-data-dir={folder / 'profile'}", *options, url],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+
+
+def dom_of(page: Path, proxy: Proxy) -> tuple[str, list[str]]:
+    """The page after the browser read it, and what its console said."""
+    done = browse(page.as_uri(), "--dump-dom", folder=page.parent, proxy=proxy)
+    return done.stdout, [line for line in done.stderr.splitlines() if "CONSOLE" in line]
+
+
+def test_the_report_draws_without_complaints_and_asks_nobody(page: Path, proxy: Proxy) -> None:
+    dom, console = dom_of(page, proxy)
+    assert console == []
+    assert [one for one in proxy.requests if "report" in one or "127.0.0.1" in one] == []
+    assert not re.findall(r"""(?:src|href)=["'](?:https?:)?//""", dom)
+    text = " ".join(unescape(re.sub(r"<[^>]+>", " ", dom)).split())
+    for part in (
+        "Clean success 47.6 % → 61.3 %",
+        "analyst 2 84,440 $0.0512 3,000 tokens, $0.0200",
+        "proposer 1 4,100 $0.1875",
+        "reviewer 1 8,123 unknown",
+        "all 4 96,663 $0.2387 + unknown (1 call without a price)",
+        "path_outside_allowlist",
+        "a person: APPROVE (merge)",
+        "waits for a person g1/c2: may it be tested?",
+        "2 requests differ from the recorded one",
+        "a capable model",
+    ):
+        assert part in text
+    assert dom.count("<svg") >= 4
+    assert "<script" not in dom
+
+
+def test_the_checks_can_fail(page: Path, proxy: Proxy) -> None:
+    """Positive controls: a page that breaks the rules is noticed by the same eyes."""
+    page.write_text(
+        page.read_text().replace(
+            "<header>", '<img src="http://example.invalid/report.png"><header>'
+        )
+    )
+    _, console = dom_of(page, proxy)
+    assert any("Content Security Policy" in line for line in console)
+    bare = page.with_name("bare.html")
+    bare.write_text('<img src="http://example.invalid/report.png">')
+    dom_of(bare, proxy)
+    assert any("example.invalid/report.png" in one for one in proxy.requests)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_both_colour_schemes_are_drawn(page: Path, proxy: Proxy, scheme: str) -> None:
+    dark = ["--blink-settings=preferredColorScheme=0"] if scheme == "dark" else []
+    shot = page.with_name(f"{scheme}.png")
+    sizes = ("--window-size=1000,4200", f"--screenshot={shot}")
+    browse(page.as_uri(), *dark, *sizes, folder=page.parent, proxy=proxy)
+    assert shot.read_bytes().startswith(b"\x89PNG")
+    assert shot.stat().st_size > 50_000  # a blank page has a tenth of that
