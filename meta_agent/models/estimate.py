@@ -86,9 +86,9 @@ class Habits:
 
 
 ASSUMED: Final[Mapping[Role, Habits]] = {
-    "analyst": Habits(Range(8, 25), Range(8e3, 30e3), Range(200, 1000)),
-    "proposer": Habits(Range(10, 40), Range(8e3, 30e3), Range(200, 1000)),
-    "reviewer": Habits(Range(2, 8), Range(4e3, 12e3), Range(200, 800)),
+    "analyst": Habits(Range(8, 30), Range(6e3, 20e3), Range(200, 800)),
+    "proposer": Habits(Range(10, 40), Range(6e3, 20e3), Range(200, 800)),
+    "reviewer": Habits(Range(1, 6), Range(4e3, 12e3), Range(200, 800)),
     "librarian": Habits(Range(1, 4), Range(3e3, 10e3), Range(200, 800)),
     "judge": Habits(Range(1, 1), Range(1e3, 8e3), Range(50, 500)),
     "policy": Habits(Range(4, 15), Range(2e3, 10e3), Range(80, 500)),
@@ -311,10 +311,10 @@ def _of_money(planned: int, bought: Range | None, roles: Mapping[Role, RoleEstim
             "it under [prices] in meta-agent.toml"
         )
     if bought is not None and bought.low < planned:
-        most = "more" if math.isinf(bought.high) else f"{bought.high:.0f}"
+        most = f" to {bought.high:.0f}" if bought.low < bought.high < planned else ""
         said.append(
-            f"the caps pay for {bought.low:.0f} to {most} candidates of the {planned} planned; the "
-            "run stops at the cap and resumes when it is raised"
+            f"the caps may pay for only {bought.low:.0f}{most} of the {planned} candidates "
+            "planned; the run then stops, and resumes when the cap is raised"
         )
     return said
 

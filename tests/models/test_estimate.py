@@ -80,7 +80,7 @@ def test_cap_buys_fewer_candidates_and_says_so(frozen: RunConfig) -> None:
     assert found.bought_candidates is not None
     assert found.bought_candidates.low == 3  # of 9, a third at the dear end
     assert found.bought_candidates.high >= 3
-    assert any("of the 9 planned" in warning for warning in found.warnings)
+    assert any("may pay for only 3" in warning for warning in found.warnings)
     tokens = frozen.model_copy(update={"role_max_tokens": {"analyst": 1}})
     assert forecast(tokens).bought_candidates == Range(0, 0)
 
