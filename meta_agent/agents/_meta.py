@@ -51,6 +51,10 @@ class Desk(Protocol):
         """Stored training rollouts scored again under a draft's reward and filter."""
         ...
 
+    def tell(self, text: str) -> None:
+        """A line for whoever watches the run. Called from one thread, in the same order always."""
+        ...
+
     def stopping(self) -> bool:
         """Whether the user asked to stop."""
         ...

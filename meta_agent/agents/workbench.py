@@ -110,6 +110,11 @@ class Workbench:
         words = listed.stdout.decode("utf-8", "replace").split("\0")
         return {path: _mode(facts) for facts, path in _in_pairs(words)}
 
+    def committed_diff(self) -> str:
+        """The commits since the base as a patch, whatever attributes the author has set."""
+        argv = ("diff", "--text", "--no-ext-diff", "--no-textconv", "--no-renames", "--no-color")
+        return self._git(*argv, self.base, "HEAD").stdout.decode("utf-8", "replace")
+
     def files(self) -> dict[str, bytes]:
         """The regular files of the clone as they are now, committed or not."""
         named = {f"{REPO}/{path}": path for path in self.paths()}
@@ -190,6 +195,7 @@ class Workbench:
         date = f"{self._when} +0000"
         return {
             "GIT_CONFIG_NOSYSTEM": "1",
+            "GIT_NO_REPLACE_OBJECTS": "1",
             "GIT_CONFIG_GLOBAL": "/dev/null",
             "GIT_AUTHOR_DATE": date,
             "GIT_COMMITTER_DATE": date,

@@ -71,6 +71,10 @@ class HostDesk:
             return Rehearsal(False, f"The replay fails: {str(error)[:1000]}")
         return Rehearsal(True, "\n".join(_lines("", numbers)))
 
+    def tell(self, text: str) -> None:
+        """A note in the run's log."""
+        self.run.note(text)
+
     def stopping(self) -> bool:
         """Whether the user asked to stop."""
         return self.run.stopping()

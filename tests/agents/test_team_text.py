@@ -206,8 +206,15 @@ def test_a_compaction_keeps_paths_decisions_and_the_newest_turns() -> None:
             assert f'path="evidence/rollouts/search-{int(at):04d}.md", lines=40' in after["content"]
         else:
             assert before == after
-    assert messages[-2 * KEEP_TURNS :] == whole[-2 * KEEP_TURNS :]
+    assert messages[-2 * KEEP_TURNS[0] :] == whole[-2 * KEEP_TURNS[0] :]
     assert messages[3] != whole[3]
+
+
+def test_a_small_model_keeps_fewer_turns() -> None:
+    messages = conversation(20)
+    newest = dict(messages[-1])
+    assert compact(messages, 5_000)
+    assert messages[-1] == newest
 
 
 def test_a_compaction_is_deterministic_and_rare() -> None:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from meta_agent.errors import BudgetError, Interrupted, ProviderError
+from meta_agent.ledger import Ledger
+from meta_agent.protocols import Candidate
+from meta_agent.sandbox import engine_status
 from meta_agent.steps.propose import revise
 from tests.agents._models import Call, ScriptedModels, Turn
 from tests.steps._bench import Bench
@@ -143,16 +148,32 @@ BAD: dict[str, tuple[Sequence[Turn], str]] = {
 }  # fmt: skip
 
 
+@pytest.fixture(scope="module")
+def rogues(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Bench, list[Candidate]]]:
+    """All bad agents in one generation, several at a time, and one good one among them."""
+    folder = tmp_path_factory.mktemp("rogues")
+    with Ledger.open(folder / "ledger.sqlite") as ledger, pytest.MonkeyPatch.context() as patch:
+        bench = Bench(folder, ledger, patch)
+        authors = [*(author for author, _ in BAD.values()), good(len(BAD))]
+        with_team(bench, script(*authors), k=len(authors))
+        yield bench, proposed(bench)
+
+
 @pytest.mark.parametrize("name", BAD)
-def test_a_bad_agent_is_stopped_with_a_typed_reason(bench: Bench, name: str) -> None:
-    author, reason = BAD[name]
-    with_team(bench, script(author))
-    assert proposed(bench) == []
-    (row,) = refused(bench)
-    assert row["code"] == reason
+def test_a_bad_agent_is_stopped_with_a_typed_reason(
+    rogues: tuple[Bench, list[Candidate]], name: str
+) -> None:
+    rows = {row["index"]: row for row in refused(rogues[0])}
+    row = rows[list(BAD).index(name)]
+    assert row["code"] == BAD[name][1]
     assert row["statement"].startswith("if attempts")
-    assert row["spend"]["turns"] <= 40
-    assert bench.repo.candidates() == {}
+    assert 0 < row["spend"]["turns"] <= 40
+
+
+def test_a_good_agent_among_bad_ones_gets_through(rogues: tuple[Bench, list[Candidate]]) -> None:
+    bench, admitted = rogues
+    assert [one.index for one in admitted] == [len(BAD)]
+    assert list(bench.repo.candidates().values()) == [admitted[0].commit]
 
 
 def test_hooks_of_an_author_change_nothing(bench: Bench) -> None:
@@ -192,7 +213,7 @@ def test_a_dialogue_has_a_token_limit(bench: Bench) -> None:
 
 # --- the analyst --------------------------------------------------------------------------------
 
-UNFIT = {
+UNFIT: dict[str, dict[str, Any]] = {
     "a quotation that stands nowhere": {"evidence": [{**QUOTE, "quote": "MAX_TURNS = 80"}]},
     "a factor that is none": {"factor": "luck"},
     "a metric that is none": {"metric": "signal.luck"},
@@ -204,14 +225,15 @@ UNFIT = {
 }
 
 
-@pytest.mark.parametrize("name", UNFIT)
-def test_a_hypothesis_is_checked_and_may_be_mended(bench: Bench, name: str) -> None:
+def test_a_hypothesis_is_checked_and_may_be_mended(bench: Bench) -> None:
     turns = script(good())
-    turns["g0/analyst"] = [submit(idea(**UNFIT[name])), submit(idea())]  # type: ignore[arg-type]
+    turns["g0/analyst"] = [*(submit(idea(**changes)) for changes in UNFIT.values()), submit(idea())]
     models = with_team(bench, turns)
     assert len(proposed(bench)) == 1
-    (said,) = models.heard("g0/analyst")
-    assert said.startswith("ERROR: hypothesis 1: ")
+    heard = dict(zip(UNFIT, models.heard("g0/analyst"), strict=True))
+    assert all(said.startswith("ERROR: hypothesis 1: ") for said in heard.values())
+    assert "quote it as it stands there" in heard["a quotation that stands nowhere"]
+    assert "a share: 0.05 means 5 points" in heard["points for a share"]
 
 
 def test_an_analyst_that_finds_nothing_leaves_nothing_to_try(bench: Bench) -> None:
@@ -263,6 +285,35 @@ def test_approval_opens_no_door(bench: Bench) -> None:
     with_team(bench, script(committed_by_shell("echo x > notes.txt")))
     assert proposed(bench) == []
     assert refused(bench)[0]["code"] == "path_outside_allowlist"
+
+
+def test_a_reviewer_sees_what_an_author_would_hide(bench: Bench) -> None:
+    hide = shell("mkdir -p .git/info; echo '* -diff' > .git/info/attributes")
+    models = with_team(bench, script([hide, *good()]))
+    proposed(bench)
+    assert "+MAX_TURNS = 9" in models.opening("g0/c0/reviewer")
+
+
+# --- what is within an author's reach ------------------------------------------------------------
+
+
+@pytest.mark.parametrize("backend", ["process", pytest.param("docker", marks=pytest.mark.docker)])
+def test_no_key_and_no_network_is_within_reach(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, backend: str
+) -> None:
+    if backend == "docker" and (problem := engine_status().problem):
+        pytest.skip(f"no Docker engine: {problem}")
+    canary = "sk-canary-0123456789abcdef0123456789"
+    monkeypatch.setenv("OPENAI_API_KEY", canary)
+    bench.lab.settings = replace(bench.lab.settings, backend=backend)
+    dial = "python3 -c \"import socket; socket.create_connection(('1.1.1.1', 53), 2)\""
+    looks = [shell("env; set; cat ../evidence/README.md"), shell(f"{dial} || echo unreachable")]
+    models = with_team(bench, script([*looks, *good()]))
+    assert len(proposed(bench)) == 1
+    assert canary not in repr(models.requests)
+    heard = models.heard("g0/c0/proposer")
+    assert "# Evidence about v0" in heard[0]
+    assert "unreachable" in heard[1]
 
 
 # --- failures that are nobody's fault -----------------------------------------------------------

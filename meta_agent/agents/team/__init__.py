@@ -63,6 +63,9 @@ class LlmTeam:
         except CandidateError as error:
             spend = dialogue.spend.to_json()
             return [Refused(0, _ANALYSIS, str(error), error.reason, spend)]
+        for index, idea in enumerate(ideas):
+            told = idea.hypothesis
+            brief.desk.tell(f"idea {index}: {told.factor}: {told.statement}")
         work = [self._proposer(case, index, idea, broken) for index, idea in enumerate(ideas)]
         return self._together(work, broken)
 

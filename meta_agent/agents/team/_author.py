@@ -209,7 +209,7 @@ class Author:
             raise ToolError(
                 f"not ready to hand in ({self.unfit.reason}): {self._plain(str(self.unfit))}"
             )
-        review = self.review(hypothesis, self.bench.diff(), self._reviews + 1)
+        review = self.review(hypothesis, self.bench.committed_diff(), self._reviews + 1)
         if not review.approved:
             return self._sent_back(review)
         raise Done(Finished(hypothesis, visible(subject)[:_SUBJECT]))

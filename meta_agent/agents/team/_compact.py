@@ -28,19 +28,25 @@ def estimate_tokens(messages: Sequence[Message], tools: Sequence[ToolSpec] = ())
 
 def compact(messages: list[Message], limit_tokens: int, tools: Sequence[ToolSpec] = ()) -> bool:
     """Shortens in place where the estimate is over the limit; tells whether it fits now."""
-    size = estimate_tokens(messages, tools)
-    if size <= limit_tokens:
-        return True
+    for keep in KEEP_TURNS:
+        size = estimate_tokens(messages, tools)
+        if size <= limit_tokens:
+            return True
+        _shorten(messages, size - int(limit_tokens * COMPACT_TO), _first_kept(messages, keep))
+    return estimate_tokens(messages, tools) <= limit_tokens
+
+
+def _shorten(messages: list[Message], tokens: int, end: int) -> None:
+    """Takes about so many tokens out of the results before `end`, oldest first."""
     calls = _calls(messages)
-    for at in range(_first_kept(messages)):
+    for at in range(end):
         message = messages[at]
-        if size <= limit_tokens * COMPACT_TO:
-            break
+        if tokens <= 0:
+            return
         if message["role"] == "tool" and _long(message):
             shorter = {**message, "content": _told(calls.get(message["tool_call_id"], "a tool"))}
-            size -= int((len(message["content"]) - len(shorter["content"])) / CHARS_PER_TOKEN)
+            tokens -= int((len(message["content"]) - len(shorter["content"])) / CHARS_PER_TOKEN)
             messages[at] = shorter
-    return estimate_tokens(messages, tools) <= limit_tokens
 
 
 def _long(message: Message) -> bool:
@@ -71,7 +77,7 @@ def _brief(value: object) -> str:
     return text if len(text) <= 160 else f"{text[:120]}...({len(text)} characters)"
 
 
-def _first_kept(messages: Sequence[Message]) -> int:
+def _first_kept(messages: Sequence[Message], keep: int) -> int:
     """Where the newest turns begin."""
     replies = [at for at, message in enumerate(messages) if message["role"] == "assistant"]
-    return replies[-KEEP_TURNS] if len(replies) >= KEEP_TURNS else 0
+    return replies[-keep] if len(replies) >= keep else 0

@@ -16,8 +16,8 @@ CHARS_PER_TOKEN: Final = 3.6
 """For estimates: code and JSON in current tokenizers lie between 3 and 4."""
 COMPACT_TO: Final = 0.6
 """A compaction goes below this share of the ceiling, so that prompts keep a common prefix."""
-KEEP_TURNS: Final = 6
-"""The newest turns, which a compaction leaves as they are."""
+KEEP_TURNS: Final = (6, 3, 1)
+"""So many of the newest turns a compaction leaves as they are; fewer where it has to."""
 SAME_CALLS: Final = 4
 """So many equal calls with equal results in a row are a loop."""
 WINDOW_CALLS, WINDOW_DISTINCT = 16, 3
