@@ -23,6 +23,7 @@ from meta_agent.models._failures import (
     of_event,
     of_status,
     of_transport,
+    unknown,
 )
 from meta_agent.models._streaming import Line, Timeouts
 from meta_agent.models._validate import heard
@@ -78,9 +79,11 @@ class AnthropicProvider:
             return error
         if isinstance(error, anthropic.APIStatusError):
             return self._of_status(error)
-        if isinstance(error, ValueError) and not is_transport(error):
+        if is_transport(error):
+            return of_transport(error, began=began, secrets=self._secrets)
+        if isinstance(error, ValueError):
             return malformed(f"the stream can't be read: {error}", secrets=self._secrets)
-        return of_transport(error, began=began, secrets=self._secrets)
+        return unknown(error, secrets=self._secrets)
 
     def _of_status(self, error: anthropic.APIStatusError) -> ProviderError:
         """The SDK raises this for an error event too, with the status that began the stream."""

@@ -118,7 +118,12 @@ def causes(error: BaseException) -> Iterator[BaseException]:
 def is_transport(error: BaseException) -> bool:
     """Whether it comes from the connection. The SDKs use httpx or a fork: same names."""
     classes = (kind for one in causes(error) for kind in type(one).__mro__)
-    return any(kind.__name__ == "TransportError" for kind in classes)
+    return any(kind.__name__ in ("RequestError", "APIConnectionError") for kind in classes)
+
+
+def unknown(error: BaseException, *, secrets: Secrets = ()) -> ProviderError:
+    """Anything else that an SDK raised: our request was wrong, or the SDK is."""
+    return ProviderError(scrub(f"the SDK failed: {type(error).__name__}: {error}", secrets))
 
 
 def retry_after_sec(headers: Mapping[str, str], *, now: float | None = None) -> float | None:

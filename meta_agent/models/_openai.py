@@ -24,6 +24,7 @@ from meta_agent.models._failures import (
     of_event,
     of_status,
     of_transport,
+    unknown,
 )
 from meta_agent.models._streaming import Line, Timeouts
 from meta_agent.models._validate import heard
@@ -106,4 +107,4 @@ class OpenAIProvider:
             return of_event(fields, secrets=self._secrets)
         if isinstance(error, ValueError):  # a line of the stream is not JSON, or not UTF-8
             return malformed(f"the stream can't be read: {error}", secrets=self._secrets)
-        return of_transport(error, began=began, secrets=self._secrets)
+        return unknown(error, secrets=self._secrets)

@@ -47,7 +47,7 @@ class RetryPolicy:
     first_wait_sec: float = 1.0
     max_wait_sec: float = 60.0
     retry_after_cap_sec: float = 120.0
-    deadline_sec: float = 900.0
+    deadline_sec: float = 1800.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,14 +14,12 @@ import contextlib
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
-from typing import Any, TypeVar
+from typing import Any
 
 from meta_agent.errors import ProviderError
-
-Event = TypeVar("Event")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +54,7 @@ class Line:
         self._given_up = threading.Event()
         self._stream: Any = None
 
-    def listen(self) -> Iterator[Any]:
+    def listen(self) -> Generator[Any, None, None]:
         """Events in order. Raises ProviderError; the SDK's exception is never chained to it."""
         threading.Thread(target=self._read, name="model-stream", daemon=True).start()
         ends_at = time.monotonic() + self._timeouts.total_sec
@@ -95,11 +93,18 @@ class Line:
                 if self._given_up.is_set():
                     break
         except BaseException as error:  # whatever it is belongs to the caller's thread
-            self._inbox.put(("error", self._typed(error, began)))
+            self._inbox.put(("error", self._named(error, began)))
         else:
             self._inbox.put(("end", None))
         finally:
             self._close()
+
+    def _named(self, error: BaseException, began: bool) -> ProviderError:
+        try:
+            return self._typed(error, began)
+        except Exception as second:  # or the caller would wait for an answer in vain
+            names = f"{type(error).__name__}, then {type(second).__name__}"
+            return ProviderError(f"the SDK failed: {names}", kind="unknown")
 
     def _close(self) -> None:
         close = getattr(self._stream, "close", None)

@@ -14,9 +14,10 @@ The schema check knows the keywords that tools use (`type`, `enum`, `const`, `pr
 
 from __future__ import annotations
 
+import contextlib
 import json
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
@@ -91,13 +92,18 @@ class Collector(Protocol):
 
 
 def heard(
-    events: Iterable[Any], collector: Collector, request: ChatRequest, *, secrets: Secrets
+    events: Generator[Any, None, None],
+    collector: Collector,
+    request: ChatRequest,
+    *,
+    secrets: Secrets,
 ) -> ChatReply:
     """Listens to the end. Raises ProviderError, its words free of secrets and nothing chained."""
     started = time.monotonic()
     try:
-        for event in events:
-            collector.add(event)
+        with contextlib.closing(events):  # a reply that is refused half-way is not heard out
+            for event in events:
+                collector.add(event)
         return accept(collector.finish(), request, seconds=time.monotonic() - started)
     except ProviderError as error:
         failure = scrubbed(error, secrets)

@@ -4,6 +4,8 @@ from typing import Any
 
 import pytest
 
+from meta_agent.errors import ProviderError
+from meta_agent.models._chunks import Chunks
 from meta_agent.models._endpoints import open_provider
 from meta_agent.models._openai import OpenAIProvider
 from meta_agent.models._streaming import Timeouts
@@ -165,14 +167,18 @@ def test_redirects_do_not_carry_the_key_away() -> None:
             there = {"location": f"{elsewhere}/chat/completions"}
             return Fault("status", 307, headers=there, message="over there")
 
-        with openai_server(brain) as url, pytest.raises(Exception, match="HTTP 307"):
+        with openai_server(brain) as url, pytest.raises(ProviderError, match="HTTP 307"):
             ask(url, key="sk-for-this-server")
         assert elsewhere.calls == []
 
 
-def test_tool_calls_without_index_or_with_one_index_are_told_apart() -> None:
-    from meta_agent.models._chunks import Chunks
+def test_a_request_that_cannot_be_sent_is_not_the_servers_fault() -> None:
+    with openai_server(lambda call: Say("done")) as url, pytest.raises(ProviderError) as caught:
+        ask(url, messages=[{"role": "user", "content": object()}])
+    assert caught.value.kind == "unknown" and "object" in str(caught.value)
 
+
+def test_tool_calls_without_index_or_with_one_index_are_told_apart() -> None:
     def piece(**fields: Any) -> dict[str, Any]:
         return {"choices": [{"index": 0, "delta": {"tool_calls": [fields]}}]}
 
