@@ -12,7 +12,7 @@ from typing import Any
 from meta_agent.agents import Brief, Desk, Past, Situation, Source, Stuck, Tried, evidence_files
 from meta_agent.protocols import JSON, Rollout, VerdictKind
 from meta_agent.skills import Skill
-from meta_agent.steps.approve import feedback
+from meta_agent.steps.approve import declined, feedback
 from meta_agent.steps.collect import Collected, Reading
 from meta_agent.steps.run import Run, candidate_from_json, machines_failed
 
@@ -62,9 +62,10 @@ def tried(run: Run) -> list[Tried]:
     """Every hypothesis that any run of this workspace judged, with its verdict.
 
     A candidate that was INVALID only because the version it started from already was, or because
-    machines failed, tells nothing about its own idea: it counts as undecided.
+    machines failed, tells nothing about its own idea: it counts as undecided. What a person did
+    not want merged is as good as rejected.
     """
-    found = []
+    found, unwanted = [], declined(run.ledger)
     for candidate, verdict in _judged(run):
         if verdict is None:
             continue
@@ -72,6 +73,8 @@ def tried(run: Run) -> list[Tried]:
         inherited = kind is VerdictKind.INVALID and verdict["base_invalid"]
         if inherited or machines_failed(verdict["evidence"]):
             kind = VerdictKind.INCONCLUSIVE
+        if candidate["id"] in unwanted:
+            kind = VerdictKind.REJECT
         told = candidate["hypothesis"]["rule"], candidate["base"], kind
         found.append(Tried(*told, screened_out=verdict["screened_out"]))
     return found

@@ -28,6 +28,8 @@ from meta_agent.view import A_PERSON, DecisionView, Gate, Question, Reply, RunSt
 PATIENCE = 2
 """Failures in a row, or generations without a promotion, after which a person is asked."""
 
+_NO_MERGE = ("merge", "REVISE")
+
 Revise = Callable[[Candidate, str], Candidate | None]
 """Gives a candidate back to its author with what a person said; None: it cannot be revised."""
 
@@ -134,6 +136,14 @@ def feedback(run: Run) -> list[Feedback]:
     steps = run.ledger.steps(run.id, kind="decision")
     decisions = [DecisionView.parse(step) for step in steps if step.done]
     return [Feedback(one.subject, one.gate, one.feedback) for one in decisions if one.feedback]
+
+
+def declined(ledger: Ledger) -> frozenset[str]:
+    """Candidates of any run whose merge a person did not want: not to be proposed as they were."""
+    made = [DecisionView.parse(step) for step in ledger.steps(kind="decision") if step.done]
+    return frozenset(
+        one.candidate for one in made if one.candidate and (one.gate, one.answer) == _NO_MERGE
+    )
 
 
 # --- one decision --------------------------------------------------------------------------------

@@ -181,6 +181,10 @@ def test_a_declined_merge_keeps_the_verdict_of_the_numbers(bench: Bench) -> None
     seen = reduce(bench.run.ledger).candidate("g0/c0")
     assert seen.declined == "keep the old prompt"
     assert [one.gate for one in feedback(bench.run)] == ["merge"]
+    told = {"candidate": candidate.id, "kind": "PROMOTE", "base_invalid": False}
+    told |= {"evidence": {}, "screened_out": False}
+    bench.run.once(f"{candidate.id}/verdict", "verdict", {}, lambda: told)
+    assert [one.verdict for one in tried(bench.run)] == [VerdictKind.REJECT]
 
 
 def fail(bench: Bench, *, generation: int, count: int, kind: str = "REJECT") -> None:
