@@ -78,10 +78,11 @@ def test_the_true_gain_is_promoted_and_shows_in_the_vault(ran: Ran) -> None:
 def test_the_merge_commit_is_tested_again(ran: Ran) -> None:
     merge = candidate(ran, "g0/c0")["merge"]
     steps = ran.cli.json("log", "--workspace", str(ran.cli.workspace))["steps"]
-    kinds = [step["kind"] for step in steps]
-    assert merge and kinds.count("merge") == 1
-    retested = [step for step in steps if merge in json.dumps([step["intent"], step["outcome"]])]
-    assert {"merge", "merge_test"} <= {step["kind"] for step in retested}
+    (merged,) = [step["outcome"] for step in steps if step["kind"] == "merge"]
+    assert (merged["commit"], merged["verdict"]["kind"]) == (merge, "PROMOTE")
+    retested = [step for step in steps if "/g0/c0/merged/" in step["key"]]
+    assert [step["kind"] for step in retested] == ["screen", "live"]
+    assert retested[0]["intent"]["commit"] == merge and retested[1]["outcome"]["verdict"]
     ran.cli("verify", merge, "--workspace", str(ran.cli.workspace))
 
 
