@@ -61,7 +61,6 @@ def test_an_error_that_cannot_be_named_is_still_told() -> None:
     def broken() -> Iterator[int]:
         yield from ()
         raise RuntimeError("sk-secret")
-        yield 1
 
     with pytest.raises(ProviderError, match="RuntimeError, then KeyError") as caught:
         list(Line(broken, Timeouts(), unnamed).listen())
