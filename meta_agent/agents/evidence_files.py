@@ -22,7 +22,7 @@ from meta_agent.gate import Finding
 from meta_agent.protocols import JSON, Rollout
 from meta_agent.skills import Skill
 
-TOTAL_BYTES: Final = 48 << 20
+TOTAL_BYTES: Final = 24 << 20
 PER_SPLIT: Final = 600
 """Rollouts of a split that become files, spread evenly over what there is."""
 _SPLITS: Final = ("search", "train")

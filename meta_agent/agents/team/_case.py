@@ -76,6 +76,7 @@ class Case:
                 for factor, paths in self.factors.items()
             ],
             "terms": brief.terms,
+            "readmes": [path for path in sorted(brief.tree.files) if path.endswith("README.md")],
             "invalid": brief.invalid,
             "said_by_people": brief.feedback,
             "stuck": brief.stuck.factors if brief.stuck else (),
