@@ -191,7 +191,8 @@ visible }}</td></tr>{% endfor %}</table>
 {% endfor %}</table></div>
 <p class="dim">Not settled: set aside for calls whose outcome nobody knows; it counts against the
 caps. A price that is not known is unknown, never 0.</p>
-{% else %}<p class="dim">No model behind a server was asked.</p>{% endif %}
+{% else %}<p class="dim">{{ 'Replies came from a recording: nothing was asked or paid.' if replay
+else 'No model behind a server was asked.' }}</p>{% endif %}
 <details><summary>Settings of this run</summary><div><table class="facts">
 {% for name, value in settings %}<tr><td>{{ name | visible }}</td><td class="mono">{{ value | flat
 }}</td><td class="dim">{{ origin.get(name, '') | visible }}</td></tr>{% endfor %}</table></div>

@@ -9,6 +9,7 @@ import pytest
 from meta_agent.errors import Aborted, ConfigError, Interrupted, Parked
 from meta_agent.protocols import Candidate, Verdict, VerdictKind
 from meta_agent.steps.approve import answer, failures, feedback, to_merge, to_test, when_stuck
+from meta_agent.steps.opening import _reason
 from meta_agent.steps.propose import tried
 from meta_agent.view import Question, Reply, reduce
 from tests.steps._bench import Bench
@@ -249,3 +250,11 @@ def test_a_drain_while_the_person_thinks_is_an_interruption_not_an_answer(bench:
         to_test(bench.run, bench.collected(), bench.reading, candidates[:1])
     bench.stop = False
     assert reduce(bench.run.ledger).waiting
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [(Parked("waits", subjects=("g0/c0",)), "parked"), (Aborted("ended"), "aborted")],
+)
+def test_why_a_run_stopped_is_recorded_by_its_own_word(error: Exception, reason: str) -> None:
+    assert _reason(error) == reason
