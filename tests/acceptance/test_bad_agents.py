@@ -27,7 +27,7 @@ REASONS = {
     "grader": "protected_path",
     "symlink": "not_a_regular_file",
     "hook": "never_committed",  # a hook is not a part of any commit, so nothing is
-    "attributes": "path_outside_allowlist",
+    "attributes": "hostile_path",
     "two-factors": "several_factors",
     "never-commits": "never_committed",
     "loops": "looped",
