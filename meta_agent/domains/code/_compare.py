@@ -1,0 +1,61 @@
+"""Whether an answer is the expected one, decided on the host on plain data.
+
+Text: equal line by line without the spaces around, or token by token as exact decimal numbers: the
+rule of LiveCodeBench and of NeMo Gym. Values: equal as Python data, tuples being lists; a set that
+wraps what a function returns in a list of one may be answered either way.
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal, InvalidOperation
+from typing import Any, Final
+
+_WRAPPING: Final = frozenset({"apps", "nemo-gym"})
+_MAX_TOKEN_CHARS: Final = 1000
+
+
+def same_output(expected: str, got: str) -> bool:
+    """Standard output against what it should be."""
+    wanted, found = _lines(expected), _lines(got)
+    if len(wanted) != len(found):
+        return False
+    return all(
+        one == two or _same_numbers(one, two) for one, two in zip(wanted, found, strict=True)
+    )
+
+
+def _lines(text: str) -> list[str]:
+    return [line.strip() for line in text.strip().split("\n")]
+
+
+def _same_numbers(wanted: str, found: str) -> bool:
+    one, two = _decimals(wanted), _decimals(found)
+    return one is not None and one == two
+
+
+def _decimals(line: str) -> list[Decimal] | None:
+    tokens = line.split()
+    if any(len(token) > _MAX_TOKEN_CHARS for token in tokens):
+        return None
+    try:
+        numbers = [Decimal(token) for token in tokens]
+    except (InvalidOperation, ValueError):
+        return None
+    return numbers if all(number.is_finite() for number in numbers) else None
+
+
+def same_value(expected: Any, got: Any, source: str) -> bool:
+    """What a function returned against what it should."""
+    value = _listed(got)
+    if value == expected:
+        return True
+    wrapped = source in _WRAPPING and isinstance(expected, list) and len(expected) == 1
+    return wrapped and bool(value == expected[0])
+
+
+def _listed(value: Any) -> Any:
+    if isinstance(value, list | tuple):
+        return [_listed(item) for item in value]
+    if isinstance(value, dict):
+        return {key: _listed(item) for key, item in value.items()}
+    return value

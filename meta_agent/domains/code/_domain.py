@@ -1,0 +1,199 @@
+"""`CodeDomain`: a file of programming problems as a domain with a sealed grader.
+
+Promises: the agent sees the problem and its starter code, never tests, solutions or checkers;
+candidates run in sandboxes that hold no expected output (see `_runner.py`); `evaluator_hash`
+changes with the rows, the code that grades, the limits, the ceilings and the sampling.
+
+Does not cover: other languages than Python.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from importlib import resources
+from pathlib import Path
+
+from meta_agent.domains.code._runner import CodeRunner
+from meta_agent.domains.code._solution import MAX_SOURCE_CHARS, code_in, program_of
+from meta_agent.domains.formats.code_sets import CodeRow, read_code
+from meta_agent.protocols import (
+    JSON,
+    Ceilings,
+    Environment,
+    Outcome,
+    Sampling,
+    Sandbox,
+    SandboxLimits,
+    Split,
+    Task,
+    ToolResult,
+)
+
+_CEILINGS = Ceilings(
+    max_turns=12, max_tokens_per_turn=8192, max_context_tokens=32_768, wall_sec=900.0
+)
+_SAMPLING = Sampling(temperature=0.7)
+_RUN_SEC = 20.0
+_OUTPUT_CHARS = 4000
+
+
+class CodeDomain:
+    """Problems whose answer is a program. See `protocols.Domain`."""
+
+    name = "code"
+    ceilings = _CEILINGS
+    sampling = _SAMPLING
+    open_at_once = 8
+    """Attempts at the same time in lock-step (read by `rollouts.Runner`)."""
+
+    def __init__(self, path: Path, runner: CodeRunner) -> None:
+        self.path = path
+        self.runner = runner
+        found = read_code(path)
+        self.rows = {row.key: row for row in found.rows}
+        self.source = found.source
+        self.refused = dict(found.refused)
+        self.notes = found.notes
+        self.evaluator_hash = self._hash()
+
+    def tasks(self, split: Split) -> Sequence[Task]:
+        """The tasks of one split, in the order of the file."""
+        return [self.task(key) for key, row in self.rows.items() if row.split == split]
+
+    def task(self, key: str) -> Task:
+        """One task as the agent may see it."""
+        row = self.rows[key]
+        view = {
+            "problem": row.prompt,
+            "kind": "program" if row.kind == "stdio" else "function",
+            "entry_point": row.entry_point,
+            "starter": row.starter,
+            "tools": list(CodeEnvironment.tools),
+        }
+        return Task(self.name, key, row.split, _row_hash(row), view)
+
+    def open(self, task: Task) -> Environment:
+        """An attempt; its sandbox starts with the first `run`."""
+        return CodeEnvironment(self.rows[task.key], self.runner)
+
+    def regrade(self, task_key: str, verifier_inputs: Mapping[str, JSON]) -> Outcome:
+        """Grades a stored attempt again, from its code alone."""
+        return graded(self.rows[task_key], verifier_inputs.get("code"), self.runner)
+
+    def close(self) -> None:
+        """Ends idle sandboxes."""
+        self.runner.close()
+
+    def _hash(self) -> str:
+        parts = {
+            "rows": [_row_hash(row) + row.split for row in self.rows.values()],
+            "grader": _grader_hash(),
+            "ceilings": dataclasses.asdict(self.ceilings),
+            "sampling": dataclasses.asdict(self.sampling),
+        }
+        return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+
+
+class CodeEnvironment:
+    """Two tools: `run` (a program of one's own on an input) and `submit` (`code`, or a `text`)."""
+
+    tools: Sequence[str] = ("run", "submit")
+
+    def __init__(self, row: CodeRow, runner: CodeRunner) -> None:
+        self._row, self._runner = row, runner
+        self._code: str | None = None
+        self._sandbox: Sandbox | None = None
+
+    def call(self, tool: str, arguments: Mapping[str, JSON]) -> ToolResult:
+        if self._code is not None:
+            return ToolResult("the attempt is over", ok=False, done=True)
+        said = {name: arguments.get(name) for name in ("code", "text")}
+        code = said["code"] if isinstance(said["code"], str) else None
+        if code is None and isinstance(said["text"], str):
+            code = code_in(said["text"])
+        if tool not in self.tools or code is None:
+            wanted = (
+                f"no tool {tool!r}" if tool not in self.tools else f"{tool} needs code, a string"
+            )
+            return ToolResult(f"{wanted}; there are run(code, stdin) and submit(code)", ok=False)
+        if tool == "submit":
+            self._code = code[: MAX_SOURCE_CHARS + 1]
+            return ToolResult("submitted", done=True)
+        return self._run(code, str(arguments.get("stdin") or ""))
+
+    def grade(self) -> Outcome:
+        return graded(self._row, self._code, self._runner)
+
+    def verifier_inputs(self) -> dict[str, JSON]:
+        return {} if self._code is None else {"code": self._code}
+
+    def close(self) -> None:
+        """Ends the attempt's own sandbox."""
+        if self._sandbox is not None:
+            self._sandbox.close()
+            self._sandbox = None
+
+    def _run(self, code: str, stdin: str) -> ToolResult:
+        if self._sandbox is None:
+            self._sandbox = self._runner.factory(self._row.memory_mb)
+        self._sandbox.write({"main.py": code.encode("utf-8", "replace")})
+        done = self._sandbox.exec(
+            ["python3", "-I", "main.py"],
+            stdin=stdin.encode("utf-8", "replace"),
+            timeout_sec=_RUN_SEC,
+            output_limit_bytes=1 << 16,
+        )
+        text = (done.stdout + done.stderr).decode("utf-8", "replace")[-_OUTPUT_CHARS:]
+        end = f"[stopped after {_RUN_SEC:.0f} s]" if done.timed_out else f"[exit {done.exit_code}]"
+        return ToolResult(f"{text.rstrip()}\n{end}".lstrip(), ok=done.exit_code == 0)
+
+
+def graded(row: CodeRow, code: JSON, runner: CodeRunner) -> Outcome:
+    """Grades what was handed in; nothing handed in is a failed attempt that says so."""
+    if not isinstance(code, str) or not code.strip():
+        return Outcome(False, {"verdict": "no_code"})
+    if len(code) > MAX_SOURCE_CHARS:
+        return Outcome(False, {"verdict": "code_too_long"})
+    found = runner.run(row, program_of(row, code))
+    detail = {"verdict": found.end, "tests": [found.passed, found.total], "detail": found.detail}
+    return Outcome(found.success, detail)
+
+
+def code_runner(sandbox: str, *, run: str = "code", candidates_per_sandbox: int = 1) -> CodeRunner:
+    """A runner over sandboxes of a backend."""
+    from meta_agent.sandbox import open_sandbox
+
+    def factory(memory_mb: int) -> Sandbox:
+        limits = SandboxLimits(memory_mb=memory_mb, scratch_mb=64, deadline_sec=4 * 3600.0)
+        return open_sandbox(sandbox, run=run, limits=limits)
+
+    return CodeRunner(factory, candidates_per_sandbox)
+
+
+def load_code_domain(path: Path, *, sandbox: str = "docker", run: str = "code") -> CodeDomain:
+    """A task file as a domain whose sandboxes belong to `run`."""
+    return CodeDomain(Path(path), code_runner(sandbox, run=run))
+
+
+def _row_hash(row: CodeRow) -> str:
+    content = dataclasses.asdict(row)
+    del content["line"]
+    return hashlib.sha256(json.dumps(content, sort_keys=True, default=str).encode()).hexdigest()
+
+
+def _grader_hash() -> str:
+    digest = hashlib.sha256()
+    for package, names in (
+        ("meta_agent.domains.code", ("_compare.py", "_runner.py", "_solution.py")),
+        (
+            "meta_agent.domains.code",
+            ("values_guest.py", "candidate_guest.py", "judge_guest.py"),
+        ),
+        ("meta_agent.domains.formats", ("code_sets.py", "_pickled.py", "_splits.py", "_rows.py")),
+    ):
+        for name in names:
+            digest.update(name.encode() + resources.files(package).joinpath(name).read_bytes())
+    return digest.hexdigest()

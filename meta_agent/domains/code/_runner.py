@@ -1,0 +1,320 @@
+"""Runs candidates in sandboxes and says what each came to.
+
+Promises: expected outputs and test code never enter the sandbox in which a candidate runs; every
+candidate gets a sandbox that no other candidate has run in (unless `candidates_per_sandbox` says
+otherwise), and all its tests run in that one; a sandbox that dies twice while it runs a candidate
+is the candidate's doing, any other failure of the machines raises `SandboxError`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from importlib import resources
+from typing import Any, Final
+
+from meta_agent.domains.code._compare import same_output, same_value
+from meta_agent.domains.code.values_guest import Codec, NotDataError
+from meta_agent.domains.formats.code_sets import Case, CodeRow
+from meta_agent.errors import GuestError, SandboxError
+from meta_agent.protocols import JSON, Answer, Call, Sandbox
+
+SandboxFactory = Callable[[int], Sandbox]  # takes the memory limit of what runs inside, in MB
+
+OUTPUT_BYTES: Final = 4 << 20
+_CHUNK_CASES: Final = 16
+_CHUNK_BYTES: Final = 8 << 20
+_GRACE_SEC: Final = 30.0
+_SPARE_MB: Final = 256  # for the worker beside what it runs
+_CANDIDATE_KILLS: Final = frozenset({"oom", "died", "timeout"})
+_GUESTS: Final = {"candidate": "candidate_guest", "judge": "judge_guest"}
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What a candidate came to. `end` is `passed` or the way in which it failed first."""
+
+    end: str
+    passed: int = 0
+    total: int = 0
+    detail: str = ""
+
+    @property
+    def success(self) -> bool:
+        return self.end == "passed"
+
+
+@dataclass(slots=True)
+class _Box:
+    """A sandbox and how many candidates it has seen."""
+
+    sandbox: Sandbox
+    memory_mb: int
+    used: int = 0
+
+
+@dataclass(slots=True)
+class CodeRunner:
+    """Grades programs. Any thread may call `run`; each call has its own sandboxes."""
+
+    factory: SandboxFactory
+    candidates_per_sandbox: int = 1
+    _boxes: list[_Box] = field(default_factory=list)
+    _judges: list[Sandbox] = field(default_factory=list)
+    _lock: threading.Lock = field(default_factory=threading.Lock)  # guards the two idle lists
+
+    def run(self, row: CodeRow, source: str) -> Verdict:
+        """Runs all tests of a row on a program."""
+        for last_try in (False, True):
+            try:
+                return self._once(row, source)
+            except SandboxError as problem:
+                if problem.kind not in _CANDIDATE_KILLS:
+                    raise
+                if last_try:
+                    total = len(row.cases)
+                    return Verdict(f"killed_{problem.kind}", 0, total, str(problem)[:300])
+        raise AssertionError("the second try returns or raises")
+
+    def close(self) -> None:
+        """Ends all idle sandboxes."""
+        with self._lock:
+            idle = [box.sandbox for box in self._boxes] + self._judges
+            self._boxes.clear()
+            self._judges.clear()
+        for sandbox in idle:
+            sandbox.close()
+
+    def _once(self, row: CodeRow, source: str) -> Verdict:
+        with self._candidate(row.memory_mb) as sandbox:
+            if row.kind == "asserts":
+                return self._asserts(row, source, sandbox)
+            return self._cases(row, source, sandbox)
+
+    # --- tests that are data ---
+
+    def _cases(self, row: CodeRow, source: str, sandbox: Sandbox) -> Verdict:
+        passed = 0
+        for chunk in _chunks(row.cases):
+            for case, result in zip(chunk, _ask(row, source, chunk, sandbox), strict=True):
+                end, detail = self._judged(row, case, result)
+                if end != "passed":
+                    return Verdict(end, passed, len(row.cases), detail)
+                passed += 1
+        return Verdict("passed", passed, len(row.cases))
+
+    def _judged(self, row: CodeRow, case: Case, result: JSON) -> tuple[str, str]:
+        end = str(result.get("end"))
+        if row.kind == "function":
+            return _value_verdict(row, case, end, result)
+        if end != "exited":
+            return end, str(result.get("detail", ""))[:300]
+        output = str(result.get("output", ""))
+        if row.checker:
+            same = self._checked(row, case, output)
+        else:
+            same = same_output(str(case.expected), output)
+        return ("passed", "") if same else ("wrong_answer", _shown(output))
+
+    def _checked(self, row: CodeRow, case: Case, output: str) -> bool:
+        """The data set's checker, in the judge's sandbox: 0 and `1`, `true`, `ok` or nothing."""
+        args = {
+            "source": row.checker,
+            "input": str(case.given),
+            "expected": str(case.expected),
+            "output": output,
+            "wall_sec": 30.0,
+        }
+        with self._judge() as judge:
+            reply = judge.request("check", args, timeout_sec=30.0 + _GRACE_SEC)
+        said = str(reply.get("said", "")).strip().split("\n")[-1].strip().lower()
+        accepted = said in ("", "1", "1.0", "true", "ok", "yes", "accepted")
+        return reply.get("end") == "exited" and reply.get("code") == 0 and accepted
+
+    # --- tests that are a program ---
+
+    def _asserts(self, row: CodeRow, source: str, sandbox: Sandbox) -> Verdict:
+        opened = sandbox.request(
+            "open_candidate",
+            {"source": source, "limits": _limits(row)},
+            timeout_sec=_wall(row) + _GRACE_SEC,
+        )
+        if opened.get("end") != "ok":
+            return Verdict(str(opened.get("end")), 0, 1, str(opened.get("detail", ""))[:300])
+        try:
+            reply = self._tested(row, sandbox)
+        finally:
+            with contextlib.suppress(SandboxError, GuestError):
+                sandbox.request("shut", {}, timeout_sec=_GRACE_SEC)
+        end = str(reply.get("end"))
+        return Verdict(end, int(end == "passed"), 1, str(reply.get("detail", ""))[:300])
+
+    def _tested(self, row: CodeRow, sandbox: Sandbox) -> dict[str, JSON]:
+        relay = _Relay(sandbox, _wall(row))
+        args = {"prelude": row.prelude, "program": row.program, "names": list(row.names)}
+        limit = 2 * _wall(row) + _GRACE_SEC
+        with self._judge() as judge:
+            try:
+                reply: dict[str, JSON] = judge.request(
+                    "judge", args, timeout_sec=limit, serve=relay.serve
+                )
+            except SandboxError as problem:
+                if relay.broken is None and problem.kind == "timeout":
+                    return {"end": "timeout", "detail": "the tests did not end"}
+                raise relay.broken or problem from problem
+        if relay.broken is not None:
+            raise relay.broken
+        return reply
+
+    # --- sandboxes ---
+
+    @contextlib.contextmanager
+    def _candidate(self, memory_mb: int) -> Iterator[Sandbox]:
+        box = self._take_box(memory_mb)
+        try:
+            yield box.sandbox
+        except BaseException:
+            box.sandbox.close()
+            raise
+        box.used += 1
+        if box.used >= self.candidates_per_sandbox:
+            box.sandbox.close()
+            return
+        with self._lock:
+            self._boxes.append(box)
+
+    def _take_box(self, memory_mb: int) -> _Box:
+        with self._lock:
+            found = next((box for box in self._boxes if box.memory_mb == memory_mb), None)
+            if found:
+                self._boxes.remove(found)
+        return found or _Box(_started(self.factory, memory_mb + _SPARE_MB, "candidate"), memory_mb)
+
+    @contextlib.contextmanager
+    def _judge(self) -> Iterator[Sandbox]:
+        """Test code is the data set's, so its sandbox serves many candidates."""
+        with self._lock:
+            judge = self._judges.pop() if self._judges else None
+        judge = judge or _started(self.factory, 1024, "judge")
+        try:
+            yield judge
+        except BaseException:
+            judge.close()
+            raise
+        with self._lock:
+            self._judges.append(judge)
+
+
+@dataclass(slots=True)
+class _Relay:
+    """Passes calls of the test code to the candidate's sandbox."""
+
+    sandbox: Sandbox
+    wall_sec: float
+    broken: SandboxError | None = None
+
+    def serve(self, calls: list[Call], answer: Callable[[list[Answer]], None]) -> None:
+        answer([{"cid": call["cid"], "ok": self._answer(call)} for call in calls])
+
+    def _answer(self, call: Call) -> dict[str, JSON]:
+        args = {
+            "name": str(call.get("name")),
+            "given": call.get("given"),
+            "wall_sec": self.wall_sec,
+        }
+        try:
+            if self.broken is None:
+                reply = self.sandbox.request("call", args, timeout_sec=self.wall_sec + _GRACE_SEC)
+                return reply if isinstance(reply, dict) else {"end": "died"}
+        except SandboxError as problem:
+            self.broken = problem
+        return {"end": "died"}
+
+
+def _ask(row: CodeRow, source: str, chunk: Sequence[Case], sandbox: Sandbox) -> list[JSON]:
+    limits = _limits(row)
+    args: dict[str, JSON] = {"source": source, "limits": limits}
+    if row.kind == "stdio":
+        args["inputs"] = [str(case.given) for case in chunk]
+    else:
+        codec = Codec()
+        args |= {"name": row.entry_point, "wall_sec": limits["wall_sec"]}
+        args["cases"] = [codec.encode(case.given) for case in chunk]
+    limit = (limits["wall_sec"] * 2 + 2) * len(chunk) + _GRACE_SEC
+    reply = sandbox.request("stdio" if row.kind == "stdio" else "cases", args, timeout_sec=limit)
+    if not isinstance(reply, list) or len(reply) != len(chunk):
+        raise SandboxError("a candidate's sandbox sent no list of results", kind="died")
+    return [item if isinstance(item, dict) else {"end": "died"} for item in reply]
+
+
+def _value_verdict(row: CodeRow, case: Case, end: str, result: JSON) -> tuple[str, str]:
+    if end != "ok":
+        kind = result.get("kind", "")
+        return end, f"{kind} {result.get('detail', '')}".strip()[:300]
+    try:
+        value = Codec().decode(result.get("value"))
+        same = same_value(case.expected, value, row.source)
+    except (NotDataError, RecursionError) as problem:
+        return "wrong_answer", str(problem)[:300]
+    return ("passed", "") if same else ("wrong_answer", _shown(repr(value)))
+
+
+def _chunks(cases: Sequence[Case]) -> Iterator[list[Case]]:
+    """Few first, since most wrong programs fail the first test; then as many as a frame holds."""
+    chunk: list[Case] = []
+    size, room = 0, 1
+    for case in cases:
+        cost = len(case.given) if isinstance(case.given, str) else 1000
+        if chunk and (len(chunk) >= room or size + cost > _CHUNK_BYTES):
+            yield chunk
+            chunk, size, room = [], 0, min(_CHUNK_CASES, room * 4)
+        chunk.append(case)
+        size += cost
+    if chunk:
+        yield chunk
+
+
+def _limits(row: CodeRow) -> dict[str, Any]:
+    return {
+        "cpu_sec": max(1, math.ceil(row.time_sec)),
+        "wall_sec": _wall(row),
+        "memory_mb": row.memory_mb,
+        "output_bytes": OUTPUT_BYTES,
+    }
+
+
+def _wall(row: CodeRow) -> float:
+    """Processor time decides; the clock only ends code that sleeps: a busy machine fails nobody."""
+    return 10.0 + 3.0 * row.time_sec
+
+
+def _started(factory: SandboxFactory, memory_mb: int, role: str) -> Sandbox:
+    """A sandbox with our guests in it. Nothing untrusted has run, so its failures are ours."""
+    try:
+        sandbox = factory(memory_mb)
+    except SandboxError as problem:
+        raise SandboxError(str(problem), kind="start", hint=problem.hint) from problem
+    try:
+        sandbox.install("values_guest", guest_source("values_guest"))
+        sandbox.install(_GUESTS[role], guest_source(_GUESTS[role]))
+    except SandboxError as problem:
+        sandbox.close()
+        raise SandboxError(f"cannot prepare a sandbox: {problem}", kind="start") from problem
+    except BaseException:
+        sandbox.close()
+        raise
+    return sandbox
+
+
+@cache
+def guest_source(name: str) -> str:
+    """The text of a guest."""
+    return resources.files("meta_agent.domains.code").joinpath(f"{name}.py").read_text("utf-8")
+
+
+def _shown(output: str) -> str:
+    return f"got {output[:200]!r}"

@@ -1,0 +1,59 @@
+"""From a model's reply to the program that is graded.
+
+The code is the last fenced block (any tag but those of other languages), or the whole reply where
+it has no fence. Programs and functions get the imports that such judges' official evaluators put
+before them; a HumanEval reply may be the whole function or only its body.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from typing import Final
+
+from meta_agent.domains.formats.code_sets import CodeRow
+
+MAX_SOURCE_CHARS: Final = 1 << 18
+_FENCE = re.compile(
+    r"^[ \t]*```[ \t]*([\w+-]*)[^\n]*\n(.*?)(?:^[ \t]*```|\Z)", re.DOTALL | re.MULTILINE
+)
+_PYTHON = frozenset({"", "python", "python3", "py", "py3"})
+# Star imports first, built-ins after them: `from math import *` would hide `pow`.
+HEADER: Final = (
+    "from collections import *\nfrom itertools import *\nfrom functools import *\n"
+    "from heapq import *\nfrom bisect import *\nfrom math import *\nfrom string import *\n"
+    "from operator import *\nfrom typing import *\nfrom builtins import *\n"
+    "import bisect, collections, copy, datetime, functools, heapq, itertools, json, math\n"
+    "import operator, random, re, statistics, string, sys, typing\n"
+)
+
+
+def code_in(text: str) -> str:
+    """The code of a reply."""
+    blocks = [body for tag, body in _FENCE.findall(text) if tag.lower() in _PYTHON]
+    return blocks[-1] if blocks else text
+
+
+def program_of(row: CodeRow, code: str) -> str:
+    """What is run for this task."""
+    if row.kind != "asserts":
+        return HEADER + code
+    if not row.prelude:
+        return code
+    if _defines(code, row.entry_point):
+        return _before(row.prelude, row.entry_point) + "\n" + code
+    return row.prelude + code
+
+
+def _defines(code: str, name: str) -> bool:
+    try:
+        tree = ast.parse(code)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return re.search(rf"^def {re.escape(name)}\b", code, re.MULTILINE) is not None
+    return any(isinstance(node, ast.FunctionDef) and node.name == name for node in tree.body)
+
+
+def _before(prelude: str, name: str) -> str:
+    """Imports and helpers that the prompt gives before the function itself."""
+    found = re.search(rf"^def {re.escape(name)}\b", prelude, re.MULTILINE)
+    return prelude[: found.start()] if found else prelude

@@ -1,0 +1,419 @@
+"""Runs a candidate's code inside its own sandbox: programs on inputs, functions on arguments.
+
+Every program run is a forked child with its own session, limits on processor time, wall clock,
+memory and output, and no descriptor but its three standard ones. What a run should have put out is
+not here: the host compares. A candidate whose functions are called by a test program lives in one
+child that answers calls over a pipe (`open`, `call`, `shut`), so that test code and candidate code
+never share a process, not even a container.
+
+Does not cover: secrecy of a task's own inputs from the candidate that runs on them.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import ctypes
+import io
+import json
+import os
+import resource
+import select
+import signal
+import sys
+import time
+import types
+from typing import Any
+
+from values_guest import Codec  # type: ignore[import-not-found]  # installed beside
+
+READ_BYTES = 1 << 16
+STDERR_TAIL_BYTES = 2000
+REPLY_LIMIT_BYTES = 16 << 20
+PR_SET_DUMPABLE = 4
+
+_open: dict[str, Any] = {}
+
+
+# --- programs ------------------------------------------------------------------------------------
+
+
+def stdio(args: dict[str, Any], channel: Any) -> list[dict[str, Any]]:
+    """Runs a program on each input; one result each, in order."""
+    del channel
+    try:
+        code = compile(args["source"], "solution.py", "exec", dont_inherit=True)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        failed = {"end": "no_program", "detail": f"{type(error).__name__}: {error}"[:200]}
+        return [failed for _ in args["inputs"]]
+    return [run_once(code, text, args["limits"]) for text in args["inputs"]]
+
+
+def run_once(code: Any, text: str, limits: dict[str, Any]) -> dict[str, Any]:
+    """One run, from fork to the last of its descendants."""
+    feed = os.memfd_create("stdin")
+    with open(feed, "wb", closefd=False) as file:
+        file.write(text.encode("utf-8", "surrogatepass"))
+    os.lseek(feed, 0, os.SEEK_SET)
+    out, out_sink = os.pipe()
+    err, err_sink = os.pipe()
+    started = time.monotonic()
+    pid = os.fork()
+    if pid == 0:
+        become_program(code, (feed, out_sink, err_sink), limits)
+    for fd in (feed, out_sink, err_sink):
+        os.close(fd)
+    taken = drain(out, err, limits, started + limits["wall_sec"])
+    status = end_family(pid, taken["timed_out"] or taken["flooded"])
+    return result_of(status, taken, time.monotonic() - started)
+
+
+def become_program(code: Any, fds: tuple[int, int, int], limits: dict[str, Any]) -> None:
+    """The child's whole life: it leaves through `os._exit` whatever the program does."""
+    status = 1
+    try:
+        os.setsid()
+        for target, fd in enumerate(fds):
+            os.dup2(fd, target)
+        os.closerange(3, 4096)
+        fence(limits)
+        sys.stdin = io.TextIOWrapper(io.BufferedReader(io.FileIO(0)), encoding="utf-8")
+        sys.stdout = io.TextIOWrapper(io.BufferedWriter(io.FileIO(1, "w")), encoding="utf-8")
+        sys.stderr = io.TextIOWrapper(io.FileIO(2, "w"), encoding="utf-8", write_through=True)
+        status = run_as_main(code)
+        sys.stdout.flush()
+    except BaseException:  # a flush into a closed pipe, a broken stream object
+        status = status or 1
+    finally:
+        os._exit(status)
+
+
+def run_as_main(code: Any) -> int:
+    """Runs the program as `__main__`; its exit status as Python would give it."""
+    main = types.ModuleType("__main__")
+    sys.modules["__main__"] = main
+    sys.argv = ["solution.py"]
+    atexit._clear()
+    try:
+        exec(code, main.__dict__)  # noqa: S102
+        finish()
+    except SystemExit as leaving:
+        finish()
+        return exit_status(leaving.code)
+    except BaseException as error:
+        with contextlib.suppress(BaseException):
+            sys.stderr.write(f"{type(error).__name__}: {error}"[:STDERR_TAIL_BYTES])
+        return 1
+    return 0
+
+
+def finish() -> None:
+    """What Python does at its end: waits for threads, runs exit functions."""
+    if "threading" in sys.modules:
+        sys.modules["threading"]._shutdown()
+    atexit._run_exitfuncs()
+
+
+def exit_status(code: Any) -> int:
+    """What `sys.exit(code)` means to a shell."""
+    if code is None:
+        return 0
+    return code & 0xFF if isinstance(code, int) else 1
+
+
+def fence(limits: dict[str, Any]) -> None:
+    """Limits of one child. Its memory is what it may use above what it was forked with."""
+    cpu = limits["cpu_sec"]
+    resource.setrlimit(resource.RLIMIT_CPU, (cpu, cpu + 1))
+    hard = resource.getrlimit(resource.RLIMIT_AS)[1]
+    memory = limits["memory_mb"] << 20
+    memory = memory if hard == resource.RLIM_INFINITY else min(memory, hard)
+    resource.setrlimit(resource.RLIMIT_AS, (memory, hard))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    with contextlib.suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_STACK, (64 << 20, resource.RLIM_INFINITY))
+
+
+def drain(out: int, err: int, limits: dict[str, Any], deadline: float) -> dict[str, Any]:
+    """Reads both streams to their end, the limit, or the deadline."""
+    text, tail, flooded = bytearray(), bytearray(), False
+    waiter = select.poll()
+    left = {out, err}
+    for fd in left:
+        waiter.register(fd, select.POLLIN)
+    while left and not flooded:
+        patience = deadline - time.monotonic()
+        if patience <= 0:
+            break
+        for fd, _ in waiter.poll(patience * 1000):
+            chunk = os.read(fd, READ_BYTES)
+            if not chunk:
+                waiter.unregister(fd)
+                left.discard(fd)
+            elif fd == out:
+                text += chunk
+                flooded = len(text) > limits["output_bytes"]
+            else:
+                tail = (tail + chunk)[-STDERR_TAIL_BYTES:]
+    os.close(out)
+    os.close(err)
+    return {
+        "text": bytes(text),
+        "tail": bytes(tail),
+        "flooded": flooded,
+        "timed_out": bool(left) and not flooded,
+    }
+
+
+def end_family(pid: int, kill: bool) -> int:
+    """Kills what is left of a run, in its session and out of it; the status of its first one."""
+    if kill:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    status = os.waitpid(pid, 0)[1]
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(pid, signal.SIGKILL)
+    for _ in range(1000):
+        if not kill_strays():
+            break
+        time.sleep(0.001)
+    return status
+
+
+def kill_strays() -> bool:
+    """Kills children that are none of ours to keep (the worker adopts orphans)."""
+    kept = _open.get("pid", -1)
+    found = False
+    for name in children():
+        if name != kept:
+            found = True
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(name, signal.SIGKILL)
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(name, os.WNOHANG)
+    return found
+
+
+def children() -> list[int]:
+    """Our children, alive or not; most often none, which costs one call to find."""
+    if "pid" not in _open:
+        try:
+            if os.waitpid(-1, os.WNOHANG) == (0, 0):
+                return below()
+        except ChildProcessError:
+            return []
+    return below()
+
+
+def below() -> list[int]:
+    """Every process whose parent we are."""
+    me, found = os.getpid(), []
+    for name in os.listdir("/proc"):  # noqa: PTH208
+        if name.isdigit():
+            stat = f"/proc/{name}/stat"
+            with contextlib.suppress(OSError, IndexError), open(stat, "rb") as file:  # noqa: PTH123
+                if int(file.read().rpartition(b")")[2].split()[1]) == me:
+                    found.append(int(name))
+    return found
+
+
+def result_of(status: int, taken: dict[str, Any], seconds: float) -> dict[str, Any]:
+    """One word for how a run ended, and its output where it ended well."""
+    code = os.waitstatus_to_exitcode(status)
+    end = "exited"
+    if taken["flooded"]:
+        end = "too_much_output"
+    elif taken["timed_out"] or code == -signal.SIGXCPU:
+        end = "timeout"
+    elif code:
+        end = "killed" if code < 0 else "crashed"
+    detail = taken["tail"].decode("utf-8", "replace")[-300:]
+    if end == "crashed" and "MemoryError" in detail:
+        end = "out_of_memory"
+    output = taken["text"].decode("utf-8", "replace") if end == "exited" else ""
+    return {"end": end, "code": code, "output": output, "detail": detail, "seconds": seconds}
+
+
+# --- functions -----------------------------------------------------------------------------------
+
+
+def cases(args: dict[str, Any], channel: Any) -> list[dict[str, Any]]:
+    """Calls a function on each list of arguments, each time in a process of its own."""
+    found = []
+    for given in args["cases"]:
+        reply = open_candidate(args, channel)
+        if reply["end"] == "ok":
+            reply = call(
+                {"name": args["name"], "given": given, "wall_sec": args["wall_sec"]}, channel
+            )
+        shut({}, channel)
+        found.append(reply)
+    return found
+
+
+def open_candidate(args: dict[str, Any], channel: Any) -> dict[str, Any]:
+    """Starts the process that holds the candidate's functions."""
+    shut({}, channel)
+    ask_source, ask = os.pipe()
+    reply, reply_sink = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        become_callee(args, ask_source, reply_sink)
+    os.close(ask_source)
+    os.close(reply_sink)
+    _open.update(pid=pid, ask=ask, reply=reply)
+    return receive(args["limits"]["wall_sec"])
+
+
+def call(args: dict[str, Any], channel: Any) -> dict[str, Any]:
+    """Asks the open candidate to call a function."""
+    del channel
+    if "pid" not in _open:
+        return {"end": "died"}
+    line = json.dumps({"name": args["name"], "given": args["given"]}).encode() + b"\n"
+    try:
+        write_all(_open["ask"], line)
+    except BrokenPipeError:
+        return {"end": "died"}
+    return receive(args["wall_sec"])
+
+
+def shut(args: dict[str, Any], channel: Any) -> bool:
+    """Ends the open candidate and all it started."""
+    del args, channel
+    if "pid" not in _open:
+        return False
+    pid = _open["pid"]
+    for name in ("ask", "reply"):
+        os.close(_open[name])
+    _open.clear()
+    end_family(pid, kill=True)
+    return True
+
+
+def receive(wall_sec: float) -> dict[str, Any]:
+    """One line from the candidate's process: untrusted, bounded in size and time."""
+    deadline, text = time.monotonic() + wall_sec, bytearray()
+    waiter = select.poll()
+    waiter.register(_open["reply"], select.POLLIN)
+    while not text.endswith(b"\n"):
+        left = deadline - time.monotonic()
+        if left <= 0 or not waiter.poll(left * 1000):
+            return {"end": "timeout"}
+        chunk = os.read(_open["reply"], READ_BYTES)
+        text += chunk
+        if not chunk:
+            return {"end": ended()}
+        if len(text) > REPLY_LIMIT_BYTES:
+            return {"end": "too_much_output"}
+    try:
+        reply = json.loads(text)
+    except (ValueError, RecursionError):
+        return {"end": "died"}
+    return reply if isinstance(reply, dict) and "end" in reply else {"end": "died"}
+
+
+def ended() -> str:
+    """Why the process went away: its processor time was up, or something else."""
+    with contextlib.suppress(ChildProcessError):
+        pid, status = os.waitpid(_open["pid"], 0)
+        if pid and os.waitstatus_to_exitcode(status) == -signal.SIGXCPU:
+            return "timeout"
+    return "died"
+
+
+def write_all(fd: int, data: bytes) -> None:
+    """Writes to the end, however small the pipe."""
+    view = memoryview(data)
+    while view:
+        view = view[os.write(fd, view) :]
+
+
+def become_callee(args: dict[str, Any], source: int, sink: int) -> None:
+    """The life of the process that holds the candidate's code."""
+    try:
+        os.setsid()
+        null = os.open("/dev/null", os.O_RDWR)
+        for target in (0, 1, 2):
+            os.dup2(null, target)
+        os.dup2(source, 200)
+        os.dup2(sink, 201)
+        os.closerange(3, 200)
+        os.closerange(202, 4096)
+        fence(args["limits"])
+        sys.stdin = io.StringIO()
+        sys.stdout = sys.stderr = io.StringIO()
+        serve_calls(args["source"])
+    finally:
+        os._exit(0)
+
+
+def serve_calls(source: str) -> None:
+    """Loads the code, then answers until the pipe closes."""
+    namespace: dict[str, Any] = {"__name__": "candidate"}
+    say(load(source, namespace))
+    codec = Codec(keep=True)
+    with os.fdopen(200, "rb") as lines:
+        for line in lines:
+            asked = json.loads(line)
+            say(answer(asked["name"], asked["given"], namespace, codec))
+
+
+def load(source: str, namespace: dict[str, Any]) -> dict[str, Any]:
+    """Runs the candidate's module level."""
+    try:
+        exec(compile(source, "solution.py", "exec", dont_inherit=True), namespace)  # noqa: S102
+    except BaseException as error:  # also SystemExit: code that leaves while it loads
+        return {"end": "no_program", "detail": f"{type(error).__name__}: {error}"[:200]}
+    return {"end": "ok"}
+
+
+def answer(name: str, given: Any, namespace: dict[str, Any], codec: Any) -> dict[str, Any]:
+    """What a call returned or raised, and its arguments where it changed them."""
+    try:
+        arguments = codec.decode(given)
+        value = function_named(name, namespace)(*arguments)
+        encoded, after = codec.encode(value), codec.encode(arguments)
+    except BaseException as error:  # a candidate may raise anything, and exit
+        kind = type(error).__name__
+        return {"end": "raised", "kind": kind, "detail": safe_text(error)}
+    reply = {"end": "ok", "value": encoded}
+    return reply if after == given else {**reply, "after": after}
+
+
+def function_named(name: str, namespace: dict[str, Any]) -> Any:
+    """A function of that name, or a method of a `Solution` as some judges have it."""
+    if name in namespace:
+        return namespace[name]
+    if "Solution" in namespace and hasattr(namespace["Solution"], name):
+        return getattr(namespace["Solution"](), name)
+    raise NameError(f"name {name!r} is not defined")
+
+
+def safe_text(error: BaseException) -> str:
+    """An exception's words, where its own code lets us have them."""
+    try:
+        return str(error)[:200]
+    except BaseException:
+        return ""
+
+
+def say(reply: dict[str, Any]) -> None:
+    """One line to the worker."""
+    write_all(201, json.dumps(reply).encode() + b"\n")
+
+
+def _shield() -> None:
+    """No process of the same user may attach to or read the memory of this one."""
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)
+
+
+_shield()
+OPERATIONS = {
+    "stdio": stdio,
+    "cases": cases,
+    "open_candidate": open_candidate,
+    "call": call,
+    "shut": shut,
+}

@@ -1,0 +1,134 @@
+"""Runs a data set's own test code, in a sandbox where no candidate ever runs.
+
+The names that the tests call are stand-ins: each call goes to the host, which passes it to the
+candidate's sandbox and brings back plain data. So the tests' assertions decide on values of this
+process, and a candidate can neither see the tests nor override how its answers are compared.
+
+Test code is of the data set, not of us: it runs in a sandbox as well.
+"""
+
+from __future__ import annotations
+
+import builtins
+import contextlib
+import os
+import sys
+from typing import Any
+
+from values_guest import Codec  # type: ignore[import-not-found]  # installed beside
+
+
+class AttemptOverError(BaseException):
+    """The candidate's process is gone. Not an Exception: no test may catch it and go on."""
+
+
+def judge(args: dict[str, Any], channel: Any) -> dict[str, Any]:
+    """Runs the test program; `passed` only if it ran to its end and called the candidate."""
+    bridge = Bridge(channel)
+    namespace: dict[str, Any] = {"__name__": "tests"}
+    try:
+        exec(compile(args["prelude"], "prelude.py", "exec", dont_inherit=True), namespace)  # noqa: S102
+        namespace.update({name: bridge.stand_in(name) for name in args["names"]})
+        exec(compile(args["program"], "tests.py", "exec", dont_inherit=True), namespace)  # noqa: S102
+    except AttemptOverError as over:
+        return {"end": str(over), "calls": bridge.calls}
+    except AssertionError as error:
+        return {"end": "failed", "calls": bridge.calls, "detail": text_of(error)}
+    except BaseException as error:
+        detail = f"{type(error).__name__}: {text_of(error)}"[:300]
+        return {"end": "raised", "calls": bridge.calls, "detail": detail}
+    return {"end": "passed" if bridge.calls else "never_called", "calls": bridge.calls}
+
+
+def check(args: dict[str, Any], channel: Any) -> dict[str, Any]:
+    """Runs a checker script on (input, expected, output) as files; what it says, untouched."""
+    del channel
+    import subprocess  # noqa: TID251
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as folder:
+        paths = []
+        for name in ("input", "expected", "output"):
+            path = os.path.join(folder, name)  # noqa: PTH118
+            with open(path, "w", encoding="utf-8", errors="surrogatepass") as file:  # noqa: PTH123
+                file.write(args[name])
+            paths.append(path)
+        script = os.path.join(folder, "checker.py")  # noqa: PTH118
+        with open(script, "w", encoding="utf-8") as file:  # noqa: PTH123
+            file.write(args["source"])
+        try:
+            done = subprocess.run(
+                [sys.executable or "python3", "-I", script, *paths],
+                capture_output=True,
+                timeout=args["wall_sec"],
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            return {"end": "timeout"}
+    said = done.stdout.decode("utf-8", "replace")[-2000:]
+    return {"end": "exited", "code": done.returncode, "said": said}
+
+
+class Bridge:
+    """Calls that leave this sandbox."""
+
+    def __init__(self, channel: Any) -> None:
+        self._channel = channel
+        self._codec = Codec()
+        self.calls = 0
+
+    def stand_in(self, name: str) -> Any:
+        """A function that looks like the candidate's."""
+
+        def candidate(*arguments: Any) -> Any:
+            return self.call(name, arguments)
+
+        candidate.__name__ = candidate.__qualname__ = name
+        return candidate
+
+    def call(self, name: str, arguments: tuple[Any, ...]) -> Any:
+        self.calls += 1
+        given = self._codec.encode(list(arguments))
+        self._channel.calls([{"kind": "call", "name": name, "given": given}])
+        (answer,) = self._channel.wait()
+        reply = answer.get("ok")
+        if not isinstance(reply, dict):
+            raise AttemptOverError("died")
+        if reply.get("end") == "raised":
+            raise exception_named(str(reply.get("kind")), str(reply.get("detail", "")))
+        if reply.get("end") != "ok":
+            raise AttemptOverError(str(reply.get("end")))
+        if "after" in reply:
+            self._changed(arguments, reply["after"])
+        return self._codec.decode(reply.get("value"))
+
+    def _changed(self, arguments: tuple[Any, ...], after: Any) -> None:
+        """A candidate that changes its arguments in place changes those of the test."""
+        for mine, new in zip(arguments, self._codec.decode(after), strict=False):
+            if isinstance(mine, list) and isinstance(new, list):
+                mine[:] = new
+            elif isinstance(mine, dict | set) and type(mine) is type(new):
+                mine.clear()
+                mine.update(new)
+
+
+def exception_named(kind: str, detail: str) -> Exception:
+    """A built-in exception by name; what would end a process is an ordinary error here."""
+    found: Any = getattr(builtins, kind, None)
+    ordinary = isinstance(found, type) and issubclass(found, Exception)
+    if ordinary and not issubclass(found, AssertionError):
+        with contextlib.suppress(TypeError):
+            made: Exception = found(detail)
+            return made
+    return RuntimeError(f"{kind}: {detail}")
+
+
+def text_of(error: BaseException) -> str:
+    """An exception's words, cut short."""
+    try:
+        return str(error)[:300]
+    except BaseException:
+        return ""
+
+
+OPERATIONS = {"judge": judge, "check": check}

@@ -1,0 +1,72 @@
+"""Tests that LiveCodeBench packs as base64 of zlib of a pickle of JSON, without unpickling.
+
+A pickle is a program, and unpickling runs it. Here its instructions are only listed, and nothing
+but "one string, then stop" is accepted. The unpacked size is bounded, so a small file cannot become
+a large one.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import pickletools
+import zlib
+from typing import Final
+
+from meta_agent.protocols import JSON
+
+UNPACKED_LIMIT_BYTES: Final = 256 << 20
+_STRINGS: Final = frozenset({"SHORT_BINUNICODE", "BINUNICODE", "BINUNICODE8", "UNICODE"})
+_HARMLESS: Final = frozenset({"PROTO", "FRAME", "MEMOIZE", "BINPUT", "LONG_BINPUT", "PUT", "STOP"})
+
+
+class PackedError(ValueError):
+    """The text is none of the forms it may have."""
+
+
+def unpacked(text: str) -> list[JSON]:
+    """The list of tests, stored as JSON or packed."""
+    value = _json(text)
+    if value is None:
+        value = _json(pickled_string(_inflated(text)))
+    if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
+        raise PackedError("expected a list of tests")
+    return value
+
+
+def pickled_string(data: bytes) -> str:
+    """The string that a pickle consists of; anything else it might do is refused, not done."""
+    found: list[str] = []
+    try:
+        for opcode, argument, _ in pickletools.genops(data):
+            if opcode.name in _STRINGS:
+                found.append(str(argument))
+            elif opcode.name not in _HARMLESS:
+                raise PackedError(f"its pickle holds {opcode.name}, not only a string")
+    except PackedError:
+        raise
+    except Exception as problem:  # genops raises whatever its readers raise
+        raise PackedError(f"its pickle is broken: {problem}") from problem
+    if len(found) != 1:
+        raise PackedError(f"its pickle holds {len(found)} strings, not one")
+    return found[0]
+
+
+def _inflated(text: str) -> bytes:
+    try:
+        raw = base64.b64decode(text, validate=True)
+        machine = zlib.decompressobj()
+        data = machine.decompress(raw, UNPACKED_LIMIT_BYTES)
+    except (binascii.Error, zlib.error, ValueError) as problem:
+        raise PackedError(f"neither JSON nor packed JSON: {problem}") from problem
+    if machine.unconsumed_tail or not machine.eof:
+        raise PackedError(f"packed data above {UNPACKED_LIMIT_BYTES >> 20} MiB, or cut off")
+    return data
+
+
+def _json(text: str) -> JSON:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None

@@ -1,0 +1,429 @@
+"""Readers of code data sets: HumanEval, MBPP, APPS/TACO, CodeContests, LiveCodeBench, NeMo Gym.
+
+Promises: a row that comes out has a problem and at least one test; others are refused by line and
+counted. Private tests of LiveCodeBench are unpacked without an unpickler (see `_pickled.py`).
+Checkers for several right answers are kept where the data has one in Python; rows whose checker is
+in another language are refused, since comparing to one stored output would fail right answers.
+
+Does not cover: other languages than Python, interactive problems, files as input or output.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import hashlib
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, Literal
+
+from meta_agent.domains.formats._fields import Fields
+from meta_agent.domains.formats._pickled import PackedError, unpacked
+from meta_agent.domains.formats._rows import stream_rows
+from meta_agent.domains.formats._splits import explicit_split, hashed_split
+from meta_agent.errors import ConfigError
+from meta_agent.protocols import JSON, Split
+
+CodeKind = Literal["asserts", "stdio", "function"]
+DEFAULT_TIME_SEC: Final = 6.0
+_MAX_TIME_SEC: Final = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One test: what goes in, and what must come out. For functions both are JSON values.
+
+    Sets of the APPS kind write what a function returns bare or in a list of one: the grader takes
+    either, as their official evaluators do.
+    """
+
+    given: JSON
+    expected: JSON
+
+
+@dataclass(frozen=True, slots=True)
+class CodeRow:
+    """One problem. `cases`, `program`, `checker` and `gold` are never shown to an agent."""
+
+    key: str
+    prompt: str
+    kind: CodeKind
+    split: Split
+    line: int
+    source: str
+    entry_point: str = ""
+    starter: str = ""
+    cases: tuple[Case, ...] = ()
+    prelude: str = ""  # `asserts`: what stands before the tests, and before a bare completion
+    program: str = ""  # `asserts`: the data set's own test code
+    names: tuple[str, ...] = ()  # what that code calls of the candidate's
+    checker: str = ""  # Python: gets the paths of input, expected and output; prints its verdict
+    gold: tuple[str, ...] = ()
+    time_sec: float = DEFAULT_TIME_SEC
+    memory_mb: int = 1024
+    extra: Mapping[str, JSON] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class CodeFile:
+    """What a file held."""
+
+    path: Path
+    source: str = ""
+    rows: list[CodeRow] = field(default_factory=list)
+    read: int = 0
+    duplicates: int = 0
+    refused: dict[int, str] = field(default_factory=dict)  # line -> why
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """For a report: what happened to rows that are not tasks."""
+        found = []
+        if self.duplicates:
+            found.append(f"{self.duplicates} of {self.read} rows repeat an earlier problem")
+        for why in sorted(set(self.refused.values())):
+            lines = [line for line, reason in self.refused.items() if reason == why]
+            first = ", ".join(map(str, lines[:3]))
+            found.append(f"{len(lines)} rows refused: {why} (first lines: {first})")
+        return tuple(found)
+
+
+class RefusedRowError(Exception):
+    """This row is no task that could be graded; the text says why."""
+
+
+Reader = Callable[[Fields], CodeRow]
+
+
+def read_code(path: Path) -> CodeFile:
+    """All problems of a file in any of the known forms; `ConfigError` where it has none."""
+    found = CodeFile(path)
+    seen: set[str] = set()
+    reader: Reader | None = None
+    for fields in stream_rows(path):
+        found.read += 1
+        if reader is None:
+            found.source, reader = _form(fields)
+        try:
+            row = reader(fields)
+        except RefusedRowError as refusal:
+            found.refused[fields.line] = str(refusal)
+            continue
+        semantic = _semantic_key(row)
+        if semantic in seen:
+            found.duplicates += 1
+            continue
+        seen.add(semantic)
+        found.rows.append(row)
+    if not found.rows:
+        raise ConfigError(f"{path} holds no usable problem: {'; '.join(found.notes) or 'no rows'}")
+    return found
+
+
+def _semantic_key(row: CodeRow) -> str:
+    return hashlib.sha256(" ".join(row.prompt.split()).encode()).hexdigest()
+
+
+def _row(fields: Fields, *, key: str | None, prompt: str, source: str, **more: JSON) -> CodeRow:
+    semantic = hashlib.sha256(" ".join(prompt.split()).encode()).hexdigest()
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", key or "").strip("-.")[:100]
+    stated = fields.row.get("split") in ("test", "validation")  # the public sets' own words
+    split = None if stated else explicit_split(fields)
+    return CodeRow(
+        key=f"{source}-{name or semantic[:12]}",
+        prompt=prompt,
+        split=split or hashed_split(semantic),
+        line=fields.line,
+        source=source,
+        **more,
+    )
+
+
+# --- test code of the set's own ------------------------------------------------------------------
+
+
+def _humaneval(fields: Fields) -> CodeRow:
+    prompt, entry = fields.text("prompt"), fields.text("entry_point")
+    return _row(
+        fields,
+        key=fields.text("task_id"),
+        prompt=prompt,
+        source="humaneval",
+        kind="asserts",
+        entry_point=entry,
+        starter=prompt,
+        prelude=prompt,
+        program=f"{fields.text('test')}\n\ncheck({entry})\n",
+        names=(entry,),
+        gold=(prompt + fields.text("canonical_solution", ""),),
+    )
+
+
+def _mbpp(fields: Fields) -> CodeRow:
+    asserts = [*fields.texts("test_list"), *fields.texts("challenge_test_list", ())]
+    code = fields.text("code", "")
+    setup = [fields.text("test_setup_code", ""), *fields.texts("test_imports", ())]
+    program = "\n".join([*setup, *asserts])
+    names = _called(program, code)
+    if not names:
+        raise RefusedRowError("no test calls a function of the solution")
+    prompt = fields.optional_text("prompt", "text")
+    if prompt is None:
+        raise fields.error("text", "the problem's text")
+    shown = f"{prompt}\nYour code should pass this test:\n{asserts[0]}"
+    return _row(
+        fields,
+        key=str(fields.row.get("task_id", "")),
+        prompt=shown,
+        source="mbpp",
+        kind="asserts",
+        entry_point=names[0],
+        program=program,
+        names=tuple(names),
+        gold=(code,) if code else (),
+    )
+
+
+def _called(program: str, code: str) -> list[str]:
+    """What the tests use of the solution: the names that it defines and they load, in order."""
+    try:
+        tests, solution = ast.parse(program), ast.parse(code)
+    except (SyntaxError, ValueError) as problem:
+        raise RefusedRowError("the tests or the solution are no Python 3") from problem
+    kinds = (ast.FunctionDef, ast.ClassDef)
+    defined = {node.name for node in ast.walk(solution) if isinstance(node, kinds)}
+    loaded = [node.id for node in ast.walk(tests) if isinstance(node, ast.Name)]
+    if not code:
+        defined = {n.func.id for n in ast.walk(tests) if _is_plain_call(n)}  # type: ignore[attr-defined]
+        defined -= set(dir(builtins))
+    return [name for name in dict.fromkeys(loaded) if name in defined]
+
+
+def _is_plain_call(node: ast.AST) -> bool:
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+
+
+# --- inputs and outputs --------------------------------------------------------------------------
+
+
+def _apps(fields: Fields) -> CodeRow:
+    pairs = _object(fields, "input_output")
+    kind, cases = _pairs(pairs)
+    return _row(
+        fields,
+        key=_label(fields, "problem_id", "id", "name"),
+        prompt=fields.text("question"),
+        source="apps",
+        kind=kind,
+        entry_point=str(pairs.get("fn_name") or ""),
+        starter=fields.text("starter_code", ""),
+        cases=cases,
+        gold=tuple(_solutions(fields)),
+        time_sec=_seconds(fields.row.get("time_limit")),
+        checker=_checker(fields),
+    )
+
+
+def _solutions(fields: Fields) -> Iterator[str]:
+    value = fields.row.get("solutions")
+    if isinstance(value, str):
+        try:
+            value = json.loads(value) if value.strip() else []
+        except ValueError:
+            value = []
+    yield from (one for one in value or () if isinstance(one, str))
+
+
+def _object(fields: Fields, name: str) -> dict[str, JSON]:
+    value = fields.row.get(name)
+    if isinstance(value, str):
+        try:
+            value = json.loads(value) if value.strip() else {}
+        except ValueError as problem:
+            raise RefusedRowError(f"{name} is not JSON") from problem
+    if not isinstance(value, dict) or not value:
+        raise RefusedRowError(f"{name} is empty: no tests")
+    return value
+
+
+def _pairs(pairs: Mapping[str, JSON]) -> tuple[CodeKind, tuple[Case, ...]]:
+    """`{inputs, outputs, fn_name?}` as cases."""
+    given, expected = pairs.get("inputs"), pairs.get("outputs")
+    if not isinstance(given, list) or not isinstance(expected, list) or not given:
+        raise RefusedRowError("no tests in inputs and outputs")
+    if len(given) != len(expected):
+        raise RefusedRowError("inputs and outputs differ in number")
+    if pairs.get("fn_name"):
+        return "function", tuple(
+            Case(_arguments(one), out) for one, out in zip(given, expected, strict=True)
+        )
+    return "stdio", tuple(
+        Case(_joined(one), _joined(out)) for one, out in zip(given, expected, strict=True)
+    )
+
+
+def _arguments(value: JSON) -> list[JSON]:
+    """APPS stores a list of arguments; some rows store each as a JSON text of its own."""
+    return value if isinstance(value, list) else [value]
+
+
+def _joined(value: JSON) -> str:
+    """Standard input as one text; some sets store its lines."""
+    if isinstance(value, list):
+        return "\n".join(map(_joined, value))
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _nemo_gym(fields: Fields) -> CodeRow:
+    params, meta = fields.nested("responses_create_params"), fields.nested("verifier_metadata")
+    messages = params.row.get("input") if params else None
+    if not isinstance(messages, list) or not messages or meta is None:
+        raise fields.error("responses_create_params", "an input and verifier_metadata beside it")
+    tests = meta.nested("unit_tests")
+    if tests is None:
+        raise RefusedRowError("verifier_metadata has no unit_tests")
+    kind, cases = _pairs(tests.row)
+    said = [str(m.get("content", "")) for m in messages if isinstance(m, dict)]
+    return _row(
+        fields,
+        key=_label(fields, "hash_id"),
+        prompt="\n\n".join(said),
+        source="nemo-gym",
+        kind=kind,
+        entry_point=str(tests.row.get("fn_name") or ""),
+        cases=cases,
+    )
+
+
+def _code_contests(fields: Fields) -> CodeRow:
+    cases: list[Case] = []
+    for name in ("public_tests", "private_tests", "generated_tests"):
+        tests = fields.nested(name)
+        if tests is not None and tests.row.get("input"):
+            pairs = {"inputs": tests.row["input"], "outputs": tests.row.get("output")}
+            cases += _pairs(pairs)[1]
+    if not cases:
+        raise RefusedRowError("no tests in inputs and outputs")
+    if fields.row.get("input_file") or fields.row.get("output_file"):
+        raise RefusedRowError("it reads or writes a file instead of standard input and output")
+    return _row(
+        fields,
+        key=fields.text("name"),
+        prompt=fields.text("description"),
+        source="code-contests",
+        kind="stdio",
+        cases=tuple(cases),
+        gold=tuple(_python_solutions(fields)),
+        time_sec=_seconds(fields.row.get("time_limit")),
+        memory_mb=_megabytes(fields.row.get("memory_limit_bytes")),
+        checker=_checker(fields),
+    )
+
+
+def _python_solutions(fields: Fields) -> Iterator[str]:
+    """Language 3 is Python 3 in that set's numbering."""
+    solutions = fields.row.get("solutions")
+    if isinstance(solutions, dict):
+        pairs = zip(solutions.get("language", ()), solutions.get("solution", ()), strict=False)
+        yield from (text for language, text in pairs if language in (3, "PYTHON3"))
+
+
+def _livecodebench(fields: Fields) -> CodeRow:
+    tests: list[JSON] = []
+    for name in ("public_test_cases", "private_test_cases"):
+        try:
+            tests += unpacked(fields.text(name, "[]"))
+        except PackedError as problem:
+            raise RefusedRowError(f"{name}: {problem}") from problem
+    kinds = {test.get("testtype") for test in tests if isinstance(test, dict)}
+    if len(kinds) != 1 or not kinds <= {"stdin", "functional"}:
+        raise RefusedRowError("no tests, or tests of several types")
+    metadata = fields.row.get("metadata") or {}
+    metadata = json.loads(metadata) if isinstance(metadata, str) else metadata
+    functional = kinds == {"functional"}
+    if functional and not metadata.get("func_name"):
+        raise RefusedRowError("functional tests without metadata.func_name")
+    return _row(
+        fields,
+        key=fields.text("question_id"),
+        prompt=f"{fields.text('question_title', '')}\n\n{fields.text('question_content')}".strip(),
+        source="livecodebench",
+        kind="function" if functional else "stdio",
+        entry_point=str(metadata.get("func_name") or ""),
+        starter=fields.text("starter_code", ""),
+        cases=tuple(_functional(t) if functional else _plain(t) for t in tests),
+        extra={n: fields.row[n] for n in ("contest_date", "difficulty") if n in fields.row},
+    )
+
+
+def _plain(test: Mapping[str, JSON]) -> Case:
+    return Case(str(test.get("input", "")), str(test.get("output", "")))
+
+
+def _functional(test: Mapping[str, JSON]) -> Case:
+    """Arguments stand one a line, each as JSON."""
+    try:
+        lines = str(test.get("input", "")).split("\n")
+        given = [json.loads(line) for line in lines if line.strip()]
+        return Case(given, json.loads(str(test.get("output", ""))))
+    except ValueError as problem:
+        raise RefusedRowError("a functional test that is not JSON") from problem
+
+
+def _checker(fields: Fields) -> str:
+    """A checker in Python; another language's cannot be run here, so its row is no task."""
+    text = fields.optional_text("checker", "generated_checker") or ""
+    if not text:
+        return ""
+    try:
+        ast.parse(text)
+    except (SyntaxError, ValueError) as problem:
+        raise RefusedRowError("its checker is not in Python") from problem
+    return text
+
+
+def _seconds(value: JSON) -> float:
+    """`6.0`, `"2 seconds"`, `{"seconds": 2, "nanos": 0}`; doubled below two: Python is slow."""
+    if isinstance(value, dict):
+        value = float(value.get("seconds") or 0) + float(value.get("nanos") or 0) / 1e9
+    if isinstance(value, str):
+        found = re.search(r"\d+(?:\.\d+)?", value)
+        value = float(found[0]) if found else None
+    if not isinstance(value, int | float) or isinstance(value, bool) or value <= 0:
+        return DEFAULT_TIME_SEC
+    return min(_MAX_TIME_SEC, max(DEFAULT_TIME_SEC, 2 * float(value)))
+
+
+def _megabytes(value: JSON) -> int:
+    wanted = int(value) >> 20 if isinstance(value, int) and value > 0 else 0
+    return min(4096, max(1024, wanted))
+
+
+def _label(fields: Fields, *names: str) -> str | None:
+    return next((str(fields.row[n]) for n in names if fields.row.get(n) is not None), None)
+
+
+# (name, the fields that tell it, reader): the first form whose fields are all there.
+_FORMS: Final[tuple[tuple[str, tuple[str, ...], Reader], ...]] = (
+    ("humaneval", ("task_id", "prompt", "entry_point", "test"), _humaneval),
+    ("mbpp", ("test_list",), _mbpp),
+    ("nemo-gym", ("responses_create_params", "verifier_metadata"), _nemo_gym),
+    ("livecodebench", ("question_content", "public_test_cases"), _livecodebench),
+    ("code-contests", ("description", "public_tests"), _code_contests),
+    ("apps", ("question", "input_output"), _apps),
+)
+
+
+def _form(fields: Fields) -> tuple[str, Reader]:
+    for name, wanted, reader in _FORMS:
+        if all(field in fields.row for field in wanted):
+            return name, reader
+    forms = "; ".join(f"{name} ({', '.join(wanted)})" for name, wanted, _ in _FORMS)
+    raise ConfigError(
+        f"{fields.path}:{fields.line}: no known code data set; it has the fields "
+        f"{', '.join(sorted(fields.row)[:12])}",
+        hint=f"known forms: {forms}",
+    )
