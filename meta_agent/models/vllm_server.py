@@ -37,7 +37,7 @@ CONTEXT_TOKENS: Final = 36_864
 """Longest conversation served, where the model can: a domain's ceiling and a reply."""
 START_SEC: Final = 900.0
 _POLL_SEC: Final = 0.5
-_TELL_EVERY_SEC: Final = 15.0
+_TELL_EVERY_SEC: Final = 30.0
 _TOOL_PARSERS: Final = {"qwen": "hermes", "mistral": "mistral", "llama": "llama3_json"}
 _CPU_SEQUENCES: Final = 16
 
@@ -138,14 +138,19 @@ def _command(python: str, path: Path, config: JSON, name: str, port: int) -> lis
     # `vllm serve` is the newer name, but asks for package metadata that not every build has.
     argv = [python, "-m", "vllm.entrypoints.openai.api_server", "--model", str(path)]
     argv += ["--served-model-name", name, "--host", "127.0.0.1", "--port", str(port)]
-    argv += ["--max-model-len", str(_context(config))]
+    context = str(_context(config))
+    argv += ["--max-model-len", context]
     kind = str(config.get("model_type", ""))
     parser = next((p for word, p in _TOOL_PARSERS.items() if word in kind), None)
     if parser:
         argv += ["--enable-auto-tool-choice", "--tool-call-parser", parser]
-    if not _has_gpu():
-        argv += ["--max-num-seqs", str(_CPU_SEQUENCES)]
-    return argv
+    return argv if _has_gpu() else [*argv, *_cpu_options(context)]
+
+
+def _cpu_options(context: str) -> list[str]:
+    """vLLM 0.32 on the CPU dies where a seeded request's prompt is read in chunks."""
+    whole = ["--no-enable-chunked-prefill", "--max-num-batched-tokens", context]
+    return ["--max-num-seqs", str(_CPU_SEQUENCES), *whole]
 
 
 def _context(config: JSON) -> int:
