@@ -27,7 +27,7 @@ from meta_agent.models._failures import (
 )
 from meta_agent.models._streaming import Line, Timeouts
 from meta_agent.models._validate import heard
-from meta_agent.models._wire import Opened, is_loopback, only
+from meta_agent.models._wire import ONE_EACH, Opened, is_loopback, only
 from meta_agent.models.chat import ChatReply, ChatRequest
 from meta_agent.protocols import JSON
 
@@ -46,6 +46,7 @@ class AnthropicProvider:
             api_key=api_key,
             base_url=url.removesuffix("/").removesuffix("/v1"),
             max_retries=0,
+            default_headers=ONE_EACH,
             http_client=anthropic.DefaultHttpxClient(
                 timeout=anthropic.Timeout(timeouts.read_sec, connect=timeouts.connect_sec),
                 follow_redirects=False,

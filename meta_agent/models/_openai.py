@@ -28,7 +28,7 @@ from meta_agent.models._failures import (
 )
 from meta_agent.models._streaming import Line, Timeouts
 from meta_agent.models._validate import heard
-from meta_agent.models._wire import Opened, is_loopback, only
+from meta_agent.models._wire import ONE_EACH, Opened, is_loopback, only
 from meta_agent.models.chat import ChatReply, ChatRequest
 from meta_agent.protocols import JSON
 
@@ -50,6 +50,7 @@ class OpenAIProvider:
             api_key=api_key,
             base_url=url,
             max_retries=0,
+            default_headers=ONE_EACH,
             http_client=openai.DefaultHttpxClient(
                 timeout=openai.Timeout(timeouts.read_sec, connect=timeouts.connect_sec),
                 follow_redirects=False,

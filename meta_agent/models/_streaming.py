@@ -52,6 +52,7 @@ class Line:
         self._typed = typed
         self._inbox: SimpleQueue[tuple[str, Any]] = SimpleQueue()
         self._given_up = threading.Event()
+        self._over = False  # the reader is done: its connection is no longer ours to end
         self._stream: Any = None
 
     def listen(self) -> Generator[Any, None, None]:
@@ -62,6 +63,8 @@ class Line:
         try:
             while True:
                 what, value = self._next(limit, ends_at)
+                if what != "event":
+                    self._over = True
                 if what == "end":
                     return
                 if what == "error":
@@ -69,7 +72,8 @@ class Line:
                 limit = self._timeouts.between_sec
                 yield value
         finally:
-            self._give_up()
+            if not self._over:
+                self._give_up()
 
     def _next(self, limit: float, ends_at: float) -> tuple[str, Any]:
         left = ends_at - time.monotonic()

@@ -13,6 +13,10 @@ _KEPT: Final = frozenset(
     | {"user-agent", "transfer-encoding", "anthropic-version", "anthropic-beta"}
 )
 
+# A connection for each request. An idle one that the server has closed meanwhile fails a request in
+# a way that can't be told from one that was paid for; and one that we shut down must be ours alone.
+ONE_EACH: Final[Mapping[str, str]] = {"connection": "close"}
+
 
 def only(ours: Mapping[str, str]) -> Callable[[Any], None]:
     """A request hook for a user's own server: our headers and the protocol's, and nothing else.

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from email.utils import formatdate
@@ -174,8 +175,8 @@ def opened(sdk: Sdk, url: str, timeouts: Timeouts | None = None) -> Iterator[Pro
 
 def asking(sdk: Sdk, **fields: Any) -> ChatRequest:
     messages = [{"role": "user", "content": "look at a"}]
-    given = {"tools": [VIEW], "max_tokens": 64, **fields}
-    return ChatRequest("proposer", sdk.model, messages, **given)
+    given = {"messages": messages, "tools": [VIEW], "max_tokens": 64, **fields}
+    return ChatRequest("proposer", sdk.model, **given)
 
 
 def fails(provider: Provider, sdk: Sdk, policy: RetryPolicy, clock: Time) -> ProviderError:
@@ -242,6 +243,31 @@ def test_a_call_survives_faults_that_pass(sdk: Sdk) -> None:
         reply = retrying.call(lambda attempt: provider.chat(asking(sdk)))
     assert reply.content == "at last"
     assert 2.0 <= clock.slept[0] <= 3.0
+
+
+@pytest.mark.parametrize("sdk", SDKS, ids=lambda sdk: sdk.name)
+def test_many_threads_share_one_provider(sdk: Sdk) -> None:
+    """Also while other streams of the same account are given up."""
+
+    def brain(call: Call) -> Fault | Say:
+        return Fault.stall() if call.last == "stall" else Say("word " * 200)
+
+    def one(provider: Provider, number: int) -> str:
+        text = "stall" if number % 20 == 0 else "speak"
+        request = asking(sdk, messages=[{"role": "user", "content": text}])
+        try:
+            return provider.chat(request).content
+        except ProviderError as error:
+            return error.kind
+
+    patience = Timeouts(first_sec=60, between_sec=2.0)
+    with (
+        sdk.serve(brain, serial=False) as url,
+        opened(sdk, url, patience) as provider,
+        ThreadPoolExecutor(8) as pool,
+    ):
+        heard = list(pool.map(lambda number: one(provider, number), range(80)))
+    assert heard.count("timeout") == 4 and heard.count("word " * 200) == 76
 
 
 @pytest.mark.parametrize("sdk", EVERY, ids=lambda sdk: sdk.name)
