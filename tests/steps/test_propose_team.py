@@ -112,6 +112,23 @@ def test_rehearsals_run_on_the_authors_files(bench: Bench) -> None:
     assert "FAILED" in second and "python_syntax" in second
 
 
+def test_arguments_that_models_fill_in_anyway_do_no_harm(bench: Bench) -> None:
+    change = {"path": AGENT, "old": "MAX_TURNS = 8", "new": "MAX_TURNS = 9", "content": ""}
+    author: list[Turn] = [
+        [("view", {"path": AGENT, "start_line": 0, "lines": 0})],
+        [("edit", {"path": AGENT, "old": "", "new": "", "content": ""})],
+        [("edit", change)],
+        COMMIT,
+        [("finish", {"subject": "s", "statement": "", "expected_delta": None})],
+    ]
+    models = with_team(bench, script(author))
+    (candidate,) = proposed(bench)
+    assert b"MAX_TURNS = 9" in bench.repo.tree(candidate.commit).files[AGENT]
+    assert candidate.hypothesis.expected_delta == 0.03
+    heard = models.heard("g0/c0/proposer")
+    assert "1: " in heard[0] and heard[1].startswith("ERROR: give `old` and `new`")
+
+
 # --- bad agents ---------------------------------------------------------------------------------
 
 BAD: dict[str, tuple[Sequence[Turn], str]] = {

@@ -141,11 +141,13 @@ class Author:
     def _edit(self, arguments: Arguments) -> str:
         path = text_of(arguments, "path").strip().removeprefix("./")
         self._require_editable(path)
-        if "content" in arguments:
-            content = text_of(arguments, "content")
-        else:
-            old, new = text_of(arguments, "old"), text_of(arguments, "new")
+        # Some models fill in every argument they might leave out: an empty one counts as left out.
+        old, content = (text_of(arguments, name, default="") for name in ("old", "content"))
+        if old:
+            new = text_of(arguments, "new", default="")
             content = _replaced(self._text(path), path, old, new)
+        elif not content:
+            raise ToolError("give `old` and `new`, or the whole `content`")
         if len(content) > _FILE_CHARS:
             raise ToolError(f"{path} would have {len(content)} characters, over {_FILE_CHARS}")
         try:
@@ -269,9 +271,9 @@ class Author:
         told = self.idea.hypothesis
         skills = {*told.skills, *skills_in(self._opened)}
         told = replace(told, skills=tuple(sorted(skills)))
-        if "statement" in arguments:
+        if arguments.get("statement"):
             told = replace(told, statement=visible(line_of(arguments, "statement", _STATEMENT)))
-        if "expected_delta" in arguments:
+        if arguments.get("expected_delta") is not None:
             size = arguments["expected_delta"]
             _, delta = move({"direction": told.direction, "expected_delta": size})
             told = replace(told, expected_delta=delta)
@@ -293,7 +295,7 @@ def draft_tree(bench: Workbench) -> HarnessTree:
 def _replaced(text: str | None, path: str, old: str, new: str) -> str:
     if text is None:
         raise ToolError(f"there is no file {path!r}; give `content` to create it")
-    count = text.count(old) if old else 0
+    count = text.count(old)
     if count != 1:
         raise ToolError(f"`old` occurs {count} times in {path}; it must occur exactly once")
     return text.replace(old, new)

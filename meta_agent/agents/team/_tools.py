@@ -76,7 +76,7 @@ def line_of(arguments: Arguments, name: str, limit: int) -> str:
 
 
 def whole_of(arguments: Arguments, name: str, *, default: int) -> int:
-    """A positive whole number; models also write it as a string or as 10.0."""
+    """A positive whole number; models also write it as a string, as 10.0, or count from 0."""
     value = arguments.get(name)
     if value is None:
         return default
@@ -84,9 +84,9 @@ def whole_of(arguments: Arguments, name: str, *, default: int) -> int:
         number = float(value)
     except (TypeError, ValueError) as error:
         raise ToolError(f"{name!r} must be a whole number") from error
-    if isinstance(value, bool) or not 1 <= number < 1e9:
+    if isinstance(value, bool) or not abs(number) < 1e9:
         raise ToolError(f"{name!r} must be a whole number from 1, not {value!r}")
-    return int(number)
+    return int(number) if number >= 1 else default
 
 
 def number_of(arguments: Arguments, name: str) -> float:
