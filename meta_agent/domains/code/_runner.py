@@ -31,6 +31,13 @@ _CHUNK_BYTES: Final = 8 << 20
 _GRACE_SEC: Final = 30.0
 _SPARE_MB: Final = 256  # for the worker beside what it runs
 _CANDIDATE_KILLS: Final = frozenset({"oom", "died", "timeout"})
+# What a candidate's side may report of itself. It can write what it likes into its pipes, so any
+# other word, `passed` above all, means that the run broke off.
+_FAILURES: Final = frozenset(
+    {"no_program", "crashed", "killed", "timeout", "out_of_memory", "too_much_output", "raised"}
+)
+# What the judge decides by itself, in a sandbox where no candidate runs.
+_JUDGED: Final = frozenset({"passed", "failed", "raised", "never_called"})
 _GUESTS: Final = {"candidate": "candidate_guest", "judge": "judge_guest"}
 
 
@@ -108,11 +115,10 @@ class CodeRunner:
         return Verdict("passed", passed, len(row.cases))
 
     def _judged(self, row: CodeRow, case: Case, result: JSON) -> tuple[str, str]:
-        end = str(result.get("end"))
         if row.kind == "function":
-            return _value_verdict(row, case, end, result)
-        if end != "exited":
-            return end, str(result.get("detail", ""))[:300]
+            return _value_verdict(row, case, result)
+        if result.get("end") != "exited":
+            return _failure(result), str(result.get("detail", ""))[:300]
         output = str(result.get("output", ""))
         if row.checker:
             same = self._checked(row, case, output)
@@ -144,13 +150,13 @@ class CodeRunner:
             timeout_sec=_wall(row) + _GRACE_SEC,
         )
         if opened.get("end") != "ok":
-            return Verdict(str(opened.get("end")), 0, 1, str(opened.get("detail", ""))[:300])
+            return Verdict(_failure(opened), 0, 1, str(opened.get("detail", ""))[:300])
         try:
             reply = self._tested(row, sandbox)
         finally:
             with contextlib.suppress(SandboxError, GuestError):
                 sandbox.request("shut", {}, timeout_sec=_GRACE_SEC)
-        end = str(reply.get("end"))
+        end = reply["end"] if reply.get("end") in _JUDGED else _failure(reply)
         return Verdict(end, int(end == "passed"), 1, str(reply.get("detail", ""))[:300])
 
     def _tested(self, row: CodeRow, sandbox: Sandbox) -> dict[str, JSON]:
@@ -177,6 +183,9 @@ class CodeRunner:
         box = self._take_box(memory_mb)
         try:
             yield box.sandbox
+        except GuestError as broken:  # our guest broke under this candidate's hands
+            box.sandbox.close()
+            raise SandboxError(f"the run broke off: {broken}", kind="died") from broken
         except BaseException:
             box.sandbox.close()
             raise
@@ -229,10 +238,24 @@ class _Relay:
         try:
             if self.broken is None:
                 reply = self.sandbox.request("call", args, timeout_sec=self.wall_sec + _GRACE_SEC)
-                return reply if isinstance(reply, dict) else {"end": "died"}
+                return _told(reply)
         except SandboxError as problem:
             self.broken = problem
         return {"end": "died"}
+
+
+def _told(reply: JSON) -> dict[str, JSON]:
+    """A candidate's reply as the judge may see it: a value, an exception, or a known failure."""
+    if not isinstance(reply, dict):
+        return {"end": "died"}
+    if reply.get("end") in ("ok", "raised"):
+        return {n: reply[n] for n in ("end", "value", "after", "kind", "detail") if n in reply}
+    return {"end": _failure(reply)}
+
+
+def _failure(reply: dict[str, JSON]) -> str:
+    end = reply.get("end")
+    return end if isinstance(end, str) and end in _FAILURES else "died"
 
 
 def _ask(row: CodeRow, source: str, chunk: Sequence[Case], sandbox: Sandbox) -> list[JSON]:
@@ -251,10 +274,10 @@ def _ask(row: CodeRow, source: str, chunk: Sequence[Case], sandbox: Sandbox) -> 
     return [item if isinstance(item, dict) else {"end": "died"} for item in reply]
 
 
-def _value_verdict(row: CodeRow, case: Case, end: str, result: JSON) -> tuple[str, str]:
-    if end != "ok":
+def _value_verdict(row: CodeRow, case: Case, result: dict[str, JSON]) -> tuple[str, str]:
+    if result.get("end") != "ok":
         kind = result.get("kind", "")
-        return end, f"{kind} {result.get('detail', '')}".strip()[:300]
+        return _failure(result), f"{kind} {result.get('detail', '')}".strip()[:300]
     try:
         value = Codec().decode(result.get("value"))
         same = same_value(case.expected, value, row.source)

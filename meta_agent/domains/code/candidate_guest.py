@@ -170,7 +170,9 @@ def end_family(pid: int, kill: bool) -> int:
     if kill:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
-    status = os.waitpid(pid, 0)[1]
+    status = 0
+    with contextlib.suppress(ChildProcessError):  # `ended` has reaped it already
+        status = os.waitpid(pid, 0)[1]
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(pid, signal.SIGKILL)
     for _ in range(1000):

@@ -379,9 +379,11 @@ def _checker(fields: Fields) -> str:
     if not text:
         return ""
     try:
-        ast.parse(text)
+        body = ast.parse(text).body
     except (SyntaxError, ValueError) as problem:
         raise RefusedRowError("its checker is not in Python") from problem
+    if not body:  # `#include <testlib.h>` is a comment in Python
+        raise RefusedRowError("its checker is not in Python")
     return text
 
 
