@@ -25,18 +25,17 @@ import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
+from meta_agent.backtest._rows import accepted_recipe, lost, named, require_heard, score
 from meta_agent.backtest.arms import ArmRef, behaviour_hash, load_arm, load_shard, reward_hash
 from meta_agent.backtest.fair import or_refusal
+from meta_agent.backtest.measured import Evaluated, Job, LabSettings, Trained
 from meta_agent.backtest.policies import ChildPolicies, Policies
-from meta_agent.errors import CandidateError, ConfigError, Interrupted
+from meta_agent.errors import CandidateError, Interrupted
 from meta_agent.gate import Arm
-from meta_agent.harness import HarnessSession, Recipe, open_session
+from meta_agent.harness import HarnessSession, open_session
 from meta_agent.ledger import Ledger
-from meta_agent.models.api_gateway import REFUSED
 from meta_agent.protocols import (
     JSON,
     Domain,
@@ -48,11 +47,10 @@ from meta_agent.protocols import (
     SandboxLimits,
     Split,
 )
-from meta_agent.rollouts import GRACE_SEC, RolloutStore, Runner, ShardRef, Stamp
+from meta_agent.rollouts import GRACE_SEC, RolloutStore, Runner, Stamp
 from meta_agent.sandbox import open_sandbox
-from meta_agent.training import PolicyChild, train_policy
+from meta_agent.training import train_policy
 from meta_agent.training.policy import Timeouts
-from meta_agent.training.run import settings_of
 
 __all__ = ["ArmRef", "Evaluated", "Job", "Lab", "LabSettings", "Trained", "load_arm", "load_shard"]
 
@@ -63,56 +61,6 @@ SANDBOX_SEC: Final = 3600.0
 ONE_SAMPLE: Final = range(1)
 LOST_SHARE: Final = 0.05
 """An evaluation that lost more rollouts to the machines is made once more."""
-
-
-class Trained(NamedTuple):
-    """A policy and how it came to be. `steps` 0 means the base policy itself."""
-
-    path: str
-    policy: str
-    seed: int
-    steps: int
-    shard: JSON  # rollouts of the last training steps, None for the base policy
-    metrics: list[JSON]  # one row per training step
-    train_steps: int = 0  # what this step used, for the run's accounts
-    rollouts: int = 0
-
-
-class Evaluated(NamedTuple):
-    """One policy on one split: where its rollouts are stored, and the counts."""
-
-    shard: JSON
-    planned: int
-    solved: int
-    clean: int
-    seed: int
-    rollouts: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Job:
-    """One train-and-evaluate unit: what `Lab.prepare` runs side by side."""
-
-    tree: HarnessTree
-    seed: int
-    steps: int
-    split: Split
-    limit: int
-
-
-@dataclass(slots=True)
-class LabSettings:
-    """What a lab needs to know of the run."""
-
-    run: str
-    base_policy: str
-    backend: str
-    workers: int
-    threads: int
-    checkpoints: Path
-    seed: int
-    concurrency: int = 16
-    """Rollouts under way at once where the policy is behind a server."""
 
 
 class Lab:
@@ -279,7 +227,7 @@ class Lab:
                 Runner(self.domain, session, child, self._stamp(tree, name)),
                 session,
                 self.domain,
-                _accepted_recipe(child, session),
+                accepted_recipe(child, session),
                 seed=self._seed(seed),
                 steps=steps,
                 base_policy=self.settings.base_policy,
@@ -289,7 +237,7 @@ class Lab:
             )
         shard = self.store.write(f"{self.settings.run}/train-{name}", result.rollouts)
         path, policy = str(result.checkpoint.path), result.checkpoint.policy
-        kept = _named(shard)
+        kept = named(shard)
         done = result.rollouts_made
         return Trained(path, policy, seed, steps, kept, result.metrics, steps, done)._asdict()
 
@@ -310,12 +258,12 @@ class Lab:
             for task in tasks
         ]
         found = self._roll_out(name, tree, trained, plan)
-        if _lost(found) > LOST_SHARE * len(plan):
+        if lost(found) > LOST_SHARE * len(plan):
             found = self._roll_out(name, tree, trained, plan)
         shard = self.store.write(f"{self.settings.run}/eval-{name}", found)
         solved = sum(bool(rollout.outcome) for rollout in found)
         clean = sum(rollout.clean for rollout in found)
-        seen = Evaluated(_named(shard), len(plan), solved, clean, trained.seed, len(found))
+        seen = Evaluated(named(shard), len(plan), solved, clean, trained.seed, len(found))
         return seen._asdict()
 
     def _roll_out(
@@ -329,8 +277,8 @@ class Lab:
             stamp = self._stamp(tree, name)
             runner = Runner(self.domain, session, gateway, stamp, concurrency=settings.concurrency)
             found = runner.run(plan, temperature=sampling.temperature, top_p=sampling.top_p)
-            _require_heard(found)
-            _score(session, found)
+            require_heard(found)
+            score(session, found)
         return found
 
     def _life_sec(self, gateway: Gateway, planned: int) -> float:
@@ -362,38 +310,3 @@ class Lab:
 
         with open_session(tree, opened) as session:
             yield session
-
-
-def _accepted_recipe(child: PolicyChild, session: HarnessSession) -> Recipe:
-    """The harness's recipe, which neither we nor TRL refuse."""
-    try:
-        recipe = session.recipe
-        child.check_recipe(settings_of(recipe))
-    except ConfigError as error:
-        raise CandidateError(str(error), reason="recipe_refused") from error
-    return recipe
-
-
-def _require_heard(rollouts: Sequence[Rollout]) -> None:
-    """A model server that refuses every rollout's request measures nothing."""
-    refused = [r.error for r in rollouts if r.error and r.error.detail.startswith(REFUSED)]
-    if refused and len(refused) == len(rollouts):
-        raise CandidateError(
-            f"of {len(rollouts)} rollouts none was answered: {refused[0].detail}",
-            reason="requests_refused",
-        )
-
-
-def _lost(rollouts: Sequence[Rollout]) -> int:
-    return sum(rollout.error is not None and rollout.error.kind == "infra" for rollout in rollouts)
-
-
-def _named(shard: ShardRef) -> JSON:
-    return {"name": shard.name, "sha256": shard.sha256}
-
-
-def _score(session: HarnessSession, rollouts: list[Rollout]) -> None:
-    """Fills in what the harness's own reward says, so that the gate can compare it to the truth."""
-    scored = [rollout for rollout in rollouts if rollout.error is None]
-    for rollout, rewards in zip(scored, session.reward(scored), strict=True):
-        rollout.rewards, rollout.weights = rewards, dict(session.weights)

@@ -1,0 +1,62 @@
+"""What is measured and what came of it: the records that pass through the ledger.
+
+Not covered: how (`live`), and arms, which are made of them (`arms`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from meta_agent.protocols import JSON, HarnessTree, Split
+
+
+class Trained(NamedTuple):
+    """A policy and how it came to be. `steps` 0 means the base policy itself."""
+
+    path: str
+    policy: str
+    seed: int
+    steps: int
+    shard: JSON  # rollouts of the last training steps, None for the base policy
+    metrics: list[JSON]  # one row per training step
+    train_steps: int = 0  # what this step used, for the run's accounts
+    rollouts: int = 0
+
+
+class Evaluated(NamedTuple):
+    """One policy on one split: where its rollouts are stored, and the counts."""
+
+    shard: JSON
+    planned: int
+    solved: int
+    clean: int
+    seed: int
+    rollouts: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One train-and-evaluate unit: what `Lab.prepare` runs side by side."""
+
+    tree: HarnessTree
+    seed: int
+    steps: int
+    split: Split
+    limit: int
+
+
+@dataclass(slots=True)
+class LabSettings:
+    """What a lab needs to know of the run."""
+
+    run: str
+    base_policy: str
+    backend: str
+    workers: int
+    threads: int
+    checkpoints: Path
+    seed: int
+    concurrency: int = 16
+    """Rollouts under way at once where the policy is behind a server."""
