@@ -53,10 +53,12 @@ def test_a_brain_that_raises_fails_the_test() -> None:
 
 
 def test_one_request_too_many_fails_the_test() -> None:
-    with pytest.raises(AssertionError, match="request 1 was not expected"):
-        with openai_server(say_each([Fault.status(503)])) as url:
-            for _ in range(2):
-                httpx.post(f"{url}/chat/completions", json={})
+    with (
+        pytest.raises(AssertionError, match="request 1 was not expected"),
+        openai_server(say_each([Fault.status(503)])) as url,
+    ):
+        for _ in range(2):
+            httpx.post(f"{url}/chat/completions", json={})
 
 
 def test_a_brain_that_is_not_serial_hears_calls_at_once() -> None:
