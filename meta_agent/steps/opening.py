@@ -233,7 +233,8 @@ def _assemble(
             run=run_id,
             base_policy=config.policy,
             backend=backend,
-            workers=config.jobs,
+            # Side by side, two evaluations would have twice the rollouts under way.
+            workers=config.jobs if config.trainable else 1,
             concurrency=config.concurrency,
             threads=config.threads,
             checkpoints=workspace.checkpoints,
