@@ -56,9 +56,7 @@ _METRICS, _TRAINING = "metrics.csv", "training.csv"
 TRACES: Mapping[str, Trace] = {
     "leak_offered": Trace("attempts flagged for the leak", "rollouts/index.csv", _holds("leak:")),
     "few_turns": Trace(
-        "attempts end at the limit",
-        _METRICS,
-        _beyond("measured.endings.turn_limit_share", 0.1),
+        "attempts cut off after five turns", "rollouts/index.csv", _holds(r",returned,5,")
     ),
     "short_observations": Trace(
         "tool output is cut", _METRICS, _beyond("measured.endings.cut_observation_share", 0.2)
