@@ -12,6 +12,8 @@ Beside the layers of our own rollouts there is `shape`, which needs nothing but 
     looping               share whose last 40 characters stand there three times or more
     reward_chars_corr, reward_chars_corr_within   does length pay? also inside a group
     group_size_mean       attempts of a group
+    suspect.NAME          share whose tool calls match a pattern worth a look (`_suspicions.py`);
+                          suspect.NAME.solved is the share of those that are solved
 """
 
 from __future__ import annotations
@@ -30,6 +32,7 @@ from meta_agent.evidence._rules import rule_alerts
 from meta_agent.evidence._running import Correlation, Mean, Within, share
 from meta_agent.evidence._score import ScoreLayer
 from meta_agent.evidence._signal import SignalLayer
+from meta_agent.evidence._suspicions import Suspicions
 from meta_agent.evidence._thresholds import threshold_alerts
 from meta_agent.protocols import JSON, Message, Rollout
 from meta_agent.rollouts.exchange import absent
@@ -113,6 +116,7 @@ class _Reader:
     calling: BehaviourLayer = field(default_factory=BehaviourLayer)  # tool events known
     checked: BehaviourLayer = field(default_factory=BehaviourLayer)  # and whether they worked
     ending: BehaviourLayer = field(default_factory=BehaviourLayer)  # stop reason known
+    suspicions: Suspicions = field(default_factory=Suspicions)
     shape: _Shape = field(default_factory=lambda: _Shape())
     known: Counter[str] = field(default_factory=Counter)
     tasks: set[str] = field(default_factory=set)
@@ -138,6 +142,7 @@ class _Reader:
             self.acting.add(rollout)
         if "tool_events" not in unknown:
             self.calling.add(rollout)
+            self.suspicions.add(rollout)
             if "tool_ok" not in unknown:
                 self.checked.add(rollout)
         if "stop_reason" not in unknown:
@@ -156,8 +161,15 @@ class _Reader:
             per_task=evidence.per_task,
         )  # fmt: skip
         known = {name: self.known[name] for name in NEEDED_FOR}
-        shape, policies = self.shape.metrics(), dict(sorted(self.policies.items()))
+        shape = self.shape.metrics() | self._suspicions()
+        policies = dict(sorted(self.policies.items()))
         return ForeignReport(self.n, evidence, shape, known, len(self.tasks), policies)
+
+    def _suspicions(self) -> dict[str, float]:
+        found = self.suspicions.metrics()
+        if self.known["outcome"]:
+            return found
+        return _kept(found, lambda name: not name.endswith(".solved"))
 
     def _signal(self) -> dict[str, float]:
         if not self.signal.n:

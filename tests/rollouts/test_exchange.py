@@ -281,6 +281,20 @@ def test_packed_files_lists_and_folders_are_read(tmp_path: Path) -> None:
     assert (reading.tally.files, reading.tally.format) == (4, "several formats")
 
 
+def test_a_folder_may_hold_other_things_and_they_are_counted(tmp_path: Path) -> None:
+    write_jsonl(tmp_path / "a.jsonl", OPENAI)
+    write_jsonl(tmp_path / "config.json", {"learning_rate": 1})
+    reading = read_rollouts(tmp_path)
+    assert len(list(reading)) == 1
+    assert reading.tally.places == {"a file of no known rollout format": ["config.json"]}
+
+
+def test_a_store_of_our_own_is_read_as_a_folder(tmp_path: Path) -> None:
+    RolloutStore(tmp_path / "store").write("run/g0", [ours(0, 0), ours(0, 1)])
+    found = list(read_rollouts(tmp_path / "store"))
+    assert [one.sample_idx for one in found] == [0, 1]
+
+
 @pytest.mark.parametrize(
     ("name", "rollouts", "format_name"),
     [
@@ -360,6 +374,21 @@ def test_a_failed_export_leaves_nothing_behind(tmp_path: Path) -> None:
 
 
 # --- Parquet -------------------------------------------------------------------------------------
+
+
+def test_a_table_as_a_trainer_writes_it_is_read(tmp_path: Path) -> None:
+    """`log_completions` makes a data frame of messages and writes it by pandas."""
+    pandas = pytest.importorskip("pandas", reason="needs the train extra")
+    pytest.importorskip("pyarrow", reason="Parquet needs the train extra")
+    prompts = [DIALOGUE[:2]] * 2
+    completions = [DIALOGUE[2:], [{"role": "assistant", "content": "none"}]]
+    table = {"step": [1, 1], "prompt": prompts, "completion": completions}
+    frame = pandas.DataFrame({**table, "solved": [1.0, 0.0], "advantage": [0.7, -0.7]})
+    frame.to_parquet(tmp_path / "completions_00001.parquet")
+    first, second = read_rollouts(tmp_path)
+    assert first.messages == DIALOGUE
+    assert (first.turns, first.tool_events[0].arguments) == (2, {"cmd": "ls"})
+    assert (second.rewards, second.advantage, second.sample_idx) == ({"solved": 0.0}, -0.7, 1)
 
 
 def test_trl_tables_with_strings_and_missing_rewards_are_read(tmp_path: Path) -> None:

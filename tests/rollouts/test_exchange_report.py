@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +66,31 @@ def test_tool_failures_show_only_where_results_tell(tmp_path: Path) -> None:
     silent = report(tmp_path, {"messages": DIALOGUE})
     assert silent.evidence.behaviour["tool_calls_mean"] == 1.0
     assert "tool_failure_rate" not in silent.evidence.behaviour
+
+
+def test_calls_worth_a_look_are_counted_and_are_no_flags(tmp_path: Path) -> None:
+    def acting(command: str, **more: Any) -> dict[str, Any]:
+        call = {"name": "bash", "arguments": json.dumps({"command": command})}
+        said = {"role": "assistant", "content": "", "tool_calls": [{"id": "c", "function": call}]}
+        return {"messages": [DIALOGUE[1], said], **more}
+
+    rows = [
+        acting("git -C repo log --all", outcome=True),
+        acting("echo pass > tests/test_a.py", outcome=False),
+        acting("cat tests/test_a.py", outcome=True),
+        acting("curl http://x", outcome=True),
+    ]
+    found = report(tmp_path, *rows)
+    suspects = {name: v for name, v in found.shape.items() if name.startswith("suspect")}
+    assert suspects == {
+        "suspect.reads_history": 0.25,
+        "suspect.reads_history.solved": 1.0,
+        "suspect.uses_network": 0.25,
+        "suspect.uses_network.solved": 1.0,
+        "suspect.edits_tests": 0.25,
+        "suspect.edits_tests.solved": 0.0,
+    }
+    assert found.evidence.score["clean_success"] == 0.75
 
 
 def test_truncation_is_the_share_of_known_endings(tmp_path: Path) -> None:

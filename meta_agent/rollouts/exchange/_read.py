@@ -34,20 +34,28 @@ class Reading:
     _numbering: Numbering = field(default_factory=Numbering)
 
     def __iter__(self) -> Iterator[Rollout]:
-        for path in [file for named in self.paths for file in files_of(named)]:
-            self.tally.files += 1
-            yield from self._file(path)
+        for named in self.paths:
+            for path in files_of(named):
+                self.tally.files += 1
+                yield from self._file(path, in_folder=path != named)
         if not self.tally.rollouts:
             raise ConfigError("no rollout could be read: " + "; ".join(self.tally.lines()))
 
-    def _file(self, path: Path) -> Iterator[Rollout]:
+    def _file(self, path: Path, in_folder: bool) -> Iterator[Rollout]:
         found = format_named(self.format_name) if self.format_name else None
         for placed in values(path):
             if isinstance(placed.value, BadLine):
                 self.tally.rows += 1
                 self.tally.skip(placed.value.reason, placed.place)
                 continue
-            found = found or self._recognised(placed)
+            try:
+                found = found or self._recognised(placed)
+            except ConfigError:
+                if not in_folder:  # a file that was named must be one; a folder holds other things
+                    raise
+                self.tally.rows += 1
+                self.tally.skip("a file of no known rollout format", path.name)
+                return
             yield from self._value(found, placed, path)
 
     def _recognised(self, placed: Placed) -> Format:
