@@ -9,4 +9,6 @@ from tests.acceptance.brains._answers import Fix as Fix
 from tests.acceptance.brains._answers import fixes_of as fixes_of
 from tests.acceptance.brains.misbehaving import Misbehaving as Misbehaving
 from tests.acceptance.brains.policy import Solver as Solver
+from tests.acceptance.brains.shell import Configurer as Configurer
+from tests.acceptance.brains.shell import ShellSolver as ShellSolver
 from tests.acceptance.brains.team import Team as Team

@@ -15,7 +15,7 @@ import re
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from tests.acceptance.brains._answers import Fix
 from tests.loopback import Call, Say
@@ -30,6 +30,14 @@ _CHECK = (
 _TRIES = 3
 
 
+class Step(NamedTuple):
+    """One call of the conversation so far, and what it gave."""
+
+    tool: str
+    result: str
+    arguments: Mapping[str, Any]
+
+
 @dataclass(frozen=True)
 class Solver:
     """The brain of a policy server."""
@@ -40,14 +48,42 @@ class Solver:
 
     def __call__(self, call: Call) -> Say:
         fix = self._asked(call)
-        done = _steps(call.messages)
-        return _spoken(call, *self._next(call, fix, done))
+        return self.spoken(call, *self._next(call, fix, self.steps(call.messages)))
+
+    def steps(self, messages: Sequence[Mapping[str, Any]]) -> list[Step]:
+        """The calls of the conversation with what they gave."""
+        results = {
+            m["tool_call_id"]: text_of(m["content"]) for m in messages if m["role"] == "tool"
+        }
+        return [
+            Step(
+                call["function"]["name"],
+                results.get(call["id"], ""),
+                json.loads(call["function"]["arguments"]),
+            )
+            for message in messages
+            for call in message.get("tool_calls") or ()
+        ]
+
+    def told_to_check(self, call: Call) -> bool:
+        """Whether the system prompt demands a check before the work is handed in."""
+        return self.demands_a_check("\n".join(_system(call)))
+
+    @staticmethod
+    def demands_a_check(text: str) -> bool:
+        """Whether a sentence of it does."""
+        return bool(CHECKED.search(text) or CHECKED_TOO.search(text))
+
+    def spoken(self, call: Call, tool: str, arguments: dict[str, Any]) -> Say:
+        """A native call."""
+        assert tool in call.tool_names, f"{tool} is not on offer: {call.tool_names}"
+        return Say(f"Next: {tool}.", tool_calls=[(tool, arguments)])
 
     def _asked(self, call: Call) -> Fix:
         text = "\n".join(text_of(m.get("content")) for m in call.messages if m["role"] == "user")
         return next(fix for fix in self.fixes if fix.issue.strip() in text)
 
-    def _next(self, call: Call, fix: Fix, done: list[_Step]) -> tuple[str, dict[str, Any]]:
+    def _next(self, call: Call, fix: Fix, done: list[Step]) -> tuple[str, dict[str, Any]]:
         if not done:
             return "search", {"pattern": _subject(fix.issue), "path": "toolz"}
         last = done[-1]
@@ -56,7 +92,7 @@ class Solver:
             return self._edit(call, fix, right=_luck(call, fix, edits) < self.first_right)
         if last.tool == "run" and _FAILS in last.result and edits < _TRIES:
             return self._edit(call, fix, right=_luck(call, fix, edits) < self.mends)
-        if last.tool == "submit" or (last.tool == "edit" and _told_to_check(call)):
+        if last.tool == "submit" or (last.tool == "edit" and self.told_to_check(call)):
             return "run", {"command": shlex.join(["python3", "-c", _CHECK, *_expected(fix)])}
         return "submit", {}
 
@@ -65,22 +101,8 @@ class Solver:
         return "edit", {"path": fix.file, "old": fix.old, "new": new}
 
 
-@dataclass(frozen=True)
-class _Step:
-    tool: str
-    result: str
-
-
-def _steps(messages: Sequence[Mapping[str, Any]]) -> list[_Step]:
-    """The calls of the conversation with what they gave."""
-    results = {m["tool_call_id"]: text_of(m["content"]) for m in messages if m["role"] == "tool"}
-    calls = [call for message in messages for call in message.get("tool_calls") or ()]
-    return [_Step(call["function"]["name"], results.get(call["id"], "")) for call in calls]
-
-
-def _told_to_check(call: Call) -> bool:
-    system = "\n".join(text_of(m["content"]) for m in call.messages if m["role"] == "system")
-    return bool(CHECKED.search(system) or CHECKED_TOO.search(system))
+def _system(call: Call) -> list[str]:
+    return [text_of(m["content"]) for m in call.messages if m["role"] == "system"]
 
 
 def _expected(fix: Fix) -> list[str]:
@@ -94,12 +116,5 @@ def _subject(issue: str) -> str:
 
 def _luck(call: Call, fix: Fix, edits: int) -> float:
     """In [0, 1), by wording, task, sample and try."""
-    system = [text_of(m["content"]) for m in call.messages if m["role"] == "system"]
-    drawn = json.dumps([system, fix.name, call.raw.get("seed"), edits])
+    drawn = json.dumps([_system(call), fix.name, call.raw.get("seed"), edits])
     return int.from_bytes(hashlib.sha256(drawn.encode()).digest()[:6]) / 256**6
-
-
-def _spoken(call: Call, tool: str, arguments: dict[str, Any]) -> Say:
-    """A native call, where tools are on offer."""
-    assert tool in call.tool_names, f"{tool} is not on offer: {call.tool_names}"
-    return Say(f"Next: {tool}.", tool_calls=[(tool, arguments)])
