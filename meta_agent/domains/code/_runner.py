@@ -25,7 +25,7 @@ from meta_agent.protocols import JSON, Answer, Call, Sandbox
 
 SandboxFactory = Callable[[int], Sandbox]  # takes the memory limit of what runs inside, in MB
 
-OUTPUT_BYTES: Final = 4 << 20
+OUTPUT_BYTES: Final = 16 << 20
 _CHUNK_CASES: Final = 16
 _CHUNK_BYTES: Final = 8 << 20
 _GRACE_SEC: Final = 30.0
@@ -291,7 +291,8 @@ def _chunks(cases: Sequence[Case]) -> Iterator[list[Case]]:
     chunk: list[Case] = []
     size, room = 0, 1
     for case in cases:
-        cost = len(case.given) if isinstance(case.given, str) else 1000
+        texts = [one for one in (case.given, case.expected) if isinstance(one, str)]
+        cost = sum(map(len, texts)) + 1000
         if chunk and (len(chunk) >= room or size + cost > _CHUNK_BYTES):
             yield chunk
             chunk, size, room = [], 0, min(_CHUNK_CASES, room * 4)

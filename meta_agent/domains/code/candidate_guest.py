@@ -122,7 +122,8 @@ def exit_status(code: Any) -> int:
 
 
 def fence(limits: dict[str, Any]) -> None:
-    """Limits of one child. Its memory is what it may use above what it was forked with."""
+    """Limits of one child, in which the worker's shield is taken down."""
+    shield(on=False)
     cpu = limits["cpu_sec"]
     resource.setrlimit(resource.RLIMIT_CPU, (cpu, cpu + 1))
     hard = resource.getrlimit(resource.RLIMIT_AS)[1]
@@ -405,13 +406,16 @@ def say(reply: dict[str, Any]) -> None:
     write_all(201, json.dumps(reply).encode() + b"\n")
 
 
-def _shield() -> None:
-    """No process of the same user may attach to or read the memory of this one."""
+def shield(on: bool) -> None:
+    """On: no process of the same user may attach to this one or read its memory.
+
+    Off in the children, which could not open their own `/dev/stdin` otherwise.
+    """
     with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None).prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)
+        ctypes.CDLL(None).prctl(PR_SET_DUMPABLE, 0 if on else 1, 0, 0, 0)
 
 
-_shield()
+shield(on=True)
 OPERATIONS = {
     "stdio": stdio,
     "cases": cases,

@@ -6,6 +6,7 @@ import ast
 import json
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +77,7 @@ def test_right_programs_pass_and_wrong_ones_fail_on_every_backend(backend: str) 
     made = code_runner(backend)
     try:
         assert graded(row(), SUM, made).success
+        assert graded(row(), PROGRAMS["reads a device"][0], made).success
         assert graded(row("function"), ADD, made).success
         assert graded(row("asserts"), ADD, made).success
         assert not graded(row("asserts"), ADD.replace("+", "-"), made).success
@@ -91,6 +93,7 @@ PROGRAMS: dict[str, tuple[str, str]] = {
         "passed",
     ),
     "reads the descriptor": ("import os\nprint(sum(map(int, os.read(0, 99).split())))", "passed"),
+    "reads a device": ("print(sum(map(int, open('/dev/stdin').read().split())))", "passed"),
     "main guard": (f"if __name__ == '__main__':\n    {SUM}", "passed"),
     "a thread that nobody joins": (
         f"import threading\ndef main():\n    {SUM}\nthreading.Thread(target=main).start()",
@@ -288,6 +291,13 @@ def test_guests_need_the_standard_library_alone(name: str) -> None:
     found |= {str(node.module) for node in nodes if isinstance(node, ast.ImportFrom)}
     roots = {name.split(".")[0] for name in found}
     assert roots <= sys.stdlib_module_names | {"values_guest"}
+
+
+def test_several_threads_grade_at_once(runner: CodeRunner) -> None:
+    sources = [ADD, ADD.replace("+", "-")] * 6
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda source: runner.run(row("asserts"), source).success, sources))
+    assert found == [True, False] * 6
 
 
 def test_a_sandbox_that_does_not_start_is_infrastructure() -> None:
