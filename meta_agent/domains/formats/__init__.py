@@ -3,6 +3,7 @@
 from meta_agent.domains.formats.boxes import last_box
 from meta_agent.domains.formats.code_sets import Case, CodeFile, CodeRow, read_code
 from meta_agent.domains.formats.math_sets import MathFile, MathRow, read_math
+from meta_agent.domains.formats.r2e import R2eRow, resolved, split_rows
 from meta_agent.domains.formats.swebench import SourceSpec, SweRow, read_swebench, semantic_key
 
 __all__ = [
@@ -11,11 +12,14 @@ __all__ = [
     "CodeRow",
     "MathFile",
     "MathRow",
+    "R2eRow",
     "SourceSpec",
     "SweRow",
     "last_box",
     "read_code",
     "read_math",
     "read_swebench",
+    "resolved",
     "semantic_key",
+    "split_rows",
 ]

@@ -8,7 +8,7 @@ carry `split` (train, search, confirm or vault) and `source`, which says where i
 (see `SourceSpec`).
 
 Does not cover: R2E-Gym rows, which are recognised and refused because their pass rule is another
-one (the whole status map must be equal), and Parquet.
+one (`r2e.py` reads them, and files that hold both), and Parquet.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def read_swebench(path: Path) -> list[SweRow]:
             f"{path} is not JSON Lines; this reader takes one JSON object a line",
             hint="export it with: datasets.load_dataset(...)[split].to_json('tasks.jsonl')",
         )
-    rows = [_row(fields) for fields in read_lines(path)]
+    rows = [swe_row(fields) for fields in read_lines(path)]
     if not rows:
         raise ConfigError(f"{path} holds no tasks")
     _refuse_repeats(path, rows)
@@ -97,7 +97,8 @@ def semantic_key(repo: str, patch: str | None, problem_statement: str) -> str:
     return hashlib.sha256(f"{repo}\0{body}".encode()).hexdigest()
 
 
-def _row(fields: Fields) -> SweRow:
+def swe_row(fields: Fields) -> SweRow:
+    """One row; `ConfigError` with file, line and field where it is none."""
     _refuse_other_formats(fields)
     repo, statement = fields.text("repo"), fields.text("problem_statement")
     patch = fields.optional_text("patch")

@@ -1,0 +1,125 @@
+"""Reads R2E-Gym rows, whose pass rule is another one than SWE-bench's.
+
+A row names an image, a commit, an issue text, and the status that every test must have after the
+fix (`expected_output_json`). An attempt is resolved when the whole map of statuses is equal: no
+test missing, none more, none different. `split_rows` tells such rows from SWE-bench ones in a file
+that holds both, as some trainers' releases do.
+
+Does not cover: running them (the statuses come from the image's own test command).
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from meta_agent.domains.formats._fields import Fields
+from meta_agent.domains.formats._rows import stream_rows
+from meta_agent.domains.formats._splits import explicit_split, hashed_split
+from meta_agent.domains.formats.swebench import SweRow, semantic_key, swe_row
+from meta_agent.errors import ConfigError
+from meta_agent.protocols import JSON, Split
+
+STATUSES: Final = frozenset({"PASSED", "FAILED", "ERROR", "SKIPPED", "XFAIL", "XPASS"})
+_KNOWN = frozenset(
+    {"repo", "repo_name", "commit_hash", "docker_image", "problem_statement", "modified_files"}
+    | {"expected_output_json", "split"}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class R2eRow:
+    """One task. `expected` is the answer key: it is never shown to an agent."""
+
+    instance_id: str
+    repo: str
+    commit: str
+    problem_statement: str
+    expected: Mapping[str, str]
+    image: str
+    modified_files: tuple[str, ...]
+    split: Split
+    line: int
+    extra: Mapping[str, JSON] = field(default_factory=dict)
+
+
+def resolved(expected: Mapping[str, str], seen: Mapping[str, str]) -> bool:
+    """The pass rule: the same tests, each with the same status, and at least one test."""
+    return bool(expected) and _named(expected) == _named(seen)
+
+
+def split_rows(path: Path) -> tuple[list[SweRow], list[R2eRow]]:
+    """All rows of a file: those in SWE-bench's form, and those of R2E-Gym."""
+    swe: list[SweRow] = []
+    r2e: list[R2eRow] = []
+    for fields in stream_rows(path):
+        if "expected_output_json" in fields.row:
+            r2e.append(r2e_row(fields))
+        else:
+            swe.append(swe_row(fields))
+    if not swe and not r2e:
+        raise ConfigError(f"{path} holds no tasks")
+    return swe, r2e
+
+
+def r2e_row(fields: Fields) -> R2eRow:
+    """One row; `ConfigError` with file, line and field where it is none."""
+    repo = fields.optional_text("repo_name", "repo")
+    if repo is None:
+        raise fields.error("repo_name", "a non-empty string")
+    commit, statement = fields.text("commit_hash"), fields.text("problem_statement")
+    if not re.fullmatch(r"[0-9a-f]{7,40}", commit):
+        raise fields.error("commit_hash", "a commit's hash")
+    expected = _expected(fields)
+    return R2eRow(
+        instance_id=f"{re.sub(r'[^A-Za-z0-9._-]+', '-', repo)}-{commit[:12]}",
+        repo=repo,
+        commit=commit,
+        problem_statement=statement,
+        expected=expected,
+        image=fields.text("docker_image"),
+        modified_files=_listed(fields, "modified_files"),
+        split=explicit_split(fields) or hashed_split(_key(repo, commit, statement)),
+        line=fields.line,
+        extra={name: value for name, value in fields.row.items() if name not in _KNOWN},
+    )
+
+
+def _key(repo: str, commit: str, statement: str) -> str:
+    return hashlib.sha256((semantic_key(repo, None, statement) + commit).encode()).hexdigest()
+
+
+def _expected(fields: Fields) -> dict[str, str]:
+    text = fields.text("expected_output_json")
+    try:
+        value = json.loads(text)
+    except ValueError as problem:
+        raise fields.error("expected_output_json", "JSON of test names and statuses") from problem
+    if not isinstance(value, dict) or not value or not set(value.values()) <= STATUSES:
+        raise fields.error("expected_output_json", f"statuses among {', '.join(sorted(STATUSES))}")
+    return value
+
+
+def _listed(fields: Fields, name: str) -> tuple[str, ...]:
+    """A list, or a Python literal of one: the public set stores both."""
+    value = fields.row.get(name) or []
+    if isinstance(value, str):
+        try:
+            value = ast.literal_eval(value)
+        except (ValueError, SyntaxError, MemoryError, RecursionError) as problem:
+            raise fields.error(name, "a list of paths") from problem
+    if not isinstance(value, list | tuple) or not all(isinstance(item, str) for item in value):
+        raise fields.error(name, "a list of paths")
+    return tuple(value)
+
+
+def _named(statuses: Mapping[str, str]) -> dict[str, str]:
+    """Colour codes and what pytest adds after ` - ` are no part of a test's name."""
+    clean = {re.sub(r"\x1b\[[0-9;]*m", "", name): status for name, status in statuses.items()}
+    return {name.split(" - ", 1)[0].strip(): status for name, status in clean.items()}

@@ -1,0 +1,82 @@
+"""R2E-Gym rows: read, told from SWE-bench ones, passed by the whole map of statuses."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from meta_agent.domains.formats import resolved, split_rows
+from meta_agent.errors import ConfigError
+
+SAMPLE = Path(__file__).resolve().parents[4] / "shared/data/swebench_verified_sample.jsonl"
+ROW: dict[str, Any] = {
+    "repo": "aiohttp",
+    "commit_hash": "dfaafac078d3",
+    "docker_image": "x/aiohttp:d",
+    "problem_statement": "It breaks.",
+    "modified_files": "['a.py', 'tests/test_a.py']",
+    "expected_output_json": '{"test_a": "PASSED", "test_b": "FAILED"}',
+}
+
+
+def write(path: Path, row: Any) -> Path:
+    path.write_text(json.dumps(row) + "\n")
+    return path
+
+
+def test_the_sample_holds_one_row_of_each_kind() -> None:
+    if not SAMPLE.is_file():
+        pytest.skip("no shared sample swebench_verified_sample.jsonl")
+    (swe,), (r2e,) = split_rows(SAMPLE)
+    assert swe.instance_id == "astropy__astropy-14369"
+    assert len(swe.fail_to_pass) > 0
+    assert swe.patch is None, "this release drops the gold patch"
+    assert r2e.repo == "aiohttp"
+    assert "aiohttp/resolver.py" in r2e.modified_files
+    assert resolved(r2e.expected, dict(r2e.expected))
+
+
+def test_a_row_keeps_what_grading_and_showing_need(tmp_path: Path) -> None:
+    _, (row,) = split_rows(write(tmp_path / "r2e.jsonl", ROW))
+    assert row.instance_id == "aiohttp-dfaafac078d3"
+    assert row.modified_files == ("a.py", "tests/test_a.py")
+    assert row.expected == {"test_a": "PASSED", "test_b": "FAILED"}
+
+
+@pytest.mark.parametrize(
+    ("seen", "passes"),
+    [
+        ({"test_a": "PASSED", "test_b": "FAILED"}, True),
+        ({"\x1b[1mtest_a\x1b[0m": "PASSED", "test_b - assert 1 == 2": "FAILED"}, True),
+        ({"test_a": "PASSED"}, False),
+        ({"test_a": "PASSED", "test_b": "PASSED"}, False),
+        ({"test_a": "PASSED", "test_b": "FAILED", "test_c": "PASSED"}, False),
+        ({}, False),
+    ],
+)
+def test_only_the_whole_map_passes(seen: dict[str, str], passes: bool) -> None:
+    assert resolved(json.loads(ROW["expected_output_json"]), seen) is passes
+
+
+def test_no_tests_are_never_a_pass() -> None:
+    assert not resolved({}, {})
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"expected_output_json": "{}"}, "expected_output_json"),
+        ({"expected_output_json": "not json"}, "expected_output_json"),
+        ({"expected_output_json": '{"a": "GOOD"}'}, "expected_output_json"),
+        ({"commit_hash": "HEAD; rm -rf"}, "commit_hash"),
+        ({"modified_files": "__import__('os')"}, "modified_files"),
+        ({"docker_image": ""}, "docker_image"),
+        ({"repo": None}, "repo_name"),
+    ],
+)
+def test_a_bad_row_names_its_field(change: dict[str, Any], field: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=rf"r2e.jsonl:1: field {field}: expected"):
+        split_rows(write(tmp_path / "r2e.jsonl", {**ROW, **change}))
