@@ -200,6 +200,20 @@ def test_bad_rows_are_skipped_counted_and_named(tmp_path: Path) -> None:
     assert "skipped 1: the line is not JSON (first: rows.jsonl:2)" in tally.lines()
 
 
+def test_nan_and_broken_unicode_pass_through_without_a_crash(tmp_path: Path) -> None:
+    odd = [DIALOGUE[1], {"role": "assistant", "content": "\ud800 \x1b[31m"}]
+    row = json.dumps({**VERIFIERS, "completion": odd, "info": {"loss": 1}, "reward": 2})
+    row = row.replace('"loss": 1', '"loss": NaN').replace('"reward": 2', '"reward": Infinity')
+    found = read_one(tmp_path, row)
+    assert "reward" not in found.rewards
+    assert found.verifier_inputs["info"] == {"loss": None}
+    store = RolloutStore(tmp_path / "store")
+    assert store.read(store.write("odd", [found]), tokens=True) == [found]
+    write_rollouts([found], tmp_path / "out.jsonl", "openai-messages")
+    (again,) = read_rollouts(tmp_path / "out.jsonl")
+    assert again.messages == found.messages
+
+
 def test_fields_without_a_place_in_the_record_are_counted(tmp_path: Path) -> None:
     reading = read_rollouts(write_jsonl(tmp_path / "rows.jsonl", {**OPENAI, "judge": {"x": 1}}))
     list(reading)

@@ -41,6 +41,10 @@ _JUDGED: Final = frozenset({"passed", "failed", "raised", "never_called"})
 _GUESTS: Final = {"candidate": "candidate_guest", "judge": "judge_guest"}
 
 
+class UngradableError(Exception):
+    """A task's own tests do what cannot be done across sandboxes. Nobody's failure but ours."""
+
+
 @dataclass(frozen=True, slots=True)
 class Verdict:
     """What a candidate came to. `end` is `passed` or the way in which it failed first."""
@@ -156,6 +160,8 @@ class CodeRunner:
         finally:
             with contextlib.suppress(SandboxError, GuestError):
                 sandbox.request("shut", {}, timeout_sec=_GRACE_SEC)
+        if reply.get("end") == "ungradable":
+            raise UngradableError(f"{row.key}: its tests pass something that is no plain data")
         end = reply["end"] if reply.get("end") in _JUDGED else _failure(reply)
         return Verdict(end, int(end == "passed"), 1, str(reply.get("detail", ""))[:300])
 

@@ -15,7 +15,7 @@ import os
 import sys
 from typing import Any
 
-from values_guest import Codec  # type: ignore[import-not-found]  # installed beside
+from values_guest import Codec, NotDataError  # type: ignore[import-not-found]  # installed beside
 
 
 class AttemptOverError(BaseException):
@@ -88,7 +88,12 @@ class Bridge:
 
     def call(self, name: str, arguments: tuple[Any, ...]) -> Any:
         self.calls += 1
-        given = self._codec.encode(list(arguments))
+        try:
+            given = self._codec.encode(list(arguments))
+        except NotDataError:
+            if self.calls == 1:  # nothing of the candidate's is in it: the tests ask too much of us
+                raise AttemptOverError("ungradable") from None
+            raise
         self._channel.calls([{"kind": "call", "name": name, "given": given}])
         (answer,) = self._channel.wait()
         reply = answer.get("ok")

@@ -24,7 +24,8 @@ def write_lines(records: Iterable[JSON], path: Path) -> int:
     count, file = 0, open_target(path)
     try:
         for record in records:
-            file.write(json.dumps(record, ensure_ascii=False, allow_nan=False).encode() + b"\n")
+            # ASCII: a lone surrogate in a model's text has no other way through UTF-8.
+            file.write(json.dumps(record, allow_nan=False).encode() + b"\n")
             count += 1
         file.publish(path.name)
     finally:

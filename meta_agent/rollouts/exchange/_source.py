@@ -87,11 +87,16 @@ def _lines(path: Path) -> Iterator[Placed]:
 
 def _parsed(line: bytes) -> object:
     try:
-        return json.loads(line)
+        return _loads(line)
     except UnicodeDecodeError:
         return BadLine("the line is not UTF-8")
     except (ValueError, RecursionError):
         return BadLine("the line is not JSON")
+
+
+def _loads(text: bytes) -> object:
+    """`NaN` and `Infinity`, which Python writes though JSON has none, become null."""
+    return json.loads(text, parse_constant=lambda _: None)
 
 
 def _document(path: Path) -> object:
@@ -103,7 +108,7 @@ def _document(path: Path) -> object:
             hint="write it as JSON lines: jq -c '.[]' FILE > FILE.jsonl",
         )
     try:
-        return json.loads(text)
+        return _loads(text)
     except (ValueError, RecursionError) as error:
         raise ConfigError(f"{path} is neither JSON nor JSON lines: {error}") from error
 

@@ -15,6 +15,7 @@ import pytest
 from meta_agent.domains.code import (
     CodeDomain,
     CodeRunner,
+    UngradableError,
     code_in,
     code_runner,
     graded,
@@ -232,6 +233,19 @@ def test_expected_outputs_and_tests_never_enter_the_candidates_sandbox() -> None
 
 def test_tests_that_never_call_the_candidate_are_no_pass(runner: CodeRunner) -> None:
     assert runner.run(row("asserts", program="assert True"), ADD).end == "never_called"
+
+
+def test_tests_that_pass_what_is_no_data_are_nobodys_failure(runner: CodeRunner) -> None:
+    program = "assert add(lambda: 1, 2) == 3"
+    with pytest.raises(UngradableError):
+        runner.run(row("asserts", program=program), ADD)
+    assert runner.run(row("asserts"), ADD).success
+
+
+def test_a_candidate_cannot_make_its_tests_ungradable(runner: CodeRunner) -> None:
+    source = "def add(a, b):\n    x = []\n    for _ in range(110): x = [x]\n    return x\n"
+    program = "x = add(1, 2)\nfor _ in range(50): x = [x]\nadd(x, 1)\nassert add(1, 2) == 3"
+    assert not runner.run(row("asserts", program=program), source).success
 
 
 def test_tests_see_changed_arguments_exceptions_and_plain_values(runner: CodeRunner) -> None:
