@@ -18,6 +18,7 @@ import subprocess  # noqa: TID251
 import sys
 import tempfile
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -28,11 +29,13 @@ from meta_agent.domains.formats import SourceSpec, SweRow
 from meta_agent.domains.swe import SandboxFactory, Tree, make_patch, run_tests
 from meta_agent.domains.swe import read_archive as read_source
 from meta_agent.protocols import Sandbox
+from meta_agent.syntax import parse_python
 
 PACKAGE, VERSION = "toolz", "1.0.0"
 ARCHIVE = f"{PACKAGE}-{VERSION}.tar.gz"
 SHA256 = "2c86e3d9a04798ac556793bced838816296a2f085017664e4995cb40a1047a02"
 TASK_FILE = "toolz.jsonl"
+AT_ONCE = 2  # suites side by side
 
 
 def main() -> None:
@@ -50,9 +53,10 @@ def make(directory: Path, factory: SandboxFactory, only: int | None = None) -> P
     if before != measured(sound, factory):
         raise SystemExit("the suite gives different results on the same source: it cannot decide")
     rows = []
-    for bug in BUGS[:only]:
-        rows.append(task(bug, sound, before, factory))
-        print(_line(rows[-1]), file=sys.stderr)
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        for row in pool.map(lambda bug: task(bug, sound, before, factory), BUGS[:only]):
+            rows.append(row)
+            print(_line(row), file=sys.stderr)
     path = directory / TASK_FILE
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     print(path)
@@ -128,7 +132,7 @@ def _without_tests(tree: Tree, tests: list[str]) -> dict[str, bytes]:
 
 def _without(source: str, names: set[str]) -> str:
     lines = source.splitlines(keepends=True)
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(parse_python(source)):
         if isinstance(node, ast.FunctionDef) and node.name in names:
             first = min([node.lineno, *(item.lineno for item in node.decorator_list)])
             lines[first - 1 : node.end_lineno] = [""] * ((node.end_lineno or first) - first + 1)
