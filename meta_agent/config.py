@@ -76,6 +76,7 @@ _BY_ROLE: Final[Mapping[str, str]] = {
 _MAY_HOLD_A_KEY: Final = frozenset({"base_urls", "key_env"})
 _VARIABLE: Final = re.compile(r"[A-Z_][A-Z0-9_]*")
 
+_BUILT_IN_HARNESSES: Final = ("seed", "competent")
 _MODEL_FORMS: Final = "nano, hf:PATH, vllm:PATH or provider/model"
 _ROLE_MODEL_FORMS: Final = "scripted:FILE, vllm:PATH or provider/model"
 _META_MODEL_FORMS: Final = "rules, replay:RUN, scripted:FILE, vllm:PATH or provider/model"
@@ -110,8 +111,8 @@ class RunConfig(BaseModel):
     """The model behind the meta-agent: rules, replay:RUN, scripted:FILE, vllm:PATH or an API."""
     profile: Literal["default", "tiny"] = "default"
     """Sizes of the measurements. `tiny` proves that the loop works, not that anything improves."""
-    harness: Literal["seed", "competent"] = "seed"
-    """Which built-in harness a new workspace starts from."""
+    harness: str = "seed"
+    """What a new workspace starts from: seed, competent, or somebody's agent (folder, address)."""
     allow_unsafe_process: bool = False
     """Lets code written by an LLM run in the `process` sandbox."""
     models: dict[Role, str] = Field(default_factory=dict)
@@ -143,6 +144,16 @@ class RunConfig(BaseModel):
 
     origin: dict[str, str] = Field(default_factory=dict, repr=False)
     """Where each value came from, by field."""
+
+    @field_validator("harness")
+    @classmethod
+    def _known_harness(cls, value: str) -> str:
+        if value in _BUILT_IN_HARNESSES or "://" in value:
+            return value
+        path = Path(value).expanduser()
+        if "/" in value or path.is_dir():
+            return str(path.absolute())
+        raise ValueError("expected seed, competent, a folder or an https:// address")
 
     @field_validator("policy")
     @classmethod
@@ -218,6 +229,8 @@ class RunConfig(BaseModel):
     def hashed(self) -> dict[str, JSON]:
         """The settings that change results, and `tasks_sha256`."""
         hashed = {name: value for name, value in self._values().items() if name not in _NOT_HASHED}
+        if self.harness not in _BUILT_IN_HARNESSES:  # the workspace holds it, wherever it was
+            hashed["harness"] = "brought"
         return {**hashed, "tasks_sha256": _file_sha256(self.tasks)}
 
     def to_json(self) -> dict[str, JSON]:

@@ -10,6 +10,7 @@ Does not cover: what the parts contain. The harness repository is made by the ca
 
 from __future__ import annotations
 
+import json
 import os
 import tomllib
 from collections.abc import Callable
@@ -61,7 +62,7 @@ class Workspace:
 
     root: Path
     domain: str
-    harness: str  # the built-in harness that it started from
+    harness: str  # what it started from: a built-in harness, a folder or an address
     seed: int  # what drew that harness's planted faults
 
     @property
@@ -217,9 +218,8 @@ def _make_directories(root: Path) -> None:
 
 
 def _write_settings(root: Path, *, domain: str, harness: str, seed: int) -> None:
-    text = _SETTINGS.format(
-        schema_version=SCHEMA_VERSION, domain=domain, harness=harness, seed=seed
-    )
+    named = json.dumps(harness, ensure_ascii=False)[1:-1]  # a path: TOML escapes as JSON does
+    text = _SETTINGS.format(schema_version=SCHEMA_VERSION, domain=domain, harness=named, seed=seed)
     partial = root / f"{SETTINGS_FILE}.partial"
     with partial.open("w", encoding="utf-8") as file:
         file.write(text)

@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from meta_agent import __version__
-from meta_agent.cli import _checks, _people, _review, _rollouts, _run, _sandbox
+from meta_agent.cli import _bring, _checks, _people, _review, _rollouts, _run, _sandbox
 from meta_agent.errors import MetaAgentError
 
 BUG_EXIT_CODE = 101
@@ -26,7 +26,9 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     rich_markup_mode=None,
 )
-for group in (_run, _people, _review, _checks):
+_run.register(app)
+_bring.register(app, _sandbox.sandbox_app)
+for group in (_people, _review, _checks):
     group.register(app)
 app.add_typer(_checks.tasks_app, name="tasks")
 app.add_typer(_sandbox.sandbox_app, name="sandbox")

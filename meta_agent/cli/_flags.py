@@ -60,7 +60,11 @@ FLAGS: Final[dict[str, Flag]] = {
     "train_steps": Flag(int, _RUN, "Optimizer steps of a training arm. [default: 30]"),
     "samples": Flag(int, _RUN, "Attempts at a confirm task, frozen policy. [default: 2]"),
     "profile": Flag(str, _RUN, "Sizes: default or tiny. [default: default]"),
-    "harness": Flag(str, _RUN, "Harness of a new workspace: seed or competent. [default: seed]"),
+    "harness": Flag(
+        str,
+        _RUN,
+        "Harness of a new workspace: seed, competent, folder, https://... [default: seed]",
+    ),
     "skills": Flag(Path, _RUN, "Skills library shared between workspaces."),
     "policy": Flag(
         str,

@@ -1,4 +1,4 @@
-"""Commands that do work: evolve, init, train."""
+"""Commands that do work: evolve, train."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 def register(app: typer.Typer) -> None:
     """Adds this group's commands."""
-    for command in (evolve, init, train):
+    for command in (evolve, train):
         app.command(cls=Grouped)(command)
 
 
@@ -42,24 +42,6 @@ def evolve(
     from meta_agent.view.text import summary
 
     emit(as_json, state.to_json, lambda: summary(state))
-
-
-@takes("domain", "harness", "seed", "policy", "profile", "workspace")
-def init(config: RunConfig, as_json: JsonOption = False) -> None:
-    """Make a workspace: settings, harness repository, skills, ledger. Safe to repeat."""
-    from meta_agent.steps.opening import open_or_create
-    from meta_agent.view.text import facts
-
-    made = open_or_create(config)
-    rows = {
-        "schema_version": 1,
-        "workspace": str(made.root),
-        "domain": made.domain,
-        "harness": made.harness,
-        "harness_repo": str(made.harness_repo),
-        "settings": str(made.settings_file),
-    }
-    emit(as_json, lambda: rows, lambda: facts(rows))
 
 
 @takes(

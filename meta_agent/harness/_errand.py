@@ -25,7 +25,7 @@ from typing import Any, Final
 from meta_agent.errors import GuestError, SandboxError
 from meta_agent.harness.contract import HarnessContract
 from meta_agent.protocols import JSON, Answer, Call, HarnessTree, Sandbox
-from meta_agent.rollouts._away import AgentEnd
+from meta_agent.rollouts.away import AgentEnd
 
 AGENT_MODULES: Final = (
     ("agent_dialects", "_dialects_guest.py"),

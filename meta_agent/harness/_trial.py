@@ -15,7 +15,7 @@ from meta_agent.harness._errand import Errand, run_errand
 from meta_agent.harness.contract import HarnessContract
 from meta_agent.harness.session import CheckResult
 from meta_agent.protocols import Call, HarnessTree, Sandbox
-from meta_agent.rollouts._away import AgentEnd
+from meta_agent.rollouts.away import AgentEnd
 
 TRIAL_SEC: Final = 90.0
 TRIAL_CALLS: Final = 3

@@ -33,7 +33,7 @@ from meta_agent.protocols import (
     Rollout,
     Sandbox,
 )
-from meta_agent.rollouts._away import AgentEnd, Departure, HostCall
+from meta_agent.rollouts.away import AgentEnd, Departure, HostCall
 
 Opener = Callable[[str | None], Sandbox]
 """Opens a sandbox of an image; None is the base image."""

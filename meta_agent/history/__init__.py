@@ -12,6 +12,8 @@ Reasons of refusal (`CandidateError.reason`): `ref_name`, `ref_taken`, `bad_tip`
 """
 
 from meta_agent.history._admission import AdmittedCommit
+from meta_agent.history._adopt import IMPORT_TRAILER, Adopted, adopt_branch, adopt_patches
+from meta_agent.history._foreign import Foreign, is_address, read_foreign
 from meta_agent.history._git import EMAIL, IDENTITY, NAME, OLDEST_GIT, git_version
 from meta_agent.history._limits import AdmissionLimits
 from meta_agent.history._message import (
@@ -27,15 +29,22 @@ __all__ = [
     "EMAIL",
     "EPOCH",
     "IDENTITY",
+    "IMPORT_TRAILER",
     "NAME",
     "OLDEST_GIT",
     "AdmissionLimits",
     "AdmittedCommit",
+    "Adopted",
+    "Foreign",
     "HarnessRepo",
     "LogEntry",
+    "adopt_branch",
+    "adopt_patches",
     "candidate_message",
     "git_version",
+    "is_address",
     "parse_trailers",
+    "read_foreign",
     "standard_trailers",
     "with_trailers",
 ]

@@ -81,10 +81,13 @@ class Git:
         work_tree: Path | None = None,
         borrow: Path | None = None,
         durable: bool = True,
+        transport: str = "",
     ) -> None:
+        """`borrow`: objects to read from elsewhere. `transport`: the one that fetches may use."""
         self.git_dir = git_dir
         self.work_tree = work_tree
         self._borrow = borrow
+        self._transport = transport
         self._settings = _SETTINGS | {"core.fsync": "all" if durable else "none"}
 
     @property
@@ -148,6 +151,7 @@ class Git:
 
     def _environment(self, when: int | None) -> dict[str, str]:
         env = _clean_environment() | {"GIT_DIR": str(self.git_dir)}
+        env["GIT_ALLOW_PROTOCOL"] = self._transport
         if self.work_tree is not None:
             env["GIT_WORK_TREE"] = str(self.work_tree)
         if self._borrow is not None:
@@ -173,10 +177,13 @@ def _git_variables_hidden() -> Iterator[None]:
 
 
 @contextmanager
-def scratch(host: Git) -> Iterator[Git]:
-    """A throw-away bare repository that borrows the host's objects and none of its settings."""
+def scratch(host: Git | None, *more: Git, transport: str = "") -> Iterator[Git]:
+    """A throw-away bare repository that borrows the hosts' objects and none of their settings."""
+    hosts = [str(one.objects.resolve()) for one in (host, *more) if one is not None]
+    borrow = Path(os.pathsep.join(hosts)) if hosts else None
     with tempfile.TemporaryDirectory(prefix="meta-agent-git-") as folder:
-        git = Git(Path(folder) / "scratch.git", borrow=host.objects.resolve(), durable=False)
+        place = Path(folder) / "scratch.git"
+        git = Git(place, borrow=borrow, durable=False, transport=transport)
         git.run("init", "-q", "--bare", "--template=", "--object-format=sha1")
         yield git
 

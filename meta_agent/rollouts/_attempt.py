@@ -99,7 +99,7 @@ class Attempt:
         self.turn = 0
         self.done = False  # the environment accepts no further calls
         self.over = False  # the row has its ending
-        self.away = False  # an agent works on it elsewhere (`_away`)
+        self.away = False  # an agent works on it elsewhere (`away`)
         self.ending: StopReason | None = None  # why, once an agent that is away must come back
         self.row = _blank_row(terms, plan)
         self._context: list[Message] = []

@@ -19,7 +19,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from meta_agent.errors import SandboxError
 from meta_agent.protocols import JSON, Answer, Call, Gateway
-from meta_agent.rollouts import _away
+from meta_agent.rollouts import away
 from meta_agent.rollouts._attempt import Attempt
 from meta_agent.rollouts._lockstep import generate
 
@@ -50,7 +50,7 @@ class FreeRun:
         for call in calls:
             if call.get("kind") == "open":
                 self._enqueue(call, answer)
-            elif isinstance(call.get("kind"), _away.HostCall) and self._attempts[call["cid"]].over:
+            elif isinstance(call.get("kind"), away.HostCall) and self._attempts[call["cid"]].over:
                 answer([{"cid": call["cid"], "ok": None}])
             elif self._claim(call, answer):
                 self._pool.submit(self._work, call, answer)
@@ -118,8 +118,8 @@ class FreeRun:
             return attempt.use_tool(call)
         if kind == "end":
             return attempt.end(call)
-        if isinstance(kind, _away.HostCall):
-            return _away.serve(attempt, call)
+        if isinstance(kind, away.HostCall):
+            return away.serve(attempt, call)
         raise SandboxError(f"unknown call kind {kind!r:.40}", kind="protocol")
 
     def _model(self, attempt: Attempt, call: Call) -> JSON:

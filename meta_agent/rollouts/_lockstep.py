@@ -23,8 +23,8 @@ from meta_agent.protocols import (
     RolloutFailure,
 )
 from meta_agent.rollouts._attempt import HALTING, Attempt
-from meta_agent.rollouts._away import HostCall
-from meta_agent.rollouts._away import serve as serve_away
+from meta_agent.rollouts.away import HostCall
+from meta_agent.rollouts.away import serve as serve_away
 
 
 class LockStep:

@@ -184,7 +184,7 @@ def _pack(packages: Path, place: Place, archive: Path) -> None:
     """One tar: packages beside the image's own, their scripts on its PATH."""
     scripts = packages / "bin"
     with tarfile.open(archive, "w") as tar:
-        for script in sorted(scripts.iterdir()) if scripts.is_dir() else ():
+        for script in sorted(path for path in scripts.glob("*") if path.is_file()):
             _add(tar, f"{SCRIPTS}/{script.name}", _for_image(script.read_bytes()), 0o755)
         shutil.rmtree(scripts, ignore_errors=True)
         for path in sorted(packages.rglob("*")):

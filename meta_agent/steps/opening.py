@@ -12,11 +12,12 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from importlib.util import find_spec
+from pathlib import Path
 from types import FrameType
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from meta_agent.backtest.live import Lab, LabSettings
 from meta_agent.config import RunConfig
@@ -33,6 +34,7 @@ from meta_agent.sandbox import Backend, reap, resolve_backend
 from meta_agent.skills import SkillLibrary
 from meta_agent.steps._headline import cautions, headline
 from meta_agent.steps._models import REPLAY, open_models, policies_of, require_servers
+from meta_agent.steps.bring import NO_ANSWERS, Answers, Choose, create_brought, is_brought
 from meta_agent.steps.plan import plan_for
 from meta_agent.steps.run import Run, Version
 from meta_agent.view import Display, recorded
@@ -139,14 +141,26 @@ def first_version(run: Run) -> Version:
     return Version("v0", outcome["commit"])
 
 
-def open_or_create(config: RunConfig) -> Workspace:
-    """The workspace of these settings, made where there is none."""
+def open_or_create(
+    config: RunConfig,
+    answers: Answers = NO_ANSWERS,
+    *,
+    choose: Choose = lambda _: None,
+    tell: Callable[[str], None] = lambda _: None,
+) -> Workspace:
+    """The workspace of these settings, made where there is none. The rest is for brought agents."""
+
+    def create(path: Path) -> HarnessRepo:
+        if is_brought(config.harness):
+            return create_brought(path, config.harness, answers, choose=choose, tell=tell)
+        return HarnessRepo.create(path, _first_files(config), FIRST_COMMIT)
+
     return init_workspace(
         config.workspace,
         domain=config.domain,
         harness=config.harness,
         seed=config.seed,
-        create_repo=lambda path: HarnessRepo.create(path, _first_files(config), FIRST_COMMIT),
+        create_repo=create,
     )
 
 
@@ -154,7 +168,10 @@ def _first_files(config: RunConfig) -> dict[str, bytes]:
     if config.tasks is None and config.policy == "nano":
         from meta_agent.domains.nano.seeds import seed_files
 
-        seed = seed_files(config.domain, config.seed, config.profile, variant=config.harness)
+        variant: Literal["seed", "competent"] = (
+            "competent" if config.harness == "competent" else "seed"
+        )
+        seed = seed_files(config.domain, config.seed, config.profile, variant=variant)
         return dict(seed.files)
     root = resource_dir("harness_repo") / config.domain
     if not (root / "harness.toml").is_file():
@@ -208,6 +225,11 @@ def require_supported(config: RunConfig) -> None:
             "the nano policy reads one-line repositories, not real ones",
             hint=f"meta-agent evolve --tasks {config.tasks} --policy provider/model, vllm:PATH or "
             "hf:PATH",
+        )
+    if is_brought(config.harness) and config.tasks is None:
+        raise ConfigError(
+            f"--harness {config.harness} needs tasks: nobody's agent is made for the nano suites",
+            hint="meta-agent evolve --tasks FILE --policy provider/model",
         )
 
 

@@ -7,7 +7,7 @@ import pytest
 from meta_agent.errors import ConfigError
 from meta_agent.harness import HarnessSession
 from meta_agent.protocols import GenerateReply, GenerateRequest, RolloutFailure
-from meta_agent.sandbox import open_sandbox
+from meta_agent.sandbox import engine_status, open_sandbox
 
 from .agents import AGENT, DeskDomain, Policy, calls, harness, opener, roll, session
 
@@ -108,9 +108,18 @@ def test_what_an_agent_leaves_running_is_gone_before_its_work_is_read() -> None:
     assert row.error is None and row.stop_reason in ("submitted", "returned")
 
 
-def test_an_agent_that_kills_its_worker_fails_alone() -> None:
+@pytest.fixture
+def docker() -> str:
+    status = engine_status()
+    if status.problem:
+        pytest.skip(f"no Docker sandbox: {status.problem}")
+    return "docker"
+
+
+@pytest.mark.docker
+def test_an_agent_that_kills_its_worker_fails_alone(docker: str) -> None:
     kills = "import os, sys\nif '0' in sys.argv[1]: os.kill(os.getppid(), 9)\n"
-    rows = roll(harness(kills + AGENT), Policy(MEND, "Done."), count=2)
+    rows = roll(harness(kills + AGENT), Policy(MEND, "Done."), count=2, backend=docker)
     assert rows[0].error is not None and rows[0].error.kind == "policy"
     assert "sandbox died" in rows[0].error.detail
     assert rows[1].outcome is True
@@ -122,19 +131,53 @@ def test_a_model_server_that_fails_is_not_the_agent_at_fault() -> None:
     assert row.error is not None and (row.error.kind, row.outcome) == ("infra", None)
 
 
-def test_a_sandbox_that_cannot_open_is_infrastructure() -> None:
+@pytest.mark.docker
+def test_a_sandbox_that_cannot_open_is_infrastructure(docker: str) -> None:
     tree = harness()
-    toml = tree.files["harness.toml"].replace(b"editable", b'image = "no-such:1"\neditable')
+    toml = tree.files["harness.toml"].replace(b"editable", b'image = "no-such:1"\neditable', 1)
     broken = type(tree)("c", "t", {**tree.files, "harness.toml": toml})
-    backend = "docker"
-    pytest.importorskip("docker")
-    from meta_agent.sandbox import engine_status
-
-    if engine_status().problem:
-        pytest.skip("no Docker engine")
-    (row,) = roll(broken, Policy("-"), backend=backend)
+    (row,) = roll(broken, Policy("-"), backend=docker)
     assert row.error is not None and row.error.kind == "infra"
     assert "no-such:1" in row.error.detail
+
+
+@pytest.mark.docker
+@pytest.mark.parametrize(
+    ("attack", "kind"),
+    [
+        # Forged frames: to any process of its user the worker's pipe is open.
+        (
+            "import os\nfor n in range(3, 9):\n try: os.write(n, b'x' * 99)\n except OSError: pass",
+            None,
+        ),
+        ("b = bytearray(3 << 30)", "policy"),
+        (
+            "import socket, os\np = int(os.environ['OPENAI_BASE_URL'].split(':')[2].split('/')[0])\n"
+            "for _ in range(500):\n"
+            " s = socket.create_connection(('127.0.0.1', p)); s.sendall(b'x' * 99)\n"
+            "raise SystemExit(1)",
+            "policy",
+        ),
+        (
+            "import json, os, urllib.request as u\n"
+            "m = [{'role': 'user', 'content': 'x' * 100}] * 5000\n"
+            "b = json.dumps({'messages': m}).encode()\n"
+            "u.urlopen(os.environ['OPENAI_BASE_URL'] + '/chat/completions', b)",
+            "policy",
+        ),
+    ],
+    ids=["forged-frames", "memory", "connections", "messages"],
+)
+def test_a_hostile_agent_costs_only_its_own_attempt(
+    docker: str, attack: str, kind: str | None
+) -> None:
+    lines = "\n ".join(attack.splitlines())
+    hostile = f"import sys\nif '0' in sys.argv[1]:\n {lines}\n"
+    rows = roll(harness(hostile + AGENT), Policy(MEND, "Done."), count=2, backend=docker)
+    if kind is not None:
+        assert rows[0].error is not None and rows[0].error.kind == kind
+        assert rows[0].outcome is False
+    assert (rows[1].outcome, rows[1].error) == (True, None)
 
 
 def test_a_domain_that_cannot_be_left_is_told_of() -> None:

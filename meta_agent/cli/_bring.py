@@ -1,0 +1,187 @@
+"""Commands about agents that somebody brings: init, check, adopt, sandbox image."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from meta_agent.cli._flags import takes
+from meta_agent.cli._options import JsonOption
+from meta_agent.cli._output import emit, stdout_for_data
+
+if TYPE_CHECKING:
+    from meta_agent.config import RunConfig
+    from meta_agent.harness import CheckResult
+    from meta_agent.protocols import Sandbox
+    from meta_agent.steps.bring import Start
+
+FAILED_EXIT_CODE = 1
+
+
+def register(app: typer.Typer, sandbox_app: typer.Typer) -> None:
+    """Adds this group's commands."""
+    for command in (init, check, adopt):
+        app.command()(command)
+    sandbox_app.command()(image)
+
+
+@takes("domain", "harness", "seed", "policy", "profile", "tasks", "sandbox", "workspace")
+def init(
+    config: RunConfig,
+    command: Annotated[
+        str, typer.Option(help="How a brought agent starts; {prompt}, {harness}, {repo}.")
+    ] = "",
+    editable: Annotated[
+        list[str] | None, typer.Option(help="What of it may be edited: a pattern; repeatable.")
+    ] = None,
+    protected: Annotated[
+        list[str] | None, typer.Option(help="What of it may not; repeatable.")
+    ] = None,
+    image: Annotated[str, typer.Option(help="Local image that has what it needs.")] = "",
+    leave_out: Annotated[
+        list[str] | None, typer.Option(help="Files not to copy: a pattern; repeatable.")
+    ] = None,
+    check: Annotated[
+        bool, typer.Option(help="Start a brought agent once, without a model.")
+    ] = True,
+    as_json: JsonOption = False,
+) -> None:
+    """Make a workspace: settings, harness repository, skills, ledger. Safe to repeat."""
+    from meta_agent.steps.bring import Answers, is_brought
+    from meta_agent.steps.opening import open_or_create
+    from meta_agent.view.text import facts
+
+    answers = Answers(
+        tuple(shlex.split(command)),
+        tuple(editable or ()),
+        tuple(protected or ()),
+        image,
+        tuple(leave_out or ()),
+    )
+    with stdout_for_data():
+        made = open_or_create(config, answers, choose=_choose, tell=_say)
+        found = _checked(config) if check and is_brought(config.harness) else []
+    rows = {
+        "schema_version": 1,
+        "workspace": str(made.root),
+        "domain": made.domain,
+        "harness": made.harness,
+        "harness_repo": str(made.harness_repo),
+        "settings": str(made.settings_file),
+    }
+    emit(as_json, lambda: {**rows, **_as_json(found)}, lambda: facts(rows))
+    _end(found)
+
+
+@takes("sandbox", "workspace")
+def check(config: RunConfig, as_json: JsonOption = False) -> None:
+    """Check the promoted harness without a model: its contract, its start, its end."""
+    from meta_agent.view.text import lines
+
+    with stdout_for_data():
+        found = _checked(config)
+    text = [f"{'ok    ' if row.ok else 'FAILED'} {row.name}" for row in found]
+    emit(as_json, lambda: {"schema_version": 1, **_as_json(found)}, lambda: lines(text))
+    _end(found)
+
+
+@takes("workspace")
+def adopt(
+    config: RunConfig,
+    into: Annotated[
+        Path | None, typer.Option(help="Your clone: the promoted history becomes a branch of it.")
+    ] = None,
+    branch: Annotated[str, typer.Option(help="The branch, which must be new.")] = "meta-agent",
+    patches: Annotated[
+        Path | None, typer.Option(help="A folder for patches instead, for git am.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Hand the promoted history back: as a branch of a clone, or as patches."""
+    from meta_agent.errors import ConfigError
+    from meta_agent.history import HarnessRepo, adopt_branch, adopt_patches
+    from meta_agent.view.text import facts
+    from meta_agent.workspace import open_workspace
+
+    if (into is None) == (patches is None):
+        raise ConfigError("adopt writes to one place", hint="--into CLONE, or --patches FOLDER")
+    repo = HarnessRepo.open(open_workspace(config.workspace).harness_repo)
+    done = adopt_branch(repo, into, branch) if into else adopt_patches(repo, Path(str(patches)))
+    rows = {"schema_version": 1, **done._asdict()}
+    emit(as_json, lambda: rows, lambda: facts(rows))
+
+
+def image(
+    requirements: Annotated[Path, typer.Option(help="Packages, one a line: NAME==VERSION.")],
+    tag: Annotated[str, typer.Option(help="Name of the image, as harness.toml gives it.")],
+    wheels: Annotated[Path | None, typer.Option(help="Folder of wheels to look into.")] = None,
+    base: Annotated[str, typer.Option(help="Image to add to.")] = "meta-agent-base:1",
+    force: Annotated[bool, typer.Option("--force", help="Build even if it is up to date.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Build an image for an agent: the base and its packages, from wheels alone."""
+    from meta_agent.sandbox import build_agent_image, read_requirements
+    from meta_agent.view.text import facts
+
+    with stdout_for_data():
+        made = build_agent_image(
+            read_requirements(requirements),
+            tag,
+            wheels=wheels,
+            base=base,
+            progress=_say,
+            force=force,
+        )
+    rows = {"schema_version": 1, "image": tag, "id": made}
+    emit(as_json, lambda: rows, lambda: facts(rows))
+
+
+def _checked(config: RunConfig) -> list[CheckResult]:
+    from meta_agent.history import HarnessRepo
+    from meta_agent.sandbox import open_sandbox, resolve_backend
+    from meta_agent.steps.bring import check_harness
+    from meta_agent.workspace import open_workspace
+
+    unsafe = config.allow_unsafe_process
+    backend = resolve_backend(config.sandbox, code_by_llm=True, allow_unsafe=unsafe)
+    repo = HarnessRepo.open(open_workspace(config.workspace).harness_repo)
+
+    def opened(name: str | None) -> Sandbox:
+        return open_sandbox(backend, run="check", image=name)
+
+    return check_harness(repo.tree(repo.head()), opened)
+
+
+def _choose(found: list[Start]) -> Start | None:
+    """Asks a person; without a terminal nobody is asked."""
+    if not found or not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return None
+    for number, start in enumerate(found, 1):
+        typer.echo(f"  {number}. {start.line}  ({start.why})", err=True)
+    number = typer.prompt("how is the agent started", type=int, default=1, err=True)
+    return found[number - 1] if 1 <= number <= len(found) else None
+
+
+def _say(line: str) -> None:
+    from meta_agent.view import visible
+
+    typer.echo(visible(line), err=True)
+
+
+def _as_json(found: list[CheckResult]) -> dict[str, Any]:
+    rows = [{"name": row.name, "ok": row.ok, "detail": row.detail} for row in found]
+    return {"checks": rows} if rows else {}
+
+
+def _end(found: list[CheckResult]) -> None:
+    """Says what failed and how it can be mended."""
+    failed = [row for row in found if not row.ok]
+    for row in failed:
+        _say(f"FAILED {row.name}: {row.detail}")
+    if failed:
+        _say("mend harness_repo/ (harness.toml), commit there, then: meta-agent check")
+        raise typer.Exit(FAILED_EXIT_CODE)

@@ -1,0 +1,284 @@
+"""Somebody's agent becomes a harness, and what was promoted goes back: real git on both sides."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from meta_agent.agents import Workbench
+from meta_agent.errors import ConfigError
+from meta_agent.harness import parse_contract
+from meta_agent.history import HarnessRepo, adopt_branch, adopt_patches
+from meta_agent.protocols import HarnessTree
+from meta_agent.sandbox import open_sandbox
+from meta_agent.steps.bring import Answers, bring, check_harness, create_brought, starts
+
+from ..harness.agents import AGENT, opener
+
+FILES = {
+    "agent.py": AGENT,
+    "prompt.md": "You mend files.\n",
+    "README.md": "An agent.\n",
+    "tests/test_agent.py": "def test(): pass\n",
+}
+COMMAND = Answers(command=("python3", "{harness}/agent.py", "{prompt}"))
+
+
+def git(folder: Path, *argv: str) -> str:
+    env = {**os.environ, "GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_NOSYSTEM": "1"}
+    who = ("-c", "user.name=o", "-c", "user.email=o@example.org")
+    done = subprocess.run(
+        ["git", "-C", str(folder), *who, *argv], capture_output=True, check=True, env=env
+    )
+    return done.stdout.decode().strip()
+
+
+def written(folder: Path, files: dict[str, str]) -> Path:
+    for path, text in files.items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_text(text)
+    return folder
+
+
+@pytest.fixture
+def theirs(tmp_path: Path) -> Path:
+    """A repository of somebody's, with a hook and settings that would run programs."""
+    folder = written(tmp_path / "their agent", FILES)
+    git(folder, "init", "-q", "-b", "main")
+    (folder / "link").symlink_to("/etc/passwd")
+    written(folder, {".gitattributes": "*.py filter=evil\n", ".github/ci.yml": "x\n"})
+    git(folder, "add", "-A")
+    git(folder, "commit", "-q", "-m", "theirs")
+    for setting in ("filter.evil.smudge", "filter.evil.clean", "core.fsmonitor", "core.pager"):
+        git(folder, "config", setting, f"touch {tmp_path / 'ran'}")
+    for name in ("reference-transaction", "post-checkout", "pre-receive", "post-update"):
+        hook = folder / ".git" / "hooks" / name
+        hook.parent.mkdir(exist_ok=True)
+        hook.write_text(f"#!/bin/sh\ntouch '{tmp_path / 'ran'}'\n")
+        hook.chmod(0o755)
+    return folder
+
+
+def untouchable(folder: Path) -> dict[str, bytes]:
+    """Everything in a working tree, and git's own record of it."""
+    kept = [path for path in folder.rglob("*") if path.is_file() and ".git" not in path.parts]
+    kept += [folder / ".git" / name for name in ("index", "HEAD", "config")]
+    return {str(path): path.read_bytes() for path in kept}
+
+
+def promoted(repo: HarnessRepo, path: str, text: str) -> str:
+    """An edit through workbench, admission and merge, with a verdict on it."""
+    sandbox = open_sandbox("process", run="test")
+    try:
+        bench = Workbench(sandbox, repo, repo.head())
+        bench.write(path, text)
+        tip, pack = bench.commit("feat(scaffold): look first\n\nHypothesis: it helps.\n"), b""
+        pack = bench.hand_back()
+    finally:
+        sandbox.close()
+    contract = parse_contract(repo.tree(repo.head()))
+    ref, head = "refs/heads/candidate/run/1", repo.head()
+    rules = {"editable": contract.editable, "protected": contract.protected}
+    repo.admit(pack, expected_tip=tip, base=head, ref=ref, **rules)
+    merged = repo.merge(ref, onto=head, message="feat: merge run/1", trailers={})
+    repo.note(tip, "PROMOTE\n\n0.40 to 0.60 on 100 tasks")
+    return merged
+
+
+# --- coming in ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("form", ["{}", "file://{}"])
+def test_a_repository_comes_in_as_one_commit_that_says_where_from(
+    theirs: Path, tmp_path: Path, form: str
+) -> None:
+    (theirs / "agent.py").write_text("not committed\n")
+    before = git(theirs, "rev-parse", "HEAD")
+    source = form.format(theirs)
+    brought = bring(source, COMMAND)
+    assert brought.files["agent.py"] == AGENT.encode()
+    assert sorted(brought.files) == sorted([*FILES, "harness.toml"])
+    assert f"Imported-From: {source}" in brought.message
+    assert f"Imported-Commit: {before}" in brought.message
+    notes = "\n".join(brought.notes)
+    assert "link (a link)" in notes and ".github/ci.yml (git_path)" in notes
+    assert not (tmp_path / "ran").exists()
+    assert (theirs / "agent.py").read_text() == "not committed\n"
+
+
+def test_a_plain_folder_comes_in_without_what_was_made_in_it(tmp_path: Path) -> None:
+    folder = written(tmp_path / "agent", {**FILES, ".venv/x.py": "", "__pycache__/a.pyc": ""})
+    (folder / "outside").symlink_to("/etc")
+    brought = bring(str(folder), COMMAND)
+    assert sorted(brought.files) == sorted([*FILES, "harness.toml"])
+    assert "Imported-Commit" not in brought.message
+
+
+def test_the_contract_is_written_from_what_the_files_show(theirs: Path) -> None:
+    brought = bring(str(theirs))
+    table = tomllib.loads(brought.files["harness.toml"].decode())["harness"]
+    assert table["command"] == ["python3", "{harness}/agent.py", "{prompt}"]
+    assert (table["editable"], table["protected"]) == (["**"], ["tests/**", "README*"])
+    assert "prompts and settings found: prompt.md" in brought.notes
+    contract = parse_contract(HarnessTree("", "", brought.files))
+    assert contract.factor_of(["agent.py", "prompt.md"]) == "scaffold"
+
+
+@pytest.mark.parametrize(
+    ("files", "lines"),
+    [
+        (
+            {
+                "pyproject.toml": '[project.scripts]\nmend = "mender.cli:main"\n',
+                "src/mender/cli.py": "",
+            },
+            [
+                "python3 -c 'import sys; from mender.cli import main; sys.exit(main())' '{prompt}'",
+            ],
+        ),
+        ({"src/mender/__main__.py": ""}, ["python3 -m mender '{prompt}'"]),
+        ({"run.sh": ""}, ["sh '{harness}/run.sh' '{prompt}'"]),
+        (
+            {"agent.py": "", "main.py": ""},
+            [
+                "python3 '{harness}/agent.py' '{prompt}'",
+                "python3 '{harness}/main.py' '{prompt}'",
+            ],
+        ),
+        ({"pyproject.toml": "no toml ["}, []),
+    ],
+)
+def test_ways_to_start_are_found(files: dict[str, str], lines: list[str]) -> None:
+    found = starts({path: text.encode() for path, text in files.items()})
+    assert [start.line for start in found] == lines
+
+
+def test_several_ways_to_start_are_a_question(tmp_path: Path) -> None:
+    folder = written(tmp_path / "agent", {"agent.py": "", "main.py": ""})
+    with pytest.raises(ConfigError, match=r"agent\.py.*main\.py") as caught:
+        bring(str(folder))
+    assert caught.value.hint and "--command" in caught.value.hint
+    brought = bring(str(folder), choose=lambda found: found[1])
+    assert b"main.py" in brought.files["harness.toml"]
+
+
+def test_a_contract_that_is_there_is_kept(tmp_path: Path) -> None:
+    toml = (
+        '[harness]\nname = "x"\ncommand = ["true"]\neditable = ["a"]\n[factors]\nscaffold = ["a"]\n'
+    )
+    folder = written(tmp_path / "agent", {"harness.toml": toml, "a": ""})
+    assert bring(str(folder)).files["harness.toml"].decode() == toml
+    with pytest.raises(ConfigError, match="of its own"):
+        bring(str(folder), COMMAND)
+
+
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [
+        ("https://user:secret@example.org/x.git", "user name or a key"),
+        ("ssh://example.org/x.git", "only https"),
+        ("ext::sh -c true://x", "only https"),
+        ("/no/such/folder", "there is no folder"),
+        ("file:///no/such/folder", "cannot read"),
+    ],
+)
+def test_sources_that_are_not_read(source: str, words: str) -> None:
+    with pytest.raises(ConfigError, match=words) as caught:
+        bring(source, COMMAND)
+    assert "secret" not in str(caught.value)
+
+
+def test_what_is_too_large_names_the_way_out(tmp_path: Path) -> None:
+    files = {f"docs/{n}.md": "x" * 200_000 for n in range(30)}
+    folder = written(tmp_path / "agent", {**FILES, **files})
+    with pytest.raises(ConfigError, match=r"docs \(6000000 bytes\)") as caught:
+        bring(str(folder), COMMAND)
+    assert caught.value.hint and "--leave-out" in caught.value.hint
+    lean = Answers(command=COMMAND.command, leave_out=("docs/**",))
+    assert sorted(bring(str(folder), lean).files) == sorted([*FILES, "harness.toml"])
+
+
+# --- the check ----------------------------------------------------------------------------------
+
+
+def tree_of(repo: HarnessRepo) -> HarnessTree:
+    return repo.tree(repo.head())
+
+
+def test_a_brought_agent_passes_its_check(theirs: Path, tmp_path: Path) -> None:
+    repo = create_brought(tmp_path / "repo", str(theirs), COMMAND)
+    rows = check_harness(tree_of(repo), opener())
+    assert [row.ok for row in rows] == [True] * 4, rows
+
+
+def test_its_own_check_command_runs_in_the_sandbox(tmp_path: Path) -> None:
+    contract = (
+        '[harness]\nname = "x"\ncommand = ["python3", "{harness}/agent.py", "{prompt}"]\n'
+        'editable = ["agent.py"]\ncheck = ["sh", "-c", "ls; exit 3"]\n'
+        '[factors]\nscaffold = ["agent.py"]\n'
+    )
+    folder = written(tmp_path / "agent", {**FILES, "harness.toml": contract})
+    repo = create_brought(tmp_path / "repo", str(folder))
+    *_, last = check_harness(tree_of(repo), opener())
+    assert not last.ok and "exit 3" in last.detail and "agent.py" in last.detail
+
+
+# --- going back ---------------------------------------------------------------------------------
+
+
+def test_a_promoted_edit_becomes_a_branch_on_the_imported_commit(
+    theirs: Path, tmp_path: Path
+) -> None:
+    start = git(theirs, "rev-parse", "HEAD")
+    repo = create_brought(tmp_path / "repo", str(theirs), COMMAND)
+    promoted(repo, "prompt.md", "Look first.\n")
+    before = untouchable(theirs)
+    (tmp_path / "ran").unlink(missing_ok=True)  # their own git just ran their own programs
+    done = adopt_branch(repo, theirs, "better")
+    assert not (tmp_path / "ran").exists()
+    assert untouchable(theirs) == before
+    assert (done.commits, done.base) == (1, start)
+    assert git(theirs, "rev-parse", "better~1") == start == git(theirs, "rev-parse", "HEAD")
+    assert git(theirs, "diff", "--name-only", "main", "better") == "prompt.md"
+    message = git(theirs, "log", "-1", "--format=%B", "better")
+    assert message.startswith("feat(scaffold): look first")
+    assert "Hypothesis: it helps." in message and "0.40 to 0.60" in message
+    with pytest.raises(ConfigError, match="already"):
+        adopt_branch(repo, theirs, "better")
+
+
+def test_patches_apply_to_the_original(theirs: Path, tmp_path: Path) -> None:
+    repo = create_brought(tmp_path / "repo", str(theirs), COMMAND)
+    promoted(repo, "prompt.md", "Look first.\n")
+    done = adopt_patches(repo, tmp_path / "patches")
+    (patch,) = sorted((tmp_path / "patches").iterdir())
+    assert done.commits == 1 and patch.name == "0001-feat-scaffold-look-first.patch"
+    for setting in ("filter.evil.smudge", "filter.evil.clean", "core.fsmonitor"):
+        git(theirs, "config", "--unset", setting)
+    for hook in (theirs / ".git" / "hooks").iterdir():
+        hook.unlink()
+    git(theirs, "am", "-q", str(patch))
+    assert (theirs / "prompt.md").read_text() == "Look first.\n"
+
+
+def test_what_cannot_be_handed_back_says_why(theirs: Path, tmp_path: Path) -> None:
+    repo = create_brought(tmp_path / "repo", str(theirs), COMMAND)
+    with pytest.raises(ConfigError, match="nothing has been promoted"):
+        adopt_patches(repo, tmp_path / "patches")
+    promoted(repo, "prompt.md", "Look first.\n")
+    with pytest.raises(ConfigError, match="not a git repository"):
+        adopt_branch(repo, tmp_path, "better")
+    with pytest.raises(ConfigError, match="not a name"):
+        adopt_branch(repo, theirs, "../x")
+    other = written(tmp_path / "other", {"a": "b"})
+    git(other, "init", "-q")
+    with pytest.raises(ConfigError, match="does not have the commit"):
+        adopt_branch(repo, other, "better")
+    plain = create_brought(tmp_path / "repo2", str(written(tmp_path / "p", FILES)), COMMAND)
+    promoted(plain, "prompt.md", "Look first.\n")
+    with pytest.raises(ConfigError, match="not imported from a git"):
+        adopt_branch(plain, theirs, "better")
