@@ -29,7 +29,10 @@ def register(app: typer.Typer, sandbox_app: typer.Typer) -> None:
     sandbox_app.command()(image)
 
 
-@takes("domain", "harness", "seed", "policy", "profile", "tasks", "sandbox", "workspace")
+@takes(
+    *("domain", "harness", "seed", "policy", "profile", "tasks"),
+    *("sandbox", "allow_unsafe_process", "workspace"),
+)
 def init(
     config: RunConfig,
     command: Annotated[
@@ -77,7 +80,7 @@ def init(
     _end(found)
 
 
-@takes("sandbox", "workspace")
+@takes("sandbox", "allow_unsafe_process", "workspace")
 def check(config: RunConfig, as_json: JsonOption = False) -> None:
     """Check the promoted harness without a model: its contract, its start, its end."""
     from meta_agent.view.text import lines

@@ -152,7 +152,8 @@ def test_a_sandbox_that_cannot_open_is_infrastructure(docker: str) -> None:
         ),
         ("b = bytearray(3 << 30)", "policy"),
         (
-            "import socket, os\np = int(os.environ['OPENAI_BASE_URL'].split(':')[2].split('/')[0])\n"
+            "import os, socket\nu = os.environ['OPENAI_BASE_URL']\n"
+            "p = int(u.split(':')[2].split('/')[0])\n"
             "for _ in range(500):\n"
             " s = socket.create_connection(('127.0.0.1', p)); s.sendall(b'x' * 99)\n"
             "raise SystemExit(1)",
