@@ -36,7 +36,7 @@ class Cli:
 
     def __init__(self, folder: Path, **environment: str) -> None:
         self.folder, self.workspace = folder, folder / "ws"
-        kept = {name: os.environ[name] for name in KEPT if name in os.environ}
+        kept = {n: v for n, v in os.environ.items() if n in KEPT or n.startswith("PIP_")}
         self.environment = {**kept, "HOME": str(folder), **CANARIES, **environment}
 
     def __call__(self, *argv: str, ok: tuple[int, ...] = (0,)) -> subprocess.CompletedProcess[str]:
