@@ -1,10 +1,13 @@
 """Makes a suite's warm start: a small Qwen3 model taught by demonstrations, from a fixed seed.
 
-    python -m meta_agent.training.warmstart --suite swe --out DIR
+    python -m meta_agent.training.warmstart --suite swe|math --out DIR
 
 Promises: the same machine kind, thread count and library versions give the same checkpoint; DIR
 loads in transformers; the notes in its manifest say how it was made and how often it solves
 `search` tasks under the competent scaffold, with a confidence interval.
+
+A suite is its name: `domains/nano/<suite>_demos.py` has the demonstrations, the harness sources of
+that name the scaffold, and `load_domain` the tasks.
 
 Needs the `train` extra. Not covered: reinforcement learning, which starts from here.
 """
@@ -13,19 +16,19 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
 import torch
 from torch import Tensor
 
+from meta_agent.domains import load_domain
 from meta_agent.domains.nano.drive import Attempt, Driver
-from meta_agent.domains.nano.sources import sources
-from meta_agent.domains.nano.swe import NanoSwe
-from meta_agent.domains.nano.swe_demos import demonstration
+from meta_agent.domains.nano.sources import SUITES, sources
 from meta_agent.models import nano_tokenizer as tokenizer
 from meta_agent.models.nano_engine import NanoEngine
 from meta_agent.models.nano_files import new_nano_model, write_nano
@@ -40,6 +43,7 @@ WIDER_START: Final = 3.0
 class Schooling:
     """How the warm start is made."""
 
+    suite: str = "swe"
     seed: int = 0
     steps: int = 800
     demonstrations_per_step: int = 96
@@ -100,8 +104,16 @@ def _backward(model: Any, rows: list[tuple[list[int], list[int]]]) -> float:
     return total
 
 
+def demonstrations_of(suite: str) -> Callable[[int], list[Message]]:
+    """Returns the function that plays demonstration number `index` of a suite."""
+    play: Callable[[int], list[Message]]
+    play = import_module(f"meta_agent.domains.nano.{suite}_demos").demonstration
+    return play
+
+
 def teach(schooling: Schooling) -> Any:
     """Returns a policy taught by supervised learning."""
+    demonstration = demonstrations_of(schooling.suite)
     torch.set_num_threads(schooling.threads)
     model = new_model(schooling.seed)
     peak = schooling.peak_learning_rate
@@ -122,21 +134,21 @@ def teach(schooling: Schooling) -> Any:
     return model.eval()
 
 
-def attempts_of(model: Any, seed: int, samples: int) -> list[Attempt]:
+def attempts_of(model: Any, seed: int, samples: int, suite: str = "swe") -> list[Attempt]:
     """Returns attempts at every search task under the competent scaffold."""
-    domain = NanoSwe()
+    domain = load_domain(suite)
     plans = [
         PlannedRollout(task, sample, seed, task.key)
         for task in domain.tasks("search")
         for sample in range(samples)
     ]
-    scaffold = sources("swe", "competent")["swe/agent.py"].decode()
+    scaffold = sources(suite, "competent")[f"{suite}/agent.py"].decode()
     return Driver(domain, scaffold, NanoEngine(model)).run(plans, domain.sampling)
 
 
-def measure(model: Any, seed: int, samples: int = 4) -> dict[str, Any]:
+def measure(model: Any, seed: int, samples: int = 4, suite: str = "swe") -> dict[str, Any]:
     """Returns the success rate with a 95 % interval over tasks (samples of one task cluster)."""
-    attempts = attempts_of(model, seed, samples)
+    attempts = attempts_of(model, seed, samples, suite)
     wins = torch.tensor([float(a.environment.grade().success) for a in attempts])
     by_task = wins.view(-1, samples).mean(1)
     margin = 1.96 * float(by_task.std()) / len(by_task) ** 0.5
@@ -155,11 +167,10 @@ def save(model: Any, schooling: Schooling, out: Path) -> dict[str, Any]:
     """Writes the checkpoint; its manifest notes how it was made and what it can do."""
 
     report = {
-        "suite": "swe",
         **asdict(schooling),
         "parameters": sum(p.numel() for p in model.parameters()),
-        "evaluator_hash": NanoSwe().evaluator_hash,
-        "measured": measure(model, schooling.seed),
+        "evaluator_hash": load_domain(schooling.suite).evaluator_hash,
+        "measured": measure(model, schooling.seed, suite=schooling.suite),
     }
     write_checkpoint(
         out,
@@ -175,12 +186,12 @@ def save(model: Any, schooling: Schooling, out: Path) -> dict[str, Any]:
 def main() -> None:
     """Runs the script."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--suite", choices=["swe"], default="swe")
+    parser.add_argument("--suite", choices=SUITES, default="swe")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--seed", type=int, default=Schooling.seed)
     parser.add_argument("--steps", type=int, default=Schooling.steps)
     arguments = parser.parse_args()
-    schooling = Schooling(seed=arguments.seed, steps=arguments.steps)
+    schooling = Schooling(arguments.suite, arguments.seed, arguments.steps)
     print(json.dumps(save(teach(schooling), schooling, arguments.out), indent=2))
 
 
