@@ -9,6 +9,7 @@ Does not cover: choices other than the first (one is asked for), audio, and web 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -179,7 +180,8 @@ class Chunks:
         whole = usage is not None and len(self._ids) == usage.output_tokens
         if not self._ids or not self._prompt_ids or not whole:
             return None
-        if len(self._ids) != len(self._logprobs):
+        known = all(one < math.inf for one in self._logprobs)  # which NaN is not, either
+        if len(self._ids) != len(self._logprobs) or not known:
             return None
         return ReplyTokens(tuple(self._prompt_ids), tuple(self._ids), tuple(self._logprobs))
 

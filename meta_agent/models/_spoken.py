@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from meta_agent.models._unicode import mended
 from meta_agent.models.chat import ToolSpec
 from meta_agent.protocols import JSON, Message
 
@@ -25,15 +26,22 @@ def messages_of(said: Sequence[Message]) -> list[Message]:
     """The messages with nothing in them but what a chat knows."""
     if not said:
         raise SpokenError("no messages")
-    return [_message(message) for message in said]
+    return [_message(message) for message in _mended(said)]
 
 
 def tools_of(schemas: Sequence[Mapping[str, JSON]] | None) -> tuple[ToolSpec, ...]:
     """Tools from OpenAI's schemas."""
-    tools = tuple(_tool(schema) for schema in schemas or ())
+    tools = tuple(_tool(schema) for schema in _mended(schemas or ()))
     if len({tool.name for tool in tools}) != len(tools):
         raise SpokenError("two tools have one name")
     return tools
+
+
+def _mended(said: Sequence[Mapping[str, JSON]]) -> list[dict[str, JSON]]:
+    try:
+        return [mended(one) for one in said]
+    except ValueError as error:
+        raise SpokenError(str(error)) from error
 
 
 def _message(message: Message) -> Message:

@@ -12,14 +12,16 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import time
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from meta_agent.errors import ProviderError
 from meta_agent.models._failures import Secrets, malformed, scrubbed
 from meta_agent.models._schema import problems
+from meta_agent.models._unicode import mended
 from meta_agent.models.chat import (
     ChatReply,
     ChatRequest,
@@ -30,6 +32,8 @@ from meta_agent.models.chat import (
     Usage,
 )
 from meta_agent.protocols import JSON
+
+_TOO_MANY_TOKENS: Final = 10**12
 
 
 @dataclass(slots=True)
@@ -67,13 +71,13 @@ def accept(said: Said, request: ChatRequest, *, seconds: float = 0.0) -> ChatRep
     if said.stop == "tool_calls" and not calls:
         raise malformed("the reply stopped for tool calls and holds none")
     return ChatReply(
-        content=said.text,
+        content=mended(said.text),
         stop="tool_calls" if calls else said.stop,
         usage=said.usage,
         model=said.model or request.model,
         tool_calls=calls,
-        reasoning=said.reasoning,
-        provider_blocks=None if cut else said.provider_blocks,
+        reasoning=mended(said.reasoning),
+        provider_blocks=None if cut else mended(said.provider_blocks),
         tokens=said.tokens,
         seconds=seconds,
         request_id=said.request_id,
@@ -110,10 +114,11 @@ def heard(
 def usage_of(
     *, input_tokens: Any, output_tokens: Any, cached: Any = 0, written: Any = 0, reasoning: Any = 0
 ) -> Usage:
-    """Usage, if every figure is a whole number that is not negative."""
+    """Usage, if every figure is a count that a ledger can add up."""
     figures = [input_tokens, output_tokens, cached or 0, written or 0, reasoning or 0]
     for figure in figures:
-        if isinstance(figure, bool) or not isinstance(figure, int) or figure < 0:
+        whole = isinstance(figure, int) and not isinstance(figure, bool)
+        if not whole or not 0 <= figure < _TOO_MANY_TOKENS:
             raise malformed(f"the reply's token usage holds {figure!r}")
     return Usage(*figures)
 
@@ -121,7 +126,7 @@ def usage_of(
 def arguments_of(text: str, name: str) -> Mapping[str, JSON]:
     """Arguments of a call, which must be one whole JSON object. None at all means an empty one."""
     try:
-        value = json.loads(text or "{}", parse_constant=_no_constant)
+        value = mended(json.loads(text or "{}", parse_constant=_no_constant, parse_float=_finite))
     except (ValueError, RecursionError):
         raise malformed(f"the arguments of {name!r} are not JSON: {text[:120]!r}") from None
     if not isinstance(value, dict):
@@ -131,7 +136,7 @@ def arguments_of(text: str, name: str) -> Mapping[str, JSON]:
 
 def _checked(calls: Sequence[SaidCall], request: ChatRequest) -> tuple[ToolCall, ...]:
     tools = {tool.name: tool for tool in request.tools}
-    ids = [call.id for call in calls]
+    ids = [mended(call.id) for call in calls]
     if not all(ids) or len(set(ids)) < len(ids):
         raise malformed(f"the ids of the tool calls are not unique: {ids}")
     return tuple(_checked_call(call, tools, lenient=request.lenient_tools) for call in calls)
@@ -145,7 +150,14 @@ def _checked_call(call: SaidCall, tools: Mapping[str, ToolSpec], *, lenient: boo
         wrong = next(problems(arguments, tools[call.name].parameters), None)
         if wrong is not None:
             raise malformed(f"the arguments of {call.name!r} break its schema: {wrong}")
-    return ToolCall(call.id, call.name, arguments)
+    return ToolCall(mended(call.id), mended(call.name), arguments)
+
+
+def _finite(text: str) -> float:
+    """1e999 is JSON, and an infinity that no record could keep."""
+    if not math.isfinite(number := float(text)):
+        raise ValueError(f"{text} is out of range")
+    return number
 
 
 def _no_constant(name: str) -> None:

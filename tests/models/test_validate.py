@@ -56,7 +56,11 @@ def test_a_reference_is_never_followed() -> None:
     assert list(problems(1, {"$ref": "http://127.0.0.1:9/schema.json"})) == []
 
 
-@pytest.mark.parametrize("text", ["{", '{"a": NaN}', "[]", "1", '"a"', '{"a": 1} x', "[" * 100_000])
+TOO_DEEP = '{"a": ' + "[" * 200 + "]" * 200 + "}"
+NO_OBJECTS = ["{", '{"a": NaN}', '{"a": 1e999}', "[]", "1", '"a"', '{"a": 1} x', "[" * 100_000]
+
+
+@pytest.mark.parametrize("text", [*NO_OBJECTS, TOO_DEEP])
 def test_arguments_that_are_no_json_object_are_refused(text: str) -> None:
     with pytest.raises(ProviderError) as caught:
         arguments_of(text, "view")
@@ -67,7 +71,20 @@ def test_no_arguments_are_an_empty_object() -> None:
     assert arguments_of("", "submit") == {}
 
 
-@pytest.mark.parametrize("figure", [-1, 1.5, "3", None, True])
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        (r'{"a": "x\ud83d"}', "x\ufffd"),
+        (r'{"a": "\ud83d\ude00"}', "\U0001f600"),
+        ('{"a": "é"}', "é"),
+    ],
+)
+def test_arguments_are_text_that_can_be_sent_back(text: str, value: str) -> None:
+    assert arguments_of(text, "edit") == {"a": value}
+    assert accept(said(text="\ud83d"), request()).content == "\ufffd"
+
+
+@pytest.mark.parametrize("figure", [-1, 1.5, "3", None, True, 10**20])
 def test_usage_must_be_counts(figure: object) -> None:
     with pytest.raises(ProviderError, match="token usage"):
         usage_of(input_tokens=figure, output_tokens=1)

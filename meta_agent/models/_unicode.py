@@ -1,0 +1,33 @@
+"""JSON that can travel: texts that UTF-8 can say, nested no deeper than our own code can follow.
+
+Models write halves of surrogate pairs (`"\\ud83d"` in a call's arguments, a pair split between two
+chunks) and JSON carries them, but a request with such a message in it can't be encoded: every
+repetition of the dialogue would fail at the same place. So they are mended where text comes in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+_LEVELS: Final = 100
+
+
+def mended(value: Any, levels: int = _LEVELS) -> Any:
+    """A JSON value whose texts UTF-8 can say: two halves are joined, a lone one is replaced.
+
+    Raises ValueError where it is nested too deeply.
+    """
+    if not levels:
+        raise ValueError(f"it is nested over {_LEVELS} levels deep")
+    if isinstance(value, str):
+        return _text(value)
+    if isinstance(value, Mapping):
+        return {_text(name): mended(item, levels - 1) for name, item in value.items()}
+    return [mended(item, levels - 1) for item in value] if isinstance(value, list) else value
+
+
+def _text(text: str) -> str:
+    if text.isascii():
+        return text
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
