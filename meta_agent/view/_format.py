@@ -81,6 +81,11 @@ def prediction_text(hypothesis: Mapping[str, Any]) -> str:
     return visible(f"{hypothesis.get('metric', '?')} {hypothesis.get('direction', '?')}{size}")
 
 
+def unit_text(training_seeds: int) -> str:
+    """Over how many policies an effect was measured; with one, the task is the unit."""
+    return f"{training_seeds} training seeds" if training_seeds > 1 else "one policy"
+
+
 def live_text(live: Mapping[str, Any]) -> str:
     """One look at a candidate that was really trained or run."""
     parts = [f"{live['seeds']} training seeds"] if "seeds" in live else []

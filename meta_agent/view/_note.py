@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from meta_agent.protocols import Candidate, Verdict
-from meta_agent.view._format import one_line, points, visible
+from meta_agent.view._format import one_line, points, unit_text, visible
 
 
 def verdict_note(candidate: Candidate, verdict: Verdict) -> str:
@@ -26,7 +26,7 @@ def _lines(candidate: Candidate, verdict: Verdict) -> Iterator[str]:
             f"measured   clean success {points(effect.delta)} points, interval at the run's alpha "
             f"[{points(effect.ci_low)}, {points(effect.ci_high)}]"
         )
-        yield f"based on   {effect.pairs} pairs, {effect.training_seeds} training seeds"
+        yield f"based on   {effect.pairs} pairs, {unit_text(effect.training_seeds)}"
     else:
         yield "measured   no live comparison"
     yield ""

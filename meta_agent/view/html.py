@@ -28,6 +28,7 @@ from meta_agent.view._format import (
     percent,
     points,
     prediction_text,
+    unit_text,
     visible,
 )
 from meta_agent.view._money import HEADINGS
@@ -63,7 +64,12 @@ def render_html(state: RunState) -> str:
     """The whole report as one page."""
     environment = Environment(autoescape=True)
     environment.filters.update(
-        visible=_text, one_line=_line, number=_number, flat=_flat, effect=effect_text
+        visible=_text,
+        one_line=_line,
+        number=_number,
+        flat=_flat,
+        effect=effect_text,
+        unit=unit_text,
     )
     arms = group_by_arm(state.metrics)
     return environment.from_string(TEMPLATE).render(

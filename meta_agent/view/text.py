@@ -30,6 +30,7 @@ from meta_agent.view._format import (
     percent,
     points,
     prediction_text,
+    unit_text,
     visible,
 )
 from meta_agent.view._money import HEADINGS
@@ -349,7 +350,7 @@ def _effect_long(one: CandidateView) -> str:
     return (
         f"{points(effect.delta)} points of clean success, interval at the run's alpha "
         f"[{points(effect.ci_low)}, {points(effect.ci_high)}], {effect.pairs} pairs, "
-        f"{effect.training_seeds} training seeds"
+        f"{unit_text(effect.training_seeds)}"
     )
 
 
