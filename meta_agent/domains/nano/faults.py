@@ -13,13 +13,11 @@ Not covered: what a fault costs. That is measured, see `docs/LOG.md`.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
-from meta_agent.domains.nano._draw import Draw
-from meta_agent.protocols import Factor
+from meta_agent.domains.nano._fault import Edit, Fault, component, drawn_from
+
+__all__ = ["DEFAULT_SEED", "FAULTS", "LEAK_OFFERED", "Edit", "Fault", "drawn", "fault"]
 
 AGENT: Final = "swe/agent.py"
 REWARD: Final = "swe/reward.py"
@@ -27,53 +25,10 @@ FILTER: Final = "swe/filter.py"
 CURRICULUM: Final = "swe/curriculum.py"
 RECIPE: Final = "swe/recipe.toml"
 TOOL_MIX: Final = "swe/diagnostics/tool_mix.py"
-Files = Mapping[str, bytes]
-
-
-@dataclass(frozen=True, slots=True)
-class Edit:
-    """Replaces the one place where `pattern` matches; an empty pattern replaces the file."""
-
-    path: str
-    pattern: str
-    text: str
-
-    def apply(self, source: str) -> str:
-        """Returns the changed source, or raises where the pattern does not match once."""
-        if not self.pattern:
-            return self.text
-        changed, count = re.subn(self.pattern, lambda _: self.text, source, flags=re.MULTILINE)
-        if count != 1:
-            raise ValueError(f"{self.path}: {self.pattern!r} matches {count} times, not once")
-        return changed
-
-
-@dataclass(frozen=True, slots=True)
-class Fault:
-    """A named mistake. `repair` is the oracle's fix in words; undoing `edits` is that fix."""
-
-    name: str
-    factor: Factor
-    truth: str
-    repair: str
-    edits: tuple[Edit, ...]
-    ruled: bool = True  # the rules agent has a rule that can find it
-    costly: bool = True  # its repair is worth at least 10 points after training
-
-    def apply(self, files: Files) -> dict[str, bytes]:
-        """Returns the files with the fault planted."""
-        changed = dict(files)
-        for edit in self.edits:
-            changed[edit.path] = edit.apply(changed[edit.path].decode()).encode()
-        return changed
 
 
 def _component(name: str, weight: str, code: str) -> tuple[Edit, ...]:
-    """Adds a component to the reward."""
-    return (
-        Edit(REWARD, r"^WEIGHTS = \{", f'WEIGHTS = {{"{name}": {weight}, '),
-        Edit(REWARD, r"^COMPONENTS = \{", f'{code}\n\n\nCOMPONENTS = {{"{name}": {name}, '),
-    )
+    return component(REWARD, name, weight, code)
 
 
 LEAK_OFFERED: Final = Fault(
@@ -242,17 +197,9 @@ def fault(name: str) -> Fault:
 
 
 def drawn(suite: str, seed: int) -> tuple[Fault, ...]:
-    """Returns the two or three faults that a seed carries, each of another factor.
+    """Returns the faults that a seed carries.
 
-    Seed 0 is the documented default. It is not drawn: it shows both sides, a leak and a costly
-    fault of training whose repair pays while the leak is still there.
+    Seed 0 shows both sides: a leak, and a costly fault of training whose repair pays while the leak
+    is still there.
     """
-    if seed == 0:
-        return tuple(fault(name) for name in DEFAULT_SEED)
-    draw = Draw(f"nano-{suite}/faults/{seed}")
-    count = 2 + draw.below(2)
-    chosen: list[Fault] = []
-    for each in draw.distinct(FAULTS, len(FAULTS)):
-        if len(chosen) < count and each.factor not in {other.factor for other in chosen}:
-            chosen.append(each)
-    return tuple(chosen)
+    return drawn_from(FAULTS, suite, seed, DEFAULT_SEED)

@@ -91,9 +91,7 @@ def _train_keys() -> frozenset[str]:
 def chain_of(draw: Draw) -> str:
     """Returns a computation of the train split that is no task of that split."""
     chain = math_tasks.draw_chain(draw)
-    while (
-        math_tasks.owner_of(chain) != "train" or math_tasks.semantic_key(chain) in _train_keys()
-    ):
+    while math_tasks.owner_of(chain) != "train" or math_tasks.semantic_key(chain) in _train_keys():
         chain = math_tasks.draw_chain(draw)
     return chain
 

@@ -6,15 +6,20 @@ planted. Whoever proposes or judges sees the sources only, never the names.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from meta_agent.domains.nano import faults
-from meta_agent.domains.nano.faults import Edit
+from meta_agent.domains.nano import faults, math_faults
+from meta_agent.domains.nano._fault import Edit, Fault, drawn_from
 from meta_agent.domains.nano.sources import Variant, sources
 
+_PLANTED: Final[Mapping[str, tuple[tuple[Fault, ...], tuple[str, ...]]]] = {
+    "swe": (faults.FAULTS, faults.DEFAULT_SEED),
+    "math": (math_faults.FAULTS, math_faults.DEFAULT_SEED),
+}
 _TINY: Final = (
-    Edit("swe/recipe.toml", r"^groups_per_step = .*$", "groups_per_step = 4"),
-    Edit("swe/recipe.toml", r"^num_generations = .*$", "num_generations = 4"),
+    (r"^groups_per_step = .*$", "groups_per_step = 4"),
+    (r"^num_generations = .*$", "num_generations = 4"),
 )
 
 
@@ -34,9 +39,11 @@ def seed_files(
     """
     files = sources(suite, variant)
     if profile == "tiny":
-        for edit in _TINY:
+        for pattern, text in _TINY:
+            edit = Edit(f"{suite}/recipe.toml", pattern, text)
             files[edit.path] = edit.apply(files[edit.path].decode()).encode()
-    planted = faults.drawn(suite, seed) if variant == "seed" else ()
+    known, default = _PLANTED[suite]
+    planted = drawn_from(known, suite, seed, default) if variant == "seed" else ()
     for each in planted:
         files = each.apply(files)
     return Seed(files, [each.name for each in planted])
