@@ -21,7 +21,7 @@ from typing import Final, Literal, NamedTuple
 
 from meta_agent.backtest.live import Lab, LabSettings
 from meta_agent.config import RunConfig
-from meta_agent.domains import load_domain
+from meta_agent.domains import load_domain, load_file_domain
 from meta_agent.errors import ConfigError, MetaAgentError, PreflightError
 from meta_agent.harness import parse_contract
 from meta_agent.history import HarnessRepo
@@ -190,9 +190,8 @@ def load_run_domain(config: RunConfig, *, sandbox: str | None = None, run: str =
     """The domain of these settings: built in, or of a task file whose sandboxes belong to `run`."""
     if config.tasks is None:
         return load_domain(config.domain)
-    from meta_agent.domains.swe import load_tasks_domain
-
-    domain = load_tasks_domain(config.tasks, sandbox=sandbox or backend_of(config), run=run)
+    backend = sandbox or backend_of(config)
+    domain = load_file_domain(config.domain, config.tasks, sandbox=backend, run=run)
     empty = [split for split in SPLITS if not domain.tasks(split)]
     if empty:
         raise ConfigError(
@@ -200,6 +199,12 @@ def load_run_domain(config: RunConfig, *, sandbox: str | None = None, run: str =
             hint='give its rows a "split" of train, search, confirm or vault',
         )
     return domain
+
+
+def _base_policy(config: RunConfig) -> str:
+    """`nano` is the warm start of the suite that is asked for; swe's is called plainly that."""
+    plain = config.policy != "nano" or config.domain == "swe"
+    return config.policy if plain else f"nano:{config.domain}"
 
 
 def _require_training() -> None:
@@ -253,7 +258,7 @@ def _assemble(
     lab = Lab(
         LabSettings(
             run=run_id,
-            base_policy=config.policy,
+            base_policy=_base_policy(config),
             backend=backend,
             # Side by side, two evaluations would have twice the rollouts under way.
             workers=config.jobs if config.trainable else 1,
