@@ -1,13 +1,16 @@
 """The gate judges: records in, verdict out, no I/O.
 
-`row_of` and `Arm` are what it reads, `find_all` asks whether a score is valid, `pair` and
-`effect` how large it is, `judge_live`, `judge_screen` and `judge_diagnostics` decide.
+`row_of` and `Arm` are what it reads, `find_all` asks whether a score is valid (`inspect_arms`,
+`inspect_rollouts` and `near_overlap` look wider), `pair` and `effect` how large it is;
+`judge_live`, `judge_screen` and `judge_diagnostics` decide.
 """
 
 from meta_agent.gate._intervals import Interval, two_proportion_p, wilson
 from meta_agent.gate._limits import DEFAULT_LIMITS, ValidityLimits
+from meta_agent.gate._overlap import near_overlap
 from meta_agent.gate._records import Arm, Finding, OutcomeRow, Severity, arm_of, row_of
 from meta_agent.gate.diagnostics import judge_diagnostics
+from meta_agent.gate.inspection import explained, inspect_arms, inspect_rollouts
 from meta_agent.gate.judge import (
     Screening,
     judge_live,
@@ -42,11 +45,15 @@ __all__ = [
     "ValidityLimits",
     "arm_of",
     "effect",
+    "explained",
     "find_all",
     "find_in_arm",
+    "inspect_arms",
+    "inspect_rollouts",
     "judge_diagnostics",
     "judge_live",
     "judge_screen",
+    "near_overlap",
     "pair",
     "row_of",
     "sign_flip_p",

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from meta_agent.gate._conduct import leaks, tampering
+from meta_agent.gate._artefacts import not_finite
+from meta_agent.gate._conduct import leaks, suspects, tampering
 from meta_agent.gate._limits import DEFAULT_LIMITS, ValidityLimits
 from meta_agent.gate._measurement import (
     comparable,
@@ -57,7 +58,9 @@ def find_in_arm(
     return (
         *leaks(arm, limits, side),
         *tampering(arm, limits, side),
+        *suspects(arm, limits, side),
         *void_infra(arm, limits, side),
         *denominator(arm),
         *overlap(arm, train_hashes),
+        *not_finite(arm, side),
     )
