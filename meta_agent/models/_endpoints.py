@@ -73,7 +73,7 @@ def resolve_endpoint(
             f"{model} is not a model behind a server",
             hint="write it as provider/model, for example openai/gpt-5 or anthropic/claude-opus-5",
         )
-    sdk = _sdk(model, base_url)
+    sdk = sdk_of(model, base_url)
     if base_url is not None:
         _require_url(base_url)
         return Endpoint(model, sdk, base_url.rstrip("/"), api_key or NO_KEY)
@@ -114,7 +114,8 @@ def open_endpoint(endpoint: Endpoint, timeouts: Timeouts | None = None) -> Provi
     return OpenAIProvider(base_url=url, api_key=key or NO_KEY, timeouts=patience)
 
 
-def _sdk(model: str, base_url: str | None) -> SDK:
+def sdk_of(model: str, base_url: str | None) -> SDK:
+    """Who speaks to this model. Raises ConfigError where the string asks for the wrong one."""
     maker, _, name = model.partition("/")
     if maker == "litellm":
         if name.partition("/")[0] in ("openai", "anthropic"):

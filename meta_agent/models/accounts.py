@@ -1,7 +1,7 @@
 """Which models a run would ask, where, and with the key of which variable: looked up, not used.
 
-For `doctor` and for people: names of variables, never their values. A server of one's own gets the
-key of the variable that the settings name and no other; without one it gets none.
+For `doctor` and for people: names of variables, never their values. Which key goes where is the
+rule of `_endpoints.py`.
 
 Does not cover: whether a key works. Only asking could tell, and asking may cost money.
 """
@@ -14,25 +14,12 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from meta_agent.config import RunConfig
+from meta_agent.models._endpoints import URL_VARIABLES, sdk_of
 from meta_agent.models.client import roles_in_use
+from meta_agent.models.keys import KEYS_OF
 from meta_agent.protocols import Role
 
 Via = Literal["openai", "anthropic", "litellm", "vllm", "script", "recording"]
-
-# By the names that the providers gave them. Of a provider that is not here we know no name.
-_VARIABLES: Final[Mapping[str, tuple[str, ...]]] = {
-    "openai": ("OPENAI_API_KEY",),
-    "anthropic": ("ANTHROPIC_API_KEY",),
-    "gemini": ("GEMINI_API_KEY", "GOOGLE_API_KEY"),
-    "openrouter": ("OPENROUTER_API_KEY",),
-    "deepseek": ("DEEPSEEK_API_KEY",),
-    "mistral": ("MISTRAL_API_KEY",),
-    "xai": ("XAI_API_KEY",),
-    "together_ai": ("TOGETHER_API_KEY", "TOGETHERAI_API_KEY"),
-    "groq": ("GROQ_API_KEY",),
-    "azure": ("AZURE_API_KEY",),
-    "huggingface": ("HF_TOKEN",),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +44,7 @@ def accounts(config: RunConfig, environment: Mapping[str, str] | None = None) ->
     found = os.environ if environment is None else environment
     by_account: dict[tuple[str, str | None, tuple[str, ...]], list[Role]] = {}
     for role in roles_in_use(config):
-        url = config.base_urls.get(role)
-        key = (config.model_of(role), url, _variables(config, role))
+        key = (config.model_of(role), _url(config, role, found), _variables(config, role, found))
         by_account.setdefault(key, []).append(role)
     return [
         Account(
@@ -73,23 +59,30 @@ def accounts(config: RunConfig, environment: Mapping[str, str] | None = None) ->
     ]
 
 
-def _variables(config: RunConfig, role: Role) -> tuple[str, ...]:
+def _url(config: RunConfig, role: Role, environment: Mapping[str, str]) -> str | None:
+    own = config.base_urls.get(role)
+    return own or environment.get(URL_VARIABLES.get(_maker(config.model_of(role)), "")) or None
+
+
+def _variables(config: RunConfig, role: Role, environment: Mapping[str, str]) -> tuple[str, ...]:
     if named := config.key_env.get(role):
         return (named,)
-    provider, slash, _ = config.model_of(role).partition("/")
-    if role in config.base_urls or not slash or ":" in provider:
+    if role in config.base_urls:
         return ()
-    return _VARIABLES.get(provider, ())
+    usual = KEYS_OF.get(_maker(config.model_of(role).removeprefix("litellm/")), ())
+    elsewhere = _url(config, role, environment) is not None  # which may need no key
+    return () if elsewhere and not any(map(environment.get, usual)) else usual
+
+
+def _maker(model: str) -> str:
+    """The provider that a model string names; of one that is not behind a server: nobody."""
+    maker, slash, _ = model.partition("/")
+    return maker if slash and ":" not in maker else ""
 
 
 def _via(model: str, base_url: str | None) -> Via:
-    for prefix, via in _LOCAL.items():
-        if model.startswith(prefix):
-            return via
-    provider = model.partition("/")[0]
-    if provider == "anthropic":
-        return "anthropic"
-    return "openai" if provider == "openai" or base_url else "litellm"
+    local = next((via for prefix, via in _LOCAL.items() if model.startswith(prefix)), None)
+    return local or sdk_of(model, base_url)
 
 
 _LOCAL: Final[Mapping[str, Via]] = {
