@@ -26,7 +26,10 @@ _CONTEXT_WORDS: Final = re.compile(
     r"(?i)context[ _]length|context[ _]window|maximum context|prompt is too long"
     r"|exceeds? the (?:available )?context|input length and `?max_tokens|too many (?:input )?tokens"
 )
-_CREDIT_WORDS: Final = re.compile(r"(?i)insufficient_quota|credit balance|billing")
+# Not "billing" alone: plain rate limits of OpenAI and Gemini name the billing page, too.
+_CREDIT_WORDS: Final = re.compile(
+    r"(?i)insufficient_quota|credit balance|billing_(?:hard_limit|not_active)"
+)
 # Classes that say the server was never reached, in httpx and its forks.
 _UNREACHED: Final = frozenset(
     {"ConnectError", "ConnectTimeout", "PoolTimeout", "UnsupportedProtocol"}

@@ -90,6 +90,7 @@ def call(name: str, arguments: Any) -> Say:
     return Say(tool_calls=[(name, arguments)])
 
 
+BILLING = "Limit: 3 / min. Visit https://platform.openai.com/account/billing to add a payment"
 TWO_OF_ONE_ID = Say(tool_calls=[("view", {"path": "a"})] * 2, call_ids=["x", "x"])
 ENDS_IN_A_CALL = Fault.early_end(call("view", {"path": "a"}), pieces=4)
 EVENT_IS_CUT = Fault.raw("event: x\ndata: {\n\n", content_type="text/event-stream")
@@ -121,6 +122,7 @@ EVERYWHERE = [
 ]  # fmt: skip
 # litellm turns these into something else that is refused, or has no such thing.
 DIRECT = [
+    Row("429 that names the billing page", Fault.status(429, BILLING), "rate_limited", "no", 3),
     Row("no credit", Fault.status(429, "insufficient_quota"), "auth", "no", 1),
     Row("refused parameter", Fault.status(400, "unknown field"), "refused", "no", 1),
     Row("HTML with status 200", Fault.html(), "malformed", "unknown", 2),
