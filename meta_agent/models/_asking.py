@@ -81,26 +81,26 @@ class Live:
         reply = line.retrying.call(attempt)
         crash_point("model:replied")
         (number, held), *_ = paid
-        exchange = Exchange(
-            conversation=conversation,
-            turn=turn,
-            role=request.role,
-            question=question,
-            reply=self._cleaned(reply, line),
-            at=self._clock(),
-            attempts=number,
-            reservation=held.reservation,
-        )
-        return self._record(exchange, held)
+        try:
+            exchange = Exchange(
+                conversation=conversation,
+                turn=turn,
+                role=request.role,
+                question=question,
+                reply=self._cleaned(reply, line),
+                at=self._clock(),
+                attempts=number,
+                reservation=held.reservation,
+            )
+            return self._record(exchange, held)
+        finally:
+            held.keep()  # where it was not settled, it stays set aside, and nobody waits for it
 
     def _record(self, exchange: Exchange, held: Held) -> ChatReply:
-        try:
-            recorded = self._transcripts.append(exchange)
-            crash_point("model:recorded")
-            held.settle(recorded.reply)
-            return recorded.reply
-        finally:
-            held.keep()  # where it was not settled, it stays set aside
+        recorded = self._transcripts.append(exchange)
+        crash_point("model:recorded")
+        held.settle(recorded.reply)
+        return recorded.reply
 
     def _cleaned(self, reply: ChatReply, line: Line) -> ChatReply:
         """The reply with its price, and without keys, which a server might have echoed."""

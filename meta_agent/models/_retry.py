@@ -203,8 +203,8 @@ class Retrying:
         asked = _error_of(state).retry_after_sec
         bound = self._policy.first_wait_sec * 2 ** (state.attempt_number - 1)
         jitter = self._uniform(0.0, min(bound, self._policy.max_wait_sec))
-        # Above what the server asked for, never below it.
-        return jitter if asked is None else asked + min(jitter, self._policy.first_wait_sec)
+        # Above what the server asked for, never below it. "0" asks for nothing.
+        return asked + min(jitter, self._policy.first_wait_sec) if asked else jitter
 
     def _is_over(self, state: tenacity.RetryCallState, ends_at: float) -> bool:
         error = _error_of(state)

@@ -98,6 +98,13 @@ def test_retry_after_is_waited_out_and_spread_a_little() -> None:
     assert clock.slept == [31.0]
 
 
+def test_a_retry_after_of_nothing_still_waits_longer_and_longer() -> None:
+    clock = Time()
+    again = failing("rate_limited", 0.0)
+    retrying(clock, first_wait_sec=1).call(script(again, again, again, REPLY))
+    assert clock.slept == [1.0, 2.0, 4.0]
+
+
 def test_a_retry_after_beyond_the_cap_ends_the_call_at_once() -> None:
     clock = Time()
     with pytest.raises(ProviderError, match="asks to wait 3600 s; the limit is 120 s") as caught:
