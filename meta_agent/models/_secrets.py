@@ -21,7 +21,8 @@ MARK: Final = "[secret]"
 MIN_LENGTH: Final = 8
 
 _CALLED_LIKE_ONE: Final = re.compile(r"(KEY|TOKEN|SECRET|PASSWORD)$")
-_LOOKS_LIKE_ONE: Final = re.compile(r"(?=.*\d)(?=.*[A-Za-z])[^\s/]{16,}")
+# A path or an address is none; a slash inside may be one of base64 (AWS has such keys).
+_LOOKS_LIKE_ONE: Final = re.compile(r"(?![/~.])(?!.*:/)(?=.*\d)(?=.*[A-Za-z])\S{16,}")
 _HEADER: Final = re.compile(
     r"(?i)\b((?:authorization|(?:x-)?api-key)\W{1,4}(?:bearer\s+)?)[^\s\"',}]+"
 )

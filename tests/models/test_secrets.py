@@ -1,0 +1,35 @@
+"""Which variables hold keys, by their names and the looks of their values."""
+
+import pytest
+
+from meta_agent.models._secrets import MARK, Scrubber
+
+AWS = "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY"
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("OPENAI_API_KEY", "sk-0123456789"),
+        ("MY_SERVER", "whatever it is"),
+        ("CI_TOKEN", "tok-0123-another-secret"),
+        ("AWS_SECRET_ACCESS_KEY", AWS),
+    ],
+)
+def test_a_key_is_taken_out(name: str, value: str) -> None:
+    scrubber = Scrubber.of(["MY_SERVER"], {name: value})
+    assert scrubber.json({"said": [f"it is {value}."]}) == {"said": [f"it is {MARK}."]}
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("SORT_KEY", "evidence"),
+        ("SSH_KEY", "/home/somebody/.ssh/id_ed25519"),
+        ("SIGNING_KEY", "~/keys/signing-2024.asc"),
+        ("KEYS_AT_TOKEN", "https://keys.example/v1/tokens"),
+        ("OPENAI_API_KEY", "EMPTY"),
+    ],
+)
+def test_a_word_a_path_and_a_placeholder_are_none(name: str, value: str) -> None:
+    assert Scrubber.of([], {name: value}).text(f"it is {value}.") == f"it is {value}."
