@@ -77,6 +77,8 @@ _MAY_HOLD_A_KEY: Final = frozenset({"base_urls", "key_env"})
 _VARIABLE: Final = re.compile(r"[A-Z_][A-Z0-9_]*")
 
 _BUILT_IN_HARNESSES: Final = ("seed", "competent")
+BROUGHT: Final = "brought"
+"""What the hash of the settings knows of somebody's own harness."""
 _MODEL_FORMS: Final = "nano, hf:PATH, vllm:PATH or provider/model"
 _ROLE_MODEL_FORMS: Final = "scripted:FILE, vllm:PATH or provider/model"
 _META_MODEL_FORMS: Final = "rules, replay:RUN, scripted:FILE, vllm:PATH or provider/model"
@@ -230,7 +232,7 @@ class RunConfig(BaseModel):
         """The settings that change results, and `tasks_sha256`."""
         hashed = {name: value for name, value in self._values().items() if name not in _NOT_HASHED}
         if self.harness not in _BUILT_IN_HARNESSES:  # the workspace holds it, wherever it was
-            hashed["harness"] = "brought"
+            hashed["harness"] = BROUGHT
         return {**hashed, "tasks_sha256": _file_sha256(self.tasks)}
 
     def to_json(self) -> dict[str, JSON]:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
-from meta_agent.config import RunConfig
+from meta_agent.config import BROUGHT, RunConfig
 from meta_agent.errors import ConfigError, IntegrityError, ProviderError
 from meta_agent.models._digest import Question, first_difference
 from meta_agent.models._exchange import Exchange, Failure
@@ -65,7 +65,9 @@ class Recording:
             if name in _NOT_COMPARED or mine.get(name) == recorded:
                 continue
             source = config.origin.get(name, "default")
-            if source.startswith(("default", "profile")):
+            if name == "harness" and recorded == BROUGHT:
+                differing.append("harness (the recorded run had an agent that somebody brought)")
+            elif source.startswith(("default", "profile")):
                 taken[name] = recorded
             else:
                 differing.append(
@@ -77,7 +79,8 @@ class Recording:
             raise ConfigError(
                 f"the recording {self.run_id} was made with other settings: "
                 + "; ".join(sorted(differing)),
-                hint="leave these settings out: a replay takes them from the recording",
+                hint="leave these settings out: a replay takes them from the recording, all but "
+                "the files behind --tasks and --harness",
             )
         origin = {**config.origin, **dict.fromkeys(taken, f"recording {self.run_id}")}
         return RunConfig.from_json({**config.to_json(), **taken, "origin": origin})

@@ -8,7 +8,7 @@ import pytest
 
 from meta_agent.config import RunConfig, resolve
 from meta_agent.errors import ConfigError, IntegrityError, ProviderError
-from meta_agent.models.client import Client, recording_of
+from meta_agent.models.client import Client, Recording, recording_of
 from meta_agent.models.transcripts import Transcripts
 from meta_agent.protocols import Message
 from tests.loopback import Call, Fault, Say, openai_server
@@ -92,6 +92,16 @@ def test_record_of_a_replay_is_a_recording_again(recorded: Path, tmp_path: Path)
     assert Transcripts(again).manifest() == Transcripts(recorded).manifest()
     with replayed(again, tmp_path / "b") as run:
         dialogue(run.client)
+
+
+def test_somebodys_own_harness_has_to_be_named_again(tmp_path: Path) -> None:
+    agent = RunConfig(meta_model="openai/any", harness=str(tmp_path / "agent"))
+    record = Recording(Transcripts(tmp_path), RUN, 1, agent.hashed, {})
+    with pytest.raises(ConfigError, match="somebody brought") as refused:
+        record.effective(RunConfig(meta_model="replay:x"))
+    assert "--harness" in str(refused.value.hint)
+    named = RunConfig(meta_model="replay:x", harness=str(tmp_path / "elsewhere"))
+    assert record.effective(named).harness == named.harness
 
 
 def test_replay_that_was_cut_short_goes_on(recorded: Path, tmp_path: Path) -> None:
