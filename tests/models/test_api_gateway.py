@@ -15,6 +15,9 @@ from meta_agent.models.chat import ChatReply, ChatRequest, ReplyTokens, ToolCall
 from meta_agent.protocols import GenerateReply, GenerateRequest, Message
 
 TOOLS = [{"type": "function", "function": {"name": "view", "parameters": {"type": "object"}}}]
+DEEP: dict[str, Any] = {}
+for _ in range(200):
+    DEEP = {"properties": {"x": DEEP}}
 Answer = Callable[[ChatRequest, int], "ChatReply | Exception"]
 
 
@@ -152,6 +155,7 @@ def test_a_budget_that_is_used_up_stops_the_run() -> None:
         {"messages": [{"role": "assistant", "content": "", "tool_calls": [{"id": 1}]}]},
         {"tools": [{"name": "view"}]},
         {"tools": [*TOOLS, *TOOLS]},
+        {"tools": [{"type": "function", "function": {"name": "x", "parameters": DEEP}}]},
     ],
 )
 def test_a_scaffold_that_sends_no_conversation_fails_alone_and_for_nothing(
@@ -161,6 +165,12 @@ def test_a_scaffold_that_sends_no_conversation_fails_alone_and_for_nothing(
     (reply,) = ask(client, call(**changes))
     assert reply.failure is not None and reply.failure.kind == "policy"
     assert client.requests == []
+
+
+def test_half_a_surrogate_pair_does_not_reach_the_server() -> None:
+    client = Asked()
+    ask(client, call(messages=[user("it printed \ud83d")]))
+    assert client.requests[0].messages == [user("it printed \ufffd")]
 
 
 def test_text_parts_are_joined() -> None:
