@@ -1,7 +1,7 @@
 """Every validity detector in one table: what it looks for, what it reads, where it is asked.
 
 For readers of reports and for benchmarks, which count per detector what it found and what it
-called by mistake. `codes` are those of the findings it makes.
+called by mistake. `codes` are those of the findings it makes; one that ends in a dot is a prefix.
 """
 
 from __future__ import annotations
@@ -22,6 +22,10 @@ class Detector:
     looks_for: str
     reads: Reads = "rows"
     asked: Asked = "find_all"
+
+    def makes(self, code: str) -> bool:
+        """Whether a finding of this code may be its work."""
+        return any(code == own or (own[-1] == "." and code.startswith(own)) for own in self.codes)
 
 
 DETECTORS: Final[tuple[Detector, ...]] = (
@@ -71,7 +75,7 @@ DETECTORS: Final[tuple[Detector, ...]] = (
     ),
     Detector(
         "unrepeatable reward",
-        ("reward.unrepeatable", "contract.swe/reward.py"),
+        ("reward.unrepeatable", "contract."),
         "one attempt rewarded in two ways",
         "rollouts",
         "inspect",
@@ -90,7 +94,7 @@ DETECTORS: Final[tuple[Detector, ...]] = (
     ),
     Detector(
         "rewards that are no numbers",
-        ("artefact.not_finite", "artefact.none_reward", "contract.swe/reward.py"),
+        ("artefact.not_finite", "artefact.none_reward", "contract."),
         "NaN, infinite or missing rewards",
     ),
     Detector("truncation", ("artefact.truncation",), "attempts newly cut by a ceiling"),
