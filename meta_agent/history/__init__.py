@@ -22,6 +22,7 @@ from meta_agent.history._message import (
     standard_trailers,
     with_trailers,
 )
+from meta_agent.history._past import ForeignHistory, PastCommit, foreign_history, read_folder
 from meta_agent.history._repo import CANDIDATES, EPOCH, HarnessRepo, LogEntry
 
 __all__ = [
@@ -36,14 +37,18 @@ __all__ = [
     "AdmittedCommit",
     "Adopted",
     "Foreign",
+    "ForeignHistory",
     "HarnessRepo",
     "LogEntry",
+    "PastCommit",
     "adopt_branch",
     "adopt_patches",
     "candidate_message",
+    "foreign_history",
     "git_version",
     "is_address",
     "parse_trailers",
+    "read_folder",
     "read_foreign",
     "standard_trailers",
     "with_trailers",

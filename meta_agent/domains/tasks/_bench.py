@@ -1,0 +1,181 @@
+"""Runs a package's suite in sandboxes: by the grader's own runner, and by one that tells more.
+
+Promises: every run gets a fresh sandbox; a run that ended by itself and whose report came back is
+the only one with results; what the code did to its sandbox (memory, processor time) is a verdict,
+what the machine did is a `SandboxError`.
+
+Does not cover: which of these results are stable. The callers repeat.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from importlib import resources
+from pathlib import PurePosixPath
+
+from meta_agent.domains.formats import SourceSpec, SweRow
+from meta_agent.domains.swe import Report, SandboxFactory, Tree, run_tests
+from meta_agent.domains.swe._grade import guest_source, staged
+from meta_agent.domains.tasks._package import Package
+from meta_agent.errors import ConfigError, SandboxError
+from meta_agent.protocols import JSON, ExecResult
+
+PROBE_CPU_SEC = 60
+_PROBE_WALL_SEC = 300.0
+_REPORT_LIMIT_BYTES = 32 << 20
+_KILLS = frozenset({"oom", "died", "timeout"})
+_FIND = (
+    "import importlib.util, json, sys\n"
+    "found = [n for n in json.loads(sys.argv[1]) if importlib.util.find_spec(n)]\n"
+    "print(json.dumps([found, importlib.util.find_spec('pytest') is not None]))"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """How one test failed."""
+
+    kind: str  # the exception's name
+    message: str
+    lines: tuple[int, ...]  # of its own file, outermost first
+    parameters: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Probed:
+    """One run of the telling runner. `problem` is empty where there are results."""
+
+    problem: str = ""
+    results: Mapping[str, str] = field(default_factory=dict)
+    failures: Mapping[str, Failure] = field(default_factory=dict)
+    calls: Mapping[str, frozenset[tuple[str, int]]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """A package's suite, ready to run on any tree of it."""
+
+    package: Package
+    factory: SandboxFactory
+    image: str | None = None
+    python: str = "python3"
+
+    def check(self) -> None:
+        """Refuses an image that has no pytest, or that holds the sound package itself."""
+        sandbox = self.factory(self.image)
+        try:
+            names = json.dumps(sorted(self.package.top_names))
+            said = sandbox.exec([self.python, "-I", "-c", _FIND, names])
+        finally:
+            sandbox.close()
+        try:
+            found, has_pytest = json.loads(said.stdout)
+        except ValueError as error:
+            tail = said.stderr[-200:].decode("utf-8", "replace")
+            raise ConfigError(f"{self.python} does not run in the sandbox: {tail}") from error
+        if not has_pytest:
+            raise ConfigError(
+                f"{self.python} in the sandbox has no pytest",
+                hint="build an image with it: meta-agent sandbox image --requirements FILE",
+            )
+        if found:
+            raise ConfigError(
+                f"the image holds {found[0]} itself, where an agent would find the sound source",
+                hint="build the image from the package's dependencies alone",
+            )
+
+    def suite(self, tree: Tree, tests: Sequence[str] | None = None) -> Report:
+        """The whole suite by the grader's runner."""
+        return run_tests(self.row(), tree, self.factory, tuple(tests or self.package.tests))
+
+    def probe(
+        self,
+        tree: Tree,
+        *,
+        only: Sequence[str] | None = None,
+        trace: Sequence[str] = (),
+        tests: Sequence[str] | None = None,
+    ) -> Probed:
+        """The suite, or some tests of it, by the runner that tells more."""
+        nonce = secrets.token_hex(16)
+        paths = list(tests or self.package.tests)
+        if only is not None:
+            paths = sorted({test.split("::", 1)[0] for test in only})
+        order = {
+            "nonce": nonce,
+            "runner": guest_source(),
+            "files": paths,
+            "pythonpath": list(self.package.pythonpath),
+            "noconftest": not any(PurePosixPath(path).name == "conftest.py" for path in tree),
+            "cpu_sec": PROBE_CPU_SEC,
+            "only": None if only is None else list(only),
+            "trace": list(trace),
+        }
+        return self._probed(tree, json.dumps(order).encode() + b"\n", nonce)
+
+    def row(self) -> SweRow:
+        """A row that only says where and how to run."""
+        source = SourceSpec(archive="-", pythonpath=self.package.pythonpath, python=self.python)
+        name = self.package.name
+        return SweRow(
+            *(name, name, "-", "", None, "", (), (), "train", False, self.image, source), line=0
+        )
+
+    def _probed(self, tree: Tree, order: bytes, nonce: str) -> Probed:
+        sandbox = staged(self.row(), tree, self.factory)
+        try:
+            result = sandbox.exec(
+                [self.python, "-I", "-c", _guest()],
+                cwd="repo",
+                stdin=order,
+                timeout_sec=_PROBE_WALL_SEC,
+                output_limit_bytes=_REPORT_LIMIT_BYTES,
+            )
+        except SandboxError as problem:
+            if problem.kind not in _KILLS:
+                raise
+            return Probed(f"killed_{problem.kind}")
+        finally:
+            sandbox.close()
+        return _read(result, nonce)
+
+
+@cache
+def _guest() -> str:
+    return resources.files("meta_agent.domains.tasks").joinpath("probe_guest.py").read_text("utf-8")
+
+
+def _read(result: ExecResult, nonce: str) -> Probed:
+    if result.timed_out or result.oom:
+        return Probed("timeout" if result.timed_out else "killed_oom")
+    try:
+        report = json.loads(result.stdout)
+    except (ValueError, RecursionError):
+        return Probed(f"no_results (exit {result.exit_code})")
+    if not isinstance(report, dict) or report.get("nonce") != nonce:
+        return Probed("no_results")
+    if report["broken"] or report["collect_errors"] or not report["results"]:
+        reasons = [report["broken"], *report["collect_errors"]]
+        return Probed("not_collected: " + "; ".join(str(one) for one in reasons if one)[:300])
+    return Probed(
+        "",
+        {str(test): str(status) for test, status in report["results"].items()},
+        {str(test): _failure(one) for test, one in report["failures"].items()},
+        {
+            str(test): frozenset((str(path), int(line)) for path, line in calls)
+            for test, calls in report["calls"].items()
+        },
+    )
+
+
+def _failure(one: dict[str, JSON]) -> Failure:
+    return Failure(
+        str(one["kind"]),
+        str(one["message"]),
+        tuple(int(line) for line in one["lines"]),
+        {str(name): str(value) for name, value in one["parameters"].items()},
+    )

@@ -1,0 +1,166 @@
+"""Test files as text: finding a test, showing what it did before it failed, taking it out.
+
+Does not cover: tests that no plain `def` in their own file defines (generated ones): they cannot be
+taken out, and the callers give up on what they decide.
+"""
+
+from __future__ import annotations
+
+import ast
+import textwrap
+from collections.abc import Iterable
+
+from meta_agent.domains.swe import Tree
+from meta_agent.syntax import parse_python
+
+_SHOWN_LINES = 14
+Def = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+class UnreachableError(ValueError):
+    """A test whose source cannot be found."""
+
+
+def without_tests(tree: Tree, tests: Iterable[str]) -> dict[str, bytes]:
+    """The files that hold these tests, with the tests taken out."""
+    by_file: dict[str, set[str]] = {}
+    for test in tests:
+        path, name = plain_name(test)
+        by_file.setdefault(path, set()).add(name)
+    return {path: _without(tree[path], path, names) for path, names in sorted(by_file.items())}
+
+
+def plain_name(test: str) -> tuple[str, str]:
+    """File and name of a test's function, without parameters."""
+    path, _, name = test.partition("::")
+    return path, name.split("[", 1)[0]
+
+
+def steps_to_failure(source: bytes, name: str, lines: Iterable[int]) -> list[str]:
+    """What a test did up to the statement that failed, without the checks that held.
+
+    Raises `UnreachableError` where the failure lies outside of the test itself.
+    """
+    function, _ = _find(_module(source), name)
+    end = function.end_lineno or function.lineno
+    inside = [line for line in lines if function.body[0].lineno <= line <= end]
+    if not inside:
+        raise UnreachableError(f"{name} fails elsewhere")
+    last = _statement_at(function, inside[-1])
+    text = source.decode().split("\n")
+    kept = [
+        number
+        for number in range(function.body[0].lineno, (last.end_lineno or last.lineno) + 1)
+        if number not in _dropped(function, last)
+    ]
+    shown = [text[number - 1] for number in kept]
+    return _shortened(textwrap.dedent("\n".join(shown)).strip("\n").split("\n"))
+
+
+def called_names(code: str) -> list[str]:
+    """The names that a piece of code calls, outermost call last."""
+    try:
+        tree = parse_python(textwrap.dedent(code))
+    except SyntaxError:
+        return []
+    calls = [node.func for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    names = [_last_name(func) for func in calls]
+    return [name for name in reversed(names) if name]
+
+
+def _last_name(node: ast.AST) -> str:
+    if isinstance(node, ast.Attribute):
+        return node.attr
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def _module(source: bytes) -> ast.Module:
+    try:
+        source.decode()
+        return parse_python(source)
+    except (SyntaxError, ValueError) as problem:
+        raise UnreachableError(str(problem)) from problem
+
+
+def _find(module: ast.Module, name: str) -> tuple[Def, list[ast.stmt]]:
+    """A test's function and the block that it stands in."""
+    block = module.body
+    *classes, last = name.split("::")
+    for part in classes:
+        found = [one for one in block if isinstance(one, ast.ClassDef) and one.name == part]
+        if len(found) != 1:
+            raise UnreachableError(f"{name}: no single class {part}")
+        block = found[0].body
+    functions = [one for one in block if isinstance(one, Def) and one.name == last]
+    if len(functions) != 1:
+        raise UnreachableError(f"{name}: {len(functions)} definitions")
+    return functions[0], block
+
+
+def _without(source: bytes, path: str, names: set[str]) -> bytes:
+    module = _module(source)
+    lines = source.decode().split("\n")
+    gone: list[Def] = []
+    blocks: dict[int, list[ast.stmt]] = {}
+    for name in sorted(names):
+        function, block = _find(module, name)
+        gone.append(function)
+        blocks[id(block)] = block
+    removed = {id(one) for one in gone}
+    fill = {
+        id(block[0]): " " * block[0].col_offset + "pass"
+        for block in blocks.values()
+        if block is not module.body and all(id(one) in removed for one in block)
+    }
+    cut: dict[int, str | None] = {}
+    for one in gone:
+        first = min([one.lineno, *(item.lineno for item in one.decorator_list)])
+        cut |= dict.fromkeys(range(first, (one.end_lineno or first) + 1))
+        cut[first] = fill.get(id(one))
+    kept = [cut.get(number, line) for number, line in enumerate(lines, 1)]
+    text = "\n".join(line for line in kept if line is not None)
+    _module(text.encode())
+    return text.encode()
+
+
+def _statement_at(function: Def, line: int) -> ast.stmt:
+    """The innermost statement on a line; a `with` that failed at its head is shown whole."""
+    found = [
+        node
+        for node in ast.walk(function)
+        if isinstance(node, ast.stmt)
+        and node is not function
+        and node.lineno <= line <= (node.end_lineno or 0)
+    ]
+    return min(found, key=lambda node: (node.end_lineno or 0) - node.lineno)
+
+
+def _dropped(function: Def, last: ast.stmt) -> set[int]:
+    """Lines of the docstring and of checks that held before the one that failed."""
+    lines: set[int] = set()
+    for node in ast.walk(function):
+        if not isinstance(node, ast.stmt) or node is last or node.lineno >= last.lineno:
+            continue
+        is_text = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+        if (is_text or _is_check(node)) and (node.end_lineno or 0) < last.lineno:
+            lines |= set(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+    return lines
+
+
+def _is_check(node: ast.stmt) -> bool:
+    if isinstance(node, ast.Assert):
+        return True
+    if isinstance(node, ast.With):
+        return "raises" in ast.unparse(node.items[0]).lower()
+    is_call = isinstance(node, ast.Expr) and isinstance(node.value, ast.Call)
+    return is_call and "assert" in ast.unparse(node.value.func)  # type: ignore[attr-defined]
+
+
+def _shortened(lines: list[str]) -> list[str]:
+    lines = [line.rstrip() for line in lines]
+    lines = [line for line in lines if line and not line.lstrip().startswith("#")]
+    if len(lines) <= _SHOWN_LINES:
+        return lines
+    tail = lines[-_SHOWN_LINES:]
+    whole = next((n for n, line in enumerate(tail) if not line.startswith((" ", ")", "]", "}"))), 0)
+    return ["...", *tail[whole:]]

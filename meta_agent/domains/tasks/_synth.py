@@ -1,0 +1,399 @@
+"""Plants faults in a package and keeps those that its own tests catch.
+
+Promises: what is written was measured in fresh sandboxes: the deciding tests passed every time on
+the sound source and failed every time on the faulty one, the others passed every time on both;
+tests that disagreed with themselves decide nothing. Which tasks come out depends on the package,
+the seed and the settings, not on speed or on how many sandboxes run side by side. A search that was
+interrupted goes on where it was.
+
+Does not cover: faults that the package's tests do not notice, and whether a fault is a likely one.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from meta_agent.domains.swe import make_patch
+from meta_agent.domains.tasks._bench import Bench, Failure, Probed
+from meta_agent.domains.tasks._issue import gives_away, issue_text, scrubbed
+from meta_agent.domains.tasks._journal import Journal
+from meta_agent.domains.tasks._mutations import Mutation, changes_tree, mutations
+from meta_agent.domains.tasks._package import Package
+from meta_agent.domains.tasks._quota import Quota
+from meta_agent.domains.tasks._rows import Row, archive_folder, task_row, write_set
+from meta_agent.domains.tasks._stable import Results, Stable, repeated, together
+from meta_agent.domains.tasks._suite_source import UnreachableError, plain_name, without_tests
+from meta_agent.errors import ConfigError
+from meta_agent.protocols import JSON
+from meta_agent.syntax import parse_python
+
+MAX_FAILING_FUNCTIONS = 6
+_BAD = frozenset({"FAILED", "ERROR", "MISSING"})
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class SynthPlan:
+    """What to make. `tries_per_task` bounds the search where a package gives little."""
+
+    count: int = 40
+    seed: int = 0
+    repeats: int = 2
+    jobs: int = 1
+    tries_per_task: int = 12
+
+    def __post_init__(self) -> None:
+        if min(self.count, self.jobs, self.tries_per_task) < 1 or self.repeats < 2:
+            raise ConfigError("count and jobs: 1 or more; repeats: 2 or more, or nothing is stable")
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """What a search wrote."""
+
+    path: Path
+    tasks: int
+    tried: int
+    refused: Mapping[str, int]  # why, and how often
+    flaky: tuple[str, ...]
+    manifest: Row
+
+    def to_json(self) -> dict[str, JSON]:
+        """Plain JSON."""
+        return {
+            "schema_version": 1,
+            "path": str(self.path),
+            "tasks": self.tasks,
+            "tried": self.tried,
+            "refused": dict(self.refused),
+            "flaky": list(self.flaky),
+            "manifest": self.manifest,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Sound:
+    """The package without a fault: what its tests say, and which function each one calls."""
+
+    stable: Stable
+    covering: Mapping[tuple[str, int], tuple[str, ...]]
+    names: frozenset[str]
+    tests: tuple[str, ...]
+
+
+def synthesize(bench: Bench, out: Path, plan: SynthPlan, progress: Progress) -> Made:
+    """Writes a task file, its archive and its manifest."""
+    out.parent.mkdir(parents=True, exist_ok=True)
+    bench.check()
+    settings: dict[str, JSON] = {
+        "package": bench.package.sha256,
+        "tests": list(bench.package.tests),
+        "sources": list(bench.package.sources),
+        "repeats": plan.repeats,
+        "image": bench.image,
+    }
+    journal = Journal(out, settings)
+    if journal.taken_up:
+        progress(f"taking up {journal.taken_up} measurements of an interrupted search")
+    sound = read_sound(bench, plan.repeats, journal)
+    progress(_about(sound))
+    search = _Search(bench, sound, plan, journal, progress)
+    search.run(candidates(bench.package, sound, plan.seed))
+    made = search.written(out)
+    journal.close()
+    return made
+
+
+def read_sound(bench: Bench, repeats: int, journal: Journal) -> Sound:
+    """Measures the sound source: repeatedly by the grader's runner, once by the telling one."""
+
+    def suite() -> JSON:
+        report = bench.suite(bench.package.tree)
+        return [report.verdict.replace("complete", ""), dict(report.results)]
+
+    number = iter(range(repeats))
+    runs = repeated(lambda: tuple(journal.once(f"sound {next(number)}", suite)), repeats)
+    tests = tuple(sorted({test.split("::", 1)[0] for run in runs for test in run}))
+    traced = journal.once("traced", lambda: _traced(bench, tests))
+    stable = together([*runs, traced["results"]])
+    covering: dict[tuple[str, int], list[str]] = {}
+    for test, calls in sorted(traced["calls"].items()):
+        for path, line in calls if test in stable.passing else ():
+            covering.setdefault((path, line), []).append(test)
+    return Sound(
+        stable,
+        {place: tuple(found) for place, found in covering.items()},
+        _defined_names(bench.package),
+        tests,
+    )
+
+
+def _traced(bench: Bench, tests: tuple[str, ...]) -> JSON:
+    package = bench.package
+    found = bench.probe(package.tree, trace=package.sources, tests=tests)
+    if found.problem:
+        raise ConfigError(
+            f"the tests give no results while their calls are watched: {found.problem}"
+        )
+    calls = {test: sorted(one) for test, one in found.calls.items()}
+    return {"results": dict(found.results), "calls": calls}
+
+
+def candidates(package: Package, sound: Sound, seed: int) -> list[Mutation]:
+    """Every edit of a function that a stable test calls, in an order that the seed decides."""
+    twins = Counter(package.tree.values())
+    found = [
+        mutation
+        for path in package.sources
+        if twins[package.tree[path]] == 1
+        for mutation in mutations(path, package.tree[path])
+        if (path, mutation.def_line) in sound.covering
+    ]
+    return sorted(found, key=lambda one: hashlib.sha256(f"{seed}\0{_key(one)}".encode()).digest())
+
+
+class _Search:
+    """Measures candidates in order until there are enough tasks."""
+
+    def __init__(
+        self, bench: Bench, sound: Sound, plan: SynthPlan, journal: Journal, progress: Progress
+    ) -> None:
+        self._bench, self._sound, self._plan = bench, sound, plan
+        self._journal, self._progress = journal, progress
+        self._refused: Counter[str] = Counter()
+        self._taken: list[tuple[Mutation, dict[str, JSON]]] = []
+        self._marks: set[str] = set()
+        self._tried = 0
+
+    def run(self, wanted: Sequence[Mutation]) -> None:
+        """Measures ahead of the decision; the decision goes in order, whatever is done first."""
+        quota = Quota(self._plan.count, len({one.path for one in wanted}))
+        with ThreadPoolExecutor(self._plan.jobs) as pool:
+            for mutation, result in _ahead(pool, wanted, quota, self._plan.jobs, self._measured):
+                if not quota.allows(mutation):
+                    continue
+                self._tried += 1
+                if self._decided(mutation, result.result()):
+                    quota.take(mutation)
+                if self._enough():
+                    break
+
+    def _enough(self) -> bool:
+        limit = self._plan.count * self._plan.tries_per_task
+        return len(self._taken) >= self._plan.count or self._tried >= limit
+
+    def _decided(self, mutation: Mutation, found: dict[str, JSON]) -> bool:
+        reason = str(found.get("refused", "")) or self._repetition(found)
+        if reason:
+            self._refused[reason] += 1
+            return False
+        self._taken.append((mutation, found))
+        self._progress(
+            f"[{len(self._taken)}/{self._plan.count}] {mutation.path} {mutation.function} "
+            f"{mutation.operator}: {len(found['fail'])} tests catch it "
+            f"({self._tried} tried)"
+        )
+        return True
+
+    def _repetition(self, found: dict[str, JSON]) -> str:
+        marks = {f"issue {found['issue']}", f"tests {found['fail']}"}
+        if marks & self._marks:
+            return "decided by the same tests as another task"
+        self._marks |= marks
+        return ""
+
+    def _measured(self, mutation: Mutation) -> dict[str, JSON]:
+        trial = _Trial(self._bench, self._sound, mutation, self._plan.repeats)
+        measured: dict[str, JSON] = self._journal.once(_key(mutation), trial.measured)
+        return measured
+
+    def written(self, out: Path) -> Made:
+        package, plan = self._bench.package, self._plan
+        rows = [self._row(out, mutation, found) for mutation, found in self._taken]
+        if not rows:
+            raise ConfigError(
+                f"no task came of {self._tried} planted faults: {dict(self._refused)}",
+                hint="does the suite test behaviour? --tests and --sources choose other files",
+            )
+        made = {
+            "by": "synth",
+            "package": f"{package.name} {package.version}".strip(),
+            "seed": plan.seed,
+            "repeats": plan.repeats,
+            "wanted": plan.count,
+            "tried": self._tried,
+            "refused": dict(sorted(self._refused.items())),
+            "operators": dict(sorted(Counter(one.operator for one, _ in self._taken).items())),
+            "files": dict(sorted(Counter(one.path for one, _ in self._taken).items())),
+            "flaky": sorted(self._sound.stable.flaky),
+        }
+        archives = {package.archive_name: package.archive}
+        manifest = write_set(out, rows, archives, made)
+        flaky = tuple(sorted(self._sound.stable.flaky))
+        return Made(out, len(rows), self._tried, dict(self._refused), flaky, manifest)
+
+    def _row(self, out: Path, mutation: Mutation, found: dict[str, JSON]) -> Row:
+        package = self._bench.package
+        sound = package.tree
+        faulty = {**sound, mutation.path: mutation.applied(sound[mutation.path])}
+        hidden = without_tests(sound, found["fail"])
+        return task_row(
+            package,
+            topic=f"{mutation.path}:{mutation.function}",
+            issue=found["issue"],
+            patch=make_patch(faulty, {mutation.path: sound[mutation.path]}),
+            test_patch=make_patch(hidden, {path: sound[path] for path in hidden}),
+            setup_patch=make_patch(sound, {**hidden, mutation.path: faulty[mutation.path]}),
+            fail_to_pass=found["fail"],
+            pass_to_pass=found["pass"],
+            folder=archive_folder(out),
+            image=self._bench.image,
+            python=self._bench.python,
+            origin={
+                "by": "synth",
+                "operator": mutation.operator,
+                "path": mutation.path,
+                "function": mutation.function,
+                "seed": self._plan.seed,
+            },
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Trial:
+    """One fault, measured: first by the tests that call the function, then by the whole suite."""
+
+    bench: Bench
+    sound: Sound
+    mutation: Mutation
+    repeats: int
+
+    def measured(self) -> dict[str, JSON]:
+        path, before = self.mutation.path, self.bench.package.tree[self.mutation.path]
+        after = self.mutation.applied(before)
+        if not changes_tree(before, after):
+            return {"refused": "not another program"}
+        tree = {**self.bench.package.tree, path: after}
+        near = self.sound.covering[path, self.mutation.def_line]
+        first = self.bench.probe(tree, only=near)
+        reason = self._too_much_or_little(first, near)
+        return {"refused": reason} if reason else self._in_full(tree, first)
+
+    def _too_much_or_little(self, probed: Probed, tests: Iterable[str]) -> str:
+        if probed.problem:
+            return "no results: " + probed.problem.split(":")[0].split(" ")[0]
+        failing = [test for test in tests if probed.results.get(test, "MISSING") in _BAD]
+        if not failing:
+            return "no test notices"
+        if len({plain_name(test) for test in failing}) > MAX_FAILING_FUNCTIONS:
+            return "breaks too much"
+        try:
+            without_tests(self.bench.package.tree, failing)
+        except UnreachableError:
+            return "its tests cannot be hidden"
+        return ""
+
+    def _in_full(self, tree: dict[str, bytes], first: Probed) -> dict[str, JSON]:
+        whole = self.bench.probe(tree, tests=self.sound.tests)
+        reason = self._too_much_or_little(whole, sorted(self.sound.stable.passing))
+        if reason:
+            return {"refused": reason}
+        runs: list[Results] = [whole.results]
+        for _ in range(self.repeats - 1):
+            report = self.bench.suite(tree, self.sound.tests)
+            if report.verdict != "complete":
+                return {"refused": f"no results: {report.verdict}"}
+            runs.append(report.results)
+        again = together(runs)
+        failing = sorted(self.sound.stable.passing & again.failing)
+        passing = sorted(self.sound.stable.passing & again.passing)
+        failing = [test for test in failing if first.results.get(test, "FAILED") in _BAD]
+        if not failing or not passing:
+            return {"refused": "no stable deciding tests"}
+        return self._told(failing, passing, _same_failures(first, whole, failing))
+
+    def _told(
+        self, failing: list[str], passing: list[str], shown: Mapping[str, Failure]
+    ) -> dict[str, JSON]:
+        package = self.bench.package
+        text = issue_text(package.name, self.sound.names, package.tree, shown)
+        if not text:
+            return {"refused": "nothing to show in an issue"}
+        if gives_away(text, _fixed_lines(package.tree[self.mutation.path], self.mutation)):
+            return {"refused": "its issue would give the fix away"}
+        return {"fail": failing, "pass": passing, "issue": text}
+
+
+def _ahead(
+    pool: ThreadPoolExecutor,
+    wanted: Sequence[Mutation],
+    quota: Quota,
+    width: int,
+    measure: Callable[[Mutation], dict[str, JSON]],
+) -> Iterator[tuple[Mutation, Future[dict[str, JSON]]]]:
+    """Candidates with their measurements under way, `width` of them at a time."""
+    left = iter(wanted)
+    waiting: deque[tuple[Mutation, Future[dict[str, JSON]]]] = deque()
+    try:
+        while True:
+            while len(waiting) < width:
+                mutation = next((one for one in left if quota.allows(one)), None)
+                if mutation is None:
+                    break
+                waiting.append((mutation, pool.submit(measure, mutation)))
+            if not waiting:
+                return
+            yield waiting.popleft()
+    finally:
+        for _, result in waiting:
+            result.cancel()
+
+
+def _same_failures(first: Probed, whole: Probed, failing: Sequence[str]) -> dict[str, Failure]:
+    """Failures that two runs tell alike: what varies is no symptom to report."""
+    return {
+        test: whole.failures[test]
+        for test in failing
+        if test in whole.failures
+        and test in first.failures
+        and scrubbed(first.failures[test].message) == scrubbed(whole.failures[test].message)
+    }
+
+
+def _fixed_lines(source: bytes, mutation: Mutation) -> list[str]:
+    """The sound lines that the fix puts back."""
+    start = source.rfind(b"\n", 0, mutation.start) + 1
+    end = source.find(b"\n", max(mutation.end - 1, mutation.start))
+    return source[start : end if end >= 0 else None].decode("utf-8", "replace").split("\n")
+
+
+def _defined_names(package: Package) -> frozenset[str]:
+    names: set[str] = set()
+    for path in package.sources:
+        try:
+            tree = parse_python(package.tree[path])
+        except (SyntaxError, ValueError):
+            continue
+        kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+        names.update(node.name for node in ast.walk(tree) if isinstance(node, kinds))
+    return frozenset(name for name in names if not name.startswith("__"))
+
+
+def _key(mutation: Mutation) -> str:
+    """Names an edit by what it does to which bytes."""
+    return (
+        f"{mutation.path}:{mutation.start}-{mutation.end}:{mutation.operator}:"
+        f"{mutation.replacement.decode('utf-8', 'replace')}"
+    )
+
+
+def _about(sound: Sound) -> str:
+    stable = sound.stable
+    text = f"{len(stable.passing)} stable tests call {len(sound.covering)} functions"
+    return f"{text}; flaky and left out: {sorted(stable.flaky)}" if stable.flaky else text
