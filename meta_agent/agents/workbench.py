@@ -61,9 +61,10 @@ class Workbench:
         data = self._sandbox.read([at]).get(at)
         return None if data is None else data.decode("utf-8", "replace")
 
-    def write(self, path: str, text: str) -> None:
+    def write(self, path: str, content: str | bytes) -> None:
         """Writes one file of the clone."""
-        self._sandbox.write({f"{REPO}/{path}": text.encode()})
+        data = content.encode() if isinstance(content, str) else content
+        self._sandbox.write({f"{REPO}/{path}": data})
 
     def remove(self, path: str) -> None:
         """Removes one file of the clone."""

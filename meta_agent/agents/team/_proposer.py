@@ -68,7 +68,7 @@ class Proposer:
             if data is None:
                 bench.remove(path)
             else:
-                bench.write(path, data.decode("utf-8"))
+                bench.write(path, data)
 
     def _work(self, bench: Workbench) -> Finished:
         fence = Fence.of(self.run, self.conversation)

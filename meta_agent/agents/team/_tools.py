@@ -82,7 +82,7 @@ def whole_of(arguments: Arguments, name: str, *, default: int) -> int:
         return default
     try:
         number = float(value)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise ToolError(f"{name!r} must be a whole number") from error
     if isinstance(value, bool) or not abs(number) < 1e9:
         raise ToolError(f"{name!r} must be a whole number from 1, not {value!r}")
