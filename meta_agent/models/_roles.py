@@ -50,9 +50,18 @@ class Line:
 def roles_in_use(config: RunConfig) -> tuple[Role, ...]:
     """The roles of a run that ask a model behind a server."""
     team = () if config.meta_model == "rules" else META_ROLES
-    judge: tuple[Role, ...] = ("judge",) if "judge" in config.models else ()
     policy: tuple[Role, ...] = () if config.trainable else ("policy",)
-    return (*team, *judge, *policy)
+    return (*team, *policy)
+
+
+def unasked(config: RunConfig) -> list[str]:
+    """What people should know of models that they chose and nobody will ask."""
+    asked = roles_in_use(config)
+    return [
+        f"nobody asks a model as {role} in this run: --model {role}={model} changes nothing"
+        for role, model in config.models.items()
+        if role not in asked
+    ]
 
 
 def runs_own_server(config: RunConfig, role: Role, environment: Mapping[str, str]) -> bool:

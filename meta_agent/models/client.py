@@ -42,6 +42,7 @@ from meta_agent.models._roles import (
 )
 from meta_agent.models._roles import Server as Server
 from meta_agent.models._roles import roles_in_use as roles_in_use
+from meta_agent.models._roles import unasked as unasked
 from meta_agent.models._secrets import Scrubber
 from meta_agent.models._streaming import Timeouts
 from meta_agent.models.chat import ChatReply, ChatRequest

@@ -18,6 +18,7 @@ from typing import Final, Protocol
 from meta_agent.config import RunConfig
 from meta_agent.models._power import Design, assumptions, smallest_effect, tasks_needed
 from meta_agent.models._replay import PREFIX as REPLAY
+from meta_agent.models._roles import unasked
 from meta_agent.models.chat import Usage
 from meta_agent.models.prices import Price
 from meta_agent.models.transcripts import MANIFEST, Exchange, Transcripts
@@ -90,7 +91,6 @@ ASSUMED: Final[Mapping[Role, Habits]] = {
     "proposer": Habits(Range(10, 40), Range(6e3, 20e3), Range(200, 800)),
     "reviewer": Habits(Range(1, 6), Range(4e3, 12e3), Range(200, 800)),
     "librarian": Habits(Range(1, 4), Range(3e3, 10e3), Range(200, 800)),
-    "judge": Habits(Range(1, 1), Range(1e3, 8e3), Range(50, 500)),
     "policy": Habits(Range(4, 15), Range(2e3, 10e3), Range(80, 500)),
 }
 _AROUND_MEASURED: Final = Range(0.7, 1.5)
@@ -166,7 +166,11 @@ def estimate(
         bought_candidates=bought,
         smallest_effect=effect,
         effect_assumes=assumptions(design),
-        warnings=(*_of_money(planned, bought, roles), *_of_effect(design, effect)),
+        warnings=(
+            *unasked(config),
+            *_of_money(planned, bought, roles),
+            *_of_effect(design, effect),
+        ),
     )
 
 

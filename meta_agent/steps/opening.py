@@ -26,7 +26,7 @@ from meta_agent.errors import ConfigError, MetaAgentError, PreflightError
 from meta_agent.harness import parse_contract
 from meta_agent.history import HarnessRepo
 from meta_agent.ledger import DONE, Ledger
-from meta_agent.models.client import Client, Recording, recording_of
+from meta_agent.models.client import Client, Recording, recording_of, unasked
 from meta_agent.protocols import SPLITS, Domain
 from meta_agent.resources import resource_dir
 from meta_agent.rollouts import RolloutStore
@@ -280,7 +280,7 @@ def _assemble(
     )
     if not run.finished:
         shown.begin(headline(config, plan, workspace, backend, began.known))
-        for line in cautions(plan, domain):
+        for line in (*cautions(plan, domain), *unasked(config)):
             shown.note(line)
         parse_contract(repo.tree(repo.head()))
     return run

@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from meta_agent.config import RunConfig
 from meta_agent.gate import Pairs, effect, sign_flip_p
 from meta_agent.models._power import DISCORDANCE, Design, smallest_effect, tasks_needed
+from meta_agent.models.client import roles_in_use
 from meta_agent.models.estimate import (
     Estimate,
     Habits,
@@ -70,6 +72,20 @@ def test_runs_that_ask_nobody_cost_nothing(tmp_path: Path, meta_model: str) -> N
     config = RunConfig(workspace=tmp_path, meta_model=meta_model)
     found = estimate(config, plan_for(config), {} if meta_model == "rules" else {"analyst": GPT})
     assert (found.usd, found.calls, found.roles) == (Range(0, 0), Range(0, 0), {})
+
+
+@pytest.mark.parametrize(
+    ("settings", "idle"),
+    [
+        ({"meta_model": "openai/m", "models": {"judge": "a/b", "analyst": "a/c"}}, "judge"),
+        ({"meta_model": "rules", "models": {"analyst": "a/c"}}, "analyst"),
+    ],
+)
+def test_a_model_that_nobody_asks_is_named(settings: dict[str, Any], idle: str) -> None:
+    config = RunConfig(**settings)
+    told = estimate(config, plan_for(config), {}).warnings[0]
+    assert told.startswith(f"nobody asks a model as {idle}")
+    assert idle not in roles_in_use(config)
 
 
 def test_cap_buys_fewer_candidates_and_says_so(frozen: RunConfig) -> None:
