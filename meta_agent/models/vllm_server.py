@@ -22,10 +22,11 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
-from typing import Final, NamedTuple, Self
+from typing import Final, Self
 
 from meta_agent.errors import ConfigError, PreflightError, ProviderError
 from meta_agent.models._server_process import ServerProcess, runs
@@ -42,12 +43,13 @@ _TOOL_PARSERS: Final = {"qwen": "hermes", "mistral": "mistral", "llama": "llama3
 _CPU_SEQUENCES: Final = 16
 
 
-class Endpoint(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Endpoint:
     """Where a server listens, how it calls the model, and the key that it asks for."""
 
     base_url: str
     model: str
-    api_key: str
+    api_key: str = field(repr=False)
 
 
 class VllmServer:
