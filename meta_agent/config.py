@@ -150,8 +150,8 @@ class RunConfig(BaseModel):
     @field_validator("harness")
     @classmethod
     def _known_harness(cls, value: str) -> str:
-        if value in _BUILT_IN_HARNESSES or "://" in value:
-            return value
+        if value in _BUILT_IN_HARNESSES or "://" in value or value.startswith("git@"):
+            return value  # an address that is not read is refused where addresses are known
         path = Path(value).expanduser()
         if "/" in value or path.is_dir():
             return str(path.absolute())

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from meta_agent.config import RunConfig
     from meta_agent.harness import CheckResult
     from meta_agent.protocols import Sandbox
-    from meta_agent.steps.bring import Start
+    from meta_agent.steps.bring import Answers, Start
 
 FAILED_EXIT_CODE = 1
 
@@ -59,12 +59,13 @@ def init(
     from meta_agent.view.text import facts
 
     answers = Answers(
-        tuple(shlex.split(command)),
+        _words(command),
         tuple(editable or ()),
         tuple(protected or ()),
         image,
         tuple(leave_out or ()),
     )
+    _require_room(config, answers)
     with stdout_for_data():
         made = open_or_create(config, answers, choose=_choose, tell=_say)
         found = _checked(config) if check and is_brought(config.harness) else []
@@ -141,6 +142,41 @@ def image(
         )
     rows = {"schema_version": 1, "image": tag, "id": made}
     emit(as_json, lambda: rows, lambda: facts(rows))
+
+
+def _words(command: str) -> tuple[str, ...]:
+    from meta_agent.errors import ConfigError
+
+    try:
+        return tuple(shlex.split(command))
+    except ValueError as error:
+        raise ConfigError(
+            f"--command {command!r}: {str(error).lower()}",
+            hint='--command "python3 {harness}/FILE.py {prompt}"',
+        ) from error
+
+
+def _require_room(config: RunConfig, answers: Answers) -> None:
+    """What is said about an agent has to be about the one that this workspace gets."""
+    from meta_agent.errors import ConfigError
+    from meta_agent.steps.bring import NO_ANSWERS, is_brought
+    from meta_agent.workspace import is_workspace, open_workspace
+
+    if is_workspace(config.workspace):
+        held = open_workspace(config.workspace).harness
+        if held != config.harness:
+            raise ConfigError(
+                f"the workspace {config.workspace} holds the harness {held}, not {config.harness}",
+                hint=f"meta-agent init --harness {shlex.quote(config.harness)} --workspace DIR",
+            )
+        if answers != NO_ANSWERS:
+            _say(f"{config.workspace}/harness_repo is there already: nothing is read again")
+    elif answers != NO_ANSWERS and not is_brought(config.harness):
+        raise ConfigError(
+            f"the harness {config.harness} is built in: how it starts and what may be edited is "
+            "settled",
+            hint="--harness FOLDER brings an agent of your own",
+        )
 
 
 def _checked(config: RunConfig) -> list[CheckResult]:

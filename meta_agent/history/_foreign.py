@@ -2,9 +2,11 @@
 
 Promises: the original is only read; of a repository the committed files are taken, by one shallow
 fetch into a throw-away repository of ours (no checkout, so no filter, hook or submodule runs), over
-`https` or from this machine; what could not become a harness file is left out and named.
+`https` or from this machine; what could not become a harness file is left out and named, and so is
+what is called like a file of keys, since models read a harness.
 
-Does not cover: private repositories behind other transports: clone them yourself, give the folder.
+Does not cover: keys in files of other names; private repositories behind other transports: clone
+them yourself, give the folder.
 """
 
 from __future__ import annotations
@@ -29,6 +31,14 @@ SKIPPED_FOLDERS: Final = frozenset(
     {".git", ".hg", ".venv", "venv", "node_modules", "__pycache__", ".mypy_cache", ".ruff_cache"}
     | {".pytest_cache", ".tox", ".eggs", "build", "dist"}
 )
+KEPT_SECRET: Final = (
+    *("**/.env", "**/.env.*", "**/*.env", "**/.envrc", "**/.netrc", "**/.npmrc", "**/.pypirc"),
+    *("**/*.pem", "**/*.key", "**/*.p12", "**/*.pfx", "**/id_rsa", "**/id_ecdsa", "**/id_ed25519"),
+    *("**/.aws/**", "**/.ssh/**", "**/.gnupg/**", "**/credentials.json"),
+    *("**/secrets.json", "**/secrets.toml", "**/secrets.yaml", "**/secrets.yml"),
+)
+"""Names under which people keep keys."""
+EXAMPLES: Final = ("**/*.example", "**/*.sample", "**/*.template", "**/*.dist")
 _SHOWN: Final = 5
 
 
@@ -147,7 +157,7 @@ def _fit(found: Foreign, leave_out: Sequence[str]) -> Foreign:
     files: dict[str, bytes] = {}
     left_out = dict(found.left_out)
     for path, data in found.files.items():
-        reason = "as asked" if matches_any(leave_out, path) else _unfit(path)
+        reason = "as asked" if matches_any(leave_out, path) else _secret(path) or _unfit(path)
         if reason:
             left_out[path] = reason
         else:
@@ -158,6 +168,11 @@ def _fit(found: Foreign, leave_out: Sequence[str]) -> Foreign:
         raise ConfigError(f"{found.source}: {error}", hint="--leave-out one of them") from error
     _check_bounds(found.source, files)
     return found._replace(files=files, left_out=left_out)
+
+
+def _secret(path: str) -> str:
+    named = matches_any(KEPT_SECRET, path) and not matches_any(EXAMPLES, path)
+    return "its name says that it holds keys" if named else ""
 
 
 def _unfit(path: str) -> str:
@@ -171,7 +186,9 @@ def _unfit(path: str) -> str:
 def _check_bounds(source: str, files: dict[str, bytes]) -> None:
     total = sum(map(len, files.values()))
     if not files:
-        raise ConfigError(f"{source} has no files that could be taken")
+        raise ConfigError(
+            f"{source} has no files that could be taken", hint="--harness FOLDER, that of the agent"
+        )
     if len(files) > MAX_FILES or total > MAX_TREE_BYTES:
         raise ConfigError(
             f"{source} has {len(files)} files of {total} bytes; a harness may have {MAX_FILES} "

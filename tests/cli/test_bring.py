@@ -62,6 +62,29 @@ def test_init_may_be_repeated(agent: Path, meta_agent: Type) -> None:
         assert made.exit_code == 0 and "checks" not in json.loads(made.stdout)
 
 
+def test_init_of_another_harness_does_not_pass_for_done(agent: Path, meta_agent: Type) -> None:
+    meta_agent("init", "--harness", agent, "--no-check")
+    again = meta_agent("init", "--harness", agent, "--no-check", "--command", "other {prompt}")
+    assert again.exit_code == 0 and "nothing is read again" in again.stderr
+    error = raised(meta_agent("init", "--harness", "seed"))
+    assert error.exit_code == 2 and f"holds the harness {agent}, not seed" in str(error)
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (("--command", "python3 'x"), "no closing quotation"),
+        (("--harness", "seed", "--editable", "**"), "seed is built in"),
+        (("--harness", "git@example.org:x/y"), "only https://"),
+    ],
+)
+def test_flags_that_cannot_hold_are_a_mistake_and_no_bug(
+    meta_agent: Type, flags: tuple[str, ...], words: str
+) -> None:
+    error = raised(meta_agent("init", *flags))
+    assert error.exit_code == 2 and words in str(error) and error.hint
+
+
 def test_a_command_that_cannot_start_is_told_before_anything_is_paid(
     agent: Path, meta_agent: Type
 ) -> None:

@@ -118,6 +118,21 @@ def test_a_plain_folder_comes_in_without_what_was_made_in_it(tmp_path: Path) -> 
     assert "Imported-Commit" not in brought.message
 
 
+@pytest.mark.parametrize("committed", [False, True])
+def test_files_of_keys_stay_where_they_are(tmp_path: Path, committed: bool) -> None:
+    keys = (".env", "deploy/.env.local", "id_rsa", "certs/server.pem", ".aws/credentials")
+    kept = (".env.example", "environment.py", "secrets.py")
+    folder = written(tmp_path / "agent", {**FILES, **dict.fromkeys((*keys, *kept), "K=1\n")})
+    if committed:
+        git(folder, "init", "-q", "-b", "main")
+        git(folder, "add", "-A", "-f")
+        git(folder, "commit", "-q", "-m", "oh no")
+    brought = bring(str(folder), COMMAND)
+    assert sorted(brought.files) == sorted([*FILES, *kept, "harness.toml"])
+    notes = "\n".join(brought.notes)
+    assert all(f"not taken: {path} (its name" in notes for path in keys)
+
+
 def test_the_contract_is_written_from_what_the_files_show(theirs: Path) -> None:
     brought = bring(str(theirs))
     table = tomllib.loads(brought.files["harness.toml"].decode())["harness"]
