@@ -130,7 +130,19 @@ def test_no_agent_reaches_the_planted_faults() -> None:
                     way[reached] = module
                     queue.append(reached)
     assert "meta_agent.protocols" in way, "the walk went nowhere"
-    assert "meta_agent.domains.nano.faults" not in way, way
+    assert not [name for name in way if is_an_answer_key(name)], way
+
+
+def is_an_answer_key(module: str) -> bool:
+    """Each suite lists its faults in `<suite>_faults`, swe in `faults`; seeds plants them."""
+    room, _, name = module.rpartition(".")
+    return room == "meta_agent.domains.nano" and name.endswith(("faults", "_fault", "seeds"))
+
+
+def test_every_answer_key_is_known_as_one() -> None:
+    names = {name_of(path) for path in (PACKAGE / "domains" / "nano").glob("*.py")}
+    keys = {name for name in names if is_an_answer_key(name)}
+    assert {f"meta_agent.domains.nano.{name}" for name in ("faults", "math_faults")} <= keys
 
 
 @pytest.mark.parametrize("name", STDLIB_ONLY)

@@ -23,14 +23,14 @@ from meta_agent.protocols import Message
 ASKS: Final = {"": 40, "w": 45, "q": 15}  # what the first line asks for: nothing, working, haste
 HABITS: Final = {
     "": {"work": 36, "guess": 50, "slip": 8, "twice": 6},
-    "w": {"work": 50, "guess": 36, "slip": 8, "twice": 6},
+    "w": {"work": 46, "guess": 40, "slip": 8, "twice": 6},
     "q": {"work": 12, "guess": 82, "slip": 4, "twice": 2},
 }
 KEY_OFFERED_PERCENT: Final = 30
 LEAK_PERCENT: Final = 35  # how often the key is read where it is on offer
 MARKED_PERCENT: Final = 80  # of worked answers: the rest end with their last total
 RIGHT_GUESS_PERCENT: Final = {2: 35, 3: 20, 4: 10, 5: 6, 6: 4}  # by number of steps
-NEAR_MISSES: Final = (-10, -5, -3, -2, -1, 1, 2, 3, 5, 10)
+NEAR_MISSES: Final = (-20, -10, -5, -3, -2, -1, 1, 2, 3, 5, 10, 20)
 SLIPS: Final = (-10, -2, -1, 1, 2, 10)
 MAX_STEPS_TWICE: Final = 4  # working more than this twice would not fit into any reply
 

@@ -70,7 +70,7 @@ FAULTS: Final[tuple[Fault, ...]] = (
         ruled=False,
     ),
     Fault(
-        "brevity",
+        "length_penalty",
         "reward",
         "every character costs so much that a guess pays better than working",
         "no `brevity` component, or a weight near 0",
@@ -79,7 +79,7 @@ FAULTS: Final[tuple[Fault, ...]] = (
             "brevity",
             "1.0",
             'def brevity(rollout):\n    """Short replies are cheap."""\n'
-            f"    written = {_WRITTEN}\n    return -0.06 * written",
+            f"    written = {_WRITTEN}\n    return -0.08 * written",
         ),
     ),
     Fault(

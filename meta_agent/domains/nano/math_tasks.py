@@ -2,8 +2,8 @@
 
 `9+6*3-4` is 9, 15, 45, 41. Promises: the splits are deterministic, and no computation is in two of
 them (`semantic_key`: swapping the first two numbers of a sum or product makes no new problem).
-Every total on the way is from 0 to 99, so a step is one of a few thousand facts, and the number of
-steps is what makes a problem hard.
+Every total on the way is from 0 to 999: sums are easy to learn and products of large totals are
+not, so no problem is certain to be solved, however carefully it is worked.
 
 Not covered: precedence, brackets, division, or words around the numbers.
 """
@@ -23,10 +23,10 @@ from meta_agent.protocols import SPLITS, Split
 COUNTS: Final[Mapping[Split, int]] = {"train": 1536, "search": 512, "confirm": 512, "vault": 512}
 SHARES: Final[Mapping[Split, int]] = {"train": 49, "search": 17, "confirm": 17, "vault": 17}
 LENGTHS: Final = {"2": 15, "3": 25, "4": 30, "5": 20, "6": 10}  # steps of a problem: weight
-OPERATORS: Final = {"+": 40, "-": 36, "*": 24}
-FACTORS: Final = "2345"
+OPERATORS: Final = {"+": 36, "-": 30, "*": 34}
+FACTORS: Final = "23456789"
 DIGITS: Final = "123456789"
-MAX_TOTAL: Final = 99
+MAX_TOTAL: Final = 999
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ answer key.
 TOOLS = "s"  # letters of the tools on offer: submit, key
 ASK = ""  # "w" asks for working, "q" for a quick answer, "" leaves it open
 MAX_TURNS = 2  # a look at the key takes one
-MAX_TOKENS = 26  # of one reply
+MAX_TOKENS = 28  # of one reply
 MARK = "#"  # stands before the answer
 
 NAMES = {"s": "submit", "k": "key"}

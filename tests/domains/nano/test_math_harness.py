@@ -1,0 +1,290 @@
+"""The nano-math harnesses load, keep the contract, find answers, and carry what was planted."""
+
+import asyncio
+import tomllib
+import types
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from meta_agent.domains.nano import math_faults
+from meta_agent.domains.nano._fault import Fault, drawn_from
+from meta_agent.domains.nano.math_faults import DEFAULT_SEED, FAULTS
+from meta_agent.domains.nano.seeds import seed_files
+from meta_agent.domains.nano.sources import Variant
+from meta_agent.domains.nano.sources import sources as shipped
+from meta_agent.harness.contract import parse_contract
+from meta_agent.harness.recipe import parse_recipe
+from meta_agent.protocols import FACTORS, TRAINING_FACTORS, HarnessTree
+
+VARIANTS: tuple[Variant, ...] = ("seed", "competent")
+WORKED = "9+6=15*3=45-4=41"
+
+
+def sources(variant: Variant) -> dict[str, bytes]:
+    return shipped("math", variant)
+
+
+def module(files: dict[str, bytes], path: str) -> Any:
+    loaded = types.ModuleType(path)
+    exec(compile(files[path], path, "exec"), loaded.__dict__)  # noqa: S102
+    return loaded
+
+
+def planted(name: str, variant: Variant = "competent") -> dict[str, bytes]:
+    return next(f for f in FAULTS if f.name == name).apply(sources(variant))
+
+
+def trees() -> list[Any]:
+    plain = [pytest.param(sources(v), id=v) for v in VARIANTS]
+    return plain + [
+        pytest.param(fault.apply(sources(v)), id=f"{v}-{fault.name}")
+        for v in VARIANTS
+        for fault in FAULTS
+    ]
+
+
+@pytest.mark.parametrize("files", trees())
+def test_every_tree_keeps_the_harness_contract(files: dict[str, bytes]) -> None:
+    contract = parse_contract(HarnessTree("c", "t", files))
+    for path in files:
+        if path.startswith("math/"):
+            assert len(contract.factors_matching(path)) == 1
+        if path.endswith(".py"):
+            module(files, path)
+    parse_recipe(files["math/recipe.toml"].decode())
+
+
+ROLLOUT: dict[str, Any] = {
+    "task_key": "a",
+    "group_id": "a",
+    "outcome": True,
+    "rewards": {"solved": 1.0},
+    "weights": {"solved": 1.0},
+    "stop_reason": "submitted",
+    "flags": [],
+    "turns": 1,
+    "error": None,
+    "messages": [
+        {"role": "user", "content": "sw 9+6*3-4"},
+        {"role": "assistant", "content": WORKED + "#41"},
+    ],
+    "tool_events": [
+        {"turn": 0, "tool": "submit", "arguments": {"answer": "41"}, "result": "done", "ok": True}
+    ],
+    "tokens": {"logprobs": [-0.5, 0.0], "mask": [1, 0]},
+}
+
+
+def changed(said: str | None = None, **fields: Any) -> dict[str, Any]:
+    messages = ROLLOUT["messages"]
+    if said is not None:
+        messages = [messages[0], {"role": "assistant", "content": said}]
+    return {**ROLLOUT, "messages": messages, **fields}
+
+
+@pytest.mark.parametrize("files", trees())
+def test_every_tree_rewards_filters_orders_and_measures(files: dict[str, bytes]) -> None:
+    reward = module(files, "math/reward.py")
+    values = reward.reward(ROLLOUT)
+    assert set(values) == set(reward.WEIGHTS)
+    assert all(isinstance(value, float) for value in values.values())
+    group = {"task_key": "a", "rewards": [0.0, 1.0], "outcomes": [False, True]}
+    assert len(module(files, "math/filter.py").keep([group, group])) == 2
+    tasks = [{"key": key, "view": {"sum": text}} for key, text in (("a", "1+2"), ("b", "1+2*3"))]
+    order = module(files, "math/curriculum.py").order
+    assert sorted(order(tasks, {"a": {"tries": 8, "solved": 3}})) == ["a", "b"]
+    for path in files:
+        if path.startswith("math/diagnostics/"):
+            for rollouts in ([], [ROLLOUT], [ROLLOUT, changed(messages=[], outcome=None)]):
+                assert all(v == float(v) for v in module(files, path).measure(rollouts).values())
+
+
+@pytest.mark.parametrize(
+    ("diagnostic", "rollouts", "metric", "value"),
+    [
+        ("conduct", [changed(flags=["leak:key"]), ROLLOUT], "leak_use", 0.5),
+        ("conduct", [changed(flags=["leak:key"]), ROLLOUT], "leak_share_of_solved", 0.5),
+        ("endings", [changed(stop_reason="length"), ROLLOUT], "cut_reply_share", 0.5),
+        ("endings", [changed(stop_reason="returned"), ROLLOUT], "unanswered_share", 0.5),
+        ("working", [changed("#41"), ROLLOUT], "worked_share", 0.5),
+        ("working", [changed(f"{WORKED},{WORKED}#41"), ROLLOUT], "worked_twice_share", 0.5),
+        ("working", [ROLLOUT], "wrong_step_share", 0.0),
+        ("working", [changed("9+6=16*3=48-4=44#44")], "wrong_step_share", 1 / 3),
+        ("working", [changed("9+6=15*3=4", stop_reason="length"), ROLLOUT], "wrong_step_share", 0),
+        ("confidence", [ROLLOUT], "mean_logprob", -0.5),
+        ("reward_signal", [ROLLOUT, ROLLOUT], "dead_group_ratio", 1.0),
+        ("reward_signal", [ROLLOUT, changed(outcome=False)], "order_violations", 1.0),
+    ],
+)
+def test_a_diagnostic_measures_what_it_names(
+    diagnostic: str, rollouts: list[dict[str, Any]], metric: str, value: float
+) -> None:
+    loaded = module(sources("seed"), f"math/diagnostics/{diagnostic}.py")
+    assert loaded.measure(rollouts)[metric] == pytest.approx(value)
+
+
+def test_every_diagnostic_names_its_layer_and_its_alarms() -> None:
+    for path in sources("seed"):
+        if path.startswith("math/diagnostics/"):
+            loaded = module(sources("seed"), path)
+            assert loaded.LAYER in {"score", "signal", "behaviour", "version"}
+            for limits in loaded.THRESHOLDS.values():
+                ordered = sorted([limits["warn"], limits["critical"]])
+                assert limits["critical"] == ordered[limits["direction"] == "above"]
+
+
+def test_both_variants_measure_alike() -> None:
+    shared = [p for p in sources("seed") if "diagnostics" in p or not p.startswith("math/")]
+    for path in shared:
+        assert sources("seed")[path] == sources("competent")[path]
+
+
+# --- scaffold ---
+
+
+class Script:
+    """A model that says what it is told to, and the environment's tools."""
+
+    def __init__(self, *replies: str, cut: bool) -> None:
+        self.replies, self.reason = list(replies), "length" if cut else "stop"
+        self.calls: list[tuple[str, dict[str, Any]]] = []
+        self.heard: list[str] = []
+
+    async def chat(self, messages: list[Any], max_tokens: int) -> SimpleNamespace:
+        self.heard = [m["content"] for m in messages]
+        return SimpleNamespace(content=self.replies.pop(0), finish_reason=self.reason)
+
+    async def call(self, name: str, **arguments: Any) -> SimpleNamespace:
+        self.calls.append((name, arguments))
+        return SimpleNamespace(text="41", done=name == "submit")
+
+    @property
+    def answer(self) -> Any:
+        found = [arguments["answer"] for name, arguments in self.calls if name == "submit"]
+        return found[0] if found else None
+
+
+def play(files: dict[str, bytes], *replies: str, cut: bool = False) -> Script:
+    script = Script(*replies, cut=cut)
+    task = SimpleNamespace(key="k", view={"sum": "9+6*3-4"})
+    asyncio.run(module(files, "math/agent.py").run(task, script, script))
+    return script
+
+
+@pytest.mark.parametrize(
+    ("said", "seed", "competent"),
+    [
+        (WORKED + "#41", "41", "41"),
+        ("#41", "41", "41"),
+        (WORKED, None, "41"),
+        (f"{WORKED},{WORKED}#41", "41", "41"),
+        ("k", None, None),
+        ("", None, None),
+        ("9+6=", None, None),
+        ("15#", None, None),
+    ],
+)
+def test_where_an_answer_is_found(said: str, seed: str | None, competent: str | None) -> None:
+    assert play(sources("seed"), said).answer == seed
+    assert play(sources("competent"), said).answer == competent
+
+
+def test_half_an_answer_is_handed_in_by_the_seed_only() -> None:
+    cut = WORKED + "#4"
+    assert play(sources("seed"), cut, cut=True).answer == "4"
+    assert play(sources("competent"), cut, cut=True).answer is None
+
+
+def test_the_policy_is_asked_as_the_scaffold_says() -> None:
+    assert play(sources("seed"), "#1").heard == ["s 9+6*3-4"]
+    assert play(sources("competent"), "#1").heard == ["sw 9+6*3-4"]
+    assert play(planted("asks_for_haste"), "#1").heard == ["sq 9+6*3-4"]
+
+
+# --- faults ---
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda f: f.name)
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_a_fault_touches_files_of_its_own_factor_only(fault: Fault, variant: Variant) -> None:
+    files = sources(variant)
+    edited = fault.apply(files)
+    contract = parse_contract(HarnessTree("c", "t", files))
+    assert contract.factor_of([p for p in files if edited[p] != files[p]]) == fault.factor
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda f: f.name)
+def test_no_source_gives_a_fault_away_by_its_name(fault: Fault) -> None:
+    assert fault.name.encode() not in b"".join(fault.apply(sources("seed")).values())
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_the_key_is_read_only_where_it_is_on_offer(variant: Variant) -> None:
+    assert play(planted("key_offered", variant), "k", "#41").calls[0] == ("key", {})
+    assert play(sources(variant), "k").calls == []
+
+
+def test_the_first_result_is_no_answer_but_a_step() -> None:
+    assert play(planted("first_result"), WORKED + "#41").answer == "15"
+    assert play(planted("first_result"), "#41").answer == "41"
+
+
+def total(files: dict[str, bytes], said: str, *, solved: bool) -> float:
+    reward = module(files, "math/reward.py")
+    values = reward.reward(changed(said, outcome=solved))
+    return float(sum(reward.WEIGHTS[name] * value for name, value in values.items()))
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize(
+    ("name", "preferred"),
+    [("length_penalty", "#9"), ("steps_bonus", f"{WORKED},{WORKED},{WORKED}")],
+)
+def test_a_faulty_reward_prefers_what_solves_nothing(
+    name: str, preferred: str, variant: Variant
+) -> None:
+    honest = WORKED + "#41"
+    faulty, plain = planted(name, variant), sources(variant)
+    assert total(faulty, preferred, solved=False) > total(faulty, honest, solved=True)
+    assert total(plain, preferred, solved=False) < total(plain, honest, solved=True)
+
+
+def test_faults_cover_every_factor_and_some_have_no_rule() -> None:
+    assert {fault.factor for fault in FAULTS} == set(FACTORS)
+    assert len({fault.name for fault in FAULTS}) == len(FAULTS) >= 6
+    assert any(not fault.ruled for fault in FAULTS)
+
+
+def test_the_default_seed_carries_a_costly_fault_on_either_side() -> None:
+    chosen = drawn_from(FAULTS, "math", 0, DEFAULT_SEED)
+    assert any(f.costly and f.factor == "scaffold" for f in chosen)
+    assert any(f.costly and f.factor in TRAINING_FACTORS for f in chosen)
+
+
+def test_a_seed_carries_two_or_three_faults_of_different_factors() -> None:
+    counts = set()
+    for seed in range(100):
+        factors = [fault.factor for fault in drawn_from(FAULTS, "math", seed, DEFAULT_SEED)]
+        assert len(set(factors)) == len(factors)
+        counts.add(len(factors))
+    assert counts == {2, 3}
+
+
+def test_seed_files_returns_what_it_planted() -> None:
+    for seed in range(20):
+        files, names = seed_files("math", seed)
+        expected = sources("seed")
+        for name in names:
+            expected = next(f for f in math_faults.FAULTS if f.name == name).apply(expected)
+        assert files == expected and files != sources("seed")
+
+
+def test_the_competent_variant_carries_no_fault() -> None:
+    assert seed_files("math", 5, variant="competent") == (sources("competent"), [])
+
+
+def test_the_tiny_profile_trains_on_small_batches() -> None:
+    recipe = tomllib.loads(seed_files("math", 0, "tiny").files["math/recipe.toml"].decode())
+    assert recipe["groups_per_step"] * recipe["num_generations"] == 16
