@@ -1,8 +1,7 @@
-"""Commands that check: doctor, tasks check."""
+"""Commands that check: doctor."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -15,8 +14,6 @@ if TYPE_CHECKING:
     from meta_agent.config import RunConfig
 
 PREFLIGHT_EXIT_CODE = 3
-
-tasks_app = typer.Typer(help="Task files.", no_args_is_help=True, rich_markup_mode=None)
 
 
 def register(app: typer.Typer) -> None:
@@ -41,27 +38,3 @@ def doctor(
     emit(as_json, health.to_json, lambda: checks(health.rows()))
     if not health.ok:
         raise typer.Exit(PREFLIGHT_EXIT_CODE)
-
-
-@tasks_app.callback()
-def _tasks() -> None:
-    """Task files."""
-
-
-@tasks_app.command("check")
-@takes("sandbox", "workspace")
-def tasks_check(
-    config: RunConfig,
-    file: Annotated[Path, typer.Argument(help="Task file in SWE-bench form, JSON lines.")],
-    as_json: JsonOption = False,
-) -> None:
-    """Check a task file: gold patches pass, empty patches and cheats do not."""
-    from meta_agent.domains.check import check_file, render
-    from meta_agent.view.text import lines
-
-    backend = "docker" if config.sandbox == "auto" else config.sandbox
-    with stdout_for_data():
-        found = check_file(file, sandbox=backend, progress=lambda line: typer.echo(line, err=True))
-    emit(as_json, found.to_json, lambda: lines(render(found).splitlines()))
-    if not found.ok:
-        raise typer.Exit(1)

@@ -3,7 +3,8 @@
 Promises: for every task, by the same grader that scores rollouts: the gold patch resolves it, the
 empty patch does not, and none of the named cheats does; across the file: no task twice, and none
 in two splits. A sandbox that failed is reported as such and makes the check fail, it never counts
-as an answer.
+as an answer. The manifest names everything that the answer rests on by hash (file, archives,
+grader, each task) and nothing that differs from one check of it to the next.
 
 Does not cover: how hard a task is, whether its text gives the answer away, or tests too weak to
 tell a wrong fix from a right one.
@@ -11,6 +12,10 @@ tell a wrong fix from a right one.
 
 from __future__ import annotations
 
+import hashlib
+import json
+import re
+from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
@@ -20,7 +25,7 @@ from meta_agent.domains.formats import SweRow, semantic_key
 from meta_agent.domains.swe import RealSwe, load_tasks_domain
 from meta_agent.domains.swe.cheats import CHEATS
 from meta_agent.errors import InfrastructureError
-from meta_agent.protocols import JSON, Outcome
+from meta_agent.protocols import JSON, SPLITS, Outcome
 
 PARALLEL_SANDBOXES = 2
 Progress = Callable[[str], None]
@@ -64,6 +69,7 @@ class TaskCheck:
     pass_to_pass: int
     trials: tuple[Trial, ...]
     reasons: tuple[str, ...]
+    content_hash: str = ""
 
     @property
     def ok(self) -> bool:
@@ -78,6 +84,7 @@ class CheckReport:
     evaluator_hash: str
     tasks: tuple[TaskCheck, ...]
     notes: tuple[str, ...] = field(default=())
+    archives: tuple[tuple[str, str], ...] = ()  # name and sha256
 
     @property
     def ok(self) -> bool:
@@ -95,27 +102,75 @@ class CheckReport:
             "tasks": rows,
         }
 
+    def manifest(self) -> dict[str, JSON]:
+        """What was checked, by hash, and what came out."""
+        splits = Counter(task.split for task in self.tasks)
+        return {
+            "schema_version": 1,
+            "file": Path(self.path).name,
+            "sha256": hashlib.sha256(Path(self.path).read_bytes()).hexdigest(),
+            "archives": dict(sorted(self.archives)),
+            "evaluator_hash": self.evaluator_hash,
+            "ok": self.ok,
+            "splits": {split: splits[split] for split in SPLITS},
+            "tasks": {
+                task.key: {
+                    "content_hash": task.content_hash,
+                    "split": task.split,
+                    "ok": task.ok,
+                    "trials": {trial.name: trial.resolved for trial in task.trials},
+                }
+                for task in self.tasks
+            },
+        }
+
 
 def check_file(
-    path: Path, *, sandbox: str = "docker", progress: Progress | None = None
+    path: Path,
+    *,
+    sandbox: str = "docker",
+    jobs: int = PARALLEL_SANDBOXES,
+    progress: Progress | None = None,
 ) -> CheckReport:
     """Checks every task of a file; raises `ConfigError` where the file cannot be read at all."""
     return check_domain(
-        load_tasks_domain(path, sandbox=sandbox, run="tasks-check"), progress=progress
+        load_tasks_domain(path, sandbox=sandbox, run="tasks-check"), jobs=jobs, progress=progress
     )
 
 
-def check_domain(domain: RealSwe, *, progress: Progress | None = None) -> CheckReport:
-    """The same for a domain that is already loaded."""
+def check_domain(
+    domain: RealSwe, *, jobs: int = PARALLEL_SANDBOXES, progress: Progress | None = None
+) -> CheckReport:
+    """The same for a domain that is already loaded; `jobs` sandboxes at a time."""
     repeats = _repeats(list(domain.rows.values()))
-    with ThreadPoolExecutor(max_workers=PARALLEL_SANDBOXES) as pool:
+    tasks: list[TaskCheck] = []
+    with ThreadPoolExecutor(max_workers=jobs) as pool:
         futures = [pool.submit(_check_task, domain, key, repeats) for key in domain.rows]
-        tasks = []
-        for future in futures:
-            tasks.append(future.result())
-            if progress:
-                progress(_line(tasks[-1]))
-    return CheckReport(str(domain.path), domain.evaluator_hash, tuple(tasks), domain.notes)
+        try:
+            for future in futures:
+                tasks.append(future.result())
+                if progress:
+                    progress(f"[{len(tasks)}/{len(futures)}] {_line(tasks[-1])}")
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+    return CheckReport(
+        str(domain.path),
+        domain.evaluator_hash,
+        tuple(tasks),
+        (*domain.notes, *_same_places(domain)),
+        _archives(domain),
+    )
+
+
+def default_manifest(path: Path) -> Path:
+    """Where the manifest of a check goes if nobody says otherwise."""
+    return path.with_name(f"{path.stem}.checked.json")
+
+
+def write_manifest(report: CheckReport, path: Path) -> None:
+    """Writes the manifest; the same file and grader give the same bytes."""
+    text = json.dumps(report.manifest(), indent=2, sort_keys=True)
+    path.write_text(text + "\n", encoding="utf-8")
 
 
 def render(report: CheckReport) -> str:
@@ -150,6 +205,7 @@ def _check_task(domain: RealSwe, key: str, repeats: dict[str, str]) -> TaskCheck
         len(row.pass_to_pass),
         trials,
         tuple(reasons),
+        domain.task(key).content_hash,
     )
 
 
@@ -191,6 +247,29 @@ def _repeats(rows: list[SweRow]) -> dict[str, str]:
     return reasons
 
 
+def _same_places(domain: RealSwe) -> tuple[str, ...]:
+    """Not the same task, but the same lines to mend, seen from two splits."""
+    splits: dict[tuple[str, str], set[str]] = {}
+    for row in domain.rows.values():
+        for path, content in (domain.files(row.instance_id).gold or {}).items():
+            place = (path, hashlib.sha256(content or b"").hexdigest() + _hunks(row.patch or ""))
+            splits.setdefault(place, set()).add(row.split)
+    count = sum(len(found) > 1 for found in splits.values())
+    if not count:
+        return ()
+    return (f"{count} places of a file are mended by tasks of more than one split",)
+
+
+def _hunks(patch: str) -> str:
+    """Where a patch ends up in the mended file, to the hunk."""
+    return " ".join(re.findall(r"^@@ -\S+ \+(\d+)", patch, re.MULTILINE))
+
+
+def _archives(domain: RealSwe) -> tuple[tuple[str, str], ...]:
+    sources = [row.source for row in domain.rows.values() if row.source]
+    return tuple(sorted({(one.archive, one.sha256) for one in sources if one.archive}))
+
+
 def _repetition(row: SweRow, known: SweRow) -> str:
     if known.split != row.split:
         return (
@@ -230,5 +309,7 @@ __all__ = [
     "Trial",
     "check_domain",
     "check_file",
+    "default_manifest",
     "render",
+    "write_manifest",
 ]

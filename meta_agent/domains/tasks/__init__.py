@@ -4,9 +4,22 @@
 says whether they are fit.
 """
 
-from meta_agent.domains.tasks._bench import Bench
+from meta_agent.domains.tasks._bench import Bench, sandboxes
+from meta_agent.domains.tasks._made import Made
+from meta_agent.domains.tasks._mine import MinePlan, mine
 from meta_agent.domains.tasks._package import Package, read_package
 from meta_agent.domains.tasks._rows import manifest_path
-from meta_agent.domains.tasks._synth import Made, SynthPlan, synthesize
+from meta_agent.domains.tasks._synth import SynthPlan, synthesize
 
-__all__ = ["Bench", "Made", "Package", "SynthPlan", "manifest_path", "read_package", "synthesize"]
+__all__ = [
+    "Bench",
+    "Made",
+    "MinePlan",
+    "Package",
+    "SynthPlan",
+    "manifest_path",
+    "mine",
+    "read_package",
+    "sandboxes",
+    "synthesize",
+]

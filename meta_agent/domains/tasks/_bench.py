@@ -19,10 +19,11 @@ from pathlib import PurePosixPath
 
 from meta_agent.domains.formats import SourceSpec, SweRow
 from meta_agent.domains.swe import Report, SandboxFactory, Tree, run_tests
+from meta_agent.domains.swe._domain import _LIMITS as TASK_LIMITS
 from meta_agent.domains.swe._grade import guest_source, staged
 from meta_agent.domains.tasks._package import Package
 from meta_agent.errors import ConfigError, SandboxError
-from meta_agent.protocols import JSON, ExecResult
+from meta_agent.protocols import JSON, ExecResult, Sandbox
 
 PROBE_CPU_SEC = 60
 _PROBE_WALL_SEC = 300.0
@@ -142,6 +143,16 @@ class Bench:
         finally:
             sandbox.close()
         return _read(result, nonce)
+
+
+def sandboxes(backend: str, run: str) -> SandboxFactory:
+    """Sandboxes under the limits that grading has."""
+    from meta_agent.sandbox import open_sandbox
+
+    def factory(image: str | None) -> Sandbox:
+        return open_sandbox(backend, run=run, limits=TASK_LIMITS, image=image)
+
+    return factory
 
 
 @cache

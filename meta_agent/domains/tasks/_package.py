@@ -105,7 +105,7 @@ def package_of(
         packed,
         roots,
         tuple(sorted(path for path in tree if _is_source(path, tree, roots[0], sources))),
-        tuple(sorted(path for path in tree if _is_suite(path, tests))),
+        suite_files(tree, tests),
     )
     for kind, paths in (("tests", found.tests), ("sources", found.sources)):
         if not paths:
@@ -114,6 +114,11 @@ def package_of(
                 hint=f"name them: --{kind} 'PATTERN' (source distributions often leave tests out)",
             )
     return found
+
+
+def suite_files(tree: Mapping[str, bytes], patterns: Sequence[str] = ()) -> tuple[str, ...]:
+    """The files that hold a package's tests."""
+    return tuple(sorted(path for path in tree if _is_suite(path, patterns)))
 
 
 def packed_tree(tree: Mapping[str, bytes], top: str) -> bytes:

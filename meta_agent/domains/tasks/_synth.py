@@ -13,16 +13,18 @@ from __future__ import annotations
 
 import ast
 import hashlib
-from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
 from meta_agent.domains.swe import make_patch
+from meta_agent.domains.tasks._ahead import ahead
 from meta_agent.domains.tasks._bench import Bench, Failure, Probed
 from meta_agent.domains.tasks._issue import gives_away, issue_text, scrubbed
 from meta_agent.domains.tasks._journal import Journal
+from meta_agent.domains.tasks._made import Made, Progress
 from meta_agent.domains.tasks._mutations import Mutation, changes_tree, mutations
 from meta_agent.domains.tasks._package import Package
 from meta_agent.domains.tasks._quota import Quota
@@ -35,7 +37,6 @@ from meta_agent.syntax import parse_python
 
 MAX_FAILING_FUNCTIONS = 6
 _BAD = frozenset({"FAILED", "ERROR", "MISSING"})
-Progress = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,30 +52,6 @@ class SynthPlan:
     def __post_init__(self) -> None:
         if min(self.count, self.jobs, self.tries_per_task) < 1 or self.repeats < 2:
             raise ConfigError("count and jobs: 1 or more; repeats: 2 or more, or nothing is stable")
-
-
-@dataclass(frozen=True, slots=True)
-class Made:
-    """What a search wrote."""
-
-    path: Path
-    tasks: int
-    tried: int
-    refused: Mapping[str, int]  # why, and how often
-    flaky: tuple[str, ...]
-    manifest: Row
-
-    def to_json(self) -> dict[str, JSON]:
-        """Plain JSON."""
-        return {
-            "schema_version": 1,
-            "path": str(self.path),
-            "tasks": self.tasks,
-            "tried": self.tried,
-            "refused": dict(self.refused),
-            "flaky": list(self.flaky),
-            "manifest": self.manifest,
-        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +106,7 @@ def read_sound(bench: Bench, repeats: int, journal: Journal) -> Sound:
     return Sound(
         stable,
         {place: tuple(found) for place, found in covering.items()},
-        _defined_names(bench.package),
+        defined_names(bench.package),
         tests,
     )
 
@@ -175,7 +152,8 @@ class _Search:
         """Measures ahead of the decision; the decision goes in order, whatever is done first."""
         quota = Quota(self._plan.count, len({one.path for one in wanted}))
         with ThreadPoolExecutor(self._plan.jobs) as pool:
-            for mutation, result in _ahead(pool, wanted, quota, self._plan.jobs, self._measured):
+            useful = (one for one in wanted if quota.allows(one))
+            for mutation, result in ahead(pool, self._plan.jobs, useful, self._measured):
                 if not quota.allows(mutation):
                     continue
                 self._tried += 1
@@ -316,7 +294,7 @@ class _Trial:
         failing = [test for test in failing if first.results.get(test, "FAILED") in _BAD]
         if not failing or not passing:
             return {"refused": "no stable deciding tests"}
-        return self._told(failing, passing, _same_failures(first, whole, failing))
+        return self._told(failing, passing, same_failures(first, whole, failing))
 
     def _told(
         self, failing: list[str], passing: list[str], shown: Mapping[str, Failure]
@@ -330,32 +308,7 @@ class _Trial:
         return {"fail": failing, "pass": passing, "issue": text}
 
 
-def _ahead(
-    pool: ThreadPoolExecutor,
-    wanted: Sequence[Mutation],
-    quota: Quota,
-    width: int,
-    measure: Callable[[Mutation], dict[str, JSON]],
-) -> Iterator[tuple[Mutation, Future[dict[str, JSON]]]]:
-    """Candidates with their measurements under way, `width` of them at a time."""
-    left = iter(wanted)
-    waiting: deque[tuple[Mutation, Future[dict[str, JSON]]]] = deque()
-    try:
-        while True:
-            while len(waiting) < width:
-                mutation = next((one for one in left if quota.allows(one)), None)
-                if mutation is None:
-                    break
-                waiting.append((mutation, pool.submit(measure, mutation)))
-            if not waiting:
-                return
-            yield waiting.popleft()
-    finally:
-        for _, result in waiting:
-            result.cancel()
-
-
-def _same_failures(first: Probed, whole: Probed, failing: Sequence[str]) -> dict[str, Failure]:
+def same_failures(first: Probed, whole: Probed, failing: Sequence[str]) -> dict[str, Failure]:
     """Failures that two runs tell alike: what varies is no symptom to report."""
     return {
         test: whole.failures[test]
@@ -373,7 +326,7 @@ def _fixed_lines(source: bytes, mutation: Mutation) -> list[str]:
     return source[start : end if end >= 0 else None].decode("utf-8", "replace").split("\n")
 
 
-def _defined_names(package: Package) -> frozenset[str]:
+def defined_names(package: Package) -> frozenset[str]:
     names: set[str] = set()
     for path in package.sources:
         try:

@@ -1,0 +1,148 @@
+"""Commands about task files: check one, make one from a package of your own."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from meta_agent.cli._flags import takes
+from meta_agent.cli._options import JsonOption
+from meta_agent.cli._output import emit, stdout_for_data
+
+if TYPE_CHECKING:
+    from meta_agent.config import RunConfig
+    from meta_agent.domains.tasks import Made
+
+tasks_app = typer.Typer(help="Task files.", no_args_is_help=True, rich_markup_mode=None)
+
+OutOption = Annotated[Path, typer.Option("--out", help="Task file to write, JSON lines.")]
+CountOption = Annotated[int, typer.Option(min=1, help="Tasks wanted, at most.")]
+RepeatsOption = Annotated[
+    int, typer.Option(min=2, help="Runs of a suite that must agree; a test that does not is out.")
+]
+JobsOption = Annotated[
+    int | None, typer.Option(min=1, help="Sandboxes at once. [default: CPU cores]")
+]
+ImageOption = Annotated[
+    str, typer.Option(help="Local image with the dependencies: meta-agent sandbox image.")
+]
+PythonOption = Annotated[str, typer.Option(help="The interpreter inside that has pytest.")]
+TestsOption = Annotated[
+    list[str] | None, typer.Option("--tests", help="Pattern of test files; repeatable.")
+]
+SourcesOption = Annotated[
+    list[str] | None, typer.Option("--sources", help="Pattern of source files; repeatable.")
+]
+
+
+@tasks_app.callback()
+def _tasks() -> None:
+    """Task files."""
+
+
+@tasks_app.command("check")
+@takes("sandbox", "workspace")
+def tasks_check(
+    config: RunConfig,
+    file: Annotated[Path, typer.Argument(help="Task file in SWE-bench form, JSON lines.")],
+    jobs: JobsOption = None,
+    manifest: Annotated[
+        Path | None, typer.Option(help="Where hashes and answers go. [default: FILE.checked.json]")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Check a task file: gold patches pass, empty patches and cheats do not."""
+    from meta_agent.domains.check import check_file, default_manifest, render, write_manifest
+    from meta_agent.view.text import lines
+
+    with stdout_for_data():
+        found = check_file(file, sandbox=_backend(config), jobs=_jobs(jobs), progress=_say)
+        write_manifest(found, manifest or default_manifest(file))
+    emit(as_json, found.to_json, lambda: lines(render(found).splitlines()))
+    if not found.ok:
+        raise typer.Exit(1)
+
+
+@tasks_app.command("synth")
+@takes("sandbox", "seed", "workspace")
+def tasks_synth(
+    config: RunConfig,
+    path: Annotated[Path, typer.Argument(help="A package: repository, folder or .tar.gz.")],
+    out: OutOption,
+    count: CountOption = 40,
+    repeats: RepeatsOption = 2,
+    jobs: JobsOption = None,
+    image: ImageOption = "",
+    python: PythonOption = "python3",
+    tests: TestsOption = None,
+    sources: SourcesOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Plant faults in a package; keep those that its own tests catch."""
+    from meta_agent.domains.tasks import Bench, SynthPlan, read_package, sandboxes, synthesize
+
+    with stdout_for_data():
+        package = read_package(path, tests=tests or (), sources=sources or ())
+        bench = Bench(package, sandboxes(_backend(config), "tasks-synth"), image or None, python)
+        plan = SynthPlan(count, config.seed, repeats, _jobs(jobs))
+        made = synthesize(bench, out, plan, _say)
+    _show(made, as_json)
+
+
+@tasks_app.command("mine")
+@takes("sandbox", "workspace")
+def tasks_mine(
+    config: RunConfig,
+    path: Annotated[Path, typer.Argument(help="A git repository of yours.")],
+    out: OutOption,
+    count: CountOption = 40,
+    repeats: RepeatsOption = 2,
+    jobs: JobsOption = None,
+    any_message: Annotated[
+        bool, typer.Option("--any-message", help="Also commits that do not speak of a fix.")
+    ] = False,
+    image: ImageOption = "",
+    python: PythonOption = "python3",
+    tests: TestsOption = None,
+    sources: SourcesOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Turn bug-fix commits that touch source and tests into tasks."""
+    from meta_agent.domains.tasks import MinePlan, mine, sandboxes
+
+    plan = MinePlan(
+        count,
+        repeats,
+        _jobs(jobs),
+        any_message,
+        image or None,
+        python,
+        tuple(tests or ()),
+        tuple(sources or ()),
+    )
+    with stdout_for_data():
+        made = mine(path, sandboxes(_backend(config), "tasks-mine"), out, plan, _say)
+    _show(made, as_json)
+
+
+def _show(made: Made, as_json: bool) -> None:
+    from meta_agent.view.text import lines
+
+    emit(as_json, made.to_json, lambda: lines(made.lines()))
+
+
+def _backend(config: RunConfig) -> str:
+    return "docker" if config.sandbox == "auto" else config.sandbox
+
+
+def _jobs(asked: int | None) -> int:
+    return asked or os.cpu_count() or 1
+
+
+def _say(line: str) -> None:
+    from meta_agent.view import visible
+
+    typer.echo(visible(line), err=True)
