@@ -51,6 +51,12 @@ class Dialect:
                 return replace(self, **{name: False})
         return None
 
+    def lost(self, request: ChatRequest) -> frozenset[str]:
+        """The names of a request's parts that the server does not take."""
+        spoken = self.spoken(request)
+        names = ("temperature", "top_p", "seed", "tools")
+        return frozenset(n for n in names if getattr(request, n) != getattr(spoken, n))
+
     def __and__(self, other: Dialect) -> Dialect:
         """What both take."""
         return Dialect(*(getattr(self, n) and getattr(other, n) for n in self.__slots__))

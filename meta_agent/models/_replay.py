@@ -14,11 +14,13 @@ import difflib
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Final
 
 from meta_agent.config import BROUGHT, RunConfig
 from meta_agent.errors import ConfigError, IntegrityError, ProviderError
+from meta_agent.models._dialect import Dialect
 from meta_agent.models._digest import Question, first_difference
 from meta_agent.models._exchange import Exchange, Failure
 from meta_agent.models.chat import ChatReply, ChatRequest
@@ -138,7 +140,7 @@ class Replay:
     ) -> ChatReply:
         """The recorded reply of that place. Raises IntegrityError at a miss."""
         try:
-            recorded = self._find(conversation, turn, question)
+            recorded = self._find(request, conversation, turn, question)
         except ProviderError as error:
             self._keep_failure(error, question, conversation, turn)
             raise
@@ -149,7 +151,9 @@ class Replay:
     def close(self) -> None:
         """Nothing is open."""
 
-    def _find(self, conversation: str, turn: int, question: Question) -> Exchange:
+    def _find(
+        self, request: ChatRequest, conversation: str, turn: int, question: Question
+    ) -> Exchange:
         transcripts = self._recording.transcripts
         recorded = transcripts.recorded(conversation, turn)
         if recorded is not None and recorded.question.digest == question.digest:
@@ -160,10 +164,31 @@ class Replay:
         if recorded is None:
             raise self._missing(conversation, turn)
         if self._exact:
+            self._refuse_as_recorded(request, recorded)
             raise _differing(recorded, question)
         with self._drift_lock:
             self.drifted += 1
         return recorded
+
+    def _refuse_as_recorded(self, request: ChatRequest, recorded: Exchange) -> None:
+        """Raises a refusal of the recorded server, where heeding it leads to the recorded question.
+
+        Rollouts learn from each other's refusals what a server does not take, in the order in which
+        threads happen to come; so one that knew it then may still have to be told now.
+        """
+        said = {*recorded.question.parameters, *(["tools"] if recorded.question.tools else [])}
+        for refusal in self._refusals:
+            narrower = Dialect().without(refusal.message, request)
+            lost = narrower.lost(request) if narrower else frozenset()
+            if lost and not lost & said:
+                raise refusal.error()
+
+    @cached_property
+    def _refusals(self) -> list[Failure]:
+        """Each thing that the recorded servers refused, once."""
+        transcripts = self._recording.transcripts
+        every = (one for name in transcripts.conversations() for one in transcripts.failures(name))
+        return list({one.message: one for one in every if one.kind == "refused"}.values())
 
     def _keep_failure(
         self, error: ProviderError, question: Question, conversation: str, turn: int

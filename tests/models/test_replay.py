@@ -8,9 +8,10 @@ import pytest
 
 from meta_agent.config import RunConfig, resolve
 from meta_agent.errors import ConfigError, IntegrityError, ProviderError
+from meta_agent.models.api_gateway import ApiGateway
 from meta_agent.models.client import Client, Recording, recording_of
 from meta_agent.models.transcripts import Transcripts
-from meta_agent.protocols import Message
+from meta_agent.protocols import GenerateRequest, Message
 from tests.loopback import Call, Fault, Say, openai_server
 from tests.models._clients import RUN, SHELL, opened, request, user
 
@@ -81,6 +82,35 @@ def test_failure_is_repeated_as_it_was(recorded: Path, tmp_path: Path) -> None:
         run.client.chat(request("too much"), conversation="g2/analyst", turn=0)
     assert failed.value.kind == "context"
     assert Transcripts(tmp_path / "transcripts" / RUN).failures("g2/analyst")
+
+
+def test_what_a_server_refused_is_told_to_whoever_asks_first(tmp_path: Path) -> None:
+    """Of two rollouts one taught the other; in the replay the other one comes first."""
+
+    def picky(call: Call) -> Say | Fault:
+        return Fault.status(400, "no temperature") if "temperature" in call.raw else brain(call)
+
+    def ask(client: Client, *samples: int) -> list[str]:
+        gateway = ApiGateway(client, "openai/small", label="m")
+        replies = [gateway.generate([rollout_call(at)])[0] for at in samples]
+        return [reply.content for reply in replies]
+
+    for name in ("original", "again"):
+        (tmp_path / name).mkdir()
+    with openai_server(picky) as url:
+        settings = {**SETTINGS, "base_urls": {"all": url}, "policy": "openai/small"}
+        with opened(tmp_path / "original", **settings) as run:
+            said = ask(run.client, 0, 1)
+    with replayed(tmp_path / "original" / "transcripts" / RUN, tmp_path / "again") as run:
+        assert ask(run.client, 1, 0) == said == ["answer to solve"] * 2
+
+
+def rollout_call(sample: int) -> GenerateRequest:
+    return GenerateRequest(
+        key=f"k{sample}", task_key="t", sample_idx=sample, seed=0, turn=0,
+        messages=[user("solve")], tools=None, max_tokens=50, max_context_tokens=1000,
+        temperature=0.5, top_p=1.0,
+    )  # fmt: skip
 
 
 def test_record_of_a_replay_is_a_recording_again(recorded: Path, tmp_path: Path) -> None:
