@@ -4,8 +4,8 @@ Promises: SDKs and litellm never retry by themselves, so the number of requests 
 here. Waits are drawn with full jitter (anything between zero and an exponential bound), so callers
 that failed together do not come back together. A `Retry-After` is honoured up to a cap; beyond it
 the call gives up at once, because asking earlier prolongs a ban and a run that stands still for an
-hour without a word is worse than one that stops and can be resumed. A total deadline holds over
-all attempts and waits. A breaker, shared by all callers of one account, stops a storm: while it is
+hour without a word is worse than one that stops and can be resumed. No attempt begins after a total
+deadline. A breaker, shared by all callers of one account, stops a storm: while it is
 open callers wait for its probe, and once probes have failed `patience` times they fail at once.
 
 Does not cover: money and the record of attempts. The caller passes `attempt(n)`, which reserves,
