@@ -64,6 +64,14 @@ def test_an_edit_goes_all_the_way_to_main(repo: HarnessRepo, sandbox: Sandbox) -
     assert sorted(repo.tree(merged).files) == ["harness.toml", "swe/agent.py", "swe/new/part.py"]
 
 
+def test_bytes_that_are_no_text_are_written_as_they_are(
+    repo: HarnessRepo, sandbox: Sandbox
+) -> None:
+    bench = Workbench(sandbox, repo, repo.head())
+    bench.write("swe/table.bin", b"\xff\x00")
+    assert bench.files()["swe/table.bin"] == b"\xff\x00"
+
+
 def test_ids_do_not_depend_on_where_or_when(repo: HarnessRepo, sandbox: Sandbox) -> None:
     bench = Workbench(sandbox, repo, repo.head())
     bench.write("swe/agent.py", "MAX_TURNS = 8\n")
