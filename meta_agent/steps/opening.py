@@ -75,6 +75,7 @@ def open_run(config: RunConfig, display: Display, *, purpose: str = "") -> Itera
                 raise
             finally:
                 run.lab.close()
+                getattr(domain, "close", lambda: None)()  # of a domain that holds a worker
 
 
 class _Began(NamedTuple):
