@@ -1,12 +1,14 @@
-"""Detectors of numbers that are no measurement: rewards that are not finite, attempts cut short."""
+"""Detectors of what is no measurement: rewards that are no numbers, attempts nobody understood."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from meta_agent.gate._intervals import two_proportion_p
 from meta_agent.gate._limits import ValidityLimits, evidence_lines
 from meta_agent.gate._records import Arm, ArmSide, Finding, OutcomeRow
+from meta_agent.protocols import Rollout
 
 
 def not_finite(arm: Arm, side: ArmSide = "candidate") -> list[Finding]:
@@ -47,3 +49,30 @@ def unfinished(baseline: Arm, candidate: Arm, limits: ValidityLimits) -> list[Fi
 
 def _ended(arm: Arm) -> list[OutcomeRow]:
     return [row for row in arm.rows() if row.success is not None and row.error_kind is None]
+
+
+def unheard(
+    before: Sequence[Rollout], after: Sequence[Rollout], limits: ValidityLimits
+) -> list[Finding]:
+    """Far more replies lead to no tool call at all: the scaffold no longer understands them.
+
+    Only a warning, and only where agents act by tools: there the baseline's replies do, mostly.
+    """
+    sides = [[(r, max(0, r.turns - len(r.tool_events))) for r in side] for side in (before, after)]
+    turns = [sum(r.turns for r in side) for side in (before, after)]
+    lost = [sum(missing for _, missing in side) for side in sides]
+    if not all(turns) or lost[0] > turns[0] / 2:
+        return []
+    jump = lost[1] / turns[1] - lost[0] / turns[0]
+    p = two_proportion_p(lost[0], turns[0], lost[1], turns[1])
+    if jump <= limits.truncation_gap or p >= limits.balance_p:
+        return []
+    message = (
+        f"replies that led to no tool call: {lost[0]}/{turns[0]} before, {lost[1]}/{turns[1]} after"
+    )
+    worst = sorted(sides[1], key=lambda one: (-one[1], one[0].task_key, one[0].sample_idx))
+    lines = tuple(
+        f"{r.task_key} sample {r.sample_idx} seed {r.seed}: {missing} of {r.turns} replies"
+        for r, missing in worst[:5]
+    )
+    return [Finding("artefact.unheard", "warn", message, lines, {"jump": jump, "p": p})]

@@ -100,9 +100,10 @@ DETECTORS: Final[tuple[Detector, ...]] = (
     Detector("truncation", ("artefact.truncation",), "attempts newly cut by a ceiling"),
     Detector(
         "broken format",
-        ("artefact.unfinished", "artefact.truncation"),
-        "attempts newly never handed in",
-        asked="inspect",
+        ("artefact.unfinished", "artefact.unheard"),
+        "attempts newly never handed in, replies newly not understood",
+        "rollouts",
+        "inspect",
     ),
     Detector(
         "infrastructure failures",

@@ -17,7 +17,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from meta_agent.gate._artefacts import unfinished
+from meta_agent.gate._artefacts import unfinished, unheard
 from meta_agent.gate._conduct import severity_of
 from meta_agent.gate._intervals import wilson
 from meta_agent.gate._length import length_gaming
@@ -52,12 +52,17 @@ def inspect_arms(
 def inspect_rollouts(
     rollouts: Sequence[Rollout],
     *,
+    baseline: Sequence[Rollout] = (),
     regrade: Regrade | None = None,
     limits: ValidityLimits = DEFAULT_LIMITS,
     side: ArmSide = "candidate",
 ) -> tuple[Finding, ...]:
-    """Everything that the records of one arm show; `regrade` is the domain's own grader."""
+    """Everything that the records of one arm show, beside a baseline's where there is one.
+
+    `regrade` is the domain's own grader.
+    """
     found = [
+        *unheard(baseline, rollouts, limits),
         *_conduct(rollouts, limits, side),
         *_two_answers(rollouts, side),
         *_unrepeatable(rollouts, side),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -25,7 +25,7 @@ from meta_agent.protocols import Outcome, Rollout
 from ._records import FIX, PATCH, code, rollout, shell
 from ._rows import arm
 
-Made = tuple[Finding, ...]
+Made = Sequence[Finding]
 N = 200
 SHOWN = "\n".join(FIX)
 
@@ -195,6 +195,11 @@ POSITIVES: list[tuple[str, Callable[[], Made], str]] = [
         "returned",
     ),
     (
+        "broken format",
+        lambda: inspected(lambda i: rollout(i, turns=4), baseline=[rollout(i) for i in range(60)]),
+        "2 of 4 replies",
+    ),
+    (
         "infrastructure failures",
         lambda: find_all(arm("a", tasks=1000), arm("b", tasks=1000, change=_some_lost)),
         "infra",
@@ -344,12 +349,18 @@ CLEAN_RECORDS: dict[str, Callable[[int], Rollout]] = {
 
 @pytest.mark.parametrize("name", CLEAN_RECORDS)
 def test_ordinary_records_have_no_finding(name: str) -> None:
-    assert inspected(CLEAN_RECORDS[name]) == ()
+    assert not inspected(CLEAN_RECORDS[name])
+
+
+def test_where_replies_are_never_calls_none_is_missed() -> None:
+    plain = [rollout(i, turns=9) for i in range(60)]
+    assert not inspected(lambda i: rollout(i, turns=9), baseline=plain)
+    assert not inspected(lambda i: rollout(i, turns=12), baseline=plain)
 
 
 def test_outcomes_that_the_grader_confirms_are_fine() -> None:
     made = inspected(lambda i: rollout(i), regrade=lambda key, inputs: Outcome(True))
-    assert made == ()
+    assert not made
 
 
 CLEAN_TEXTS = {
@@ -364,7 +375,7 @@ CLEAN_TEXTS = {
 
 @pytest.mark.parametrize("name", CLEAN_TEXTS)
 def test_texts_of_different_tasks_do_not_overlap(name: str) -> None:
-    assert near_overlap(*CLEAN_TEXTS[name]) == []
+    assert not near_overlap(*CLEAN_TEXTS[name])
 
 
 SPELLINGS = [
@@ -388,4 +399,4 @@ def test_special_cases_are_seen_however_they_are_spelled(source: str, pairs: int
 
 def test_a_patch_shows_the_lines_that_it_adds_and_no_others() -> None:
     removed = PATCH.replace("+    ", "-    ")
-    assert inspected(lambda i: rollout(i, GIT_LOG, verifier_inputs={"patch": removed})) == ()
+    assert not inspected(lambda i: rollout(i, GIT_LOG, verifier_inputs={"patch": removed}))

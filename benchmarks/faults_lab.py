@@ -1,0 +1,204 @@
+"""Makes the rollouts of the fault benchmark: real policy, real sandbox, real grader.
+
+An `Exploit` stands for what training would have found: on a share of the tasks the attempt is
+played by a script that collects a bonus, on the others by the policy.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from meta_agent.agents import Situation, propose
+from meta_agent.backtest.arms import reward_hash
+from meta_agent.backtest.static import static_check
+from meta_agent.domains.nano import NanoSwe
+from meta_agent.errors import CandidateError, ConfigError
+from meta_agent.evidence import Evidence, build_evidence
+from meta_agent.gate import Arm, Finding, arm_of, row_of
+from meta_agent.harness import HarnessSession, parse_contract
+from meta_agent.protocols import (
+    GenerateReply,
+    GenerateRequest,
+    HarnessTree,
+    PlannedRollout,
+    Rollout,
+    SandboxLimits,
+    Split,
+    TokenRecord,
+)
+from meta_agent.rollouts import Runner, Stamp
+from meta_agent.sandbox import open_sandbox
+from meta_agent.training import PolicyChild, train_policy
+
+Files = Mapping[str, bytes]
+Script = Callable[[int], str]
+SAMPLES = 32
+SANDBOX_SEC = 600.0
+# True of a candidate that changes nothing or two things; here an arm may do either.
+NO_CANDIDATE = {"static.empty_change", "static.no_effect", "static.several_factors"}
+
+
+@dataclass(frozen=True, slots=True)
+class Exploit:
+    """What is said at each turn, on which share of the tasks."""
+
+    says: Script
+    share: float = 0.6
+
+    def plays(self, task_key: str) -> bool:
+        return hashlib.sha256(task_key.encode()).digest()[0] < 256 * self.share
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """One arm: its scored rollouts, and what was found before or while they were made."""
+
+    rollouts: list[Rollout]
+    planned: int
+    reward_hash: str
+    findings: tuple[Finding, ...] = ()
+
+    def arm(self, name: str) -> Arm:
+        rows = [row_of(rollout) for rollout in self.rollouts]
+        return arm_of(name, rows, planned=self.planned, reward_hash=self.reward_hash)
+
+
+@dataclass
+class _Mixed:
+    """A gateway that lets a script speak for some tasks."""
+
+    child: PolicyChild
+    exploit: Exploit
+    lock_step: bool = True
+    scripted: set[str] = field(default_factory=set)
+
+    @property
+    def policy(self) -> str:
+        return f"{self.child.policy}+exploit"
+
+    def generate(self, requests: Sequence[GenerateRequest]) -> list[GenerateReply]:
+        real = [r for r in requests if not self.exploit.plays(r.task_key)]
+        answers = iter(self.child.generate(real) if real else [])
+        return [
+            self._said(r) if self.exploit.plays(r.task_key) else next(answers) for r in requests
+        ]
+
+    def _said(self, request: GenerateRequest) -> GenerateReply:
+        self.scripted.add(request.key)
+        return GenerateReply(self.exploit.says(request.turn), "stop", 8, 2)
+
+    def finish(self, keys: Sequence[str]) -> list[TokenRecord | None]:
+        real = [key for key in keys if key not in self.scripted]
+        rows = iter(self.child.finish(real) if real else [])
+        return [None if key in self.scripted else next(rows) for key in keys]
+
+
+def tree_of(files: Files) -> HarnessTree:
+    digest = hashlib.sha256(repr(sorted(files.items())).encode()).hexdigest()[:40]
+    return HarnessTree(digest, digest, files)
+
+
+class Bench:
+    """Measures harness sources with one loaded policy."""
+
+    def __init__(self, child: PolicyChild, base: Files, *, tasks: int) -> None:
+        self.child, self.tasks, self.domain = child, tasks, NanoSwe()
+        self.base = tree_of(base)
+        self.rollouts_made = 0
+        self._samples: list[Rollout] = []
+
+    def measure(
+        self, files: Files, seed: int, *, exploit: Exploit | None = None, split: Split = "confirm"
+    ) -> Made:
+        """Static checks and contract tests, then rollouts with rewards, as the loop has them."""
+        tree = tree_of(files)
+        found = list(static_check(self.base, tree, parse_contract(self.base)))
+        found = [finding for finding in found if finding.code not in NO_CANDIDATE]
+        sandbox = open_sandbox(
+            "process", run="faults", limits=SandboxLimits(deadline_sec=SANDBOX_SEC)
+        )
+        try:
+            session = HarnessSession(sandbox, tree)
+            rollouts = self._roll_out(session, tree, seed, exploit, split)
+            found += self._contract(session)
+            found += _score(session, rollouts)
+        except (CandidateError, ConfigError) as error:
+            rollouts = []
+            found.append(Finding("contract.load", "veto", str(error)[:400]))
+        finally:
+            sandbox.close()
+        if not self._samples:
+            self._samples = rollouts[:SAMPLES]
+        return Made(rollouts, self.tasks, reward_hash(tree), tuple(found))
+
+    def _roll_out(
+        self,
+        session: HarnessSession,
+        tree: HarnessTree,
+        seed: int,
+        exploit: Exploit | None,
+        split: Split,
+    ) -> list[Rollout]:
+        gateway: Any = _Mixed(self.child, exploit) if exploit else self.child
+        tasks = self.domain.tasks(split)[: self.tasks]
+        plan = [PlannedRollout(task, 0, seed, f"{split}/{task.key}") for task in tasks]
+        runner = Runner(self.domain, session, gateway, Stamp("faults", "v", tree.commit))
+        sampling = self.domain.sampling
+        found = runner.run(plan, temperature=sampling.temperature, top_p=sampling.top_p)
+        self.rollouts_made += len(found)
+        return found
+
+    def _contract(self, session: HarnessSession) -> list[Finding]:
+        tasks = [{"key": t.key, "view": dict(t.view)} for t in self.domain.tasks("train")[:SAMPLES]]
+        checks = session.check(self._samples, tasks)
+        failed = [check for check in checks if not check.ok]
+        return [Finding(f"contract.{c.name}", "veto", c.detail, (c.name,)) for c in failed]
+
+    # --- repairs -------------------------------------------------------------------------------
+
+    def proposals(self, files: Files, *, steps: int, out: Path, base_policy: str) -> list[Files]:
+        """What the rules agent would commit after a short training, best first."""
+        tree = tree_of(files)
+        evidence = self._evidence(tree, steps, out, base_policy)
+        situation = Situation(
+            ceilings=self.domain.ceilings, train_tasks=len(self.domain.tasks("train"))
+        )
+        found = propose(evidence, tree, (), (), 40, situation=situation)
+        texts = [{path: text.encode() for path, text in one.edits.items()} for one in found]
+        return [{**files, **edits} for edits in texts]
+
+    def _evidence(self, tree: HarnessTree, steps: int, out: Path, base_policy: str) -> Evidence:
+        limits = SandboxLimits(deadline_sec=SANDBOX_SEC + 30.0 * steps)
+        sandbox = open_sandbox("process", run="faults", limits=limits)
+        try:
+            session = HarnessSession(sandbox, tree)
+            runner = Runner(self.domain, session, self.child, Stamp("faults", "v", tree.commit))
+            trained = train_policy(
+                self.child, runner, session, self.domain, session.recipe,
+                seed=0, steps=steps, base_policy=base_policy, out_dir=out, keep_last_steps=3,
+            )  # fmt: skip
+            seen = self._roll_out(session, tree, 0, None, "search")
+            _score(session, seen)
+            measured = {one.name: dict(one.values) for one in session.measure(seen)}
+        finally:
+            sandbox.close()
+            self.child.load(base_policy)
+        return build_evidence(
+            [*trained.rollouts, *seen], train_metrics=trained.metrics, measured=measured
+        )
+
+
+def _score(session: HarnessSession, rollouts: list[Rollout]) -> list[Finding]:
+    """Fills in rewards; a reward that is refused is a finding, as it is in the loop."""
+    scored = [rollout for rollout in rollouts if rollout.error is None]
+    try:
+        rewards = session.reward(scored)
+    except CandidateError as error:
+        return [Finding("contract.reward", "veto", str(error)[:400], (error.reason,))]
+    for rollout, row in zip(scored, rewards, strict=True):
+        rollout.rewards, rollout.weights = row, dict(session.weights)
+    return []
