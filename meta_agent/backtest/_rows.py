@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
-from meta_agent.errors import CandidateError, ConfigError
+from meta_agent.errors import CandidateError, ConfigError, InfrastructureError
 from meta_agent.harness import HarnessSession, Recipe
 from meta_agent.models.api_gateway import REFUSED
 from meta_agent.protocols import JSON, Rollout
 from meta_agent.rollouts import ShardRef
 from meta_agent.training import PolicyChild
 from meta_agent.training.run import settings_of
+
+LOST_SHARE: Final = 0.05
+"""More rollouts than this without an outcome void an evaluation (the gate's bound as well)."""
+_BY_SANDBOX: Final = "sandbox "
 
 
 def accepted_recipe(child: PolicyChild, session: HarnessSession) -> Recipe:
@@ -33,8 +38,43 @@ def require_heard(rollouts: Sequence[Rollout]) -> None:
         )
 
 
-def lost(rollouts: Sequence[Rollout]) -> int:
-    return sum(rollout.error is not None and rollout.error.kind == "infra" for rollout in rollouts)
+def to_repeat(rollouts: Sequence[Rollout], *, whole: bool) -> list[int]:
+    """Which rollouts are made once more, by index: those that machines lost, however few.
+
+    On ten tasks one is more than the gate lets pass. All are made again, and only where too many
+    were lost, where a repetition of a part may differ (`whole`), and where a sandbox died: the code
+    in it could choose like that which of its attempts get a second chance.
+    """
+    missing = _lost(rollouts)
+    killed = [at for at in missing if _detail(rollouts[at]).startswith(_BY_SANDBOX)]
+    if whole or killed:
+        return list(range(len(rollouts))) if _too_many(rollouts) else []
+    return missing
+
+
+def require_measured(rollouts: Sequence[Rollout], what: str) -> None:
+    """Raises where too many are lost: the run stops here, and nothing is recorded."""
+    if not _too_many(rollouts):
+        return
+    missing = _lost(rollouts)
+    raise InfrastructureError(
+        f"{len(missing)} of {len(rollouts)} rollouts of {what} were lost to machines, twice; at "
+        f"most {LOST_SHARE:.0%} may be: {_detail(rollouts[missing[0]])[:300]}",
+        hint="the same command measures it again (recorded replies are kept); meta-agent doctor "
+        "--live, or meta-agent tasks check FILE, may say what is wrong",
+    )
+
+
+def _lost(rollouts: Sequence[Rollout]) -> list[int]:
+    return [at for at, one in enumerate(rollouts) if one.error and one.error.kind == "infra"]
+
+
+def _too_many(rollouts: Sequence[Rollout]) -> bool:
+    return len(_lost(rollouts)) > LOST_SHARE * len(rollouts)
+
+
+def _detail(rollout: Rollout) -> str:
+    return rollout.error.detail if rollout.error else ""
 
 
 def named(shard: ShardRef) -> JSON:

@@ -14,6 +14,8 @@ are bought in blocks, each its own step, so a second look reuses the rows of the
 A harness that cannot be measured (its code raises, its recipe is refused, its sandbox dies twice)
 is a result as well: it is recorded like any other, and raised as `CandidateError` whenever the
 measurement is asked for. Machines that fail get one more try; failing again, they stop the run.
+So do rollouts that were lost on the way: they are made once more, and of what others are compared
+to (`require`) at most a twentieth may be missing then.
 
 Not covered: what the numbers mean (`gate`), and which arms to run (`evolve`).
 """
@@ -27,7 +29,14 @@ from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from typing import Final
 
-from meta_agent.backtest._rows import accepted_recipe, lost, named, require_heard, score
+from meta_agent.backtest._rows import (
+    accepted_recipe,
+    named,
+    require_heard,
+    require_measured,
+    score,
+    to_repeat,
+)
 from meta_agent.backtest.arms import ArmRef, behaviour_hash, load_arm, load_shard, reward_hash
 from meta_agent.backtest.fair import or_refusal
 from meta_agent.backtest.measured import Evaluated, Job, LabSettings, Trained
@@ -59,8 +68,6 @@ EXEMPLAR_STEPS = 3
 SANDBOX_SEC: Final = 3600.0
 """The life of a sandbox in which nothing is trained."""
 ONE_SAMPLE: Final = range(1)
-LOST_SHARE: Final = 0.05
-"""An evaluation that lost more rollouts to the machines is made once more."""
 
 
 class Lab:
@@ -84,6 +91,7 @@ class Lab:
         self._on_step = on_step
         self._stopping = stopping
         self._labels: dict[str, str] = {}
+        self._required: set[str] = set()
         self._policies = policies or ChildPolicies(settings.threads)
 
     # --- what callers ask for ------------------------------------------------------------------
@@ -91,6 +99,10 @@ class Lab:
     def label(self, tree: HarnessTree, name: str) -> None:
         """What people call this harness in progress reports; the first name stays."""
         self._labels.setdefault(behaviour_hash(tree), name)
+
+    def require(self, tree: HarnessTree) -> None:
+        """Others are compared to this harness: losing too much of it stops the run, resumable."""
+        self._required.add(behaviour_hash(tree))
 
     def prepare(self, jobs: Sequence[Job]) -> None:
         """Runs the jobs, as many at a time as there are workers. The first failure is raised.
@@ -218,8 +230,7 @@ class Lab:
 
     def _train(self, name: str, tree: HarnessTree, seed: int, steps: int) -> JSON:
         folder = self.settings.checkpoints / self.settings.run / name
-        label = self._labels.get(behaviour_hash(tree), tree.commit[:10])
-        series = f"{label} seed {seed}, {steps} steps"
+        series = f"{self._label_of(tree)} seed {seed}, {steps} steps"
         shutil.rmtree(folder, ignore_errors=True)
         with self._policies.training() as child, self.session(tree, steps=steps) as session:
             result = train_policy(
@@ -257,14 +268,26 @@ class Lab:
             for sample in samples
             for task in tasks
         ]
-        found = self._roll_out(name, tree, trained, plan)
-        if lost(found) > LOST_SHARE * len(plan):
-            found = self._roll_out(name, tree, trained, plan)
+        found = self._rolled_out(name, tree, trained, plan)
+        if behaviour_hash(tree) in self._required:
+            require_measured(found, f"{self._label_of(tree)} on the {split} split")
         shard = self.store.write(f"{self.settings.run}/eval-{name}", found)
         solved = sum(bool(rollout.outcome) for rollout in found)
         clean = sum(rollout.clean for rollout in found)
         seen = Evaluated(named(shard), len(plan), solved, clean, trained.seed, len(found))
         return seen._asdict()
+
+    def _rolled_out(
+        self, name: str, tree: HarnessTree, trained: Trained, plan: Sequence[PlannedRollout]
+    ) -> list[Rollout]:
+        """The rollouts of a plan, once more where machines lost some."""
+        found = self._roll_out(name, tree, trained, plan)
+        again = to_repeat(found, whole=self._policies.lock_step)
+        redone = self._roll_out(name, tree, trained, [plan[at] for at in again]) if again else []
+        for at, rollout in zip(again, redone, strict=True):
+            found[at] = rollout
+        require_heard(found)
+        return found
 
     def _roll_out(
         self, name: str, tree: HarnessTree, trained: Trained, plan: Sequence[PlannedRollout]
@@ -277,7 +300,6 @@ class Lab:
             stamp = self._stamp(tree, name)
             runner = Runner(self.domain, session, gateway, stamp, concurrency=settings.concurrency)
             found = runner.run(plan, temperature=sampling.temperature, top_p=sampling.top_p)
-            require_heard(found)
             score(session, found)
         return found
 
@@ -287,6 +309,9 @@ class Lab:
             return SANDBOX_SEC
         rounds = -(-planned // self.settings.concurrency)
         return SANDBOX_SEC + rounds * (self.domain.ceilings.wall_sec + GRACE_SEC)
+
+    def _label_of(self, tree: HarnessTree) -> str:
+        return self._labels.get(behaviour_hash(tree), tree.commit[:10])
 
     def _seed(self, index: int) -> int:
         return self.settings.seed * 1000 + index

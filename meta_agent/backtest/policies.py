@@ -24,6 +24,9 @@ from meta_agent.training import PolicyChild
 class Policies(Protocol):
     """A source of gateways. Any thread may open one."""
 
+    lock_step: bool
+    """Whether rollouts of a plan are answered together, so that a part of it is another plan."""
+
     def acting(self, path: str, label: str) -> AbstractContextManager[Gateway]:
         """The policy at `path`, for one measurement named `label`."""
         ...
@@ -37,6 +40,8 @@ class Policies(Protocol):
 
 class ChildPolicies:
     """Children that hold weights; one is started where all are busy."""
+
+    lock_step = True
 
     def __init__(self, threads: int) -> None:
         self._threads = threads
@@ -79,6 +84,8 @@ class ChildPolicies:
 
 class FrozenPolicy:
     """One model behind a server. `policy` is what rows and versions call it."""
+
+    lock_step = False
 
     def __init__(
         self, client: ModelClient, model: str, *, policy: str, logprobs: bool = False

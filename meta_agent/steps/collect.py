@@ -39,6 +39,7 @@ def collect(run: Run, version: Version) -> Collected:
     training = "" if plan.frozen else f"{plan.steps} training steps, "
     run.phase("collect", f"{version.id}: {training}{plan.search} search tasks")
     run.lab.label(tree, version.id)
+    run.lab.require(tree)
     with must_work(version):
         trained = run.lab.train(tree, seed=0, steps=plan.steps)
         evaluated = run.lab.evaluate(tree, trained, split="search", limit=plan.search)
