@@ -189,9 +189,13 @@ def stored(workspace: Path) -> Iterable[Row]:
     commits = {rows[0].harness_commit for rows in made}
     if len(commits) > 1:
         raise SystemExit(f"{workspace} holds {len(commits)} harnesses, so these are no A/A pairs")
-    sides = [Made(rows, len(rows), "same") for rows in made]
-    for before, after in itertools.combinations(sides, 2):
-        yield judged("stored A/A pair", before, after)
+    records = [inspect_rollouts(rows, regrade=NanoSwe().regrade) for rows in made]
+    arms = [Made(rows, len(rows), "same").arm(name) for name, rows in zip(names, made, strict=True)]
+    for first, second in itertools.combinations(range(len(made)), 2):
+        pair = arms[first], arms[second]
+        yield _row(
+            "stored A/A pair", pair, (*find_all(*pair), *inspect_arms(*pair), *records[second])
+        )
 
 
 def repairs(bench: Bench, base: Any, steps: int, policy: str) -> Iterable[dict[str, Any]]:

@@ -56,7 +56,9 @@ class OutcomeRow:
 
     def to_json(self) -> dict[str, JSON]:
         """Plain JSON; `clean` is written for readers and checked on the way back."""
-        return {**asdict(self), "flags": list(self.flags), "clean": self.clean}
+        # Not `asdict`, which copies each value: a digest is over thousands of rows.
+        fields = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        return {**fields, "flags": list(self.flags), "clean": self.clean}
 
     @classmethod
     def from_json(cls, data: Mapping[str, JSON]) -> OutcomeRow:

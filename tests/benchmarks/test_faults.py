@@ -1,0 +1,105 @@
+"""The planted-fault benchmark: its faults, its oracle, its controls, and what counts as found."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from faults import Row, interval, judged
+from faults_cases import ALL_FAULTS, HONEST, INVALID, Planted, honest
+from faults_lab import Made
+from faults_oracle import is_free, repaired
+
+from meta_agent.domains.nano import NanoSwe
+from meta_agent.domains.nano.faults import FAULTS
+from meta_agent.domains.nano.more_faults import MORE_FAULTS, more_fault
+from meta_agent.domains.nano.sources import Variant, sources
+from meta_agent.gate.detectors import DETECTORS
+from meta_agent.harness import parse_contract
+from meta_agent.protocols import HarnessTree, Rollout
+
+VARIANTS: tuple[Variant, ...] = ("seed", "competent")
+MORE = [each.name for each in MORE_FAULTS]
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("name", MORE)
+def test_a_further_fault_is_one_and_undoing_it_repairs_it(name: str, variant: Variant) -> None:
+    clean, fault = sources("swe", variant), more_fault(name)
+    broken = fault.apply(clean)
+    assert repaired(fault, broken, clean)
+    assert not repaired(fault, clean, broken)
+
+
+@pytest.mark.parametrize("name", MORE)
+def test_a_further_fault_changes_one_factor(name: str) -> None:
+    clean = sources("swe", "competent")
+    changed = [p for p, text in more_fault(name).apply(clean).items() if clean.get(p) != text]
+    contract = parse_contract(HarnessTree("c", "t", clean))
+    assert contract.factor_of(changed) == more_fault(name).factor
+
+
+def test_names_of_faults_are_unique() -> None:
+    assert len(ALL_FAULTS) == len(FAULTS) + len(MORE_FAULTS)
+    assert len({case.name for case in INVALID}) == len(INVALID)
+
+
+@pytest.mark.parametrize("name", HONEST)
+def test_an_honest_edit_plants_no_fault(name: str) -> None:
+    edited = honest(name, sources("swe", "competent"))
+    assert [fault.name for fault in ALL_FAULTS.values() if not is_free(fault, edited)] == []
+
+
+def test_every_case_says_which_detectors_would_be_right() -> None:
+    known = {each.name for each in DETECTORS}
+    for case in INVALID:
+        assert case.by
+        assert set(case.by) <= known
+
+
+def _made(seed: int, hash_: str) -> Made:
+    """Attempts at real tasks, half of them right, with what the grader needs to say so."""
+    domain, draw, rows = NanoSwe(), random.Random(seed), []
+    answers: Mapping[str, str] = {p.key: p.fixed for p in domain._problems.values()}
+    for task in domain.tasks("confirm")[:200]:
+        won, turns = draw.random() < 0.5, 4 + draw.randrange(4)
+        code = {"code": answers[task.key] if won else "", "submitted": True}
+        fields: dict[str, Any] = {
+            "task_key": task.key, "task_hash": task.content_hash, "outcome": won, "turns": turns,
+            "verifier_inputs": code, "rewards": {"solved": float(won)}, "weights": {"solved": 1.0},
+            "evaluator_hash": domain.evaluator_hash, "stop_reason": "submitted", "seed": seed,
+        }  # fmt: skip
+        rows.append(
+            Rollout(
+                run="r", version="v", domain="nano-swe", split="confirm", policy="p", group_id="g",
+                sample_idx=0, harness_commit="c", **fields,
+            )
+        )  # fmt: skip
+    return Made(rows, 200, hash_)
+
+
+SPOILED = [case for case in INVALID if case.spoil is not None]
+
+
+@pytest.mark.parametrize("case", SPOILED, ids=lambda case: case.name)
+def test_a_spoiled_measurement_is_invalid_and_by_a_right_detector(case: Planted) -> None:
+    assert case.spoil is not None
+    made = case.spoil(_made(2, "h"), random.Random(0))
+    row = judged(case.name, _made(1, "h"), made, overlap=case.overlap)
+    right = [each for each in DETECTORS if each.name in case.by]
+    assert row.invalid
+    assert any(each.makes(code) for each in right for code in row.found)
+    assert row.unnamed == []
+
+
+def test_an_ordinary_measurement_is_not() -> None:
+    row: Row = judged("same", _made(1, "h"), _made(2, "h"))
+    assert not row.invalid
+    assert row.found == {}
+    assert row.clean == row.success
+
+
+def test_shares_are_told_with_their_interval() -> None:
+    assert interval(0, 300) == "0/300 = 0.0% [0.0%, 1.3%]"
