@@ -11,6 +11,7 @@ decorators, annotations and docstrings; files with carriage returns.
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -42,6 +43,11 @@ class Mutation:
     start: int
     end: int
     replacement: bytes
+
+    @property
+    def topic(self) -> str:
+        """What a task about it is about."""
+        return f"{self.path}:{self.function}"
 
     def applied(self, source: bytes) -> bytes:
         return source[: self.start] + self.replacement + source[self.end :]
@@ -188,12 +194,15 @@ def _is_type_checking(node: ast.AST) -> bool:
 # --- operators: (text, node) -> edits ------------------------------------------------------------
 
 
+_GAP = re.compile(r"[\s)\\]*(.*?)[\s(\\]*", re.DOTALL)
+
+
 def _between(text: _Text, left: ast.AST, right: ast.AST) -> tuple[int, int, str]:
-    start, end = text.end(left), text.start(right)
-    gap = text.between(start, end)
-    word = gap.strip()
-    first = start + gap.index(word) if word else start
-    return first, first + len(word), word
+    """The operator between two operands, whatever brackets stand around them."""
+    start = text.end(left)
+    found = _GAP.fullmatch(text.between(start, text.start(right)))
+    assert found is not None
+    return start + found.start(1), start + found.end(1), found[1]
 
 
 def _comparison(text: _Text, node: ast.AST) -> Iterator[_Edit]:

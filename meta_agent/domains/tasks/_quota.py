@@ -1,7 +1,9 @@
 """How many tasks may come from one place, so that a set is not forty times the same fault.
 
-Does not cover: tasks of different functions that one test decides; the callers refuse a second task
-with the same deciding tests.
+A function's split is fixed by its name (so that two sets of one package never disagree); the quota
+keeps the splits in proportion as far as the package gives functions for each.
+
+Does not cover: tasks that one test decides; the callers refuse those.
 """
 
 from __future__ import annotations
@@ -9,34 +11,38 @@ from __future__ import annotations
 import math
 from collections import Counter
 
+from meta_agent.domains.formats._splits import BUCKETS
 from meta_agent.domains.tasks._mutations import Mutation
+from meta_agent.domains.tasks._rows import split_of
 
 PER_FUNCTION = 2
 _OPERATOR_SHARE = 1 / 6
 _LEAST = 4
+_SPLIT_SLACK = 1.25
 
 
 class Quota:
     """Counts what was taken. Once something is refused it stays refused."""
 
-    def __init__(self, count: int, files: int) -> None:
+    def __init__(self, package: str, count: int, files: int) -> None:
+        self._package = package
         self._taken: Counter[tuple[str, str]] = Counter()
         self._limits = {
             "function": PER_FUNCTION,
             "operator": max(_LEAST, math.ceil(count * _OPERATOR_SHARE)),
             "file": max(_LEAST, math.ceil(2 * count / max(files, 1))),
-        }
+        } | {split: math.ceil(count * share / 100 * _SPLIT_SLACK) for split, share in BUCKETS}
 
     def allows(self, mutation: Mutation) -> bool:
-        return all(self._taken[mark] < self._limits[mark[0]] for mark in _marks(mutation))
+        return all(self._taken[mark] < self._limits[mark[0]] for mark in self._marks(mutation))
 
     def take(self, mutation: Mutation) -> None:
-        self._taken.update(_marks(mutation))
+        self._taken.update(self._marks(mutation))
 
-
-def _marks(mutation: Mutation) -> tuple[tuple[str, str], ...]:
-    return (
-        ("function", f"{mutation.path}:{mutation.function}"),
-        ("operator", mutation.operator),
-        ("file", mutation.path),
-    )
+    def _marks(self, mutation: Mutation) -> tuple[tuple[str, str], ...]:
+        return (
+            ("function", mutation.topic),
+            ("operator", mutation.operator),
+            ("file", mutation.path),
+            (split_of(self._package, mutation.topic), ""),
+        )

@@ -17,7 +17,7 @@ from pathlib import Path
 from meta_agent.domains.formats import semantic_key
 from meta_agent.domains.formats._splits import hashed_split
 from meta_agent.domains.tasks._package import Package
-from meta_agent.protocols import JSON, SPLITS
+from meta_agent.protocols import JSON, SPLITS, Split
 
 Row = dict[str, JSON]
 
@@ -30,6 +30,11 @@ def manifest_path(tasks: Path) -> Path:
 def archive_folder(tasks: Path) -> str:
     """The folder of a task file's archives, beside it."""
     return f"{tasks.stem}.sources"
+
+
+def split_of(package: str, topic: str) -> Split:
+    """The split of everything about a topic, whatever else is in a set."""
+    return hashed_split(hashlib.sha256(f"{package}\0{topic}".encode()).hexdigest())
 
 
 def task_row(
@@ -62,7 +67,7 @@ def task_row(
         "repo": package.name,
         "base_commit": package.commit,
         "version": package.version,
-        "split": hashed_split(hashlib.sha256(f"{package.name}\0{topic}".encode()).hexdigest()),
+        "split": split_of(package.name, topic),
         "problem_statement": issue,
         "hints_text": "",
         "patch": patch,

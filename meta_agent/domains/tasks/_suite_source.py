@@ -83,18 +83,31 @@ def _module(source: bytes) -> ast.Module:
 
 
 def _find(module: ast.Module, name: str) -> tuple[Def, list[ast.stmt]]:
-    """A test's function and the block that it stands in."""
-    block = module.body
+    """A test's function and the block that it stands in; a class may inherit it in its file."""
     *classes, last = name.split("::")
+    block = module.body
     for part in classes:
         found = [one for one in block if isinstance(one, ast.ClassDef) and one.name == part]
         if len(found) != 1:
             raise UnreachableError(f"{name}: no single class {part}")
-        block = found[0].body
+        block = _defining(module, found[0], last).body
     functions = [one for one in block if isinstance(one, Def) and one.name == last]
     if len(functions) != 1:
         raise UnreachableError(f"{name}: {len(functions)} definitions")
     return functions[0], block
+
+
+def _defining(module: ast.Module, found: ast.ClassDef, method: str) -> ast.ClassDef:
+    """The class itself, or the one of its ancestors in this file that has the method."""
+    if any(isinstance(one, Def | ast.ClassDef) and one.name == method for one in found.body):
+        return found
+    names = {base.id for base in found.bases if isinstance(base, ast.Name)} - {found.name}
+    parents = [one for one in module.body if isinstance(one, ast.ClassDef) and one.name in names]
+    for parent in parents:
+        above = _defining(module, parent, method)
+        if any(isinstance(one, Def) and one.name == method for one in above.body):
+            return above
+    return found
 
 
 def _without(source: bytes, path: str, names: set[str]) -> bytes:

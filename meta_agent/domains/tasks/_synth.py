@@ -145,12 +145,12 @@ class _Search:
         self._journal, self._progress = journal, progress
         self._refused: Counter[str] = Counter()
         self._taken: list[tuple[Mutation, dict[str, JSON]]] = []
-        self._marks: set[str] = set()
+        self._marks: dict[str, str] = {}
         self._tried = 0
 
     def run(self, wanted: Sequence[Mutation]) -> None:
         """Measures ahead of the decision; the decision goes in order, whatever is done first."""
-        quota = Quota(self._plan.count, len({one.path for one in wanted}))
+        quota = Quota(self._bench.package.name, self._plan.count, len({one.path for one in wanted}))
         with ThreadPoolExecutor(self._plan.jobs) as pool:
             useful = (one for one in wanted if quota.allows(one))
             for mutation, result in ahead(pool, self._plan.jobs, useful, self._measured):
@@ -167,7 +167,7 @@ class _Search:
         return len(self._taken) >= self._plan.count or self._tried >= limit
 
     def _decided(self, mutation: Mutation, found: dict[str, JSON]) -> bool:
-        reason = str(found.get("refused", "")) or self._repetition(found)
+        reason = str(found.get("refused", "")) or self._repetition(mutation.topic, found)
         if reason:
             self._refused[reason] += 1
             return False
@@ -179,11 +179,16 @@ class _Search:
         )
         return True
 
-    def _repetition(self, found: dict[str, JSON]) -> str:
-        marks = {f"issue {found['issue']}", f"tests {found['fail']}"}
-        if marks & self._marks:
+    def _repetition(self, topic: str, found: dict[str, JSON]) -> str:
+        """The same text, or the same deciding tests for another function (it may be in another
+        split), make no second task.
+        """
+        issue, tests = f"issue {found['issue']}", f"tests {found['fail']}"
+        if issue in self._marks:
+            return "shows the same as another task"
+        if self._marks.get(tests, topic) != topic:
             return "decided by the same tests as another task"
-        self._marks |= marks
+        self._marks |= {issue: topic, tests: topic}
         return ""
 
     def _measured(self, mutation: Mutation) -> dict[str, JSON]:
@@ -223,7 +228,7 @@ class _Search:
         hidden = without_tests(sound, found["fail"])
         return task_row(
             package,
-            topic=f"{mutation.path}:{mutation.function}",
+            topic=mutation.topic,
             issue=found["issue"],
             patch=make_patch(faulty, {mutation.path: sound[mutation.path]}),
             test_patch=make_patch(hidden, {path: sound[path] for path in hidden}),

@@ -1,0 +1,44 @@
+"""The small package, run by real processes."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tasks_purse import FILES, Repository, bench_of, written
+
+from meta_agent.domains.swe import SandboxFactory
+from meta_agent.domains.tasks import Bench, read_package, sandboxes
+from meta_agent.protocols import Sandbox
+
+
+@pytest.fixture
+def factory() -> SandboxFactory:
+    """Process sandboxes in which each run finds its own number: what makes `MOODY` moody."""
+    opened = sandboxes("process", "tests")
+    turn = itertools.count()
+
+    def numbered(image: str | None) -> Sandbox:
+        sandbox = opened(image)
+        sandbox.write({"repo/turn.txt": str(next(turn)).encode()})
+        return sandbox
+
+    return numbered
+
+
+@pytest.fixture
+def purse(tmp_path: Path) -> Path:
+    """The package as a folder."""
+    return written(tmp_path / "purse", FILES)
+
+
+@pytest.fixture
+def bench(factory: SandboxFactory) -> Callable[[Path], Bench]:
+    return lambda path: bench_of(read_package(path), factory)
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Repository:
+    return Repository(tmp_path / "purse")

@@ -1,0 +1,101 @@
+"""Issue texts and the surgery on test files."""
+
+from __future__ import annotations
+
+import pytest
+
+from meta_agent.domains.tasks._bench import Failure
+from meta_agent.domains.tasks._issue import gives_away, issue_text, scrubbed
+from meta_agent.domains.tasks._suite_source import (
+    UnreachableError,
+    steps_to_failure,
+    without_tests,
+)
+
+SUITE = b'''import pytest
+
+
+@pytest.mark.slow
+def test_one():
+    """Speaks."""
+    # of nothing
+    cart = Cart()
+    assert cart.empty()
+    cart.add(3)
+    assert cart.total() == 3
+
+
+class TestMore:
+    def test_two(self):
+        with pytest.raises(ValueError):
+            check(1)
+
+
+def test_three():
+    helper()
+'''
+
+
+def test_a_hidden_test_leaves_no_trace_and_a_file_that_parses() -> None:
+    hidden = without_tests({"t.py": SUITE}, ["t.py::test_one[a-b]", "t.py::TestMore::test_two"])
+    assert hidden == {
+        "t.py": b"import pytest\n\n\n\n\nclass TestMore:\n    pass\n"
+        b"\n\ndef test_three():\n    helper()\n"
+    }
+
+
+@pytest.mark.parametrize("test", ["t.py::test_generated", "t.py::TestNone::test_two"])
+def test_a_test_without_a_definition_cannot_be_hidden(test: str) -> None:
+    with pytest.raises(UnreachableError):
+        without_tests({"t.py": SUITE}, [test])
+
+
+def test_the_steps_to_a_failure_leave_out_checks_that_held() -> None:
+    assert steps_to_failure(SUITE, "test_one", [11]) == [
+        "cart = Cart()",
+        "cart.add(3)",
+        "assert cart.total() == 3",
+    ]
+
+
+def test_a_failed_expectation_of_an_error_is_shown_whole() -> None:
+    steps = steps_to_failure(SUITE, "TestMore::test_two", [16])
+    assert steps == ["with pytest.raises(ValueError):", "    check(1)"]
+
+
+def test_a_failure_elsewhere_cannot_be_shown() -> None:
+    with pytest.raises(UnreachableError):
+        steps_to_failure(SUITE, "test_three", [2])
+
+
+def test_an_issue_says_what_was_run_and_what_came_out() -> None:
+    failure = Failure("AssertionError", "assert 4 == 3\n +  where 4 = total()", (11,), {"n": "1"})
+    text = issue_text("shop", frozenset({"total"}), {"t.py": SUITE}, {"t.py::test_one[1]": failure})
+    assert text == (
+        "`total`: the result is not the expected one\n\n"
+        "This should hold:\n\n    n = 1\n\n    cart = Cart()\n    cart.add(3)\n"
+        "    assert cart.total() == 3\n\n"
+        "What I get:\n\n    assert 4 == 3\n     +  where 4 = total()\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("kind", "message", "title"),
+    [
+        ("KeyError", "KeyError: 1", "`total` fails with KeyError"),
+        ("Failed", "Failed: DID NOT RAISE <class 'X'>", "`total` accepts what it should refuse"),
+    ],
+)
+def test_the_title_says_how_it_fails(kind: str, message: str, title: str) -> None:
+    failure = Failure(kind, message, (11,), {})
+    text = issue_text("shop", frozenset({"total"}), {"t.py": SUITE}, {"t.py::test_one": failure})
+    assert text.startswith(title)
+
+
+def test_what_differs_from_run_to_run_is_taken_out() -> None:
+    assert scrubbed("<f at 0x7f00aa11> in /tmp/x-1/repo/a.py") == "<f at 0x...> in .../a.py"
+
+
+def test_a_text_with_a_telling_line_of_the_fix_is_seen() -> None:
+    assert gives_away("    assert total( x ) == 3 or so", ["total( x ) ==   3"])
+    assert not gives_away("return x", ["return x"])

@@ -1,0 +1,143 @@
+"""`tasks mine` on a repository with a past: fixes become tasks, other commits say why not."""
+
+from __future__ import annotations
+
+import json
+import sys
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tasks_purse import FILES, MOODY, SOURCE, TESTS, Repository
+
+from meta_agent.domains.check import check_domain
+from meta_agent.domains.swe import RealSwe, SandboxFactory
+from meta_agent.domains.tasks import Made, MinePlan, manifest_path, mine, read_package
+from meta_agent.errors import ConfigError
+
+FAULTY = SOURCE.replace("    if start < 0:\n", "    if start > 0:\n")
+OLD_TESTS = TESTS.split("def test_a_negative")[0].replace(
+    "    assert total(coins, start=2) == 10\n", ""
+)
+NEW_FUNCTION = SOURCE + "\n\ndef poorest(coins):\n    return min(coins)\n"
+NEW_TEST = """
+
+def test_poorest():
+    from purse import coins
+
+    assert coins.poorest([2, 1]) == 1
+"""
+
+
+@pytest.fixture
+def past(repository: Repository) -> Repository:
+    """Oldest first: a start, a fix without a test, the fix, a feature called a fix, documents."""
+    repository.commit(
+        "start", {**FILES, "purse/coins.py": FAULTY, "tests/test_coins.py": OLD_TESTS}
+    )
+    repository.commit("fix: a typing mistake", {"purse/__init__.py": '"""Small coins."""\n'})
+    repository.commit(
+        "fix: a purse that starts in debt compared with the wrong sign",
+        {"purse/coins.py": SOURCE, "tests/test_coins.py": TESTS, "tests/test_moody.py": MOODY},
+    )
+    repository.commit(
+        "fix: poorest was missing",
+        {"purse/coins.py": NEW_FUNCTION, "tests/test_coins.py": TESTS + NEW_TEST},
+    )
+    repository.commit("docs: more", {"README.md": "Fixes everything.\n"})
+    repository.git("tag", "v1")
+    return repository
+
+
+def mined(past: Repository, factory: SandboxFactory, out: Path, **more: Any) -> Made:
+    plan = MinePlan(python=sys.executable, **more)
+    return mine(past.folder, factory, out, plan, lambda line: None)
+
+
+def test_a_fix_becomes_a_fit_task(
+    past: Repository, tmp_path: Path, factory: SandboxFactory
+) -> None:
+    out = tmp_path / "out" / "purse.jsonl"
+    made = mined(past, factory, out)
+    (row,) = [json.loads(line) for line in out.read_text().splitlines()]
+    assert row["origin"]["subject"].startswith("fix: a purse that starts in debt")
+    assert json.loads(row["FAIL_TO_PASS"]) == [
+        "tests/test_coins.py::test_a_negative_start_is_refused",
+        "tests/test_coins.py::test_total",
+    ]
+    assert "in debt" not in row["problem_statement"] and "start < 0" not in row["problem_statement"]
+    assert "start < 0" in row["patch"] and "start < 0" not in row["test_patch"]
+    assert made.refused == {
+        "does not touch both source and tests": 2,
+        "its tests need what only the fix has": 1,
+    }
+    report = check_domain(RealSwe(out, factory))
+    assert report.ok, [task.reasons for task in report.tasks]
+
+
+def test_a_moody_test_decides_nothing(
+    past: Repository, tmp_path: Path, factory: SandboxFactory
+) -> None:
+    out = tmp_path / "out" / "purse.jsonl"
+    made = mined(past, factory, out)
+    assert made.flaky == ("tests/test_moody.py::test_moody",)
+    assert "moody" not in json.loads(out.read_text())["PASS_TO_PASS"]
+
+
+def test_the_past_and_the_future_are_absent_from_a_task(
+    past: Repository, tmp_path: Path, factory: SandboxFactory
+) -> None:
+    out = tmp_path / "out" / "purse.jsonl"
+    mined(past, factory, out)
+    row = json.loads(out.read_text())
+    archive = out.parent / row["source"]["archive"]
+    with tarfile.open(archive) as packed:
+        names = packed.getnames()
+        texts = [packed.extractfile(name).read() for name in names]  # type: ignore[union-attr]
+    assert not any(".git" in name.split("/") for name in names)
+    assert not any(b"start < 0" in text or b"Fixes everything" in text for text in texts)
+    assert [one.name for one in archive.parent.iterdir()] == [archive.name]
+
+
+def test_two_searches_give_the_same_bytes(
+    past: Repository, tmp_path: Path, factory: SandboxFactory
+) -> None:
+    outs = [tmp_path / str(width) / "purse.jsonl" for width in (1, 2)]
+    for width, out in enumerate(outs, 1):
+        mined(past, factory, out, jobs=width)
+    assert outs[0].read_bytes() == outs[1].read_bytes()
+    assert manifest_path(outs[0]).read_bytes() == manifest_path(outs[1]).read_bytes()
+
+
+def test_the_repository_is_left_as_it_was(
+    past: Repository, tmp_path: Path, factory: SandboxFactory
+) -> None:
+    def state() -> list[tuple[str, int]]:
+        files = sorted(past.folder.rglob("*"))
+        return [(str(one), one.stat().st_mtime_ns) for one in files if one.is_file()]
+
+    before = state()
+    mined(past, factory, tmp_path / "out" / "purse.jsonl")
+    assert state() == before
+
+
+def test_a_repository_without_fixes_says_so(
+    repository: Repository, tmp_path: Path, factory: SandboxFactory
+) -> None:
+    repository.commit("start", FILES)
+    repository.commit("chore: a test", {"tests/test_coins.py": TESTS + "\n"})
+    with pytest.raises(ConfigError, match="no task came of 0 candidate commits"):
+        mined(repository, factory, tmp_path / "o.jsonl")
+
+
+def test_a_folder_that_is_no_repository_is_refused(purse: Path, factory: SandboxFactory) -> None:
+    with pytest.raises(ConfigError, match="does not appear to be a git repository"):
+        mine(purse, factory, purse / "o.jsonl", MinePlan(), lambda line: None)
+
+
+def test_a_repository_is_read_as_committed(repository: Repository) -> None:
+    head = repository.commit("start", FILES)
+    (repository.folder / "purse" / "secret.py").write_text("not committed")
+    package = read_package(repository.folder)
+    assert (package.commit, "purse/secret.py" in package.tree) == (head, False)

@@ -1,0 +1,157 @@
+"""`tasks synth` on a small package: what comes out was measured, and comes out again."""
+
+from __future__ import annotations
+
+import json
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tasks_purse import FILES, MOODY, bench_of, written
+
+from meta_agent.domains.check import check_domain
+from meta_agent.domains.swe import RealSwe, SandboxFactory
+from meta_agent.domains.tasks import Bench, SynthPlan, manifest_path, read_package, synthesize
+from meta_agent.domains.tasks._stable import together
+from meta_agent.errors import ConfigError
+
+Benches = Callable[[Path], Bench]
+
+
+def quiet(line: str) -> None:
+    del line
+
+
+def rows_of(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def test_planted_faults_are_fit_tasks(
+    purse: Path, tmp_path: Path, bench: Benches, factory: SandboxFactory
+) -> None:
+    out = tmp_path / "out" / "purse.jsonl"
+    made = synthesize(bench(purse), out, SynthPlan(count=3), quiet)
+    rows = rows_of(out)
+    assert made.tasks == len(rows) == 3
+    assert made.refused.get("no test notices", 0) + made.tasks <= made.tried
+    assert not any(row["origin"]["function"] == "unused" for row in rows)
+    report = check_domain(RealSwe(out, factory))
+    assert report.ok, [task.reasons for task in report.tasks]
+    for row in rows:
+        assert row["problem_statement"].count("What I get") >= 1
+        assert "purse/coins.py" not in row["problem_statement"]
+        hidden = {test.split("[")[0].split("::")[-1] for test in json.loads(row["FAIL_TO_PASS"])}
+        added = [line for line in row["test_patch"].splitlines() if line.startswith("+")]
+        assert all(any(f"def {name}(" in line for line in added) for name in hidden)
+
+
+def test_two_searches_agree_whatever_their_width(
+    purse: Path, tmp_path: Path, bench: Benches
+) -> None:
+    texts = []
+    for width in (1, 3):
+        out = tmp_path / str(width) / "purse.jsonl"
+        synthesize(bench(purse), out, SynthPlan(count=3, seed=5, jobs=width), quiet)
+        texts.append((out.read_bytes(), manifest_path(out).read_bytes()))
+    assert texts[0] == texts[1]
+
+
+def test_a_moody_test_decides_nothing(purse: Path, tmp_path: Path, factory: SandboxFactory) -> None:
+    written(purse, {"tests/test_moody.py": MOODY})
+    out = tmp_path / "out" / "purse.jsonl"
+    made = synthesize(bench_of(read_package(purse), factory), out, SynthPlan(count=2), quiet)
+    assert made.flaky == ("tests/test_moody.py::test_moody",)
+    assert all("moody" not in row["FAIL_TO_PASS"] + row["PASS_TO_PASS"] for row in rows_of(out))
+
+
+def test_an_interrupted_search_goes_on(
+    purse: Path, tmp_path: Path, factory: SandboxFactory
+) -> None:
+    class StopError(Exception):
+        pass
+
+    def stop(line: str) -> None:
+        if line.startswith("[2/"):
+            raise StopError
+
+    whole, part = tmp_path / "whole" / "purse.jsonl", tmp_path / "part" / "purse.jsonl"
+    bench = bench_of(read_package(purse), factory)
+    synthesize(bench, whole, SynthPlan(count=3), quiet)
+    with pytest.raises(StopError):
+        synthesize(bench, part, SynthPlan(count=3), stop)
+    said: list[str] = []
+    synthesize(bench, part, SynthPlan(count=3), said.append)
+    assert said[0].startswith("taking up ")
+    assert manifest_path(part).read_bytes() == manifest_path(whole).read_bytes()
+    assert [one.name for one in part.parent.iterdir() if one.name.startswith(".")] == []
+
+
+def test_tasks_of_one_function_share_a_split(purse: Path, tmp_path: Path, bench: Benches) -> None:
+    out = tmp_path / "out" / "purse.jsonl"
+    synthesize(bench(purse), out, SynthPlan(count=6, tries_per_task=4), quiet)
+    splits: dict[str, set[str]] = {}
+    for row in rows_of(out):
+        splits.setdefault(row["origin"]["function"], set()).add(row["split"])
+    assert splits and all(len(one) == 1 for one in splits.values())
+
+
+def test_a_suite_that_does_not_run_is_refused(purse: Path, tmp_path: Path, bench: Benches) -> None:
+    written(purse, {"tests/test_coins.py": "import nowhere_to_be_found\n"})
+    with pytest.raises(ConfigError, match="no results on the sound source"):
+        synthesize(bench(purse), tmp_path / "o.jsonl", SynthPlan(count=1), quiet)
+
+
+def test_an_image_that_holds_the_answer_is_refused(tmp_path: Path, bench: Benches) -> None:
+    files = {name.replace("purse", "pytest"): text for name, text in FILES.items()}
+    with pytest.raises(ConfigError, match="the image holds pytest itself"):
+        synthesize(
+            bench(written(tmp_path / "pytest", files)), tmp_path / "o", SynthPlan(count=1), quiet
+        )
+
+
+@pytest.mark.parametrize(
+    ("gone", "says"), [("tests/test_coins.py", "no tests found"), ("purse/", "no sources found")]
+)
+def test_a_package_that_gives_nothing_is_refused(tmp_path: Path, gone: str, says: str) -> None:
+    files = {name: text for name, text in FILES.items() if not name.startswith(gone)}
+    with pytest.raises(ConfigError, match=says):
+        read_package(written(tmp_path / "purse", files))
+
+
+def test_a_source_distribution_and_its_folder_are_the_same_package(
+    purse: Path, tmp_path: Path
+) -> None:
+    packed = tmp_path / "purse-1.2.tar.gz"
+    with tarfile.open(packed, "w:gz") as archive:
+        archive.add(purse, "purse-1.2")
+    one, other = read_package(packed), read_package(purse)
+    assert (one.tree, one.sources, one.tests) == (other.tree, other.sources, other.tests)
+    assert (one.name, one.version) == ("purse", "1.2")
+    assert read_package(purse).archive == other.archive
+
+
+def test_a_src_layout_is_found(tmp_path: Path) -> None:
+    files = {name.replace("purse/", "src/purse/"): text for name, text in FILES.items()}
+    package = read_package(written(tmp_path / "purse", files))
+    assert (package.pythonpath, package.top_names) == (("src",), frozenset({"purse"}))
+
+
+@pytest.mark.parametrize(
+    ("runs", "passing", "failing", "flaky"),
+    [
+        (["PASSED", "PASSED"], True, False, False),
+        (["FAILED", "ERROR"], False, True, False),
+        (["PASSED", "FAILED"], False, False, True),
+        (["PASSED", "MISSING"], False, False, True),
+        (["SKIPPED", "SKIPPED"], False, False, False),
+    ],
+)
+def test_what_repetition_says(runs: list[str], passing: bool, failing: bool, flaky: bool) -> None:
+    said = together([{} if one == "MISSING" else {"t": one} for one in runs])
+    assert ("t" in said.passing, "t" in said.failing, "t" in said.flaky) == (
+        passing,
+        failing,
+        flaky,
+    )
