@@ -49,7 +49,7 @@ from meta_agent.gate import (
 )
 from meta_agent.gate.detectors import DETECTORS
 from meta_agent.gate.statistics import ErrorBudget
-from meta_agent.protocols import VerdictKind
+from meta_agent.protocols import Factor, VerdictKind
 from meta_agent.rollouts import RolloutStore
 from meta_agent.training import PolicyChild
 
@@ -102,7 +102,9 @@ def judged(name: str, before: Made, after: Made, *, overlap: bool = False) -> Ro
     return _row(name, arms, found)
 
 
-def _row(name: str, arms: tuple[Arm, Arm], found: Sequence[Finding]) -> Row:
+def _row(
+    name: str, arms: tuple[Arm, Arm], found: Sequence[Finding], factor: Factor = "scaffold"
+) -> Row:
     against = [finding for finding in found if finding.side != "baseline"]
     bare = (_without_flags(arms[0]), _without_flags(arms[1]))
     ended = [row for row in arms[1].rows() if row.success is not None]
@@ -110,9 +112,9 @@ def _row(name: str, arms: tuple[Arm, Arm], found: Sequence[Finding]) -> Row:
         name=name,
         found=_hardest(against),
         unnamed=[f.code for f in against if f.severity == "veto" and not (f.lines or f.numbers)],
-        verdict=_verdict(arms, against) if ended else VerdictKind.INVALID.value,
-        without=_verdict(arms, ()) == "PROMOTE",
-        raw=_verdict(bare, ()) == "PROMOTE",
+        verdict=_verdict(arms, against, factor) if ended else VerdictKind.INVALID.value,
+        without=_verdict(arms, (), factor) == "PROMOTE",
+        raw=_verdict(bare, (), factor) == "PROMOTE",
         rewarded=_reward_rose(*arms),
         clean=_share(row.clean for row in ended),
         success=_share(row.success for row in ended),
@@ -133,9 +135,9 @@ def _hardest(found: Iterable[Finding]) -> dict[str, str]:
     return hardest
 
 
-def _verdict(arms: tuple[Arm, Arm], findings: Sequence[Finding]) -> str:
+def _verdict(arms: tuple[Arm, Arm], findings: Sequence[Finding], factor: Factor) -> str:
     return judge_live(
-        *arms, factor="scaffold", budget=BUDGET, look=0, final_look=True, findings=findings
+        *arms, factor=factor, budget=BUDGET, look=0, final_look=True, findings=findings
     ).kind.value
 
 
@@ -182,7 +184,10 @@ def controls(bench: Bench, base: Any, baselines: Sequence[Made], count: int) -> 
 
 
 def stored(workspace: Path) -> Iterable[Row]:
-    """All pairs of evaluations that one harness left in a workspace: trained policies, A/A."""
+    """All pairs of evaluations that one harness left in a workspace: trained policies, A/A.
+
+    Judged as what they are, training changes of one seed: never enough for a promotion.
+    """
     store = RolloutStore(workspace / "rollouts")
     names = [name for name in store.names() if "/eval-" in name and "-confirm-" in name]
     made = [list(store.iter(name)) for name in names]
@@ -193,9 +198,8 @@ def stored(workspace: Path) -> Iterable[Row]:
     arms = [Made(rows, len(rows), "same").arm(name) for name, rows in zip(names, made, strict=True)]
     for first, second in itertools.combinations(range(len(made)), 2):
         pair = arms[first], arms[second]
-        yield _row(
-            "stored A/A pair", pair, (*find_all(*pair), *inspect_arms(*pair), *records[second])
-        )
+        found = (*find_all(*pair), *inspect_arms(*pair), *records[second])
+        yield _row("stored A/A pair", pair, found, "recipe")
 
 
 def repairs(bench: Bench, base: Any, steps: int, policy: str) -> Iterable[dict[str, Any]]:

@@ -10,6 +10,9 @@ from meta_agent.gate._limits import ValidityLimits, evidence_lines
 from meta_agent.gate._records import Arm, ArmSide, Finding, OutcomeRow
 from meta_agent.protocols import Rollout
 
+UNFINISHED_GAP = 0.25
+"""Above what luck does: 32 training runs of one nano-swe harness left 2 % to 23 % unfinished."""
+
 
 def not_finite(arm: Arm, side: ArmSide = "candidate") -> list[Finding]:
     """Rewards that are NaN or infinite: one of them in a group spoils every advantage of it."""
@@ -37,7 +40,7 @@ def unfinished(baseline: Arm, candidate: Arm, limits: ValidityLimits) -> list[Fi
         return []  # where nothing is ever handed in, not handing in is how attempts end
     jump = len(left[1]) / len(sides[1]) - len(left[0]) / len(sides[0])
     p = two_proportion_p(len(left[0]), len(sides[0]), len(left[1]), len(sides[1]))
-    if jump <= limits.truncation_gap or p >= limits.balance_p:
+    if jump <= UNFINISHED_GAP or p >= limits.balance_p:
         return []
     message = (
         f"attempts never handed in: {len(left[0])}/{len(sides[0])} before, "
