@@ -167,6 +167,12 @@ def test_file_torn_inside_its_first_line_starts_anew(tmp_path: Path) -> None:
     assert Transcripts(tmp_path).read(NAME) == [made]
 
 
+def test_a_providers_own_blocks_make_no_other_question() -> None:
+    said: Message = {"role": "assistant", "content": "x"}
+    signed: Message = {**said, "provider_blocks": {"anthropic": [{"signature": "s"}]}}
+    assert Question({}, [said], []).digest == Question({}, [signed], []).digest
+
+
 def test_manifest_is_whole_whatever_a_crash_left_of_the_one_before(tmp_path: Path) -> None:
     (tmp_path / ".manifest.json.partial").write_text('{"run_id": "' + "x" * 5000)
     Transcripts(tmp_path).write_manifest({"run_id": "r"})

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from meta_agent.errors import BudgetError, Interrupted, ProviderError
+from meta_agent.agents import Draft, LlmTeam
+from meta_agent.errors import BudgetError, CandidateError, Interrupted, ProviderError
 from meta_agent.ledger import Ledger
-from meta_agent.protocols import Candidate
+from meta_agent.protocols import Candidate, Hypothesis
 from meta_agent.sandbox import engine_status
-from meta_agent.steps.propose import revise
+from meta_agent.steps._desk import HostDesk
+from meta_agent.steps.propose import admit, revise
 from tests.agents._models import Call, ScriptedModels, Turn
 from tests.steps._bench import Bench
 from tests.steps._team import (
@@ -298,6 +301,26 @@ def test_work_that_nobody_reviewed_goes_no_further(bench: Bench) -> None:
     assert refused(bench)[0]["code"] == "not_reviewed"
 
 
+@pytest.mark.parametrize(
+    ("changes", "code"),
+    [
+        ({"message": "feat: what the host asked for"}, "commit_text"),
+        ({"hypothesis": Hypothesis("reward", "s", "clean_success", "up", 0.1)}, "factor_mismatch"),
+    ],
+)
+def test_the_quarantine_trusts_no_draft(bench: Bench, changes: dict[str, Any], code: str) -> None:
+    collected = bench.collected()
+    with HostDesk(bench.run, collected, 0).workbench(0, {}) as clone:
+        clone.write(AGENT, bench.text(AGENT).replace("MAX_TURNS = 8", "MAX_TURNS = 9"))
+        tip = clone.commit("feat: what the author wrote")
+        told = Hypothesis("scaffold", "s", "clean_success", "up", 0.1)
+        draft = Draft(0, told, "s", "feat: what the author wrote", tip, clone.hand_back(), {})
+    with pytest.raises(CandidateError) as refusal:
+        admit(bench.run, collected.tree, replace(draft, **changes), 0)
+    assert refusal.value.reason == code
+    assert admit(bench.run, collected.tree, draft, 0).paths == (AGENT,)
+
+
 def test_approval_opens_no_door(bench: Bench) -> None:
     with_team(bench, script(committed_by_shell("echo x > notes.txt")))
     assert proposed(bench) == []
@@ -353,6 +376,23 @@ def test_a_run_that_stops_goes_on_where_it_was_for_free(bench: Bench, error: Exc
     candidates = proposed(bench, collected)
     assert [one.index for one in candidates] == [0, 1, 2]
     assert not set(again.live) & set(first.recorded)
+
+
+def test_what_stops_one_author_stops_the_others() -> None:
+    team = LlmTeam(ScriptedModels({}), run="r", model_of=lambda _: "m")
+    broken, down = threading.Event(), ProviderError("down", kind="overloaded")
+
+    class Failing:
+        def draft(self) -> Draft:
+            raise down
+
+    class Waiting:
+        def draft(self) -> Draft:
+            assert broken.wait(60), "nobody said that the other one had failed"
+            raise Interrupted
+
+    with pytest.raises(ProviderError, match="down"):
+        team._together([Waiting(), Failing()], broken)  # type: ignore[list-item]
 
 
 def test_drafts_of_a_replay_are_the_same_commits(bench: Bench) -> None:
