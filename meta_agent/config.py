@@ -25,7 +25,7 @@ from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsConfigDic
 
 from meta_agent.errors import ConfigError
 from meta_agent.protocols import JSON, ROLES, Role
-from meta_agent.workspace import SETTINGS_FILE, find_workspace, read_settings
+from meta_agent.workspace import BUILT_IN_HARNESSES, SETTINGS_FILE, find_workspace, read_settings
 
 ENV_PREFIX: Final = "META_AGENT_"
 TABLE: Final = "evolve"
@@ -76,7 +76,6 @@ _BY_ROLE: Final[Mapping[str, str]] = {
 _MAY_HOLD_A_KEY: Final = frozenset({"base_urls", "key_env"})
 _VARIABLE: Final = re.compile(r"[A-Z_][A-Z0-9_]*")
 
-_BUILT_IN_HARNESSES: Final = ("seed", "competent")
 BROUGHT: Final = "brought"
 """What the hash of the settings knows of somebody's own harness."""
 _MODEL_FORMS: Final = "nano, hf:PATH, vllm:PATH or provider/model"
@@ -150,7 +149,7 @@ class RunConfig(BaseModel):
     @field_validator("harness")
     @classmethod
     def _known_harness(cls, value: str) -> str:
-        if value in _BUILT_IN_HARNESSES or "://" in value or value.startswith("git@"):
+        if value in BUILT_IN_HARNESSES or "://" in value or value.startswith("git@"):
             return value  # an address that is not read is refused where addresses are known
         path = Path(value).expanduser()
         if "/" in value or path.is_dir():
@@ -231,7 +230,7 @@ class RunConfig(BaseModel):
     def hashed(self) -> dict[str, JSON]:
         """The settings that change results, and `tasks_sha256`."""
         hashed = {name: value for name, value in self._values().items() if name not in _NOT_HASHED}
-        if self.harness not in _BUILT_IN_HARNESSES:  # the workspace holds it, wherever it was
+        if self.harness not in BUILT_IN_HARNESSES:  # the workspace holds it, wherever it was
             hashed["harness"] = BROUGHT
         return {**hashed, "tasks_sha256": _file_sha256(self.tasks)}
 

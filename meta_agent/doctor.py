@@ -11,6 +11,7 @@ cost money.
 
 from __future__ import annotations
 
+import http.client
 import platform
 import shutil
 import socket
@@ -80,6 +81,7 @@ def examine(config: RunConfig, *, live: bool = False) -> Health:
         ("git", _git),
         ("training", _training),
         ("sandbox", _sandboxes),
+        ("tasks", _tasks),
         ("disk", _disk),
         ("workspace", _workspace),
         ("keys", _keys),
@@ -153,15 +155,36 @@ def _sandboxes(config: RunConfig) -> Iterator[Row]:
     from meta_agent.sandbox import engine_status, recipe_hash
 
     engine = engine_status()
-    needed = config.sandbox == "docker"
+    needed = _needs_docker(config)
     missing: Level = "fail" if needed else "warn"
-    start = "install and start Docker, or use --sandbox process"
+    risk = "accept the risk with --sandbox process --allow-unsafe"
+    start = f"install and start Docker, or {risk if needed else 'use --sandbox process'}"
     if not engine.version:
         yield Row("docker engine", missing, engine.problem, engine.hint or start)
     else:
         yield Row("docker engine", "ok", f"Docker {engine.version}")
         yield _image(engine.image, engine.image_id, engine.recipe == recipe_hash(), missing)
     yield _process_sandbox(required=config.sandbox == "process" or not engine.ready)
+
+
+def _needs_docker(config: RunConfig) -> bool:
+    """Where a language model writes the code, or acts on real code, a process will not do."""
+    by_llm = config.meta_model != "rules" or config.tasks is not None
+    asked = config.sandbox == "docker"
+    return asked or (config.sandbox == "auto" and by_llm and not config.allow_unsafe_process)
+
+
+def _tasks(config: RunConfig) -> Iterator[Row]:
+    """Reads a task file; whether its tasks are sound takes sandboxes (`meta-agent tasks check`)."""
+    from meta_agent.protocols import SPLITS
+    from meta_agent.steps.opening import load_run_domain, require_supported
+
+    if config.tasks is None:
+        return
+    domain = load_run_domain(config, sandbox="process")
+    require_supported(config)
+    sizes = ", ".join(f"{split} {len(domain.tasks(split))}" for split in SPLITS)
+    yield Row("tasks", "ok", f"{config.tasks.name}: {sizes}; meta-agent tasks check tries them")
 
 
 def _image(name: str, image_id: str, current: bool, missing: Level) -> Row:
@@ -282,9 +305,9 @@ def _servers(config: RunConfig) -> Iterator[Row]:
     for url in dict.fromkeys(one.base_url for one in accounts(config) if one.base_url):
         try:
             yield Row("server", "ok", f"{url} answers (HTTP {_status_of(url)})")
-        except OSError as error:
+        except (OSError, http.client.HTTPException, ValueError) as error:
             reason = getattr(error, "reason", error)
-            yield Row("server", "fail", f"{url}: {reason}", "start it, or mend --base-url")
+            yield Row("server", "fail", f"{url}: {reason!s:.200}", "start it, or mend --base-url")
 
 
 def _status_of(base_url: str) -> int:

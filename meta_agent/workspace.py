@@ -23,6 +23,7 @@ from meta_agent.errors import ConfigError
 SETTINGS_FILE: Final = "meta-agent.toml"
 DEFAULT_NAME: Final = "meta-agent-workspace"
 SCHEMA_VERSION: Final = 1
+BUILT_IN_HARNESSES: Final = ("seed", "competent")
 
 _TABLES: Final = ("workspace", "evolve", "prices")
 _REPO: Final = "harness_repo"
@@ -125,7 +126,7 @@ def init_workspace(
     `create_repo(path)` makes the harness repository, all of it or nothing (`HarnessRepo.create`).
     """
     if is_workspace(root):
-        return _same(open_workspace(root), domain=domain)
+        return _same(open_workspace(root), domain=domain, harness=harness)
     _require_free(root)
     try:
         _make_directories(root)
@@ -192,11 +193,19 @@ def _identity(path: Path) -> dict[str, Any]:
     return table
 
 
-def _same(workspace: Workspace, *, domain: str) -> Workspace:
+def _same(workspace: Workspace, *, domain: str, harness: str) -> Workspace:
     if workspace.domain != domain:
         raise ConfigError(
             f"the workspace {workspace.root} is for the domain {workspace.domain}, not {domain}",
             hint=f"meta-agent evolve --domain {domain} --workspace ./{domain}-workspace",
+        )
+    # Of somebody's agent only the files count, wherever they came from.
+    if workspace.harness != harness and not {workspace.harness, harness}.isdisjoint(
+        BUILT_IN_HARNESSES
+    ):
+        raise ConfigError(
+            f"the workspace {workspace.root} holds the harness {workspace.harness}, not {harness}",
+            hint="leave --harness out, or start anew with --workspace DIR",
         )
     return workspace
 

@@ -32,6 +32,21 @@ def test_init_again_changes_nothing(tmp_path: Path) -> None:
     assert (tmp_path / "w" / "meta-agent.toml").read_bytes() == before
 
 
+def test_a_workspace_with_another_harness_is_not_taken_for_the_one_asked_for(
+    tmp_path: Path,
+) -> None:
+    make(tmp_path / "w")
+    for other in ("competent", "/somebody/s/agent"):
+        with pytest.raises(ConfigError, match=f"holds the harness seed, not {other}"):
+            init_workspace(tmp_path / "w", domain="swe", harness=other, create_repo=make_repo)
+
+
+def test_an_agent_that_was_brought_may_have_moved(tmp_path: Path) -> None:
+    for place in ("/old/agent", "/new/agent"):
+        found = init_workspace(tmp_path / "w", domain="swe", harness=place, create_repo=make_repo)
+        assert found.harness == "/old/agent"
+
+
 def test_interrupted_init_leaves_no_workspace_and_can_be_finished(tmp_path: Path) -> None:
     def interrupted(path: Path) -> None:
         raise KeyboardInterrupt

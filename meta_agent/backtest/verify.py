@@ -18,7 +18,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Final, NamedTuple, Protocol
 
-from meta_agent.errors import IntegrityError
+from meta_agent.errors import ConfigError, IntegrityError
 from meta_agent.gate import (
     DEFAULT_LIMITS,
     Arm,
@@ -130,11 +130,11 @@ def verify_commit(
         limits: the validity limits of the run.
 
     Raises:
-        IntegrityError: nothing is recorded for the commit.
+        ConfigError: nothing is recorded for the commit.
     """
     recorded = source.verdict(commit)
     if recorded is None:
-        raise IntegrityError(f"no verdict is recorded for {commit}", hint="meta-agent log")
+        raise ConfigError(f"no verdict is recorded for {commit}", hint="meta-agent log")
     report = verify_verdict(
         recorded,
         source.arms(recorded),

@@ -21,7 +21,10 @@ def register(app: typer.Typer) -> None:
     app.command()(doctor)
 
 
-@takes("policy", "meta_model", "models", "base_urls", "key_env", "tasks", "sandbox", "workspace")
+@takes(
+    *("policy", "meta_model", "models", "base_urls", "key_env", "tasks"),
+    *("sandbox", "allow_unsafe_process", "workspace"),
+)
 def doctor(
     config: RunConfig,
     live: Annotated[

@@ -36,6 +36,7 @@ def approve(
 ) -> None:
     """Decide what a parked run waits for: approve, send back, or end the run."""
     if not subjects:
+        _require_no_answer(revise, abort)
         _show_waiting(run, workspace, as_json)
         return
     from meta_agent.ledger import Ledger
@@ -80,6 +81,17 @@ def transcript(
         document = dialogue.dialogues_json(state.run, found)
         drawing = dialogue.dialogues(found, full=full)
     emit(as_json, lambda: document, lambda: drawing)
+
+
+def _require_no_answer(revise: str | None, abort: bool) -> None:
+    """An answer to nothing must not pass for given."""
+    from meta_agent.errors import ConfigError
+
+    if abort or revise is not None:
+        raise ConfigError(
+            f"{'--abort' if abort else '--revise'} needs the name of what is decided",
+            hint="meta-agent approve shows what waits; then e.g. meta-agent approve g0/c1 --abort",
+        )
 
 
 def _reply(revise: str | None, abort: bool) -> Reply:

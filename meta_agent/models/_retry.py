@@ -76,6 +76,7 @@ class Breaker:
         self._open_until: float | None = None
         self._probing = False
         self._openings = 0
+        self._last = ""
 
     def admit(self) -> float:
         """0.0: go ahead. Else: seconds to wait before asking here again."""
@@ -96,15 +97,22 @@ class Breaker:
         with self._lock:
             return self._openings >= self._policy.patience
 
+    @property
+    def last(self) -> str:
+        """What the latest illness said of itself."""
+        with self._lock:
+            return self._last
+
     def succeeded(self) -> None:
         """A whole reply came: all is forgotten."""
         with self._lock:
             self._close()
 
-    def failed(self, kind: str) -> None:
+    def failed(self, kind: str, told: str = "") -> None:
         """Counts an illness; anything else only ends a probe, as the server did answer."""
         with self._lock:
             if kind in ILLNESS:
+                self._last = f"{kind}: {told}"[:300]
                 self._count()
             elif self._probing:
                 self._close()
@@ -179,7 +187,7 @@ class Retrying:
         try:
             reply = attempt(number)
         except ProviderError as error:
-            self._breaker.failed(error.kind)
+            self._breaker.failed(error.kind, str(error))
             raise
         except BaseException:
             self._breaker.released()
@@ -191,11 +199,13 @@ class Retrying:
         while wait_sec := self._breaker.admit():
             if self._breaker.hopeless or self._clock() + wait_sec > ends_at:
                 raise ProviderError(
-                    f"the model server failed too often in a row; next try in {wait_sec:.0f} s",
+                    f"the model server failed too often in a row ({self._breaker.last}); next try "
+                    f"in {wait_sec:.0f} s",
                     kind="breaker",
                     retry_after_sec=wait_sec,
                     billed="no",
-                    hint="look at the provider's status page, then run the same command again",
+                    hint="see whether it is up (meta-agent doctor --live, the provider's status "
+                    "page), then run the same command again",
                 )
             self._sleep(wait_sec)
 

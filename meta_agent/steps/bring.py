@@ -31,8 +31,8 @@ from meta_agent.harness import (
 )
 from meta_agent.history import IMPORT_TRAILER, HarnessRepo, read_foreign, with_trailers
 from meta_agent.protocols import HarnessTree, Sandbox
+from meta_agent.workspace import BUILT_IN_HARNESSES
 
-BUILT_IN: Final = ("seed", "competent")
 SUBJECT: Final = "feat: the agent this workspace starts from"
 CHECK_SEC: Final = 300.0
 # Patterns of what an agent's author rarely wants edited; those that match nothing are left out.
@@ -92,7 +92,7 @@ class Brought(NamedTuple):
 
 def is_brought(harness: str) -> bool:
     """Whether a `--harness` is somebody's, and not one of ours."""
-    return harness not in BUILT_IN
+    return harness not in BUILT_IN_HARNESSES
 
 
 def bring(

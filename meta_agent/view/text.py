@@ -74,9 +74,13 @@ def status(state: RunState, owner: str | None) -> RenderableType:
 
 
 def state_word(state: RunState, owner: str | None) -> str:
-    """`running`, `done`, `interrupted`, or stopped without a word."""
+    """`running`, `done`, why it stopped, or that it stopped without a word; and how to go on."""
     if state.exit_reason == "parked":
         return _parked(state)
+    if state.exit_reason == "budget":
+        return "budget; with a higher cap the same evolve command resumes it"
+    if state.exit_reason in ("interrupted", "infrastructure"):
+        return f"{state.exit_reason}; the same evolve command resumes it"
     if state.exit_reason:
         return state.exit_reason
     if owner:

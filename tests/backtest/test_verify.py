@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from meta_agent.backtest import regrade, verify_commit, verify_verdict
-from meta_agent.errors import IntegrityError
+from meta_agent.errors import ConfigError, IntegrityError
 from meta_agent.gate import (
     Arm,
     ErrorBudget,
@@ -237,6 +237,6 @@ def test_overlap_with_training_tasks_is_recomputed() -> None:
 
 
 def test_a_commit_without_a_verdict_is_an_error_with_a_hint() -> None:
-    with pytest.raises(IntegrityError, match="no verdict") as caught:
+    with pytest.raises(ConfigError, match="no verdict") as caught:
         verify_commit(source(), "unknown")
     assert caught.value.hint

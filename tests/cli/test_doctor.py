@@ -13,12 +13,14 @@ from types import SimpleNamespace
 import pytest
 
 from meta_agent import doctor
-from meta_agent.config import resolve
-from meta_agent.doctor import Health, Row, examine
+from meta_agent.config import RunConfig, resolve
+from meta_agent.doctor import Health, Row, _needs_docker, examine
 from meta_agent.errors import PreflightError
 from meta_agent.models.keys import KEY_VARIABLES
 from meta_agent.sandbox import EngineStatus
 from meta_agent.workspace import init_workspace
+
+from ..steps._kit import write_tasks
 
 
 @pytest.fixture(scope="module")
@@ -203,6 +205,41 @@ def test_servers_are_contacted_only_live(quick: None, tmp_path: Path, live: bool
     assert [one.detail for one in named(found, "server")] == (
         [f"{url} answers (HTTP 401)"] if live else []
     )
+
+
+def test_a_port_that_speaks_something_else_fails_live(quick: None, tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def greet() -> None:
+            connection, _ = server.accept()
+            with connection:
+                connection.recv(4096)
+                connection.sendall(b"SSH-2.0-none\r\n")
+
+        Thread(target=greet, daemon=True).start()
+        settings = {
+            "workspace": tmp_path,
+            "policy": "openai/some-model",
+            "base_urls": {"policy": f"http://127.0.0.1:{server.getsockname()[1]}/v1"},
+        }
+        found = row(examine(resolve(settings), live=True), "server")
+    assert found.level == "fail" and "SSH-2.0" in found.detail
+
+
+def test_a_task_file_is_read(quick: None, tmp_path: Path) -> None:
+    tasks = write_tasks(tmp_path / "tasks")
+    settings = {"workspace": tmp_path / "w", "policy": "openai/m", "tasks": tasks}
+    found = row(examine(resolve(settings)), "tasks")
+    assert found.level == "ok" and "kit.jsonl: train 1, search 3" in found.detail
+    missing = {**settings, "tasks": tmp_path / "none.jsonl"}
+    told = row(examine(resolve(missing)), "tasks")
+    assert told.level == "fail" and "none.jsonl" in told.detail and told.fix
+
+
+def test_code_by_a_model_needs_docker_and_a_rules_run_does_not() -> None:
+    assert not _needs_docker(RunConfig())
+    assert _needs_docker(RunConfig(meta_model="openai/m"))
+    assert not _needs_docker(RunConfig(meta_model="openai/m", allow_unsafe_process=True))
 
 
 def test_a_server_that_is_not_there_fails_live(quick: None, tmp_path: Path) -> None:

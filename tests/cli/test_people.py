@@ -42,6 +42,15 @@ def test_approve_alone_shows_the_question(meta_agent: Runner, parked: Path) -> N
     assert [one["answer"] for one in waiting] == [None]
 
 
+@pytest.mark.parametrize("flags", [("--abort",), ("--revise", "keep it")])
+def test_an_answer_to_nothing_does_not_pass_for_given(
+    meta_agent: Runner, parked: Path, flags: tuple[str, ...]
+) -> None:
+    done = meta_agent("approve", *flags, cwd=parked)
+    assert done.returncode == 2 and f"{flags[0]} needs the name" in done.stderr
+    assert "g1/c2: may it be tested?" in meta_agent("approve", cwd=parked).stdout
+
+
 ANSWERS = {
     "approve": ([], ("APPROVE", "")),
     "revise": (["--revise", "keep the old prompt"], ("REVISE", "keep the old prompt")),

@@ -261,3 +261,17 @@ def test_a_storm_ends_in_calls_that_fail_at_once() -> None:
     clock.now += 30
     retrying(clock, breaker).call(script(REPLY))
     assert breaker.admit() == 0
+
+
+def test_a_call_that_is_not_made_says_what_was_wrong_with_the_last_ones() -> None:
+    clock = Time()
+    breaker = Breaker(BreakerPolicy(failures=3, cool_sec=30), clock=clock)
+
+    def attempt(number: int) -> ChatReply:
+        raise failing("connection")
+
+    with pytest.raises(ProviderError):
+        retrying(clock, breaker, attempts=3, first_wait_sec=0).call(attempt)
+    with pytest.raises(ProviderError, match="connection: ") as caught:
+        retrying(clock, breaker, deadline_sec=20).call(script(REPLY))
+    assert caught.value.kind == "breaker" and "doctor --live" in str(caught.value.hint)
