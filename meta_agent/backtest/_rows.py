@@ -15,7 +15,8 @@ from meta_agent.training.run import settings_of
 
 LOST_SHARE: Final = 0.05
 """More rollouts than this without an outcome void an evaluation (the gate's bound as well)."""
-_BY_SANDBOX: Final = "sandbox "
+_OUTSIDE: Final = ("model: ", "open: ")
+"""Begin the losses that code in a sandbox cannot bring about at will."""
 
 
 def accepted_recipe(child: PolicyChild, session: HarnessSession) -> Recipe:
@@ -42,14 +43,14 @@ def to_repeat(rollouts: Sequence[Rollout], *, whole: bool) -> list[int]:
     """Which rollouts are made once more, by index: those that machines lost, however few.
 
     On ten tasks one is more than the gate lets pass. All are made again, and only where too many
-    were lost, where a repetition of a part may differ (`whole`), and where a sandbox died: the code
-    in it could choose like that which of its attempts get a second chance.
+    were lost, where a repetition of a part may differ (`whole`), and where a sandbox failed: the
+    code in it could choose like that which of its attempts get a second chance.
     """
     missing = _lost(rollouts)
-    killed = [at for at in missing if _detail(rollouts[at]).startswith(_BY_SANDBOX)]
-    if whole or killed:
-        return list(range(len(rollouts))) if _too_many(rollouts) else []
-    return missing
+    outside = [at for at in missing if _detail(rollouts[at]).startswith(_OUTSIDE)]
+    if _too_many(rollouts) and (whole or outside != missing):
+        return list(range(len(rollouts)))
+    return [] if whole else outside
 
 
 def require_measured(rollouts: Sequence[Rollout], what: str) -> None:

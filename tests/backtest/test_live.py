@@ -97,7 +97,12 @@ def test_of_a_frozen_policy_only_what_was_lost_is_made_again(
 
 
 @pytest.mark.parametrize(
-    ("lock_step", "lost"), [(True, "model: timeout: x"), (False, "sandbox oom: of its own")]
+    ("lock_step", "lost"),
+    [
+        (True, "model: timeout: x"),
+        (False, "sandbox oom: of its own"),
+        (False, "tool run: SandboxError: died"),
+    ],
 )
 def test_all_is_made_again_where_a_part_would_not_be_the_same(
     tmp_path: Path, ledger: Ledger, lock_step: bool, lost: str
