@@ -301,6 +301,14 @@ def test_work_that_nobody_reviewed_goes_no_further(bench: Bench) -> None:
     assert refused(bench)[0]["code"] == "not_reviewed"
 
 
+def test_another_factors_file_is_not_edited(bench: Bench) -> None:
+    wrong: list[Call] = [("edit", {"path": "swe/reward.py", "content": "WEIGHTS = {}\n"})]
+    models = with_team(bench, script([wrong, *good()]))
+    (candidate,) = proposed(bench)
+    assert "belongs to the factor reward" in models.heard("g0/c0/proposer")[0]
+    assert candidate.paths == (AGENT,)
+
+
 @pytest.mark.parametrize(
     ("changes", "code"),
     [
