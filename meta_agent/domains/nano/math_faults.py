@@ -203,4 +203,4 @@ FAULTS: Final[tuple[Fault, ...]] = (
     ),
 )
 
-DEFAULT_SEED: Final = ("short_replies", "steps_bonus")
+DEFAULT_SEED: Final = ("short_replies", "tiny_learning_rate")
