@@ -9,6 +9,7 @@ Does not cover: tasks that one test decides; the callers refuse those.
 from __future__ import annotations
 
 import math
+import sys
 from collections import Counter
 
 from meta_agent.domains.formats._splits import BUCKETS
@@ -22,7 +23,7 @@ _SPLIT_SLACK = 1.25
 
 
 class Quota:
-    """Counts what was taken. Once something is refused it stays refused."""
+    """Counts what was taken. What is refused stays refused until splits no longer count."""
 
     def __init__(self, package: str, count: int, files: int) -> None:
         self._package = package
@@ -31,10 +32,17 @@ class Quota:
             "function": PER_FUNCTION,
             "operator": max(_LEAST, math.ceil(count * _OPERATOR_SHARE)),
             "file": max(_LEAST, math.ceil(2 * count / max(files, 1))),
-        } | {split: math.ceil(count * share / 100 * _SPLIT_SLACK) for split, share in BUCKETS}
+        } | {
+            split: max(_LEAST, math.ceil(count * share / 100 * _SPLIT_SLACK))
+            for split, share in BUCKETS
+        }
 
     def allows(self, mutation: Mutation) -> bool:
         return all(self._taken[mark] < self._limits[mark[0]] for mark in self._marks(mutation))
+
+    def forget_splits(self) -> None:
+        """Where a package gives too little for each split, a full set is worth more."""
+        self._limits |= {split: sys.maxsize for split, _ in BUCKETS}
 
     def take(self, mutation: Mutation) -> None:
         self._taken.update(self._marks(mutation))

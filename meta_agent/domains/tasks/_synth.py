@@ -146,17 +146,25 @@ class _Search:
         self._refused: Counter[str] = Counter()
         self._taken: list[tuple[Mutation, dict[str, JSON]]] = []
         self._marks: dict[str, str] = {}
+        self._decided_on: set[Mutation] = set()
         self._tried = 0
 
     def run(self, wanted: Sequence[Mutation]) -> None:
         """Measures ahead of the decision; the decision goes in order, whatever is done first."""
         quota = Quota(self._bench.package.name, self._plan.count, len({one.path for one in wanted}))
+        self._pass(wanted, quota)
+        if not self._enough():
+            quota.forget_splits()
+            self._pass([one for one in wanted if one not in self._decided_on], quota)
+
+    def _pass(self, wanted: Sequence[Mutation], quota: Quota) -> None:
         with ThreadPoolExecutor(self._plan.jobs) as pool:
             useful = (one for one in wanted if quota.allows(one))
             for mutation, result in ahead(pool, self._plan.jobs, useful, self._measured):
                 if not quota.allows(mutation):
                     continue
                 self._tried += 1
+                self._decided_on.add(mutation)
                 if self._decided(mutation, result.result()):
                     quota.take(mutation)
                 if self._enough():

@@ -2,30 +2,19 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tasks_purse import FILES, Repository, bench_of, written
+from tasks_purse import FILES, Repository, bench_of, numbered_sandboxes, written
 
 from meta_agent.domains.swe import SandboxFactory
-from meta_agent.domains.tasks import Bench, read_package, sandboxes
-from meta_agent.protocols import Sandbox
+from meta_agent.domains.tasks import Bench, read_package
 
 
 @pytest.fixture
 def factory() -> SandboxFactory:
-    """Process sandboxes in which each run finds its own number: what makes `MOODY` moody."""
-    opened = sandboxes("process", "tests")
-    turn = itertools.count()
-
-    def numbered(image: str | None) -> Sandbox:
-        sandbox = opened(image)
-        sandbox.write({"repo/turn.txt": str(next(turn)).encode()})
-        return sandbox
-
-    return numbered
+    return numbered_sandboxes()
 
 
 @pytest.fixture

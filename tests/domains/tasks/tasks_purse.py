@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from meta_agent.domains.swe import SandboxFactory
-from meta_agent.domains.tasks import Bench, Package
+from meta_agent.domains.tasks import Bench, Package, sandboxes
+from meta_agent.protocols import Sandbox
 
 SOURCE = '''"""A purse of coins."""
 
@@ -94,6 +95,19 @@ FILES = {
     "README.md": "A purse.\n",
     "pyproject.toml": '[project]\nname = "purse"\nversion = "1.2"\n',
 }
+
+
+def numbered_sandboxes() -> SandboxFactory:
+    """Process sandboxes in which each run finds its own number: what makes `MOODY` moody."""
+    opened = sandboxes("process", "tests")
+    turn = itertools.count()
+
+    def numbered(image: str | None) -> Sandbox:
+        sandbox = opened(image)
+        sandbox.write({"repo/turn.txt": str(next(turn)).encode()})
+        return sandbox
+
+    return numbered
 
 
 def bench_of(package: Package, factory: SandboxFactory) -> Bench:

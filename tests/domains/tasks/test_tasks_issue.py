@@ -44,6 +44,12 @@ def test_a_hidden_test_leaves_no_trace_and_a_file_that_parses() -> None:
     }
 
 
+def test_an_inherited_test_is_hidden_where_it_is_defined() -> None:
+    suite = b"class Base:\n    def test_a(self):\n        f()\n\n\nclass TestB(Base):\n    x = 1\n"
+    hidden = without_tests({"t.py": suite}, ["t.py::TestB::test_a", "t.py::Base::test_a"])
+    assert hidden["t.py"] == b"class Base:\n    pass\n\n\nclass TestB(Base):\n    x = 1\n"
+
+
 @pytest.mark.parametrize("test", ["t.py::test_generated", "t.py::TestNone::test_two"])
 def test_a_test_without_a_definition_cannot_be_hidden(test: str) -> None:
     with pytest.raises(UnreachableError):

@@ -6,10 +6,10 @@ import json
 import sys
 import tarfile
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
-from tasks_purse import FILES, MOODY, SOURCE, TESTS, Repository
+from tasks_purse import FILES, MOODY, SOURCE, TESTS, Repository, numbered_sandboxes
 
 from meta_agent.domains.check import check_domain
 from meta_agent.domains.swe import RealSwe, SandboxFactory
@@ -30,12 +30,28 @@ def test_poorest():
 """
 
 
-@pytest.fixture
-def past(repository: Repository) -> Repository:
+class Dug(NamedTuple):
+    """One search, shared by the tests that only look at what it left."""
+
+    made: Made
+    out: Path
+    row: dict[str, Any]
+    untouched: bool
+
+
+@pytest.fixture(scope="module")
+def dug(tmp_path_factory: pytest.TempPathFactory) -> Dug:
+    folder = tmp_path_factory.mktemp("mine")
+    past = with_a_past(Repository(folder / "purse"))
+    before, out = state(past.folder), folder / "out" / "purse.jsonl"
+    made = mined(past, numbered_sandboxes(), out)
+    return Dug(made, out, json.loads(out.read_text()), state(past.folder) == before)
+
+
+def with_a_past(repository: Repository) -> Repository:
     """Oldest first: a start, a fix without a test, the fix, a feature called a fix, documents."""
-    repository.commit(
-        "start", {**FILES, "purse/coins.py": FAULTY, "tests/test_coins.py": OLD_TESTS}
-    )
+    start = {**FILES, "purse/coins.py": FAULTY, "tests/test_coins.py": OLD_TESTS}
+    repository.commit("start", start)
     repository.commit("fix: a typing mistake", {"purse/__init__.py": '"""Small coins."""\n'})
     repository.commit(
         "fix: a purse that starts in debt compared with the wrong sign",
@@ -55,43 +71,40 @@ def mined(past: Repository, factory: SandboxFactory, out: Path, **more: Any) -> 
     return mine(past.folder, factory, out, plan, lambda line: None)
 
 
-def test_a_fix_becomes_a_fit_task(
-    past: Repository, tmp_path: Path, factory: SandboxFactory
-) -> None:
-    out = tmp_path / "out" / "purse.jsonl"
-    made = mined(past, factory, out)
-    (row,) = [json.loads(line) for line in out.read_text().splitlines()]
+def state(folder: Path) -> list[tuple[str, int]]:
+    return [(str(one), one.stat().st_mtime_ns) for one in sorted(folder.rglob("*"))]
+
+
+def test_a_fix_becomes_a_task(dug: Dug) -> None:
+    row, told = dug.row, dug.row["problem_statement"]
     assert row["origin"]["subject"].startswith("fix: a purse that starts in debt")
     assert json.loads(row["FAIL_TO_PASS"]) == [
         "tests/test_coins.py::test_a_negative_start_is_refused",
         "tests/test_coins.py::test_total",
     ]
-    assert "in debt" not in row["problem_statement"] and "start < 0" not in row["problem_statement"]
+    assert "in debt" not in told and "start < 0" not in told
     assert "start < 0" in row["patch"] and "start < 0" not in row["test_patch"]
-    assert made.refused == {
+
+
+def test_what_is_no_fix_is_counted(dug: Dug) -> None:
+    assert dug.made.refused == {
         "does not touch both source and tests": 2,
         "its tests need what only the fix has": 1,
     }
-    report = check_domain(RealSwe(out, factory))
+
+
+def test_the_task_is_fit(dug: Dug, factory: SandboxFactory) -> None:
+    report = check_domain(RealSwe(dug.out, factory))
     assert report.ok, [task.reasons for task in report.tasks]
 
 
-def test_a_moody_test_decides_nothing(
-    past: Repository, tmp_path: Path, factory: SandboxFactory
-) -> None:
-    out = tmp_path / "out" / "purse.jsonl"
-    made = mined(past, factory, out)
-    assert made.flaky == ("tests/test_moody.py::test_moody",)
-    assert "moody" not in json.loads(out.read_text())["PASS_TO_PASS"]
+def test_a_moody_test_decides_nothing(dug: Dug) -> None:
+    assert dug.made.flaky == ("tests/test_moody.py::test_moody",)
+    assert "moody" not in dug.row["PASS_TO_PASS"]
 
 
-def test_the_past_and_the_future_are_absent_from_a_task(
-    past: Repository, tmp_path: Path, factory: SandboxFactory
-) -> None:
-    out = tmp_path / "out" / "purse.jsonl"
-    mined(past, factory, out)
-    row = json.loads(out.read_text())
-    archive = out.parent / row["source"]["archive"]
+def test_the_past_and_the_future_are_absent_from_a_task(dug: Dug) -> None:
+    archive = dug.out.parent / dug.row["source"]["archive"]
     with tarfile.open(archive) as packed:
         names = packed.getnames()
         texts = [packed.extractfile(name).read() for name in names]  # type: ignore[union-attr]
@@ -100,26 +113,16 @@ def test_the_past_and_the_future_are_absent_from_a_task(
     assert [one.name for one in archive.parent.iterdir()] == [archive.name]
 
 
-def test_two_searches_give_the_same_bytes(
-    past: Repository, tmp_path: Path, factory: SandboxFactory
-) -> None:
-    outs = [tmp_path / str(width) / "purse.jsonl" for width in (1, 2)]
-    for width, out in enumerate(outs, 1):
-        mined(past, factory, out, jobs=width)
-    assert outs[0].read_bytes() == outs[1].read_bytes()
-    assert manifest_path(outs[0]).read_bytes() == manifest_path(outs[1]).read_bytes()
+def test_the_repository_is_left_as_it_was(dug: Dug) -> None:
+    assert dug.untouched
 
 
-def test_the_repository_is_left_as_it_was(
-    past: Repository, tmp_path: Path, factory: SandboxFactory
-) -> None:
-    def state() -> list[tuple[str, int]]:
-        files = sorted(past.folder.rglob("*"))
-        return [(str(one), one.stat().st_mtime_ns) for one in files if one.is_file()]
-
-    before = state()
-    mined(past, factory, tmp_path / "out" / "purse.jsonl")
-    assert state() == before
+def test_another_search_gives_the_same_bytes(dug: Dug, tmp_path: Path) -> None:
+    past = with_a_past(Repository(tmp_path / "purse"))
+    again = tmp_path / "out" / "purse.jsonl"
+    mined(past, numbered_sandboxes(), again)
+    assert again.read_bytes() == dug.out.read_bytes()
+    assert manifest_path(again).read_bytes() == manifest_path(dug.out).read_bytes()
 
 
 def test_a_repository_without_fixes_says_so(

@@ -28,6 +28,7 @@ def rows_of(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
+@pytest.mark.slow
 def test_planted_faults_are_fit_tasks(
     purse: Path, tmp_path: Path, bench: Benches, factory: SandboxFactory
 ) -> None:
@@ -47,6 +48,7 @@ def test_planted_faults_are_fit_tasks(
         assert all(any(f"def {name}(" in line for line in added) for name in hidden)
 
 
+@pytest.mark.slow
 def test_two_searches_agree_whatever_their_width(
     purse: Path, tmp_path: Path, bench: Benches
 ) -> None:
@@ -66,6 +68,7 @@ def test_a_moody_test_decides_nothing(purse: Path, tmp_path: Path, factory: Sand
     assert all("moody" not in row["FAIL_TO_PASS"] + row["PASS_TO_PASS"] for row in rows_of(out))
 
 
+@pytest.mark.slow
 def test_an_interrupted_search_goes_on(
     purse: Path, tmp_path: Path, factory: SandboxFactory
 ) -> None:
@@ -88,9 +91,10 @@ def test_an_interrupted_search_goes_on(
     assert [one.name for one in part.parent.iterdir() if one.name.startswith(".")] == []
 
 
+@pytest.mark.slow
 def test_tasks_of_one_function_share_a_split(purse: Path, tmp_path: Path, bench: Benches) -> None:
     out = tmp_path / "out" / "purse.jsonl"
-    synthesize(bench(purse), out, SynthPlan(count=6, tries_per_task=4), quiet)
+    synthesize(bench(purse), out, SynthPlan(count=4, tries_per_task=4), quiet)
     splits: dict[str, set[str]] = {}
     for row in rows_of(out):
         splits.setdefault(row["origin"]["function"], set()).add(row["split"])

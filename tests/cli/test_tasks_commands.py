@@ -1,0 +1,81 @@
+"""`tasks synth`, `tasks check` and `tasks mine` as typed."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+SOURCE = """def clamp(value, low, high):
+    if value < low:
+        return low
+    return min(value, high)
+
+
+def halves(items):
+    middle = len(items) // 2
+    return items[:middle], items[middle:]
+"""
+TESTS = """from pair import clamp, halves
+
+
+def test_clamp():
+    assert [clamp(n, 1, 3) for n in (0, 2, 4)] == [1, 2, 3]
+
+
+def test_halves():
+    assert halves([1, 2, 3]) == ([1], [2, 3])
+"""
+
+
+@pytest.fixture
+def package(tmp_path: Path) -> Path:
+    folder = tmp_path / "pair"
+    (folder / "tests").mkdir(parents=True)
+    (folder / "pair.py").write_text(SOURCE)
+    (folder / "tests" / "test_pair.py").write_text(TESTS)
+    return folder
+
+
+def test_a_package_becomes_a_checked_task_file(package: Path, meta_agent: Any) -> None:
+    here = package.parent
+    where = ["--sandbox", "process", "--python", sys.executable, "--jobs", "1"]
+    made = meta_agent(
+        *("tasks", "synth", "pair", "--out", "tasks.jsonl", "--count", "2", "--json", *where),
+        cwd=here,
+    ).document
+    assert (made["tasks"], made["manifest"]["made"]["wanted"]) == (2, 2)
+    checked = meta_agent(
+        "tasks", "check", "tasks.jsonl", "--sandbox", "process", "--jobs", "2", cwd=here
+    )
+    assert checked.returncode == 0 and "2 tasks, all fit" in checked.stdout
+    assert "[2/2]" in checked.stderr
+    manifest = json.loads((here / "tasks.checked.json").read_text())
+    assert manifest["ok"] and manifest["sha256"] == made["manifest"]["sha256"]
+    assert manifest["archives"] == made["manifest"]["archives"]
+    assert {one["trials"]["gold"] for one in manifest["tasks"].values()} == {True}
+
+
+def test_a_search_that_finds_nothing_says_what_to_do(package: Path, meta_agent: Any) -> None:
+    subprocess.run(["git", "init", "-q", package], check=True)
+    identity = ["-c", "user.name=A", "-c", "user.email=a@example.org", "-c", "commit.gpgSign=false"]
+    subprocess.run(["git", "-C", package, "add", "."], check=True)
+    commit = ["commit", "-q", "-m", "start"]
+    subprocess.run(["git", *identity, "-C", package, *commit], check=True)
+    done = meta_agent(
+        *("tasks", "mine", "pair", "--out", "m.jsonl", "--sandbox", "process"),
+        *("--python", sys.executable),
+        cwd=package.parent,
+    )
+    assert done.returncode == 2
+    assert "no task came of 0 candidate commits" in done.stderr and "--any-message" in done.stderr
+
+
+@pytest.mark.parametrize("command", ["synth", "mine"])
+def test_a_path_that_is_nothing_is_refused(command: str, tmp_path: Path, meta_agent: Any) -> None:
+    done = meta_agent("tasks", command, "nowhere", "--out", "o.jsonl", cwd=tmp_path)
+    assert (done.returncode, "nowhere" in done.stderr) == (2, True)
