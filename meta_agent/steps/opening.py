@@ -202,7 +202,7 @@ def load_run_domain(config: RunConfig, *, sandbox: str | None = None, run: str =
     return domain
 
 
-def _base_policy(config: RunConfig) -> str:
+def base_policy(config: RunConfig) -> str:
     """`nano` is the warm start of the suite that is asked for; swe's is called plainly that."""
     plain = config.policy != "nano" or config.domain == "swe"
     return config.policy if plain else f"nano:{config.domain}"
@@ -259,7 +259,7 @@ def _assemble(
     lab = Lab(
         LabSettings(
             run=run_id,
-            base_policy=_base_policy(config),
+            base_policy=base_policy(config),
             backend=backend,
             # Side by side, two evaluations would have twice the rollouts under way.
             workers=config.jobs if config.trainable else 1,

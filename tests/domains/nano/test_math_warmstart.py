@@ -10,12 +10,15 @@ from typing import Any
 import pytest
 
 import meta_agent
+from meta_agent.config import resolve
 from meta_agent.domains.nano import math_demos
 from meta_agent.domains.nano._draw import Draw
 from meta_agent.domains.nano.math import CEILINGS, NanoMath
 from meta_agent.domains.nano.math_demos import demonstration, worked
 from meta_agent.domains.nano.math_tasks import owner_of, problems, semantic_key, totals
 from meta_agent.models.nano_tokenizer import encode, render
+from meta_agent.steps.opening import base_policy
+from meta_agent.training.policy import place_of
 
 CHECKPOINT = Path(meta_agent.__file__).parent / "domains" / "nano" / "checkpoints" / "math"
 HAS_TRAIN = importlib.util.find_spec("torch") and importlib.util.find_spec("transformers")
@@ -79,6 +82,20 @@ def test_guesses_are_seldom_right_where_there_are_many_steps() -> None:
     guessed = [m for m in long if "=" not in replies(m)[0]]
     right = [m for m in guessed if replies(m)[0] == f"#{totals(chain(m))[-1]}"]
     assert len(right) < 0.15 * len(guessed)
+
+
+@pytest.mark.parametrize(
+    ("domain", "policy", "base"),
+    [
+        ("math", "nano", "nano:math"),
+        ("swe", "nano", "nano"),
+        ("math", "hf:somewhere", "hf:somewhere"),
+    ],
+)
+def test_a_suite_starts_from_its_own_warm_start(domain: str, policy: str, base: str) -> None:
+    assert base_policy(resolve({"domain": domain, "policy": policy})) == base
+    if policy == "nano":
+        assert place_of(base)[0] == CHECKPOINT.with_name(domain)
 
 
 @pytest.mark.train
