@@ -43,7 +43,7 @@ def issue_text(
     package: str, names: frozenset[str], tests: Tree, failures: Mapping[str, Failure]
 ) -> str:
     """The text, empty where no failure can be shown. `names`: what the package defines."""
-    examples = list(_examples(tests, failures))[:_SHOWN_EXAMPLES]
+    examples = list(dict.fromkeys(_examples(tests, failures)))[:_SHOWN_EXAMPLES]
     if not examples:
         return ""
     parts = [_title(package, names, examples[0])]

@@ -19,7 +19,6 @@ from meta_agent.domains.tasks._rows import split_of
 PER_FUNCTION = 2
 _OPERATOR_SHARE = 1 / 6
 _LEAST = 4
-_SPLIT_SLACK = 1.25
 
 
 class Quota:
@@ -32,10 +31,7 @@ class Quota:
             "function": PER_FUNCTION,
             "operator": max(_LEAST, math.ceil(count * _OPERATOR_SHARE)),
             "file": max(_LEAST, math.ceil(2 * count / max(files, 1))),
-        } | {
-            split: max(_LEAST, math.ceil(count * share / 100 * _SPLIT_SLACK))
-            for split, share in BUCKETS
-        }
+        } | {split: max(_LEAST, math.ceil(count * share / 100)) for split, share in BUCKETS}
 
     def allows(self, mutation: Mutation) -> bool:
         return all(self._taken[mark] < self._limits[mark[0]] for mark in self._marks(mutation))
