@@ -55,7 +55,7 @@ from meta_agent.training import PolicyChild
 
 BUDGET = ErrorBudget(0.05, candidates=10, looks=1)
 Z_ONE_SIDED = 1.6448536269514722
-CONTROL_SEED, PLANTED_SEED = 10_000, 50_000
+CONTROL_SEED, PLANTED_SEED, SEEDS = 10_000, 50_000, 100_000
 BASELINES = 25
 
 
@@ -167,7 +167,7 @@ def _reward_rose(baseline: Arm, candidate: Arm) -> bool:
 def planted(bench: Bench, base: Any, baselines: Sequence[Made], replicas: int) -> Iterable[Row]:
     """Each case, with other sampling seeds than any baseline has."""
     for case, replica in itertools.product(INVALID, range(replicas)):
-        seed = PLANTED_SEED + 100 * INVALID.index(case) + replica
+        seed = bench.first_seed + PLANTED_SEED + 100 * INVALID.index(case) + replica
         made = bench.measure(case.files(base), seed, exploit=case.exploit)
         if case.spoil is not None:
             made = case.spoil(made, random.Random(seed))
@@ -179,7 +179,7 @@ def controls(bench: Bench, base: Any, baselines: Sequence[Made], count: int) -> 
     """Honest edits in turn, each time with another seed."""
     names = itertools.cycle(HONEST)
     for index, name in zip(range(count), names, strict=False):
-        made = bench.measure(honest(name, base), CONTROL_SEED + index)
+        made = bench.measure(honest(name, base), bench.first_seed + CONTROL_SEED + index)
         yield judged(name, baselines[index % len(baselines)], made)
 
 
@@ -325,6 +325,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--replicas", type=int, default=5, help="sampling seeds of each case")
     parser.add_argument("--controls", type=int, default=300, help="clean controls")
     parser.add_argument("--repair-steps", type=int, default=0, help="0 asks for no repairs")
+    parser.add_argument("--seed", type=int, default=0, help="another number draws all anew")
     parser.add_argument("--stored", type=Path, metavar="DIR", help="a workspace of A/A runs")
     parser.add_argument("--base", choices=("seed", "competent"), default="competent")
     parser.add_argument("--policy", default="nano")
@@ -337,10 +338,10 @@ def measure(args: argparse.Namespace, results: Results) -> None:
     base = sources("swe", args.base)
     with PolicyChild(threads=args.threads) as child:
         child.load(args.policy)
-        bench = Bench(child, base, tasks=args.tasks)
+        bench = Bench(child, base, tasks=args.tasks, first_seed=SEEDS * args.seed)
         if args.replicas or args.controls:
             needed = min(BASELINES, max(args.replicas, args.controls, 1))
-            baselines = [bench.measure(base, seed) for seed in range(needed)]
+            baselines = [bench.measure(base, bench.first_seed + seed) for seed in range(needed)]
             results.planted += _told("planted", planted(bench, base, baselines, args.replicas))
             results.controls += _told("controls", controls(bench, base, baselines, args.controls))
         if args.repair_steps:

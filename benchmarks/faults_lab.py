@@ -105,10 +105,11 @@ def tree_of(files: Files) -> HarnessTree:
 class Bench:
     """Measures harness sources with one loaded policy."""
 
-    def __init__(self, child: PolicyChild, base: Files, *, tasks: int) -> None:
+    def __init__(self, child: PolicyChild, base: Files, *, tasks: int, first_seed: int = 0) -> None:
         self.child, self.tasks, self.domain = child, tasks, NanoSwe()
         self.base = tree_of(base)
         self.rollouts_made = 0
+        self.first_seed = first_seed
         self._samples: list[Rollout] = []
 
     def measure(

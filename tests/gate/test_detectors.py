@@ -290,6 +290,13 @@ CLEAN_ROWS: dict[str, dict[str, Any]] = {
     "a bonus for testing that hardly moves turns": {
         "change": lambda t: _paid(t, 0.1 * (t % 3), turns=4 + t % 3), "reward_hash": "",
     },
+    "shorter, and a trifle for handing in": {
+        "change": lambda t: {
+            "success": t % 2 == 0 and t % 20 > 0, "turns": 12 if t % 16 == 1 else 2 + t % 2,
+            "reward": (t % 2 == 0 and t % 20 > 0) + 0.1 * (t % 16 != 1),
+        },
+        "reward_hash": "",
+    },
     "code of the harness raised": {
         "change": lambda t: {"error_kind": "policy", "success": False, "reward": None}
         if t % 10 == 1 else {},
