@@ -23,6 +23,11 @@ from meta_agent.history._git import Git, GitError, scratch
 MAX_BLOB_BYTES: Final = 8 << 20
 MAX_TREE_BYTES: Final = 128 << 20
 _IMPORT = "refs/import"
+# Old tools wrote these; nothing here reads dates, names of authors, or modes by their spelling.
+_FORGIVEN: Final = (
+    *("zeroPaddedFilemode", "badTimezone", "badEmail", "missingEmail", "missingNameBeforeEmail"),
+    *("missingSpaceBeforeDate", "missingSpaceBeforeEmail", "gitmodulesParse"),
+)
 
 
 class PastCommit(NamedTuple):
@@ -95,7 +100,7 @@ def foreign_history(source: Path, *, deep: bool = False) -> Iterator[ForeignHist
     with scratch(None, transport="file") as git:
         try:
             git.run(
-                *("-c", "fetch.fsckObjects=true", "fetch", "-q", "--no-tags"),
+                *("-c", "fetch.fsckObjects=true", *_forgiven(), "fetch", "-q", "--no-tags"),
                 *(() if deep else ("--depth=1",)),
                 *("--no-recurse-submodules", "--no-write-fetch-head"),
                 *(f"file://{place}", f"HEAD:{_IMPORT}"),
@@ -106,6 +111,10 @@ def foreign_history(source: Path, *, deep: bool = False) -> Iterator[ForeignHist
                 hint="is it a git repository with a commit, and is it yours?",
             ) from error
         yield ForeignHistory(git, source)
+
+
+def _forgiven() -> list[str]:
+    return [part for name in _FORGIVEN for part in ("-c", f"fetch.fsck.{name}=ignore")]
 
 
 def read_folder(root: Path) -> dict[str, bytes]:
