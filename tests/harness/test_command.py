@@ -9,7 +9,7 @@ from meta_agent.harness import HarnessSession
 from meta_agent.protocols import GenerateReply, GenerateRequest, RolloutFailure
 from meta_agent.sandbox import engine_status, open_sandbox
 
-from .agents import AGENT, DeskDomain, Policy, calls, harness, opener, roll, session
+from .agents import AGENT, DeskDomain, Policy, calls, harness, roll, session
 
 MEND = calls("echo mended > note.txt")
 
@@ -243,4 +243,3 @@ def test_the_messages_of_one_attempt_reach_the_policy_in_order() -> None:
 
     roll(harness(), Policy(note))
     assert seen == [2, 4, 6, 8]
-    assert opener() is not None
