@@ -158,6 +158,12 @@ def open_workspace(root: Path) -> Workspace:
     return Workspace(root, **identity)
 
 
+def require_fitting(root: Path, *, domain: str, harness: str) -> None:
+    """Raises ConfigError where a workspace is there and is for something else. Writes nothing."""
+    if is_workspace(root):
+        _same(open_workspace(root), domain=domain, harness=harness)
+
+
 def read_settings(path: Path) -> dict[str, Any]:
     """A settings file as tables. Tables we do not know are refused by name."""
     try:

@@ -1,7 +1,7 @@
 """`evolve --dry-run`: what would run, what it may cost, and what it could prove.
 
 Nobody is contacted and nothing is started or written. What `evolve` would refuse from the settings
-alone is refused here, too.
+and the workspace alone is refused here, too.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from meta_agent.protocols import JSON, Domain
 from meta_agent.steps._models import REPLAY
 from meta_agent.steps.opening import load_run_domain, require_supported
 from meta_agent.steps.plan import Plan, plan_for
+from meta_agent.workspace import require_fitting
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +41,7 @@ def forecast(config: RunConfig) -> Forecast:
     if config.meta_model.startswith(REPLAY):
         config = recording_of(config.meta_model, config.workspace).effective(config)
     require_supported(config)
+    require_fitting(config.workspace, domain=config.domain, harness=config.harness)
     plan = plan_for(config, _domain_of(config))
     earlier = latest_transcripts(config.workspace)
     measured = measured_in(earlier) if earlier else None

@@ -68,6 +68,8 @@ def test_init_of_another_harness_does_not_pass_for_done(agent: Path, meta_agent:
     assert again.exit_code == 0 and "nothing is read again" in again.stderr
     error = raised(meta_agent("init", "--harness", "seed"))
     assert error.exit_code == 2 and f"holds the harness {agent}, not seed" in str(error)
+    error = raised(meta_agent("evolve", "--dry-run", "--harness", "seed"))
+    assert error.exit_code == 2 and f"holds the harness {agent}, not seed" in str(error)
 
 
 @pytest.mark.parametrize(
