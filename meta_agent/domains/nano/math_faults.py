@@ -68,6 +68,7 @@ FAULTS: Final[tuple[Fault, ...]] = (
         'ASK = "w"',
         (Edit(AGENT, r'^ASK = "\w*"', 'ASK = "q"'),),
         ruled=False,
+        costly=False,
     ),
     Fault(
         "length_penalty",
@@ -148,6 +149,7 @@ FAULTS: Final[tuple[Fault, ...]] = (
             ),
         ),
         ruled=False,
+        costly=False,
     ),
     Fault(
         "same_few_tasks",
