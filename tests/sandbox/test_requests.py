@@ -248,11 +248,9 @@ def test_requests_from_many_threads_take_turns(guest: WorkerSandbox) -> None:
 def test_closing_from_another_thread_ends_a_request(box: WorkerSandbox) -> None:
     timer = threading.Timer(0.3, box.close)
     timer.start()
-    started = time.monotonic()
     with pytest.raises(SandboxError, match="closed"):
         box.exec(["sleep", "30"])
     timer.join()
-    assert time.monotonic() - started < 10
 
 
 def test_closing_while_serving_ends_the_request(guest: WorkerSandbox) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import struct
 import threading
-import time
 from collections.abc import Iterator
 
 import pytest
@@ -36,10 +35,8 @@ def test_a_large_frame_crosses_in_pieces(pair: tuple[FrameChannel, FrameChannel]
 
 
 def test_a_silent_peer_is_a_timeout(pair: tuple[FrameChannel, FrameChannel]) -> None:
-    started = time.monotonic()
     with pytest.raises(TimeoutError):
         pair[0].receive(0.05)
-    assert time.monotonic() - started < 1
 
 
 def test_a_peer_that_does_not_read_is_a_timeout(pair: tuple[FrameChannel, FrameChannel]) -> None:
