@@ -13,7 +13,8 @@ from collections.abc import Iterable
 from meta_agent.domains.swe import Tree
 from meta_agent.syntax import parse_python
 
-_SHOWN_LINES = 14
+_SHOWN_LINES = 20
+_MOST_LINES = 40
 Def = ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -47,14 +48,7 @@ def steps_to_failure(source: bytes, name: str, lines: Iterable[int]) -> list[str
     if not inside:
         raise UnreachableError(f"{name} fails elsewhere")
     last = _statement_at(function, inside[-1])
-    text = source.decode().split("\n")
-    kept = [
-        number
-        for number in range(function.body[0].lineno, (last.end_lineno or last.lineno) + 1)
-        if number not in _dropped(function, last)
-    ]
-    shown = [text[number - 1] for number in kept]
-    return _shortened(textwrap.dedent("\n".join(shown)).strip("\n").split("\n"))
+    return _shown(function, last, source.decode().split("\n"))
 
 
 def called_names(code: str) -> list[str]:
@@ -148,6 +142,37 @@ def _statement_at(function: Def, line: int) -> ast.stmt:
     return min(found, key=lambda node: (node.end_lineno or 0) - node.lineno)
 
 
+def _shown(function: Def, last: ast.stmt, text: list[str]) -> list[str]:
+    """The function's statements up to the last one; as many as fit, whole, from the end."""
+    indent = function.body[0].col_offset
+    dropped, strings = _dropped(function, last), _inside_strings(function)
+    stop = last.end_lineno or last.lineno
+    chosen: list[str] = []
+    for node in reversed([one for one in function.body if one.lineno <= last.lineno]):
+        numbers = range(node.lineno, min(node.end_lineno or node.lineno, stop) + 1)
+        lines = [
+            text[number - 1] if number in strings else text[number - 1][indent:].rstrip()
+            for number in numbers
+            if number not in dropped
+        ]
+        if chosen and len(chosen) + len(lines) > _SHOWN_LINES:
+            return ["...", *chosen]
+        chosen = [*lines, *chosen]
+    if len(chosen) > _MOST_LINES:
+        raise UnreachableError(f"{function.name} takes {len(chosen)} lines to fail")
+    return chosen
+
+
+def _inside_strings(function: Def) -> set[int]:
+    """Lines that begin inside a string, where blanks and # are content."""
+    return {
+        number
+        for node in ast.walk(function)
+        if isinstance(node, ast.Constant | ast.JoinedStr)
+        for number in range(node.lineno + 1, (node.end_lineno or node.lineno) + 1)
+    }
+
+
 def _dropped(function: Def, last: ast.stmt) -> set[int]:
     """Lines of the docstring and of checks that held before the one that failed."""
     lines: set[int] = set()
@@ -167,13 +192,3 @@ def _is_check(node: ast.stmt) -> bool:
         return "raises" in ast.unparse(node.items[0]).lower()
     is_call = isinstance(node, ast.Expr) and isinstance(node.value, ast.Call)
     return is_call and "assert" in ast.unparse(node.value.func)  # type: ignore[attr-defined]
-
-
-def _shortened(lines: list[str]) -> list[str]:
-    lines = [line.rstrip() for line in lines]
-    lines = [line for line in lines if line and not line.lstrip().startswith("#")]
-    if len(lines) <= _SHOWN_LINES:
-        return lines
-    tail = lines[-_SHOWN_LINES:]
-    whole = next((n for n, line in enumerate(tail) if not line.startswith((" ", ")", "]", "}"))), 0)
-    return ["...", *tail[whole:]]

@@ -64,6 +64,30 @@ def test_the_steps_to_a_failure_leave_out_checks_that_held() -> None:
     ]
 
 
+def test_text_inside_a_string_is_shown_as_it_is() -> None:
+    suite = b"""def test_a():
+    text = '''
+# no comment
+  [a]
+'''
+    # a comment
+    assert f(text)
+"""
+    assert steps_to_failure(suite, "test_a", [7]) == [
+        "text = '''",
+        "# no comment",
+        "  [a]",
+        "'''",
+        "assert f(text)",
+    ]
+
+
+def test_what_is_too_long_loses_whole_statements() -> None:
+    calls = "".join(f"    f({n})\n" for n in range(30))
+    steps = steps_to_failure(f"def test_a():\n{calls}    g()\n".encode(), "test_a", [32])
+    assert steps[:2] == ["...", "f(11)"] and steps[-1] == "g()"
+
+
 def test_a_failed_expectation_of_an_error_is_shown_whole() -> None:
     steps = steps_to_failure(SUITE, "TestMore::test_two", [16])
     assert steps == ["with pytest.raises(ValueError):", "    check(1)"]
