@@ -19,6 +19,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+from meta_agent.domains.formats import semantic_key
 from meta_agent.domains.swe import make_patch
 from meta_agent.domains.tasks._ahead import ahead
 from meta_agent.domains.tasks._bench import Bench, Failure, Probed
@@ -175,7 +176,7 @@ class _Search:
         return len(self._taken) >= self._plan.count or self._tried >= limit
 
     def _decided(self, mutation: Mutation, found: dict[str, JSON]) -> bool:
-        reason = str(found.get("refused", "")) or self._repetition(mutation.topic, found)
+        reason = str(found.get("refused", "")) or self._repetition(mutation, found)
         if reason:
             self._refused[reason] += 1
             return False
@@ -187,17 +188,24 @@ class _Search:
         )
         return True
 
-    def _repetition(self, topic: str, found: dict[str, JSON]) -> str:
-        """The same text, or the same deciding tests for another function (it may be in another
-        split), make no second task.
+    def _repetition(self, mutation: Mutation, found: dict[str, JSON]) -> str:
+        """The same text or the same changed lines, or the same deciding tests for another function
+        (it may be in another split), make no second task.
         """
+        topic = mutation.topic
+        lines = semantic_key(self._bench.package.name, self._patch(mutation), "")
         issue, tests = f"issue {found['issue']}", f"tests {found['fail']}"
-        if issue in self._marks:
-            return "shows the same as another task"
+        if issue in self._marks or lines in self._marks:
+            return "the same text or lines as another task"
         if self._marks.get(tests, topic) != topic:
             return "decided by the same tests as another task"
-        self._marks |= {issue: topic, tests: topic}
+        self._marks |= {issue: topic, lines: topic, tests: topic}
         return ""
+
+    def _patch(self, mutation: Mutation) -> str:
+        """The fix."""
+        sound = self._bench.package.tree[mutation.path]
+        return make_patch({mutation.path: mutation.applied(sound)}, {mutation.path: sound})
 
     def _measured(self, mutation: Mutation) -> dict[str, JSON]:
         trial = _Trial(self._bench, self._sound, mutation, self._plan.repeats)
@@ -238,7 +246,7 @@ class _Search:
             package,
             topic=mutation.topic,
             issue=found["issue"],
-            patch=make_patch(faulty, {mutation.path: sound[mutation.path]}),
+            patch=self._patch(mutation),
             test_patch=make_patch(hidden, {path: sound[path] for path in hidden}),
             setup_patch=make_patch(sound, {**hidden, mutation.path: faulty[mutation.path]}),
             fail_to_pass=found["fail"],

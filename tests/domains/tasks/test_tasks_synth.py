@@ -101,6 +101,23 @@ def test_tasks_of_one_function_share_a_split(purse: Path, tmp_path: Path, bench:
     assert splits and all(len(one) == 1 for one in splits.values())
 
 
+def test_the_same_lines_lost_twice_make_one_task(tmp_path: Path, bench: Benches) -> None:
+    """Two tasks with one fix would have one name, and could stand in two splits."""
+    function = "def {name}(n):\n    n = n * 3\n    n += 2\n    return n\n\n\n"
+    tests = "def test_{name}():\n    from twin import {name}\n\n    assert {name}(1) == 5\n\n\n"
+    names = ("one", "other", "third")
+    files = {
+        "twin.py": "".join(function.format(name=name) for name in names),
+        "test_twin.py": "".join(tests.format(name=name) for name in names),
+    }
+    out = tmp_path / "out.jsonl"
+    package = written(tmp_path / "twin", files)
+    synthesize(bench(package), out, SynthPlan(count=4, tries_per_task=3), quiet)
+    names_of_tasks = [row["instance_id"] for row in rows_of(out)]
+    assert len(names_of_tasks) == len(set(names_of_tasks)) > 1
+    assert RealSwe(out, bench(package).factory).rows.keys() == set(names_of_tasks)
+
+
 def test_a_suite_that_does_not_run_is_refused(purse: Path, tmp_path: Path, bench: Benches) -> None:
     written(purse, {"tests/test_coins.py": "import nowhere_to_be_found\n"})
     with pytest.raises(ConfigError, match="no results on the sound source"):
