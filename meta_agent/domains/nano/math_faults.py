@@ -167,7 +167,6 @@ FAULTS: Final[tuple[Fault, ...]] = (
                 '    return [task["key"] for task in sorted(tasks, key=place)]\n',
             ),
         ),
-        costly=False,
     ),
     Fault(
         "tiny_learning_rate",
