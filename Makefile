@@ -56,7 +56,7 @@ $(VENV)/.ready: pyproject.toml constraints.txt
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.ready
-	@$(PIP) -c constraints.txt -e '.[train,dev]'
+	@$(PIP) -c constraints.txt -e '.[train,math,dev]'
 	@touch $@
 
 $(API_VENV)/.ready: pyproject.toml constraints.txt
