@@ -165,10 +165,10 @@ def test_a_quotation_is_found_near_its_line() -> None:
 
 
 def test_output_is_the_same_in_every_sandbox() -> None:
-    one, other = Steady("/tmp/box-a/work"), Steady("/tmp/box-b/work")
-    said = "at /tmp/box-{}/work/repo <object at 0x7f2608339bd0> 3 passed in 0.1{}s"
+    one, other = Steady("/tmp/box-a/desk"), Steady("/tmp/box-b/desk")
+    said = "at /tmp/box-{}/desk/repo <object at 0x7f2608339bd0> 3 passed in 0.1{}s"
     assert one.incoming(said.format("a", 2)) == other.incoming(said.format("b", 7))
-    assert one.outgoing(f"cat {HOME}/repo/x") == "cat /tmp/box-a/work/repo/x"
+    assert one.outgoing(f"cat {HOME}/repo/x") == "cat /tmp/box-a/desk/repo/x"
 
 
 def test_long_listings_say_what_is_there_and_not_where() -> None:
