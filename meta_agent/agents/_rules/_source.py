@@ -117,15 +117,6 @@ class PythonFile:
             last += 1
         return "".join(lines[:first] + lines[last:])
 
-    def before_function(self, name: str, source: str) -> str | None:
-        """The text with a new block just before a function."""
-        node = self.function(name)
-        if node is None:
-            return None
-        lines = self.text.splitlines(keepends=True)
-        first = min([node.lineno, *(d.lineno for d in node.decorator_list)]) - 1
-        return "".join([*lines[:first], source.strip("\n") + "\n\n\n", *lines[first:]])
-
     def uses(self, name: str) -> int:
         """How often a name is read anywhere in the file."""
         return sum(
