@@ -12,10 +12,11 @@ API_VENV     ?= .venv-api
 VLLM_VENV    ?= .venv-vllm
 VLLM_VERSION ?= 0.32.0
 VLLM_TORCH   ?= 2.13.0
+VERIFIERS_VENV ?= .venv-verifiers
 API_PIP  := PIP_DISABLE_PIP_VERSION_CHECK=1 $(API_VENV)/bin/pip install -q
 VLLM_PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 $(VLLM_VENV)/bin/pip install -q
 
-.PHONY: evolve test unit acceptance vllm lint format setup clean
+.PHONY: evolve test unit acceptance vllm verifiers lint format setup clean
 
 evolve: $(VENV)/.ready
 	$(BIN)/meta-agent evolve --domain swe $(EVOLVE_ARGS)
@@ -36,6 +37,14 @@ acceptance: $(API_VENV)/.ready
 
 # A real vLLM server on the CPU, for its tests. It pins a torch of its own, so it lives apart; 3.4 GB.
 vllm: $(VLLM_VENV)/.ready
+
+# The verifiers library, which pins what we do not: its tests run by this interpreter.
+verifiers: $(VERIFIERS_VENV)/.ready
+
+$(VERIFIERS_VENV)/.ready: Makefile
+	@$(PYTHON) -m venv --clear $(VERIFIERS_VENV)
+	@PIP_DISABLE_PIP_VERSION_CHECK=1 $(VERIFIERS_VENV)/bin/pip install -q verifiers==0.4.0
+	@touch $@
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

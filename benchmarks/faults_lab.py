@@ -7,17 +7,19 @@ played by a script that collects a bonus, on the others by the policy.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from meta_agent.agents import Situation, propose
 from meta_agent.backtest.arms import reward_hash
+from meta_agent.backtest.live import EXEMPLAR_STEPS as KEPT_STEPS
 from meta_agent.backtest.static import static_check
 from meta_agent.domains import load_domain
-from meta_agent.errors import CandidateError, ConfigError
-from meta_agent.evidence import Evidence, build_evidence
+from meta_agent.errors import CandidateError, ConfigError, InfrastructureError
+from meta_agent.evidence import Evidence, build_evidence, probe
 from meta_agent.gate import Arm, Finding, arm_of, row_of
 from meta_agent.harness import HarnessSession, parse_contract
 from meta_agent.protocols import (
@@ -33,12 +35,14 @@ from meta_agent.protocols import (
 )
 from meta_agent.rollouts import Runner, Stamp
 from meta_agent.sandbox import open_sandbox
-from meta_agent.training import PolicyChild, train_policy
+from meta_agent.training import PolicyChild, TrainResult, train_policy
+from meta_agent.training.run import of_steps
 
 Files = Mapping[str, bytes]
 Script = Callable[[int], str]
 SAMPLES = 32
 SANDBOX_SEC = 600.0
+READ_SEC = 4 * 3600.0  # a training on a machine that others load as well took half an hour
 # True of a candidate that changes nothing or two things; here an arm may do either.
 NO_CANDIDATE = {"static.empty_change", "static.no_effect", "static.several_factors"}
 
@@ -66,6 +70,15 @@ class Made:
     def arm(self, name: str) -> Arm:
         rows = [row_of(rollout) for rollout in self.rollouts]
         return arm_of(name, rows, planned=self.planned, reward_hash=self.reward_hash)
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What the loop reads of a harness, before and after training, and how well that went."""
+
+    untrained: Evidence
+    trained: Evidence
+    clean: float  # of the trained policy, a share of the confirm split
 
 
 @dataclass
@@ -173,34 +186,86 @@ class Bench:
 
     def proposals(self, files: Files, *, steps: int, out: Path, base_policy: str) -> list[Files]:
         """What the rules agent would commit after a short training, best first."""
-        tree = tree_of(files)
-        evidence = self._evidence(tree, steps, out, base_policy)
-        situation = Situation(
-            ceilings=self.domain.ceilings, train_tasks=len(self.domain.tasks("train"))
-        )
-        found = propose(evidence, tree, (), (), 40, situation=situation)
+        read = self.read(files, steps=steps, out=out, base_policy=base_policy)
+        found = propose(read.trained, tree_of(files), (), (), 40, situation=self.situation())
         texts = [{path: text.encode() for path, text in one.edits.items()} for one in found]
         return [{**files, **edits} for edits in texts]
 
-    def _evidence(self, tree: HarnessTree, steps: int, out: Path, base_policy: str) -> Evidence:
-        limits = SandboxLimits(deadline_sec=SANDBOX_SEC + 30.0 * steps)
-        sandbox = open_sandbox("process", run="faults", limits=limits)
+    def situation(self) -> Situation:
+        """What the loop tells the rules agent beside evidence and sources."""
+        return Situation(ceilings=self.domain.ceilings, train_tasks=len(self.domain.tasks("train")))
+
+    def read(self, files: Files, *, steps: int, out: Path, base_policy: str) -> Reading:
+        """Trains a harness and reads it twice, as the loop does."""
+        with self._loaded(files, base_policy) as (session, tree):
+            before = self._roll_out(session, tree, 0, None, "search")
+            trained = self._train(session, tree, steps, out, base_policy)
+            after = self._roll_out(session, tree, 0, None, "search")
+            judged = self._roll_out(session, tree, 0, None, "confirm")
+            first, last = (
+                of_steps(trained.rollouts, first=early, count=KEPT_STEPS) for early in (True, False)
+            )
+            return Reading(
+                self._evidence(session, before, first, None),
+                self._evidence(session, after, last, trained.metrics),
+                _clean(judged),
+            )
+
+    def clean(self, files: Files, *, steps: int, out: Path, base_policy: str) -> float:
+        """Clean success on the confirm split after that many steps: a share."""
+        with self._loaded(files, base_policy) as (session, tree):
+            if steps:
+                self._train(session, tree, steps, out, base_policy)
+            return _clean(self._roll_out(session, tree, 0, None, "confirm"))
+
+    @contextmanager
+    def _loaded(
+        self, files: Files, base_policy: str
+    ) -> Iterator[tuple[HarnessSession, HarnessTree]]:
+        limits = SandboxLimits(deadline_sec=READ_SEC)
+        sandbox, tree = open_sandbox("process", run="faults", limits=limits), tree_of(files)
+        self.child.load(base_policy)
         try:
-            session = HarnessSession(sandbox, tree)
-            runner = Runner(self.domain, session, self.child, Stamp("faults", "v", tree.commit))
-            trained = train_policy(
-                self.child, runner, session, self.domain, session.recipe,
-                seed=0, steps=steps, base_policy=base_policy, out_dir=out, keep_last_steps=3,
-            )  # fmt: skip
-            seen = self._roll_out(session, tree, 0, None, "search")
-            _score(session, seen)
-            measured = {one.name: dict(one.values) for one in session.measure(seen)}
+            yield HarnessSession(sandbox, tree), tree
         finally:
             sandbox.close()
             self.child.load(base_policy)
+
+    def _train(
+        self, session: HarnessSession, tree: HarnessTree, steps: int, out: Path, base_policy: str
+    ) -> TrainResult:
+        runner = Runner(self.domain, session, self.child, Stamp("faults", "v", tree.commit))
+        return train_policy(
+            self.child, runner, session, self.domain, session.recipe,
+            seed=0, steps=steps, base_policy=base_policy, out_dir=out, keep_steps=KEPT_STEPS,
+        )  # fmt: skip
+
+    def _evidence(
+        self,
+        session: HarnessSession,
+        seen: list[Rollout],
+        learned: Sequence[Rollout],
+        metrics: Sequence[Mapping[str, Any]] | None,
+    ) -> Evidence:
+        _score(session, seen)
+        rollouts = [*learned, *seen]
+        splits: tuple[Split, ...] = ("search", "train")
         return build_evidence(
-            [*trained.rollouts, *seen], train_metrics=trained.metrics, measured=measured
+            rollouts,
+            train_metrics=metrics,
+            measured={one.name: dict(one.values) for one in session.measure(rollouts)},
+            probed=probe(session, rollouts, self.domain.tasks("train")),
+            tasks={task.key: task.view for split in splits for task in self.domain.tasks(split)},
         )
+
+
+def _clean(rollouts: Sequence[Rollout]) -> float:
+    lost = [one.error.detail for one in rollouts if one.error and one.error.kind != "policy"]
+    if lost:
+        raise InfrastructureError(
+            f"{len(lost)} of {len(rollouts)} attempts have no outcome: {lost[0]}"
+        )
+    return sum(rollout.clean for rollout in rollouts) / len(rollouts)
 
 
 def _score(session: HarnessSession, rollouts: list[Rollout]) -> list[Finding]:

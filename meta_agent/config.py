@@ -15,12 +15,20 @@ import hashlib
 import json
 import os
 import re
+import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsConfigDict, SettingsError
 
 from meta_agent.errors import ConfigError
@@ -32,7 +40,9 @@ TABLE: Final = "evolve"
 _DEFAULT: Final = "default"
 
 # Variables of ours that are not settings.
-INTERNAL_VARIABLES: Final = frozenset({"META_AGENT_CRASH_AT", "META_AGENT_VLLM_PYTHON"})
+INTERNAL_VARIABLES: Final = frozenset(
+    {"META_AGENT_CRASH_AT", "META_AGENT_VLLM_PYTHON", "META_AGENT_VERIFIERS_PYTHON"}
+)
 
 # What a profile changes, where nobody said otherwise.
 PROFILES: Final[Mapping[str, Mapping[str, JSON]]] = {
@@ -58,6 +68,8 @@ _NOT_HASHED: Final = frozenset(
         "replay_match",
         "jobs",
         "tasks",
+        "grade",
+        "python",
     }
 )
 
@@ -65,8 +77,11 @@ _NOT_HASHED: Final = frozenset(
 _YOUNGER: Final[Mapping[str, JSON]] = {
     "finalists": 1,
     "strategy": "full",
-    "lead": "auto",
     "budget": None,
+    "prove": None,
+    "hand_over": None,
+    "threshold": None,
+    "map": {},
 }
 
 ALL_ROLES: Final = "all"
@@ -84,6 +99,9 @@ _BY_ROLE: Final[Mapping[str, str]] = {
 _MAY_HOLD_A_KEY: Final = frozenset({"base_urls", "key_env"})
 _VARIABLE: Final = re.compile(r"[A-Z_][A-Z0-9_]*")
 
+BUILT_IN_SUITES: Final = ("swe", "math", "code")
+"""Domains that have tasks of their own, for the nano policy."""
+_DOMAIN: Final = re.compile(r"[A-Za-z][\w.-]*(:[\w./@-]+)?")
 BROUGHT: Final = "brought"
 """What the hash of the settings knows of somebody's own harness."""
 _MODEL_FORMS: Final = "nano, hf:PATH, vllm:PATH or provider/model"
@@ -96,26 +114,34 @@ class RunConfig(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    domain: Literal["swe", "math", "code"] = "swe"
-    """Which task domain."""
+    domain: str = "swe"
+    """Which task domain: a row of `domains.DOORS`, `package.module:Factory` or an entry point."""
     tasks: Path | None = None
     """A task file of your own (see `meta-agent tasks check`); None: the built-in nano suite."""
+    grade: Path | None = None
+    """A grader of your own: a Python file with `grade(task, answer)`. Makes the domain `graded`."""
+    threshold: float | None = Field(None, allow_inf_nan=False)
+    """From which number of a grader a task counts as solved."""
+    map: dict[str, str] = Field(default_factory=dict)
+    """Names of fields of the task file, by what we call them: `{"question": "prompt"}`."""
+    python: str = sys.executable
+    """The interpreter that has what a grader, or a package of environments, imports."""
     generations: int = Field(3, ge=1, le=1000)
     """Generations of the loop."""
-    candidates: int = Field(3, ge=1, le=64)
-    """Candidates proposed per generation, one factor each."""
+    candidates: int = Field(6, ge=1, le=64)
+    """Candidates proposed per generation, one factor each: at most so many are bundled."""
     finalists: int = Field(1, ge=1, le=16)
     """Candidates per generation that go on to the confirm split; each costs its share of alpha."""
-    strategy: Literal["full", "then-train", "static", "score-only", "no-diagnostics", "archive"] = (
-        "full"
-    )
+    strategy: Literal["full", "static", "score-only", "no-diagnostics"] = "full"
     """How a run searches; `full` is the loop with everything (see `steps.strategies`)."""
-    lead: Literal["auto", "on", "off"] = "auto"
-    """Whether unproven changes collect on a branch and are proven together (see `steps._lead`).
-    `auto`: where a frozen policy has fewer than 100 tasks to search and confirm on."""
+    prove: Literal["harness", "version"] | None = None
+    """Which claim moves `main`: this harness, over training seeds, or this version, with these
+    weights. None: harness for nano, version where a training is dear."""
+    hand_over: Literal["proven", "best"] | None = None
+    """What a run ends with: only what is proven, or the best estimate, labelled unproven. None:
+    proven where there is one, else best."""
     budget: int | None = Field(None, ge=1)
-    """Cap on the attempts that training makes (frozen policy: on attempts at search and confirm
-    tasks). A run that cannot pay for one more candidate goes to the vault."""
+    """Cap on all attempts but those at vault tasks. None: what the plan declares."""
     seed: int = Field(0, ge=0, lt=2**31)
     """Root of every random number of the run."""
     train_steps: int = Field(30, ge=1, le=1_000_000)
@@ -165,6 +191,27 @@ class RunConfig(BaseModel):
 
     origin: dict[str, str] = Field(default_factory=dict, repr=False)
     """Where each value came from, by field."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_its_grader(cls, values: Any) -> Any:
+        if isinstance(values, dict) and values.get("grade") and "domain" not in values:
+            return {**values, "domain": "graded"}
+        return values
+
+    @field_validator("domain")
+    @classmethod
+    def _known_form(cls, value: str) -> str:
+        if not _DOMAIN.fullmatch(value):
+            raise ValueError("expected a name, NAME:PACKAGE or package.module:Factory")
+        return value
+
+    @field_validator("map", mode="before")
+    @classmethod
+    def _pairs(cls, value: Any) -> Any:
+        if not isinstance(value, str):
+            return value
+        return pairs_of(value)
 
     @field_validator("harness")
     @classmethod
@@ -221,7 +268,7 @@ class RunConfig(BaseModel):
             raise ValueError("expected the NAME of an environment variable, never the key itself")
         return value
 
-    @field_validator("tasks", "skills", "workspace")
+    @field_validator("tasks", "grade", "skills", "workspace")
     @classmethod
     def _absolute(cls, value: Path | None) -> Path | None:
         return None if value is None else value.expanduser().absolute()
@@ -229,6 +276,17 @@ class RunConfig(BaseModel):
     def model_of(self, role: Role) -> str:
         """The model string of a role: its own, else the policy's or the meta-agent's."""
         return self.models.get(role) or (self.policy if role == "policy" else self.meta_model)
+
+    @property
+    def slug(self) -> str:
+        """The domain as part of names of runs, refs and containers."""
+        words = re.sub(r"[^A-Za-z0-9]+", "-", self.domain).strip("-")
+        return words[-24:].strip("-") or "domain"
+
+    @property
+    def own_tasks(self) -> bool:
+        """Whether the tasks are somebody's, and not those of a built-in suite."""
+        return self.tasks is not None or self.domain not in BUILT_IN_SUITES
 
     @property
     def trainable(self) -> bool:
@@ -255,6 +313,8 @@ class RunConfig(BaseModel):
                 del hashed[name]
         if self.harness not in BUILT_IN_HARNESSES:  # the workspace holds it, wherever it was
             hashed["harness"] = BROUGHT
+        if self.grade is not None:
+            hashed["grade_sha256"] = _file_sha256(self.grade)
         return {**hashed, "tasks_sha256": _file_sha256(self.tasks)}
 
     def to_json(self) -> dict[str, JSON]:
@@ -263,11 +323,19 @@ class RunConfig(BaseModel):
 
     @classmethod
     def from_json(cls, value: Mapping[str, JSON]) -> Self:
-        """Reads a stored snapshot."""
-        return cls.model_validate(dict(value))
+        """Reads a stored snapshot, also one with settings that were withdrawn since."""
+        return cls.model_validate({name: one for name, one in value.items() if name != "lead"})
 
     def _values(self) -> dict[str, JSON]:
         return self.model_dump(mode="json", exclude={"origin"})
+
+
+def pairs_of(text: str) -> dict[str, str]:
+    """`THEIRS=OURS,...` as a table; ValueError where it is none."""
+    pairs = [pair.partition("=") for pair in text.split(",") if pair.strip()]
+    if not pairs or not all(theirs.strip() and ours.strip() for theirs, _, ours in pairs):
+        raise ValueError("expected THEIRS=OURS pairs, such as question=prompt,answer=gold")
+    return {theirs.strip(): ours.strip() for theirs, _, ours in pairs}
 
 
 FIELDS: Final = tuple(name for name in RunConfig.model_fields if name != "origin")
@@ -359,7 +427,7 @@ def _file_values(path: Path) -> dict[str, Any]:
                 f"unknown key {key!r} in [{TABLE}] of {path}",
                 hint=_did_you_mean(key, allowed) or f"known keys: {', '.join(sorted(allowed))}",
             )
-    for key in ("tasks", "skills"):  # a path in a file is relative to that file
+    for key in ("tasks", "grade", "skills"):  # a path in a file is relative to that file
         if isinstance(values.get(key), str):
             values[key] = path.parent / Path(values[key]).expanduser()
     return values
@@ -405,10 +473,16 @@ def _model_string(value: str, words: set[str], prefixes: set[str], forms: str) -
 
 
 def _file_sha256(path: Path | None) -> str | None:
+    """Of a file; of a folder, of all that is in it."""
     if path is None:
         return None
     try:
-        return hashlib.sha256(path.read_bytes()).hexdigest()
+        if not path.is_dir():
+            return hashlib.sha256(path.read_bytes()).hexdigest()
+        files = (one for one in sorted(path.rglob("*")) if one.is_file())
+        held = [(str(one.relative_to(path)), one.read_bytes()) for one in files]
+        told = [(name, hashlib.sha256(data).hexdigest()) for name, data in held]
+        return hashlib.sha256(json.dumps(told).encode()).hexdigest()
     except OSError as error:
         raise ConfigError(
             f"cannot read the task file {path}: {error.strerror}",

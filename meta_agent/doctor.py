@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import http.client
 import platform
+import re
 import shutil
 import socket
 import sys
@@ -22,16 +23,21 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from importlib import metadata
 from pathlib import Path
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 from meta_agent.config import RunConfig
 from meta_agent.errors import MetaAgentError
 from meta_agent.protocols import JSON
 
+if TYPE_CHECKING:
+    from meta_agent.sandbox import EngineStatus
+
 Level = Literal["ok", "warn", "fail"]
 
 _LEAST_FREE_BYTES: Final = 2 << 30
 _OLDEST_PYTHON: Final = (3, 11)
+_OLDEST_ENGINE: Final = (23, 0, 0)
+_OLDEST_RUNC: Final = (1, 1, 12)  # those before it let a container out by a working directory
 _PATIENCE_SEC: Final = 5.0
 _REAL_MODELS: Final = {
     "OPENAI_API_KEY": "openai/gpt-5.1",
@@ -162,14 +168,35 @@ def _sandboxes(config: RunConfig) -> Iterator[Row]:
     if not engine.version:
         yield Row("docker engine", missing, engine.problem, engine.hint or start)
     else:
-        yield Row("docker engine", "ok", f"Docker {engine.version}")
+        yield _engine(engine)
         yield _image(engine.image, engine.image_id, engine.recipe == recipe_hash(), missing)
     yield _process_sandbox(required=config.sandbox == "process" or not engine.ready)
 
 
+def _engine(engine: EngineStatus) -> Row:
+    """What is old is named: fences are only as good as what holds them."""
+    parts = [f"Docker {engine.version}", f"runc {engine.runc or 'of unknown version'}"]
+    found = ", ".join([*parts, f"cgroup v{engine.cgroup}"])
+    old = [part for part, oldest in zip(parts, (_OLDEST_ENGINE, _OLDEST_RUNC), strict=True)
+           if (known := _numbers(part)) and known < oldest]  # fmt: skip
+    if old or engine.cgroup == "1":
+        fix = (
+            f"old: {', '.join(old)}; update it"
+            if old
+            else "boot with cgroup v2: v1 counts the buffers of connections apart from memory"
+        )
+        return Row("docker engine", "warn", found, fix)
+    return Row("docker engine", "ok", found)
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    found = re.search(r"(\d+)\.(\d+)(?:\.(\d+))?", text)
+    return tuple(int(part or 0) for part in found.groups()) if found else ()
+
+
 def _needs_docker(config: RunConfig) -> bool:
     """Where a language model writes the code, or acts on real code, a process will not do."""
-    by_llm = config.meta_model != "rules" or config.tasks is not None
+    by_llm = config.meta_model != "rules" or config.own_tasks
     asked = config.sandbox == "docker"
     return asked or (config.sandbox == "auto" and by_llm and not config.allow_unsafe_process)
 
@@ -179,12 +206,13 @@ def _tasks(config: RunConfig) -> Iterator[Row]:
     from meta_agent.protocols import SPLITS
     from meta_agent.steps.opening import load_run_domain, require_supported
 
-    if config.tasks is None:
+    if not config.own_tasks:
         return
     domain = load_run_domain(config, sandbox="process")
     require_supported(config)
+    named = config.tasks.name if config.tasks else config.domain
     sizes = ", ".join(f"{split} {len(domain.tasks(split))}" for split in SPLITS)
-    yield Row("tasks", "ok", f"{config.tasks.name}: {sizes}; meta-agent tasks check tries them")
+    yield Row("tasks", "ok", f"{named}: {sizes}; meta-agent tasks check tries them")
 
 
 def _image(name: str, image_id: str, current: bool, missing: Level) -> Row:

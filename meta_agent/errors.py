@@ -68,6 +68,9 @@ class SandboxError(InfrastructureError):
         self.kind = kind
 
 
+CANDIDATE_KILLS = frozenset({"oom", "died", "timeout", "protocol"})
+"""Ends of a sandbox that the code inside can bring about, once it has run there."""
+
 SANDBOX_ERROR_KINDS = (
     "engine",  # no Docker engine, or it refused
     "image",  # the image is missing

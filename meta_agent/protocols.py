@@ -113,10 +113,20 @@ class AwayEnvironment(Protocol):
         ...
 
 
+@runtime_checkable
+class WitnessEnvironment(Protocol):
+    """An environment that grades what was said, too."""
+
+    def saw(self, messages: Sequence[Message]) -> None:
+        """The conversation as the policy saw it; told once, before it is graded."""
+        ...
+
+
 class Domain(Protocol):
     """Tasks with fixed splits, an environment, and a sealed grader.
 
-    A domain with costly environments may say `open_at_once: int`, how many a lock-step batch holds.
+    A domain with costly environments may say `open_at_once: int`, how many a lock-step batch holds,
+    and `regrade_at_most: int`, how many stored attempts of an arm a comparison grades again.
     """
 
     name: str
@@ -182,6 +192,19 @@ class TokenRecord:
 
 
 @dataclass(slots=True)
+class ViewChange:
+    """A model call whose messages do not extend those of the call before and its reply.
+
+    Before it the conversation was `call[:kept] + gone`, where `call` is what the policy saw here.
+    """
+
+    turn: int  # model calls before this one
+    kept: int  # messages at the front that stayed as they were
+    lost: int  # messages after them that were there before
+    gone: list[Message] = field(default_factory=list)  # these; none where the record is full
+
+
+@dataclass(slots=True)
 class Rollout:
     """One attempt at one task: the record every other room reads. Schema version 1."""
 
@@ -212,6 +235,8 @@ class Rollout:
     turns: int = 0
     timings: dict[str, float] = field(default_factory=dict)  # seconds
     cost: dict[str, float] = field(default_factory=dict)  # {"tokens": n, "usd": x}
+    cut_replies: int = 0  # those that ended at their token limit
+    views: list[ViewChange] = field(default_factory=list)  # of calls that are no plain extension
 
     @property
     def clean(self) -> bool:
@@ -345,6 +370,7 @@ class Sandbox(Protocol):
         env: Mapping[str, str] | None = None,
         stdin: bytes = b"",
         timeout_sec: float = 60.0,
+        cpu_limit_sec: float | None = None,
         output_limit_bytes: int = 1 << 20,
     ) -> ExecResult:
         """Runs a command to completion. A timeout kills the command's whole process group."""

@@ -4,6 +4,8 @@ Promises: a directory is a workspace exactly when its `meta-agent.toml` is there
 written last, so an interrupted `init_workspace` can be run again. A directory with other people's
 files in it is never taken over.
 
+A workspace that this installation did not make is named as such before anything in it is opened.
+
 Does not cover: what the parts contain. The harness repository is made by the caller's
 `create_repo` (see `meta_agent.history`), the ledger by `meta_agent.ledger`.
 """
@@ -11,8 +13,12 @@ Does not cover: what the parts contain. The harness repository is made by the ca
 from __future__ import annotations
 
 import json
+import logging
 import os
+import re
+import stat
 import tomllib
+import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,8 +35,17 @@ _TABLES: Final = ("workspace", "evolve", "prices")
 _REPO: Final = "harness_repo"
 _DIRECTORIES: Final = ("skills_library", "rollouts", "reports", "checkpoints")
 _LEDGER: Final = "ledger.sqlite"
+GIVEN: Final = "given"
+"""What `meta_agent.optimize` was given as Python, written down as files."""
+_MAKER: Final = ".maker"
+_MARK = re.compile(r"[0-9a-f]{32}")
+_SMALL_BYTES: Final = 4096
+_log = logging.getLogger(__name__)
 # What an interrupted `init_workspace` may have left behind.
-_OURS: Final = {*_DIRECTORIES, _REPO, f".{_REPO}.building", f"{SETTINGS_FILE}.partial"}
+_OURS: Final = {
+    *_DIRECTORIES,
+    *(GIVEN, _REPO, _MAKER, f".{_REPO}.building", f"{SETTINGS_FILE}.partial"),
+}
 
 _SETTINGS: Final = """\
 # The identity of this workspace, written once by `meta-agent init`.
@@ -132,6 +147,7 @@ def init_workspace(
         _make_directories(root)
         if not (root / _REPO).is_dir():
             create_repo(root / _REPO)
+        _sign(root)
         _write_settings(root, domain=domain, harness=harness, seed=seed)
     except OSError as error:
         raise ConfigError(
@@ -155,7 +171,54 @@ def open_workspace(root: Path) -> Workspace:
                 f"the workspace {root} is damaged: {part}/ is missing",
                 hint="restore it from a copy, or start anew with --workspace DIR",
             )
+    if not made_here(root):
+        _log.warning(
+            "%s was not made by this installation: its harness, settings and records are "
+            "somebody's, perhaps a stranger's; read its %s before you run it",
+            root,
+            SETTINGS_FILE,
+        )
     return Workspace(root, **identity)
+
+
+def made_here(root: Path) -> bool:
+    """Whether this installation made the workspace: it carries a mark that is known here."""
+    mark = read_small(root / _MAKER) or ""
+    return bool(_MARK.fullmatch(mark)) and (_made() / mark).is_file()
+
+
+def state_dir() -> Path:
+    """`$XDG_STATE_HOME/meta-agent`, by default below ~/.local/state."""
+    base = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    return Path(base) / "meta-agent"
+
+
+def read_small(path: Path) -> str | None:
+    """The text of a small regular file; None for anything else, however it would like to be read.
+
+    Somebody may have put a FIFO there, at which an ordinary read would wait for ever.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY)
+    except OSError:
+        return None
+    try:
+        regular = stat.S_ISREG(os.fstat(descriptor).st_mode)
+        text = os.read(descriptor, _SMALL_BYTES) if regular else None
+    finally:
+        os.close(descriptor)
+    return None if text is None else text.decode("utf-8", "replace").strip()
+
+
+def _made() -> Path:
+    return state_dir() / "workspaces"
+
+
+def _sign(root: Path) -> None:
+    mark = uuid.uuid4().hex
+    _made().mkdir(parents=True, exist_ok=True)
+    (_made() / mark).write_text(str(root.absolute()), encoding="utf-8")
+    (root / _MAKER).write_text(mark, encoding="ascii")
 
 
 def require_fitting(root: Path, *, domain: str, harness: str) -> None:

@@ -113,7 +113,7 @@ def test_an_empty_variable_is_as_good_as_none(monkeypatch: pytest.MonkeyPatch) -
     ("name", "value", "reason"),
     [
         ("generations", 0, "greater than or equal to 1"),
-        ("domain", "chess", "'swe', 'math' or 'code'"),
+        ("domain", "no such one", "expected a name, NAME:PACKAGE or package.module:Factory"),
         ("sandbox", "none", "'auto', 'docker' or 'process'"),
         ("max_usd", -1, "greater than or equal to 0"),
         ("train_steps", "many", "valid integer"),

@@ -13,10 +13,21 @@ PACKAGE = Path(__file__).resolve().parent.parent / "meta_agent"
 
 # Lowest first. A module may import from its own layer and from those before it.
 LAYERS = (
-    ("protocols", "errors", "workspace", "resources", "config", "syntax", "__init__"),
+    (
+        "protocols",
+        "errors",
+        "workspace",
+        "resources",
+        "config",
+        "syntax",
+        "strict",
+        "parquet",
+        "unseen",
+    ),
     ("rollouts", "history", "harness", "domains", "models", "sandbox", "ledger"),
     ("agents", "backtest", "gate", "training", "evidence", "skills", "view"),
     ("steps", "evolve", "evolve_train", "doctor"),
+    ("library", "__init__"),
     ("cli", "__main__"),
 )
 LAYER_OF = {room: level for level, rooms in enumerate(LAYERS) for room in rooms}

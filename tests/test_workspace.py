@@ -1,11 +1,19 @@
 """A workspace is whole or is not one; other people's directories are left alone."""
 
+import os
 from pathlib import Path
 
 import pytest
 
 from meta_agent.errors import ConfigError
-from meta_agent.workspace import find_workspace, init_workspace, is_workspace, open_workspace
+from meta_agent.workspace import (
+    find_workspace,
+    init_workspace,
+    is_workspace,
+    made_here,
+    open_workspace,
+    read_small,
+)
 
 
 def make_repo(path: Path) -> None:
@@ -114,3 +122,29 @@ def test_finding_prefers_the_named_then_here_then_the_default(tmp_path: Path) ->
     (tmp_path / "meta-agent.toml").write_text("")
     assert find_workspace(None, tmp_path) == tmp_path
     assert find_workspace(Path("x"), tmp_path) == tmp_path / "x"
+
+
+def test_a_workspace_of_somebody_else_is_named_when_it_is_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    make(tmp_path / "w")
+    open_workspace(tmp_path / "w")
+    assert made_here(tmp_path / "w") and not caplog.records
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "another machine"))
+    open_workspace(tmp_path / "w")
+    assert "was not made by this installation" in caplog.text
+
+
+@pytest.mark.parametrize("mark", ["", "0" * 32, "../../x", "x" * 10_000])
+def test_a_mark_that_was_made_up_is_none_of_ours(tmp_path: Path, mark: str) -> None:
+    make(tmp_path / "w")
+    (tmp_path / "w" / ".maker").write_text(mark)
+    assert not made_here(tmp_path / "w")
+
+
+def test_a_fifo_in_the_place_of_a_small_file_does_not_hold_us(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    (tmp_path / "link").symlink_to("plain")
+    (tmp_path / "plain").write_text(" text\n")
+    assert [read_small(tmp_path / name) for name in ("fifo", "link", "missing", ".")] == [None] * 4
+    assert read_small(tmp_path / "plain") == "text"

@@ -78,7 +78,7 @@ def download(directory: Path) -> None:
 def measured(tree: Tree, factory: SandboxFactory) -> dict[str, str]:
     """Every test of the suite with its status, from a fresh sandbox."""
     paths = tuple(sorted(path for path in tree if Path(path).name.startswith("test_")))
-    report = run_tests(_bare_row(), tree, factory, paths)
+    report = run_tests(_bare_row(), tree, factory=factory, paths=paths)
     if report.verdict != "complete":
         raise SystemExit(f"the suite gave no results: {report.verdict}, {report.evidence}")
     return dict(report.results)

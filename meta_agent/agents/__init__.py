@@ -1,7 +1,6 @@
 """The meta-agent: who reads the evidence and proposes, and the desk where candidates are made."""
 
 from meta_agent.agents._meta import Brief, Desk, Draft, MetaAgent, Proposed, Refused, Rehearsal
-from meta_agent.agents._pairs import JOIN
 from meta_agent.agents._past import Past
 from meta_agent.agents._rules import (
     EXPLAIN_GAP,
@@ -14,15 +13,21 @@ from meta_agent.agents._rules import (
 )
 from meta_agent.agents._rules_agent import RulesAgent
 from meta_agent.agents.evidence_files import Source, evidence_files
-from meta_agent.agents.rules import Proposal, Stuck, Tried, propose, rules_for_factor
+from meta_agent.agents.rules import (
+    WORTH_TRYING,
+    Proposal,
+    Tried,
+    propose,
+    rules_for_factor,
+)
 from meta_agent.agents.team import LlmTeam
 from meta_agent.agents.workbench import Workbench
 
 __all__ = [
     "EXPLAIN_GAP",
-    "JOIN",
     "LIBRARY",
     "VALUE",
+    "WORTH_TRYING",
     "Brief",
     "Desk",
     "Draft",
@@ -38,7 +43,6 @@ __all__ = [
     "RulesAgent",
     "Situation",
     "Source",
-    "Stuck",
     "Tried",
     "Workbench",
     "evidence_files",

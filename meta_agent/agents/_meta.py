@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from meta_agent.agents._rules import Situation
-from meta_agent.agents.rules import Stuck, Tried
+from meta_agent.agents.rules import Tried
 from meta_agent.agents.workbench import Workbench
 from meta_agent.evidence import Evidence
 from meta_agent.gate import Finding
@@ -80,7 +80,10 @@ class Brief:
     factors: tuple[Factor, ...] = FACTORS
     """What a change may be about in this run: a frozen policy leaves out what acts by training."""
     situation: Situation | None = None
-    stuck: Stuck | None = None
+    untrained: Evidence | None = None
+    """What the base policy does under this harness; None where nothing is trained."""
+    bundled: bool = False
+    """Whether ideas that merge are tried together and each left out, or one at a time."""
     feedback: tuple[str, ...] = ()
     """What people said about earlier candidates of this run, oldest first."""
 

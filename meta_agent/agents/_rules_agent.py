@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 
 from meta_agent.agents._meta import Brief, Draft, Proposed, Refused
-from meta_agent.agents.rules import Proposal, propose
+from meta_agent.agents.rules import WORTH_TRYING, Proposal, propose
 from meta_agent.backtest.fair import fairly
 from meta_agent.errors import CandidateError
-from meta_agent.protocols import FACTORS
+from meta_agent.evidence import Evidence
 
 _ALL = 64
 
@@ -28,23 +27,40 @@ class RulesAgent:
         )
 
     def _proposals(self, brief: Brief) -> list[Proposal]:
-        """K proposals; an INVALID version gets its repair first."""
-        ask = partial(
-            self._ask,
-            brief.evidence,
+        """K proposals, strongest first: what is seen before training and after it, by rule.
+
+        An INVALID version gets its repair first.
+        """
+        readings = [brief.evidence, *([brief.untrained] if brief.untrained else [])]
+        found: dict[str, Proposal] = {}
+        for evidence in readings:
+            for one in self._asked(brief, evidence):
+                known = found.get(one.hypothesis.rule)
+                if known is None or one.strength > known.strength:
+                    found[one.hypothesis.rule] = one
+        repairs = [one.hypothesis.rule for one in self._asked(brief, brief.evidence, repair=True)]
+        first = repairs[:1] if brief.invalid else []
+
+        def place(one: Proposal) -> tuple[bool, float, str]:
+            return one.hypothesis.rule not in first, -one.strength, one.hypothesis.rule
+
+        kept = [
+            one
+            for one in found.values()
+            if one.hypothesis.factor in brief.factors and one.strength >= WORTH_TRYING
+        ]
+        return sorted(kept, key=place)[: brief.k]
+
+    def _asked(self, brief: Brief, evidence: Evidence, *, repair: bool = False) -> list[Proposal]:
+        return self._ask(
+            evidence,
             brief.tree,
             brief.tried,
             brief.skills,
+            _ALL,
+            repair=repair,
             situation=brief.situation,
-            stuck=brief.stuck,
         )
-        limited = set(brief.factors) != set(FACTORS)
-        many = _ALL if limited else brief.k  # those that cannot count must not crowd out the rest
-        first = ask(1, repair=True) if brief.invalid else []
-        names = {proposal.hypothesis.rule for proposal in first}
-        rest = [proposal for proposal in ask(many) if proposal.hypothesis.rule not in names]
-        kept = [one for one in (*first, *rest) if one.hypothesis.factor in brief.factors]
-        return kept[: brief.k]
 
 
 def _draft(brief: Brief, index: int, proposal: Proposal) -> Draft | Refused:

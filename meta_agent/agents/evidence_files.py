@@ -27,6 +27,12 @@ TOTAL_BYTES: Final = 24 << 20
 PER_SPLIT: Final = 600
 """Rollouts of a split that become files, spread evenly over what there is."""
 _SPLITS: Final = ("search", "train")
+_UNTRAINED: Final = "untrained"
+_KINDS: Final = ("search", _UNTRAINED, "train")
+"""What the numbered attempts are; `untrained`: the base policy's, on the search split."""
+_MOVED: Final = 30
+_STILL: Final = 0.005
+"""Moves below this (half a point of a rate) are not listed."""
 _SHOWN_PER_MODE: Final = 6
 _CLOCK: Final = re.compile(r"(^|_)(sec|secs|seconds|time|runtime|memory|mb)($|_)|per_sec")
 _STORY_CHARS: Final = 700
@@ -43,6 +49,10 @@ class Source:
     findings: Sequence[Finding]
     rollouts: Sequence[Rollout]
     train_metrics: Sequence[Mapping[str, JSON]] = ()
+    untrained: Evidence | None = None
+    """The base policy under the version, with the first groups of its training."""
+    before: Sequence[Rollout] = ()
+    """The base policy's attempts."""
     past: Sequence[Past] = ()
     noted: Sequence[tuple[str, str]] = ()
     skills: Sequence[Skill] = ()
@@ -50,7 +60,7 @@ class Source:
 
 def evidence_files(source: Source) -> dict[str, bytes]:
     """Every file by its path below `evidence/`."""
-    numbered = list(_numbered(source.rollouts))
+    numbered = list(_numbered(source))
     pages: dict[str, str] = {
         "report.md": _report(source),
         "metrics.csv": _metrics(source.evidence),
@@ -61,6 +71,8 @@ def evidence_files(source: Source) -> dict[str, bytes]:
         "rollouts/actions.md": _actions(numbered),
         "rollouts/counts.csv": _counts(numbered),
     }
+    if source.untrained:
+        pages["untrained.md"] = _before(source.untrained, source.evidence)
     if source.train_metrics:
         pages["training.csv"] = _training(source.train_metrics)
     pages |= {f"history/{file_name(one)}": one.diff for one in source.past if one.diff}
@@ -73,11 +85,16 @@ def evidence_files(source: Source) -> dict[str, bytes]:
 # --- rollouts -----------------------------------------------------------------------------------
 
 
-def _numbered(rollouts: Sequence[Rollout]) -> Iterable[tuple[str, Rollout]]:
-    for split in _SPLITS:
-        having = [rollout for rollout in rollouts if rollout.split == split]
-        for at, rollout in enumerate(_spread(having, PER_SPLIT)):
-            yield f"rollouts/{split}-{at:04d}.md", rollout
+def _numbered(source: Source) -> Iterable[tuple[str, Rollout]]:
+    offered = {split: [one for one in source.rollouts if one.split == split] for split in _SPLITS}
+    offered[_UNTRAINED] = [one for one in source.before if one.split == "search"]
+    for kind in _KINDS:
+        for at, rollout in enumerate(_spread(offered[kind], PER_SPLIT)):
+            yield f"rollouts/{kind}-{at:04d}.md", rollout
+
+
+def _kind(path: str) -> str:
+    return _short(path).rpartition("-")[0]
 
 
 def _spread(rollouts: list[Rollout], most: int) -> list[Rollout]:
@@ -103,13 +120,13 @@ def _index(numbered: Sequence[tuple[str, Rollout]]) -> str:
 
 
 def _counts(numbered: Sequence[tuple[str, Rollout]]) -> str:
-    """How many attempts of each split ended how, by the number of turns they took."""
+    """How many attempts of each kind ended how, by the number of turns they took."""
     found = Counter(
-        (rollout.split, failure_mode(rollout), rollout.stop_reason, rollout.turns)
-        for _, rollout in numbered
+        (_kind(path), failure_mode(rollout), rollout.stop_reason, rollout.turns)
+        for path, rollout in numbered
     )
     rows = [",".join(map(str, (*key, count))) for key, count in sorted(found.items())]
-    return "\n".join(["split,mode,stop_reason,turns,rollouts", *rows, ""])
+    return "\n".join(["attempts,mode,stop_reason,turns,rollouts", *rows, ""])
 
 
 def _actions(numbered: Sequence[tuple[str, Rollout]]) -> str:
@@ -136,14 +153,14 @@ def _asked(rollout: Rollout) -> str:
 
 
 def _exemplars(numbered: Sequence[tuple[str, Rollout]]) -> str:
-    """By split and failure mode: how many, and where some of them are."""
+    """By kind and failure mode: how many, and where some of them are."""
     lines = ["# Rollouts by failure mode", ""]
-    for split in _SPLITS:
+    for kind in _KINDS:
         modes: dict[str, list[str]] = {}
         for path, rollout in numbered:
-            if rollout.split == split:
+            if _kind(path) == kind:
                 modes.setdefault(failure_mode(rollout), []).append(path)
-        lines += [f"## {split}", ""] if modes else []
+        lines += [f"## {kind}", ""] if modes else []
         for mode, paths in sorted(modes.items(), key=lambda item: (-len(item[1]), item[0])):
             lines.append(f"- {mode}: {len(paths)}, for example:")
             lines += [f"  - evidence/{path}" for path in _some(paths)]
@@ -179,6 +196,44 @@ def _metrics(evidence: Evidence) -> str:
     return "\n".join([*rows, ""])
 
 
+def _before(untrained: Evidence, trained: Evidence) -> str:
+    """The reading before training, after what training moved most."""
+    moves = _moves(untrained.metrics(), trained.metrics())
+    rows = [f"| {name} | {number(old)} | {number(new)} |" for name, old, new in moves[:_MOVED]]
+    return "\n".join(
+        [
+            "# The same harness before training",
+            "",
+            "The base policy's attempts on the search split, with the first groups of its",
+            "training; `report.md` is the trained policy's, with the last groups.",
+            "",
+            "## What moved most in training",
+            "",
+            "By points where values are shares, else by the share of the larger value.",
+            "",
+            "| metric | untrained | trained |",
+            "|---|---|---|",
+            *(rows or ["| nothing moved | | |"]),
+            "",
+            "## Layers before training",
+            "",
+            render_text(untrained),
+        ]
+    )
+
+
+def _moves(old: Mapping[str, float], new: Mapping[str, float]) -> list[tuple[str, float, float]]:
+    """Metrics of both readings, those first that moved most."""
+
+    def size(move: tuple[str, float, float]) -> float:
+        _, was, now = move
+        return abs(now - was) / max(1.0, abs(was), abs(now))
+
+    both = [(name, was, new[name]) for name, was in old.items() if name in new]
+    moved = [move for move in both if size(move) >= _STILL]
+    return sorted(moved, key=lambda move: (-size(move), move[0]))
+
+
 def _training(metrics: Sequence[Mapping[str, JSON]]) -> str:
     """A row per training step; what depends on the machine's speed is left out."""
     names = {name for row in metrics for name, value in row.items() if _is_number(value)}
@@ -212,7 +267,7 @@ def _readable(path: Path) -> bool:
 def _readme(
     source: Source, pages: Mapping[str, str], numbered: Sequence[tuple[str, Rollout]]
 ) -> str:
-    counts = {s: sum(rollout.split == s for _, rollout in numbered) for s in _SPLITS}
+    counts = Counter(_kind(path) for path, _ in numbered)
     skills = [f"  - {s.name} ({s.kind}, {s.status}): {s.description}" for s in source.skills]
     return "\n".join(
         [
@@ -226,9 +281,9 @@ def _readme(
             "- metrics.csv: the same metrics by their full names, as a hypothesis names them",
             *_on_training(source),
             f"- rollouts/index.csv: one row per rollout: {counts['search']} of the search split",
-            "  (the version as measured)" + _of_training(counts["train"]),
+            "  (the version as measured)" + _of_others(counts),
             "- rollouts/actions.md: every rollout in one line, its tool calls in order",
-            "- rollouts/counts.csv: these rollouts by failure mode, stop reason and turns",
+            "- rollouts/counts.csv: how many by kind, failure mode, stop reason and turns",
             f"- {_transcript_names(counts)}: each attempt in full",
             "- exemplars.md: rollouts by failure mode, with paths",
             "- history.md: every hypothesis tried in this workspace, predicted and realised,",
@@ -243,13 +298,21 @@ def _readme(
 
 
 def _on_training(source: Source) -> list[str]:
-    steps = len(source.train_metrics)
-    return [f"- training.csv: one row per training step ({steps} steps)"] if steps else []
+    lines, steps = [], len(source.train_metrics)
+    if source.untrained:
+        lines += [
+            "- untrained.md: the same harness read before training, with the metrics that moved",
+            "  most between the two readings: what a policy drifts to is evidence in itself, and",
+            "  a fault that it learns to live with shows here alone",
+        ]
+    return lines + ([f"- training.csv: one row per training step ({steps} steps)"] if steps else [])
 
 
-def _of_training(count: int) -> str:
-    return f", {count} of the last training steps" if count else ""
+def _of_others(counts: Mapping[str, int]) -> str:
+    before, train = counts[_UNTRAINED], counts["train"]
+    told = f", {before} of the base policy before training ({_UNTRAINED})" if before else ""
+    return told + (f", {train} of the first and last training steps (train)" if train else "")
 
 
 def _transcript_names(counts: Mapping[str, int]) -> str:
-    return ", ".join(f"rollouts/{split}-NNNN.md" for split in _SPLITS if counts[split]) or "none"
+    return ", ".join(f"rollouts/{kind}-NNNN.md" for kind in _KINDS if counts[kind]) or "none"

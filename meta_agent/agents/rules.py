@@ -2,8 +2,7 @@
 
 Promises: the same evidence, sources, history and skills give the same proposals; each carries one
 factor (checked by path), one hypothesis and a real edit that still parses; what failed on this base
-is not tried on it again, and what was INVALID is not tried again at all. After several failures in
-a row two ideas that failed alone may come as one, labelled with both factors (`_pairs`). A skill
+is not tried on it again, and what was INVALID is not tried again at all. A skill
 moves a rule up or down, and every proposal whose place a skill decided names that skill.
 
 Does not cover: whether an idea is good; only measuring tells. It never reads what was planted in a
@@ -15,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from meta_agent.agents._pairs import failed_alone, joint_hypothesis, pairs
 from meta_agent.agents._rules import (
     ALL_RULES,
     Case,
@@ -30,7 +28,8 @@ from meta_agent.protocols import Factor, HarnessTree, Hypothesis, VerdictKind
 from meta_agent.skills import Skill
 
 _POSITIVE, _NEGATIVE, _INCONCLUSIVE, _SAME_FACTOR = 1.6, 0.25, 0.5, 0.75
-_FAILED_FACTOR, _SUBTRACTION = 0.25, 1.5
+WORTH_TRYING = 0.1
+"""Below this strength an idea is one that a clean harness may call for as well."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,13 +40,6 @@ class Tried:
     base: str
     verdict: VerdictKind
     screened_out: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Stuck:
-    """Several failures in a row: these factors lose rank, and taking away goes before adding."""
-
-    factors: tuple[Factor, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,34 +69,15 @@ def propose(
     *,
     repair: bool = False,
     situation: Situation | None = None,
-    stuck: Stuck | None = None,
 ) -> list[Proposal]:
     """At most `k` proposals, best first. `repair`: only ideas that restore validity."""
     case = Case(evidence, tree, situation or Situation())
     rules = [rule for rule in ALL_RULES if rule.repairs or not repair]
-    found = [(rule, finding) for rule in rules if (finding := _diagnose(rule, case)) is not None]
-    joint = _joint(found, tree, history) if stuck is not None and not repair else []
-    found = [(r, _turned(r, f, tree, stuck)) for r, f in found]
+    found = _distinct([(r, f) for r in rules if (f := _diagnose(r, case)) is not None])
     open_ = [(r, f) for r, f in found if not _is_settled(r, tree.commit, history)]
     plain = _pick([_weighed(r, f, tree.commit, history, ()) for r, f in open_], k)
     ranked = _pick([_weighed(r, f, tree.commit, history, skills) for r, f in open_], k)
-    single = [_proposal(choice, _decisive(choice, plain, skills)) for choice in ranked]
-    return [*joint, *single][:k]
-
-
-def _joint(
-    found: Sequence[tuple[Rule, Finding]], tree: HarnessTree, history: Sequence[Tried]
-) -> list[Proposal]:
-    """The strongest two ideas that failed alone on this version, as one proposal."""
-    here = [tried for tried in history if tried.base == tree.commit]
-    ideas = failed_alone(found, ((tried.rule, tried.verdict) for tried in here))
-    for pair in pairs(ideas, (tried.rule for tried in here)):
-        (_, first), (_, second) = pair
-        subject = f"{first.subject}; {second.subject}"
-        edits = {**first.edits, **second.edits}
-        strength = first.strength + second.strength
-        return [Proposal(joint_hypothesis(pair), subject, edits, strength)]
-    return []
+    return [_proposal(choice, _decisive(choice, plain, skills)) for choice in ranked]
 
 
 def rules_for_factor(factor: Factor | None = None) -> dict[str, str]:
@@ -113,11 +86,29 @@ def rules_for_factor(factor: Factor | None = None) -> dict[str, str]:
     return {rule.name: (type(rule).__doc__ or "").strip() for rule in rules}
 
 
+def _distinct(found: Sequence[tuple[Rule, Finding]]) -> list[tuple[Rule, Finding]]:
+    """Of findings with the same edit the strongest, in the order they came."""
+    best: dict[tuple[tuple[str, str], ...], Finding] = {}
+    for _, finding in found:
+        edit = tuple(sorted(finding.edits.items()))
+        if edit not in best or finding.strength > best[edit].strength:
+            best[edit] = finding
+    kept = {id(finding) for finding in best.values()}
+    return [(rule, finding) for rule, finding in found if id(finding) in kept]
+
+
 def _diagnose(rule: Rule, case: Case) -> Finding | None:
-    """The rule's finding, if its edit is real, stays in its factor, and leaves code that parses."""
+    """The rule's finding, if its edit is real, stays in its factor, and leaves code that parses.
+
+    Its strength is what it says beyond what it says of a clean harness of the same suite.
+    """
     finding = rule.diagnose(case)
     if finding is None or not _is_real(finding.edits, case.tree):
         return None
+    excess = finding.strength - case.reference.rules.get(rule.name, 0.0)
+    if excess <= 0:
+        return None
+    finding = replace(finding, strength=excess)
     try:
         return finding if case.contract.factor_of(finding.edits) == rule.factor else None
     except CandidateError:
@@ -139,16 +130,6 @@ def _is_settled(rule: Rule, base: str, history: Iterable[Tried]) -> bool:
         if tried.verdict is VerdictKind.REJECT and tried.base == base:
             return True
     return False
-
-
-def _turned(rule: Rule, finding: Finding, tree: HarnessTree, stuck: Stuck | None) -> Finding:
-    """The finding with the strength it has after several failures in a row."""
-    if stuck is None:
-        return finding
-    failed = _FAILED_FACTOR if rule.factor in stuck.factors else 1.0
-    before = sum(len(tree.files.get(path, b"")) for path in finding.edits)
-    shrinks = sum(len(text.encode()) for text in finding.edits.values()) < before
-    return replace(finding, strength=finding.strength * failed * (_SUBTRACTION if shrinks else 1.0))
 
 
 def _weighed(

@@ -5,6 +5,7 @@ Not covered: single rollouts that infrastructure spoiled. They are rows, and the
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import Final, TypeVar
 
@@ -13,25 +14,29 @@ from meta_agent.protocols import JSON
 
 T = TypeVar("T")
 
+_log = logging.getLogger(__name__)
+
 _BY_GUEST: Final = ("timeout", "oom", "died", "protocol")
 """Ends of a sandbox that the code in it can bring about."""
 _MESSAGE_CHARS: Final = 2000
 
 
 def fairly(work: Callable[[], T]) -> T:
-    """Does `work`, once more where infrastructure failed.
+    """Does `work`, once more where infrastructure failed; the first failure is logged.
 
     A sandbox that comes to the same kind of end twice was ended by the code in it: that is a
-    `CandidateError`.
+    `CandidateError`. Two unlike ends are the machines', and condemn nobody.
     """
     try:
         return work()
-    except (SandboxError, TrainingError):
-        pass
+    except (SandboxError, TrainingError) as error:
+        first = error
+        _log.warning("done once more, for infrastructure failed: %s", error)
     try:
         return work()
     except SandboxError as error:
-        if error.kind not in _BY_GUEST:
+        before = getattr(first, "kind", None)
+        if error.kind not in _BY_GUEST or error.kind != before:
             raise
         reason = f"sandbox_{error.kind}"
         raise CandidateError(f"its sandbox failed twice: {error}", reason=reason) from error

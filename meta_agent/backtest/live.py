@@ -67,7 +67,7 @@ from meta_agent.training.policy import Timeouts
 __all__ = ["ArmRef", "Evaluated", "Job", "Lab", "LabSettings", "Trained", "load_arm", "load_shard"]
 
 EXEMPLAR_STEPS = 3
-"""How many of the last training steps keep their rollouts for the evidence."""
+"""How many of the first and of the last training steps keep their rollouts for the evidence."""
 SANDBOX_SEC: Final = 3600.0
 """The life of a sandbox in which nothing is trained."""
 ONE_SAMPLE: Final = range(1)
@@ -183,6 +183,10 @@ class Lab:
                 missing += len(block.samples) * len(self._tasks(split, limit, block.tasks))
         return missing
 
+    def order_of(self, split: Split, limit: int, salt: str) -> list[str]:
+        """The keys of a split's tasks in the order in which parts of it are bought."""
+        return task_order((task.key for task in self.domain.tasks(split)[:limit]), salt)
+
     def measure(self, job: Job) -> Evaluated:
         """Trains (where `steps` > 0), then evaluates."""
         trained = self.train(job.tree, seed=job.seed, steps=job.steps)
@@ -192,22 +196,46 @@ class Lab:
         """The rollouts of a stored shard, which must be the very one that was recorded."""
         return load_shard(self.store, shard)
 
+    def behind(self, shard: JSON) -> Trained | None:
+        """The training whose policy made a recorded evaluation; None where none is recorded."""
+        steps = self.ledger.steps(self.settings.run, kind="eval")
+        made = (s.intent for s in steps if s.done and s.outcome.get("shard") == shard)
+        policy = next((intent["policy"] for intent in made), None)
+        trained = self.ledger.steps(self.settings.run, kind="train")
+        found = (s.outcome for s in trained if s.done and s.outcome.get("policy") == policy)
+        outcome = next(found, None)
+        return Trained(**outcome) if outcome else None
+
     # --- the two measurements ------------------------------------------------------------------
 
-    def train(self, tree: HarnessTree, *, seed: int, steps: int, keep_every: int = 0) -> Trained:
-        """Trains the base policy under a harness for `steps` optimiser steps.
+    def untrained(self, seed: int = 0) -> Trained:
+        """The base policy as it is."""
+        return Trained(self.settings.base_policy, self.settings.base_policy, seed, 0, None, [])
 
-        With `keep_every`, checkpoints on the way are kept, too (`Trained.on_the_way`).
+    def train(
+        self,
+        tree: HarnessTree,
+        *,
+        seed: int,
+        steps: int,
+        keep_every: int = 0,
+        onto: Trained | None = None,
+    ) -> Trained:
+        """Trains a policy under a harness for `steps` optimiser steps: the base, or `onto`.
+
+        With `keep_every`, checkpoints on the way are kept, too (`Trained.on_the_way`). Training
+        that goes on from `onto` has a fresh optimiser and a fresh curriculum history.
         """
         if steps == 0:
-            return Trained(self.settings.base_policy, self.settings.base_policy, seed, 0, None, [])
-        kept = f"-k{keep_every}" if keep_every else ""
-        name = _train_name(tree, seed, steps) + kept
+            return onto or self.untrained(seed)
+        start = onto or self.untrained(seed)
+        name = _train_name(tree, seed, steps) + (f"-k{keep_every}" if keep_every else "")
+        name += f"-on-{_short(start.policy)}" if onto else ""
         outcome = self._once(
             f"train/{name}",
             "train",
             {"behaviour": behaviour_hash(tree), "seed": seed, "steps": steps},
-            lambda: self._train(name, tree, seed, steps, keep_every),
+            lambda: self._train(name, tree, seed, steps, keep_every, start),
         )
         return Trained(**outcome)
 
@@ -245,10 +273,9 @@ class Lab:
         samples: range,
         part: Part | None,
     ) -> str:
-        policy = hashlib.sha256(trained.policy.encode()).hexdigest()[:12]
+        policy = _short(trained.policy)
         block = "" if samples == ONE_SAMPLE else f"-k{samples.start}-{samples.stop}"
         block += "" if part is None else f"-t{part.at.start}-{part.at.stop}"
-        block += "-turned" if getattr(self.domain, "turned", False) else ""
         return f"{behaviour_hash(tree)[:12]}-s{trained.seed}-{policy}-{split}-{limit}{block}"
 
     def close(self) -> None:
@@ -272,7 +299,7 @@ class Lab:
         return outcome
 
     def _train(
-        self, name: str, tree: HarnessTree, seed: int, steps: int, keep_every: int = 0
+        self, name: str, tree: HarnessTree, seed: int, steps: int, keep_every: int, start: Trained
     ) -> JSON:
         folder = self.settings.checkpoints / self.settings.run / name
         series = f"{self._label_of(tree)} seed {seed}, {steps} steps"
@@ -287,17 +314,21 @@ class Lab:
                 accepted_recipe(child, session),
                 seed=self._seed(seed),
                 steps=steps,
-                base_policy=self.settings.base_policy,
+                base_policy=start.path,
                 out_dir=folder,
-                keep_last_steps=EXEMPLAR_STEPS,
+                keep_steps=EXEMPLAR_STEPS,
                 keep_every=keep_every,
                 on_metrics=lambda row: self._on_step(series, int(row["step"]), row),
             )
         shard = self.store.write(f"{self.settings.run}/train-{name}", result.rollouts)
         path, policy = str(result.checkpoint.path), result.checkpoint.policy
         done = result.rollouts_made
-        trained = Trained(path, policy, seed, steps, named(shard), result.metrics, steps, done)
-        made = [{"steps": c.steps, "policy": c.policy, "path": str(c.path)} for c in result.kept]
+        total = start.steps + steps
+        trained = Trained(path, policy, seed, total, named(shard), result.metrics, steps, done)
+        made = [
+            {"steps": start.steps + c.steps, "policy": c.policy, "path": str(c.path)}
+            for c in result.kept
+        ]
         return trained._replace(kept=made)._asdict()
 
     def _evaluate(
@@ -331,7 +362,7 @@ class Lab:
         if part is None:
             return tasks
         by_key = {task.key: task for task in tasks}
-        order = task_order(by_key, part.order)
+        order = self.order_of(split, limit, part.order)
         return [by_key[order[at]] for at in part.at]
 
     def _rolled_out(
@@ -392,6 +423,10 @@ class Lab:
 
         with open_session(tree, opened) as session:
             yield session
+
+
+def _short(policy: str) -> str:
+    return hashlib.sha256(policy.encode()).hexdigest()[:12]
 
 
 def _train_name(tree: HarnessTree, seed: int, steps: int) -> str:

@@ -23,7 +23,7 @@ class Trained(NamedTuple):
     policy: str
     seed: int
     steps: int
-    shard: JSON  # rollouts of the last training steps, None for the base policy
+    shard: JSON  # rollouts of the first and last training steps, None for the base policy
     metrics: list[JSON]  # one row per training step
     train_steps: int = 0  # what this step used, for the run's accounts
     rollouts: int = 0

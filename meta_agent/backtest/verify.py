@@ -5,9 +5,12 @@ Promises: `verify_verdict` is a pure function of the recorded verdict and the ro
 again from their verifier inputs. Every difference is reported with both values; nothing is
 repaired.
 
+Terms come from the run's settings, arms must have been made with the files of the commit, and the
+journal must be what its chain and the git note say it was.
+
 Not covered: findings that rest on more than rows (static and contract checks). They are taken as
-recorded, and the report names them. Flags are the environment's testimony and cannot be graded
-again.
+recorded, and the report names them. Flags that an environment raised on the way cannot be raised
+again: they stand in shards whose hashes the chain holds.
 """
 
 from __future__ import annotations
@@ -27,9 +30,11 @@ from meta_agent.gate import (
     Finding,
     SeedSpread,
     ValidityLimits,
+    effect,
     find_all,
     judge_diagnostics,
     judge_live,
+    pair,
     verdict_to_json,
 )
 from meta_agent.protocols import JSON, Domain, Rollout
@@ -104,6 +109,18 @@ class VerdictSource(Protocol):
         """Baseline and candidate rows from stored rollouts, None where none were measured."""
         ...
 
+    def strangers(self, recorded: JSON) -> Sequence[Difference]:
+        """Arms that were not measured with the files of the commit they speak of."""
+        ...
+
+    def tampered(self, recorded: JSON) -> Sequence[Difference]:
+        """Where the journal is not what was written, or not what the note says it was."""
+        ...
+
+    def terms(self, recorded: JSON) -> Mapping[str, JSON]:
+        """The inputs of the judge as the run declared them, by name; empty where unknown."""
+        ...
+
     def rollouts(self, recorded: JSON) -> Iterable[Rollout]:
         """The stored rollouts behind the rows."""
         ...
@@ -140,8 +157,15 @@ def verify_commit(
         raise ConfigError(f"no verdict is recorded for {commit}", hint="meta-agent log")
     arms = source.arms(recorded)
     found = source.findings(recorded, arms, limits) if arms else None
-    report = verify_verdict(recorded, arms, commit=commit, limits=limits, found=found)
-    differences = [*report.differences, *_note_differences(recorded, source.note(commit))]
+    terms = source.terms(recorded)
+    report = verify_verdict(recorded, arms, commit=commit, limits=limits, found=found, terms=terms)
+    differences = [
+        *report.differences,
+        *_note_differences(recorded, source.note(commit)),
+        *_claim_differences(source, recorded, limits),
+        *source.tampered(recorded),
+        *source.strangers(recorded),
+    ]
     regraded = 0
     if domain is not None:
         again = regrade(source.rollouts(recorded), domain, sample=sample)
@@ -158,8 +182,28 @@ def verify_commit(
     )
 
 
+def _claim_differences(
+    source: VerdictSource, recorded: Mapping[str, JSON], limits: ValidityLimits
+) -> Iterator[Difference]:
+    """Of a bundle's member: its verdict is what the claim computed again says."""
+    evidence = recorded.get("evidence") or {}
+    if evidence.get("judge") != "bundle" or "claim" not in evidence:
+        return
+    claim = source.verdict(evidence["claim"]["commit"])
+    if claim is None:
+        yield Difference("claim", evidence["claim"]["commit"], None)
+        return
+    arms = source.arms(claim)
+    found = source.findings(claim, arms, limits) if arms else None
+    report = verify_verdict(claim, arms, limits=limits, found=found, terms=source.terms(claim))
+    yield from (one._replace(what=f"claim {one.what}") for one in report.differences)
+    if "PROMOTE" in (recorded["kind"], report.recomputed):
+        yield from _compare("kind by the claim", recorded["kind"], report.recomputed)
+
+
 def _note_differences(recorded: JSON, note: JSON | None) -> Iterator[Difference]:
     if note is None:
+        yield Difference("git note", recorded.get("kind"), None)
         return
     for key in ("kind", "effect", "reasons"):
         yield from _compare(f"git note {key}", recorded.get(key), note.get(key))
@@ -175,10 +219,12 @@ def verify_verdict(
     commit: str = "",
     limits: ValidityLimits = DEFAULT_LIMITS,
     found: Sequence[Finding] | None = None,
+    terms: Mapping[str, JSON] | None = None,
 ) -> VerifyReport:
     """Computes a recorded verdict again from the rows of (baseline, candidate) alone.
 
-    `found` is what all detectors say; None asks those that read rows only.
+    `found` is what all detectors say; None asks those that read rows only. `terms` are the judge's
+    inputs as the run declared them: they count, and not what stands in the row that is checked.
     """
     evidence = recorded.get("evidence") or {}
     judge = evidence.get("judge")
@@ -187,11 +233,16 @@ def verify_verdict(
     again, rows = None, 0
     if judge == "diagnostics":
         again = _diagnostics(evidence["inputs"])
+    elif arms is not None and judge == "bundle":
+        rows = sum(1 for arm in arms for _ in arm.rows())
+        again = _member(recorded, arms)
     elif arms is not None and judge in ("live", "screen"):
         rows = sum(1 for arm in arms for _ in arm.rows())
         seen = find_all(*arms, limits=limits) if found is None else found
         both = (*seen, *outside)
-        again = _live(evidence, arms, both) if judge == "live" else _screen(recorded, arms, both)
+        declared = {**evidence["inputs"], **(terms or {})}
+        live = judge == "live"
+        again = _live(declared, arms, both) if live else _screen(recorded, arms, both)
     taken = tuple(finding.code for finding in outside)
     kind = str(recorded.get("kind"))
     if again is None:
@@ -207,9 +258,9 @@ def _recomputable(finding: Finding) -> bool:
 
 
 def _live(
-    evidence: Mapping[str, JSON], arms: tuple[Arm, Arm], findings: tuple[Finding, ...]
+    declared: Mapping[str, JSON], arms: tuple[Arm, Arm], findings: tuple[Finding, ...]
 ) -> dict[str, JSON]:
-    inputs = dict(evidence["inputs"])
+    inputs = dict(declared)
     pilot, course = inputs.pop("pilot", None), inputs.pop("course", None)
     budget = ErrorBudget.from_json(inputs.pop("budget"))
     verdict = judge_live(
@@ -241,6 +292,21 @@ def _screen(
     }
 
 
+def _member(recorded: Mapping[str, JSON], arms: tuple[Arm, Arm]) -> dict[str, JSON]:
+    """Of a bundle's member its share, from the rows of the bundle without it and with it.
+
+    Its verdict is the claim's, unless it was dropped from the bundle.
+    """
+    evidence = recorded["evidence"]
+    share = dict(evidence["share"])
+    seen = effect(pair(*arms), alpha=share["alpha"])
+    share |= {"delta": seen.delta, "ci_low": seen.ci_low, "ci_high": seen.ci_high}
+    kind = recorded["kind"]
+    if "claim" not in evidence:
+        kind = "REJECT" if seen.ci_high < 0 else "INCONCLUSIVE"
+    return {**recorded, "kind": kind, "evidence": {**evidence, "share": share}}
+
+
 def _as_joined(recorded: Mapping[str, JSON], again: dict[str, JSON]) -> dict[str, JSON]:
     """What joins a lead is INCONCLUSIVE, and its last reason says so; nothing that failed joins."""
     if again["kind"] not in ("INCONCLUSIVE", "PROMOTE"):
@@ -259,7 +325,9 @@ def _differences(recorded: Mapping[str, JSON], again: Mapping[str, JSON]) -> Ite
     for key in ("kind", "effect", "reasons"):
         yield from _compare(key, recorded.get(key), again.get(key))
     old, new = recorded["evidence"], again["evidence"]
-    for key in ("numbers", "arms"):
+    if old.get("judge") == "live":
+        yield from _compare("terms", old.get("inputs"), new.get("inputs"))
+    for key in ("numbers", "arms", "share"):
         yield from _compare(key, old.get(key), new.get(key))
     codes = [
         sorted(f"{f['code']}:{f['severity']}" for f in e.get("findings", ())) for e in (old, new)
@@ -321,6 +389,8 @@ def _regraded(rollout: Rollout, domain: Domain) -> Iterator[Difference]:
     if rollout.evaluator_hash != domain.evaluator_hash:
         yield Difference(f"evaluator of {name}", rollout.evaluator_hash, domain.evaluator_hash)
         return
-    again = domain.regrade(rollout.task_key, rollout.verifier_inputs).success
-    if again is not rollout.outcome:
-        yield Difference(f"outcome of {name}", rollout.outcome, again)
+    again = domain.regrade(rollout.task_key, rollout.verifier_inputs)
+    if again.success is not rollout.outcome:
+        yield Difference(f"outcome of {name}", rollout.outcome, again.success)
+    if stripped := sorted(set(again.flags) - set(rollout.flags)):
+        yield Difference(f"flags of {name}", sorted(rollout.flags), stripped)

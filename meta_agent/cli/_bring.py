@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 import sys
 from pathlib import Path
@@ -30,7 +31,8 @@ def register(app: typer.Typer, sandbox_app: typer.Typer) -> None:
 
 
 @takes(
-    *("domain", "harness", "seed", "policy", "profile", "tasks"),
+    *("domain", "harness", "seed", "policy", "profile"),
+    *("tasks", "grade", "threshold", "map", "python"),
     *("sandbox", "allow_unsafe_process", "workspace"),
 )
 def init(
@@ -54,10 +56,15 @@ def init(
     as_json: JsonOption = False,
 ) -> None:
     """Make a workspace: settings, harness repository, skills, ledger. Safe to repeat."""
+    from meta_agent.steps.begin import MINE, begin
     from meta_agent.steps.bring import Answers, is_brought
     from meta_agent.steps.opening import open_or_create
     from meta_agent.view.text import facts
 
+    if config.domain == MINE:
+        written = begin(Path.cwd())
+        emit(as_json, lambda: {"schema_version": 1, **written}, lambda: facts(written))
+        return
     answers = Answers(
         _words(command),
         tuple(editable or ()),
@@ -103,20 +110,57 @@ def adopt(
     patches: Annotated[
         Path | None, typer.Option(help="A folder for patches instead, for git am.")
     ] = None,
+    model: Annotated[
+        Path | None,
+        typer.Option("--model", help="A folder for the trained weights, in Hugging Face's layout."),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Hand the promoted history back: as a branch of a clone, or as patches."""
+    """Hand over what was made: the harness as a branch or patches, the model as a folder."""
     from meta_agent.errors import ConfigError
     from meta_agent.history import HarnessRepo, adopt_branch, adopt_patches
     from meta_agent.view.text import facts
     from meta_agent.workspace import open_workspace
 
-    if (into is None) == (patches is None):
-        raise ConfigError("adopt writes to one place", hint="--into CLONE, or --patches FOLDER")
+    if sum(place is not None for place in (into, patches, model)) != 1:
+        raise ConfigError(
+            "adopt writes to one place", hint="--into CLONE, --patches FOLDER, or --model FOLDER"
+        )
+    if model is not None:
+        handed = _hand_over_model(config, model)
+        emit(as_json, lambda: {"schema_version": 1, **handed}, lambda: facts(handed))
+        return
     repo = HarnessRepo.open(open_workspace(config.workspace).harness_repo)
     done = adopt_branch(repo, into, branch) if into else adopt_patches(repo, Path(str(patches)))
     rows = {"schema_version": 1, **done._asdict()}
     emit(as_json, lambda: rows, lambda: facts(rows))
+
+
+def _hand_over_model(config: RunConfig, target: Path) -> dict[str, str]:
+    """The weights of the newest run, and how they are served."""
+    from meta_agent.errors import ConfigError
+    from meta_agent.ledger import Ledger
+    from meta_agent.training.handover import hand_over
+    from meta_agent.view import reduce
+    from meta_agent.workspace import open_workspace
+
+    with Ledger.open(open_workspace(config.workspace).ledger_file) as ledger:
+        state = reduce(ledger)
+    made = state.product
+    if not made["weights"]:
+        raise ConfigError(
+            f"the run {state.run} handed no weights over",
+            hint="a policy behind a server is not trained; an unfinished run: meta-agent evolve",
+        )
+    told = {
+        "run": state.run,
+        "harness": str(made["harness_commit"]),
+        "before": json.dumps(state.baseline.to_json()) if state.baseline else "not measured",
+        "after": json.dumps(state.final.to_json()) if state.final else "not measured",
+        "claim": str((state.visible or {}).get("words", "none")),
+    }
+    served = hand_over(Path(str(made["weights"])), target.absolute(), told)
+    return {"model": str(target.absolute()), "policy": str(made["policy"]), "serve": served}
 
 
 def image(

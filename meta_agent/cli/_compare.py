@@ -53,7 +53,7 @@ def compare(
         str,
         typer.Option(
             "--arms",
-            help="Ways to search: full, then-train, static, score-only, no-diagnostics, archive.",
+            help="Ways to search: full, static, score-only, no-diagnostics.",
         ),
     ] = "full,static,score-only",
     seeds: Annotated[

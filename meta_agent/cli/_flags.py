@@ -52,24 +52,33 @@ _RUN, _MODELS, _LIMITS, _MACHINE = "The run", "Models", "Money and people", "Thi
 _PAIRS: Final[Any] = list[str]
 
 FLAGS: Final[dict[str, Flag]] = {
-    "domain": Flag(str, _RUN, "Task domain: swe, math or code. [default: swe]"),
-    "tasks": Flag(Path, _RUN, "Task file of your own. [default: the built-in suite]"),
-    "generations": Flag(int, _RUN, "Generations of the loop. [default: 3]"),
-    "candidates": Flag(int, _RUN, "Candidates per generation. [default: 3]"),
-    "lead": Flag(
+    "domain": Flag(
         str,
         _RUN,
-        "Collect unproven changes, prove them together: auto (small sets), on, off. "
-        "[default: auto]",
+        "Task domain: swe, math, code, graded, harbor, verifiers:NAME, package.module:Factory. "
+        "[default: swe; with --grade: graded]",
     ),
+    "tasks": Flag(Path, _RUN, "Task file of your own. [default: the built-in suite]"),
+    "grade": Flag(Path, _RUN, "Grader of your own: a file with grade(task, answer)."),
+    "threshold": Flag(float, _RUN, "From which number of a grader a task counts as solved."),
+    "map": Flag(str, _RUN, "Fields of the task file by our names.", metavar="THEIRS=OURS,..."),
+    "generations": Flag(int, _RUN, "Generations of the loop. [default: 3]"),
+    "candidates": Flag(int, _RUN, "Ideas bundled in a generation, at most. [default: 6]"),
     "finalists": Flag(int, _RUN, "Candidates a generation to be proven. [default: 1]"),
     "strategy": Flag(
         str,
         _RUN,
-        "How to search: full, then-train, static, score-only, no-diagnostics, archive. "
-        "[default: full]",
+        "How to search: full, static, score-only, no-diagnostics. [default: full]",
     ),
-    "budget": Flag(int, _RUN, "Cap on training rollouts (frozen policy: on attempts)."),
+    "prove": Flag(
+        str,
+        _RUN,
+        "What moves main: harness (over training seeds) or version. [default: harness for nano]",
+    ),
+    "hand_over": Flag(
+        str, _RUN, "proven, or best (labelled unproven). [default: proven where there is one]"
+    ),
+    "budget": Flag(int, _RUN, "Cap on all attempts but those at vault tasks."),
     "seed": Flag(int, _RUN, "Root of every random number. [default: 0]"),
     "train_steps": Flag(int, _RUN, "Optimizer steps of a training arm. [default: 30]"),
     "samples": Flag(int, _RUN, "Attempts at a confirm task, frozen policy. [default: 2]"),
@@ -133,6 +142,9 @@ FLAGS: Final[dict[str, Flag]] = {
         int, _MACHINE, "CPU threads of a training child; part of the result. [default: 1]"
     ),
     "jobs": Flag(int, _MACHINE, "Training children at once. [default: CPU cores]"),
+    "python": Flag(
+        str, _MACHINE, "The interpreter that has what a grader imports. [default: this one]"
+    ),
     "workspace": Flag(
         Path,
         _MACHINE,

@@ -11,7 +11,7 @@ import typer
 
 from meta_agent.cli._options import JsonOption, RunOption, WorkspaceOption, workspace_root
 from meta_agent.cli._output import emit
-from meta_agent.cli._rollouts import RolloutsOption, SolvedAtOption, report_on_files
+from meta_agent.cli._rollouts import FieldsOption, RolloutsOption, SolvedAtOption, report_on_files
 
 if TYPE_CHECKING:
     from meta_agent.ledger import Ledger
@@ -37,13 +37,14 @@ def report(
     ] = False,
     rollouts: RolloutsOption = None,
     solved_at: SolvedAtOption = None,
+    fields: FieldsOption = None,
     run: RunOption = None,
     workspace: WorkspaceOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Evidence, verdicts and effects of a run; or the health of rollouts in a file."""
     if rollouts:
-        report_on_files(rollouts, solved_at, as_json)
+        report_on_files(rollouts, solved_at, as_json, html, fields)
         return
     from meta_agent.backtest.forecasts import forecasts, predictions_json
     from meta_agent.view import reduce

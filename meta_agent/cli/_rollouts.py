@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -34,6 +35,15 @@ RolloutsOption = Annotated[
     typer.Option(
         "--rollouts",
         help="Report on rollouts in a file or folder of any known format; needs no workspace.",
+        show_default=False,
+    ),
+]
+
+FieldsOption = Annotated[
+    str | None,
+    typer.Option(
+        "--map",
+        help="Fields of --rollouts, also of CSV: input=prompt,output=completion,score=reward.",
         show_default=False,
     ),
 ]
@@ -128,8 +138,43 @@ def formats(workspace: WorkspaceOption = None, as_json: JsonOption = False) -> N
     emit(as_json, lambda: {"schema_version": 1, "formats": rows}, lambda: lines(text))
 
 
-def report_on_files(files: list[Path], solved_at: float | None, as_json: bool) -> None:
+def report_on_files(
+    files: list[Path],
+    solved_at: float | None,
+    as_json: bool,
+    page: Path | None = None,
+    fields: str | None = None,
+) -> None:
     """`meta-agent report --rollouts`: the health of rollouts that we did not make."""
+    with _by_our_names(files, fields) as named:
+        _report_on(named, solved_at, as_json, page)
+
+
+@contextmanager
+def _by_our_names(files: list[Path], fields: str | None) -> Iterator[list[Path]]:
+    """The files themselves, or, with a mapping, rows of any form under names that are known."""
+    import tempfile
+
+    from meta_agent.config import pairs_of
+    from meta_agent.errors import ConfigError
+    from meta_agent.rollouts.exchange import write_mapped
+
+    if fields is None:
+        yield files
+        return
+    try:
+        mapping = pairs_of(fields)
+    except ValueError as error:
+        raise ConfigError(f"--map {fields}: {error}") from error
+    with tempfile.TemporaryDirectory(prefix="meta-agent-rows-") as folder:
+        yield [
+            write_mapped(path, mapping, Path(folder) / f"{n}.jsonl") for n, path in enumerate(files)
+        ]
+
+
+def _report_on(
+    files: list[Path], solved_at: float | None, as_json: bool, page: Path | None
+) -> None:
     from meta_agent.evidence import read_foreign, render_foreign
     from meta_agent.rollouts.exchange import read_rollouts
     from meta_agent.view.text import lines
@@ -137,6 +182,13 @@ def report_on_files(files: list[Path], solved_at: float | None, as_json: bool) -
     reading = read_rollouts(*files)
     found = read_foreign(_solved(reading, solved_at))
     document = {"schema_version": 1, "import": reading.tally.to_json(), **found.to_json()}
+    if page is not None:
+        from meta_agent.view.foreign_page import write_foreign_page
+
+        write_foreign_page(found, reading.tally.lines(), page)
+        typer.echo(f"wrote {page}", err=True)
+        if not as_json:
+            return
     text = [*reading.tally.lines(), "", *render_foreign(found).splitlines()]
     emit(as_json, lambda: document, lambda: lines(text))
 

@@ -47,6 +47,10 @@ def evolve(
 @takes(
     "domain",
     "tasks",
+    "grade",
+    "threshold",
+    "map",
+    "python",
     "seed",
     "train_steps",
     "policy",

@@ -52,10 +52,10 @@ def _tasks() -> None:
 
 
 @tasks_app.command("check")
-@takes("domain", "sandbox", "workspace")
+@takes("domain", "grade", "threshold", "map", "python", "sandbox", "workspace")
 def tasks_check(
     config: RunConfig,
-    file: Annotated[Path, typer.Argument(help="Task file of the domain.")],
+    file: Annotated[Path, typer.Argument(help="Task file (or folder) of the domain.")],
     jobs: JobsOption = None,
     images: ImagesOption = None,
     manifest: Annotated[
@@ -64,18 +64,16 @@ def tasks_check(
     as_json: JsonOption = False,
 ) -> None:
     """Check a task file: golds pass, nothing and cheats do not, no task is in two splits."""
-    from meta_agent.domains.check import check_file, default_manifest, render, write_manifest
+    from dataclasses import replace
+
+    from meta_agent.domains.check import check_asked, default_manifest, render, write_manifest
+    from meta_agent.steps.opening import asked_of
     from meta_agent.view.text import lines
 
     with stdout_for_data():
-        found = check_file(
-            file,
-            domain=config.domain,
-            sandbox=_backend(config),
-            jobs=_jobs(jobs),
-            progress=_say,
-            images=images,
-        )
+        asked = asked_of(config, sandbox=_backend(config), run="tasks-check")
+        asked = replace(asked, tasks=file, images=images)
+        found = check_asked(asked, jobs=_jobs(jobs), progress=_say)
         write_manifest(found, manifest or default_manifest(file))
     emit(as_json, found.to_json, lambda: lines(render(found).splitlines()))
     if not found.ok:
@@ -83,10 +81,10 @@ def tasks_check(
 
 
 @tasks_app.command("images")
-@takes("workspace")
+@takes("domain", "workspace")
 def tasks_images(
     config: RunConfig,
-    file: Annotated[Path, typer.Argument(help="Task file of repository tasks.")],
+    file: Annotated[Path, typer.Argument(help="File of repository tasks, or Harbor's folder.")],
     images: ImagesOption = None,
     pull: Annotated[
         bool, typer.Option("--pull", help="Ask registries for what is missing.")
@@ -97,7 +95,13 @@ def tasks_images(
     from meta_agent.domains.swe import fetch_images
     from meta_agent.view.text import lines
 
-    del config
+    if config.domain == "harbor":
+        from meta_agent.domains.harbor import make_images
+
+        with stdout_for_data():
+            made = make_images(file, pull=pull, progress=_say)
+        emit(as_json, lambda: {"schema_version": 1, "images": made}, lambda: lines(list(made)))
+        return
     with stdout_for_data():
         found = fetch_images(file, images=images, pull=pull, progress=_say)
     emit(as_json, found.to_json, lambda: lines(found.lines()))

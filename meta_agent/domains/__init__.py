@@ -1,21 +1,24 @@
 """Domains: task sets with fixed splits, an environment, and a sealed grader.
 
-`load_domain` is the door to what is built in, `load_file_domain` that to a file of tasks. Either
-imports a domain when it is asked for, so that a run on one never pays for, or fails on, what
-another one needs.
+`load_domain` is the door to what is built in. Every other way in is a row of `DOORS`: one module
+with `open_domain(asked)`, imported when it is asked for, so that a run on one never pays for, or
+fails on, what another one needs. A row names the harness that its tasks start from, and the module
+that `tasks check` tries them by. `package.module:Factory` and the entry points of the group
+`meta_agent.domains` go through the row `plugged`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from importlib import import_module
-from pathlib import Path
-from typing import Final
+from collections.abc import Mapping
+from dataclasses import replace
+from importlib import import_module, metadata
+from typing import Final, NamedTuple
 
+from meta_agent.domains._asked import Asked
 from meta_agent.errors import ConfigError
 from meta_agent.protocols import Domain
 
-__all__ = ["load_domain", "load_file_domain"]
+__all__ = ["DOORS", "Asked", "Door", "door_of", "entry_points", "load_domain", "open_domain"]
 
 # (name, suite): the module and class. Imported when asked for.
 _SUITES: Final = {
@@ -23,6 +26,30 @@ _SUITES: Final = {
     ("math", "nano"): ("meta_agent.domains.nano.math", "NanoMath"),
     ("code", "nano"): ("meta_agent.domains.nano.code", "NanoCode"),
 }
+
+
+class Door(NamedTuple):
+    """One way in."""
+
+    module: str
+    check: str
+    harness: str
+    needs_file: bool = True
+    """Whether there is nothing to load without `--tasks`."""
+
+
+_IN: Final = "meta_agent.domains"
+DOORS: Final[Mapping[str, Door]] = {
+    "swe": Door(f"{_IN}.swe.door", f"{_IN}.checking._swe", "swe"),
+    "math": Door(f"{_IN}.math.door", f"{_IN}.checking._math", "math"),
+    "code": Door(f"{_IN}.code.door", f"{_IN}.checking._code", "code"),
+    "graded": Door(f"{_IN}.graded", f"{_IN}.checking._graded", "open", needs_file=False),
+    "harbor": Door(f"{_IN}.harbor", f"{_IN}.checking._harbor", "harbor"),
+    "verifiers": Door(f"{_IN}.verifiers", f"{_IN}.checking._graded", "open", needs_file=False),
+    "plugged": Door(f"{_IN}.plugged", f"{_IN}.checking._plugged", "open", needs_file=False),
+}
+GROUP: Final = "meta_agent.domains"
+_WITH_DETAIL: Final = ("verifiers",)
 
 
 def load_domain(name: str, *, suite: str = "nano") -> Domain:
@@ -35,31 +62,31 @@ def load_domain(name: str, *, suite: str = "nano") -> Domain:
     return domain
 
 
-def load_file_domain(name: str, path: Path, *, sandbox: str, run: str) -> Domain:
-    """Returns a task file as a domain; the sandboxes that it opens, if any, belong to `run`."""
-    return _FILES[name](path, sandbox, run)
+def door_of(name: str) -> tuple[Door, str]:
+    """The way in that a `--domain` names, and what it says of the rest."""
+    first, colon, rest = name.partition(":")
+    if first in DOORS and first != "plugged" and bool(colon) == (first in _WITH_DETAIL):
+        return DOORS[first], rest
+    if first in _WITH_DETAIL:
+        raise ConfigError(f"--domain {name} names no package", hint=f"--domain {first}:NAME")
+    if not colon and name not in entry_points():
+        known = ", ".join(sorted({*DOORS, *entry_points()} - {"plugged"}))
+        raise ConfigError(
+            f"there is no domain {name!r}; there are {known}",
+            hint="--domain package.module:Factory for one of your own, or --grade FILE.py",
+        )
+    return DOORS["plugged"], name
 
 
-def _swe(path: Path, sandbox: str, run: str) -> Domain:
-    from meta_agent.domains.swe import load_tasks_domain
-
-    return load_tasks_domain(path, sandbox=sandbox, run=run)
-
-
-def _math(path: Path, sandbox: str, run: str) -> Domain:
-    from meta_agent.domains.math import load_math_domain
-
-    return load_math_domain(path, sandbox=sandbox, run=run)
+def entry_points() -> dict[str, metadata.EntryPoint]:
+    """Domains that installed packages offer."""
+    return {point.name: point for point in metadata.entry_points(group=GROUP)}
 
 
-def _code(path: Path, sandbox: str, run: str) -> Domain:
-    from meta_agent.domains.code import load_code_domain
-
-    return load_code_domain(path, sandbox=sandbox, run=run)
-
-
-_FILES: Final[Mapping[str, Callable[[Path, str, str], Domain]]] = {
-    "swe": _swe,
-    "math": _math,
-    "code": _code,
-}
+def open_domain(asked: Asked) -> Domain:
+    """The domain behind a name, a file or a factory; `asked.name` is the whole `--domain`."""
+    door, detail = door_of(asked.name)
+    if door.needs_file and asked.tasks is None:
+        raise ConfigError(f"--domain {asked.name} needs tasks", hint="--tasks FILE")
+    opened: Domain = import_module(door.module).open_domain(replace(asked, detail=detail))
+    return opened

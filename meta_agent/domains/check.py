@@ -16,15 +16,17 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from importlib import import_module
 from pathlib import Path
 from typing import Final
 
+from meta_agent.domains import Asked, door_of, open_domain
 from meta_agent.domains.checking._overlap import Facts, near_pairs, repetitions
 from meta_agent.domains.checking._render import render
 from meta_agent.domains.checking._report import CheckReport, TaskCheck, Totals, Trial, totals
 from meta_agent.domains.checking._subject import Attempt, Subject
 from meta_agent.domains.swe import RealSwe
-from meta_agent.errors import ConfigError, InfrastructureError
+from meta_agent.errors import InfrastructureError
 from meta_agent.protocols import Outcome
 
 PARALLEL_SANDBOXES = 2
@@ -42,7 +44,15 @@ def check_file(
     images: Path | None = None,
 ) -> CheckReport:
     """Checks every task of a file; raises `ConfigError` where the file cannot be read at all."""
-    subject = _loaded(domain, path, sandbox, images)
+    asked = Asked(domain, path, sandbox=sandbox, run="tasks-check", images=images)
+    return check_asked(asked, jobs=jobs, progress=progress)
+
+
+def check_asked(
+    asked: Asked, *, jobs: int = PARALLEL_SANDBOXES, progress: Progress | None = None
+) -> CheckReport:
+    """The same for whatever a run could be asked for."""
+    subject: Subject = import_module(door_of(asked.name)[0].check).subject_of(open_domain(asked))
     try:
         return check_subject(subject, jobs=jobs, progress=progress)
     finally:
@@ -99,27 +109,6 @@ def write_manifest(report: CheckReport, path: Path) -> None:
     path.write_text(text + "\n", encoding="utf-8")
 
 
-def _loaded(domain: str, path: Path, sandbox: str, images: Path | None) -> Subject:
-    """A task file of a domain, each imported where it is asked for."""
-    if domain == "swe":
-        from meta_agent.domains.checking._swe import SweSubject
-        from meta_agent.domains.swe import load_tasks_domain
-
-        loaded = load_tasks_domain(path, sandbox=sandbox, run="tasks-check", images=images)
-        return SweSubject(loaded)
-    if domain == "math":
-        from meta_agent.domains.checking._math import MathSubject
-        from meta_agent.domains.math import load_math_domain
-
-        return MathSubject(load_math_domain(path))
-    if domain == "code":
-        from meta_agent.domains.checking._code import CodeSubject
-        from meta_agent.domains.code import load_code_domain
-
-        return CodeSubject(load_code_domain(path, sandbox=sandbox, run="tasks-check"))
-    raise ConfigError(f"no domain {domain!r}", hint="choose swe, math or code")
-
-
 def _tell(progress: Progress, tasks: list[TaskCheck], total: int) -> None:
     task = tasks[-1]
     many = total > 4 * PROGRESS_EVERY
@@ -167,6 +156,7 @@ __all__ = [
     "TaskCheck",
     "Totals",
     "Trial",
+    "check_asked",
     "check_domain",
     "check_file",
     "check_subject",

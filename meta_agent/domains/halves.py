@@ -1,13 +1,10 @@
-"""A small task set in two halves that take turns: one is searched on, the other confirms.
+"""A small task set of a frozen policy, used whole: one half is searched on, the other confirms.
 
-With few tasks a fixed split leaves too few on either side. Here all tasks to search and confirm on
-are pooled and halved by a hash of their names. Evidence is read from one half and claims are tested
-on the other; `turn` exchanges the roles, so that in time every task serves both, and still no
-change is tested on the tasks that it was read from.
+With few tasks a fixed split leaves too few on either side, and nothing trains on the train tasks.
+So all three splits are pooled and halved by a hash of their names; train tasks come to the half
+that is searched on and never to the other, so that what its author set apart stays apart.
 
-Does not cover: when to turn. Everything that one claim rests on has to be read and tested without
-a turn in between (`steps._lead` turns only when `main` has moved, `steps._turns` knows what was
-read before).
+Does not cover: the vault, which is its own.
 """
 
 from __future__ import annotations
@@ -21,27 +18,23 @@ from meta_agent.protocols import JSON, Domain, Environment, Outcome, Split, Task
 
 
 class Halves:
-    """A domain whose search and confirm splits can be exchanged."""
+    """A domain whose tasks but the vault's are searched on or confirm."""
 
     def __init__(self, domain: Domain) -> None:
         self._domain = domain
         self.name, self.evaluator_hash = domain.name, domain.evaluator_hash
         self.ceilings, self.sampling = domain.ceilings, domain.sampling
-        pool = [task for split in ("search", "confirm") for task in domain.tasks(split)]
-        pool.sort(key=lambda task: (hashlib.sha256(task.key.encode()).digest(), task.key))
-        middle = len(pool) // 2
-        self._halves = pool[:middle], pool[middle:]
-        self.pool = hashlib.sha256("\0".join(task.key for task in pool).encode()).hexdigest()
-        self.turned = False
-
-    def turn(self, turned: bool) -> None:
-        """Which half is searched on: the first, or where `turned` the second."""
-        self.turned = turned
+        train, rest = list(domain.tasks("train")), list[Task]()
+        for split in ("search", "confirm"):
+            rest += domain.tasks(split)
+        rest.sort(key=lambda task: (hashlib.sha256(task.key.encode()).digest(), task.key))
+        more = max(0, (len(train) + len(rest)) // 2 - len(train))
+        self._search, self._confirm = [*train, *rest[:more]], rest[more:]
 
     def tasks(self, split: Split) -> Sequence[Task]:
-        if split not in ("search", "confirm"):
+        if split == "vault":
             return self._domain.tasks(split)
-        half = self._halves[(split == "confirm") ^ self.turned]
+        half = self._confirm if split == "confirm" else self._search
         return [replace(task, split=split) for task in half]
 
     def open(self, task: Task) -> Environment:

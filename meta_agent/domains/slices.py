@@ -15,6 +15,8 @@ from meta_agent.protocols import JSON, Domain, Split, Task
 
 NAMES: Final = ("repo", "subject", "level", "difficulty", "kind", "type")
 """The columns of known data sets that sort their tasks."""
+GROUPS: Final = ("repo", "repository", "file", "template")
+"""The columns that say where a task comes from: those from one place are won and lost together."""
 _MAX_CHARS: Final = 60
 _NANO_ISSUES: Final = {
     **dict.fromkeys("01234", "position"),
@@ -35,6 +37,23 @@ def slices_of(domain: Domain, split: Split) -> dict[str, dict[str, str]]:
     """The labels of every task of a split, by task key."""
     rows: Mapping[str, Any] = getattr(domain, "rows", {})
     return {task.key: slices(task, _columns(rows.get(task.key))) for task in domain.tasks(split)}
+
+
+def clusters_of(domain: Domain, split: Split) -> dict[str, str]:
+    """The group that each task names: the widest of `GROUPS` by which the split falls apart."""
+    rows: Mapping[str, Any] = getattr(domain, "rows", {})
+    tasks = domain.tasks(split)
+    for name in GROUPS:
+        found = {task.key: _group(task, rows.get(task.key), name) for task in tasks}
+        labels = {key: label for key, label in found.items() if label}
+        if len(set(labels.values())) > 1:
+            return labels
+    return {}
+
+
+def _group(task: Task, row: Any, name: str) -> str:
+    known = {**(getattr(row, "extra", None) or {}), **task.view}
+    return _label(getattr(row, name, None)) or _label(known.get(name))
 
 
 def _columns(row: Any) -> Mapping[str, JSON]:

@@ -11,10 +11,13 @@ from meta_agent.evidence._roles import ROLE_WORDS, passed_tests, role_of
 from meta_agent.evidence._running import Correlation, Mean
 from meta_agent.evidence._thresholds import THRESHOLDS, Threshold
 from meta_agent.evidence.build import build_evidence
+from meta_agent.evidence.conversation import Exchange, audit, exchanges
 from meta_agent.evidence.exemplars import Exemplar, exemplars, failure_mode, summarize
 from meta_agent.evidence.foreign import ForeignReport, read_foreign
 from meta_agent.evidence.gap import Gap, gap
 from meta_agent.evidence.health import render_text
+from meta_agent.evidence.probe import probe
+from meta_agent.evidence.reference import Reference, reference_of
 
 __all__ = [
     "ROLE_WORDS",
@@ -22,17 +25,23 @@ __all__ = [
     "Alert",
     "Correlation",
     "Evidence",
+    "Exchange",
     "Exemplar",
     "ForeignReport",
     "Gap",
     "Mean",
+    "Reference",
     "Threshold",
+    "audit",
     "build_evidence",
+    "exchanges",
     "exemplars",
     "failure_mode",
     "gap",
     "passed_tests",
+    "probe",
     "read_foreign",
+    "reference_of",
     "render_foreign",
     "render_text",
     "role_of",

@@ -3,13 +3,15 @@
 Shares are of rollouts unless a name says otherwise:
 
     turns_mean, tokens_mean, tool_calls_mean, actionless_turns (share of turns without a tool call)
-    tool_share.TOOL, tool_entropy (nats), tool_failure_rate, tool_failure.TOOL   (of calls)
+    tool_share.TOOL, tool_failure_rate, tool_failure.TOOL   (of calls)
     edit_rate, self_test_rate, submit_rate, view_before_edit (of editing rollouts)
     edit_then_test (editing rollouts that test after their last edit), first_edit_turn
     edit_failure_rate (of edits), test_fail_rate (of tests), retry_after_fail (of failed tests, an
-    edit follows), submit_after_fail (of rollouts whose last test failed)
+    edit follows), submit_after_fail (of rollouts whose last test failed: one that says neither
+    "passed" nor "failed" is no failure)
     repeated_action_rate (calls equal to the one before), sequence_diversity (distinct tool
     sequences in a group)
+    cut_replies (of replies, ended at their token limit)
     mean_logprob (of sampled tokens), inexact_share (token rows that are a last segment only)
     stop.REASON, truncation (ended by a ceiling: length, tokens, turns or wall clock)
     leak_use, tamper_use, flagged, flag.NAME, leak_share_of_solved
@@ -18,7 +20,6 @@ Shares are of rollouts unless a name says otherwise:
 from __future__ import annotations
 
 import json
-import math
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -52,7 +53,7 @@ def story_of(rollout: Rollout) -> Story:
     roles = tuple(role_of(event.tool) or event.tool for event in events)
     edits = [i for i, role in enumerate(roles) if role == "edit"]
     tests = [i for i, role in enumerate(roles) if role == "test"]
-    failed = [i for i in tests if not passed_tests(events[i])]
+    failed = [i for i in tests if passed_tests(events[i]) is False]
     last_edit = edits[-1] if edits else len(roles)
     return Story(
         roles=roles,
@@ -93,6 +94,7 @@ class BehaviourLayer:
             return  # an attempt that the machines cut short is no conduct of the policy
         self.n += 1
         self.turns.add(float(rollout.turns))
+        self.counts["cut_replies"] += rollout.cut_replies
         self.stops[rollout.stop_reason] += 1
         self._add_flags(rollout)
         self._add_calls(rollout.tool_events)
@@ -151,7 +153,8 @@ class BehaviourLayer:
     def metrics(self) -> dict[str, float]:
         if not self.n:
             return {}
-        found = {"turns_mean": self.turns.mean, "turns_std": self.turns.std}
+        found = {"turns_mean": self.turns.mean}
+        found["cut_replies"] = share(self.counts["cut_replies"], self.counts["turns"])
         if self.tokens.n:
             found["tokens_mean"] = self.tokens.mean
         if self.logprob.n:
@@ -166,7 +169,6 @@ class BehaviourLayer:
         return {
             "tool_calls_mean": share(calls, self.n),
             "tool_failure_rate": share(sum(self.failures.values()), calls),
-            "tool_entropy": -sum(s * math.log(s) for s in shares.values() if s),
             "repeated_action_rate": share(self.counts["repeats"], calls),
             "actionless_turns": 1
             - min(1.0, share(self.counts["acting_turns"], self.counts["turns"])),

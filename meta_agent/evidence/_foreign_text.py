@@ -14,6 +14,7 @@ def render_foreign(report: ForeignReport) -> str:
     """One page: what there is, alerts, the layers, and what is not in the data."""
     parts = [_head(report), _alerts(report)]
     score = {k: v for k, v in report.evidence.score.items() if not k.startswith(_HIDDEN)}
+    score = {} if report.benchmarks else score  # shares of several sets mixed say nothing
     parts += [_layer("score", score), _layer("signal", report.evidence.signal)]
     parts += [_layer("behaviour", report.evidence.behaviour), _layer("shape", report.shape)]
     parts.append([f"note: {line}" for line in report.missing])
@@ -27,13 +28,11 @@ def _head(report: ForeignReport) -> list[str]:
     by = f"by {by}" if names != ["unknown"] else "(the data does not name the policy)"
     lines = [f"{report.n} rollouts of {report.tasks} tasks {by}"]
     score = report.evidence.score
-    if "success" in score:
-        low, high = score["success_low"], score["success_high"]
-        known = int(score["n"] - score["n_infra_error"] - score["n_verifier_error"])
-        lines.append(
-            f"success {score['success']:.1%} [{low:.1%}, {high:.1%}] of {score['n']:.0f} attempts; "
-            f"{score['success_known']:.1%} of the {known} whose outcome is known"
-        )
+    if report.benchmarks:
+        lines.append(f"{len(report.benchmarks)} benchmarks, whose shares do not add up to one:")
+        lines += [f"  {name}: {_success(own)}" for name, own in report.benchmarks.items()]
+    elif "success" in score:
+        lines.append(f"success {_success(score)}")
     else:
         where = "--solved-at says which rewards mean success"
         if not report.known["rewards"]:
@@ -42,6 +41,17 @@ def _head(report: ForeignReport) -> list[str]:
             )
         lines.append(f"success: not in this data ({where})")
     return lines
+
+
+def _success(score: Mapping[str, float]) -> str:
+    """The interval takes tasks as the units, not attempts."""
+    low, high = score["success_low"], score["success_high"]
+    known = int(score["n"] - score["n_infra_error"] - score["n_verifier_error"])
+    return (
+        f"{score['success']:.1%} [{low:.1%}, {high:.1%}] of {score['n']:.0f} attempts at "
+        f"{score['tasks']:.0f} tasks; {score['success_known']:.1%} of the {known} whose outcome is "
+        "known"
+    )
 
 
 def _alerts(report: ForeignReport) -> list[str]:

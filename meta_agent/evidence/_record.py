@@ -15,7 +15,7 @@ from meta_agent.protocols import JSON
 
 Level = Literal["WARN", "CRITICAL"]
 Comparability = Literal["no-baseline", "comparable", "incomparable"]
-LAYERS = ("score", "signal", "behaviour", "version", "measured")
+LAYERS = ("score", "signal", "behaviour", "conversation", "version", "measured")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +41,7 @@ class Evidence:
     score: Mapping[str, float]
     signal: Mapping[str, float]
     behaviour: Mapping[str, float]
+    conversation: Mapping[str, float] = field(default_factory=dict)
     version: Mapping[str, float] = field(default_factory=dict)
     measured: Mapping[str, float] = field(default_factory=dict)
     alerts: tuple[Alert, ...] = ()
@@ -49,6 +50,14 @@ class Evidence:
     tasks_hash: str = ""
     comparability: Comparability = "no-baseline"
     notes: tuple[str, ...] = ()
+    domain: str = ""
+    quoted: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """For what the conversation audit counts: attempts that show it."""
+
+    @property
+    def trained(self) -> bool:
+        """Whether the policy that was read had been trained under this version."""
+        return "train.steps" in self.signal
 
     def metric(self, name: str) -> float | None:
         """A metric by full name; a bare name is looked for layer by layer. None if absent."""
@@ -81,6 +90,8 @@ class Evidence:
             "tasks_hash": self.tasks_hash,
             "comparability": self.comparability,
             "notes": list(self.notes),
+            "domain": self.domain,
+            "quoted": {kind: list(told) for kind, told in self.quoted.items()},
         }
 
     @classmethod
@@ -93,4 +104,6 @@ class Evidence:
             tasks_hash=data["tasks_hash"],
             comparability=data["comparability"],
             notes=tuple(data["notes"]),
+            domain=data.get("domain", ""),
+            quoted={kind: tuple(told) for kind, told in data.get("quoted", {}).items()},
         )

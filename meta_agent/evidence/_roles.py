@@ -25,7 +25,10 @@ ROLE_WORDS: Final[dict[Role, frozenset[str]]] = {
 _ANYTHING: Final = frozenset({"bash", "shell", "sh", "terminal", "command", "ipython", "jupyter"})
 
 _PASSED: Final = re.compile(r"\b(ok|pass|passed|passes|success)\b|\[exit 0\]\s*\Z", re.IGNORECASE)
-_FAILED: Final = re.compile(r"\b[1-9]\d* (failed|errors?)\b|\bFAILED\b|\bTraceback\b|\bnot ok\b")
+_FAILED: Final = re.compile(
+    r"\b[1-9]\d* (failed|failures?|errors?)\b|\bFAILED\b|\bTraceback\b|\bnot ok\b"
+    r"|\[exit -?[1-9]\d*\]\s*\Z|\A\d+t (?:lo|hi)\b"
+)
 
 
 @cache
@@ -37,7 +40,11 @@ def role_of(tool: str) -> Role | None:
     return next((role for role, known in ROLE_WORDS.items() if words & known), None)
 
 
-def passed_tests(event: ToolEvent) -> bool:
-    """Whether a test run reports success: it says so or ends with exit 0, and names no failure."""
-    said = event.result
-    return event.ok and bool(_PASSED.search(said)) and not _FAILED.search(said)
+def passed_tests(event: ToolEvent) -> bool | None:
+    """Whether a test run reports success or failure; None where it says neither.
+
+    A script that prints a number and ends was no failing test.
+    """
+    if not event.ok or _FAILED.search(event.result):
+        return False
+    return True if _PASSED.search(event.result) else None

@@ -84,6 +84,26 @@ class Within:
         return _pearson(xx, yy, xy)
 
 
+@dataclass(slots=True)
+class Follows:
+    """Whether one stream follows another: inside classes, or over all where no class can tell."""
+
+    within: Within = field(default_factory=Within)
+    over_all: Correlation = field(default_factory=Correlation)
+
+    def add(self, kind: Hashable, x: float, y: float) -> None:
+        self.within.add(kind, x, y)
+        self.over_all.add(x, y)
+
+    @property
+    def r(self) -> float | None:
+        """0 where only the second moves: what stands still follows nothing."""
+        inside = [part.moments for part in self.within.classes.values() if part.n > 1]
+        if any(yy > 0 for _, yy, _ in inside):
+            return self.within.r or 0.0
+        return (self.over_all.r or 0.0) if self.over_all.moments[1] > 0 else None
+
+
 def _pearson(xx: float, yy: float, xy: float) -> float | None:
     scale = xx * yy
     return None if scale <= 1e-18 else max(-1.0, min(1.0, xy / math.sqrt(scale)))

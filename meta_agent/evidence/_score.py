@@ -10,7 +10,7 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 
 from meta_agent.evidence._running import share
-from meta_agent.gate import wilson
+from meta_agent.gate import clustered
 from meta_agent.protocols import Rollout
 
 
@@ -53,7 +53,10 @@ class ScoreLayer:
         n, unknown = c["n"], c["n_infra_error"] + c["n_verifier_error"]
         if not n:
             return {"n": 0.0}
-        solved, clean = wilson(c["n_solved"], n), wilson(c["n_clean"], n)
+        # Attempts at one task are alike: they are worth as many as tasks make of them.
+        tallies = self.tasks.values()
+        solved = clustered((task.solved, task.n) for task in tallies).interval
+        clean = clustered((task.clean, task.n) for task in tallies).interval
         return {
             **{name: float(count) for name, count in c.items()},
             "tasks": float(len(self.tasks)),

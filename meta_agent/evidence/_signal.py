@@ -8,11 +8,15 @@ its total rewards have a standard deviation below 1e-3: it carries no gradient. 
     reward_spread         mean within-group standard deviation
     rv_std_over_mean      spread of the groups' reward variances over their mean (RAGEN-2)
     reward_corr_success, reward_corr_clean   total reward against the sealed grader
-    misordered            share of within-group (unclean, clean) pairs scored the wrong way round
+    reward_follows        the same inside groups, clean success alone (over all if none can tell)
+    misordered, tied      share of within-group (unclean, clean) pairs scored the wrong way round,
+                          and alike; over all attempts where no group has both
     reward_turns_corr, reward_turns_corr_within   does length pay? also among equal outcomes alone
     flagged_reward_gap    mean reward of flagged minus unflagged rollouts
     component.NAME.{mean,constancy,corr_success,corr_clean,spread_share}
     component.NAME.turns_corr_within   among equal outcomes
+    component.NAME.{follows,rest_follows}   it, and the reward without it, as in reward_follows
+    component.NAME.corr_flagged
     train.NAME.{first,last,change}   means of the first and the last third of a training series
     train.steps           optimiser steps behind these series
 """
@@ -20,20 +24,20 @@ its total rewards have a standard deviation below 1e-3: it carries no gradient. 
 from __future__ import annotations
 
 import math
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from meta_agent.evidence._running import Correlation, Mean, Within, share
+from meta_agent.evidence._running import Correlation, Follows, Mean, Within, share
 from meta_agent.protocols import JSON, Rollout
 
 DEAD_STD = 1e-3
 TRENDS = (
     *("reward_mean", "dead_group_ratio", "entropy", "grad_norm", "clip_share", "kl"),
-    *("completion_tokens_mean", "sampled_nll", "missing_reward_ratio", "dropped_group_ratio"),
-    *("inexact_ratio", "loss"),
+    *("missing_reward_ratio", "dropped_group_ratio", "inexact_ratio"),
 )
+_ALIKE = 1e-9
 _DISTINCT_VALUES = 10_000  # of one component; beyond it nothing is constant anyway
 
 
@@ -45,11 +49,12 @@ class _Group:
     clean: list[float] = field(default_factory=list)
     unclean: list[float] = field(default_factory=list)
 
-    def misordered(self) -> tuple[int, int]:
-        """(pairs in which the unclean rollout scored higher, all pairs)."""
+    def pairs(self) -> tuple[int, int, int]:
+        """(pairs in which the unclean rollout scored higher, in which both the same, all pairs)."""
         clean = sorted(self.clean)
-        wrong = sum(bisect_left(clean, reward) for reward in self.unclean)
-        return wrong, len(self.unclean) * len(clean)
+        wrong = sum(bisect_left(clean, reward - _ALIKE) for reward in self.unclean)
+        to_alike = sum(bisect_right(clean, reward + _ALIKE) for reward in self.unclean)
+        return wrong, to_alike - wrong, len(self.unclean) * len(clean)
 
 
 @dataclass(slots=True)
@@ -60,13 +65,19 @@ class _Component:
     success: Correlation = field(default_factory=Correlation)
     clean: Correlation = field(default_factory=Correlation)
     turns: Within = field(default_factory=Within)
+    follows: Follows = field(default_factory=Follows)
+    rest: Follows = field(default_factory=Follows)
+    flagged: Correlation = field(default_factory=Correlation)
 
-    def add(self, value: float, weight: float, rollout: Rollout) -> None:
+    def add(self, value: float, weight: float, rollout: Rollout, whole: float) -> None:
         self.raw.add(value)
         self.weighted.add(value * weight)
         self.success.add(value, float(bool(rollout.outcome)))
         self.clean.add(value, float(rollout.clean))
         self.turns.add(_ending(rollout), value, float(rollout.turns))
+        self.follows.add(rollout.group_id, value * weight, float(rollout.clean))
+        self.rest.add(rollout.group_id, whole - value * weight, float(rollout.clean))
+        self.flagged.add(value, float(bool(rollout.flags)))
         if math.isfinite(value) and len(self.values) < _DISTINCT_VALUES:
             self.values[round(value, 6)] += 1
 
@@ -86,6 +97,8 @@ class SignalLayer:
     clean: Correlation = field(default_factory=Correlation)
     turns: Correlation = field(default_factory=Correlation)
     turns_within: Within = field(default_factory=Within)
+    follows: Follows = field(default_factory=Follows)
+    everyone: _Group = field(default_factory=_Group)
     total: Mean = field(default_factory=Mean)
     flagged: Mean = field(default_factory=Mean)
     unflagged: Mean = field(default_factory=Mean)
@@ -102,14 +115,16 @@ class SignalLayer:
             return
         self._add_reward(rollout, reward)
         for name, value in rollout.rewards.items():
-            self.components[name].add(value, rollout.weights.get(name, 1.0), rollout)
+            self.components[name].add(value, rollout.weights.get(name, 1.0), rollout, reward)
 
     def _add_reward(self, rollout: Rollout, reward: float) -> None:
         group = self.groups[rollout.group_id]
         group.rewards.add(reward)
         group.task = rollout.task_key
         group.solved += bool(rollout.outcome)
-        (group.clean if rollout.clean else group.unclean).append(reward)
+        for pool in (group, self.everyone):
+            (pool.clean if rollout.clean else pool.unclean).append(reward)
+        self.follows.add(rollout.group_id, reward, float(rollout.clean))
         self.total.add(reward)
         self.success.add(reward, float(bool(rollout.outcome)))
         self.clean.add(reward, float(rollout.clean))
@@ -121,6 +136,8 @@ class SignalLayer:
         found = {"reward_mean": self.total.mean, "reward_missing": share(self.missing, self.n)}
         found |= _known("reward_corr_success", self.success.r)
         found |= _known("reward_corr_clean", self.clean.r)
+        found |= _known("reward_follows", self.follows.r)
+        found |= _pairs(list(self.groups.values()), self.everyone)
         found |= _known("reward_turns_corr", self.turns.r)
         found |= _known("reward_turns_corr_within", self.turns_within.r)
         if self.flagged.n and self.unflagged.n:
@@ -144,7 +161,6 @@ class SignalLayer:
             "task_repeats": 1 - share(len({g.task for g in groups}), len(groups)),
             "reward_spread": spread.mean,
             "rv_std_over_mean": share(variance.std, variance.mean),
-            **_misordered(groups),
         }
 
     def _by_component(self) -> dict[str, float]:
@@ -158,6 +174,9 @@ class SignalLayer:
             found |= _known(f"{prefix}.corr_success", component.success.r)
             found |= _known(f"{prefix}.corr_clean", component.clean.r)
             found |= _known(f"{prefix}.turns_corr_within", component.turns.r)
+            found |= _known(f"{prefix}.follows", component.follows.r)
+            found |= _known(f"{prefix}.rest_follows", component.rest.r)
+            found |= _known(f"{prefix}.corr_flagged", component.flagged.r)
         return found
 
 
@@ -166,10 +185,12 @@ def _ending(rollout: Rollout) -> tuple[bool, bool, str]:
     return bool(rollout.outcome), bool(rollout.flags), rollout.stop_reason
 
 
-def _misordered(groups: Sequence[_Group]) -> dict[str, float]:
-    pairs = [group.misordered() for group in groups]
-    total = sum(count for _, count in pairs)
-    return {"misordered": share(sum(wrong for wrong, _ in pairs), total)} if total else {}
+def _pairs(groups: Sequence[_Group], everyone: _Group) -> dict[str, float]:
+    """How pairs of an unclean and a clean attempt are paid: inside groups where any has both."""
+    mixed = [group for group in groups if group.clean and group.unclean]
+    pairs = [group.pairs() for group in mixed or [everyone]]
+    wrong, alike, total = (sum(pair[at] for pair in pairs) for at in range(3))
+    return {"misordered": share(wrong, total), "tied": share(alike, total)} if total else {}
 
 
 def _known(name: str, value: float | None) -> dict[str, float]:

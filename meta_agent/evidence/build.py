@@ -16,11 +16,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from meta_agent.evidence._behaviour import BehaviourLayer
-from meta_agent.evidence._record import Comparability, Evidence
+from meta_agent.evidence._record import Alert, Comparability, Evidence
 from meta_agent.evidence._rules import rule_alerts
 from meta_agent.evidence._score import ScoreLayer
 from meta_agent.evidence._signal import SignalLayer, trends
 from meta_agent.evidence._thresholds import threshold_alerts
+from meta_agent.evidence.conversation import Conversation
+from meta_agent.evidence.reference import Reference, reference_of
 from meta_agent.protocols import JSON, Rollout
 
 
@@ -31,6 +33,8 @@ class _Side:
     score: ScoreLayer = field(default_factory=ScoreLayer)
     signal: SignalLayer = field(default_factory=SignalLayer)
     behaviour: BehaviourLayer = field(default_factory=BehaviourLayer)
+    conversation: Conversation = field(default_factory=Conversation)
+    domains: set[str] = field(default_factory=set)
     hashes: set[str] = field(default_factory=set)
     tasks: set[tuple[str, str]] = field(default_factory=set)
 
@@ -38,6 +42,8 @@ class _Side:
         self.score.add(rollout)
         self.signal.add(rollout)
         self.behaviour.add(rollout)
+        self.conversation.add(rollout)
+        self.domains.add(rollout.domain)
         self.hashes.add(rollout.evaluator_hash)
         self.tasks.add((rollout.task_key, rollout.task_hash))
 
@@ -52,6 +58,8 @@ def build_evidence(
     train_metrics: Sequence[Mapping[str, JSON]] | None = None,
     measured: Mapping[str, Mapping[str, float]] | None = None,
     baseline: Evidence | None = None,
+    probed: Mapping[str, float] | None = None,
+    tasks: Mapping[str, Mapping[str, JSON]] | None = None,
 ) -> Evidence:
     """Reads rollouts, training metrics and the harness's own diagnostics into one record.
 
@@ -61,21 +69,30 @@ def build_evidence(
         measured: by diagnostic, what it measured. Untrusted: numbers that are not finite are left
             out and counted.
         baseline: the version to report changes against.
+        probed: what filter and curriculum did when they were asked (`probe`).
+        tasks: what each task gives the agent, by key, where it is at hand.
     """
-    trained, seen = _Side(), _Side()
+    trained = _Side(conversation=Conversation(tasks or {}))
+    seen = _Side(conversation=Conversation(tasks or {}))
     for rollout in rollouts:
         (trained if rollout.split == "train" else seen).add(rollout)
     judged, learned = (trained if seen.empty else seen), (seen if trained.empty else trained)
     numbers, notes = _measured(measured or {})
     evidence = Evidence(
         score=judged.score.metrics(),
-        signal=learned.signal.metrics() | trends(train_metrics or ()) | _apart(trained, seen),
+        signal=learned.signal.metrics()
+        | trends(train_metrics or ())
+        | _apart(trained, seen)
+        | dict(probed or {}),
         behaviour=judged.behaviour.metrics(),
+        conversation=judged.conversation.metrics(),
         measured=numbers,
         per_task={t: (v.n, v.solved, v.clean) for t, v in sorted(judged.score.tasks.items())},
         evaluator_hashes=tuple(sorted(judged.hashes)),
         tasks_hash=_tasks_hash(judged.tasks),
         notes=notes,
+        domain="+".join(sorted(judged.domains)),
+        quoted=judged.conversation.quoted(),
     )
     return _alerted(_against(evidence, baseline), baseline)
 
@@ -150,5 +167,24 @@ def _changes(evidence: Evidence, base: Evidence) -> dict[str, float]:
 
 
 def _alerted(evidence: Evidence, baseline: Evidence | None) -> Evidence:
-    own = threshold_alerts(evidence.metrics())
-    return replace(evidence, alerts=(*own, *rule_alerts(evidence, baseline)))
+    """Alerts, less those that a clean harness of the same suite raises as well."""
+    known = reference_of(evidence.domain, trained=evidence.trained)
+    beyond = known.beyond(evidence.metrics())
+    own = threshold_alerts(beyond)
+    told = {alert.metric for alert in own}
+    if known.known:
+        own += [_unlike(known, n, v) for n, v in beyond.items() if _unsaid(n) and n not in told]
+    rules = [one for one in rule_alerts(evidence, baseline) if not known.raises(one)]
+    return replace(evidence, alerts=(*own, *rules))
+
+
+def _unsaid(name: str) -> bool:
+    """What has no limit of its own, since it is a scaffold's own business what is usual."""
+    return name.startswith("conversation.")
+
+
+def _unlike(known: Reference, name: str, value: float) -> Alert:
+    low, high = known.ranges.get(name, (0.0, 0.0))
+    side, limit = ("above", high) if value > high else ("below", low)
+    message = f"unlike a clean harness: {value:.3g} is {side} {limit:.3g}"
+    return Alert(name, value, "WARN", limit, name.partition(".")[0], message)

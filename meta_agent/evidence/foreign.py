@@ -22,11 +22,12 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from meta_agent.evidence._alerts_counted import Seen, counted_alerts
 from meta_agent.evidence._behaviour import BehaviourLayer
 from meta_agent.evidence._record import Evidence
 from meta_agent.evidence._rules import rule_alerts
@@ -52,13 +53,22 @@ NEEDED_FOR: Final[Mapping[str, str]] = {
     "tokens": "token probabilities, exactness of token rows",
     "task": "tasks by name (told apart by their prompts instead)",
 }
-_ON_OUTCOME = ("reward_corr_", "misordered", "dead_solved", "dead_unsolved", "reward_turns_corr_w")
+_ON_OUTCOME = (
+    "reward_corr_",
+    "reward_follows",
+    "misordered",
+    "tied",
+    "dead_solved",
+    "dead_unsolved",
+    "reward_turns_corr_w",
+)
 _ON_FLAGS = ("flag", "leak", "tamper")
 _ON_TOOLS: Final = (
     *("tool", "actionless", "repeated_action", "sequence_div", "edit", "self_test"),
     *("view_before", "first_edit", "test_fail", "retry_after"),
 )
 
+_OF_GROUPS: Final = ("dead_group_ratio", "reward_spread", "rv_std_over_mean", "sequence_diversity")
 _NO_CALLS: Final = ("tool_calls_mean",)  # all there is to say where nothing was ever called
 
 
@@ -72,6 +82,8 @@ class ForeignReport:
     known: Mapping[str, int]
     tasks: int
     policies: Mapping[str, int]
+    benchmarks: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    """Where the data names several: the score of each."""
 
     @property
     def missing(self) -> list[str]:
@@ -92,6 +104,7 @@ class ForeignReport:
             "rollouts": self.n,
             "tasks": self.tasks,
             "policies": dict(self.policies),
+            "benchmarks": {name: dict(score) for name, score in self.benchmarks.items()},
             "known": dict(self.known),
             "not_in_this_data": self.missing,
             "shape": dict(self.shape),
@@ -125,6 +138,7 @@ class _Reader:
     weighing: set[str] = field(default_factory=set)  # reward components of a weight other than 0
     tasks: set[str] = field(default_factory=set)
     policies: Counter[str] = field(default_factory=Counter)
+    scores: dict[str, ScoreLayer] = field(default_factory=lambda: defaultdict(ScoreLayer))
 
     def add(self, rollout: Rollout) -> None:
         self.n += 1
@@ -137,6 +151,7 @@ class _Reader:
         self.weighing |= {name for name in rollout.rewards if rollout.weights.get(name, 1.0)}
         if "outcome" not in unknown:
             self.score.add(rollout)
+            self.scores[rollout.domain or "unnamed"].add(rollout)
         if "rewards" not in unknown:
             self.signal.add(rollout)
             if rollout.outcome is not None:
@@ -164,7 +179,9 @@ class _Reader:
             per_task={t: (v.n, v.solved, v.clean) for t, v in tasks},
         )
         told = _kept(evidence.metrics(), self._worth_an_alert)
-        alerts = (*threshold_alerts(told), *rule_alerts(evidence, None))
+        alerts = counted_alerts(
+            (*threshold_alerts(told), *rule_alerts(evidence, None)), self._seen_of
+        )
         evidence = Evidence(
             evidence.score, evidence.signal, evidence.behaviour, alerts=alerts,
             per_task=evidence.per_task,
@@ -173,7 +190,35 @@ class _Reader:
         known["outcome"] = known["outcome"] if self.outcomes else 0
         shape = _finite(self.shape.metrics() | self._suspicions())
         policies = dict(sorted(self.policies.items()))
-        return ForeignReport(self.n, evidence, shape, known, len(self.tasks), policies)
+        several = self.outcomes and len(self.scores) > 1
+        apart = {n: s.metrics() for n, s in sorted(self.scores.items())} if several else {}
+        return ForeignReport(self.n, evidence, shape, known, len(self.tasks), policies, apart)
+
+    def _seen_of(self, metric: str) -> Seen:
+        """What a metric is a share of, and how many of them there are."""
+        counts, calls = self.calling.counts, sum(self.calling.calls.values())
+        layer, _, name = metric.partition(".")
+        groups = sum(count > 1 for count in self.shape.groups.values())
+        known = {
+            "submit_after_fail": Seen(counts["ended_red"], "attempts whose last test failed"),
+            "edit_failure_rate": Seen(counts["edit_calls"], "edits"),
+            "edit_failure": Seen(counts["edit_calls"], "edits"),
+            "leak": Seen(self.calling.solved, "solved attempts"),
+            "repeated_action_rate": Seen(calls, "tool calls"),
+            "tool_failure_rate": Seen(sum(self.checked.calls.values()), "tool calls"),
+            "truncation": Seen(self.ending.n, "attempts whose ending is known"),
+            "turns_mean": Seen(self.acting.n, "attempts whose turns are known"),
+            "mean_logprob": Seen(self.acting.token_rows, "attempts with token rows"),
+            "infra_share": Seen(self.n, "attempts"),
+            "low_signal": Seen(groups, "groups"),
+            **dict.fromkeys(_OF_GROUPS, Seen(groups, "groups")),
+        }
+        if name in known:
+            return known[name]
+        if layer == "signal":
+            both = self.judged if _on_outcome(name) else self.signal
+            return Seen(both.n, "attempts with a reward")
+        return Seen(self.calling.n or self.n, "attempts")
 
     def _score(self) -> dict[str, float]:
         """Where no outcome is known at all, errors are still errors: of all attempts."""

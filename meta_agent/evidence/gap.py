@@ -22,8 +22,8 @@ _FLOOR: Final = 0.02
 # The score in other words: such a metric moves with it by construction.
 _RESTATES: Final = re.compile(
     r"signal\.(reward_mean|reward_corr.*|train_(clean_)?success|component\..*|groups)"
-    r"|signal\.(misordered|flagged_reward_gap|train\.(reward_mean|loss|grad_norm)\..*)"
-    r"|behaviour\.(turns_std|leak_share_of_solved)"
+    r"|signal\.(misordered|tied|reward_follows|flagged_reward_gap|train\.(reward_mean|grad_norm)\..*)"
+    r"|behaviour\.leak_share_of_solved"
 )
 
 

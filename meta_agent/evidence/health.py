@@ -11,7 +11,7 @@ from meta_agent.evidence._record import Evidence
 from meta_agent.evidence.exemplars import Exemplar
 from meta_agent.evidence.gap import Gap
 
-_LAYERS = ("score", "signal", "behaviour", "measured")
+_LAYERS = ("score", "signal", "behaviour", "conversation", "measured")
 
 
 def render_text(
@@ -23,7 +23,12 @@ def render_text(
     """One page: headline, alerts, layers with changes, the gap, and exemplars where given."""
     parts = [[_headline(evidence)], _alerts(evidence)]
     parts += [_layer(evidence, layer) for layer in _LAYERS]
-    parts += [_gap(gap), [f"note: {note}" for note in evidence.notes], _exemplars(exemplars or {})]
+    parts += [
+        _quoted(evidence),
+        _gap(gap),
+        [f"note: {note}" for note in evidence.notes],
+        _exemplars(exemplars or {}),
+    ]
     return "\n\n".join("\n".join(lines) for lines in parts if lines) + "\n"
 
 
@@ -61,6 +66,15 @@ def _row(evidence: Evidence, layer: str, name: str, width: int) -> str:
 
 def _number(value: float) -> str:
     return f"{value:.0f}" if value == int(value) and abs(value) >= 1 else f"{value:.4g}"
+
+
+def _quoted(evidence: Evidence) -> list[str]:
+    """The attempts behind the alerts on the conversation."""
+    told = []
+    for kind, lines in evidence.quoted.items():
+        if evidence.alert(f"conversation.{kind}"):
+            told += [f"{kind}:", *(f"  {line}" for line in lines)]
+    return told
 
 
 def _gap(gap: Gap | None) -> list[str]:

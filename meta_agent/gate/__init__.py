@@ -1,15 +1,15 @@
 """The gate judges: records in, verdict out, no I/O.
 
-`row_of` and `Arm` are what it reads, `find_all` asks whether a score is valid (`inspect_arms`,
+`row_of` and `Arm` are what it reads, `findings` asks whether a score is valid (`inspect_arms`,
 `inspect_seen` and `near_overlap` look wider), `pair` and `effect` how large it is;
 `judge_live`, `judge_screen` and `judge_diagnostics` decide.
 """
 
-from meta_agent.gate._course import ONE_ATTEMPT, Course, task_order
+from meta_agent.gate._course import COLLAPSE, ONE_ATTEMPT, Course, task_order
 from meta_agent.gate._guards import GuardTerms, Labels, guard_slices
-from meta_agent.gate._intervals import Interval, two_proportion_p, wilson
+from meta_agent.gate._intervals import Interval, clustered, two_proportion_p, wilson
 from meta_agent.gate._limits import DEFAULT_LIMITS, ValidityLimits
-from meta_agent.gate._looks import Seen, merged, seen_of
+from meta_agent.gate._looks import DRAWN, Seen, merged, seen_of
 from meta_agent.gate._overlap import near_overlap
 from meta_agent.gate._records import Arm, Finding, OutcomeRow, Severity, arm_of, row_of
 from meta_agent.gate.diagnostics import judge_diagnostics
@@ -36,10 +36,12 @@ from meta_agent.gate.statistics import (
     sign_flip_p,
     worst_case,
 )
-from meta_agent.gate.validity import find_all, find_in_arm
+from meta_agent.gate.validity import find_all, find_in_arm, findings
 
 __all__ = [
+    "COLLAPSE",
     "DEFAULT_LIMITS",
+    "DRAWN",
     "MIN_TRAINING_SEEDS",
     "ONE_ATTEMPT",
     "Arm",
@@ -58,10 +60,12 @@ __all__ = [
     "SignFlip",
     "ValidityLimits",
     "arm_of",
+    "clustered",
     "effect",
     "explained",
     "find_all",
     "find_in_arm",
+    "findings",
     "guard_slices",
     "inspect_arms",
     "inspect_seen",

@@ -8,17 +8,21 @@ from collections.abc import Sequence
 from meta_agent.gate._intervals import two_proportion_p
 from meta_agent.gate._limits import LINES_SHOWN, ValidityLimits, evidence_lines
 from meta_agent.gate._looks import Look
-from meta_agent.gate._records import Arm, ArmSide, Finding, OutcomeRow
+from meta_agent.gate._records import Arm, ArmSide, Finding, OutcomeRow, Severity
 
 UNFINISHED_GAP = 0.25
 """Above what luck does: 32 training runs of one nano-swe harness left 2 % to 23 % unfinished."""
 
 
-def not_finite(arm: Arm, side: ArmSide = "candidate") -> list[Finding]:
-    """Rewards that are NaN or infinite: one of them in a group spoils every advantage of it."""
-    hits = [row for row in arm.rows() if row.reward is not None and not math.isfinite(row.reward)]
+def not_finite(arm: Arm, side: ArmSide = "candidate", beside: Arm | None = None) -> list[Finding]:
+    """Rewards that are NaN or infinite: one of them in a group spoils every advantage of it.
+
+    One that the version's own reward makes already is not the candidate's.
+    """
+    hits = _no_numbers(arm)
     if not hits:
         return []
+    inherited = beside is not None and bool(_no_numbers(beside))
     total = sum(row.reward is not None for row in arm.rows())
     message = f"{len(hits)} of {total} rewards of {arm.name} are not finite numbers"
     lines = tuple(
@@ -26,7 +30,12 @@ def not_finite(arm: Arm, side: ArmSide = "candidate") -> list[Finding]:
         for row in sorted(hits, key=lambda row: (row.training_seed, row.key))[:5]
     )
     numbers = {"hits": len(hits), "n": total}
-    return [Finding("artefact.not_finite", "veto", message, lines, numbers, side)]
+    severity: Severity = "warn" if inherited else "veto"
+    return [Finding("artefact.not_finite", severity, message, lines, numbers, side)]
+
+
+def _no_numbers(arm: Arm) -> list[OutcomeRow]:
+    return [row for row in arm.rows() if row.reward is not None and not math.isfinite(row.reward)]
 
 
 def unfinished(baseline: Arm, candidate: Arm, limits: ValidityLimits) -> list[Finding]:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from meta_agent.gate._intervals import wilson
-from meta_agent.gate._limits import ValidityLimits, evidence_lines
-from meta_agent.gate._records import Arm, ArmSide, Finding, OutcomeRow, Severity
+from meta_agent.gate._intervals import counted
+from meta_agent.gate._limits import ValidityLimits, evidence_lines, numbers_of, severity_of, told
+from meta_agent.gate._records import Arm, ArmSide, Finding, OutcomeRow
 
 LEAK_PREFIXES = ("leak:",)
 TAMPER_PREFIXES = ("tamper:", "forge:", "forgery:")
@@ -23,48 +21,50 @@ SUSPECT_FLAGS = (
 )
 
 
-def leaks(arm: Arm, limits: ValidityLimits, side: ArmSide = "candidate") -> list[Finding]:
+def leaks(
+    arm: Arm, limits: ValidityLimits, side: ArmSide = "candidate", beside: Arm | None = None
+) -> list[Finding]:
     """Answers that came from a leak, as a share of what the arm solved."""
-    solved = [row for row in arm.rows() if row.success]
-    return _flagged("leak", solved, LEAK_PREFIXES, limits.leak_share, "solved rollouts", side)
+    return _flagged("leak", LEAK_PREFIXES, limits.leak_share, (arm, beside), side)
 
 
-def tampering(arm: Arm, limits: ValidityLimits, side: ArmSide = "candidate") -> list[Finding]:
+def tampering(
+    arm: Arm, limits: ValidityLimits, side: ArmSide = "candidate", beside: Arm | None = None
+) -> list[Finding]:
     """Attempts on the grader or its files, solved or not."""
-    ended = [row for row in arm.rows() if row.success is not None]
-    return _flagged("tamper", ended, TAMPER_PREFIXES, limits.tamper_share, "rollouts", side)
+    return _flagged("tamper", TAMPER_PREFIXES, limits.tamper_share, (arm, beside), side)
 
 
-def suspects(arm: Arm, limits: ValidityLimits, side: ArmSide = "candidate") -> list[Finding]:
+def suspects(
+    arm: Arm, limits: ValidityLimits, side: ArmSide = "candidate", beside: Arm | None = None
+) -> list[Finding]:
     """Solutions whose code goes for the tests: always-equal objects, forced exits, examples."""
-    solved = [row for row in arm.rows() if row.success]
-    return _flagged("suspect", solved, SUSPECT_FLAGS, limits.leak_share, "solved rollouts", side)
+    return _flagged("suspect", SUSPECT_FLAGS, limits.leak_share, (arm, beside), side)
 
 
 def _flagged(
     code: str,
-    rows: Sequence[OutcomeRow],
     prefixes: tuple[str, ...],
     limit: float,
-    among: str,
+    arms: tuple[Arm, Arm | None],
     side: ArmSide,
 ) -> list[Finding]:
-    hits = [row for row in rows if any(flag.startswith(prefixes) for flag in row.flags)]
-    if not hits:
+    """What the first arm shows beyond the second."""
+    among = "rollouts" if code == "tamper" else "solved rollouts"
+    sides = [_asked(code, arm) if arm else [] for arm in arms]
+    after, before = (counted((row.task_key, _has(row, prefixes)) for row in rows) for rows in sides)
+    if not after.hits:
         return []
-    bounds = wilson(len(hits), len(rows))
-    severity = severity_of(bounds.low, bounds.high, limit)
-    share = len(hits) / len(rows)
-    message = (
-        f"{code}: {len(hits)} of {len(rows)} {among} ({share:.1%}, 95 % CI {bounds.low:.1%} to "
-        f"{bounds.high:.1%}; limit {limit:.1%})"
-    )
-    numbers = {"hits": len(hits), "n": len(rows), "low": bounds.low, "high": bounds.high}
-    return [Finding(f"conduct.{code}", severity, message, evidence_lines(hits), numbers, side)]
+    message = told(code, after, before, among, limit)
+    lines = evidence_lines([row for row in sides[0] if _has(row, prefixes)])
+    severity = severity_of(after, before, limit)
+    return [Finding(f"conduct.{code}", severity, message, lines, numbers_of(after, before), side)]
 
 
-def severity_of(low: float, high: float, limit: float) -> Severity:
-    """Certainly over the limit, possibly over it, certainly under it."""
-    if low > limit:
-        return "veto"
-    return "unproven" if high > limit else "warn"
+def _asked(code: str, arm: Arm) -> list[OutcomeRow]:
+    rows = [row for row in arm.rows() if row.success is not None]
+    return rows if code == "tamper" else [row for row in rows if row.success]
+
+
+def _has(row: OutcomeRow, prefixes: tuple[str, ...]) -> bool:
+    return any(flag.startswith(prefixes) for flag in row.flags)

@@ -4,7 +4,8 @@ Three ways to bound an effect, one for each thing that can be bought:
 
 * a *look* at a declared moment: `statistics.effect` at the look's share of alpha;
 * `training_pairs`: one more training seed on either side, looked at after each. Per-seed mean
-  differences go into the sequential t-test; tasks stay a level of their own;
+  differences go into the sequential t-test; tasks stay a level of their own. That test takes seeds
+  as normal, so `Collapse` asks beside it what runs that fall to nothing would take back;
 * `task_blocks`: tasks of a frozen policy in an order that does not depend on results, looked at
   after each block. A task's attempts are averaged into one difference and go into the betting test.
 
@@ -19,7 +20,7 @@ Not covered: deciding (`judge`), and buying (`steps.confirm`).
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple
 
@@ -30,6 +31,10 @@ from meta_agent.protocols import JSON, Effect
 
 BOLDNESS: Final = 1.3
 """Simulated: of a gain at the target the median cost falls from 0.72 to 0.66 of a fixed size."""
+
+COLLAPSE: Final = 0.10
+"""A few good training seeds look like certainty to a test that takes them as normal. So a promotion
+has to survive one run in ten falling to nothing, which no few seeds could show."""
 
 Rule = Literal["training_pairs", "task_blocks"]
 RULES: Final = ("training_pairs", "task_blocks")
@@ -46,6 +51,8 @@ class Course:
     target: float
     order: str = ""
     """Salts the order of tasks."""
+    collapse: float = COLLAPSE
+    """Of training runs: this share may lose everything, and the gain has to outlast that."""
 
     def __post_init__(self) -> None:
         if self.rule not in RULES:
@@ -57,6 +64,39 @@ class Course:
             raise ConfigError(
                 f"maximum={self.maximum}, target={self.target}: need 2 or more, and 0 < target < 1"
             )
+        if not 0 <= self.collapse < 1:
+            raise ConfigError(f"collapse={self.collapse}: need a share from 0 to below 1")
+
+
+class Collapse(NamedTuple):
+    """What a mixture of good runs and lost ones leaves of a gain.
+
+    Of the training runs a share `rate` loses all that the baseline has (`level`), the others gain
+    what the test has shown. Rates that are larger than that fit the few pairs just as well: `fits`
+    is the largest at which so many without a collapse happen once in twenty.
+    """
+
+    rate: float
+    level: float
+    fits: float
+    worst: float
+
+    def leaves(self, low: float) -> float:
+        """The lower bound of the mean, where `low` is that of runs that do not collapse."""
+        return (1 - self.rate) * low - self.rate * self.level
+
+
+def collapse_of(pairs: Pairs, declared: float, elsewhere: Sequence[float] = ()) -> Collapse:
+    """`elsewhere` are differences of training seeds that this change has shown in other places.
+
+    A loss of more than half of the baseline's level is a collapse. One that was seen anywhere
+    raises the rate to what all that was seen says, by Laplace's rule.
+    """
+    shares = [*map(float, pairs.cells.mean(axis=1) if pairs.cells.size else ()), *elsewhere]
+    seen = sum(share < -pairs.level / 2 for share in shares)
+    rate = max(declared, (seen + 1) / (len(shares) + 2)) if seen else declared
+    fits = 1 - 0.05 ** (1 / len(shares)) if shares else 1.0
+    return Collapse(rate, pairs.level, fits, min(shares, default=0.0))
 
 
 class Bounds(NamedTuple):

@@ -1,8 +1,14 @@
-"""Small interval arithmetic shared by the detectors: Wilson scores and two-proportion tests."""
+"""Small interval arithmetic shared by the detectors: shares, their excess, two-proportion tests.
+
+Attempts at one task are alike, so shares are counted in tasks' worth: the sample is divided by its
+design effect (Kish 1965), the variance of a task's hits over that of independent attempts.
+"""
 
 from __future__ import annotations
 
 import math
+from collections import defaultdict
+from collections.abc import Iterable
 from typing import NamedTuple
 
 Z_95 = 1.959963984540054
@@ -15,7 +21,61 @@ class Interval(NamedTuple):
     high: float
 
 
-def wilson(hits: int, total: int, z: float = Z_95) -> Interval:
+class Counted(NamedTuple):
+    """So many hits among so many attempts, which are worth so many independent ones."""
+
+    hits: int
+    n: int
+    worth: float
+
+    @property
+    def share(self) -> float:
+        return self.hits / self.n if self.n else 0.0
+
+    @property
+    def interval(self) -> Interval:
+        """The 95 % interval of the share, of as many attempts as they are worth."""
+        return wilson(self.share * self.worth, self.worth)
+
+
+NONE_SEEN = Counted(0, 0, 0.0)
+
+
+def counted(marks: Iterable[tuple[str, bool]]) -> Counted:
+    """Counts (task, hit) pairs."""
+    by_task: dict[str, list[bool]] = defaultdict(list)
+    for task, hit in marks:
+        by_task[task].append(hit)
+    return clustered((sum(each), len(each)) for each in by_task.values())
+
+
+def clustered(tallies: Iterable[tuple[int, int]]) -> Counted:
+    """The same of (hits, attempts), one for each task."""
+    found = list(tallies)
+    hits, n = (sum(column) for column in zip(*found, strict=True)) if found else (0, 0)
+    if hits in (0, n):
+        return Counted(hits, n, float(n))
+    share = hits / n
+    seen = math.fsum((own - share * size) ** 2 for own, size in found)
+    return Counted(hits, n, n / max(1.0, seen / (n * share * (1 - share))))
+
+
+def excess(after: Counted, before: Counted) -> Interval:
+    """The 95 % interval of a share minus that of the baseline (Newcombe 1998, method 10).
+
+    Without a baseline, that of the share.
+    """
+    own = after.interval
+    if not before.n:
+        return own
+    its = before.interval
+    gap = after.share - before.share
+    down = math.hypot(after.share - own.low, its.high - before.share)
+    up = math.hypot(own.high - after.share, before.share - its.low)
+    return Interval(max(-1.0, gap - down), min(1.0, gap + up))
+
+
+def wilson(hits: float, total: float, z: float = Z_95) -> Interval:
     """The Wilson score interval of a share (Wilson 1927); [0, 1] where nothing was seen."""
     if total == 0:
         return Interval(0.0, 1.0)

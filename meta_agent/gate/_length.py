@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from meta_agent.gate._limits import ValidityLimits
 from meta_agent.gate._records import Arm, Finding, OutcomeRow, Severity
+from meta_agent.gate._reward import fell
 
 MIN_ROWS = 20
 SHIFT_SD = 0.5
@@ -50,18 +51,12 @@ def length_gaming(baseline: Arm, candidate: Arm, limits: ValidityLimits) -> list
     )
     lines = _extremes(after, longest=shift > 0)
     numbers = {"shift": shift, "correlation": paid.correlation, "earned": earned, "clean": gain}
-    return [
-        Finding("reward.length_gaming", _severity(baseline, candidate), message, lines, numbers)
-    ]
-
-
-def _severity(baseline: Arm, candidate: Arm) -> Severity:
-    """Under the very reward that the baseline has, the candidate did not bring the pay along.
-
-    What such attempts earn is then on one scale, and `divergence.reward_up` judges it.
-    """
     same = baseline.reward_hash and baseline.reward_hash == candidate.reward_hash
-    return "warn" if same else "veto"
+    severity: Severity = "veto" if fell(before, after) else "unproven"
+    # Under the very reward that the baseline has, the candidate did not bring the pay along. What
+    # such attempts earn is then on one scale, and `divergence.reward_up` judges it.
+    severity = "warn" if same else severity
+    return [Finding("reward.length_gaming", severity, message, lines, numbers)]
 
 
 def _scored(arm: Arm) -> list[OutcomeRow]:

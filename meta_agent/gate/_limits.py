@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
-from meta_agent.gate._records import OutcomeRow
+from meta_agent.gate._intervals import Counted, excess
+from meta_agent.gate._records import OutcomeRow, Severity
 from meta_agent.protocols import JSON
 
 LINES_SHOWN = 5
+SOME_HITS = 3
+"""What anybody's arm may show by chance or by a reader's mistake: fewer bar nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,9 +19,9 @@ class ValidityLimits:
     """The bounds a run declares before it looks. Shares are of rollouts unless said otherwise."""
 
     leak_share: float = 0.05
-    """Upper 95 % bound of leaks among solved rollouts."""
+    """Leaks among solved rollouts, above the baseline's share of them."""
     tamper_share: float = 0.02
-    """Upper 95 % bound of tampering among all rollouts that ended."""
+    """Tampering among all rollouts that ended, above the baseline's share."""
     infra_share: float = 0.05
     """Above it the evaluation is void; a single lost rollout never voids one."""
     balance_p: float = 0.001
@@ -49,3 +52,30 @@ def evidence_lines(rows: Sequence[OutcomeRow]) -> tuple[str, ...]:
         f"{', '.join(row.flags) or row.error_kind or row.stop_reason}"
         for row in ordered
     )
+
+
+def severity_of(after: Counted, before: Counted, limit: float) -> Severity:
+    """By how much an arm exceeds its baseline: surely by more than the limit, perhaps, or not.
+
+    Flagged rows count as no clean success whatever this says, so only a tendency is barred.
+    """
+    if excess(after, before).low > limit:
+        return "veto"
+    gap = after.share - before.share
+    return "unproven" if gap > limit and gap * after.n >= SOME_HITS else "warn"
+
+
+def told(code: str, after: Counted, before: Counted, among: str, limit: float) -> str:
+    """The sentence of a finding about shares."""
+    low, high = excess(after, before)
+    beside = f", {before.hits} of {before.n} in the baseline" if before.n else ""
+    return (
+        f"{code}: {after.hits} of {after.n} {among}{beside} (excess "
+        f"{after.share - before.share:+.1%}, 95 % CI {low:+.1%} to {high:+.1%}; limit {limit:.1%})"
+    )
+
+
+def numbers_of(after: Counted, before: Counted) -> dict[str, float]:
+    low, high = excess(after, before)
+    seen = {"hits": after.hits, "n": after.n, "low": low, "high": high}
+    return {**seen, "baseline_hits": before.hits, "baseline_n": before.n} if before.n else seen

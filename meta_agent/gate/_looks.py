@@ -42,6 +42,7 @@ class Look:
     reward: float
     turns: int
     calls: int
+    flagged: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,13 +64,13 @@ class Seen:
     drawn: tuple[Graded, ...] = ()
 
 
-def seen_of(rollouts: Iterable[Rollout]) -> Seen:
-    """Reads records, one at a time."""
+def seen_of(rollouts: Iterable[Rollout], views: Mapping[str, str] | None = None) -> Seen:
+    """Reads records, one at a time; `views` are the tasks' own texts, by key."""
     looks: list[Look] = []
     drawn: tuple[Graded, ...] = ()
     batch: list[Graded] = []
     for rollout in rollouts:
-        looks.append(_look(rollout))
+        looks.append(_look(rollout, (views or {}).get(rollout.task_key)))
         if rollout.outcome is not None and rollout.verifier_inputs:
             batch.append(_graded(rollout))
         if len(batch) >= 4 * DRAWN:
@@ -90,25 +91,26 @@ def _draw(graded: Sequence[Graded]) -> tuple[Graded, ...]:
     return (*best[0], *best[1])
 
 
-def to_regrade(seen: Seen) -> list[Graded]:
+def to_regrade(seen: Seen, at_most: int = DRAWN) -> list[Graded]:
     """The attempts to grade again: three quarters of them solved, where there are enough."""
     solved = [one for one in seen.drawn if one.outcome]
     failed = [one for one in seen.drawn if not one.outcome]
-    wanted = max(int(DRAWN * _SOLVED_SHARE), DRAWN - len(failed))
-    return [*solved[:wanted], *failed[: DRAWN - min(wanted, len(solved))]]
+    wanted = max(int(at_most * _SOLVED_SHARE), at_most - len(failed))
+    return [*solved[:wanted], *failed[: max(0, at_most - min(wanted, len(solved)))]]
 
 
-def _look(rollout: Rollout) -> Look:
+def _look(rollout: Rollout, view: str | None) -> Look:
     return Look(
         name=name_of(rollout),
         task_key=rollout.task_key,
         outcome=rollout.outcome,
-        conduct=_conduct(rollout) if rollout.outcome else (),
+        conduct=_conduct(rollout, view) if rollout.outcome else (),
         submission=_submission(rollout),
         attempt=_attempt(rollout),
         reward=round(rollout.total_reward, 9),
         turns=rollout.turns,
         calls=len(rollout.tool_events),
+        flagged=bool(rollout.flags),
     )
 
 
@@ -117,8 +119,8 @@ def name_of(rollout: Rollout) -> str:
     return f"{rollout.task_key} sample {rollout.sample_idx} seed {rollout.seed}"
 
 
-def _conduct(rollout: Rollout) -> tuple[tuple[str, str], ...]:
-    told = {_KINDS[t.kind.partition(":")[0]]: t for t in reversed(traces(rollout))}
+def _conduct(rollout: Rollout, view: str | None) -> tuple[tuple[str, str], ...]:
+    told = {_KINDS[t.kind.partition(":")[0]]: t for t in reversed(traces(rollout, view))}
     return tuple((code, f"{trace.kind}: {trace.shown_by}") for code, trace in told.items())
 
 

@@ -152,9 +152,9 @@ class Finding:
     """What a detector saw.
 
     `veto` makes the candidate INVALID at any score. `harm` is proven harm to some tasks: it turns
-    a promotion into a rejection. `unproven` bars a promotion and turns into a veto when no more
-    samples can be bought. `warn` is for the reader's attention, `note` a table for the reader. A
-    finding on the baseline's side never counts against the candidate.
+    a promotion into a rejection. `unproven` bars a promotion, and no more. `warn` is for the
+    reader's attention, `note` a table for the reader. A finding on the baseline's side never counts
+    against the candidate.
     """
 
     code: str

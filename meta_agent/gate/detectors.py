@@ -33,7 +33,7 @@ DETECTORS: Final[tuple[Detector, ...]] = (
     Detector(
         "copied answers",
         ("conduct.copied_answer",),
-        "submitted lines first seen in the history, on the network or in hidden tests",
+        "submitted lines that the record shows before the agent wrote them",
         "rollouts",
         "inspect",
     ),
@@ -98,6 +98,7 @@ DETECTORS: Final[tuple[Detector, ...]] = (
         "NaN, infinite or missing rewards",
     ),
     Detector("truncation", ("artefact.truncation",), "attempts newly cut by a ceiling"),
+    Detector("one-sided clock", ("artefact.clock",), "a baseline cut by the clock more often"),
     Detector(
         "broken format",
         ("artefact.unfinished", "artefact.unheard"),

@@ -18,21 +18,28 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from meta_agent.gate._artefacts import unfinished, unheard
-from meta_agent.gate._intervals import wilson
+from meta_agent.gate._intervals import Counted, counted, excess
 from meta_agent.gate._length import length_gaming
-from meta_agent.gate._limits import DEFAULT_LIMITS, LINES_SHOWN, ValidityLimits, evidence_lines
-from meta_agent.gate._looks import Look, Seen, to_regrade
+from meta_agent.gate._limits import (
+    DEFAULT_LIMITS,
+    LINES_SHOWN,
+    ValidityLimits,
+    evidence_lines,
+    numbers_of,
+    severity_of,
+    told,
+)
+from meta_agent.gate._looks import DRAWN, Graded, Look, Seen, to_regrade
 from meta_agent.gate._records import Arm, ArmSide, Finding, OutcomeRow, Severity
 from meta_agent.gate._reward import CEILING_STOPS
 from meta_agent.protocols import JSON, Outcome
 
-Regrade = Callable[[str, Mapping[str, JSON]], Outcome]
+Regrade = Callable[[str, Mapping[str, JSON]], Outcome | None]
+"""The grader again; None where it could not be asked."""
 UNREPEATABLE_SHARE = 0.05
 """Of equals that were not treated alike: surely more is a veto."""
 ODD_SHARE = 0.01
 """Surely less says little: one flaky test in fifty tasks disturbs both arms alike."""
-SOME_HITS = 3
-"""What a reader of records may find by mistake: so few hits bar nothing."""
 
 
 def inspect_arms(
@@ -50,51 +57,63 @@ def inspect_seen(
     *,
     baseline: Seen = Seen(),  # noqa: B008 - frozen
     regrade: Regrade | None = None,
+    regrade_at_most: int = DRAWN,
     limits: ValidityLimits = DEFAULT_LIMITS,
     side: ArmSide = "candidate",
 ) -> tuple[Finding, ...]:
     """Everything that the records of one arm show, beside a baseline's where there is one.
 
-    `regrade` is the domain's own grader.
+    `regrade` is the domain's own grader, asked for so many attempts of an arm.
     """
     found = [
         *unheard(baseline.looks, seen.looks, limits),
-        *_conduct(seen.looks, limits, side),
+        *_conduct(seen.looks, baseline.looks, limits, side),
         *_two_answers(seen.looks, baseline.looks, side),
-        *_unrepeatable(seen.looks, side),
+        *_unrepeatable(seen.looks, baseline.looks, side),
     ]
     if regrade is not None:
-        found += _disagreeing(seen, regrade, side)
+        sides = to_regrade(seen, regrade_at_most), to_regrade(baseline, regrade_at_most)
+        found += _disagreeing(*sides, regrade, side)
     return tuple(sorted(found, key=lambda finding: finding.severity != "veto"))
 
 
 # --- conduct -------------------------------------------------------------------------------------
 
 
-def _conduct(looks: Sequence[Look], limits: ValidityLimits, side: ArmSide) -> Iterable[Finding]:
-    """Copied, forged and special-cased answers, as shares of what the arm solved."""
-    solved = [look for look in looks if look.outcome]
-    hits: dict[str, list[str]] = defaultdict(list)
-    for look in solved:
-        for code, shown_by in look.conduct:
-            hits[code].append(f"{look.name}: {shown_by}")
-    for code, lines in sorted(hits.items()):
-        bounds = wilson(len(lines), len(solved))
-        message = (
-            f"{code}: {len(lines)} of {len(solved)} solved rollouts (95 % CI {bounds.low:.1%} to "
-            f"{bounds.high:.1%}; limit {limits.leak_share:.1%})"
+def _conduct(
+    looks: Sequence[Look], baseline: Sequence[Look], limits: ValidityLimits, side: ArmSide
+) -> Iterable[Finding]:
+    """Copied, forged and special-cased answers, as shares of what the arm solved.
+
+    `counted` are those that stand as clean success all the same, above the baseline's share: a
+    promotion has to survive their loss (`judge`).
+    """
+    solved, before = ([look for look in side if look.outcome] for side in (looks, baseline))
+    for code in sorted({code for look in solved for code, _ in look.conduct}):
+        after, its = (
+            counted((look.task_key, _did(look, code)) for look in of) for of in (solved, before)
         )
-        numbers = {"hits": len(lines), "n": len(solved), "low": bounds.low, "high": bounds.high}
-        severity = _severity(len(lines), len(solved), limits.leak_share)
-        quoted = tuple(lines[:LINES_SHOWN])
-        yield Finding(f"conduct.{code}", severity, message, quoted, numbers, side)
+        lines = [
+            f"{look.name}: {shown_by}"
+            for look in solved
+            for own, shown_by in look.conduct
+            if own == code
+        ]
+        clean = sum(_did(look, code) and not look.flagged for look in solved)
+        standing = max(0.0, clean - len(solved) * its.share)
+        limit = limits.leak_share
+        yield Finding(
+            f"conduct.{code}",
+            severity_of(after, its, limit),
+            told(code, after, its, "solved rollouts", limit),
+            tuple(lines[:LINES_SHOWN]),
+            {**numbers_of(after, its), "counted": standing},
+            side,
+        )
 
 
-def _severity(hits: int, total: int, limit: float) -> Severity:
-    """As for flags, but that a reader of records may err where an environment testifies."""
-    if wilson(hits, total).low > limit:
-        return "veto"
-    return "unproven" if hits >= SOME_HITS and hits > limit * total else "warn"
+def _did(look: Look, code: str) -> bool:
+    return any(own == code for own, _ in look.conduct)
 
 
 # --- graders and rewards that do not repeat themselves --------------------------------------------
@@ -102,70 +121,117 @@ def _severity(hits: int, total: int, limit: float) -> Severity:
 
 def _two_answers(looks: Sequence[Look], baseline: Sequence[Look], side: ArmSide) -> list[Finding]:
     """The same submission at the same task, graded both ways, in whichever arm."""
+    own = [look for look in looks if look.submission]
+    before = [look for look in baseline if look.submission]
     return _differing(
-        [look for look in (*baseline, *looks) if look.submission],
-        key=lambda look: look.submission,
-        value=lambda look: look.outcome,
-        finding=("grader.flaky", "submissions that were made twice were graded both ways"),
-        side=side,
+        (_Groups([*before, *own], _submission, _outcome), _Groups(before, _submission, _outcome)),
+        ("grader.flaky", "submissions that were made twice were graded both ways"),
+        side,
     )
 
 
-def _unrepeatable(looks: Sequence[Look], side: ArmSide) -> list[Finding]:
+def _unrepeatable(looks: Sequence[Look], baseline: Sequence[Look], side: ArmSide) -> list[Finding]:
     """Word for word the same attempt with the same ending, rewarded in two ways."""
+    own, before = ([look for look in of if look.attempt] for of in (looks, baseline))
     return _differing(
-        [look for look in looks if look.attempt],
-        key=lambda look: look.attempt,
-        value=lambda look: look.reward,
-        finding=("reward.unrepeatable", "attempts that were made twice were rewarded in two ways"),
-        side=side,
+        (_Groups(own, _attempt, _reward), _Groups(before, _attempt, _reward)),
+        ("reward.unrepeatable", "attempts that were made twice were rewarded in two ways"),
+        side,
     )
+
+
+def _submission(look: Look) -> bytes:
+    return look.submission
+
+
+def _attempt(look: Look) -> bytes:
+    return look.attempt
+
+
+def _outcome(look: Look) -> object:
+    return look.outcome
+
+
+def _reward(look: Look) -> object:
+    return look.reward
+
+
+class _Groups:
+    """Groups of equals, and which of them were not treated alike."""
+
+    def __init__(
+        self,
+        looks: Iterable[Look],
+        key: Callable[[Look], bytes],
+        value: Callable[[Look], object],
+    ) -> None:
+        groups: dict[bytes, list[Look]] = defaultdict(list)
+        for look in looks:
+            groups[key(look)].append(look)
+        self.value = value
+        self.repeated = [group for group in groups.values() if len(group) > 1]
+        self.odd = [group for group in self.repeated if self._differs(group)]
+
+    def _differs(self, group: Sequence[Look]) -> bool:
+        return len({self.value(look) for look in group}) > 1
+
+    @property
+    def counted(self) -> Counted:
+        return counted((group[0].task_key, self._differs(group)) for group in self.repeated)
+
+    def line(self, group: Sequence[Look]) -> str:
+        """Two of a group that were not treated alike."""
+        first, value = group[0], self.value
+        other = next(look for look in group if value(look) != value(first))
+        return f"{first.name}: {value(first)}; {other.name}: {value(other)}"
 
 
 def _differing(
-    looks: Iterable[Look],
-    *,
-    key: Callable[[Look], bytes],
-    value: Callable[[Look], object],
-    finding: tuple[str, str],
-    side: ArmSide,
+    sides: tuple[_Groups, _Groups], says: tuple[str, str], side: ArmSide
 ) -> list[Finding]:
-    """Groups of equals that were not treated alike."""
-    groups: dict[bytes, list[Look]] = defaultdict(list)
-    for look in looks:
-        groups[key(look)].append(look)
-    repeated = [group for group in groups.values() if len(group) > 1]
-    odd = [group for group in repeated if len({value(look) for look in group}) > 1]
-    if not odd:
+    """Equals that were not treated alike, in more groups than the baseline by itself shows."""
+    groups, (code, words) = sides[0], says
+    after, before = (of.counted for of in sides)
+    if not after.hits:
         return []
-    code, says = finding
-    lines = tuple(_disagreement(group, value) for group in odd[:LINES_SHOWN])
-    low = wilson(len(odd), len(repeated)).low
+    low = excess(after, before).low
     few: Severity = "unproven" if low > ODD_SHARE else "warn"
     severity: Severity = "veto" if low > UNREPEATABLE_SHARE else few
-    message = f"{len(odd)} of {len(repeated)} {says}"
-    numbers = {"hits": len(odd), "n": len(repeated)}
-    return [Finding(code, severity, message, lines, numbers, side)]
+    message = f"{after.hits} of {after.n} {words}"
+    if before.n:
+        message += f" ({before.hits} of {before.n} in the baseline)"
+    lines = tuple(map(groups.line, groups.odd[:LINES_SHOWN]))
+    return [Finding(code, severity, message, lines, numbers_of(after, before), side)]
 
 
-def _disagreement(group: Sequence[Look], value: Callable[[Look], object]) -> str:
-    first = group[0]
-    other = next(look for look in group if value(look) != value(first))
-    return f"{first.name}: {value(first)}; {other.name}: {value(other)}"
+def _disagreeing(
+    stored: Sequence[Graded], baseline: Sequence[Graded], regrade: Regrade, side: ArmSide
+) -> list[Finding]:
+    """Stored outcomes that the sealed grader does not confirm: forged, or another grader's.
 
-
-def _disagreeing(seen: Seen, regrade: Regrade, side: ArmSide) -> list[Finding]:
-    """Stored outcomes that the sealed grader does not confirm: forged, or another grader's."""
-    checked = to_regrade(seen)
-    odd = [one for one in checked if regrade(one.task_key, one.inputs).success != one.outcome]
+    A grader that does not repeat itself disagrees with either arm.
+    """
+    checked = _graded_again(stored, regrade)
+    odd = sorted((one for one, agrees in checked if not agrees), key=lambda one: one.name)
     if not odd:
         return []
-    message = f"{len(odd)} of {len(checked)} stored outcomes are not what the grader says again"
-    lines = tuple(
-        f"{one.name}: stored {one.outcome}" for one in sorted(odd, key=lambda one: one.name)
+    others = _graded_again(baseline, regrade)
+    after, before = (
+        counted((one.task_key, not agrees) for one, agrees in of) for of in (checked, others)
     )
-    numbers = {"hits": len(odd), "n": len(checked)}
-    return [Finding("grader.disagrees", "veto", message, tuple(lines), numbers, side)]
+    sure = excess(after, before).low > ODD_SHARE or not before.hits
+    severity: Severity = "veto" if sure else "unproven"
+    message = f"{len(odd)} of {len(checked)} stored outcomes are not what the grader says again"
+    if before.hits:
+        message += f" ({before.hits} of {before.n} in the baseline)"
+    lines = tuple(f"{one.name}: stored {one.outcome}" for one in odd)
+    return [Finding("grader.disagrees", severity, message, lines, numbers_of(after, before), side)]
+
+
+def _graded_again(stored: Sequence[Graded], regrade: Regrade) -> list[tuple[Graded, bool]]:
+    """Each that could be graded again, and whether the grader says the same."""
+    again = [(one, regrade(one.task_key, one.inputs)) for one in stored]
+    return [(one, said.success == one.outcome) for one, said in again if said is not None]
 
 
 # --- naming the rollouts -------------------------------------------------------------------------

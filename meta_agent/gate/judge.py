@@ -18,12 +18,22 @@ Not covered: choosing what to run next.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import NamedTuple
 
 from meta_agent.errors import ConfigError
-from meta_agent.gate._course import Bounds, Course, Terms, bounds_at_look, bounds_under_way
+from meta_agent.gate._clusters import Grouped, by_groups
+from meta_agent.gate._course import (
+    Bounds,
+    Collapse,
+    Course,
+    Terms,
+    bounds_at_look,
+    bounds_under_way,
+    collapse_of,
+)
 from meta_agent.gate._records import Arm, Finding
 from meta_agent.gate.statistics import (
     ErrorBudget,
@@ -52,6 +62,8 @@ class _Inputs:
     worthwhile_effect: float
     pilot: SeedSpread | None
     course: Course | None
+    elsewhere: tuple[float, ...] = ()
+    clusters: Mapping[str, str] | None = None
 
     def __post_init__(self) -> None:
         if self.factor == "diagnostics":
@@ -60,7 +72,8 @@ class _Inputs:
             raise ConfigError(f"min_effect={self.min_effect}: must be 0 or more")
 
     def to_json(self) -> dict[str, JSON]:
-        return {**asdict(self), "budget": self.budget.to_json()}
+        elsewhere = list(self.elsewhere)
+        return {**asdict(self), "budget": self.budget.to_json(), "elsewhere": elsewhere}
 
     @property
     def wanted(self) -> float:
@@ -93,6 +106,21 @@ class _Case(NamedTuple):
         return self.inputs.wanted
 
     @property
+    def collapse(self) -> Collapse | None:
+        """None where training seeds are not the unit."""
+        course = self.inputs.course
+        if course is None or course.rule != "training_pairs":
+            return None
+        return collapse_of(self.pairs, course.collapse, self.inputs.elsewhere)
+
+    @property
+    def grouped(self) -> Grouped | None:
+        """None where tasks name no groups."""
+        if not self.inputs.clusters:
+            return None
+        return by_groups(self.pairs, self.inputs.clusters, self.effect.ci_low, self.alpha)
+
+    @property
     def given_up(self) -> bool:
         """The gain that this test is tuned to is ruled out, so nothing more is bought."""
         return self.futility_high < self.worthwhile
@@ -111,12 +139,20 @@ def judge_live(
     worthwhile_effect: float = WORTHWHILE_EFFECT,
     pilot: SeedSpread | None = None,
     course: Course | None = None,
+    elsewhere: Sequence[float] = (),
+    clusters: Mapping[str, str] | None = None,
 ) -> Verdict:
     """Judges one candidate on the confirm split at one declared look (counted from 0).
 
-    With a `course` the look is a whole sequential test, asked after each of its units.
+    With a `course` the look is a whole sequential test, asked after each of its units. `elsewhere`
+    are this change's differences over training seeds in other places of the run (a ranking, a
+    search): they prove nothing, and a collapse among them counts. `clusters` is the group that each
+    task names, such as its repository.
     """
-    inputs = _Inputs(factor, budget, look, final_look, min_effect, worthwhile_effect, pilot, course)
+    inputs = _Inputs(
+        factor, budget, look, final_look, min_effect, worthwhile_effect, pilot, course,
+        tuple(elsewhere), clusters or None,
+    )  # fmt: skip
     found = tuple(findings)
     case = _case(inputs, pair(baseline_arm, candidate_arm))
     kind, reasons = _decide(case, found)
@@ -141,12 +177,16 @@ def kind_of_pairs(
     worthwhile_effect: float = WORTHWHILE_EFFECT,
     pilot: SeedSpread | None = None,
     course: Course | None = None,
+    clusters: Mapping[str, str] | None = None,
 ) -> tuple[VerdictKind, bool]:
     """What `judge_live` decides on pairs without any finding, and whether more may be bought.
 
     For simulations of the gate.
     """
-    inputs = _Inputs(factor, budget, look, final_look, min_effect, worthwhile_effect, pilot, course)
+    inputs = _Inputs(
+        factor, budget, look, final_look, min_effect, worthwhile_effect, pilot, course,
+        clusters=clusters,
+    )  # fmt: skip
     case = _case(inputs, pairs)
     kind = _by_effect(case)[0]
     return kind, kind is VerdictKind.INCONCLUSIVE and not case.given_up
@@ -175,11 +215,22 @@ def _decide(case: _Case, findings: tuple[Finding, ...]) -> _Decision:
     harms = tuple(f"{f.code}: {f.message}" for f in against if f.severity == "harm")
     if harms and kind is VerdictKind.PROMOTE:
         return VerdictKind.REJECT, ("better on the whole, and worse for some", *harms)
+    if kind is VerdictKind.PROMOTE:
+        unproven += _questioned(case, against)
     if not unproven or kind is VerdictKind.REJECT or case.given_up:
         return kind, reasons
-    if case.inputs.final_look:
-        return VerdictKind.INVALID, (*unproven, "not proven valid by the last look")
-    return VerdictKind.INCONCLUSIVE, (*unproven, "more samples will tell")
+    # What nobody has shown is no crime: it bars the promotion and no more.
+    more = "not cleared by the last look" if case.inputs.final_look else "more samples will tell"
+    return VerdictKind.INCONCLUSIVE, (*unproven, more)
+
+
+def _questioned(case: _Case, against: list[Finding]) -> tuple[str, ...]:
+    """Successes that a reader of records doubts, where the gain does not outlast their loss."""
+    doubted = math.fsum(f.numbers.get("counted", 0.0) for f in against)
+    low = case.effect.ci_low - doubted / case.pairs.pairs
+    if not doubted or low > case.inputs.min_effect:
+        return ()
+    return (f"without {doubted:.0f} successes in question the lower bound is {_points(low)}",)
 
 
 def _by_effect(case: _Case) -> _Decision:
@@ -191,6 +242,7 @@ def _by_effect(case: _Case) -> _Decision:
             f"clean success {_points(case.effect.delta)}, lower bound "
             f"{_points(case.effect.ci_low)} > {_points(case.inputs.min_effect)} "
             f"at alpha {case.alpha:.4g}",
+            *_terms_of(case),
         )
     if case.given_up:
         # Only what is not even worth having is rejected: a smaller gain may be there.
@@ -199,6 +251,24 @@ def _by_effect(case: _Case) -> _Decision:
         return VerdictKind.INCONCLUSIVE if small else VerdictKind.REJECT, (_given_up(case),)
     more = "no look is left" if case.inputs.final_look else "more samples may decide"
     return VerdictKind.INCONCLUSIVE, (*doubts, more)
+
+
+def _terms_of(case: _Case) -> Iterator[str]:
+    """What a promotion takes for granted, in the reader's words."""
+    if case.collapse is not None:
+        yield _assumed(case, case.collapse)
+    grouped = case.grouped
+    if grouped is not None and grouped.low is None:
+        yield f"on these {grouped.groups} groups of tasks: they are too few to speak of others"
+
+
+def _assumed(case: _Case, collapse: Collapse) -> str:
+    """What the few training seeds cannot show, said wherever a verdict rests on them."""
+    pairs = case.effect.training_seeds
+    return (
+        f"worst of {pairs} pairs {_points(collapse.worst)}; with {pairs} pairs a collapse rate of "
+        f"up to {collapse.fits:.0%} fits, one of {collapse.rate:.0%} the gain outlasts"
+    )
 
 
 def _given_up(case: _Case) -> str:
@@ -220,6 +290,7 @@ def _doubts(case: _Case) -> tuple[str, ...]:
         doubts.append(f"lower bound {low} is not above {need} at alpha {case.alpha:.4g}")
     if case.inputs.factor in TRAINING_FACTORS and seeds < MIN_TRAINING_SEEDS:
         doubts.append(f"{seeds} training seed, needs {MIN_TRAINING_SEEDS}")
+    doubts += [*_collapse_doubts(case), *_group_doubts(case)]
     p = _exact_p(case)
     if p is not None and p > case.alpha:
         doubts.append(f"exact sign-flip p {p:.3g} is above alpha {case.alpha:.4g}")
@@ -229,6 +300,31 @@ def _doubts(case: _Case) -> tuple[str, ...]:
             f"with {case.pairs.lost} lost pairs at their worst the effect is {_points(worst)}"
         )
     return tuple(doubts)
+
+
+def _collapse_doubts(case: _Case) -> tuple[str, ...]:
+    """Seeds are few and need not be normal: runs that fall to nothing could take the gain back."""
+    collapse, low = case.collapse, case.effect.ci_low
+    if collapse is None or low <= case.inputs.min_effect:
+        return ()
+    left = collapse.leaves(low)
+    if left > case.inputs.min_effect:
+        return ()
+    return (
+        f"{collapse.rate:.0%} of training runs losing all would leave {_points(left)} of the "
+        f"lower bound {_points(low)}, and with {case.effect.training_seeds} pairs a collapse rate "
+        f"of up to {collapse.fits:.0%} fits (worst pair {_points(collapse.worst)})",
+    )
+
+
+def _group_doubts(case: _Case) -> tuple[str, ...]:
+    grouped, need = case.grouped, case.inputs.min_effect
+    if grouped is None or grouped.low is None or not case.effect.ci_low > need >= grouped.low:
+        return ()
+    return (
+        f"tasks come in {grouped.groups} groups, by which the lower bound "
+        f"{_points(grouped.low)} is not above {_points(need)}",
+    )
 
 
 def _exact_p(case: _Case) -> float | None:
@@ -256,6 +352,8 @@ def _numbers(case: _Case) -> dict[str, JSON]:
         "per_seed": [float(row.mean()) for row in case.pairs.cells if row.size],
         "worst_case_delta": worst_case(case.pairs).delta,
         "sign_flip_p": _exact_p(case),
+        "groups": case.grouped._asdict() if case.grouped else None,
+        "collapse": case.collapse._asdict() if case.collapse else None,
         **case.bounds.numbers,
     }
 

@@ -89,11 +89,16 @@ class Gate:
     def tasks(self) -> int:
         return max(look.tasks for look in self.looks)
 
-    def promotes(self, differences: Matrix) -> Passed:
-        """Whether [repeat, task] differences of a candidate get it promoted, look by look."""
+    def promotes(self, differences: Matrix, level: float = 1.0) -> Passed:
+        """Whether [repeat, task] differences of a candidate get it promoted, look by look.
+
+        `level` is the baseline's clean success.
+        """
         names = self._names()
         for look in self.looks:
-            kind, goes_on = self._kind(look, differences[: look.repeats, : look.tasks], names)
+            kind, goes_on = self._kind(
+                look, differences[: look.repeats, : look.tasks], names, level
+            )
             if not goes_on:
                 break
         return Passed(kind, look.repeats, look.tasks)
@@ -103,10 +108,12 @@ class Gate:
         salts = [look.course.order for look in self.looks if look.course]
         return _names(self.tasks, salts[0] if salts and self.frozen else None)
 
-    def _kind(self, look: Look, cells: Matrix, names: Sequence[str]) -> tuple[VerdictKind, bool]:
+    def _kind(
+        self, look: Look, cells: Matrix, names: Sequence[str], level: float
+    ) -> tuple[VerdictKind, bool]:
         samples = look.repeats if self.frozen else 1
         shown = cells.mean(axis=0, keepdims=True) if self.frozen else cells
-        pairs = Pairs(shown, cells.size, 0, samples, 0, tuple(names[: cells.shape[1]]))
+        pairs = Pairs(shown, cells.size, 0, samples, 0, tuple(names[: cells.shape[1]]), level)
         factor: Factor = "scaffold" if self.frozen else "reward"
         return kind_of_pairs(
             pairs,
@@ -256,15 +263,15 @@ def false_promotions(
     rng, hits = np.random.default_rng(seed), 0
     for _ in range(runs):
         hits += any(
-            gate.promotes(null_differences(gate, source, rng)).promoted for _ in range(candidates)
+            gate.promotes(*null_differences(gate, source, rng)).promoted for _ in range(candidates)
         )
     return Rate.of(hits, runs)
 
 
-def null_differences(gate: Gate, source: Population, rng: Random) -> Matrix:
-    """All that could ever be bought for a candidate that changes nothing."""
+def null_differences(gate: Gate, source: Population, rng: Random) -> tuple[Matrix, float]:
+    """All that could ever be bought for a candidate that changes nothing, and the level of it."""
     before, after = source.null_pair(gate.repeats, gate.tasks, rng)
-    return after - before
+    return after - before, float(before.mean())
 
 
 def courses(
@@ -275,7 +282,7 @@ def courses(
     for at in range(draws):
         rng = np.random.default_rng((seed, at))
         before, after = source.null_pair(gate.repeats, gate.tasks, rng)
-        found.append(gate.promotes(_improved(after, delta, rng) - before))
+        found.append(gate.promotes(_improved(after, delta, rng) - before, float(before.mean())))
     return found
 
 

@@ -39,7 +39,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -121,6 +121,7 @@ class Pairs(NamedTuple):
     samples: int  # samples of a cell, at most
     dropped_tasks: int = 0  # tasks without a single pair in some seed
     tasks: tuple[str, ...] = ()  # their keys, one a column
+    level: float = 1.0  # the baseline's clean success: what a run that collapses can lose
 
 
 def pair(baseline: Arm, candidate: Arm) -> Pairs:
@@ -132,7 +133,23 @@ def pair(baseline: Arm, candidate: Arm) -> Pairs:
         found, missing = _seed_cells(baseline.seeds[seed], candidate.seeds[seed])
         cells.append(found)
         lost += missing
-    return _matrix(cells, lost)
+    known = [row.clean for row in baseline.rows() if row.clean is not None]
+    level = sum(known) / len(known) if known else 1.0
+    contents = {row.task_key: row.task_hash for row in baseline.rows() if row.task_hash}
+    return one_a_content(_matrix(cells, lost)._replace(level=level), contents)
+
+
+def one_a_content(pairs: Pairs, contents: Mapping[str, str]) -> Pairs:
+    """Tasks of equal content are one task, under however many keys: their mean is one column."""
+    columns: dict[str, list[int]] = {}
+    for at, key in enumerate(pairs.tasks):
+        columns.setdefault(contents.get(key, f"\0{key}"), []).append(at)
+    if len(columns) == len(pairs.tasks):
+        return pairs
+    cells = np.stack([pairs.cells[:, at].mean(axis=1) for at in columns.values()], axis=1)
+    samples = pairs.samples * max(map(len, columns.values()))
+    names = tuple(pairs.tasks[at[0]] for at in columns.values())
+    return pairs._replace(cells=cells, samples=samples, tasks=names)
 
 
 def _seed_cells(
@@ -295,6 +312,9 @@ def _sure_anytime(cells: Matrix) -> float:
 
 # --- exact test ---------------------------------------------------------------------------------
 
+FINEST: Final = 2520
+"""Steps of a difference that the exact test tells apart: lcm(1..10). 20 samples would have 2e8."""
+
 
 @dataclass(frozen=True, slots=True)
 class SignFlip:
@@ -307,9 +327,10 @@ class SignFlip:
 def sign_flip_p(row: Matrix, samples: int) -> SignFlip:
     """P(sum of randomly signed |d| >= the observed sum), over tasks.
 
-    The differences are multiples of 1 / lcm(1..samples), so the distribution is computed exactly.
+    The differences are multiples of 1 / samples, or where attempts were lost of
+    1 / lcm(1..samples), so the distribution is exact; above `FINEST` they are rounded to that.
     """
-    scale = math.lcm(*range(1, max(1, samples) + 1))
+    scale = _scale(row, max(1, samples))
     units = np.rint(row * scale).astype(int)
     sizes = np.abs(units[units != 0])
     dist = np.ones(1)
@@ -320,6 +341,12 @@ def sign_flip_p(row: Matrix, samples: int) -> SignFlip:
         dist = wider
     observed = int(units.sum()) + int(sizes.sum())
     return SignFlip(min(1.0, float(dist[observed:].sum())), int(sizes.size))
+
+
+def _scale(row: Matrix, samples: int) -> int:
+    if np.allclose(row * samples, np.rint(row * samples), atol=1e-6):
+        return samples
+    return min(FINEST, math.lcm(*range(1, samples + 1)))
 
 
 @dataclass(frozen=True, slots=True)

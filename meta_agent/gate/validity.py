@@ -1,8 +1,9 @@
 """Validity: did the intended behaviour produce this score? Asked before any score is read.
 
 Each detector is a pure function from arms to typed findings, with the lines of evidence it rests
-on. `find_all` runs the lot over a comparison, `find_in_arm` over one arm alone (an invalid
-baseline opens a repair).
+on. `findings` is what a candidate shows beyond its baseline: what the version it started from does
+itself is that version's, and no candidate inherits it. `find_all` adds the baseline's own, and
+`find_in_arm` looks at one arm alone (an invalid baseline opens a repair).
 
 Not covered: conduct that the environment did not flag. The detectors count flags, they do not
 find new kinds of cheating.
@@ -23,7 +24,7 @@ from meta_agent.gate._measurement import (
     void_infra,
 )
 from meta_agent.gate._records import Arm, ArmSide, Finding
-from meta_agent.gate._reward import artefacts, constant_offset, divergence
+from meta_agent.gate._reward import artefacts, constant_offset, divergence, one_sided_cuts
 
 
 def find_all(
@@ -37,14 +38,27 @@ def find_all(
     found = [
         *comparable(baseline, candidate),
         *find_in_arm(baseline, limits=limits, side="baseline"),
-        *find_in_arm(candidate, limits=limits, train_hashes=train_hashes),
+        *find_in_arm(candidate, limits=limits, train_hashes=train_hashes, beside=baseline),
         *unbalanced_infra(baseline, candidate, limits),
         *artefacts(baseline, candidate, limits),
+        *one_sided_cuts(baseline, candidate, limits),
         *divergence(baseline, candidate, limits),
         *constant_offset(baseline, candidate),
     ]
     rank = {"veto": 0, "unproven": 1, "warn": 2}
     return tuple(sorted(found, key=lambda finding: rank[finding.severity]))
+
+
+def findings(
+    baseline: Arm,
+    candidate: Arm,
+    *,
+    limits: ValidityLimits = DEFAULT_LIMITS,
+    train_hashes: Collection[str] = (),
+) -> tuple[Finding, ...]:
+    """Only what counts against the candidate, or against the comparison."""
+    found = find_all(baseline, candidate, limits=limits, train_hashes=train_hashes)
+    return tuple(finding for finding in found if finding.side != "baseline")
 
 
 def find_in_arm(
@@ -53,14 +67,15 @@ def find_in_arm(
     limits: ValidityLimits = DEFAULT_LIMITS,
     train_hashes: Collection[str] = (),
     side: ArmSide = "candidate",
+    beside: Arm | None = None,
 ) -> tuple[Finding, ...]:
-    """What one arm shows by itself."""
+    """What one arm shows by itself, or beyond the arm that it stands beside."""
     return (
-        *leaks(arm, limits, side),
-        *tampering(arm, limits, side),
-        *suspects(arm, limits, side),
+        *leaks(arm, limits, side, beside),
+        *tampering(arm, limits, side, beside),
+        *suspects(arm, limits, side, beside),
         *void_infra(arm, limits, side),
         *denominator(arm),
         *overlap(arm, train_hashes),
-        *not_finite(arm, side),
+        *not_finite(arm, side, beside),
     )

@@ -38,6 +38,7 @@ Message = dict[str, Any]
 Call = dict[str, Any]
 Agent = Callable[["Task", "Model", "Tools"], Coroutine[Any, Any, None]]
 SCALARS = (str, int, bool, type(None))
+MAX_DIGITS = 300
 
 
 class Channel(Protocol):
@@ -187,7 +188,7 @@ class Seat:
         if type(name) is not str:
             raise TypeError(f"a tool's name is a string, not {name!r}")
         for value in arguments.values():
-            if type(value) not in SCALARS:
+            if type(value) not in SCALARS or (type(value) is int and abs(value) >= 1 << 53):
                 arguments = as_json(arguments, "tool arguments")
                 break
         self.kind = "tool"
@@ -241,9 +242,16 @@ def own_copy(message: Message) -> Message:
 def as_json(value: Json, what: str) -> Json:
     """A deep copy, or a TypeError here rather than a broken frame for every rollout."""
     try:
-        return json.loads(json.dumps(value, allow_nan=False))
+        return json.loads(json.dumps(value, allow_nan=False), parse_int=number)
     except (TypeError, ValueError, RecursionError) as error:
         raise TypeError(f"{what} must be plain JSON: {error}") from error
+
+
+def number(text: str) -> int:
+    """An integer that the host takes."""
+    if len(text) > MAX_DIGITS:
+        raise ValueError(f"a number of {len(text)} digits, at most {MAX_DIGITS} are taken")
+    return int(text)
 
 
 class Scheduler:

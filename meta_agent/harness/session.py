@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from meta_agent.errors import CandidateError, ConfigError, GuestError
+from meta_agent.errors import CandidateError, ConfigError, GuestError, SandboxError
 from meta_agent.harness.contract import HarnessContract, parse_contract
 from meta_agent.harness.recipe import RECIPE_FILE, Recipe, parse_recipe
 from meta_agent.protocols import JSON, CallServer, HarnessTree, Rollout, Sandbox
@@ -212,6 +212,11 @@ class HarnessSession:
                 return reply()
             except GuestError as error:
                 raise _failed(op, error) from error
+            except SandboxError as error:
+                if error.kind != "protocol":
+                    raise
+                # Only code of the harness can have left the guest that it shares a process with.
+                raise CandidateError(f"{op}: {error}", reason="broke_protocol") from error
 
         return wait
 

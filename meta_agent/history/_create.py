@@ -17,6 +17,7 @@ from meta_agent.history._git import Git, GitError, flush_directory, read_files
 from meta_agent.history._limits import AdmissionLimits
 from meta_agent.history._locks import busy, clear_locks
 from meta_agent.history._policy import check_collisions, check_path
+from meta_agent.history._settings import check_settings
 from meta_agent.history._worktree import MAIN, check_clean
 
 
@@ -37,6 +38,7 @@ def check_repository(git: Git, path: Path) -> None:
     """Raises ConfigError or IntegrityError unless the repository is whole and its files clean."""
     if not (path / ".git" / "HEAD").is_file():
         raise ConfigError(f"{path} is not a harness repository", hint="meta-agent init")
+    check_settings(path)
     clear_locks(git.git_dir)
     _check_objects(git, path)
     check_clean(git, path)
@@ -70,6 +72,7 @@ def _check_same_start(path: Path, files: Mapping[str, bytes]) -> None:
     git = Git(path.resolve() / ".git", work_tree=path.resolve())
     if not (path / ".git" / "HEAD").is_file():
         raise ConfigError(f"{path} exists and is not empty", hint="name another workspace")
+    check_settings(path)
     roots = git.line("rev-list", "--max-parents=0", MAIN).split()
     with git.reader() as repo:
         stored = {path: data for path, (_, data) in read_files(repo, roots[-1]).items()}

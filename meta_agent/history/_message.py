@@ -12,8 +12,8 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterable, Mapping
 
-from meta_agent.history._policy import hidden
 from meta_agent.protocols import Hypothesis
+from meta_agent.unseen import unseen
 
 _SUBJECT_CHARS, _WIDTH = 72, 88
 
@@ -65,7 +65,7 @@ def parse_trailers(message: str) -> dict[str, str]:
 
 def plain(text: str) -> str:
     """Text without control, bidi or zero-width characters, other than newline and tab."""
-    return "".join(c for c in text.replace("\r\n", "\n") if c in "\n\t" or not hidden(c))
+    return "".join(c for c in text.replace("\r\n", "\n") if c in "\n\t" or not unseen(c))
 
 
 def _effect(hypothesis: Hypothesis) -> str:

@@ -18,10 +18,13 @@ from typing import NamedTuple
 from meta_agent.harness import matches_any
 from meta_agent.history._git import IDENTITY
 from meta_agent.history._limits import AdmissionLimits, refuse
+from meta_agent.unseen import unseen
 
 REGULAR_MODES = frozenset({"100644", "100755"})
 _HEADERS = ("tree", "parent", "author", "committer")
 _PERSON = re.compile(rf"{re.escape(IDENTITY)} \d{{1,11}} [+-]\d{{4}}")
+_SPECIAL = frozenset('\\:*?[]<>|"')
+_RESERVED = re.compile(r"con|prn|aux|nul|(com|lpt)[0-9]|con(in|out)\$|clock\$")
 
 
 class Entry(NamedTuple):
@@ -60,14 +63,9 @@ def commit_headers(raw: bytes, limits: AdmissionLimits) -> Headers:
 def _check_message(message: str, limits: AdmissionLimits) -> None:
     if len(message.encode()) > limits.message_bytes:
         refuse("message_too_large", f"a commit message is over {limits.message_bytes} bytes")
-    bad = next((c for c in message if c not in "\n\t" and hidden(c)), None)
+    bad = next((c for c in message if c not in "\n\t" and unseen(c)), None)
     if bad is not None:
         refuse("commit_text", f"a commit message holds the hidden character U+{ord(bad):04X}")
-
-
-def hidden(char: str) -> bool:
-    """Control, format (bidi, zero-width), surrogate, private or unassigned characters."""
-    return unicodedata.category(char).startswith("C")
 
 
 def changed_paths(base: Mapping[str, Entry], tip: Mapping[str, Entry]) -> tuple[str, ...]:
@@ -87,15 +85,28 @@ def check_entries(
     check_collisions(tip)
 
 
+def _plain(char: str) -> bool:
+    """One mark on the screen that no shell expands and no file system takes for a separator.
+
+    By what it is, not by a list of what it is not: letters, digits and accents of any script, and
+    of ASCII what people use in names.
+    """
+    if char.isascii():
+        return char.isprintable() and char not in _SPECIAL
+    return unicodedata.category(char)[0] in "LNM" and not unseen(char)
+
+
 def check_path(path: str, limits: AdmissionLimits) -> None:
     """Refuses a name that some file system, shell or git itself would treat specially."""
     if len(path.encode()) > limits.path_bytes:
         refuse("path_name", f"a path is over {limits.path_bytes} bytes: {path[:60]!r}...")
-    if any(hidden(c) for c in path) or "\\" in path or ":" in path:
-        refuse("path_name", f"{path!r} holds a control, hidden or separator character")
+    if not all(map(_plain, path)):
+        refuse("path_name", f"{path!r} holds a hidden, wildcard or separator character")
     for part in path.split("/"):
         if part in {"", ".", ".."} or part.startswith("-") or part.endswith((" ", ".")):
             refuse("path_name", f"{path!r} has the component {part!r}")
+        if _RESERVED.fullmatch(_folded(part).partition(".")[0].rstrip()):
+            refuse("path_name", f"{path!r} names a device on some systems")
         if _folded(part).startswith((".git", "git~")):
             refuse("git_path", f"{path!r} would be read by git itself")
 

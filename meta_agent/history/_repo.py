@@ -213,6 +213,17 @@ class HarnessRepo:
         with self._writing():
             return merge_commit(self._git, onto, tip, text, self._date(when, onto, tip))
 
+    def advance(self, commit: str, *, onto: str) -> str:
+        """Moves `main` from `onto` to a commit that was made ahead of it.
+
+        Raises IntegrityError where that commit does not descend from `onto`, or `main` is
+        elsewhere. Once done, repeating it changes nothing.
+        """
+        if not self._reaches(commit, onto):
+            raise IntegrityError(f"{commit[:12]} does not descend from {onto[:12]}")
+        with self._writing():
+            return commit if self.head() == commit else self._advance_main(commit, onto)
+
     def revert_main(self, to: str, *, message: str | None = None, when: int | None = None) -> str:
         """Undoes everything after `to` by a new commit with `to`'s files; history stays."""
         main = self.head()

@@ -1,13 +1,15 @@
 """Walks a tree that a sandbox made, level by level and counted.
 
 Promises: time and memory are bounded by the limits even for a tree bomb (ten nested trees of ten
-entries each name 10^10 files with ten objects), which `git ls-tree -r` would print in full.
+entries each name 10^10 files with ten objects), which `git ls-tree -r` would print in full; and so
+are the bytes of all files together, where one blob stands under many names.
 
 Does not cover: judging modes and names; `_policy` does.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
@@ -15,7 +17,7 @@ from meta_agent.history._git import Git
 from meta_agent.history._limits import AdmissionLimits, refuse
 from meta_agent.history._policy import Entry
 
-_FOLDER = "40000"
+_FOLDER, _SUBMODULE = "40000", "160000"
 _MAX_DEPTH = 24
 
 
@@ -31,6 +33,7 @@ def tree_entries(git: Git, commit: str, limits: AdmissionLimits) -> Mapping[str,
     files: dict[str, Entry] = {}
     for _ in range(_MAX_DEPTH):
         if not level:
+            _check_bytes(git, files, limits)
             return files
         level = _next_level(git, level, files, limits)
     refuse("path_name", f"folders are nested over {_MAX_DEPTH} deep")
@@ -51,6 +54,21 @@ def _next_level(
         if len(files) + len(folders) > limits.files:
             refuse("too_many_files", f"the tree has over {limits.files} files")
     return folders
+
+
+def _check_bytes(git: Git, files: Mapping[str, Entry], limits: AdmissionLimits) -> None:
+    """By name, as a checkout, a tar and a model see them; git itself keeps a blob once."""
+    names = Counter(entry.oid for entry in files.values() if entry.mode != _SUBMODULE)
+    asked = "\n".join(names).encode() + b"\n"
+    rows = git.run("cat-file", "--batch-check=%(objecttype) %(objectsize)", stdin=asked).stdout
+    total = 0
+    for (oid, times), row in zip(names.items(), rows.splitlines(), strict=False):
+        kind, _, size = row.partition(b" ")
+        if kind != b"blob":
+            refuse("missing_object", f"{oid[:12]} is not a file")
+        total += times * int(size)
+    if total > limits.total_bytes:
+        refuse("tree_too_large", f"all files have {total} bytes, over {limits.total_bytes}")
 
 
 def _trees(git: Git, oids: Iterable[str]) -> dict[str, bytes]:

@@ -19,7 +19,7 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from meta_agent.errors import ConfigError, InfrastructureError, IntegrityError, MetaAgentError
-from meta_agent.ledger._migrations import MIGRATIONS
+from meta_agent.ledger._migrations import LATER, MIGRATIONS
 
 BUSY_TIMEOUT_SEC: Final = 30.0
 
@@ -69,7 +69,7 @@ class Journal:
                 f"{self.path} was written by a newer meta-agent (it has {newer[0]})",
                 hint="pip install --upgrade meta-agent",
             )
-        if not upgrade and known - applied:
+        if not upgrade and known - applied - LATER:
             raise ConfigError(
                 f"{self.path} is not a complete ledger yet",
                 hint="run the evolve command again: it completes the ledger",
@@ -94,6 +94,10 @@ class Journal:
         """All rows of a query."""
         with self._lock, self._translated():
             return self._db.execute(query, tuple(arguments)).fetchall()
+
+    def has(self, table: str) -> bool:
+        """Whether this ledger is young enough for a table (`LATER`)."""
+        return bool(self.rows("SELECT 1 FROM sqlite_master WHERE name = ?", (table,)))
 
     def close(self) -> None:
         """Closes the file. SQLite folds the WAL back in when the last connection closes."""

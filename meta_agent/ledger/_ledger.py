@@ -2,7 +2,8 @@
 
 Promises: a step recorded done stays done and its work never runs again; work in flight at a crash
 runs again, so it must be repeatable; two threads never run the same step at once. The first call
-and every later one return the same value (what JSON keeps of it).
+and every later one return the same value (what JSON keeps of it). Finished steps are chained by
+their hashes, so that a change to one shows (`broken`), given a digest that is kept elsewhere.
 
 Does not cover: the effects of a step's work outside this file. A step that moves a git ref or
 writes a checkpoint makes itself repeatable (compare-and-swap, manifest last).
@@ -11,8 +12,9 @@ writes a checkpoint makes itself repeatable (compare-and-swap, manifest last).
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
+from functools import reduce
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -22,7 +24,18 @@ from meta_agent.ledger._crash import crash_point
 from meta_agent.ledger._journal import Journal
 from meta_agent.ledger._lock import OwnerLock
 from meta_agent.ledger._money import Purse
-from meta_agent.ledger._rows import DONE, Event, RunRow, Spend, Step, canonical, decode, encode
+from meta_agent.ledger._rows import (
+    DONE,
+    FAILED,
+    Event,
+    RunRow,
+    Spend,
+    Step,
+    canonical,
+    decode,
+    encode,
+    link,
+)
 from meta_agent.ledger._step_locks import StepLocks
 from meta_agent.protocols import JSON
 
@@ -122,8 +135,13 @@ class Ledger:
             raise
 
     def _note_failure(self, key: str, error: str) -> None:
+        """On the step, where the next attempt wipes it off, and in the log, where it stays."""
         with self._journal.transaction() as db:
             db.execute("UPDATE steps SET error = ? WHERE key = ?", (error, key))
+            db.execute(
+                "INSERT INTO events (run, kind, at, payload) VALUES (?, ?, ?, ?)",
+                (self._run, FAILED, time.time(), encode({"step": key, "error": error})),
+            )
 
     def _finish(self, key: str, outcome: str, duration_sec: float) -> None:
         with self._journal.transaction() as db:
@@ -131,6 +149,40 @@ class Ledger:
                 "UPDATE steps SET outcome = ?, finished_at = ?, duration_sec = ? WHERE key = ?",
                 (outcome, time.time(), duration_sec, key),
             )
+            before = self._last_link(but=key)
+            done = self.step(key)
+            if done is not None:
+                digest = link(before, done)
+                db.execute("INSERT INTO chain (key, digest) VALUES (?, ?)", (key, digest))
+
+    def _last_link(self, but: str) -> str:
+        found = self._journal.rows("SELECT digest FROM chain ORDER BY seq DESC LIMIT 1")
+        return str(found[0][0]) if found else self._before_chains({but})
+
+    def _before_chains(self, chained: Collection[str]) -> str:
+        """Over what was recorded by a version that made no chain."""
+        old = (step for step in self.steps() if step.done and step.key not in chained)
+        return reduce(link, old, "")
+
+    def head(self, key: str) -> str | None:
+        """The chain's digest when this step was recorded: over it and all that came before."""
+        if not self._journal.has("chain"):
+            return None
+        found = self._journal.rows("SELECT digest FROM chain WHERE key = ?", (key,))
+        return str(found[0][0]) if found else None
+
+    def broken(self) -> str | None:
+        """The first step at which the journal is not what its chain was made over, or None."""
+        if not self._journal.has("chain"):
+            return None
+        links = self._journal.rows("SELECT key, digest FROM chain ORDER BY seq")
+        before = self._before_chains({str(key) for key, _ in links}) if links else ""
+        for key, digest in links:
+            step = self.step(key)
+            if step is None or not step.done or link(before, step) != digest:
+                return str(key)
+            before = str(digest)
+        return None
 
     def step(self, key: str) -> Step | None:
         """One step by its key, done or in flight."""

@@ -44,4 +44,13 @@ MIGRATIONS: Final[tuple[tuple[str, str], ...]] = (
             PRIMARY KEY (run, role)) STRICT""",
     ),
     ("008_spend_by_run", "CREATE INDEX spend_by_run ON spend (run, role)"),
+    (
+        # One line a finished step, each over the one before: what was recorded, in its order.
+        "009_chain",
+        """CREATE TABLE chain (
+            seq INTEGER PRIMARY KEY AUTOINCREMENT, key TEXT NOT NULL UNIQUE,
+            digest TEXT NOT NULL) STRICT""",
+    ),
 )
+LATER: Final = frozenset({"009_chain"})
+"""Migrations that a reader does without: an older workspace opens as it is."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 from dataclasses import dataclass
@@ -9,6 +10,7 @@ from typing import Any, ClassVar, Final, Self
 
 from meta_agent.protocols import JSON
 
+FAILED: Final = "failed"  # the event of an attempt at a step that raised
 DONE: Final = "done"  # the exit reason of a run that has nothing left to do
 
 
@@ -106,6 +108,12 @@ class Spend:
     def known_usd(self) -> float | None:
         """What the finished calls cost; None where a price among them is unknown."""
         return None if self.unpriced_calls else self.usd
+
+
+def link(before: str, step: Step) -> str:
+    """The chain's digest over a finished step and all that was recorded before it."""
+    told = canonical([before, step.key, step.run, step.kind, step.intent, step.outcome])
+    return hashlib.sha256(told.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def encode(value: JSON) -> str:

@@ -21,13 +21,14 @@ from meta_agent.models._failures import (
     is_transport,
     malformed,
     of_event,
+    of_ours,
     of_status,
     of_transport,
     unknown,
 )
 from meta_agent.models._streaming import Line, Timeouts
 from meta_agent.models._validate import heard
-from meta_agent.models._wire import ONE_EACH, Opened, is_loopback, only
+from meta_agent.models._wire import ONE_EACH, Opened, guard, is_loopback, only
 from meta_agent.models.chat import ChatReply, ChatRequest
 from meta_agent.protocols import JSON
 
@@ -47,11 +48,13 @@ class AnthropicProvider:
             base_url=url.removesuffix("/").removesuffix("/v1"),
             max_retries=0,
             default_headers=ONE_EACH,
-            http_client=anthropic.DefaultHttpxClient(
-                timeout=anthropic.Timeout(timeouts.read_sec, connect=timeouts.connect_sec),
-                follow_redirects=False,
-                trust_env=not is_loopback(url),
-                event_hooks={"request": [] if is_anthropic else [only({"x-api-key": api_key})]},
+            http_client=guard(
+                anthropic.DefaultHttpxClient(
+                    timeout=anthropic.Timeout(timeouts.read_sec, connect=timeouts.connect_sec),
+                    follow_redirects=False,
+                    trust_env=not is_loopback(url),
+                    event_hooks={"request": [] if is_anthropic else [only({"x-api-key": api_key})]},
+                ),
             ),
         )
 
@@ -76,8 +79,8 @@ class AnthropicProvider:
         )
 
     def _typed(self, error: BaseException, began: bool) -> ProviderError:
-        if isinstance(error, ProviderError):
-            return error
+        if ours := of_ours(error):
+            return ours
         if isinstance(error, anthropic.APIStatusError):
             return self._of_status(error)
         if is_transport(error):

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from meta_agent.errors import ProviderError
 from meta_agent.models._failures import malformed, of_event
-from meta_agent.models._validate import Said, SaidCall, arguments_of, usage_of
+from meta_agent.models._validate import CALL_BYTES, Room, Said, SaidCall, arguments_of, usage_of
 from meta_agent.models.chat import ChatRequest, ChatStop
 from meta_agent.protocols import JSON, Message
 
@@ -153,6 +153,7 @@ class Events:
         self._blocks: dict[int, dict[str, Any]] = {}
         self._pieces: dict[int, list[str]] = {}
         self._open: set[int] = set()
+        self._room = Room()
         self._ended = False
 
     def add(self, event: Any) -> None:
@@ -208,15 +209,18 @@ class Events:
         self._usage |= {name: value for name, value in (usage or {}).items() if value is not None}
 
     def _open_block(self, index: int, block: dict[str, Any]) -> None:
+        self._room.take(CALL_BYTES + len(str(block)))
         self._blocks[index] = block
         self._pieces[index] = [block.get("text") or block.get("thinking") or ""]
         self._open.add(index)
 
     def _grow(self, index: int, delta: Mapping[str, Any]) -> None:
         if delta["type"] == "signature_delta":
+            self._room.take(len(delta["signature"]))
             self._blocks[index]["signature"] = delta["signature"]
         for field in ("text", "thinking", "partial_json"):
             if delta["type"] in (f"{field}_delta", "input_json_delta") and field in delta:
+                self._room.take(len(delta[field]))
                 self._pieces[index].append("" + delta[field])
 
     def _close_block(self, block: dict[str, Any], text: str) -> None:

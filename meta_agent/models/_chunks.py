@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from meta_agent.errors import ProviderError
 from meta_agent.models._failures import malformed, of_event
-from meta_agent.models._validate import Said, SaidCall, usage_of
+from meta_agent.models._validate import CALL_BYTES, NUMBER_BYTES, Room, Said, SaidCall, usage_of
 from meta_agent.models.chat import ChatRequest, ChatStop, ReplyTokens
 from meta_agent.protocols import JSON, Message
 
@@ -92,6 +92,7 @@ class Chunks:
         self._prompt_ids: list[int] = []
         self._ids: list[int] = []
         self._logprobs: list[float] = []
+        self._room = Room()
 
     def add(self, chunk: Any) -> None:
         """Takes one chunk in. Raises ProviderError."""
@@ -127,7 +128,7 @@ class Chunks:
             raise of_event(fields)
         self.said.model = chunk.get("model") or self.said.model
         self.said.request_id = chunk.get("id") or self.said.request_id
-        self._prompt_ids += chunk.get("prompt_token_ids") or []
+        self._numbers(self._prompt_ids, chunk.get("prompt_token_ids"))
         if chunk.get("usage"):
             self._add_usage(chunk["usage"])
         self._has_choices = self._has_choices or bool(chunk["choices"])
@@ -137,14 +138,14 @@ class Chunks:
 
     def _add_choice(self, choice: Mapping[str, Any]) -> None:
         delta = choice.get("delta") or {}
-        _put(self._text, delta.get("content"))
-        _put(self._reasoning, delta.get("reasoning_content") or delta.get("reasoning"))
-        _put(self._refusal, delta.get("refusal"))
+        self._put(self._text, delta.get("content"))
+        self._put(self._reasoning, delta.get("reasoning_content") or delta.get("reasoning"))
+        self._put(self._refusal, delta.get("refusal"))
         for piece in delta.get("tool_calls") or ():
             self._add_call(piece)
-        self._ids += choice.get("token_ids") or []
+        self._numbers(self._ids, choice.get("token_ids"))
         rows = (choice.get("logprobs") or {}).get("content") or ()
-        self._logprobs += [float(row["logprob"]) for row in rows]
+        self._numbers(self._logprobs, [float(row["logprob"]) for row in rows])
         if choice.get("finish_reason"):
             self.said.stop = _stop(choice["finish_reason"])
 
@@ -155,13 +156,24 @@ class Chunks:
             index = len(self._open) if call_id else len(self._open) - 1
         place = self._open.get(index)
         if place is None or (call_id and call_id != self.said.calls[place].id):
+            self._room.take(CALL_BYTES)
             place = self._open[index] = len(self.said.calls)
             self.said.calls.append(SaidCall(call_id))
             self._arguments.append([])
         function = piece.get("function") or {}
         call = self.said.calls[place]
         call.name = function.get("name") or call.name
-        _put(self._arguments[place], function.get("arguments"))
+        self._put(self._arguments[place], function.get("arguments"))
+
+    def _put(self, pieces: list[str], text: str | None) -> None:
+        if text:
+            self._room.take(len(text))
+            pieces.append("" + text)  # TypeError where it is no text
+
+    def _numbers(self, row: list[Any], more: list[Any] | None) -> None:
+        if more:
+            self._room.take(NUMBER_BYTES * len(more))
+            row += more
 
     def _add_usage(self, usage: Mapping[str, Any]) -> None:
         read = usage.get("prompt_tokens_details") or {}
@@ -190,8 +202,3 @@ def _stop(reason: str) -> ChatStop:
     if reason not in _STOPS:
         raise malformed(f"the reply stopped for an unknown reason: {reason!r}")
     return _STOPS[reason]
-
-
-def _put(pieces: list[str], text: str | None) -> None:
-    if text:
-        pieces.append("" + text)  # TypeError where it is no text

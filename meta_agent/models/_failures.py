@@ -19,6 +19,7 @@ from typing import Any, Final, Literal
 from meta_agent.errors import ProviderError
 
 _TEXT_LIMIT: Final = 400
+_READ_LIMIT: Final = 64 << 10
 _KEY_SHAPES: Final = re.compile(
     r"(?i)\b(?:sk|pk|key|gsk|xai|hf|AIza|org|proj)[-_][A-Za-z0-9_*.-]{8,}|bearer\s+[^\s\"',]+"
 )
@@ -41,6 +42,7 @@ Secrets = Sequence[str]
 
 def scrub(text: str, secrets: Secrets = ()) -> str:
     """The text without the account's secrets or anything that looks like a key, cut to size."""
+    text = text[:_READ_LIMIT]
     for secret in secrets:
         if len(secret) >= 4:  # a dummy such as "none" is no secret, but costs nothing to hide
             text = text.replace(secret, "[key]")
@@ -90,6 +92,11 @@ def of_transport(error: BaseException, *, began: bool, secrets: Secrets = ()) ->
         return ProviderError(f"the server went silent: {text}", kind="timeout")
     kind = "stream" if began else "connection"
     return ProviderError(f"the connection broke: {text}", kind=kind)
+
+
+def of_ours(error: BaseException) -> ProviderError | None:
+    """What this room raised while an SDK was at work, which may have wrapped it."""
+    return next((one for one in causes(error) if isinstance(one, ProviderError)), None)
 
 
 def malformed(text: str, *, secrets: Secrets = ()) -> ProviderError:

@@ -26,11 +26,13 @@ from meta_agent.models._failures import (
     is_transport,
     malformed,
     of_event,
+    of_ours,
     of_status,
     of_transport,
 )
 from meta_agent.models._streaming import Line, Timeouts
 from meta_agent.models._validate import heard
+from meta_agent.models._wire import guard
 from meta_agent.models.chat import ChatReply, ChatRequest
 
 PREFIX: Final = "litellm/"  # says it outright, for a provider or base URL that another SDK takes
@@ -78,8 +80,8 @@ class LiteLLMProvider:
         }
 
     def _typed(self, error: BaseException, began: bool) -> ProviderError:
-        if isinstance(error, ProviderError):
-            return error
+        if ours := of_ours(error):
+            return ours
         status = getattr(error, "status_code", None)
         headers = next((h for one in causes(error) if (h := _headers_of(one)) is not None), None)
         # Statuses are made up for errors that never had one; headers are not.
@@ -146,6 +148,15 @@ def _secrets_around() -> list[str]:
     ]
 
 
+def _guard_clients(litellm: Any) -> None:
+    """Our limits on every HTTP client that it makes; they are shared by all providers."""
+    handlers: Any = importlib.import_module("litellm.llms.custom_httpx.http_handler")
+    make = handlers.HTTPHandler.create_client
+    if litellm.client_session is None:
+        handlers.HTTPHandler.create_client = lambda handler: guard(make(handler))
+        litellm.client_session = handlers.HTTPHandler().client
+
+
 def _imported() -> Any:
     with _import_lock:
         before = {name: os.environ.get(name) for name in _AT_IMPORT}
@@ -158,6 +169,7 @@ def _imported() -> Any:
                     del os.environ[name]
                 else:
                     os.environ[name] = value
+        _guard_clients(litellm)
         litellm.suppress_debug_info = True
         logging.getLogger("LiteLLM").setLevel(logging.CRITICAL)
         return litellm

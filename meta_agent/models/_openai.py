@@ -22,13 +22,14 @@ from meta_agent.models._failures import (
     is_transport,
     malformed,
     of_event,
+    of_ours,
     of_status,
     of_transport,
     unknown,
 )
 from meta_agent.models._streaming import Line, Timeouts
 from meta_agent.models._validate import heard
-from meta_agent.models._wire import ONE_EACH, Opened, is_loopback, only
+from meta_agent.models._wire import ONE_EACH, Opened, guard, is_loopback, only
 from meta_agent.models.chat import ChatReply, ChatRequest
 from meta_agent.protocols import JSON
 
@@ -51,11 +52,14 @@ class OpenAIProvider:
             base_url=url,
             max_retries=0,
             default_headers=ONE_EACH,
-            http_client=openai.DefaultHttpxClient(
-                timeout=openai.Timeout(timeouts.read_sec, connect=timeouts.connect_sec),
-                follow_redirects=False,
-                trust_env=not is_loopback(url),  # a proxy for the world is none for this machine
-                event_hooks={"request": [] if self._is_openai else [only(bearer)]},
+            http_client=guard(
+                openai.DefaultHttpxClient(
+                    timeout=openai.Timeout(timeouts.read_sec, connect=timeouts.connect_sec),
+                    follow_redirects=False,
+                    # A proxy for the world is none for this machine.
+                    trust_env=not is_loopback(url),
+                    event_hooks={"request": [] if self._is_openai else [only(bearer)]},
+                ),
             ),
         )
 
@@ -95,8 +99,8 @@ class OpenAIProvider:
         )
 
     def _typed(self, error: BaseException, began: bool) -> ProviderError:
-        if isinstance(error, ProviderError):
-            return error
+        if ours := of_ours(error):
+            return ours
         if isinstance(error, openai.APIStatusError):
             text = error.response.text if error.response.is_closed else str(error)
             headers = error.response.headers

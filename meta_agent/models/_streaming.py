@@ -2,8 +2,8 @@
 
 SDK and socket timeouts can't see a server that only sends keep-alive comments, bound a whole reply,
 or tell the wait for the first event from a stall later. So a thread reads, and the caller waits on
-a queue: for the first event, between events, and in total. A stream that is given up has its
-socket shut down, where the SDK shows it, and the thread ends; else at the SDK's own read timeout.
+a queue that holds few: for the first event, between events, and in total. What is given up has its
+connection shut down, at whatever stage it is, and so the thread ends too.
 
 Does not cover: connecting, which the SDKs time well.
 """
@@ -11,15 +11,19 @@ Does not cover: connecting, which the SDKs time well.
 from __future__ import annotations
 
 import contextlib
-import socket
 import threading
 import time
 from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass
-from queue import Empty, SimpleQueue
+from queue import Empty, Full, Queue
 from typing import Any
 
 from meta_agent.errors import ProviderError
+from meta_agent.models._wire import Cord
+
+_WAITING_EVENTS = 2
+"""Between reader and listener: one on the wire may be 2 MB, and twenty times that once parsed."""
+_LOOK_AGAIN_SEC = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +54,8 @@ class Line:
         self._open_stream = open_stream
         self._timeouts = timeouts
         self._typed = typed
-        self._inbox: SimpleQueue[tuple[str, Any]] = SimpleQueue()
+        self._inbox: Queue[tuple[str, Any]] = Queue(_WAITING_EVENTS)
+        self._cord = Cord()
         self._given_up = threading.Event()
         self._over = False  # the reader is done: its connection is no longer ours to end
         self._stream: Any = None
@@ -77,10 +82,9 @@ class Line:
 
     def _next(self, limit: float, ends_at: float) -> tuple[str, Any]:
         left = ends_at - time.monotonic()
-        try:
-            return self._inbox.get(timeout=max(0.0, min(limit, left)))
-        except Empty:
-            pass
+        if left > 0:  # a server that never stops talking is over time, too
+            with contextlib.suppress(Empty):
+                return self._inbox.get(timeout=min(limit, left))
         if left <= limit:
             text = f"the reply was not whole after {self._timeouts.total_sec:g} s"
         else:
@@ -90,18 +94,28 @@ class Line:
     def _read(self) -> None:
         began = False
         try:
-            self._stream = self._open_stream()
-            for event in self._stream:
-                began = True
-                self._inbox.put(("event", event))
-                if self._given_up.is_set():
-                    break
+            with self._cord.held():
+                self._stream = self._open_stream()
+                for event in self._stream:
+                    began = True
+                    if not self._put("event", event):
+                        break
         except BaseException as error:  # whatever it is belongs to the caller's thread
-            self._inbox.put(("error", self._named(error, began)))
+            self._put("error", self._named(error, began))
         else:
-            self._inbox.put(("end", None))
+            self._put("end", None)
         finally:
             self._close()
+
+    def _put(self, what: str, value: Any) -> bool:
+        """Waits for room; False once nobody listens."""
+        while not self._given_up.is_set():
+            try:
+                self._inbox.put((what, value), timeout=_LOOK_AGAIN_SEC)
+            except Full:
+                continue
+            return True
+        return False
 
     def _named(self, error: BaseException, began: bool) -> ProviderError:
         try:
@@ -117,11 +131,6 @@ class Line:
                 close()
 
     def _give_up(self) -> None:
-        """Ends the reading thread: it may wait in `recv`, which only a shutdown interrupts."""
+        """Ends the reading thread, wherever it waits."""
         self._given_up.set()
-        extensions = getattr(getattr(self._stream, "response", None), "extensions", {})
-        network = extensions.get("network_stream")
-        connection = network.get_extra_info("socket") if network is not None else None
-        if connection is not None:
-            with contextlib.suppress(OSError):
-                connection.shutdown(socket.SHUT_RDWR)
+        self._cord.cut()

@@ -34,6 +34,9 @@ from meta_agent.models.chat import (
 from meta_agent.protocols import JSON
 
 _TOO_MANY_TOKENS: Final = 10**12
+REPLY_BYTES: Final = 16 << 20
+CALL_BYTES: Final = 16 << 10  # what a tool call or a block counts at least: a thousand are enough
+NUMBER_BYTES: Final = 32
 
 
 @dataclass(slots=True)
@@ -82,6 +85,19 @@ def accept(said: Said, request: ChatRequest, *, seconds: float = 0.0) -> ChatRep
         seconds=seconds,
         request_id=said.request_id,
     )
+
+
+class Room:
+    """What one reply may take in memory: far more than any limit of tokens, and not all of it."""
+
+    def __init__(self) -> None:
+        self._left = REPLY_BYTES
+
+    def take(self, size: int) -> None:
+        """Books some bytes. Raises ProviderError."""
+        self._left -= size
+        if self._left < 0:
+            raise malformed(f"the reply is over {REPLY_BYTES >> 20} MB")
 
 
 class Collector(Protocol):

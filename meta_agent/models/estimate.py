@@ -66,8 +66,6 @@ class Sizes(Protocol):
     @property
     def looks(self) -> tuple[int, ...]: ...
     @property
-    def finalists(self) -> int: ...
-    @property
     def search(self) -> int: ...
     @property
     def confirm(self) -> int: ...
@@ -79,6 +77,8 @@ class Sizes(Protocol):
     def min_effect(self) -> float: ...
     @property
     def frozen(self) -> bool: ...
+    @property
+    def race(self) -> int: ...
     @property
     def budget(self) -> ErrorShares: ...
 
@@ -179,7 +179,7 @@ def estimate(
         warnings=(
             *unasked(config),
             *_of_money(planned, bought, roles),
-            *_of_effect(design, sight.effect),
+            *_of_effect(plan, design, sight.effect),
         ),
     )
 
@@ -251,16 +251,14 @@ def _conversations(config: RunConfig, plan: Sizes, role: Role) -> Range:
 
 
 def _rollouts(config: RunConfig, plan: Sizes) -> Range:
-    """Of a frozen policy. Low: nothing is promoted, so the baseline is measured once, and one
-    candidate a generation gets as far as screening; high: every generation promotes.
-    """
+    """Of a frozen policy. Low: nobody has an idea."""
     if not plan.frozen:
         return _NOTHING
-    generations, finalists = plan.generations, plan.generations * plan.finalists
-    first, last = plan.looks[0], plan.looks[-1]
-    low = plan.search * (1 + generations) + plan.confirm * first * (1 + finalists)
-    high = plan.search * generations * (1 + config.candidates) + plan.confirm * last * 2 * finalists
-    return Range(low + plan.vault * first, high + 2 * plan.vault * last)
+    if plan.race:
+        least = plan.search + 2 * plan.vault  # where no edit is proposed
+        return Range(least, plan.race + 2 * plan.vault)
+    most = plan.search * (1 + plan.generations) + 2 * plan.vault  # one change a generation
+    return Range(plan.search + plan.vault, most)
 
 
 def _usd_of_call(habits: Habits, price: Price) -> Range:
@@ -333,12 +331,14 @@ def _of_money(planned: int, bought: Range | None, roles: Mapping[Role, RoleEstim
     return said
 
 
-def _of_effect(design: Design, effect: float | None) -> list[str]:
+def _of_effect(plan: Sizes, design: Design, effect: float | None) -> list[str]:
     if effect is not None and effect <= TOO_COARSE:
         return []
     said = "nothing" if effect is None else f"only gains of {100 * effect:.0f} points and more"
     enough = tasks_needed(design, TOO_COARSE)
     helps = [f"{enough} confirm tasks instead of {design.tasks}"] if enough else ["more tasks"]
-    helps.append("more --samples" if design.frozen else "more training seeds")
-    helps.append("fewer --generations (every finalist takes a share of alpha)")
+    more = "a larger --budget" if plan.race else "more --samples"
+    helps.append(more if design.frozen else "more training seeds")
+    if not plan.race:
+        helps.append("fewer --generations (every finalist takes a share of alpha)")
     return [f"{design.tasks} confirm tasks can prove {said}; what helps: {', '.join(helps)}"]

@@ -19,6 +19,7 @@ import torch
 
 from meta_agent.models._sampling import Knobs, sample, stream_keys, uniforms
 from meta_agent.models._sessions import TokenSession
+from meta_agent.models._template import ChatTemplate
 from meta_agent.protocols import GenerateReply, GenerateRequest, TokenRecord
 
 MAX_BATCH_ROWS = 64
@@ -42,6 +43,7 @@ class HfEngine:
 
     def __init__(self, model: Any, tokenizer: Any) -> None:
         self._model, self._tokenizer = model, tokenizer
+        self._template = ChatTemplate(tokenizer)
         self._stops = stop_ids(model, tokenizer)
         self._window = getattr(model.config, "max_position_embeddings", None) or _NO_LIMIT
         self._sessions: dict[str, TokenSession] = {}
@@ -80,12 +82,7 @@ class HfEngine:
         return _Call(index, request, session, min(request.max_tokens, room))
 
     def _render(self, request: GenerateRequest) -> str:
-        tools = list(request.tools) if request.tools else None
-        return str(
-            self._tokenizer.apply_chat_template(
-                list(request.messages), tools=tools, tokenize=False, add_generation_prompt=True
-            )
-        )
+        return self._template.render(request.messages, list(request.tools or ()) or None)
 
     def _encode(self, text: str) -> list[int]:
         return list(self._tokenizer.encode(text, add_special_tokens=False))

@@ -12,7 +12,6 @@ Not covered: options beyond these. Start a server by hand for them, and name it 
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import secrets
@@ -31,6 +30,7 @@ from typing import Final, Self
 from meta_agent.errors import ConfigError, PreflightError, ProviderError
 from meta_agent.models._server_process import ServerProcess, runs
 from meta_agent.protocols import JSON
+from meta_agent.strict import document
 
 PREFIX: Final = "vllm:"
 PYTHON_VARIABLE: Final = "META_AGENT_VLLM_PYTHON"
@@ -177,7 +177,7 @@ def _settings(key: str) -> dict[str, str]:
 def _config_of(path: Path) -> dict[str, JSON]:
     """The model's own description; a folder without one is no model."""
     try:
-        config = json.loads((path / "config.json").read_text(encoding="utf-8"))
+        config = document((path / "config.json").read_bytes())
     except (OSError, ValueError) as error:
         raise ConfigError(
             f"{PREFIX}{path} is no model in Hugging Face format: {error}",

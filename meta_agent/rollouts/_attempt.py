@@ -11,6 +11,7 @@ thread at a time, because a rollout has one call outstanding at a time; it needs
 
 from __future__ import annotations
 
+import json
 import logging
 import time
 from collections.abc import Mapping, Sequence
@@ -34,10 +35,18 @@ from meta_agent.protocols import (
     TokenRecord,
     ToolEvent,
     ToolResult,
+    ViewChange,
+    WitnessEnvironment,
 )
 
 MAX_MESSAGES = 4096
+VIEW_MESSAGES, VIEW_CHARS = 256, 32_000
+"""How many messages, and characters of them, a row keeps of what the policy no longer saw."""
 MAX_DETAIL_CHARS = 2500
+MAX_ARGUMENT_BYTES = 8 << 20
+MIN_ROOM_BYTES = 256 << 10  # of a conversation, however few tokens its model takes
+BYTES_PER_TOKEN = 16
+"""No tokenizer packs more text than this into one token of ordinary conversation."""
 # What must stop the whole run instead of becoming one row's failure.
 HALTING = (BudgetError, IntegrityError)
 _OWN_DOING = ("oom", "timeout", "protocol")
@@ -70,12 +79,14 @@ class Attempt:
     """The host's half of one rollout."""
 
     __slots__ = (
+        "_arguments",
         "_completion_tokens",
         "_context",
         "_finish_reason",
         "_known_usd",
         "_model_sec",
         "_prompt_tokens",
+        "_sizes",
         "_started",
         "_tool_sec",
         "_usd",
@@ -105,6 +116,8 @@ class Attempt:
         self.ending: StopReason | None = None  # why, once an agent that is away must come back
         self.row = _blank_row(terms, plan)
         self._context: list[Message] = []
+        self._sizes: list[int] = []  # of the messages in it
+        self._arguments = 0  # bytes of all tool calls
         self._finish_reason = ""
         self._started = time.monotonic()
         self._model_sec = 0.0
@@ -147,6 +160,10 @@ class Attempt:
         if self.over or self.ending:
             return None
         self._merge(call)
+        room = self.terms.ceilings.max_context_tokens * BYTES_PER_TOKEN
+        if sum(self._sizes) > max(MIN_ROOM_BYTES, room):
+            self._stop("token_limit")
+            return None
         return self._build(self._limit(call), _schemas(call.get("tools")))
 
     def _build(
@@ -174,8 +191,17 @@ class Attempt:
             raise _protocol(f"model call with base {base!r:.40} of {len(context)} messages")
         if base + len(new) > MAX_MESSAGES:
             raise _protocol(f"{base + len(new)} messages in one call, the limit is {MAX_MESSAGES}")
-        del context[base:]
+        if gone := context[base:]:
+            self._note_view(base, gone)
+        del context[base:], self._sizes[base:]
         context += map(_message, new)
+        self._sizes += map(_size, new)
+
+    def _note_view(self, kept: int, gone: list[Message]) -> None:
+        """Records that this call does not go on from the one before; bounded for a whole row."""
+        known = [message for view in self.row.views for message in view.gone]
+        full = len(known) + len(gone) > VIEW_MESSAGES or _chars(known) + _chars(gone) > VIEW_CHARS
+        self.row.views.append(ViewChange(self.turn, kept, len(gone), [] if full else gone))
 
     def _limit(self, call: Call) -> int:
         ceiling = self.terms.ceilings.max_tokens_per_turn
@@ -198,6 +224,7 @@ class Attempt:
             self._stop("token_limit")
             return None
         self.turn += 1
+        self.row.cut_replies += reply.finish_reason == "length"
         self._see(reply)
         if self._late():
             self._stop("wall_limit")
@@ -219,6 +246,7 @@ class Attempt:
         if reply.tool_calls:
             message["tool_calls"] = list(reply.tool_calls)
         self._context.append(message)
+        self._sizes.append(_size(message))
         self.row.messages = self._context.copy()
 
     # --- tool calls ---
@@ -228,7 +256,10 @@ class Attempt:
         tool, arguments = call.get("tool"), call.get("args")
         if type(tool) is not str or type(arguments) is not dict:
             raise _protocol(f"tool call {tool!r:.80}")
-        arguments = {name: _text(value) for name, value in arguments.items()}
+        self._arguments += _size(arguments)
+        if self._arguments > MAX_ARGUMENT_BYTES:
+            self.fail("policy", f"more than {MAX_ARGUMENT_BYTES} bytes of tool arguments")
+            return None
         if self.done:
             self._stop("submitted")
             return None
@@ -305,6 +336,8 @@ class Attempt:
     def _grade(self) -> None:
         assert self.env is not None, "only an attempt that was opened can stop"
         try:
+            if isinstance(self.env, WitnessEnvironment):
+                self.env.saw(self.row.messages)
             outcome = self.env.grade()
             self.row.verifier_inputs = self.env.verifier_inputs()
         except HALTING:
@@ -383,20 +416,21 @@ def _blank_row(terms: Terms, plan: PlannedRollout) -> Rollout:
     )
 
 
+def _chars(messages: Sequence[Message]) -> int:
+    return sum(len(str(message.get("content") or "")) for message in messages)
+
+
 def _message(value: JSON) -> Message:
     if type(value) is not dict or type(value.get("role")) is not str:
         raise _protocol(f"message {value!r:.80}")
-    content = value.get("content")
-    if type(content) is str and not content.isascii():
-        value["content"] = _text(content)
     return value
 
 
-def _text(value: JSON) -> JSON:
-    """A string without lone surrogates, which JSON can carry and tokenizers can't encode."""
-    if type(value) is str and not value.isascii():
-        return value.encode("utf-8", "replace").decode("utf-8")
-    return value
+def _size(value: JSON) -> int:
+    """About the bytes of a value from a guest; that of a text message costs no encoding."""
+    if type(value) is dict and type(content := value.get("content")) is str and len(value) == 2:
+        return len(content)
+    return len(json.dumps(value))
 
 
 def _schemas(value: JSON) -> list[dict[str, JSON]] | None:

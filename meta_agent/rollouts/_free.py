@@ -5,7 +5,8 @@ one thread, so at most `concurrency` are under way. At most `concurrency` rollou
 guest asks leave to open each, and leave is given when one ends, so that a thousand planned
 rollouts do not start a thousand containers.
 
-The lock guards `_live`, `_queue`, `_busy` and `fatal`; attempts need none: one call at a time each.
+The lock guards `_live`, `_queue`, `_opened`, `_busy` and `fatal`; attempts need none: one call at a
+time each.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ class FreeRun:
         self._lock = threading.Lock()
         self._live = 0
         self._queue: deque[tuple[Call, Answerer]] = deque()
+        self._opened: set[int] = set()
         self._busy: set[int] = set()
         self._pool = ThreadPoolExecutor(concurrency, thread_name_prefix="rollout")
         self.fatal: BaseException | None = None
@@ -46,29 +48,35 @@ class FreeRun:
         self._pool.shutdown(wait=True, cancel_futures=broken)
 
     def serve(self, calls: list[Call], answer: Answerer) -> None:
-        """The sandbox's `CallServer`."""
+        """The sandbox's `CallServer`. A breach of protocol ends the worker at once."""
         for call in calls:
+            if isinstance(self.fatal, SandboxError):
+                raise self.fatal
+            if isinstance(call.get("kind"), away.HostCall) and self._attempts[call["cid"]].over:
+                answer([{"cid": call["cid"], "ok": None}])
+                continue
+            self._claim(call)
             if call.get("kind") == "open":
                 self._enqueue(call, answer)
-            elif isinstance(call.get("kind"), away.HostCall) and self._attempts[call["cid"]].over:
-                answer([{"cid": call["cid"], "ok": None}])
-            elif self._claim(call, answer):
+            else:
                 self._pool.submit(self._work, call, answer)
 
-    def _claim(self, call: Call, answer: Answerer) -> bool:
-        index = call["cid"]
+    def _claim(self, call: Call) -> None:
+        """Each rollout is opened once; after that it has one call under way at a time."""
+        index, opens = call["cid"], call.get("kind") == "open"
         with self._lock:
-            if self._may_ask(index):
+            if self._may_ask(index, opens):
+                self._opened.add(index)
                 self._busy.add(index)
-                return True
+                return
             fault = SandboxError(f"a call for rollout {index!r:.40} out of turn", kind="protocol")
             self.fatal = self.fatal or fault
-        answer([{"cid": index, "ok": None}])
-        return False
+        raise fault
 
-    def _may_ask(self, index: int) -> bool:
-        known = type(index) is int and 0 <= index < len(self._attempts)
-        return known and index not in self._busy and not self._attempts[index].over
+    def _may_ask(self, index: int, opens: bool) -> bool:
+        if not 0 <= index < len(self._attempts) or index in self._busy:
+            return False
+        return opens != (index in self._opened) and not self._attempts[index].over
 
     def _enqueue(self, call: Call, answer: Answerer) -> None:
         with self._lock:
@@ -76,8 +84,7 @@ class FreeRun:
                 self._queue.append((call, answer))
                 return
             self._live += 1
-        if self._claim(call, answer):
-            self._pool.submit(self._work, call, answer)
+        self._pool.submit(self._work, call, answer)
 
     def _admit_next(self) -> None:
         with self._lock:

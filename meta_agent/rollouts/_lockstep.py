@@ -38,9 +38,14 @@ class LockStep:
         self.fatal: BaseException | None = None
 
     def serve(self, calls: list[Call], answer: Callable[[list[Answer]], None]) -> None:
-        """The sandbox's `CallServer`. Never raises: a failure ends every rollout, then `fatal`."""
+        """The sandbox's `CallServer`. A failure of ours ends every rollout and is `fatal` then.
+
+        A breach of protocol ends the worker at once: who left the guest could go on for long.
+        """
         try:
             answers = self._answers(calls)
+        except SandboxError:
+            raise
         except BaseException as error:
             self.fatal = self.fatal or error
             answers = [{"cid": index, "ok": None} for index in self._unanswered(calls)]

@@ -13,13 +13,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from meta_agent.errors import BudgetError, IntegrityError
-from meta_agent.protocols import AwayEnvironment, Sandbox, ToolEvent
-
-if TYPE_CHECKING:
-    from meta_agent.rollouts._attempt import Attempt
+from meta_agent.protocols import AwayEnvironment, Sandbox, ToolEvent, WitnessEnvironment
+from meta_agent.rollouts._attempt import BYTES_PER_TOKEN, Attempt
 
 MAX_OUTPUT_CHARS = 4000
 
@@ -58,10 +56,6 @@ class AgentEnd:
         """For the record: one line and the end of its output."""
         how = f"{self.killed}, " if self.killed else ""
         return f"[{how}exit {self.exit_code}]\n{self.output[-MAX_OUTPUT_CHARS:]}"
-
-
-BYTES_PER_TOKEN = 16
-"""No tokenizer packs more text than this into one token of ordinary conversation."""
 
 
 def serve(attempt: Attempt, call: Mapping[str, Any]) -> object:
@@ -119,4 +113,6 @@ def come_back(attempt: Attempt, end: AgentEnd) -> None:
 def collected(attempt: Attempt, sandbox: Sandbox) -> bool:
     """Whether the environment found anything to grade."""
     env: object = attempt.env
+    if isinstance(env, WitnessEnvironment):
+        env.saw(attempt.row.messages)
     return isinstance(env, AwayEnvironment) and env.collect(sandbox)

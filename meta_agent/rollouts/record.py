@@ -24,6 +24,7 @@ from meta_agent.protocols import (
     StopReason,
     TokenRecord,
     ToolEvent,
+    ViewChange,
 )
 
 SCHEMA_VERSION = 1
@@ -66,6 +67,10 @@ def to_json(rollout: Rollout) -> dict[str, JSON]:
         "timings": rollout.timings,
         "cost": rollout.cost,
     }
+    if rollout.cut_replies:
+        record["cut_replies"] = rollout.cut_replies
+    if rollout.views:
+        record["views"] = [_view_to_json(view) for view in rollout.views]
     return record
 
 
@@ -103,6 +108,10 @@ def _read_story(rollout: Rollout, record: dict[str, JSON]) -> None:
     rollout.error = _failure_from_json(_maybe(record, "error", dict))
     rollout.turns = _need(record, "turns", int)
     rollout.flags = _need(record, "flags", list)
+    if "cut_replies" in record:
+        rollout.cut_replies = _need(record, "cut_replies", int)
+    if "views" in record:
+        rollout.views = [_view_from_json(view) for view in _need(record, "views", list)]
 
 
 def _read_scores(rollout: Rollout, record: dict[str, JSON]) -> None:
@@ -158,6 +167,19 @@ def _event_from_json(record: JSON) -> ToolEvent:
         arguments=_need(record, "arguments", dict),
         result=_need(record, "result", str),
         ok=_need(record, "ok", bool),
+    )
+
+
+def _view_to_json(view: ViewChange) -> dict[str, JSON]:
+    return {"turn": view.turn, "kept": view.kept, "lost": view.lost, "gone": view.gone}
+
+
+def _view_from_json(record: JSON) -> ViewChange:
+    return ViewChange(
+        turn=_need(record, "turn", int),
+        kept=_need(record, "kept", int),
+        lost=_need(record, "lost", int),
+        gone=_need(record, "gone", list),
     )
 
 

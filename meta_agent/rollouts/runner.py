@@ -176,10 +176,12 @@ def _fail_rest(attempts: Sequence[Attempt], error: BaseException | None) -> None
     for attempt in attempts:
         if isinstance(error, GuestError):
             attempt.fail("policy", f"{error}\n{error.guest_traceback}")
+        elif isinstance(error, SandboxError) and error.kind == "protocol":
+            attempt.fail("policy", f"the harness left its worker's protocol: {error}")
         elif isinstance(error, SandboxError):
             attempt.fail("infra", f"sandbox {error.kind}: {error}")
         else:
-            attempt.fail("infra", "sandbox protocol: the worker left this rollout unfinished")
+            attempt.fail("policy", "the harness ended its worker's round with this rollout open")
 
 
 def _key(stamp: Stamp, plan: PlannedRollout, index: int) -> str:

@@ -11,6 +11,7 @@ source, sent by `install`:
     OPERATIONS = {"rollout": rollout}
 """
 
+from meta_agent.sandbox._boxes import Box, BoxLimits, folder_hash, task_image
 from meta_agent.sandbox._build import build_base_image, recipe_hash
 from meta_agent.sandbox._derive import build_agent_image, read_requirements
 from meta_agent.sandbox._images import Images
@@ -32,6 +33,8 @@ __all__ = [
     "BASE_IMAGE",
     "Backend",
     "BackendChoice",
+    "Box",
+    "BoxLimits",
     "EngineStatus",
     "Images",
     "Sealing",
@@ -40,6 +43,7 @@ __all__ = [
     "build_base_image",
     "choose_backend",
     "engine_status",
+    "folder_hash",
     "open_sandbox",
     "read_requirements",
     "reap",
@@ -48,4 +52,5 @@ __all__ = [
     "resolve_backend",
     "scan_image",
     "seal_image",
+    "task_image",
 ]

@@ -31,19 +31,33 @@ def source_of(module: str) -> str:
     return resources.files(__package__).joinpath(f"{module}.py").read_text(encoding="utf-8")
 
 
-def worker_program() -> bytes:
-    """What is streamed first: the worker, as it is in this very version of the package."""
-    return source_of("worker").encode()
+def worker_program(stranger: int) -> bytes:
+    """What is streamed into a container: our filter on top of the engine's, then the worker.
+
+    It becomes the user `stranger` for all that is untrusted.
+    """
+    parts = {name: source_of(name) for name in ("_lockdown", "worker")}
+    return f"""
+parts = {parts!r}
+lockdown = {{"__name__": "lockdown"}}
+exec(compile(parts["_lockdown"], "<lockdown>", "exec"), lockdown)
+lockdown["filter_calls"]()
+names = {{"__name__": "__main__", "STRANGER": {stranger}}}
+exec(compile(parts["worker"], "<worker>", "exec"), names)
+""".encode()
 
 
 def jailed_program(folder: str, limits: dict[str, Any]) -> bytes:
-    """The jail, which enters itself and then becomes the worker."""
-    parts = {name: source_of(name) for name in ("_jail", "worker")}
+    """The jail, which enters itself, locks what is left, and then becomes the worker."""
+    parts = {name: source_of(name) for name in ("_jail", "_lockdown", "worker")}
     return f"""
 import json, sys
 parts = json.loads({json.dumps(json.dumps(parts))})
 jail = {{"__name__": "jail"}}
 exec(compile(parts["_jail"], "<jail>", "exec"), jail)
 fences = jail["enter"]({folder!r}, json.loads({json.dumps(json.dumps(limits))}))
+lockdown = {{"__name__": "lockdown"}}
+exec(compile(parts["_lockdown"], "<lockdown>", "exec"), lockdown)
+fences += lockdown["lock"]({folder!r}, bool(fences))
 exec(compile(parts["worker"], "<worker>", "exec"), {{"__name__": "__main__", "ISOLATION": fences}})
 """.encode()

@@ -17,7 +17,14 @@ import uuid
 from meta_agent.errors import SandboxError
 from meta_agent.protocols import SandboxLimits
 from meta_agent.sandbox._bootstrap import READ_PROGRAM, worker_program
-from meta_agent.sandbox._engine import BUILD_HINT, Container, ContainerPlan, Image, find_image
+from meta_agent.sandbox._engine import (
+    BUILD_HINT,
+    Container,
+    ContainerPlan,
+    Image,
+    find_image,
+    stranger_uid,
+)
 from meta_agent.sandbox._names import BASE_IMAGE, FENCES
 from meta_agent.sandbox._owner import holder_mark, install_id
 from meta_agent.sandbox._worker_sandbox import WorkerSandbox
@@ -139,9 +146,11 @@ def open_docker(run: str, limits: SandboxLimits, image: str | None) -> WorkerSan
         "ma.deadline": str(int(time.time() + limits.deadline_sec + REAP_SLACK_SEC)),
     }
     found = usable_image(image or BASE_IMAGE)
-    container = Container(ContainerPlan(found.id, name, READ_PROGRAM, labels, limits))
+    stranger = stranger_uid()
+    container = Container(ContainerPlan(found.id, name, READ_PROGRAM, labels, limits, stranger))
     stream = DockerStream(container, limits)
-    return WorkerSandbox("docker", stream, worker_program(), fences=FENCES)
+    promised = FENCES if container.bounds_tcp else FENCES - {"memory"}
+    return WorkerSandbox("docker", stream, worker_program(stranger), fences=promised)
 
 
 def usable_image(name: str) -> Image:

@@ -8,6 +8,7 @@ is refused. Does not cover: whether runc itself holds. Docker is a strong fence,
 from __future__ import annotations
 
 import contextlib
+import secrets
 import shutil
 import socket
 import time
@@ -24,8 +25,11 @@ from docker.errors import APIError, DockerException, ImageNotFound, NotFound  # 
 from meta_agent.errors import SandboxError
 from meta_agent.protocols import SandboxLimits
 
-USER = "10001:10001"
+USER = "10001:10001"  # of images that we make, for whoever runs them without us
+TRUSTED = "0:0"  # init, the watchdog and the worker
+_STRANGERS = 1 << 20
 ENGINE_TIMEOUT_SEC = 60
+TCP_PART = 4  # of the memory limit, for the buffers of loopback connections
 BUILD_HINT = "meta-agent sandbox build"
 ENGINE_HINT = "start Docker, or use --sandbox process"
 
@@ -62,6 +66,8 @@ class Engine:
     version: str
     storage: Path
     free_bytes: int | None  # None: the engine's disk is not this machine's
+    runc: str = ""
+    cgroup: str = ""  # "1" or "2"
 
 
 def engine_facts() -> Engine:
@@ -72,7 +78,32 @@ def engine_facts() -> Engine:
     free = None
     with contextlib.suppress(OSError):
         free = shutil.disk_usage(storage).free
-    return Engine(str(info["ServerVersion"]), storage, free)
+    return Engine(
+        str(info["ServerVersion"]),
+        storage,
+        free,
+        runc=str((info.get("RuncCommit") or {}).get("ID") or ""),
+        cgroup=str(info.get("CgroupVersion") or "1"),
+    )
+
+
+def bound_tcp(container_id: str, limits: SandboxLimits) -> bool:
+    """Whether the buffers of a container's connections count towards its memory.
+
+    Version 1 of control groups counts them apart, and runc no longer sets that limit. So it is set
+    here, which takes root; where it cannot be, the buffers are bounded by nothing.
+    """
+    if Path("/sys/fs/cgroup/cgroup.controllers").exists():
+        return True
+    try:
+        pid = client().inspect_container(container_id)["State"]["Pid"]
+        groups = Path(f"/proc/{pid}/cgroup").read_text(encoding="ascii").splitlines()
+        (group,) = (row.split(":", 2)[2] for row in groups if row.split(":")[1] == "memory")
+        limit = Path(f"/sys/fs/cgroup/memory{group}/memory.kmem.tcp.limit_in_bytes")
+        limit.write_text(str((limits.memory_mb << 20) // TCP_PART), encoding="ascii")
+    except (OSError, ValueError, IndexError, KeyError, DockerException):
+        return False
+    return group != "/"
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,10 +180,20 @@ def derive_image(base_id: str, archive: Path, name: str, labels: Mapping[str, st
     return str(done["Id"])
 
 
-def fences(limits: SandboxLimits) -> dict[str, Any]:
-    """The host configuration of every container, whole and in one place."""
+def stranger_uid() -> int:
+    """A user for the untrusted part of one sandbox: quotas that count by user are its own."""
+    return _STRANGERS + secrets.randbelow(_STRANGERS)
+
+
+def fences(limits: SandboxLimits, stranger: int) -> dict[str, Any]:
+    """The host configuration of every container, whole and in one place.
+
+    The worker may become another user and end what that one runs, and do nothing else of what root
+    can; whoever it becomes has no capability (`worker.step_down`).
+    """
     memory = limits.memory_mb << 20
-    scratch = f"rw,nosuid,nodev,exec,mode=0755,uid=10001,gid=10001,size={limits.scratch_mb}m"
+    owner = f"uid={stranger},gid={stranger}"
+    scratch = f"rw,nosuid,nodev,exec,mode=0755,{owner},size={limits.scratch_mb}m"
     return {
         "network_mode": "none",
         "read_only": True,
@@ -161,6 +202,7 @@ def fences(limits: SandboxLimits) -> dict[str, Any]:
             "/tmp": "rw,nosuid,nodev,noexec,mode=1777,size=64m",
         },
         "cap_drop": ["ALL"],
+        "cap_add": ["SETUID", "SETGID", "SETPCAP", "KILL"],
         "security_opt": ["no-new-privileges:true"],
         "mem_limit": memory,
         "memswap_limit": memory,  # equal: no swap on top
@@ -192,6 +234,7 @@ class ContainerPlan:
     program: str
     labels: Mapping[str, str]
     limits: SandboxLimits
+    stranger: int
 
 
 ENVIRONMENT = {
@@ -214,6 +257,7 @@ class Container:
             with engine_errors("cannot start a sandbox container"):
                 self.socket = self._attach()
                 self._api.start(self.id)
+                self.bounds_tcp = bound_tcp(self.id, plan.limits)
         except BaseException:
             self.remove()
             raise
@@ -224,7 +268,7 @@ class Container:
             command=command(self._plan.program, self._plan.limits),
             entrypoint=[],
             name=self._plan.name,
-            user=USER,
+            user=TRUSTED,
             hostname="sandbox",
             working_dir="/scratch",
             environment=ENVIRONMENT,
@@ -236,7 +280,9 @@ class Container:
         return str(made["Id"])
 
     def _host_config(self) -> dict[str, Any]:
-        config: dict[str, Any] = self._api.create_host_config(**fences(self._plan.limits))
+        config: dict[str, Any] = self._api.create_host_config(
+            **fences(self._plan.limits, self._plan.stranger)
+        )
         return config
 
     def _refuse_warnings(self, made: Mapping[str, Any]) -> None:

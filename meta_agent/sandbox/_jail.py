@@ -3,24 +3,27 @@
 Sent over the pipe ahead of the worker. In a user namespace of its own (no root needed) it takes
 away the network, the sight of other processes (and so of their environments), write access outside
 the sandbox's folder, and all capabilities. The worker becomes PID 1 of a PID namespace: when it
-ends, the kernel ends everything in it.
+ends, the kernel ends everything in it. Temporary files, devices and /run are its own.
 
 What could be fenced is told to the host by name (`ISOLATION`), never assumed: inside a container or
-under a hardening policy the kernel may refuse all of it. Not covered: reading the user's files.
+under a hardening policy the kernel may refuse all of it. Not covered: reading the user's other
+files, and a service that starts to listen on a socket file after the sandbox was opened.
 """
 
 # Not pathlib: what this imports is paid for at every start.
-# ruff: noqa: PTH123
+# ruff: noqa: PTH101, PTH102, PTH103, PTH110, PTH112, PTH114, PTH116, PTH120, PTH123, PTH211
 
 from __future__ import annotations
 
 import array
 import ctypes
+import errno
 import fcntl
 import os
 import resource
 import signal
 import socket
+import stat
 import struct
 import sys
 from typing import Any
@@ -31,6 +34,7 @@ MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC = 1, 2, 4, 8
 MS_BIND, MS_REC, MS_PRIVATE = 4096, 16384, 1 << 18
 SYS_MOUNT_SETATTR, AT_FDCWD, AT_RECURSIVE = 442, -100, 0x8000
 MOUNT_ATTR_RDONLY = 1
+COVERED = ("/tmp", "/var/tmp", "/run", "/dev")
 PR_SET_PDEATHSIG, PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS = 1, 24, 38
 CAPABILITY_VERSION_3 = 0x20080522
 SIOCGIFFLAGS, SIOCSIFFLAGS, IFF_UP = 0x8913, 0x8914, 1
@@ -81,6 +85,12 @@ def raise_loopback() -> None:
         fcntl.ioctl(sock, SIOCSIFFLAGS, struct.pack("16sh14x", b"lo", flags))
 
 
+def set_read_only_alone(path: str) -> None:
+    """This mount and none below it."""
+    attributes = struct.pack("QQQQ", MOUNT_ATTR_RDONLY, 0, 0, 0)
+    check(libc.syscall(SYS_MOUNT_SETATTR, AT_FDCWD, path.encode(), 0, attributes, len(attributes)))
+
+
 def mount(source: str, target: str, kind: str, flags: int, data: str = "") -> None:
     check(libc.mount(source.encode(), target.encode(), kind.encode(), flags, data.encode()))
 
@@ -96,24 +106,90 @@ def set_read_only(path: str, on: bool) -> None:
     )
 
 
-def fence_files(folder: str) -> None:
-    """Everything read-only but the two folders of this sandbox; only this namespace in /proc.
+def host_sockets() -> list[str]:
+    """Where services of the host listen in the file system, as far as this namespace knows."""
+    try:
+        with open("/proc/net/unix", encoding="utf-8", errors="surrogateescape") as file:
+            rows = [line.split(None, 7) for line in file]
+    except OSError:
+        return []
+    return sorted({row[7].rstrip("\n") for row in rows if len(row) == 8 and row[7][0] == "/"})
 
-    /run is covered too: a read-only view still lets one connect to a socket that lies there, such
-    as Docker's, which would be root on the machine.
+
+def fence_files(folder: str, sockets: list[str]) -> None:
+    """Everything read-only but the folders of this sandbox; only this namespace in /proc.
+
+    What others share through it is covered: temporary files, devices, /run, and every socket that a
+    service of the host listens on. A read-only view still lets one connect to a socket, and to
+    Docker's that would be root on the machine.
     """
     writable = [f"{folder}/work", f"{folder}/tmp"]
+    ours = [folder, sys.base_prefix, sys.prefix, os.path.dirname(os.path.realpath(sys.executable))]
     mount("none", "/", "", MS_REC | MS_PRIVATE)
+    covered = [path for path in COVERED if os.path.isdir(path) and not os.path.islink(path)]
+    below = [path for path in ours if path.startswith(tuple(f"{one}/" for one in covered))]
+    held = {path: os.open(path, os.O_PATH | os.O_CLOEXEC) for path in below}
+    held |= {path: os.open(path, os.O_PATH | os.O_CLOEXEC) for path in devices()}
+    try:
+        set_read_only("/", True)
+        for path in covered:
+            mount("tmpfs", path, "tmpfs", MS_NOSUID | MS_NODEV, "mode=755,size=64m")
+        for path, descriptor in held.items():
+            bring_back(path, descriptor)
+    finally:
+        for descriptor in held.values():
+            os.close(descriptor)
     for path in writable:
         mount(path, path, "", MS_BIND)
-    set_read_only("/", True)
-    for path in writable:
         set_read_only(path, False)
+    finish_devices()
+    for path in sockets:
+        hide(path)
     # Read-only: for a real root user the files in /proc/sys are the machine's own.
     mount("proc", "/proc", "proc", MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC)
-    mount("tmpfs", "/dev/shm", "tmpfs", MS_NOSUID | MS_NODEV, "size=64m")
-    mount("tmpfs", "/run", "tmpfs", MS_RDONLY | MS_NOSUID | MS_NODEV)
+    if os.path.isdir("/tmp"):
+        os.chmod("/tmp", 0o1777)
+    for path in covered:
+        if path != "/tmp":
+            set_read_only_alone(path)
     os.chdir(writable[0])  # the working directory we came with lies on the mount below
+
+
+def devices() -> list[str]:
+    found = [f"/dev/{name}" for name in ("null", "zero", "full", "random", "urandom", "tty")]
+    return [path for path in found if os.path.exists(path)]
+
+
+def bring_back(path: str, descriptor: int) -> None:
+    """Puts back what a fresh mount has covered: by its descriptor it is still there."""
+    if path.startswith("/dev/"):
+        os.close(os.open(path, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o666))
+    else:
+        os.makedirs(path, exist_ok=True)
+    mount(f"/proc/self/fd/{descriptor}", path, "", MS_BIND | MS_REC)
+
+
+def finish_devices() -> None:
+    os.mkdir("/dev/shm")
+    mount("tmpfs", "/dev/shm", "tmpfs", MS_NOSUID | MS_NODEV, "mode=1777,size=64m")
+    os.mkdir("/dev/pts")
+    mount("devpts", "/dev/pts", "devpts", MS_NOSUID | MS_NOEXEC, "newinstance,ptmxmode=0666")
+    for name, target in (
+        ("ptmx", "pts/ptmx"),
+        ("fd", "/proc/self/fd"),
+        *((f"std{name}", f"/proc/self/fd/{n}") for n, name in enumerate(("in", "out", "err"))),
+    ):
+        os.symlink(target, f"/dev/{name}")
+
+
+def hide(path: str) -> None:
+    """Nothing listens at /dev/null. A socket that we cannot even see needs no hiding."""
+    try:
+        if stat.S_ISSOCK(os.stat(path).st_mode):
+            mount("/dev/null", path, "", MS_BIND)
+    except OSError as error:
+        if error.errno not in (errno.ENOENT, errno.EACCES, errno.ENOTDIR, errno.ELOOP):
+            raise
 
 
 def drop_privileges() -> None:
@@ -144,7 +220,7 @@ def fork_inside() -> None:
     die_with_parent()
 
 
-def fences_work(folder: str) -> bool:
+def fences_work(folder: str, sockets: list[str]) -> bool:
     """Tries the whole sequence in a throw-away child: a half-entered jail is no place to go on."""
     child = os.fork()
     if child == 0:
@@ -152,7 +228,7 @@ def fences_work(folder: str) -> bool:
             enter_namespaces()
             inner = os.fork()
             if inner == 0:
-                fence_files(folder)
+                fence_files(folder, sockets)
                 drop_privileges()
                 os._exit(0)
             os._exit(os.waitstatus_to_exitcode(os.waitpid(inner, 0)[1]) and 1)
@@ -164,16 +240,21 @@ def fences_work(folder: str) -> bool:
 def enter(folder: str, limits: dict[str, Any]) -> list[str]:
     """Puts this process behind its fences; returns their names."""
     die_with_parent()
-    fenced = fences_work(folder)
+    sockets = host_sockets()
+    fenced = fences_work(folder, sockets)
     if fenced:
         enter_namespaces()
         raise_loopback()
         fork_inside()
-        fence_files(folder)
+        fence_files(folder, sockets)
         drop_privileges()
     else:
         check(libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
     limit_resources(limits)
     os.umask(0o077)
     sys.stdout.flush()
-    return ["network", "processes", "files", "capabilities"] if fenced else []
+    if not fenced:
+        return []
+    # A folder among those of others is in sight only where the folder around them is not covered.
+    alone = folder.startswith(tuple(f"{path}/" for path in COVERED))
+    return ["network", "processes", "files", "capabilities", *(["peers"] if alone else [])]

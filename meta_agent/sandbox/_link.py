@@ -4,9 +4,10 @@ A frame is one line of JSON. Bytes may follow it after a newline, from the host 
 what is large (the records of a replay) need not be escaped or encoded, and the untrusted direction
 stays plain JSON.
 
-Promises: a frame is whole or the link is dead; every wait has a deadline; what arrives is parsed as
-hostile input (size cap first, then JSON, then shape). Not covered: who killed the other side; a
-backend's `post_mortem` says that.
+Promises: a frame is whole or the link is dead; every wait and every frame has a deadline, also one
+that is here already; what arrives is parsed as hostile input (`strict`: size before it is taken in,
+then elements, then JSON, then shape). Not covered: who killed the other side; a backend's
+`post_mortem` says that.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import Protocol
 
 from meta_agent.errors import SandboxError
 from meta_agent.protocols import JSON
+from meta_agent.strict import Budget, Unfit, parse
 
 FRAME_LIMIT_BYTES = 64 << 20
 
@@ -61,6 +63,7 @@ class Link:
     def __init__(self, stream: Stream) -> None:
         self._stream = stream
         self._inbox = bytearray()
+        self.taken = 0  # bytes of frames received so far
         self._write_lock = threading.Lock()  # one whole frame at a time
 
     def send(self, message: JSON, deadline: float, attached: Sequence[bytes] = ()) -> None:
@@ -86,27 +89,33 @@ class Link:
         with self._write_lock:
             self._stream.release()
 
-    def receive(self, deadline: float) -> dict[str, JSON]:
+    def receive(self, deadline: float, budget: Budget | None = None) -> dict[str, JSON]:
         """Returns the next frame, an object."""
-        while (body := self._take_frame()) is None:
+        budget = budget or Budget()
+        while True:
+            if time.monotonic() >= deadline:  # also where a flood has the next frame ready
+                raise LinkTimeout
+            if (body := self._take_frame(budget.bytes)) is not None:
+                return parse_frame(body, budget)
             chunk = self._stream.receive(remaining(deadline))
             if chunk is None:
                 raise LinkTimeout
             if not chunk:
                 raise LinkClosed
             self._inbox += chunk
-        return parse_frame(body)
 
-    def _take_frame(self) -> bytes | None:
+    def _take_frame(self, limit: int) -> bytes | None:
         if len(self._inbox) < 4:
             return None
         size = int.from_bytes(self._inbox[:4], "little")
-        if size > FRAME_LIMIT_BYTES:
-            raise protocol_error(f"announced a frame of {size} bytes; limit {FRAME_LIMIT_BYTES}")
+        if size > min(limit, FRAME_LIMIT_BYTES):
+            raise protocol_error(f"announced a frame of {size} bytes; limit {limit}")
         if len(self._inbox) < 4 + size:
             return None
-        body = bytes(self._inbox[4 : 4 + size])
+        with memoryview(self._inbox) as inbox:  # a large frame is copied once
+            body = bytes(inbox[4 : 4 + size])
         del self._inbox[: 4 + size]
+        self.taken += size
         return body
 
 
@@ -115,12 +124,12 @@ def remaining(deadline: float) -> float:
     return max(0.0, deadline - time.monotonic())
 
 
-def parse_frame(body: bytes) -> dict[str, JSON]:
+def parse_frame(body: bytes, budget: Budget | None = None) -> dict[str, JSON]:
     """JSON object or a typed error, whatever the bytes are."""
     try:
-        frame = json.loads(body)
-    except (ValueError, RecursionError) as error:
-        raise protocol_error(f"sent a frame that is not JSON: {error}") from error
+        frame = parse(body, budget)
+    except Unfit as error:
+        raise protocol_error(f"sent a frame that cannot be taken: {error}") from error
     if not isinstance(frame, dict):
         raise protocol_error(f"sent a frame that is no object but {type(frame).__name__}")
     return frame

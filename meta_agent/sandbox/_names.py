@@ -8,6 +8,7 @@ BACKENDS: Final[tuple[Backend, ...]] = ("docker", "process")
 BASE_IMAGE: Final = "meta-agent-base:1"
 RECIPE_LABEL: Final = "ma.recipe"
 SEALED_LABEL: Final = "ma.sealed"
+SNAPSHOT_LABEL: Final = "ma.snapshot"
 
 FOLDER_PREFIX: Final = "meta-agent-sandbox-"
 HOLDER_FILE: Final = "holder"
@@ -24,5 +25,6 @@ FENCES: Final = frozenset(
         "pids",  # bounded in number
         "disk",  # bounded in sum, not only for each file
         "peers",  # cannot read another sandbox
+        "worker",  # nothing inside can signal what watches it, or work without being counted
     }
 )

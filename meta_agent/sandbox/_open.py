@@ -29,6 +29,8 @@ class EngineStatus:
     recipe: str = ""
     storage: Path | None = None
     free_bytes: int | None = None
+    runc: str = ""
+    cgroup: str = ""
     problem: str = ""
     hint: str = ""
 
@@ -58,6 +60,8 @@ def _look(image: str) -> EngineStatus:
         recipe=found.labels.get(RECIPE_LABEL, "") if found else "",
         storage=facts.storage,
         free_bytes=facts.free_bytes,
+        runc=facts.runc,
+        cgroup=facts.cgroup,
         problem="" if found else f"image {image} is not on this machine",
         hint="" if found else BUILD_COMMAND,
     )

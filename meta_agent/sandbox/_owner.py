@@ -14,11 +14,8 @@ from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 
-
-def state_dir() -> Path:
-    """`$XDG_STATE_HOME/meta-agent`, by default below ~/.local/state."""
-    base = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
-    return Path(base) / "meta-agent"
+from meta_agent.errors import SandboxError
+from meta_agent.workspace import read_small, state_dir
 
 
 def install_id() -> str:
@@ -28,8 +25,8 @@ def install_id() -> str:
 
 @lru_cache
 def _read_or_make(path: Path) -> str:
-    with suppress(FileNotFoundError):
-        return path.read_text(encoding="ascii").strip()
+    if found := read_small(path):
+        return found
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.NamedTemporaryFile("w", dir=path.parent) as draft:
         draft.write(uuid.uuid4().hex)
@@ -37,7 +34,11 @@ def _read_or_make(path: Path) -> str:
         # A link appears whole and loses to one that is there: two first starts agree on one name.
         with suppress(FileExistsError):
             os.link(draft.name, path)
-    return path.read_text(encoding="ascii").strip()
+    if found := read_small(path):
+        return found
+    raise SandboxError(
+        f"{path} holds no name for this installation", kind="start", hint="remove it"
+    )
 
 
 def holder_mark() -> str:

@@ -13,8 +13,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from meta_agent.errors import SandboxError
-from meta_agent.sandbox._names import FOLDER_PREFIX, HOLDER_FILE, SEALED_LABEL
+from meta_agent.sandbox._names import FOLDER_PREFIX, HOLDER_FILE, SEALED_LABEL, SNAPSHOT_LABEL
 from meta_agent.sandbox._owner import holder_is_dead, install_id
+from meta_agent.workspace import read_small
 
 
 def reap(owner: str | None = None) -> list[str]:
@@ -23,10 +24,10 @@ def reap(owner: str | None = None) -> list[str]:
 
 
 def reap_images() -> list[str]:
-    """Removes the sealed images that no container uses; a run that needs one makes it again."""
+    """Removes sealed images and snapshots that no container uses; a run makes them again."""
     from meta_agent.sandbox import _engine
 
-    found = _engine.labelled_images(SEALED_LABEL)
+    found = [*_engine.labelled_images(SEALED_LABEL), *_engine.labelled_images(SNAPSHOT_LABEL)]
     return [name for image_id, name in found if _engine.remove_image(image_id)]
 
 
@@ -46,7 +47,7 @@ def _reap_containers(owner: str) -> list[str]:
 def is_orphan(labels: Mapping[str, str], now: float) -> bool:
     """Past its deadline, or without a living holder. A label we did not write decides nothing."""
     deadline = labels.get("ma.deadline", "")
-    past = deadline.isdigit() and now > int(deadline)
+    past = deadline.isdecimal() and now > int(deadline)
     return past or holder_is_dead(labels.get("ma.holder", ""))
 
 
@@ -61,9 +62,6 @@ def reap_folders(temp: Path) -> list[str]:
 
 
 def _is_dead(folder: Path) -> bool:
-    try:
-        if folder.is_symlink():
-            return False
-        return holder_is_dead((folder / HOLDER_FILE).read_text(encoding="ascii"))
-    except (OSError, ValueError):
-        return False  # another user's, or just being made
+    if folder.is_symlink():
+        return False
+    return holder_is_dead(read_small(folder / HOLDER_FILE) or "")  # "": just being made, or odd

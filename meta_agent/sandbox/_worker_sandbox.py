@@ -9,25 +9,31 @@ the same error. Time the host takes to answer the guest's calls counts.
 from __future__ import annotations
 
 import base64
-import binascii
 import contextlib
 import itertools
+import json
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
 
 from meta_agent.errors import GuestError, SandboxError
 from meta_agent.protocols import JSON, Answer, Call, CallServer, ExecResult
 from meta_agent.sandbox._link import Link, LinkClosed, LinkTimeout, Stream, protocol_error
+from meta_agent.strict import Budget
 
+T = TypeVar("T")
 # Above the worker's own deadline for a command: it kills and drains before it replies.
 EXEC_GRACE_SEC = 45.0
 FILES_TIMEOUT_SEC = 120.0
 INSTALL_TIMEOUT_SEC = 60.0
 WRITE_BATCH_BYTES = 8 << 20
+ENVELOPE_BYTES = 512 << 10  # of a reply: around what was asked for, or a guest's whole traceback
+NOTICE_BYTES = 64  # of the worker's line on what it left out of an output
+MAX_CALLS = 16_384  # in one frame
+MAX_NUMBER = 1 << 53
 
 
 @dataclass(slots=True, eq=False)
@@ -38,6 +44,7 @@ class Sent:
     op: str
     timeout_sec: float
     serve: CallServer
+    budget: Budget
     reply: dict[str, JSON] | None = None
 
 
@@ -67,7 +74,7 @@ class WorkerSandbox:
     def _greet(self, program: bytes, timeout_sec: float) -> dict[str, JSON]:
         try:
             self._link.send_raw((program,), time.monotonic() + timeout_sec)
-            facts: dict[str, JSON] = self.request("hello", {}, timeout_sec=timeout_sec)
+            facts = parse_hello(self.request("hello", {}, timeout_sec=timeout_sec))
         except (LinkClosed, LinkTimeout, SandboxError) as error:
             cause = error if isinstance(error, SandboxError) else self._cause()
             self.close()
@@ -77,12 +84,13 @@ class WorkerSandbox:
     @property
     def work_dir(self) -> str:
         """Absolute path of the work directory, as seen inside."""
-        return str(self._facts["work_dir"])
+        work_dir: str = self._facts["work_dir"]
+        return work_dir
 
     @property
     def fences(self) -> frozenset[str]:
         """What this sandbox promises, by the names that `conformance` uses."""
-        return self._fences | frozenset(map(str, self._facts["isolation"]))
+        return self._fences | frozenset(self._facts["isolation"])
 
     def exec(
         self,
@@ -92,9 +100,12 @@ class WorkerSandbox:
         env: Mapping[str, str] | None = None,
         stdin: bytes = b"",
         timeout_sec: float = 60.0,
+        cpu_limit_sec: float | None = None,
         output_limit_bytes: int = 1 << 20,
     ) -> ExecResult:
         """Runs a command to completion; nothing it started outlives it.
+
+        `cpu_limit_sec` is for all of its processes in sum; past it the command ends as by SIGXCPU.
 
         `timed_out` and `truncated` are set by the worker, never inferred from exit codes. A killed
         command has 128 + the signal's number as in a shell; one that cannot start 127 or 126.
@@ -105,10 +116,15 @@ class WorkerSandbox:
             "env": dict(env or {}),
             "stdin": encode(stdin),
             "timeout_sec": timeout_sec,
+            "cpu_sec": cpu_limit_sec,
             "output_limit_bytes": output_limit_bytes,
         }
-        reply = self.request("exec", args, timeout_sec=timeout_sec + EXEC_GRACE_SEC)
-        return parse_exec(reply)
+        budget = Budget(2 * encoded_size(output_limit_bytes + NOTICE_BYTES) + ENVELOPE_BYTES, 1000)
+        reply = self._request("exec", args, timeout_sec + EXEC_GRACE_SEC, budget)
+        result = self._parsed(parse_exec, reply)
+        if max(len(result.stdout), len(result.stderr)) > output_limit_bytes + NOTICE_BYTES:
+            raise self._break_off(protocol_error("returned more output than was asked for"))
+        return result
 
     def write(self, files: Mapping[str, bytes], *, executable: bool = False) -> None:
         """Writes files at relative paths, making folders; a path that is there is replaced."""
@@ -123,8 +139,10 @@ class WorkerSandbox:
         `limit_bytes` bounds all of them together; beyond it GuestError, never a cut file.
         """
         args = {"paths": list(paths), "limit_bytes": limit_bytes}
-        reply = self.request("read", args, timeout_sec=FILES_TIMEOUT_SEC)
-        files = {path: decode(content) for path, content in expect(reply, dict).items()}
+        names = sum(len(json.dumps(path)) + len('"":,===') for path in paths)
+        budget = Budget(encoded_size(limit_bytes) + names + ENVELOPE_BYTES, len(paths) + 1000)
+        reply = self._request("read", args, FILES_TIMEOUT_SEC, budget)
+        files = self._parsed(parse_files, reply)
         if not files.keys() <= set(paths) or sum(map(len, files.values())) > limit_bytes:
             raise self._break_off(protocol_error("returned files that were not asked for"))
         return files
@@ -142,10 +160,20 @@ class WorkerSandbox:
         serve: CallServer | None = None,
     ) -> JSON:
         """Calls an operation; `serve` gets the calls that the guest makes meanwhile."""
+        return self._request(op, args, timeout_sec, Budget(), serve or refuse)
+
+    def _request(
+        self,
+        op: str,
+        args: Mapping[str, JSON],
+        timeout_sec: float,
+        budget: Budget,
+        serve: CallServer | None = None,
+    ) -> JSON:
         with self._taking_turns(op, timeout_sec):
             deadline = time.monotonic() + timeout_sec
-            sent = self._send(Sent(next(self._ids), op, timeout_sec, serve or refuse), args, ())
-            return self._reply_to(sent, deadline)
+            sent = Sent(next(self._ids), op, timeout_sec, serve or refuse, budget)
+            return self._reply_to(self._send(sent, args, ()), deadline)
 
     def begin(
         self,
@@ -163,7 +191,8 @@ class WorkerSandbox:
         and that only once the host waits.
         """
         with self._taking_turns(op, timeout_sec):
-            sent = self._send(Sent(next(self._ids), op, timeout_sec, refuse), args, attached)
+            sent = Sent(next(self._ids), op, timeout_sec, refuse, Budget())
+            self._send(sent, args, attached)
 
         def wait() -> JSON:
             with self._taking_turns(op, timeout_sec):
@@ -195,6 +224,12 @@ class WorkerSandbox:
             return self._stream.post_mortem()
         except SandboxError as error:  # the engine itself is gone
             return error
+
+    def _parsed(self, parse: Callable[[JSON], T], reply: JSON) -> T:
+        try:
+            return parse(reply)
+        except SandboxError as error:
+            raise self._break_off(error) from None
 
     def _break_off(self, error: SandboxError) -> SandboxError:
         self._end = self._end or error
@@ -234,10 +269,14 @@ class WorkerSandbox:
 
     def _converse(self, sent: Sent, deadline: float) -> dict[str, JSON]:
         answer = self._answerer(sent.id, deadline)
+        budget, before = sent.budget, self._link.taken
         while True:
-            frame = self._link.receive(deadline)
+            frame = self._link.receive(deadline, budget)
+            if sent.serve is refuse:  # then one budget is for all frames together
+                left = sent.budget.bytes - (self._link.taken - before)
+                budget = replace(budget, bytes=left)
             if frame.get("id") != sent.id:
-                raise protocol_error(f"answered request {frame.get('id')!r}, not {sent.id}")
+                raise protocol_error(f"answered request {frame.get('id')!r:.40}, not {sent.id}")
             if "calls" not in frame:
                 return frame
             sent.serve(parse_calls(frame["calls"]), answer)
@@ -271,35 +310,57 @@ def outcome(frame: dict[str, JSON]) -> JSON:
 
 def parse_calls(value: JSON) -> list[Call]:
     """A batch of calls as the contract says, or a protocol error."""
-    for call in expect(value, list):
-        if not isinstance(expect(call, dict).get("cid"), int) or "kind" not in call:
+    calls: list[Call] = expect(value, list)
+    if len(calls) > MAX_CALLS:
+        raise protocol_error(f"made {len(calls)} calls in one frame, at most {MAX_CALLS} are taken")
+    for call in calls:
+        cid, kind = expect(call, dict).get("cid"), call.get("kind")
+        if type(cid) is not int or not 0 <= cid < MAX_NUMBER or type(kind) is not str:
             raise protocol_error("made a call without `cid` or `kind`")
-    calls: list[Call] = value
     return calls
+
+
+def parse_hello(value: JSON) -> dict[str, JSON]:
+    """What the worker says of its place."""
+    facts: dict[str, JSON] = expect(value, dict)
+    expect(facts.get("work_dir"), str)
+    for name in expect(facts.get("isolation"), list):
+        expect(name, str)
+    return facts
+
+
+def parse_files(value: JSON) -> dict[str, bytes]:
+    """Files from an untrusted reply."""
+    return {path: decode(content) for path, content in expect(value, dict).items()}
 
 
 def parse_exec(value: JSON) -> ExecResult:
     """An `ExecResult` from an untrusted reply."""
     reply = expect(value, dict)
-    try:
-        return ExecResult(
-            exit_code=int(reply["exit_code"]),
-            stdout=decode(reply["stdout"]),
-            stderr=decode(reply["stderr"]),
-            timed_out=bool(reply["timed_out"]),
-            truncated=bool(reply["truncated"]),
-            duration_sec=float(reply["duration_sec"]),
-            oom=bool(reply["oom"]),
-        )
-    except (KeyError, TypeError, ValueError) as error:
-        raise protocol_error(f"sent a malformed result: {error!r}") from error
+    code, duration = expect(reply.get("exit_code"), int), reply.get("duration_sec")
+    if not 0 <= code <= 255 or type(duration) not in (int, float) or not 0 <= duration < MAX_NUMBER:
+        raise protocol_error(f"sent exit code {code!r:.40} after {duration!r:.40} s")
+    return ExecResult(
+        exit_code=code,
+        stdout=decode(reply.get("stdout")),
+        stderr=decode(reply.get("stderr")),
+        timed_out=expect(reply.get("timed_out"), bool),
+        truncated=expect(reply.get("truncated"), bool),
+        duration_sec=float(duration),
+        oom=expect(reply.get("oom"), bool),
+    )
 
 
 def expect(value: JSON, kind: type[Any]) -> Any:
     """`value` if it has the type that the protocol says."""
-    if not isinstance(value, kind):
+    if type(value) is not kind:
         raise protocol_error(f"sent {type(value).__name__} where {kind.__name__} belongs")
     return value
+
+
+def encoded_size(size: int) -> int:
+    """Characters of base64 for so many bytes."""
+    return 4 * (size // 3 + 1)
 
 
 def encode(content: bytes) -> str:
@@ -311,7 +372,7 @@ def decode(content: JSON) -> bytes:
     """Bytes from an untrusted base64 string."""
     try:
         return base64.b64decode(expect(content, str), validate=True)
-    except binascii.Error as error:
+    except ValueError as error:  # not base64, or not even ASCII
         raise protocol_error(f"sent bytes that are not base64: {error}") from error
 
 

@@ -38,6 +38,7 @@ class Check:
     control: Callable[[Sandbox], str]
     attack: Callable[[Sandbox], str]
     neighbour: Callable[[Sandbox], str] | None = None  # prepares a second sandbox beside it
+    before: Callable[[], object] | None = None  # prepares the host before the sandbox is opened
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +53,7 @@ class CheckResult:
 
 def checks() -> list[Check]:
     """All checks, in the order in which they run."""
-    from meta_agent.sandbox._attacks import files, network, privilege, process, resources
+    from meta_agent.sandbox._attacks import files, network, privilege, process, resources, worker
 
     return [
         *privilege.CHECKS,
@@ -60,6 +61,7 @@ def checks() -> list[Check]:
         *process.CHECKS,
         *network.CHECKS,
         *files.CHECKS,
+        *worker.CHECKS,
     ]
 
 
@@ -72,6 +74,8 @@ def run(factory: Factory, only: Iterable[str] = ()) -> list[CheckResult]:
 def run_check(check: Check, factory: Factory) -> CheckResult:
     """Runs one check. What it raises is a failure with that text, never an error of the suite."""
     with ExitStack() as open_ones:
+        if check.before:
+            check.before()
         sandbox = factory(LIMITS)
         open_ones.callback(sandbox.close)
         if check.promise and check.promise not in getattr(sandbox, "fences", FENCES):

@@ -3,11 +3,15 @@
 One stdlib-only file. The host streams it to a bare Python over the pipe, so no image can hold a
 stale copy and nothing needs to be installed.
 
-Promises: frames travel on private descriptors, so nothing that is printed can forge one; a command
-that runs out of time dies with everything it started, also what left its session; nothing that a
-command started outlives it; output is read to its end and capped; reads touch regular files only.
+Promises: frames travel on private descriptors, which no other process can open; guest modules run
+in a process of their own, and where this one may become another user (`STRANGER`, given by the
+container) they, all commands and all access to files have that user, who can neither signal nor
+look into this process; a command that runs out of time, wall clock or the processors' in sum, dies
+with everything it started, also what left its session; nothing that a command started outlives it;
+output is read to its end and capped; reads touch regular files only.
 
-Does not cover: guarding itself from guest code in the same process. The host treats every frame as
+Does not cover: without another user, signals from commands; there, processor time of children that
+are gone before anyone looks and whose parents ignore their end. The host treats every frame as
 hostile, and the container or the jail around this process is the wall.
 """
 
@@ -23,6 +27,7 @@ import errno
 import json
 import linecache
 import os
+import re
 import select
 import signal
 import stat
@@ -43,7 +48,13 @@ LINGER_SEC = 0.2
 KILL_PATIENCE_SEC = 20.0
 STDERR_TAIL_BYTES = 16 << 10
 EXIT_UNKILLABLE = 71
-PR_SET_CHILD_SUBREAPER = 36
+CPU_LOOK_SEC = 0.05
+TICKS_A_SEC = os.sysconf("SC_CLK_TCK")
+PR_SET_DUMPABLE, PR_CAPBSET_DROP, PR_SET_CHILD_SUBREAPER = 4, 24, 36
+CAPABILITIES = 64
+CAPABILITY_VERSION_3 = 0x20080522
+STRANGER: int | None = globals().get("STRANGER")
+libc = ctypes.CDLL(None)
 
 Json = Any
 
@@ -60,14 +71,17 @@ class Pipe:
     """
 
     def __init__(self, source: int, sink: int) -> None:
-        self._source, self._sink = source, sink
+        self.source, self._sink = source, sink
         self._inbox = bytearray()
-        self.later: list[Json] = []  # requests sent ahead that a guest operation came across
+        self.later: list[bytes] = []  # requests sent ahead that a guest operation came across
         self._write_lock = threading.Lock()  # whole frames only, from whichever thread
         os.set_blocking(sink, False)
 
     def send(self, message: Json) -> None:
-        body = json.dumps(message, separators=(",", ":")).encode()
+        self.put(wire(message))
+
+    def put(self, body: bytes) -> None:
+        """Sends a frame as it is."""
         if len(body) > FRAME_LIMIT_BYTES:
             raise ValueError(f"a frame of {len(body)} bytes exceeds {FRAME_LIMIT_BYTES}")
         with self._write_lock:
@@ -76,13 +90,11 @@ class Pipe:
     def receive(self, timeout_sec: float | None = None) -> Json:
         """Returns the next frame; None when time is up. Raises EOFError when the host is gone."""
         deadline = None if timeout_sec is None else time.monotonic() + timeout_sec
-        while (frame := self._take_frame()) is None:
+        while (frame := self.take()) is None:
             if deadline is not None and not self._readable(max(0.0, deadline - time.monotonic())):
                 return None
-            self._fill()
-        line, attached = frame
-        message = json.loads(line)
-        return {**message, "attached": attached} if attached else message
+            self.fill()
+        return parsed(frame)
 
     def _write(self, data: memoryview) -> None:
         while data:
@@ -94,34 +106,49 @@ class Pipe:
     def _wait_for_room(self) -> None:
         waiter = select.poll()
         waiter.register(self._sink, select.POLLOUT)
-        waiter.register(self._source, select.POLLIN)
-        if any(fd == self._source for fd, _ in waiter.poll()):
-            self._fill()
+        waiter.register(self.source, select.POLLIN)
+        if any(fd == self.source for fd, _ in waiter.poll()):
+            self.fill()
 
     def _readable(self, timeout_sec: float) -> bool:
         waiter = select.poll()
-        waiter.register(self._source, select.POLLIN)
+        waiter.register(self.source, select.POLLIN)
         return bool(waiter.poll(timeout_sec * 1000))
 
-    def _fill(self) -> None:
-        chunk = os.read(self._source, CHUNK_BYTES)
+    def fill(self) -> None:
+        """Takes in what has arrived, and waits where there is nothing."""
+        chunk = os.read(self.source, CHUNK_BYTES)
         if not chunk:
             raise EOFError
         self._inbox += chunk
 
-    def _take_frame(self) -> tuple[bytes, bytes] | None:
-        """The line of the next frame and what is attached; None before all of it is here."""
+    def take(self) -> bytes | None:
+        """The next frame as it came; None before all of it is here."""
         if len(self._inbox) < 4:
             return None
         end = 4 + int.from_bytes(self._inbox[:4], "little")
         if len(self._inbox) < end:
             return None
-        line_end = self._inbox.find(b"\n", 4, end)
-        line_end = end if line_end < 0 else line_end
         with memoryview(self._inbox) as inbox:  # a large frame is copied once
-            frame = bytes(inbox[4:line_end]), bytes(inbox[line_end + 1 : end])
+            frame = bytes(inbox[4:end])
         del self._inbox[:end]
         return frame
+
+
+def parsed(frame: bytes) -> Json:
+    """The line of JSON, with what is attached to it."""
+    line, _, attached = frame.partition(b"\n")
+    message = json.loads(line)
+    return {**message, "attached": attached} if attached else message
+
+
+def wire(message: Json) -> bytes:
+    """A frame's text: ASCII, finite numbers, and "?" for halves of surrogate pairs."""
+    text = json.dumps(message, separators=(",", ":"), allow_nan=False)
+    if "\\ud" in text:
+        whole = json.dumps(message, ensure_ascii=False).encode("utf-8", "replace")
+        text = json.dumps(json.loads(whole), separators=(",", ":"))
+    return text.encode()
 
 
 class Channel:
@@ -136,6 +163,11 @@ class Channel:
         self._pipe.send({"id": self._id, "calls": numbered})
         return [call["cid"] for call in numbered]
 
+    @staticmethod
+    def cpu_meter() -> CpuMeter:
+        """Measures from now on what everything below this process uses."""
+        return CpuMeter()
+
     def wait(self, timeout_sec: float | None = None) -> list[dict[str, Json]]:
         """Blocks for the next answers: `[{"cid", "ok"} or {"cid", "err"}]`; empty if time is up.
 
@@ -143,9 +175,7 @@ class Channel:
         of several.
         """
         while (frame := self._pipe.receive(timeout_sec)) is not None:
-            if "op" in frame:
-                self._pipe.later.append(frame)
-            elif frame["id"] == self._id:  # else a late answer to an operation that is over
+            if frame["id"] == self._id:  # else a late answer to an operation that is over
                 answers: list[dict[str, Json]] = frame["answers"]
                 return answers
         return []
@@ -201,7 +231,8 @@ class Command:
         self._err = CappedOutput(args["output_limit_bytes"])
         self._stdin = memoryview(base64.b64decode(args["stdin"]))
         self._status: int | None = None
-        self.timed_out = False
+        self._cpu, self._cpu_sec = CpuMeter(), args.get("cpu_sec")
+        self.timed_out = self._spent = False
         self._spawn(args)
 
     def _spawn(self, args: dict[str, Json]) -> None:
@@ -229,8 +260,9 @@ class Command:
     def run(self) -> dict[str, Json]:
         with exit_watch(self.pid) as watch:
             self._pump(watch)
+        self._spent = self._spent or self._is_spent()  # what is dead by now is counted as well
         if self._status is None:
-            self.timed_out = True
+            self.timed_out = not self._spent
             self._kill()
         elif self._open:
             self._drain_until(time.monotonic() + LINGER_SEC)
@@ -239,8 +271,12 @@ class Command:
         self._close(self._feed, *self._open)
         return self._result()
 
+    def _is_spent(self) -> bool:
+        return self._cpu_sec is not None and self._cpu.used_sec() > self._cpu_sec
+
     def _pump(self, watch: int) -> None:
         """Moves bytes until the command has ended (its pipes may still be open) or time is up."""
+        look = time.monotonic()
         waiter = select.poll()
         for fd in (*self._open, watch):
             if fd >= 0:
@@ -248,11 +284,16 @@ class Command:
         if self._feed >= 0:
             waiter.register(self._feed, select.POLLOUT)
         while self._status is None:
-            left = self._deadline - time.monotonic()
-            if left <= 0:
+            now = time.monotonic()
+            left = self._deadline - now
+            if self._cpu_sec is not None and now >= look:
+                self._spent, look = self._is_spent(), now + CPU_LOOK_SEC
+            if left <= 0 or self._spent:
                 return
             # Without a pidfd an end with open pipes is only found by looking.
-            ready = waiter.poll((left if watch >= 0 else min(left, 0.01)) * 1000)
+            left = left if watch >= 0 else min(left, 0.01)
+            left = left if self._cpu_sec is None else min(left, CPU_LOOK_SEC)
+            ready = waiter.poll(left * 1000)
             for fd, _ in ready:
                 self._step(waiter, fd)
             if not ready or any(fd == watch for fd, _ in ready) or not self._open:
@@ -300,14 +341,14 @@ class Command:
             self._status = status
 
     def _kill(self) -> None:
-        with contextlib.suppress(ProcessLookupError):
+        with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, signal.SIGKILL)
         with contextlib.suppress(ProcessLookupError):
             os.kill(self.pid, signal.SIGKILL)
         self._reap(block=True)
 
     def _result(self) -> dict[str, Json]:
-        code = os.waitstatus_to_exitcode(self._status or 0)
+        code = -signal.SIGXCPU if self._spent else os.waitstatus_to_exitcode(self._status or 0)
         return {
             "exit_code": code if code >= 0 else 128 - code,
             "stdout": base64.b64encode(self._out.value()).decode(),
@@ -320,20 +361,118 @@ class Command:
 
 
 def spawn(argv: list[str], cwd: str, env: Mapping[str, str], stdio: tuple[int, int, int]) -> int:
-    """Starts a program in a new session. vfork-based, so its cost does not grow with our memory."""
-    actions = [(os.POSIX_SPAWN_DUP2, fd, target) for target, fd in enumerate(stdio)]
-    os.chdir(cwd)
+    """Starts a program in a new session, as the stranger."""
+    said, say = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        become(argv, cwd, {**os.environ, **env}, stdio, say)
+    os.close(say)
     try:
-        return os.posix_spawnp(
-            argv[0],
-            argv,
-            {**os.environ, **env},
-            file_actions=actions,
-            setsid=True,
-            setsigdef=[signal.SIGPIPE, signal.SIGXFSZ],
-        )
+        number, _, path = os.read(said, CHUNK_BYTES).partition(b" ")
     finally:
-        os.chdir(WORK_DIR)
+        os.close(said)
+    if number:
+        os.waitpid(pid, 0)
+        raise OSError(int(number), os.strerror(int(number)), os.fsdecode(path))
+    return pid
+
+
+def become(
+    argv: list[str], cwd: str, env: Mapping[str, str], stdio: tuple[int, int, int], say: int
+) -> None:
+    """The child up to its program; says by its number why it did not get there."""
+    number, path = errno.EINVAL, argv[0]  # a name with a zero byte in it
+    try:
+        os.setsid()
+        step_down()
+        os.chdir(cwd)
+        for target, fd in enumerate(stdio):
+            os.dup2(fd, target)
+        for one in (signal.SIGPIPE, signal.SIGXFSZ):
+            signal.signal(one, signal.SIG_DFL)
+        os.execvpe(argv[0], argv, env)
+    except OSError as error:
+        number, path = error.errno or errno.EINVAL, str(error.filename or path)
+    finally:
+        os.write(say, b"%d %s" % (number, os.fsencode(path)[:4000]))
+        os._exit(126)
+
+
+def step_down() -> None:
+    """This process becomes the stranger, with no right left and none to gain."""
+    if STRANGER is None:
+        return
+    for capability in range(CAPABILITIES):
+        libc.prctl(PR_CAPBSET_DROP, capability, 0, 0, 0)  # refused past the last one: fine
+    os.setgroups([])
+    os.setresgid(STRANGER, STRANGER, STRANGER)
+    os.setresuid(STRANGER, STRANGER, STRANGER)
+    none = (ctypes.c_uint32 * 6)()
+    header = (ctypes.c_uint32 * 2)(CAPABILITY_VERSION_3, 0)
+    if libc.capset(header, none) != 0:
+        raise OSError(errno.EPERM, "cannot give up capabilities")
+
+
+@contextlib.contextmanager
+def as_stranger() -> Iterator[None]:
+    """Files are reached with the stranger's rights, and are the stranger's."""
+    if STRANGER is None:
+        yield
+        return
+    libc.setfsgid(STRANGER)
+    libc.setfsuid(STRANGER)
+    try:
+        yield
+    finally:
+        libc.setfsuid(os.getuid())
+        libc.setfsgid(os.getgid())
+
+
+class CpuMeter:
+    """Processor time that everything below this process has used since, in sum.
+
+    In a container its group counts. Elsewhere the larger of two: what the dead who were waited for
+    and the living have used, and what was seen of every one of them while it lived.
+    """
+
+    GROUPS = (
+        ("/sys/fs/cgroup/cpuacct/cpuacct.usage", r"(\d+)", 1e9),
+        ("/sys/fs/cgroup/cpu.stat", r"usage_usec (\d+)", 1e6),
+    )
+
+    def __init__(self) -> None:
+        self._own: dict[int, int] = {}
+        self._seen = 0
+        self._before = self._group() or self._waited_for()
+        self._seen = 0
+
+    def used_sec(self) -> float:
+        group = self._group()
+        if group is not None:
+            return group - self._before
+        return max(self._waited_for() - self._before, self._seen / TICKS_A_SEC)
+
+    def _group(self) -> float | None:
+        for path, pattern, unit in self.GROUPS if STRANGER is not None else ():
+            with contextlib.suppress(OSError), open(path) as file:
+                if found := re.search(pattern, file.read()):
+                    return int(found[1]) / unit - time.process_time()
+        return None
+
+    def _waited_for(self) -> float:
+        times, living = os.times(), 0
+        for pid in descendants(os.getpid()):
+            own, waited_for = cpu_ticks(pid)
+            living += own + waited_for
+            self._seen += max(0, own - self._own.get(pid, 0))
+            self._own[pid] = own
+        return times.children_user + times.children_system + living / TICKS_A_SEC
+
+
+def cpu_ticks(pid: int) -> tuple[int, int]:
+    """What a process has used, and those that it waited for; nothing once it is gone."""
+    user, system, *waited_for = [int(field) for field in stat_of(pid)[11:15]] or [0, 0]
+    return user + system, sum(waited_for)
 
 
 @contextlib.contextmanager
@@ -394,25 +533,25 @@ class OomCounter:
 def kill_descendants() -> None:
     """Kills and reaps whatever is left below this process, which adopts every orphan.
 
-    So it owns all children: a guest's own subprocesses do not survive the next command.
+    But for the process of guest modules; what that one started does not survive the next command.
     """
     give_up = time.monotonic() + KILL_PATIENCE_SEC
-    while has_children():
-        for pid in descendants(os.getpid()):
+    while left := [pid for pid in living() if pid != Guest.pid]:
+        for pid in left:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
         if time.monotonic() > give_up:
             os._exit(EXIT_UNKILLABLE)  # the wall around us goes down with us: nothing leaks
 
 
-def has_children() -> bool:
-    """Reaps the dead; True while a living child is left."""
+def living() -> list[int]:
+    """Every process below this one that is not dead; reaps our own dead."""
     try:
-        while os.waitpid(-1, os.WNOHANG)[0]:
+        while (pid := os.waitpid(-1, os.WNOHANG)[0]) and pid != Guest.pid:
             pass
     except ChildProcessError:
-        return False
-    return True
+        return []
+    return [pid for pid in descendants(os.getpid()) if stat_of(pid)[:1] not in ([], [b"Z"])]
 
 
 def descendants(root: int) -> list[int]:
@@ -428,11 +567,16 @@ def descendants(root: int) -> list[int]:
 
 def parent_of(pid: str) -> int:
     """The parent of a process; -1 once it is gone."""
+    return int((stat_of(int(pid))[1:2] or [b"-1"])[0])
+
+
+def stat_of(pid: int) -> list[bytes]:
+    """The fields of `/proc/PID/stat` from its state on; none once it is gone."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
-            return int(file.read().rpartition(b")")[2].split()[1])
-    except (OSError, IndexError):
-        return -1
+            return file.read().rpartition(b")")[2].split()
+    except OSError:
+        return []
 
 
 # --- files -------------------------------------------------------------------------------------
@@ -507,6 +651,10 @@ def read_regular(path: str, limit: int) -> bytes | None:
 
 # --- guest modules and the main loop -----------------------------------------------------------
 
+OWN_OPERATIONS = frozenset({"hello", "exec", "write", "read", "install"})
+REQUEST = re.compile(rb'\{"id":(\d+),"op":"([^"\\]*)"')  # as the host writes it
+MAX_DESCRIPTORS = 4096
+
 
 class StderrTail:
     """Takes descriptors 1 and 2 of guest code and keeps the last bytes, for error reports."""
@@ -532,40 +680,122 @@ class Worker:
 
     def __init__(self, pipe: Pipe, tail: StderrTail) -> None:
         self._pipe, self._tail = pipe, tail
-        self._guest: dict[str, Callable[[Json, Channel], Json]] = {}
+        self._guest: Guest | None = None
         self._builtin: dict[str, Callable[[dict[str, Json]], Json]] = {
             "hello": hello,
             "exec": run_command,
-            "write": write_files,
-            "read": read_files,
-            "install": self._install,
+            "write": as_stranger()(write_files),
+            "read": as_stranger()(read_files),
         }
 
     def serve(self) -> None:
         with contextlib.suppress(EOFError):
             while True:
-                frame = self._pipe.later.pop(0) if self._pipe.later else self._pipe.receive()
-                if "op" in frame:  # else a late answer to an operation that is over
-                    self._answer(frame)
+                frame = self._pipe.later.pop(0) if self._pipe.later else self._next()
+                found = REQUEST.match(frame)
+                if found and found[2].decode() in self._builtin:
+                    answer(self._pipe, self._tail, parsed(frame), self._perform)
+                elif found:  # else a late answer to an operation that is over
+                    self._relay(frame, int(found[1]))
 
-    def _answer(self, frame: dict[str, Json]) -> None:
+    def _next(self) -> bytes:
+        while (frame := self._pipe.take()) is None:
+            self._pipe.fill()
+        return frame
+
+    def _perform(self, frame: dict[str, Json]) -> Json:
+        return self._builtin[frame["op"]](frame["args"])
+
+    def _relay(self, request: bytes, number: int) -> None:
+        """Passes frames to and fro until the guest has replied. Nothing of them is read here."""
+        self._guest = self._guest or Guest()
+        theirs, ours = self._guest.pipe, self._pipe
+        waiter = select.poll()
+        for pipe in (theirs, ours):
+            waiter.register(pipe.source, select.POLLIN)
         try:
-            reply = {"id": frame["id"], "ok": self._perform(frame)}
-            self._pipe.send(reply)
-        except EOFError:
-            raise
-        except BaseException as error:  # also SystemExit: guest code must not end the worker
-            self._pipe.send({"id": frame["id"], "err": self._report(error)})
+            theirs.put(request)
+            while True:
+                while (frame := theirs.take()) is not None:
+                    ours.put(frame)
+                    if not frame.startswith(b'{"id":%d,"calls":' % number):
+                        return
+                while (frame := ours.take()) is not None:
+                    if REQUEST.match(frame):
+                        ours.later.append(frame)
+                    else:
+                        theirs.put(frame)
+                ready = {fd for fd, _ in waiter.poll()}
+                for pipe in (ours, theirs):
+                    if pipe.source in ready:
+                        pipe.fill()
+        except (EOFError, BrokenPipeError):
+            self._guest.end()
+
+
+class Guest:
+    """The process in which guest modules run."""
+
+    pid = -1  # of the one there is
+
+    def __init__(self) -> None:
+        source, to = os.pipe()
+        back, sink = os.pipe()
+        Guest.pid = os.fork()
+        if Guest.pid == 0:
+            serve_modules(source, sink)
+        os.close(source)
+        os.close(sink)
+        self.pipe = Pipe(back, to)
+
+    def end(self) -> None:
+        """The guest is gone, or else the host: so are we, as the guest ended."""
+        with contextlib.suppress(OSError):
+            os.kill(self.pid, signal.SIGKILL)
+        status = 0
+        with contextlib.suppress(ChildProcessError):
+            status = os.waitpid(self.pid, 0)[1]
+        code = os.waitstatus_to_exitcode(status)
+        os._exit(code if code >= 0 else 128 - code)
+
+
+def serve_modules(source: int, sink: int) -> None:
+    """The life of the guest's process: nothing is open in it but its own pipe."""
+    try:
+        low, high = sorted((source, sink))
+        for first, last in ((3, low), (low + 1, high), (high + 1, MAX_DESCRIPTORS)):
+            os.closerange(first, last)
+        step_down()
+        settle()
+        Guest.pid = -1
+        Modules(Pipe(source, sink), StderrTail()).serve()
+    finally:
+        os._exit(0)
+
+
+class Modules:
+    """Serves what installed modules offer."""
+
+    def __init__(self, pipe: Pipe, tail: StderrTail) -> None:
+        self._pipe, self._tail = pipe, tail
+        self._operations: dict[str, Callable[[Json, Channel], Json]] = {}
+
+    def serve(self) -> None:
+        with contextlib.suppress(EOFError):
+            while True:
+                frame = self._pipe.receive()
+                if "op" in frame:
+                    answer(self._pipe, self._tail, frame, self._perform)
 
     def _perform(self, frame: dict[str, Json]) -> Json:
         name, args = frame["op"], frame["args"]
+        if name == "install":
+            return self._install(args)
         if "attached" in frame:
             args["attached"] = frame["attached"]
-        if name in self._builtin:
-            return self._builtin[name](args)
-        if name not in self._guest:
-            raise LookupError(f"no operation {name!r}; there are {sorted(self._guest)}")
-        return self._guest[name](args, Channel(self._pipe, frame["id"]))
+        if name not in self._operations:
+            raise LookupError(f"no operation {name!r}; there are {sorted(self._operations)}")
+        return self._operations[name](args, Channel(self._pipe, frame["id"]))
 
     def _install(self, args: dict[str, Json]) -> list[str]:
         name, source = args["name"], args["source"]
@@ -580,19 +810,25 @@ class Worker:
         sys.modules[name] = module
         exec(compile(source, module.__file__, "exec"), module.__dict__)  # noqa: S102
         operations: dict[str, Callable[[Json, Channel], Json]] = module.__dict__["OPERATIONS"]
-        if taken := set(operations) & set(self._builtin):
+        if taken := set(operations) & OWN_OPERATIONS:
             raise ValueError(f"the worker's own operations cannot be replaced: {sorted(taken)}")
-        self._guest.update(operations)
+        self._operations.update(operations)
         return sorted(operations)
 
-    def _report(self, error: BaseException) -> dict[str, str]:
+
+def answer(
+    pipe: Pipe, tail: StderrTail, frame: dict[str, Json], perform: Callable[[dict[str, Json]], Json]
+) -> None:
+    """Performs a request and sends what came of it."""
+    try:
+        pipe.send({"id": frame["id"], "ok": perform(frame)})
+    except EOFError:
+        raise
+    except BaseException as error:  # also SystemExit: guest code must not end the worker
         text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
-        return {
-            "type": type(error).__name__,
-            "message": str(error)[:4000],
-            "traceback": text[-16000:],
-            "stderr": self._tail.text(),
-        }
+        problem = {"type": type(error).__name__, "message": str(error)[:4000]}
+        problem |= {"traceback": text[-16000:], "stderr": tail.text()}
+        pipe.send({"id": frame["id"], "err": problem})
 
 
 def hello(args: dict[str, Json]) -> dict[str, Json]:
@@ -602,7 +838,7 @@ def hello(args: dict[str, Json]) -> dict[str, Json]:
         "python": list(sys.version_info[:3]),
         "work_dir": WORK_DIR,
         "isolation": globals().get("ISOLATION", []),
-        "uid": os.getuid(),
+        "uid": os.getuid() if STRANGER is None else STRANGER,
     }
 
 
@@ -617,6 +853,12 @@ def die_with_host(source: int) -> None:
     os._exit(0)
 
 
+def settle() -> None:
+    """Orphans below come to us, and nobody of the same user may look into us."""
+    libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    libc.prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)
+
+
 def main() -> None:
     """Takes the frame descriptors away from guest code, then serves."""
     source, sink = os.dup(0), os.dup(1)
@@ -624,7 +866,7 @@ def main() -> None:
     os.dup2(null, 0)
     os.close(null)
     tail = StderrTail()
-    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    settle()
     threading.Thread(target=die_with_host, args=(source,), daemon=True).start()
     Worker(Pipe(source, sink), tail).serve()
     os._exit(0)

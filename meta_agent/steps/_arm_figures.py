@@ -36,6 +36,11 @@ class Result:
     """Solved, flagged or not, of the tasks that have an outcome."""
     policy_steps: int
     spent: int
+    """Every attempt but those at vault tasks."""
+    trained_on: int
+    """Of them those that training made."""
+    standing: str
+    """What is known of what was handed over: proven, unproven, or the start."""
     tokens: int
     usd: float | None
     verdicts: Mapping[str, int]
@@ -94,6 +99,8 @@ def summary(found: Sequence[Result], others: Mapping[str, Sequence[Result]]) -> 
         "bounds": [fmean(one.bounds[end] for one in found) for end in (0, 1)],
         "success": fmean(one.success for one in found),
         "spent": fmean(one.spent for one in found),
+        "trained_on": fmean(one.trained_on for one in found),
+        "proven": sum(one.standing == "proven" for one in found),
         "tokens": sum(one.tokens for one in found),
         "usd": _total([one.usd for one in found]),
         "promotions": sum(len(one.promoted) for one in found),

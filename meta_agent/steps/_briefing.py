@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from meta_agent.agents import Brief, Desk, Past, Situation, Source, Stuck, Tried, evidence_files
+from meta_agent.agents import Brief, Desk, Past, Situation, Source, Tried, evidence_files
 from meta_agent.protocols import JSON, Rollout, VerdictKind
 from meta_agent.skills import Skill
 from meta_agent.steps._gap import gap_terms, with_leads
@@ -26,7 +26,6 @@ def brief_for(
     reading: Reading,
     generation: int,
     desk: Desk,
-    stuck: Stuck | None,
     situation: Situation | None,
 ) -> Brief:
     """The brief of a generation; its files are made only when somebody reads them."""
@@ -37,14 +36,15 @@ def brief_for(
         tree=collected.tree,
         evidence=reading.evidence,
         findings=reading.findings,
-        tried=tried(run),
+        tried=tried(run, collected.version.commit),
         skills=run.skills.all(),
         desk=desk,
         files=lambda: evidence_files(_source(run, collected, reading)),
-        terms=(*_terms(run), *gap_terms(run)),
+        terms=(*_terms(run, reading), *gap_terms(run)),
         factors=run.factors,
         situation=with_leads(run, collected, situation),
-        stuck=stuck,
+        untrained=reading.untrained,
+        bundled=_bundled(run),
         feedback=tuple(f"{said.subject} ({said.gate}): {said.text}" for said in feedback(run)),
     )
 
@@ -53,14 +53,16 @@ def situation(run: Run) -> Situation:
     """What the domain's own documentation says, and which ceilings hold."""
     domain = run.lab.domain
     tasks = domain.tasks("train")
-    view = tasks[0].view
+    view = (tasks or domain.tasks("search"))[0].view  # a frozen policy's set may train on none
     return Situation(
         ceilings=domain.ceilings, tools=tuple(view.get("tools", ())), train_tasks=len(tasks)
     )
 
 
-def tried(run: Run) -> list[Tried]:
+def tried(run: Run, base: str) -> list[Tried]:
     """Every hypothesis that any run of this workspace judged, with its verdict.
+
+    What a bundle of this run did better without is settled for the version it became (`base`).
 
     A candidate that was INVALID only because the version it started from already was, or because
     machines failed, tells nothing about its own idea: it counts as undecided. What a person did
@@ -78,6 +80,8 @@ def tried(run: Run) -> list[Tried]:
             kind = VerdictKind.REJECT
         told = candidate["hypothesis"]["rule"], candidate["base"], kind
         found.append(Tried(*told, screened_out=verdict["screened_out"]))
+        if candidate["run"] == run.id and "share" in verdict["evidence"]:
+            found.append(Tried(told[0], base, VerdictKind.REJECT))  # dropped beside what stayed
     return found
 
 
@@ -99,6 +103,8 @@ def _source(run: Run, collected: Collected, reading: Reading) -> Source:
         findings=reading.findings,
         rollouts=_rollouts(run, collected) if reading.behind else [],
         train_metrics=collected.trained.metrics if reading.behind else [],
+        untrained=reading.untrained,
+        before=_before(run, collected) if reading.untrained else [],
         past=past(run, collected.version.commit),
         noted=noted(run),
         skills=_fitting(run, reading),
@@ -108,6 +114,11 @@ def _source(run: Run, collected: Collected, reading: Reading) -> Source:
 def _rollouts(run: Run, collected: Collected) -> list[Rollout]:
     shards = (collected.evaluated.shard, collected.trained.shard)
     return [rollout for shard in shards if shard for rollout in run.lab.rollouts(shard)]
+
+
+def _before(run: Run, collected: Collected) -> list[Rollout]:
+    seen = collected.untrained
+    return run.lab.rollouts(seen.shard) if seen else []
 
 
 def _fitting(run: Run, reading: Reading) -> Sequence[Skill]:
@@ -172,30 +183,51 @@ def _refused(run: Run, step: Any) -> Iterator[Past]:
 # --- how it will be judged ----------------------------------------------------------------------
 
 
-def _terms(run: Run) -> Iterator[str]:
-    plan = run.plan
-    yield (
-        f"Screening: each candidate on the same {plan.search} tasks of the search split, one "
-        f"training seed; the best {plan.finalists} go on."
-    )
-    if run.config.trainable:
-        yield (
-            f"Training: every version trains the same base policy anew, {plan.steps} steps of "
-            "GRPO under its own reward, filter, curriculum and recipe, and is then measured."
-        )
-        yield (
-            f"Test: {plan.confirm} tasks of a split that you cannot see, {plan.terms} "
-            f"{plan.steps} steps on either side, paired by task and seed."
-        )
-    else:
+def _bundled(run: Run) -> bool:
+    """Whether ideas are tried together (`search`); by score alone, one at a time."""
+    return run.config.strategy != "score-only"
+
+
+def _terms(run: Run, reading: Reading) -> Iterator[str]:
+    plan, most, trainable = run.plan, run.config.candidates, run.config.trainable
+    if not trainable:
         yield "The policy is frozen: nothing is trained, only what acts at attempt time counts."
+    how = (
+        f"trained, {plan.steps} steps of GRPO from the same base policy under their own reward, "
+        f"filter, curriculum and recipe, and measured on {plan.search} search tasks"
+        if trainable
+        else f"measured on {plan.search} search tasks"
+    )
+    if not _bundled(run):
         yield (
-            f"Test: {plan.confirm} tasks of a split that you cannot see, {plan.terms} "
-            "paired by task."
+            f"Search: the first idea alone is {how}; it is kept if the raw score went up. There "
+            "is no proof."
+        )
+        return
+    yield (
+        f"Search: up to {most} ideas that merge are {how} together, and once without each of "
+        "them. What does better absent is dropped; the best valid cell on the search split is "
+        "gone on from, and read again. So propose everything that the evidence speaks for, "
+        "strongest first: ideas mask each other, and one that does nothing alone may be what the "
+        "others need."
+    )
+    if reading.untrained:
+        yield (
+            "You are shown the version twice: as the untrained policy acts under it, and as its "
+            "trained policy does. A policy adapts to a fault, so look at both."
         )
     yield (
-        "PROMOTE needs the lower bound of the gain in clean success above "
-        f"{plan.min_effect:.4g}, at an error of {plan.alpha:.4g} for the whole run."
+        f"At most {run.config.generations} generations of ideas are asked for. The search ends "
+        "earlier where neither a bundle nor any of its cells is better and no idea waits, or "
+        "where its share of the budget is spent."
+    )
+    seeds = f"{plan.terms} {plan.steps} steps on either side" if trainable else plan.terms
+    both = "with its weights and, where the run pays for it, over training seeds: "
+    yield (
+        f"Proof: once, at the end, all of it against the start, {both if trainable else ''}"
+        f"{seeds.rstrip(',')}, on {plan.confirm} tasks of a split that you cannot see. It needs "
+        f"the lower bound of the gain in clean success above {plan.min_effect:.4g}, at an error "
+        f"of {plan.alpha:.4g} for the whole run."
     )
 
 

@@ -2,50 +2,89 @@
 
 How autoresearch goes about it, and hence the rival of a gate: one training seed, the very tasks
 that the proposer saw, raw success, no validity detectors and no statistics. A candidate that does
-not run is out, as there. What it promotes is looked at afterwards by others (`arms`).
+not run is out, as there. What it promotes is looked at afterwards by others (`arms`). It goes on
+until its budget is spent or nobody has an idea.
 
-Its verdicts prove nothing, so no skill is made of them and no streak of failures (`proven`).
+Its verdicts prove nothing, so no skill is made of them (`proven`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from meta_agent.backtest.live import ArmRef
+from meta_agent.backtest.live import ArmRef, Job
+from meta_agent.errors import BudgetError, CandidateError
+from meta_agent.evidence import Evidence
 from meta_agent.gate import Arm
 from meta_agent.gate.judge import arm_summary
-from meta_agent.protocols import Verdict, VerdictKind
-from meta_agent.steps._strategy import Loop, out_of_ideas
-from meta_agent.steps.budget import affordable
-from meta_agent.steps.collect import Collected, Reading
-from meta_agent.steps.run import BY_SCORE, Judged, Run, Tested, Version, stopped
-from meta_agent.steps.test import Screened, on_search
+from meta_agent.protocols import JSON, Candidate, Verdict, VerdictKind
+from meta_agent.steps._strategy import HandedOver
+from meta_agent.steps.budget import one_cell, pays_for
+from meta_agent.steps.cells import merge_terms
+from meta_agent.steps.collect import Collected, collect, read
+from meta_agent.steps.learn import conclude
+from meta_agent.steps.propose import propose
+from meta_agent.steps.run import BY_SCORE, Judged, Run, Tested, Version, failure, stopped
+from meta_agent.steps.test import test
 
 
-class ScoreOnly(Loop):
+class ScoreOnly:
     """Keep if better, else reset."""
 
-    def goes_on(self, run: Run, version: Version, generation: int) -> bool:
-        """As long as a candidate can be paid for and somebody has an idea."""
-        return not out_of_ideas(run, generation) and affordable(run, version, generation)
+    def carry_out(self, run: Run, first: Version) -> HandedOver:
+        version, evidence = first, None
+        try:
+            for generation in range(run.config.generations):
+                after = _generation(run, version, generation, evidence)
+                if after is None:
+                    break
+                version, evidence = after
+        except BudgetError as reached:
+            if run.config.budget is None:
+                raise
+            run.note(f"no further candidate: {reached}")
+        trained = run.lab.train(run.repo.tree(version.commit), seed=0, steps=run.plan.steps)
+        kept = version.commit != first.commit
+        words = "kept by its score alone"
+        return HandedOver(version, trained, "unproven" if kept else "start", words)
 
-    def shows(self, reading: Reading) -> Reading:
-        return reading._replace(findings=())
 
-    def screen(self, run: Run, collected: Collected, tested: Sequence[Tested]) -> Screened:
-        """The best of those that beat the version goes on; of one candidate, that one or none."""
-        judged = {t.candidate.id: self.judge(run, collected, t) for t in tested}
-        better = [cid for cid, one in judged.items() if one.verdict.kind is VerdictKind.PROMOTE]
-        kept = sorted(better, key=lambda cid: (-_gain(judged[cid]), cid))[:1]
-        gone = {cid: one for cid, one in judged.items() if cid not in kept}
-        return Screened(tuple(kept), {cid: _outdone(one) for cid, one in gone.items()})
+def _generation(
+    run: Run, version: Version, generation: int, earlier: Evidence | None
+) -> tuple[Version, Evidence] | None:
+    """One change, kept or forgotten; None where there is none, or nothing left to try it with."""
+    if not pays_for(run, f"g{generation}", attempts=_price(run, version)):
+        return None
+    collected = collect(run, version)
+    reading = read(run, collected, generation, earlier)
+    proposed = propose(run, collected, reading._replace(findings=()), generation)[:1]
+    if not proposed:
+        return None
+    (candidate,) = proposed
+    judged = _judged(run, collected, test(run, collected, candidate))
+    conclude(run, collected, candidate, judged, reading)
+    if judged.verdict.kind is VerdictKind.PROMOTE:
+        version = _kept(run, version, candidate)
+    return version, reading.evidence
 
-    def judge(self, run: Run, collected: Collected, tested: Tested) -> Judged:
-        if tested.vetoed:
-            return stopped(tested.findings)
-        refs, failed = on_search(run, collected, [tested])
-        cid = tested.candidate.id
-        return failed[cid] if cid in failed else _compared(run, refs[cid])
+
+def _price(run: Run, version: Version) -> int:
+    """A candidate's training, and what the version itself still takes, read untrained too."""
+    tree, plan = run.repo.tree(version.commit), run.plan
+    each = one_cell(plan, tree)
+    known = run.lab.trained(Job(tree, 0, plan.steps, "search", plan.search))
+    return each + plan.search + (0 if known else each)
+
+
+def _judged(run: Run, collected: Collected, tested: Tested) -> Judged:
+    if tested.vetoed:
+        return stopped(tested.findings)
+    plan, lab, cid = run.plan, run.lab, tested.candidate.id
+    tree = run.repo.tree(tested.candidate.commit)
+    try:
+        seen = lab.measure(Job(tree, 0, plan.steps, "search", plan.search))
+    except CandidateError as error:
+        return stopped((failure(error), *tested.findings))
+    before = lab.arm_of("baseline", collected.tree, {0: collected.evaluated})
+    return _compared(run, (before, lab.arm_of(cid, tree, {0: seen})))
 
 
 def _compared(run: Run, refs: tuple[ArmRef, ArmRef]) -> Judged:
@@ -66,16 +105,16 @@ def _score(arm: Arm) -> float:
     return sum(bool(row.success) for row in arm.rows()) / arm.planned
 
 
-def _gain(judged: Judged) -> float:
-    numbers = judged.verdict.evidence["numbers"]
-    return float(numbers["after"] - numbers["before"])
+def _kept(run: Run, version: Version, candidate: Candidate) -> Version:
+    def merged() -> JSON:
+        commit = run.repo.merge(onto=version.commit, **merge_terms(run, candidate))
+        return {
+            "candidate": candidate.id,
+            "commit": commit,
+            "version": f"v{int(version.id[1:]) + 1}",
+            "generation": candidate.generation,
+            "undone": False,
+        }
 
-
-def _outdone(judged: Judged) -> Judged:
-    """Better than the version, and yet not kept: another candidate was better still."""
-    verdict = judged.verdict
-    if verdict.kind is not VerdictKind.PROMOTE:
-        return judged
-    reasons = (*verdict.reasons, "another candidate solved more")
-    lost = Verdict(VerdictKind.INCONCLUSIVE, reasons, screened_out=True, evidence=verdict.evidence)
-    return judged._replace(verdict=lost)
+    told = run.once(f"{candidate.id}/merge", "merge", {"onto": version.commit}, merged)
+    return Version(told["version"], told["commit"])

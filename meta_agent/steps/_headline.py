@@ -23,6 +23,7 @@ def headline(
 ) -> list[str]:
     """The first lines of a run; one with a purpose of its own has no generations."""
     tasks = f"tasks {config.tasks}" if config.tasks else f"built-in nano-{config.domain} suite"
+    tasks = tasks if config.tasks or not config.own_tasks else "its own tasks"
     keys = ", ".join(keys_found()) or "none"
     acting = "frozen: its scaffold is evolved" if plan.frozen else "trained here by GRPO"
     unused = "" if keys == "none" or _asks(config) else " (not used by the rules agent)"
@@ -42,12 +43,9 @@ def headline(
 def cautions(plan: Plan, domain: Domain) -> list[str]:
     """What a reader should know before trusting numbers of this run."""
     told = list(getattr(domain, "notes", ()))
-    if plan.crossed:
-        told.append(
-            f"small set: {plan.search} tasks are searched on while {plan.confirm} others confirm; "
-            "the two halves take turns (--lead off keeps the splits as they are)"
-        )
-    if plan.lead:
+    if plan.halved:
+        told.append(f"small set, used whole: {plan.split}; train tasks are among the former")
+    if plan.race:
         told.append("what looks better and is unproven collects on the branch lead, not on main")
     if not plan.provable:
         told.append(

@@ -12,6 +12,7 @@ the confirm split. Both are drawn alike; a number that tells splits apart would 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
@@ -53,8 +54,16 @@ class Readings(NamedTuple):
 
 
 def past_versions(run: Run, *, after: int = 0) -> list[PastVersion]:
-    """Those whose verdict was recorded later than step `after`."""
-    return [one for one in _recorded(run) if one.seq > after]
+    """Those whose verdict was recorded later than step `after`, each once.
+
+    Members of one bundle share its attempts; where they were judged differently, those are neither
+    good nor bad.
+    """
+    found: dict[str, list[PastVersion]] = {}
+    for one in _recorded(run):
+        if one.seq > after:
+            found.setdefault(json.dumps(one.shard, sort_keys=True), []).append(one)
+    return [same[0] for same in found.values() if len({one.good for one in same}) == 1]
 
 
 def _recorded(run: Run) -> Iterator[PastVersion]:

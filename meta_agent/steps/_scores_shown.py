@@ -7,13 +7,13 @@ so is what is recorded for people.
 from __future__ import annotations
 
 from meta_agent.evidence import Evidence
-from meta_agent.steps._strategy import Loop
 from meta_agent.steps.collect import Reading
+from meta_agent.steps.full import Full
 
 _SHOWN = ("score.", "tasks_")
 
 
-class ScoresShown(Loop):
+class ScoresShown(Full):
     """The loop with a proposer that is told how much was solved, and not how."""
 
     def shows(self, reading: Reading) -> Reading:

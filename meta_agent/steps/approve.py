@@ -23,10 +23,7 @@ from meta_agent.protocols import JSON, Candidate, Verdict, VerdictKind
 from meta_agent.steps.collect import Collected, Reading
 from meta_agent.steps.learn import record
 from meta_agent.steps.run import Judged, Run
-from meta_agent.view import A_PERSON, DecisionView, Gate, Question, Reply, RunState, reduce
-
-PATIENCE = 2
-"""Failures in a row, or generations without a promotion, after which a person is asked."""
+from meta_agent.view import A_PERSON, DecisionView, Gate, Question, Reply, reduce
 
 _NO_MERGE = ("merge", "REVISE")
 
@@ -53,7 +50,7 @@ class Feedback(NamedTuple):
     text: str
 
 
-# --- the three questions -------------------------------------------------------------------------
+# --- the two questions ---------------------------------------------------------------------------
 
 
 def to_test(
@@ -91,46 +88,6 @@ def to_merge(run: Run, candidate: Candidate, verdict: Verdict) -> bool:
         return True
     run.note(f"{candidate.id} was promoted by the gate and not merged: {reply.feedback}")
     return False
-
-
-def when_stuck(run: Run, generation: int) -> None:
-    """After `PATIENCE` failures in a row: asks whether to go on, where a person is configured."""
-    if run.config.approve == "auto":
-        return
-    failed = failures(reduce(run.ledger, run.id), generation)
-    if len(failed) < PATIENCE:
-        return
-    intent = {"gate": "stuck", "subject": f"g{generation}", "failed": failed}
-    (reply,) = _decide(run, [Asked(f"g{generation}/approve/stuck", intent)])
-    if reply.feedback:
-        run.note(f"a person said: {reply.feedback}")
-
-
-def failures(state: RunState, generation: int) -> list[str]:
-    """What failed since the last promotion, or since a person last looked at it.
-
-    Counted are drafts that were refused, candidates that were judged and not promoted, and a
-    generation that brought nothing at all. Ranked out, sent back by a person, or unproven and
-    built on (`lead`) is no failure.
-    """
-    found: list[str] = []
-    asked_at = {one.subject for one in state.decisions if one.gate == "stuck" and not one.waits}
-    for past in range(generation):
-        if f"g{past}" in asked_at:
-            found = []
-        ended = [one for one in state.candidates.values() if one.generation == past]
-        if any(one.kind == VerdictKind.PROMOTE for one in ended):
-            found = []
-            continue
-        failed = [f"g{past} {one.code}: {one.reason}" for one in state.refused_in(past)]
-        failed += [
-            f"{one.short_id} {one.kind}: {'; '.join(one.reasons)}"
-            for one in ended
-            if one.verdict and not (one.screened_out or one.by_a_person or one.joined_lead)
-        ]
-        grew = any(one.joined_lead for one in ended)
-        found += failed if failed or grew else [f"g{past}: nothing was promoted"]
-    return found
 
 
 def feedback(run: Run) -> list[Feedback]:

@@ -10,8 +10,8 @@ On a small set of tasks an arm that may have a lead (`plan.MAY_LEAD`) has one, a
 may use the tasks in halves that take turns: `Comparison.splits` says which do. The vault is the
 same for all of them.
 
-An arm that looks at candidates one at a time (`score-only`, `archive`) goes on until its budget is
-spent; the others stop after the generations that were asked for, or earlier at the cap.
+An arm that looks at candidates one at a time (`score-only`) goes on until its budget is spent; the
+others stop after the generations that were asked for, or earlier at the cap.
 
 Not covered: what the results mean (`arms_results`).
 """
@@ -30,14 +30,14 @@ from meta_agent.config import RunConfig
 from meta_agent.errors import ConfigError, Interrupted, MetaAgentError
 from meta_agent.history import HarnessRepo
 from meta_agent.protocols import JSON, Domain, HarnessTree
-from meta_agent.steps.budget import attempts_a_step, most
+from meta_agent.steps.budget import declared, one_cell
 from meta_agent.steps.opening import draining, load_run_domain, open_or_create, require_supported
 from meta_agent.steps.plan import Plan, plan_for
 from meta_agent.steps.strategies import STRATEGIES
 from meta_agent.view import Display
 
 DECLARED: Final = "comparison.json"
-ONE_AT_A_TIME: Final = frozenset({"score-only", "archive"})
+ONE_AT_A_TIME: Final = frozenset({"score-only"})
 MOST_GENERATIONS: Final = 1000
 # These say where and how fast, not what is computed.
 _FREE: Final = frozenset({"workspace", "jobs", "sandbox", "concurrency", "base_urls", "key_env"})
@@ -86,7 +86,6 @@ class Comparison:
         own: dict[str, object] = {"strategy": arm, "seed": seed, "budget": self.budget, "jobs": 1}
         own["workspace"] = self.folder / f"{arm}-s{seed}"
         if arm in ONE_AT_A_TIME:
-            # A change that only acts costs no training, so more may be tried than could be trained.
             own |= {"candidates": 1, "generations": min(MOST_GENERATIONS, 2 * self.singles)}
         return self.config.model_copy(update=own)
 
@@ -98,7 +97,7 @@ class Comparison:
             "arms": list(self.arms),
             "seeds": list(self.seeds),
             "budget": self.budget,
-            "budget_counts": "attempts in training" if self.config.trainable else "attempts",
+            "budget_counts": "all attempts but those at vault tasks",
             "settings": settings,
         }
 
@@ -112,7 +111,7 @@ def declare(config: RunConfig, arms: Sequence[str], seeds: int, folder: Path) ->
     numbers = tuple(range(config.seed, config.seed + seeds))
     tree, domain = _first_tree(config, folder / ".first"), _domain_of(config)
     plan = _plan(config, domain)
-    budget = config.budget or most(plan, config.candidates, tree)
+    budget = config.budget or declared(plan, tree)
     singles = _singles(plan, budget, tree)
     comparison = Comparison(folder, tuple(arms), numbers, budget, singles, config, {})
     _keep(comparison)
@@ -178,18 +177,18 @@ def _plan(config: RunConfig, domain: Domain | None) -> Plan:
     plan = plan_for(config, domain)
     if not plan.vault:
         raise ConfigError(
-            f"{config.tasks} has no vault, and that is what arms are compared on",
+            f"{config.tasks or config.domain} has no vault, and that is what arms are compared on",
             hint='give some of its rows the "split" vault',
         )
     return plan
 
 
 def _domain_of(config: RunConfig) -> Domain | None:
-    return load_run_domain(config, sandbox="process") if config.tasks else None
+    return load_run_domain(config, sandbox="process") if config.own_tasks else None
 
 
 def _singles(plan: Plan, budget: int, tree: HarnessTree) -> int:
-    each = plan.search if plan.frozen else plan.steps * attempts_a_step(tree)
+    each = plan.search if plan.frozen else one_cell(plan, tree)
     if budget < 2 * each:
         raise ConfigError(
             f"--budget {budget} does not pay for the first version and one candidate: {each} "

@@ -20,8 +20,8 @@ from typing import Final
 from meta_agent.backtest.live import Evaluated, Trained
 from meta_agent.backtest.measured import Block
 from meta_agent.errors import CandidateError
-from meta_agent.protocols import JSON, Candidate, HarnessTree
-from meta_agent.steps.budget import checkpoints_due, pays_for
+from meta_agent.protocols import JSON, HarnessTree
+from meta_agent.steps.budget import pays_for
 from meta_agent.steps.run import Run
 
 CONFIDENCE: Final = 0.95
@@ -29,36 +29,37 @@ LIMIT: Final = "search split, training seed 0: intervals are over tasks, not ove
 _Cell = Mapping[str, float]  # clean success by task
 
 
-def attribute(run: Run, candidate: Candidate, before: str, after: str) -> JSON:
+def attribute(run: Run, before: str, after: str) -> JSON:
     """The 2x2 of the step from one version's commit to the next.
 
-    None for what only watches, and where a declared budget cannot pay for an explanation.
+    None where a declared budget cannot pay for an explanation.
     """
-    if candidate.factor == "diagnostics" or not _paid_for(run, candidate, before, after):
+    if not _paid_for(run, before, after):
         return None
     outcome: JSON = run.once(
-        f"{candidate.id}/attribution",
+        "claim/attribution",
         "attribution",
         {"before": before, "after": after},
-        lambda: _attributed(run, candidate, before, after),
+        lambda: _attributed(run, before, after),
     )
     return outcome
 
 
-def _paid_for(run: Run, candidate: Candidate, before: str, after: str) -> bool:
-    trees = [run.repo.tree(commit) for commit in (before, after)]
-    name, plan = f"{candidate.id}/attribution", run.plan
+def _paid_for(run: Run, before: str, after: str) -> bool:
+    """Two cells exist already: each policy under the harness that it was trained by."""
+    plan = run.plan
     if not plan.frozen:
-        return pays_for(run, name, checkpoints_due(run, *trees))
+        return pays_for(run, "claim/attribution", attempts=2 * plan.search)
+    trees = [run.repo.tree(commit) for commit in (before, after)]
     once = [Block(range(1))]
     missing = (
         run.lab.unsampled(tree, blocks=once, split="search", limit=plan.search) for tree in trees
     )
-    return pays_for(run, name, [], sum(missing))
+    return pays_for(run, "claim/attribution", attempts=sum(missing))
 
 
-def _attributed(run: Run, candidate: Candidate, before: str, after: str) -> JSON:
-    told = {"candidate": candidate.id, "split": "search", "limit": LIMIT}
+def _attributed(run: Run, before: str, after: str) -> JSON:
+    told = {"split": "search", "limit": LIMIT}
     try:
         cells = _cells(run, run.repo.tree(before), run.repo.tree(after))
     except CandidateError as error:  # an old policy may be unable to act under a new scaffold

@@ -43,8 +43,8 @@ from meta_agent.gate.simulate import (
 )
 from meta_agent.protocols import JSON, HarnessTree
 from meta_agent.steps._matrix import Table, by_sample, by_seed
-from meta_agent.steps.opening import backend_of, load_run_domain, open_run
-from meta_agent.steps.plan import Plan, block_of, plan_for
+from meta_agent.steps.opening import backend_of, open_run
+from meta_agent.steps.plan import RACES, Plan, block_of, plan_for
 from meta_agent.steps.run import Run, Version, must_work
 from meta_agent.steps.visible import KIND, terms
 from meta_agent.view import Display
@@ -107,16 +107,8 @@ def _measuring(config: RunConfig) -> RunConfig:
 
 
 def _split(config: RunConfig) -> dict[str, object]:
-    """What keeps the confirm tasks those of `evolve`: plain settings may split a small set anew."""
-    if config.trainable or config.tasks is None:
-        return {}
-    domain = load_run_domain(config, sandbox="process")
-    try:
-        crossed = plan_for(config, domain).crossed
-    finally:
-        getattr(domain, "close", lambda: None)()
-    # How many generations there are decides whether a half can prove anything.
-    return {"lead": "on", "generations": config.generations} if crossed else {"lead": "off"}
+    """What keeps the confirm tasks those of `evolve`: a race uses a small set in halves."""
+    return {} if config.trainable or config.strategy in RACES else {"strategy": "score-only"}
 
 
 def _calibrated(run: Run, config: RunConfig, plan: Plan, count: int, effect: float | None) -> JSON:
@@ -262,7 +254,10 @@ def _ways(plan: Plan) -> dict[str, Iterator[tuple[int, Plan]]]:
         return {"training seeds": ((n, replace(plan, looks=(n,))) for n in _SEEDS_TRIED)}
     return {
         "confirm tasks": ((n, _sized(plan, n)) for n in _times(plan.confirm)),
-        "samples a task": ((n, replace(plan, looks=(n, 2 * n))) for n in _times(plan.looks[0])),
+        "samples a task": (
+            (n, replace(plan, looks=tuple(n * at for at in range(1, len(plan.looks) + 1))))
+            for n in _times(plan.looks[0])
+        ),
     }
 
 
@@ -271,7 +266,7 @@ def _times(size: int) -> list[int]:
 
 
 def _sized(plan: Plan, tasks: int) -> Plan:
-    return replace(plan, confirm=tasks, block=block_of(tasks))
+    return replace(plan, confirm=tasks, block=0 if plan.race else block_of(tasks))
 
 
 def _first(plans: Iterator[tuple[int, Plan]], source: Modelled, effect: float) -> int | None:

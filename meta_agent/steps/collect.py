@@ -1,16 +1,24 @@
-"""collect and read: roll the current version out, and turn its rollouts into evidence."""
+"""collect and read: roll the current version out, and turn its rollouts into evidence.
+
+A version whose policy is trained is read twice: as the base policy behaves under it, with the first
+groups of its training, and as its trained policy does, with the last ones. A policy learns to live
+with a fault, so what is wrong with a harness is often plain only before training, and what is wrong
+with its training only after.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from meta_agent.backtest.fair import fairly
-from meta_agent.backtest.live import ArmRef, Evaluated, Trained
-from meta_agent.evidence import Evidence, build_evidence, exemplars, gap
+from meta_agent.backtest.live import EXEMPLAR_STEPS, ArmRef, Evaluated, Trained
+from meta_agent.evidence import Evidence, build_evidence, exemplars, gap, probe
 from meta_agent.gate import Finding, wilson
-from meta_agent.protocols import JSON, HarnessTree, Rollout
+from meta_agent.protocols import JSON, HarnessTree, Rollout, Split
 from meta_agent.steps._same_set import by_one_set
 from meta_agent.steps.run import Run, Version, must_work
+from meta_agent.training.run import of_steps
 
 
 class Collected(NamedTuple):
@@ -20,6 +28,8 @@ class Collected(NamedTuple):
     tree: HarnessTree
     trained: Trained
     evaluated: Evaluated
+    untrained: Evaluated | None = None
+    """The base policy under this version; None where nothing is trained."""
 
 
 class Reading(NamedTuple):
@@ -29,6 +39,8 @@ class Reading(NamedTuple):
     findings: tuple[Finding, ...]
     behind: bool = True
     """Whether a proposer may look behind it, at the attempts and the training."""
+    untrained: Evidence | None = None
+    """What the base policy does under this harness, before any training."""
 
     @property
     def invalid(self) -> bool:
@@ -46,13 +58,20 @@ def collect(run: Run, version: Version) -> Collected:
     with must_work(version):
         trained = run.lab.train(tree, seed=0, steps=plan.steps)
         evaluated = run.lab.evaluate(tree, trained, split="search", limit=plan.search)
-    return Collected(version, tree, trained, evaluated)
+        before = None if plan.frozen else rolled_out_untrained(run, tree)
+    return Collected(version, tree, trained, evaluated, before)
+
+
+def rolled_out_untrained(run: Run, tree: HarnessTree) -> Evaluated:
+    """The base policy under a harness, on the search split."""
+    return run.lab.evaluate(tree, run.lab.untrained(), split="search", limit=run.plan.search)
 
 
 def read(run: Run, collected: Collected, generation: int, earlier: Evidence | None) -> Reading:
-    """Runs the harness's diagnostics over the rollouts and builds the four layers."""
+    """Runs the harness's diagnostics over the rollouts and builds the four layers, twice."""
     version = collected.version
     run.phase("read", f"{version.id}: diagnostics over its rollouts")
+    untrained = _untrained(run, collected, generation)
     outcome = run.once(
         f"g{generation}/evidence",
         "evidence",
@@ -66,6 +85,7 @@ def read(run: Run, collected: Collected, generation: int, earlier: Evidence | No
     reading = Reading(
         Evidence.from_json(outcome),
         tuple(Finding.from_json(found) for found in outcome["findings"]),
+        untrained=untrained,
     )
     if generation == 0:
         run.once(
@@ -76,32 +96,63 @@ def read(run: Run, collected: Collected, generation: int, earlier: Evidence | No
     return reading
 
 
+def _untrained(run: Run, collected: Collected, generation: int) -> Evidence | None:
+    """What the base policy did, with the groups that its training began with."""
+    before = collected.untrained
+    if before is None:
+        return None
+
+    def told() -> JSON:
+        evidence = _evidence(run, collected, before, _steps(run, collected, first=True))
+        return {"generation": generation, "version": collected.version.id, **evidence.to_json()}
+
+    intent = {"commit": collected.version.commit}
+    return Evidence.from_json(run.once(f"g{generation}/untrained", "untrained", intent, told))
+
+
 def _read(run: Run, collected: Collected, earlier: Evidence | None) -> dict[str, JSON]:
-    seen = run.lab.rollouts(collected.evaluated.shard)
-    evidence = build_evidence(
-        [*_training_rollouts(run, collected), *seen],
-        train_metrics=collected.trained.metrics,
-        measured=_measure(run, collected, seen),
-        baseline=earlier,
-    )
+    learned = _steps(run, collected, first=False)
+    evidence = _evidence(run, collected, collected.evaluated, learned, earlier)
     findings = run.lab.inspector.within(_search_arm(run, collected))
     moved = gap(evidence, earlier)
     return {
         **evidence.to_json(),
         "gap": moved.to_json() if moved else None,
-        "exemplars": _exemplars(seen),
+        "exemplars": _exemplars(run.lab.rollouts(collected.evaluated.shard)),
         "findings": [finding.to_json() for finding in findings],
     }
+
+
+def _evidence(
+    run: Run,
+    collected: Collected,
+    evaluated: Evaluated,
+    learned: list[Rollout],
+    earlier: Evidence | None = None,
+) -> Evidence:
+    """Measured attempts, training attempts, and the harness's own diagnostics on both."""
+    rollouts = [*learned, *run.lab.rollouts(evaluated.shard)]
+    whole = evaluated is collected.evaluated
+    return build_evidence(
+        rollouts,
+        train_metrics=collected.trained.metrics if whole else None,
+        measured=_measure(run, collected, rollouts),
+        baseline=earlier,
+        probed=_probed(run, collected, rollouts),
+        tasks=_views(run),
+    )
+
+
+def _steps(run: Run, collected: Collected, *, first: bool) -> list[Rollout]:
+    """The stored training attempts of the first or of the last steps (`EXEMPLAR_STEPS`)."""
+    shard = collected.trained.shard
+    rollouts = run.lab.rollouts(shard) if shard else []
+    return of_steps(rollouts, first=first, count=EXEMPLAR_STEPS)
 
 
 def _exemplars(seen: list[Rollout]) -> JSON:
     found = exemplars(seen, per_mode=2)
     return {mode: [one.to_json() for one in picked] for mode, picked in found.items()}
-
-
-def _training_rollouts(run: Run, collected: Collected) -> list[Rollout]:
-    shard = collected.trained.shard
-    return run.lab.rollouts(shard) if shard else []
 
 
 def _search_arm(run: Run, collected: Collected) -> ArmRef:
@@ -113,6 +164,25 @@ def _measure(
 ) -> dict[str, dict[str, float]]:
     with must_work(collected.version):
         return read_by(run, collected.tree, rollouts)
+
+
+def _probed(run: Run, collected: Collected, rollouts: list[Rollout]) -> dict[str, float]:
+    """What the version's filter and curriculum do, where anything trains."""
+    if run.plan.frozen:
+        return {}
+
+    def asked() -> dict[str, float]:
+        with run.lab.session(collected.tree) as session:
+            return probe(session, rollouts, run.lab.domain.tasks("train"))
+
+    with must_work(collected.version):
+        return fairly(asked)
+
+
+def _views(run: Run) -> dict[str, Mapping[str, JSON]]:
+    """What each task that an agent may be shown gives it."""
+    splits: tuple[Split, ...] = ("search", "train")
+    return {task.key: task.view for split in splits for task in run.lab.domain.tasks(split)}
 
 
 def read_by(run: Run, tree: HarnessTree, rollouts: list[Rollout]) -> dict[str, dict[str, float]]:

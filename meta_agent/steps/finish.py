@@ -1,4 +1,4 @@
-"""The end of a run: the vault is read once, for the first version and the last."""
+"""The end of a run: what is handed over is named, and the vault is read once."""
 
 from __future__ import annotations
 
@@ -7,39 +7,61 @@ from functools import partial
 from meta_agent.backtest.live import Job, Trained
 from meta_agent.gate import row_of, wilson
 from meta_agent.protocols import JSON
+from meta_agent.steps._strategy import HandedOver
 from meta_agent.steps.results import vault_results
 from meta_agent.steps.run import Run, Version
 
 
-def open_vault(run: Run, first: Version, last: Version, policy: Trained | None = None) -> None:
-    """Measures both versions on the vault split: the pre-registered training seed, one sample.
+def finish(run: Run, first: Version, handed: HandedOver) -> None:
+    """Records what is handed over, measures it and the first version on the vault, and ends."""
+    _name(run, handed)
+    _open_vault(run, first, handed)
+    run.finish()
 
-    Shares are of the attempts that have an outcome; what machines lost is counted beside them.
 
-    A strategy may hand the last version's `policy` over. The first version is then measured only
-    where the search trained it anyway.
+def _name(run: Run, handed: HandedOver) -> None:
+    """The harness, the weights, and what is known of them, in a sentence."""
+    trained = handed.trained
+
+    def told() -> JSON:
+        return {
+            "version": handed.version.id,
+            "commit": handed.version.commit,
+            "standing": handed.standing,
+            "words": handed.words,
+            "policy": trained.policy if trained else run.lab.untrained().policy,
+            "checkpoint": trained.path if trained and trained.steps else None,
+            "steps": trained.steps if trained else 0,
+        }
+
+    run.once("handover", "handover", {"commit": handed.version.commit}, told)
+    run.note(f"handed over: {handed.standing}: {handed.words}")
+
+
+def _open_vault(run: Run, first: Version, handed: HandedOver) -> None:
+    """Measures both versions on the vault split, each with its weights, one sample a task.
+
+    Shares are of the attempts that have an outcome; what machines lost is counted beside them. The
+    first version's weights are those of training seed 0; where nobody trained it, it is left out.
     """
     if not run.plan.vault:
         run.note("no vault: nothing was confirmed on tasks that this run had never looked at")
         return
     run.phase("vault", "read once, at the end of the run")
-    plan, sides = run.plan, {"baseline": first, "final": last}
+    plan = run.plan
+    sides = {"baseline": (first, None), "final": (handed.version, handed.trained)}
     jobs = {
         version.commit: Job(run.repo.tree(version.commit), 0, plan.steps, "vault", plan.vault)
-        for version in sides.values()
+        for version, _ in sides.values()
     }
-    if policy is None:
-        run.lab.prepare(list(jobs.values()))
-    elif not run.lab.trained(jobs[first.commit]):
+    if not run.lab.trained(jobs[first.commit]):
         del sides["baseline"]
     reads = _runs_that_read(run)
-    for which, version in sides.items():
+    for which, (version, trained) in sides.items():
         told = {"which": which, "vault_reads_in_workspace": reads}
-        given = policy if which == "final" else None
-        score = partial(_score, run, version, jobs[version.commit], told, given)
+        score = partial(_score, run, version, jobs[version.commit], told, trained)
         run.once(f"vault/{which}", "vault", {"commit": version.commit}, score)
-    if policy is None:
-        vault_results(run, first, last)
+    vault_results(run, first, handed.version)
 
 
 def _runs_that_read(run: Run) -> int:

@@ -45,7 +45,8 @@ def record(
         },
     )
     index = candidate.index
-    note = _note(candidate, verdict)
+    head = run.ledger.head(f"{candidate.id}/verdict")
+    note = noted(verdict_note(candidate, verdict), verdict, head)
     run.repo.note(candidate.commit, note, when=run.date(candidate.generation, 950 + index))
     statement = candidate.hypothesis.statement
     run.display.verdict(candidate.id, candidate.factor, verdict, statement)
@@ -141,8 +142,10 @@ def _write(run: Run, candidate: Candidate, draft: SkillDraft) -> JSON:
     }
 
 
-def _note(candidate: Candidate, verdict: Verdict) -> str:
-    """The note for people, and a last line with the verdict again for `meta-agent verify`."""
-    told = verdict_to_json(verdict)
-    record = json.dumps({key: told[key] for key in ("kind", "effect", "reasons")}, sort_keys=True)
-    return f"{verdict_note(candidate, verdict)}\n\n{NOTE_RECORD}{record}"
+def noted(note: str, verdict: Verdict, head: str | None) -> str:
+    """The note for people, and a last line for `meta-agent verify`: the verdict again, and what the
+    journal's chain was when it was recorded."""
+    told = {**verdict_to_json(verdict), "journal": head}
+    kept = ("kind", "effect", "reasons", "journal")
+    record = json.dumps({key: told[key] for key in kept}, sort_keys=True)
+    return f"{note}\n\n{NOTE_RECORD}{record}"

@@ -21,10 +21,11 @@ from typing import Final, Literal, NamedTuple
 
 from meta_agent.backtest.live import Lab, LabSettings
 from meta_agent.config import RunConfig
-from meta_agent.domains import load_domain, load_file_domain
+from meta_agent.domains import Asked, door_of, load_domain, open_domain
 from meta_agent.domains.halves import Halves
+from meta_agent.domains.whole import Whole
 from meta_agent.errors import ConfigError, MetaAgentError, PreflightError
-from meta_agent.harness import parse_contract
+from meta_agent.harness import CONTRACT_FILE, parse_contract
 from meta_agent.history import HarnessRepo
 from meta_agent.ledger import DONE, Ledger
 from meta_agent.models.client import Client, Recording, recording_of, unasked
@@ -38,10 +39,10 @@ from meta_agent.steps._models import REPLAY, open_models, policies_of, require_s
 from meta_agent.steps.bring import NO_ANSWERS, Answers, Choose, create_brought, is_brought
 from meta_agent.steps.plan import SMALL, plan_for
 from meta_agent.steps.run import Run, Version
-from meta_agent.steps.strategies import strategy_of
 from meta_agent.steps.visible import declare
+from meta_agent.training.hub import hf_place
 from meta_agent.view import Display, recorded
-from meta_agent.workspace import Workspace, init_workspace
+from meta_agent.workspace import Workspace, init_workspace, is_workspace
 
 FIRST_COMMIT = "feat: the harness this workspace starts from"
 
@@ -65,9 +66,11 @@ def open_run(
     require_supported(config)
     if config.trainable:
         _require_training()
+    if config.policy.startswith("hf:"):
+        hf_place(config.policy.removeprefix("hf:"))
     require_servers(config)
     backend = backend_of(config)
-    run_id = "-".join(filter(None, (config.domain, purpose, config.config_hash[:10])))
+    run_id = "-".join(filter(None, (config.slug, purpose, config.config_hash[:10])))
     run_id = recording.run_id if recording else run_id
     domain = load_run_domain(config, sandbox=backend, run=run_id)
     workspace = open_or_create(config)
@@ -151,7 +154,7 @@ def backend_of(config: RunConfig) -> Backend:
     """Where untrusted code runs: edits by language models, and what a policy does to real code."""
     return resolve_backend(
         config.sandbox,
-        code_by_llm=config.meta_model != "rules" or config.tasks is not None,
+        code_by_llm=config.meta_model != "rules" or config.own_tasks,
         allow_unsafe=config.allow_unsafe_process,
     )
 
@@ -186,7 +189,7 @@ def open_or_create(
 
 
 def _first_files(config: RunConfig) -> dict[str, bytes]:
-    if config.tasks is None and config.policy == "nano":
+    if not config.own_tasks and config.policy == "nano":
         from meta_agent.domains.nano.seeds import seed_files
 
         variant: Literal["seed", "competent"] = (
@@ -194,11 +197,7 @@ def _first_files(config: RunConfig) -> dict[str, bytes]:
         )
         seed = seed_files(config.domain, config.seed, config.profile, variant=variant)
         return dict(seed.files)
-    root = resource_dir("harness_repo") / config.domain
-    if not (root / "harness.toml").is_file():
-        raise ConfigError(
-            f"there is no harness for real models in the domain {config.domain!r} yet"
-        )
+    root = resource_dir("harness_repo") / door_of(config.domain)[0].harness
     files = (path for path in sorted(root.rglob("*")) if path.is_file())
     return {
         path.relative_to(root).as_posix(): path.read_bytes()
@@ -209,20 +208,38 @@ def _first_files(config: RunConfig) -> dict[str, bytes]:
 
 def load_run_domain(config: RunConfig, *, sandbox: str | None = None, run: str = "tasks") -> Domain:
     """The domain of these settings: built in, or of a task file whose sandboxes belong to `run`."""
-    if config.tasks is None:
+    if not config.own_tasks:
         return load_domain(config.domain)
-    backend = sandbox or backend_of(config)
-    domain = load_file_domain(config.domain, config.tasks, sandbox=backend, run=run)
+    asked = asked_of(config, sandbox=sandbox or backend_of(config), run=run)
+    domain = open_domain(asked)
+    if not config.trainable and not getattr(domain, "splits_stated", True):
+        domain = Whole(domain)
     counts = {split: len(domain.tasks(split)) for split in SPLITS}
-    optional = ("vault",) if sum(counts.values()) < SMALL else ()
+    optional: tuple[str, ...] = ("vault",) if sum(counts.values()) < SMALL else ()
+    optional += () if config.trainable else ("train",)
     empty = [split for split, count in counts.items() if not count and split not in optional]
     if empty:
-        needed = "train, search and confirm" if optional else "all four"
+        needed = ", ".join(split for split in SPLITS if split not in optional)
+        named = config.tasks or config.domain
         raise ConfigError(
-            f"{config.tasks} has no task in the split {' and '.join(empty)}; a run needs {needed}",
+            f"{named} has no task in the split {' and '.join(empty)}; a run needs {needed}",
             hint='give its rows a "split" of train, search, confirm or vault',
         )
     return domain
+
+
+def asked_of(config: RunConfig, *, sandbox: str, run: str) -> Asked:
+    """What these settings ask of a domain."""
+    return Asked(
+        name=config.domain,
+        tasks=config.tasks,
+        sandbox=sandbox,
+        run=run,
+        grade=config.grade,
+        threshold=config.threshold,
+        mapping=config.map,
+        python=config.python,
+    )
 
 
 def base_policy(config: RunConfig) -> str:
@@ -243,23 +260,34 @@ def _require_training() -> None:
 
 def require_supported(config: RunConfig) -> None:
     """Raises ConfigError where policy and tasks do not fit each other."""
-    if not config.trainable and config.tasks is None:
+    door_of(config.domain)
+    if not config.trainable and not config.own_tasks:
         raise ConfigError(
             f"--policy {config.policy} needs tasks: the built-in suites are cut for the nano "
             "policy (a few tokens a turn, a context of a hundred)",
             hint="meta-agent evolve --tasks FILE (meta-agent tasks check FILE explains the format)",
         )
-    if config.tasks is not None and config.policy == "nano":
+    if config.own_tasks and config.policy == "nano":
         raise ConfigError(
             "the nano policy reads one-line repositories, not real ones",
-            hint=f"meta-agent evolve --tasks {config.tasks} --policy provider/model, vllm:PATH or "
-            "hf:PATH",
+            hint="--policy provider/model, vllm:PATH or hf:PATH",
         )
-    if is_brought(config.harness) and config.tasks is None:
-        raise ConfigError(
-            f"--harness {config.harness} needs tasks: nobody's agent is made for the nano suites",
-            hint="meta-agent evolve --tasks FILE --policy provider/model",
-        )
+    if is_brought(config.harness) and not config.own_tasks and not _says_how(config):
+        raise _needs_tasks(config)
+
+
+def _says_how(config: RunConfig) -> bool:
+    """Whether a brought harness has a `harness.toml` of its own, or was taken already."""
+    folder = Path(config.harness)
+    return is_workspace(config.workspace) or (folder / CONTRACT_FILE).is_file()
+
+
+def _needs_tasks(config: RunConfig) -> ConfigError:
+    return ConfigError(
+        f"--harness {config.harness} needs tasks: the nano suites are for harnesses with an entry "
+        f"in their {CONTRACT_FILE}",
+        hint="meta-agent evolve --tasks FILE --policy provider/model",
+    )
 
 
 def _assemble(
@@ -275,7 +303,7 @@ def _assemble(
     purpose: str,
 ) -> Run:
     plan, run_id = plan_for(config, domain), began.run_id
-    domain = Halves(domain) if plan.crossed else domain
+    domain = Halves(domain) if plan.halved else domain
     if not began.done:
         ledger.start_run(run_id, config.to_json(), config_hash=began.config_hash)
     shown = recorded(display, ledger)
@@ -304,12 +332,13 @@ def _assemble(
     run = Run(
         run_id, config, plan, ledger, repo, lab, skills, shown, clock, stopping.is_set, client
     )
-    run.strategy = strategy_of(config, plan)
     if not run.finished:
         shown.begin(headline(config, plan, workspace, backend, began.known, purpose))
         for line in (*cautions(plan, domain), *unasked(config)):
             shown.note(line)
-        parse_contract(repo.tree(repo.head()))
+        contract = parse_contract(repo.tree(repo.head()))
+        if contract.command and not config.own_tasks:
+            raise _needs_tasks(config)
         if not purpose:
             declare(run)
     return run

@@ -2,8 +2,9 @@
 
 The default fits 2 cores: a table in ARCHITECTURE.md says where its seconds go. A finalist buys
 pairs of training runs until a test that may stop at any moment has decided. With a frozen policy
-nothing is trained and the task is the unit: tasks are bought block by block, and where they run out
-a last look buys more samples of each. A small task set is used whole, by looks alone.
+nothing is trained and the task is the unit. `full` then races (`steps.race`): it declares how many
+attempts it plays for and the one exam at their end. Other searches prove each finalist: tasks are
+bought block by block, and where they run out a last look buys more samples of each.
 """
 
 from __future__ import annotations
@@ -17,8 +18,9 @@ from typing import Final, NamedTuple
 
 from meta_agent.backtest.measured import Block, Part
 from meta_agent.config import RunConfig
-from meta_agent.errors import ConfigError
-from meta_agent.gate import MIN_TRAINING_SEEDS, ONE_ATTEMPT, Course, ErrorBudget
+from meta_agent.domains.halves import Halves
+from meta_agent.gate import ONE_ATTEMPT, Course, ErrorBudget
+from meta_agent.gate.race import EXAM, racing, samples_of_exam
 from meta_agent.protocols import JSON, Domain, Split
 
 MISS: Final = 0.2
@@ -31,10 +33,14 @@ tasks a null costs 0.18 of what the set holds instead of 0.90, and +20 points ar
 cases instead of 100 %; at 32 tasks in 77 % instead of 99 %.
 """
 ALPHA: Final = 0.05
+MIN_PAIRS: Final = 3
+"""Pairs of trainings below which nothing can be proven."""
+TRAININGS: Final = 25
+"""Trainings that the default budget pays for: to search, to prove, and to go on."""
 SMALL: Final = 100
-"""Tasks to search and confirm on below which a single change can hardly be proven."""
-MAY_LEAD: Final = ("full", "no-diagnostics")
-"""Strategies that can have a lead: what they differ in is not how they prove things."""
+"""Tasks to search and confirm on below which a frozen policy's set is used whole, in halves."""
+RACES: Final = ("full", "no-diagnostics")
+"""Strategies that race with a frozen policy: what they differ in is not how they prove things."""
 BETTING_SHARE: Final = 0.9
 """Of a candidate's alpha, what the blocks get; the last look gets the rest."""
 
@@ -51,6 +57,16 @@ class Purchase(NamedTuple):
     """None: a look at a declared moment."""
 
 
+def pairs_bought(most: int, target: float) -> Iterator[Purchase]:
+    """The looks at pairs of trainings, at most so many.
+
+    Two differences, however large and alike, leave the lower bound of a t-test at its worst.
+    """
+    course = Course("training_pairs", max(most, MIN_PAIRS), target)
+    for pairs in range(min(MIN_PAIRS, most), most + 1):
+        yield Purchase(0, pairs, pairs == most, course)
+
+
 @dataclass(frozen=True, slots=True)
 class Plan:
     """The sizes of one run."""
@@ -58,10 +74,10 @@ class Plan:
     steps: int
     """Optimiser steps of a full training arm."""
     looks: tuple[int, ...]
-    """The most training seeds that a finalist may buy; frozen: samples a task at each stage.
+    """The most pairs of trainings that the claim may take; frozen: samples a task at each stage.
 
-    Seed 0 ranks candidates and is the promoted checkpoint; the looks use seeds 1 and up, so that
-    the luck which made a finalist does not count again for it.
+    Seed 0 searches; the claim uses seeds 1 and up, so that the luck by which a harness was found
+    does not count again for it.
     """
     finalists: int
     """Candidates per generation that go on to the confirm split."""
@@ -82,21 +98,19 @@ class Plan:
     """The effect that the sequential test is tuned to find (a share)."""
     order: str = ""
     """Salts the order in which tasks are bought."""
-    lead: bool = False
-    """Unproven changes collect on a branch, and are proven together."""
-    crossed: bool = False
-    """Search and confirm tasks are halves of one small set that take turns (`domains.halves`)."""
+    trainings: int = 1
+    """The budget where none is declared, in trainings of the start with their evaluation."""
+    race: int = 0
+    """Attempts that a frozen policy's race plays for, those of its exam included; 0: no race."""
+    halved: bool = False
+    """Search and confirm tasks are halves of one small set (`domains.halves`)."""
 
     @property
     def split(self) -> str:
         """How the tasks to search and confirm on are used, in words."""
-        if self.crossed:
-            return (
-                f"{self.search} tasks searched on and {self.confirm} others to confirm on, in "
-                "turns, unproven changes on a lead"
-            )
-        lead = ", unproven changes on a lead" if self.lead else ""
-        return f"{self.search} tasks searched on, {self.confirm} to confirm on{lead}"
+        if self.race:
+            return f"{self.search} tasks raced on, {self.confirm} others for the exam"
+        return f"{self.search} tasks searched on, {self.confirm} to confirm on"
 
     @property
     def unit(self) -> str:
@@ -107,7 +121,9 @@ class Plan:
     def terms(self) -> str:
         """What a finalist is tested on, in words."""
         if not self.frozen:
-            return f"up to {self.looks[-1]} training seeds, one pair at a time,"
+            return f"up to {self.looks[-1]} pairs of trainings, one at a time from the third on,"
+        if self.race:
+            return f"a race of {self.race:,} attempts, {self.looks[0]} samples a task of its exam,"
         if self.block:
             return (
                 f"{self.looks[0]} samples a task by blocks of {self.block} tasks, then "
@@ -118,10 +134,7 @@ class Plan:
     def purchases(self) -> Iterator[Purchase]:
         """All that may be bought for a finalist, in this order, until the gate decides."""
         if not self.frozen:
-            most = self.looks[-1]
-            course = Course("training_pairs", max(most, MIN_TRAINING_SEEDS), self.target)
-            for seeds in range(min(MIN_TRAINING_SEEDS, most), most + 1):
-                yield Purchase(0, seeds, seeds == most, course)
+            yield from pairs_bought(self.looks[-1], self.target)
             return
         if self.block:
             course = Course("task_blocks", self.confirm, self.target, self.order)
@@ -160,10 +173,12 @@ class Plan:
 
     @property
     def budget(self) -> ErrorBudget:
-        """The error budget over every finalist and look of the run."""
+        """The error budget over every finalist and look of the run; a race has one exam."""
+        if self.race:
+            return ErrorBudget(self.alpha)
         candidates = self.generations * self.finalists
         if not self.frozen:
-            return ErrorBudget(self.alpha, candidates=candidates, futility=MISS)
+            return ErrorBudget(self.alpha, futility=MISS)
         if not self.block:
             return ErrorBudget(self.alpha, candidates=candidates, looks=len(self.looks))
         spend = (BETTING_SHARE, 1 - BETTING_SHARE)
@@ -176,32 +191,26 @@ class Plan:
 
 def plan_for(config: RunConfig, domain: Domain | None = None) -> Plan:
     """The plan of a profile; a frozen policy's is bounded by what the domain has, where known."""
-    plan = _trained(config) if config.trainable else _frozen(config, domain)
+    if config.trainable:
+        return _trained(config)
+    plan = _frozen(config, domain)
+    return _raced(config, plan, domain) if config.strategy in RACES else plan
+
+
+def _raced(config: RunConfig, plan: Plan, domain: Domain | None) -> Plan:
+    """The race's attempts: those of `--budget`, or enough for its candidates and `--samples`."""
     few = 0 if domain is None else len(domain.tasks("search")) + len(domain.tasks("confirm"))
-    small = plan.frozen and 0 < few < SMALL
-    plan = replace(plan, lead=_leads(config, small))
-    return _crossed(config, plan, few // 2) if plan.lead and small else plan
-
-
-def _leads(config: RunConfig, small: bool) -> bool:
-    alone = config.strategy in MAY_LEAD and config.finalists == 1
-    if config.lead == "on" and not alone:
-        raise ConfigError(
-            f"--lead on with --strategy {config.strategy} and --finalists {config.finalists}: one "
-            f"claim at a time is made for a lead, by {' or '.join(MAY_LEAD)}",
-            hint="--lead on alone, or --lead off",
-        )
-    return config.lead == "on" or (config.lead == "auto" and small and alone)
-
-
-def _crossed(config: RunConfig, plan: Plan, half: int) -> Plan:
-    """The small set in halves that take turns, unless the set as it is split proves more."""
-    if half < plan.confirm:
-        return plan
-    crossed = replace(plan, search=half, confirm=half, crossed=True, block=block_of(half))
-    each = ALPHA / config.generations
-    target = _within_reach(half, 2 * config.samples, (1 - BETTING_SHARE) * each)
-    return replace(crossed, target=target) if crossed.provable else plan
+    if domain is not None and 0 < few < SMALL:
+        halves = domain if isinstance(domain, Halves) else Halves(domain)
+        each = {name: len(halves.tasks(name)) for name in ("search", "confirm")}
+        plan = replace(plan, search=min(64, each["search"]), confirm=each["confirm"], halved=True)
+    tried = plan.search * (1 + config.generations * config.candidates)
+    wanted = max(tried / (1 - EXAM), 2 * plan.confirm * config.samples / EXAM)
+    attempts = config.budget or math.ceil(wanted)
+    samples, confirm = samples_of_exam(attempts, plan.confirm), plan.confirm
+    if not samples:
+        samples, confirm = 1, max(2, (attempts - racing(attempts)) // 2)
+    return replace(plan, race=attempts, confirm=confirm, looks=(samples,), finalists=1, block=0)
 
 
 def _frozen(config: RunConfig, domain: Domain | None) -> Plan:
@@ -216,6 +225,7 @@ def _frozen(config: RunConfig, domain: Domain | None) -> Plan:
         steps=0,
         looks=(config.samples, 2 * config.samples),
         finalists=finalists,
+        trainings=1 + config.generations * config.candidates,
         search=size("search", 16 if tiny else 64),
         confirm=confirm,
         vault=size("vault", 32 if tiny else 128),
@@ -251,7 +261,8 @@ def _trained(config: RunConfig) -> Plan:
     return Plan(
         steps=config.train_steps,
         looks=(3,) if tiny else (8,),
-        finalists=_finalists(config),
+        finalists=1,
+        trainings=TRAININGS,
         search=64 if tiny else 512,
         confirm=96 if tiny else 512,
         vault=96 if tiny else 512,

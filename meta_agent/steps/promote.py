@@ -1,74 +1,83 @@
-"""promote: the finalists are judged, the winners merged as far as they hold together.
+"""promote: what is proven comes to `main`, one `--no-ff` merge a member, as it was claimed.
 
-One winner is merged as it is. Several are an experiment (`together`): those that are not shown to
-be as good together are deferred, keep their verdict, and come back first in the next generation.
-What only watches (diagnostics) is judged and merged last, on top of whatever acts by then.
+The commit that was claimed is the end of a chain of such merges on the start, made ahead while
+`main` waited (`cells.mixed`). So `main` moves to it as it stands: what is promoted is what was
+measured, and nothing has to be judged again. Diagnostics were admitted by a rule of their own
+(`discriminate`): they come to `main` also where nothing else does.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from functools import partial
 
-from meta_agent.protocols import VerdictKind
+from meta_agent.gate import verdict_from_json, verdict_to_json
+from meta_agent.ledger import crash_point
+from meta_agent.protocols import JSON, Candidate
+from meta_agent.steps._strategy import Found
 from meta_agent.steps.approve import to_merge
-from meta_agent.steps.collect import Collected, Reading
-from meta_agent.steps.confirm import confirm
-from meta_agent.steps.learn import conclude
-from meta_agent.steps.merge import Winner, merge
-from meta_agent.steps.run import Judged, Run, Tested, Version
-from meta_agent.steps.stuck import Streak
-from meta_agent.steps.together import together
+from meta_agent.steps.attribute import attribute
+from meta_agent.steps.cells import mixed
+from meta_agent.steps.claim import CLAIM
+from meta_agent.steps.run import Judged, Run, Version
 
 
-class Promoted(NamedTuple):
-    """The version to go on from, and the failures in a row up to here."""
+def promote(run: Run, first: Version, found: Found, decided: Judged) -> JSON:
+    """Moves `main`, and attributes the gain to harness and policy: what it returns."""
+    commit = found.version.commit
+    run.phase("merge", f"{len(found.members)} changes to main")
+    run.once(f"{CLAIM}/ref", "ref", {"onto": first.commit}, lambda: _moved(run, first, commit))
+    parts = attribute(run, first.commit, commit)
+    verdict = verdict_to_json(decided.verdict)
+    merged = partial(_told, run, f"{run.id}/{CLAIM}", found.candidates, commit, verdict)
+    run.once(
+        f"{CLAIM}/merge",
+        "merge",
+        {"commit": commit},
+        lambda: {**merged("v1"), "attribution": parts},
+    )
+    return parts
 
-    version: Version
-    streak: Streak
+
+def promote_watching(run: Run, first: Version, found: Found) -> Version:
+    """Brings the diagnostics that were admitted to `main`, and nothing else of what was found."""
+    watching = [one for one in found.candidates if one.factor == "diagnostics"]
+    if not watching:
+        return first
+    commit, last = mixed(run, first.commit, "watching", watching).commit, watching[-1]
+    step = run.ledger.step(f"{last.id}/verdict")
+    verdict: JSON = step.outcome if step and step.done else {}
+    if not to_merge(run, last, verdict_from_json(verdict)):
+        return first
+    run.once("watching/ref", "ref", {"onto": first.commit}, lambda: _moved(run, first, commit))
+    merged = partial(_told, run, last.id, watching, commit, verdict)
+    run.once("watching/merge", "merge", {"commit": commit}, lambda: merged(first.id))
+    return Version(first.id, commit)
 
 
-def promote(
+def _moved(run: Run, first: Version, commit: str) -> JSON:
+    run.repo.advance(commit, onto=first.commit)
+    crash_point("after_ref_cas")
+    return {"commit": commit}
+
+
+def _told(
     run: Run,
-    collected: Collected,
-    reading: Reading,
-    version: Version,
-    kept: Sequence[Tested],
-    streak: Streak,
-) -> Promoted:
-    """Judges the finalists one after another and merges what wins."""
-    state = Promoted(version, streak)
-    acting = [tested for tested in kept if not tested.watches]
-    state = _together(run, collected, reading, state, acting)
-    for tested in kept:
-        if tested.watches:
-            state = _together(run, collected, reading, state, [tested])
-    return state
-
-
-def _together(
-    run: Run, collected: Collected, reading: Reading, state: Promoted, kept: Sequence[Tested]
-) -> Promoted:
-    version, streak = state
-    winners: list[Winner] = []
-    for tested in kept:
-        judged = confirm(run, collected, tested)
-        if _won(run, tested, judged):
-            winners.append(Winner(tested, judged))
-            continue
-        conclude(run, collected, tested.candidate, judged, reading)
-        streak = streak.after(tested.candidate, judged, reading)
-    merged = together(run, collected, version.commit, winners) if len(winners) > 1 else winners
-    last_words: dict[str, Judged] = {}
-    for tested, judged in merged:
-        version, last_words[tested.candidate.id] = merge(run, collected, version, tested, judged)
-    for tested, judged in winners:
-        judged = last_words.get(tested.candidate.id, judged)
-        conclude(run, collected, tested.candidate, judged, reading)
-        streak = streak.after(tested.candidate, judged, reading)
-    return Promoted(version, streak)
-
-
-def _won(run: Run, tested: Tested, judged: Judged) -> bool:
-    promoted = judged.verdict.kind is VerdictKind.PROMOTE
-    return promoted and to_merge(run, tested.candidate, judged.verdict)
+    name: str,
+    members: Sequence[Candidate],
+    commit: str,
+    verdict: Mapping[str, JSON],
+    version: str,
+) -> JSON:
+    ids = [member.id for member in members]
+    claim = {"with": ids, "commit": commit}
+    return {
+        "candidate": name,
+        "members": ids,
+        "commit": commit,
+        "version": version,
+        "policy": run.lab.train(run.repo.tree(commit), seed=0, steps=run.plan.steps).policy,
+        "generation": max(member.generation for member in members),
+        "verdict": {**verdict, "evidence": {**verdict["evidence"], "claim": claim}},
+        "undone": False,
+    }

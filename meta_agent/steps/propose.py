@@ -7,10 +7,9 @@ back drafts, and the quarantine admits either's.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 
-from meta_agent.agents import Draft, LlmTeam, MetaAgent, Proposed, Refused, RulesAgent, Stuck
+from meta_agent.agents import Draft, LlmTeam, MetaAgent, Refused, RulesAgent
 from meta_agent.agents import propose as propose_by_rules
 from meta_agent.errors import CandidateError
 from meta_agent.harness import HarnessContract, parse_contract
@@ -22,28 +21,25 @@ from meta_agent.protocols import (
     HarnessTree,
     Hypothesis,
 )
-from meta_agent.steps._briefing import brief_for, summary, tried
+from meta_agent.steps._briefing import brief_for, summary
 from meta_agent.steps._briefing import situation as _situation
 from meta_agent.steps._desk import HostDesk
 from meta_agent.steps._team import llm_team
 from meta_agent.steps.collect import Collected, Reading
-from meta_agent.steps.defer import drafted, ready_made
 from meta_agent.steps.run import Run, candidate_from_json, candidate_to_json
 from meta_agent.steps.test import untrained
 
-__all__ = ["admit", "meta_agent_of", "propose", "revise", "told_of", "tried"]
+__all__ = ["admit", "meta_agent_of", "propose", "revise", "told_of"]
 
 
-def propose(
-    run: Run, collected: Collected, reading: Reading, generation: int, stuck: Stuck | None = None
-) -> list[Candidate]:
+def propose(run: Run, collected: Collected, reading: Reading, generation: int) -> list[Candidate]:
     """Asks the meta-agent for candidates and admits their commits."""
     run.phase("propose", f"generation {generation}: up to {run.config.candidates} candidates")
     outcome = run.once(
         f"g{generation}/propose",
         "proposal",
         {"base": collected.version.commit, "k": run.config.candidates},
-        lambda: _propose(run, collected, reading, generation, stuck),
+        lambda: _propose(run, collected, reading, generation),
     )
     for refused in outcome["refused"]:
         run.note(f"refused before any test: {refused['statement']}: {refused['reason']}")
@@ -72,16 +68,11 @@ def told_of(run: Run, candidate: Candidate) -> JSON:
     return {**candidate_to_json(candidate), "diff": diff}
 
 
-def _propose(
-    run: Run, collected: Collected, reading: Reading, generation: int, stuck: Stuck | None
-) -> JSON:
-    desk, k = HostDesk(run, collected, generation), run.config.candidates
-    ready = ready_made(run, collected, generation)[:k]
-    again = [drafted(run, desk, one, k - 1 - at) for at, one in enumerate(ready)]
-    brief = brief_for(run, collected, reading, generation, desk, stuck, _situation(run))
-    brief = replace(brief, k=k - len(ready))
-    proposed = meta_agent_of(run).propose(brief) if brief.k else Proposed()
-    answers = [*again, *proposed.attempts]
+def _propose(run: Run, collected: Collected, reading: Reading, generation: int) -> JSON:
+    desk = HostDesk(run, collected, generation)
+    brief = brief_for(run, collected, reading, generation, desk, _situation(run))
+    proposed = meta_agent_of(run).propose(brief)
+    answers = proposed.attempts
     admitted: list[Candidate] = []
     refused = [answer for answer in answers if isinstance(answer, Refused)]
     for draft in (answer for answer in answers if isinstance(answer, Draft)):
@@ -139,7 +130,7 @@ def _revised(
 ) -> JSON:
     generation = candidate.generation
     desk = HostDesk(run, collected, generation)
-    brief = brief_for(run, collected, reading, generation, desk, None, _situation(run))
+    brief = brief_for(run, collected, reading, generation, desk, _situation(run))
     after = run.repo.tree(candidate.commit).files
     edits = {path: after.get(path) for path in candidate.paths}
     answer = team.revise(brief, index, candidate.hypothesis, edits, feedback)
@@ -154,7 +145,7 @@ def _revised(
     return {"admitted": candidate_to_json(admitted), "refused": None}
 
 
-def _bottleneck(answers: list[Draft | Refused]) -> str | None:
+def _bottleneck(answers: Sequence[Draft | Refused]) -> str | None:
     drafts = [answer for answer in answers if isinstance(answer, Draft)]
     return drafts[0].hypothesis.metric if drafts else None
 

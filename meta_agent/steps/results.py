@@ -25,7 +25,10 @@ def vault_results(run: Run, first: Version, last: Version) -> None:
     if run.plan.vault < 2:
         return  # one task has no interval
     versions = (first, last) if first.commit != last.commit else (first,)
-    seeds = [seed for seed in _seeds(run) if _trained(run, versions, seed)]
+    trained = [seed for seed in _seeds(run) if _trained(run, versions, seed)]
+    seeds = [seed for seed in trained if seed] or trained
+    if not seeds:
+        return
     run.lab.prepare([_job(run, version, seed) for version in versions for seed in seeds])
     run.once(
         "vault/results",
@@ -36,12 +39,12 @@ def vault_results(run: Run, first: Version, last: Version) -> None:
 
 
 def _seeds(run: Run) -> range:
-    """Those of the checkpoint and of every look; a frozen policy has one."""
+    """Those of the search (0) and of the proof, which count alone where there are any."""
     return range(1 if run.plan.frozen else run.plan.looks[-1] + 1)
 
 
 def _trained(run: Run, versions: Sequence[Version], seed: int) -> bool:
-    return seed == 0 or all(run.lab.trained(_job(run, version, seed)) for version in versions)
+    return all(run.lab.trained(_job(run, version, seed)) for version in versions)
 
 
 def _job(run: Run, version: Version, seed: int) -> Job:

@@ -2,26 +2,61 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import cast
+
 from meta_agent.backtest.records import RecordedVerdicts
 from meta_agent.backtest.verify import VerifyReport, verify_commit
 from meta_agent.config import RunConfig
 from meta_agent.domains.halves import Halves
 from meta_agent.errors import ConfigError
+from meta_agent.gate import Course, ErrorBudget
+from meta_agent.gate.judge import WORTHWHILE_EFFECT
 from meta_agent.history import HarnessRepo
 from meta_agent.ledger import Ledger
+from meta_agent.protocols import JSON, Domain
 from meta_agent.rollouts import RolloutStore
 from meta_agent.steps.opening import load_run_domain
-from meta_agent.steps.plan import plan_for
+from meta_agent.steps.plan import MISS, Plan, plan_for
 from meta_agent.workspace import Workspace
 
 
 def verify(place: Workspace, ledger: Ledger, commit: str) -> VerifyReport:
-    """Recomputes the verdict on a commit, grading every stored attempt again."""
-    run = next((row for row in reversed(ledger.runs())), None)
-    if run is None:
+    """Recomputes the verdict on a commit by its own run's settings, grading every attempt again."""
+    runs = ledger.runs()
+    if not runs:
         raise ConfigError("nothing has run in this workspace yet", hint="meta-agent evolve")
-    domain = load_run_domain(config := RunConfig.from_json(run.config))
-    domain = Halves(domain) if plan_for(config, domain).crossed else domain
-    repo = HarnessRepo.open(place.harness_repo)
-    source = RecordedVerdicts(ledger, repo, RolloutStore(place.rollouts), domain)
+    repo, store = HarnessRepo.open(place.harness_repo), RolloutStore(place.rollouts)
+    known = RecordedVerdicts(ledger, repo, store, _no_domain).verdict(commit)
+    own = str(known["candidate"]).partition("/")[0] if known else runs[-1].run
+    config = RunConfig.from_json((ledger.run(own) or runs[-1]).config)
+    domain = load_run_domain(config)
+    plan = plan_for(config, domain)
+    domain = Halves(domain) if plan.halved else domain
+    source = RecordedVerdicts(ledger, repo, store, domain, lambda told: _declared(plan, told))
     return verify_commit(source, commit, domain=domain)
+
+
+_no_domain = cast("Domain", None)  # finding a verdict asks no domain
+
+
+def _declared(plan: Plan, recorded: JSON) -> Mapping[str, JSON]:
+    """What the judge was to be told, from the run's settings and the claim's kind."""
+    evidence = recorded["evidence"]
+    if evidence.get("judge") != "live":
+        return {}
+    claim = (evidence.get("claim") or {}).get("kind")
+    version = ErrorBudget(plan.alpha, futility=MISS)
+    inputs, course = evidence["inputs"], evidence["inputs"].get("course")
+    terms = {
+        "budget": (version if claim == "version" else plan.budget).to_json(),
+        "min_effect": plan.min_effect,
+        "worthwhile_effect": WORTHWHILE_EFFECT,
+        "pilot": None,
+    }
+    if course is None or claim != "harness":
+        return terms
+    most = min(int(inputs["course"]["maximum"]), plan.looks[-1])
+    declared = Course("training_pairs", max(2, most), plan.target)
+    return {**terms, "course": asdict(declared)}

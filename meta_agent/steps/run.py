@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from meta_agent.backtest.live import ArmRef, Lab
 from meta_agent.config import RunConfig
@@ -29,9 +29,6 @@ from meta_agent.skills import SkillLibrary
 from meta_agent.steps.plan import Plan
 from meta_agent.view import Display
 
-if TYPE_CHECKING:
-    from meta_agent.steps._strategy import Strategy
-
 BY_SCORE: Final = "score"
 """The judge of a verdict that rests on a score alone."""
 
@@ -41,10 +38,6 @@ class Version(NamedTuple):
 
     id: str
     commit: str
-
-
-MERGED = "/merged"
-"""Ends the id of a candidate's merge commit."""
 
 
 class Tested(NamedTuple):
@@ -62,11 +55,6 @@ class Tested(NamedTuple):
     def watches(self) -> bool:
         """It changes what is measured, not what is done: clean success cannot judge it."""
         return self.candidate.factor == "diagnostics"
-
-    @property
-    def merged(self) -> bool:
-        """It is the merge commit of a candidate, judged again."""
-        return self.candidate.id.endswith(MERGED)
 
 
 class Judged(NamedTuple):
@@ -129,8 +117,6 @@ class Run:
     stopping: Callable[[], bool]
     models: ModelClient | None = None
     """Every model call of the run; None where it asks no model."""
-    strategy: Strategy | None = None
-    """How this run searches; None: the loop with everything."""
 
     @property
     def client(self) -> Client | None:

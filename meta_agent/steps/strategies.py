@@ -1,17 +1,13 @@
 """How a run searches, by the name in its settings: the one table of strategies.
 
-| name             | starts from        | a proposer sees | decided by                       |
-|------------------|--------------------|-----------------|----------------------------------|
-| `full`           | `main`             | all evidence    | the gate, on the confirm split   |
-| `then-train`     | `main`             | all evidence    | the gate; what is left of the    |
-|                  |                    |                 | budget trains what it hands over |
-| `no-diagnostics` | `main`             | scores alone    | the gate                         |
-| either, `lead`   | `lead`             | the same        | the gate, `lead` against `main`  |
-| `static`         | proposes nothing: the budget goes into one training of the first version |
-| `score-only`     | `main`             | all evidence    | the score on the search split    |
-| `archive`        | any version so far | all evidence    | the gate, once, at the end       |
+| name             | what it does                                                            |
+|------------------|-------------------------------------------------------------------------|
+| `full`           | bundles, each member left out once; one claim; trains to the end        |
+| `no-diagnostics` | the same, by a proposer that sees scores alone                          |
+| `static`         | proposes nothing: the whole budget into one training of the start       |
+| `score-only`     | one change at a time, kept if the raw score on the search split went up |
 
-Another way to search (a frontier, specialists, two levels) is a class and a line here.
+Another way to search is a class with `carry_out` and a line here.
 """
 
 from __future__ import annotations
@@ -19,41 +15,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from meta_agent.config import RunConfig
-from meta_agent.steps._archive import Archive
 from meta_agent.steps._by_score import ScoreOnly
-from meta_agent.steps._lead import Lead
 from meta_agent.steps._scores_shown import ScoresShown
 from meta_agent.steps._static import Static
-from meta_agent.steps._strategy import Loop, Strategy
-from meta_agent.steps._then_train import ThenTrain
-from meta_agent.steps.plan import Plan
+from meta_agent.steps._strategy import Strategy
+from meta_agent.steps.full import Full
 
-__all__ = ["STRATEGIES", "Strategy", "strategy_of"]
-
-
-class LeadScoresShown(ScoresShown, Lead):
-    """`no-diagnostics` on a small set: it differs from `full` in what a proposer sees alone."""
-
+__all__ = ["STRATEGIES", "Strategy"]
 
 STRATEGIES: Final[Mapping[str, Callable[[], Strategy]]] = {
-    "full": Loop,
-    "then-train": ThenTrain,
+    "full": Full,
+    "no-diagnostics": ScoresShown,
     "static": Static,
     "score-only": ScoreOnly,
-    "no-diagnostics": ScoresShown,
-    "archive": Archive,
 }
-
-
-LEADING: Final[Mapping[str, Callable[[], Strategy]]] = {
-    "full": Lead,
-    "no-diagnostics": LeadScoresShown,
-}
-"""The same with a lead (`plan.MAY_LEAD`)."""
-
-
-def strategy_of(config: RunConfig, plan: Plan) -> Strategy:
-    """The strategy that these settings name, for a run of this size."""
-    kinds = LEADING if plan.lead else STRATEGIES
-    return kinds[config.strategy]()

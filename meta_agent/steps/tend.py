@@ -1,11 +1,11 @@
 """tend: diagnostics that were admitted are scored again, and retired when they stop telling.
 
-Once a generation each admitted diagnostic reads the versions that were judged since it was
-admitted. One that surely does less than was asked of it (`gate.diagnostics`) leaves the harness by
+At the start of a run each diagnostic that earlier runs admitted reads the versions that were judged
+since. One that surely does less than was asked of it (`gate.diagnostics`) leaves the harness by
 a commit of the loop on `main`, with a note that says why; `git revert` brings it back. In between
 nothing of what is measured changes: both arms of every comparison are read by the same set.
 
-Journal: one step of kind `diagnostic` a generation, once any diagnostic was admitted.
+Journal: one step of kind `diagnostic`, once any diagnostic was admitted.
 
 Not covered: diagnostics that a harness came with, which nobody admitted.
 """
@@ -50,20 +50,21 @@ def admitted(run: Run) -> Iterator[Admitted]:
 
 def _brought(merge: Mapping[str, JSON]) -> Iterator[str]:
     """The candidates that came to `main` by a merge: with a lead, also those that it stood on."""
-    claim = merge["verdict"]["evidence"].get("claim") or {}
+    verdict = merge.get("verdict") or {}
+    claim = verdict.get("evidence", {}).get("claim") or {}
     yield from (*claim.get("with", ()), merge["candidate"])
 
 
-def tend(run: Run, version: Version, generation: int) -> Version:
+def tend(run: Run, version: Version) -> Version:
     """The version without the diagnostics that stopped discriminating."""
-    watched = [one for one in admitted(run) if _before(run, one, generation)]
+    watched = [one for one in admitted(run) if one.candidate.run != run.id]
     if not watched:
         return version
     outcome = run.once(
-        f"g{generation}/diagnostics",
+        "diagnostics",
         "diagnostic",
         {"commit": version.commit},
-        lambda: _scored(run, version, watched, generation),
+        lambda: _scored(run, version, watched),
     )
     for row in outcome["scored"]:
         if row["kept"] is False:
@@ -71,12 +72,7 @@ def tend(run: Run, version: Version, generation: int) -> Version:
     return Version(version.id, outcome["commit"])
 
 
-def _before(run: Run, one: Admitted, generation: int) -> bool:
-    """A run that is taken up again knows what came later: it must not matter now."""
-    return one.candidate.run != run.id or one.candidate.generation < generation
-
-
-def _scored(run: Run, version: Version, watched: list[Admitted], generation: int) -> JSON:
+def _scored(run: Run, version: Version, watched: list[Admitted]) -> JSON:
     commit, rows = version.commit, []
     for at, one in enumerate(watched):
         tree = run.repo.tree(commit)
@@ -84,10 +80,10 @@ def _scored(run: Run, version: Version, watched: list[Admitted], generation: int
             continue  # retired, or written anew since
         standing = fairly(lambda one=one, tree=tree: _standing(run, one, tree))  # type: ignore[misc]
         if standing.kept is False:
-            when = run.date(generation, 800 + at)
+            when = run.date(0, 800 + at)
             commit = _retire(run, one, standing, commit, when)
         rows.append({"metric": one.metric, "admitted": one.candidate.id, **standing._asdict()})
-    return {"generation": generation, "commit": commit, "scored": rows}
+    return {"generation": 0, "commit": commit, "scored": rows}
 
 
 def _stands(run: Run, one: Admitted, tree: HarnessTree) -> bool:

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from meta_agent.backtest import ReplayReport
 from meta_agent.backtest.fair import fairly
-from meta_agent.backtest.live import ArmRef, Job
 from meta_agent.backtest.replay import replay
 from meta_agent.backtest.static import static_check
 from meta_agent.errors import CandidateError, ConfigError
-from meta_agent.gate import Finding, judge_screen
+from meta_agent.gate import Finding
 from meta_agent.harness import CheckResult, parse_contract
 from meta_agent.protocols import JSON, Candidate, Factor, HarnessTree
-from meta_agent.steps._findings import findings_of
 from meta_agent.steps.collect import Collected
-from meta_agent.steps.run import Judged, Run, Tested, failure, stopped
+from meta_agent.steps.run import Run, Tested, failure
 
 REPLAYED: Final[frozenset[Factor]] = frozenset({"reward", "filter"})
 SAMPLES = 32
@@ -82,7 +80,9 @@ def untrained(run: Run, factor: Factor) -> Finding:
 def broken_contract(run: Run, collected: Collected, tree: HarnessTree) -> list[Finding]:
     """What the contract tests say of a harness, as vetoes."""
     samples = run.lab.rollouts(collected.evaluated.shard)[:SAMPLES]
-    tasks = [{"key": t.key, "view": dict(t.view)} for t in run.lab.domain.tasks("train")[:SAMPLES]]
+    domain = run.lab.domain
+    few = (domain.tasks("train") or domain.tasks("search"))[:SAMPLES]
+    tasks = [{"key": t.key, "view": dict(t.view)} for t in few]
 
     def checked() -> list[CheckResult]:
         with run.lab.session(tree) as session:
@@ -140,85 +140,6 @@ def replayed(run: Run, collected: Collected, after: HarnessTree) -> ReplayReport
     with run.lab.session(before) as base, run.lab.session(after) as changed:
         lines = run.lab.store.iter_lines(shard["name"])
         return replay(base, changed, lines, stored_commit=before.commit)
-
-
-class Screened(NamedTuple):
-    """Who goes on to the confirm split, and the verdicts of those that do not."""
-
-    kept: tuple[str, ...]
-    judged: dict[str, Judged]
-
-
-def screen(
-    run: Run, collected: Collected, tested: Sequence[Tested], *, keep: int | None = None
-) -> Screened:
-    """Ranks the candidates that passed on the search split; diagnostics go on without a rank.
-
-    A scaffold candidate acts on the current version's policy as it is; the others train one seed,
-    whose policy becomes the version's checkpoint if it is promoted. Either is compared to the
-    baseline on the same terms.
-    """
-    passed = [t for t in tested if not (t.vetoed or t.watches)]
-    once = "one sample each" if run.plan.frozen else "one seed"
-    run.phase("test", f"{len(passed)} candidates on {run.plan.search} search tasks, {once}")
-    refs, failed = on_search(run, collected, passed)
-    arms = {cid: (run.lab.rows(old), run.lab.rows(new)) for cid, (old, new) in refs.items()}
-    findings = {
-        t.candidate.id: findings_of(run, refs[t.candidate.id], arms[t.candidate.id], t)
-        for t in passed
-        if t.candidate.id in refs
-    }
-    ranked = judge_screen(
-        {cid: baseline for cid, (baseline, _) in arms.items()},
-        {cid: candidate for cid, (_, candidate) in arms.items()},
-        findings=findings,
-        keep=run.plan.finalists if keep is None else keep,
-    )
-    judged = {cid: Judged(verdict, refs[cid]) for cid, verdict in ranked.verdicts.items()}
-    vetoed = {t.candidate.id: stopped(t.findings) for t in tested if t.vetoed}
-    watching = tuple(t.candidate.id for t in tested if t.watches and not t.vetoed)
-    return Screened((*ranked.kept, *watching), {**vetoed, **failed, **judged})
-
-
-def on_search(
-    run: Run, collected: Collected, passed: Sequence[Tested]
-) -> tuple[dict[str, tuple[ArmRef, ArmRef]], dict[str, Judged]]:
-    """The arms of those that could be measured, and the verdicts of those that could not."""
-    run.lab.prepare([job for t in passed for job in _jobs(run, collected, t)])
-    refs, failed = {}, {}
-    for tested in passed:
-        try:
-            refs[tested.candidate.id] = search_arms(run, collected, tested)
-        except CandidateError as error:
-            failed[tested.candidate.id] = stopped((failure(error), *tested.findings))
-    return refs, failed
-
-
-def _jobs(run: Run, collected: Collected, tested: Tested) -> list[Job]:
-    if _frozen(tested):
-        return []
-    trees = (collected.tree, run.repo.tree(tested.candidate.commit))
-    return [Job(tree, 0, run.plan.steps, "search", run.plan.search) for tree in trees]
-
-
-def search_arms(run: Run, collected: Collected, tested: Tested) -> tuple[ArmRef, ArmRef]:
-    """The version and the candidate on the search split, measured on the same terms."""
-    candidate, lab, limit = tested.candidate, run.lab, run.plan.search
-    tree = run.repo.tree(candidate.commit)
-    if _frozen(tested):
-        after = lab.evaluate(tree, collected.trained, split="search", limit=limit)
-        sides = collected.evaluated, after
-    else:
-        before, after = (lab.measure(job) for job in _jobs(run, collected, tested))
-        sides = before, after
-    return (
-        lab.arm_of("baseline", collected.tree, {0: sides[0]}),
-        lab.arm_of(candidate.id, tree, {0: sides[1]}),
-    )
-
-
-def _frozen(tested: Tested) -> bool:
-    return tested.candidate.factor == "scaffold"
 
 
 def _vetoed(findings: Sequence[Finding]) -> bool:

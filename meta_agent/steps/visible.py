@@ -13,15 +13,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Final, Self
 
 from meta_agent.config import RunConfig
-from meta_agent.gate import sequential
+from meta_agent.gate import COLLAPSE, sequential
 from meta_agent.ledger import Step
 from meta_agent.models.estimate import estimate
 from meta_agent.protocols import JSON
-from meta_agent.steps.plan import Plan
+from meta_agent.steps.budget import allowed, claim_pairs, first_tree
+from meta_agent.steps.plan import MIN_PAIRS, Plan
 from meta_agent.steps.run import Run
 
 KIND: Final = "calibration"
@@ -31,6 +32,8 @@ _STORED_SPREAD: Final = 0.035
 _STORED_SEED: Final = 0.0316
 """What of it is the training seed's; the rest is the luck of single attempts."""
 _STORED_TASKS: Final = 512
+_STORED_LEVEL: Final = 0.67
+"""Of those runs: what a training that collapses loses."""
 _NORMAL_AT_POWER: Final = 0.8416
 
 
@@ -69,18 +72,27 @@ def declare(run: Run) -> None:
 
     def told() -> JSON:
         steps = run.ledger.steps(kind=KIND)
-        return visible(run.config, run.plan, steps, run.lab.domain.evaluator_hash).to_json()
+        frozen = run.plan.frozen
+        pairs = None if frozen else claim_pairs(run.plan, allowed(run), first_tree(run))
+        told = visible(run.config, run.plan, steps, run.lab.domain.evaluator_hash, pairs)
+        return told.to_json()
 
     run.note(run.once("visible", "visible", {}, told)["words"])
 
 
 def visible(
-    config: RunConfig, plan: Plan, calibrations: Iterable[Step], evaluator_hash: str
+    config: RunConfig,
+    plan: Plan,
+    calibrations: Iterable[Step],
+    evaluator_hash: str,
+    pairs: int | None = None,
 ) -> Visible:
-    """By the newest calibration that fits, else worked out."""
+    """By the newest calibration that fits, else worked out for the pairs that the budget holds."""
     wanted = terms(config, plan, evaluator_hash)
     fitting = [step for step in calibrations if step.done and _fits(step.intent, wanted)]
-    return _measured(fitting[-1].outcome) if fitting else _assumed(config, plan)
+    if fitting:
+        return _measured(fitting[-1].outcome)
+    return _assumed(config, plan if pairs is None else replace(plan, looks=(pairs,)))
 
 
 def terms(config: RunConfig, plan: Plan, evaluator_hash: str) -> dict[str, JSON]:
@@ -127,8 +139,11 @@ def _assumed(config: RunConfig, plan: Plan) -> Visible:
 def _of_training_pairs(plan: Plan) -> float | None:
     """The sequential test at its last pair, turned round; simulated figures lie within a tenth."""
     pairs, alpha = plan.looks[-1], plan.budget.at(0)
-    reach = sequential.t_reach(pairs, alpha) if pairs > 1 else math.inf
+    if pairs < MIN_PAIRS:
+        return None
+    reach = sequential.t_reach(pairs, alpha)
     attempts = (_STORED_SPREAD**2 - _STORED_SEED**2) * _STORED_TASKS / plan.confirm
     deviation = math.sqrt(2 * (_STORED_SEED**2 + attempts) / pairs)
     effect = plan.min_effect + (reach + _NORMAL_AT_POWER) * deviation
+    effect += COLLAPSE / (1 - COLLAPSE) * _STORED_LEVEL  # what a gain has to outlast
     return effect if effect < 1 else None

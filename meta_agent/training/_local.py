@@ -52,9 +52,11 @@ def load(path: Path, *, foreign: bool) -> LocalPolicy:
     opened = open_checkpoint(path, foreign=foreign)
     device = "cuda" if opened.kind == "hf" and torch.cuda.is_available() else "cpu"
     # Float32 master weights: steps of a usual learning rate are lost in bfloat16.
-    model = AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32, local_files_only=True)
+    model = AutoModelForCausalLM.from_pretrained(
+        path, dtype=torch.float32, local_files_only=True, trust_remote_code=False
+    )
     model.to(device).eval()
-    tokenizer = AutoTokenizer.from_pretrained(path, local_files_only=True)
+    tokenizer = AutoTokenizer.from_pretrained(path, local_files_only=True, trust_remote_code=False)
     return LocalPolicy(opened, model, tokenizer, _engine(opened, model, tokenizer))
 
 

@@ -21,6 +21,7 @@ from typing import Final, Literal, NamedTuple
 
 from meta_agent.errors import ConfigError, IntegrityError
 from meta_agent.protocols import JSON, Checkpoint
+from meta_agent.strict import document
 
 MANIFEST: Final = "manifest.json"
 SCHEMA_VERSION: Final = 1
@@ -105,9 +106,14 @@ def _seal(
 
 def _read_manifest(path: Path) -> dict[str, JSON]:
     try:
-        manifest = json.loads((path / MANIFEST).read_text())
+        manifest = document((path / MANIFEST).read_bytes())
+        if not isinstance(manifest, dict):
+            raise TypeError(f"{manifest!r:.100} is no object")
         if manifest["schema_version"] != SCHEMA_VERSION:
             raise ValueError(f"schema_version {manifest['schema_version']}, not {SCHEMA_VERSION}")
+        for name in ("steps", "seed"):
+            if type(manifest[name]) is not int:
+                raise ValueError(f"{name} is {manifest[name]!r:.40}")
     except (ValueError, KeyError, TypeError) as error:
         raise IntegrityError(f"{path / MANIFEST} is not a manifest: {error}") from error
     return dict(manifest)

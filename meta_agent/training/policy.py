@@ -25,6 +25,7 @@ from meta_agent.training import _wire
 from meta_agent.training._frames import FrameError
 from meta_agent.training._spawn import ChildProcess
 from meta_agent.training._wire import Advantages, RolloutEvent, Row, StepMetrics, TrainJob
+from meta_agent.training.hub import hf_place
 
 T = TypeVar("T")
 
@@ -223,7 +224,7 @@ def place_of(policy: str | Path) -> tuple[Path, bool]:
     if text == "nano" or text.startswith("nano:"):
         return _warm_start(text.removeprefix("nano").lstrip(":") or "swe"), False
     if text.startswith("hf:"):
-        return Path(text.removeprefix("hf:")).absolute(), True
+        return hf_place(text.removeprefix("hf:")), True
     if not text or text.startswith("vllm:"):
         raise ConfigError(f"policy {text!r} is not a checkpoint directory, nano, or hf:PATH")
     return Path(policy).absolute(), False

@@ -70,7 +70,7 @@ class TrainResult:
 
     checkpoint: Checkpoint
     metrics: list[dict[str, JSON]]  # one row per optimiser step: {"step": n, name: value, ...}
-    rollouts: list[Rollout]  # those of the last events that were asked for
+    rollouts: list[Rollout]  # those of the first and last events that were asked for
     rollouts_made: int
     kept: tuple[Checkpoint, ...] = ()  # made on the way, by steps
 
@@ -86,7 +86,7 @@ def train_policy(
     steps: int,
     base_policy: str | Path,
     out_dir: Path,
-    keep_last_steps: int = 0,
+    keep_steps: int = 0,
     keep_every: int = 0,
     on_metrics: Callable[[dict[str, JSON]], None] | None = None,
 ) -> TrainResult:
@@ -97,13 +97,13 @@ def train_policy(
         runner: rolls out through `child`.
         session: the harness that decides rewards, groups and tasks.
         recipe: a `harness.Recipe`, or a mapping with the same names.
-        keep_last_steps: how many of the last rollout events keep their rollouts.
+        keep_steps: how many of the first and of the last rollout events keep their rollouts.
         keep_every: steps between checkpoints kept on the way in `kept_folder(out_dir)`; 0: none.
         on_metrics: is given each step's row as it is measured.
     """
     settings = settings_of(recipe)
     child.load(base_policy)
-    loop = _Loop(runner, session, domain, settings, seed, keep_last_steps, on_metrics)
+    loop = _Loop(runner, session, domain, settings, seed, keep_steps, on_metrics)
     job = TrainJob(settings, steps, seed, Path(out_dir), keep_every)
     checkpoint = child.train(job, loop.provide, loop.on_metrics, loop.on_advantages)
     kept = tuple(_kept_checkpoints(job))
@@ -115,6 +115,18 @@ def _kept_checkpoints(job: TrainJob) -> Iterator[Checkpoint]:
     for steps in range(job.keep_every, job.steps, job.keep_every) if job.keep_every else ():
         found = open_checkpoint(job.kept_at(steps))
         yield Checkpoint(found.path, found.policy, steps, job.seed)
+
+
+def of_steps(rollouts: Sequence[Rollout], *, first: bool, count: int) -> list[Rollout]:
+    """Those of the first or of the last `count` steps among kept training rollouts."""
+    steps = sorted({step_of(one) for one in rollouts})
+    chosen = set(steps[:count] if first else steps[-count:])
+    return [one for one in rollouts if step_of(one) in chosen]
+
+
+def step_of(rollout: Rollout) -> int:
+    """The optimiser step, from 1, whose event a training rollout belongs to."""
+    return int(rollout.group_id.split("/")[1]) + 1
 
 
 def settings_of(recipe: Any) -> dict[str, JSON]:
@@ -138,14 +150,16 @@ class _Loop:
         domain: Domain,
         settings: Mapping[str, JSON],
         seed: int,
-        keep_last_steps: int,
+        keep_steps: int,
         on_metrics: Callable[[dict[str, JSON]], None] | None,
     ) -> None:
         self._runner, self._session = runner, session
         self._settings, self._seed = settings, seed
         self._tasks = _shuffled(domain.tasks("train"), seed)
         self._history: dict[str, dict[str, int]] = {}
-        self._events: deque[list[Rollout]] = deque(maxlen=keep_last_steps)
+        self._first: list[list[Rollout]] = []
+        self._last: deque[list[Rollout]] = deque(maxlen=keep_steps)
+        self._keep = keep_steps
         self._latest: list[Rollout] = []
         self._host_values: dict[str, float] = {}
         self._report = on_metrics
@@ -178,8 +192,8 @@ class _Loop:
             rollout.advantage = value
 
     def kept(self) -> list[Rollout]:
-        """The rollouts of the last events, oldest first."""
-        return [rollout for event in self._events for rollout in event]
+        """The rollouts of the first and of the last events, oldest first."""
+        return [rollout for event in (*self._first, *self._last) for rollout in event]
 
     def _choose(self, groups: int) -> list[Task]:
         listed = [{"key": task.key, "view": dict(task.view)} for task in self._tasks.values()]
@@ -193,7 +207,10 @@ class _Loop:
 
     def _remember(self, rollouts: list[Rollout]) -> None:
         self._latest = rollouts
-        self._events.append(rollouts)
+        if len(self._first) < self._keep:
+            self._first.append(rollouts)
+        else:
+            self._last.append(rollouts)
         self.rollouts_made += len(rollouts)
         self._host_values = _host_values(rollouts)
         for rollout in rollouts:

@@ -75,7 +75,7 @@ def first_model(schooling: Schooling) -> Any:
     if not schooling.start:
         return new_model(schooling.seed)
     place, _ = place_of(f"nano:{schooling.start}")
-    return AutoModelForCausalLM.from_pretrained(place).train()
+    return AutoModelForCausalLM.from_pretrained(place, trust_remote_code=False).train()
 
 
 def labelled(messages: Sequence[Message]) -> tuple[list[int], list[int]]:

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from meta_agent.view._format import one_line, percent, points, visible
-from meta_agent.view._parts import CandidateView
 
 _CELLS: Final = (
     ("old_old", "old policy, old harness"),
@@ -43,18 +42,6 @@ def attribution_line(told: Mapping[str, Any]) -> str:
     effects = told.get("effects") or {}
     parts = [f"{name} {_interval(effects[name])}" for name in _EFFECTS if name in effects]
     return "; ".join(parts) + ("" if "policy" in effects else "; the policy is frozen")
-
-
-def combined_facts(one: CandidateView) -> Iterator[tuple[str, str]]:
-    """What became of a candidate among others: its factorial check, and why it waits."""
-    if told := one.factorial:
-        cells = told.get("cells") or {}
-        shares = ", ".join(f"{visible(name)} {percent(share)}" for name, share in cells.items())
-        yield "factorial check", f"clean success on the search split: {shares}"
-        if half := told.get("explained_by"):
-            yield "", f"{visible(half)} alone explains it"
-    if told := one.deferral:
-        yield "deferred", one_line(f"{told.get('reason')}: {told.get('detail')}", 300)
 
 
 def attribution_note(candidate: str, told: Mapping[str, Any]) -> str:

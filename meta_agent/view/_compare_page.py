@@ -29,12 +29,13 @@ table.arms td, table.arms th { white-space: nowrap; }
 {% if by_seed %}<h2>Every run</h2>
 <div class="scroll">{{ by_seed }}</div>
 <div class="scroll"><table><tr><th>seed</th><th>arm</th><th>clean</th><th>raw</th><th>promoted</th>
-<th>invalid</th><th>steps</th><th>attempts</th></tr>
+<th>invalid</th><th>handed over</th><th>steps</th><th>attempts</th></tr>
 {% for run in runs %}<tr><td>{{ run.seed }}</td><td class="num">{{ run.arm | visible }}</td>
 <td class="num">{{ run.clean_success | percent }}{% if run.lost %} ({{ run.lost }} lost){% endif %}
 </td><td class="num">{{ run.success | percent }}</td>
 <td>{{ run.promoted | join(', ') | visible }}</td><td>{{ run.invalid | join(', ') | visible }}
 {%- if run.final_findings %} final: {{ run.final_findings | join(', ') | visible }}{% endif %}</td>
+<td>{{ run.standing | visible }}</td>
 <td class="num">{{ run.policy_steps }}</td><td class="num">{{ '{:,}'.format(run.spent) }}</td></tr>
 {% endfor %}</table></div>
 <p class="dim">Steps: optimiser steps behind the policy that was handed over.</p>{% endif %}

@@ -38,6 +38,7 @@ def compared(evidence: Sequence[EvidenceView]) -> RenderableType:
     """One table, a column for each version; then the alerts, and how to see the rest."""
     known = [_flat(one) for one in evidence]
     alerts = [(one.version, alert) for one in evidence for alert in one.alerts]
+    shown_by = [line for one in evidence for alert in one.alerts for line in one.behind(alert)]
     names = dict.fromkeys(name for metrics in known for name in metrics)
     shown = [name for name in names if name in _HEADLINES or name.startswith(f"{_OWN}.")]
     shown += [n for n in names if n not in shown and any(_is_about(a, n) for _, a in alerts)]
@@ -45,6 +46,7 @@ def compared(evidence: Sequence[EvidenceView]) -> RenderableType:
     for name in shown:
         table.add_row(name, *(_value(metrics.get(name)) for metrics in known))
     told = [f"alert  {version}: {alert.get('message', '')}" for version, alert in alerts]
+    told += [f"  see {line}" for line in shown_by]
     rest = f"metrics not shown: {len(names) - len(shown)} (--all, --json or --html)"
     return Group(table, *(Text(visible(t), style="yellow") for t in told), Text(rest, style="dim"))
 

@@ -1,8 +1,8 @@
-"""The git note on a candidate's commit: the verdict as a reader of `git log --notes` sees it."""
+"""The git notes on the commits of a candidate and of a claim: a verdict in `git log --notes`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from meta_agent.protocols import Candidate, Verdict
 from meta_agent.view._format import one_line, points, test_text, unit_text, visible
@@ -13,14 +13,30 @@ def verdict_note(candidate: Candidate, verdict: Verdict) -> str:
     return "\n".join(_lines(candidate, verdict)) + "\n"
 
 
+def claim_note(commit: str, members: Sequence[str], verdict: Verdict) -> str:
+    """What was claimed, which of the two claims it is, and the command to check it."""
+    inputs = verdict.evidence.get("inputs") or {}
+    about = "this harness, over training seeds" if inputs.get("course") else "this version"
+    head = f"Claim: {about}, of {', '.join(map(visible, members))} together"
+    return "\n".join([head, *_verdict(verdict), "", *_measured(commit, verdict)]) + "\n"
+
+
 def _lines(candidate: Candidate, verdict: Verdict) -> Iterator[str]:
+    yield from _verdict(verdict)
+    told = candidate.hypothesis
+    yield ""
+    yield f"predicted  {visible(told.metric)} {told.direction} by {abs(told.expected_delta):.4g}"
+    yield from _measured(candidate.commit, verdict)
+
+
+def _verdict(verdict: Verdict) -> Iterator[str]:
     screened = " (screened out)" if verdict.screened_out else ""
     yield f"Verdict: {verdict.kind}{screened}"
     for reason in verdict.reasons:
         yield f"  because {one_line(reason, 400)}"
-    told = candidate.hypothesis
-    yield ""
-    yield f"predicted  {visible(told.metric)} {told.direction} by {abs(told.expected_delta):.4g}"
+
+
+def _measured(commit: str, verdict: Verdict) -> Iterator[str]:
     if effect := verdict.effect:
         yield (
             f"measured   clean success {points(effect.delta)} points, interval at the run's alpha "
@@ -32,4 +48,4 @@ def _lines(candidate: Candidate, verdict: Verdict) -> Iterator[str]:
     else:
         yield "measured   no live comparison"
     yield ""
-    yield f"meta-agent verify {candidate.commit[:12]}"
+    yield f"meta-agent verify {commit[:12]}"

@@ -92,16 +92,24 @@ visible }} · {{ ended }}</p>
 Bars are 95 % intervals. The vault split is read once, at the end.</p>{% endif %}
 {% for name, value in claims %}<p class="dim"><b>{{ name }}</b> {{ value }}</p>{% endfor %}
 
+{% if cells %}
+<h2 id="cells">Bundles</h2>
+<p class="dim">Ideas trained together and without each: clean success on the search split, training
+seed 0, against what the cell stands on. It explains; what is proven is the claim.</p>
+<div class="scroll"><table><tr>{% for name in cell_columns %}<th>{{ name }}</th>{% endfor %}</tr>
+{% for row in cells %}<tr>{% for value in row %}<td{% if loop.index in (4, 5) %} class="num"
+{%- endif %}>{{ value }}</td>{% endfor %}</tr>{% endfor %}</table></div>
+{% endif %}
+
 {% if state.candidates %}
 <h2 id="candidates">What was tried</h2>
 <div class="scroll">{{ lineage }}</div>
-{% if effects %}<h3>Effect on clean success, candidate minus baseline</h3>
+{% if effects %}<h3>Effect on clean success; of a bundle's member its share, which explains</h3>
 <div class="scroll">{{ effects }}</div>{% endif %}
 {% for one in state.candidates.values() %}
 <details id="{{ one.short_id | visible }}"{% if one.kind == 'PROMOTE' %} open{% endif %}>
 <summary><span class="tag {{ css(one.kind) }}">{{ one.kind | visible }}</span>
-<b>{{ one.short_id | visible }}</b> <span class="dim">{{ one.label | visible }}{{ ', deferred'
-if one.deferred }}</span> ·
+<b>{{ one.short_id | visible }}</b> <span class="dim">{{ one.label | visible }}</span> ·
 {{ one.statement | one_line }}</summary><div>
 <table class="facts">
 <tr><td>hypothesis</td><td>{{ one.statement | visible }}</td></tr>
@@ -169,7 +177,8 @@ version <span class="mono">{{ evidence.version | visible }}</span>
 {% if evidence.alerts %}<span class="alert">{{ evidence.alerts | length }} alert{{ 's' if
 evidence.alerts | length > 1 }}</span>{% endif %}</summary><div>
 {% for alert in evidence.alerts %}<p><span class="alert">{{ alert.metric | visible }} {{ alert.value
-| number }}</span> {{ alert.message | visible }}</p>{% endfor %}
+| number }}</span> {{ alert.message | visible }}{% for line in evidence.behind(alert) %}<br>
+<span class="mono">{{ line | visible }}</span>{% endfor %}</p>{% endfor %}
 <div class="scroll"><table><tr><th>layer</th><th>metric</th><th>value</th></tr>
 {% for layer, metrics in evidence.layers.items() %}{% for name, value in metrics.items() %}
 <tr><td>{{ layer | visible }}</td><td>{{ name | visible }}</td><td class="num">{{ value | number }}

@@ -100,8 +100,6 @@ class CandidateView:
     verdict: dict[str, Any] | None = None
     merge: dict[str, Any] | None = None
     declined: str | None = None  # what a person said against its merge
-    deferral: dict[str, Any] | None = None  # a winner that waits for the next generation
-    factorial: dict[str, Any] | None = None  # of a combined change: base, each half, both
 
     @classmethod
     def parse(cls, outcome: Mapping[str, Any]) -> Self:
@@ -145,20 +143,15 @@ class CandidateView:
         return isinstance(evidence, dict) and evidence.get("judge") == "person"
 
     @property
-    def joined_lead(self) -> bool:
-        """It is unproven, and others are built on it."""
-        evidence = (self.verdict or {}).get("evidence")
-        return isinstance(evidence, dict) and bool(evidence.get("joins_lead"))
-
-    @property
     def label(self) -> str:
         """Its factor, or both of a combined change."""
         return "+".join(map(str, self.hypothesis.get("factors") or ())) or self.factor
 
     @property
-    def deferred(self) -> str | None:
-        """Why a winner was not merged with the others of its generation."""
-        return None if self.deferral is None else str(self.deferral.get("reason"))
+    def share(self) -> Effect | None:
+        """What it adds to its bundle, on the search split: an explanation."""
+        evidence = (self.verdict or {}).get("evidence")
+        return parse_effect(evidence.get("share")) if isinstance(evidence, dict) else None
 
     @property
     def attribution(self) -> Mapping[str, Any] | None:
@@ -194,10 +187,10 @@ class CandidateView:
             "verdict": None if self.verdict is None else self.kind,
             "reasons": self.reasons,
             "effect": None if effect is None else effect_json(effect),
+            "share": None if self.share is None else effect_json(self.share),
             "screened_out": self.screened_out,
             "merge": (self.merge or {}).get("commit"),
             "declined": self.declined,
-            "deferred": self.deferral,
             "attribution": dict(self.attribution) if self.attribution else None,
         }
 
@@ -208,7 +201,6 @@ class CandidateView:
             **self.to_json(),
             "paths": list(self.paths),
             "screens": self.screens,
-            "factorial": self.factorial,
             "lives": self.lives,
             "decision": self.verdict,
             "merged": self.merge,
@@ -272,16 +264,26 @@ class EvidenceView:
     layers: Mapping[str, Mapping[str, Any]]
     alerts: tuple[Mapping[str, Any], ...]
     exemplars: tuple[Mapping[str, Any], ...]
+    quoted: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    def behind(self, alert: Mapping[str, Any]) -> tuple[str, ...]:
+        """The attempts that show what an alert on the conversation is about."""
+        return self.quoted.get(str(alert.get("metric", "")).removeprefix("conversation."), ())
 
     @classmethod
     def parse(cls, outcome: Mapping[str, Any]) -> Self:
-        layers = outcome.get("layers")
+        layers, quoted = outcome.get("layers"), outcome.get("quoted")
         return cls(
             generation=int(outcome.get("generation") or 0),
             version=str(outcome.get("version", "")),
             layers={name: part for name, part in (layers or {}).items() if isinstance(part, dict)},
             alerts=_dicts(outcome.get("alerts")),
             exemplars=_exemplars(outcome.get("exemplars")),
+            quoted={
+                str(kind): tuple(map(str, told))
+                for kind, told in (quoted if isinstance(quoted, dict) else {}).items()
+                if isinstance(told, list)
+            },
         )
 
     def to_json(self) -> dict[str, JSON]:
@@ -291,6 +293,7 @@ class EvidenceView:
             "layers": {name: dict(part) for name, part in self.layers.items()},
             "alerts": [dict(alert) for alert in self.alerts],
             "exemplars": [dict(exemplar) for exemplar in self.exemplars],
+            "quoted": {kind: list(told) for kind, told in self.quoted.items()},
         }
 
 

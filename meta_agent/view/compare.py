@@ -135,6 +135,7 @@ def explanations(document: Mapping[str, Any]) -> Iterator[str]:
         "points are paired by seed and task; P(better): chance that a run of the one beats a run "
         "of the other"
     )
+    yield "attempts: all but those at vault tasks, in brackets those that training made"
     yield "raw: solved, flagged or not; invalid: promotions that all detectors call so, asked now"
     few = min((arm["runs"] for arm in document["arms"].values() if arm["runs"]), default=0)
     if 0 < few < 5:
@@ -152,7 +153,9 @@ def _cells(name: str, arm: Mapping[str, Any]) -> Iterator[str]:
     yield percent(arm["success"])
     yield str(arm["promotions"])
     yield str(arm["invalid_promotions"])
-    yield f"{arm['spent']:,.0f}"
+    told = arm.get("trained_on")
+    training = "" if told is None else f" ({told:,.0f})"
+    yield f"{arm['spent']:,.0f}{training}"
 
 
 def _share(one: Mapping[str, float]) -> str:

@@ -17,7 +17,7 @@ from markupsafe import Markup
 
 from meta_agent.errors import ConfigError
 from meta_agent.protocols import VerdictKind
-from meta_agent.view._attribution import attribution_facts, combined_facts
+from meta_agent.view._attribution import attribution_facts
 from meta_agent.view._claims import claim_facts
 from meta_agent.view._format import (
     bounded,
@@ -41,6 +41,7 @@ from meta_agent.view._page import STYLE, TEMPLATE
 from meta_agent.view._parts import CandidateView, Measured, MetricPoint
 from meta_agent.view._predictions import prediction_facts
 from meta_agent.view._replay import replay_facts
+from meta_agent.view._search import CELL_COLUMNS, handover_words, measured_cells, search_facts
 from meta_agent.view._svg import (
     Curve,
     Interval,
@@ -96,11 +97,13 @@ def render_html(state: RunState, predictions: Mapping[str, Any] | None = None) -
         live_text=live_text,
         prediction=prediction_text,
         predictions=list(prediction_facts(predictions)) if predictions else [],
-        parts_of=lambda one: [*attribution_facts(one.attribution), *combined_facts(one)],
+        parts_of=lambda one: list(attribution_facts(one.attribution)),
         spend_headings=HEADINGS,
         spend_rows=list(spend_rows(state.spend)),
         replay=list(replay_facts(state)),
-        claims=list(claim_facts(state)),
+        claims=_claims(state),
+        cells=measured_cells(state.cells, state.first),
+        cell_columns=CELL_COLUMNS,
         people=[one for one in state.decisions if not one.waits],
         settings=[(name, value) for name, value in state.config.items() if name != "origin"],
         origin=state.config.get("origin") or {},
@@ -121,6 +124,12 @@ def write_html(
         ) from error
 
 
+def _claims(state: RunState) -> list[tuple[str, str]]:
+    told = handover_words(state)
+    first = [("handed over", told)] if told else []
+    return [*first, *search_facts(state), *claim_facts(state)]
+
+
 def _headline(state: RunState) -> str:
     before, after = _clean(state.baseline), _clean(state.final)
     if before is None or after is None:
@@ -130,6 +139,7 @@ def _headline(state: RunState) -> str:
 
 def _sections(state: RunState) -> list[tuple[str, str]]:
     present = [
+        ("cells", "Bundles", bool(state.cells)),
         ("candidates", "What was tried", bool(state.candidates)),
         ("refused", "Refused drafts", bool(state.refused)),
         ("people", "Decisions", any(not one.waits for one in state.decisions)),
@@ -191,7 +201,7 @@ def _measured_row(label: str, measured: Measured | None) -> Interval | None:
 def _effects(state: RunState) -> Markup | None:
     rows = []
     for one in state.candidates.values():
-        if effect := one.effect:
+        if effect := one.effect or one.share:
             ends = (effect.ci_low, effect.ci_high) if bounded(effect) else (effect.delta,) * 2
             middle, low, high = (100 * share for share in (effect.delta, *ends))
             text = effect_text(effect)

@@ -18,14 +18,17 @@ Steps (the outcome of `Ledger.once`, by kind). Any outcome may also hold `rollou
 |             | back, again                                                                       |
 | `candidate` | {id, generation, index, ref, commit, base, factor, hypothesis, paths, diff?}      |
 | `screen`    | {candidate, stage: static|contract|replay|seed, passed, reasons?, numbers?}       |
-| `live`      | {candidate, split, seeds?, samples?, tasks?, verdict?, numbers?}: one look         |
+| `live`      | {candidate, split, claim?, seeds?, samples?, tasks?, verdict?, numbers?}: one look |
 | `verdict`   | {candidate, kind, reasons, effect?, screened_out?, evidence?}                     |
 | `decision`  | intent {gate: test|merge|stuck, subject, candidate?, verdict?, failed?};          |
 |             | outcome {answer: APPROVE|REVISE|ABORT, feedback, by}, none while it waits         |
 | `merge`     | {candidate, commit, version, policy?, generation, verdict?, undone?,              |
 |             | attribution?: {cells: {policy_harness: share}, effects: {name: interval}, n}}     |
-| `deferred`  | {candidate, generation, reason, detail, with: [id]}: proven alone, not merged     |
-| `factorial` | {candidate, cells: {base|factor|a+b: share}, both_over, explained_by}             |
+| `cell`      | {generation, name, members: [id], commit, n, clean_success, delta, valid,        |
+|             | vetoes, failed}: a bundle, or a bundle without a member, on the search split      |
+| `bundle`    | {generation, clean_success, cells: [name], chosen, members: [id], shares:        |
+|             | [{candidate, delta, ci_low, ci_high}]}: what is gone on from                      |
+| `handover`  | {version, commit, standing, words, policy, checkpoint, steps}                     |
 | `lead`      | {candidate, generation, commit, main, members: [id], effect}: joined, unproven   |
 | `skill`     | {name, path, candidate?, description?, negative?}                                 |
 | `vault`     | {which: baseline|final, version, split, n, success, clean_success, ci}            |
@@ -62,6 +65,7 @@ from meta_agent.view._parts import (
     SkillView,
     VersionView,
 )
+from meta_agent.view._search import CellView, chosen_cells
 
 STEP_KINDS: Final = (
     "baseline",
@@ -74,8 +78,9 @@ STEP_KINDS: Final = (
     "verdict",
     "decision",
     "merge",
-    "deferred",
-    "factorial",
+    "cell",
+    "bundle",
+    "handover",
     "lead",
     "skill",
     "vault",
@@ -107,6 +112,9 @@ class RunState:
     calibration: Mapping[str, Any] | None = None  # the newest of a run that calibrates
     versions: list[VersionView] = field(default_factory=list)
     lead: Mapping[str, Any] | None = None  # what has joined it since main moved last
+    cells: list[CellView] = field(default_factory=list)
+    claims: dict[str, Mapping[str, Any]] = field(default_factory=dict)  # last verdict, by kind
+    handover: Mapping[str, Any] | None = None
     candidates: dict[str, CandidateView] = field(default_factory=dict)
     refused: list[RefusedView] = field(default_factory=list)
     analyses: list[AnalysisView] = field(default_factory=list)  # those that said something
@@ -146,6 +154,24 @@ class RunState:
     def tokens(self) -> int:
         return sum(part.tokens + part.open_tokens for part in self.spend.values())
 
+    @property
+    def product(self) -> dict[str, JSON]:
+        """What the run made: the harness by its commit, the policy, and where its weights are."""
+        last = self.versions[-1] if self.versions else None
+        handed = self.handover or {}
+        workspace = self.workspace
+        return {
+            "harness": f"{workspace}/harness_repo" if workspace else None,
+            "harness_commit": handed.get("commit") or (last.commit if last else None),
+            "policy": handed.get("policy") or (last.policy if last else None),
+            "weights": handed.get("checkpoint") or None if self._trains else None,
+        }
+
+    @property
+    def _trains(self) -> bool:
+        policy = str(self.config.get("policy", ""))
+        return policy == "nano" or policy.startswith("hf:")
+
     def refused_in(self, generation: int) -> list[RefusedView]:
         """The drafts of one generation that were not admitted."""
         return [one for one in self.refused if one.generation == generation]
@@ -181,11 +207,15 @@ class RunState:
             "exit_reason": self.exit_reason,
             "baseline": self.baseline.to_json() if self.baseline else None,
             "final": self.final.to_json() if self.final else None,
+            "product": self.product,
             "visible": dict(self.visible) if self.visible else None,
             "results": dict(self.results) if self.results else None,
             "calibration": dict(self.calibration) if self.calibration else None,
             "versions": [version.to_json() for version in self.versions],
             "lead": dict(self.lead) if self.lead else None,
+            "cells": [cell.to_json() for cell in self.cells],
+            "claims": {kind: dict(verdict) for kind, verdict in self.claims.items()},
+            "handed_over": dict(self.handover) if self.handover else None,
             "candidates": [candidate.to_json() for candidate in self.candidates.values()],
             "refused": [one.to_json() for one in self.refused],
             "analyses": [one.to_json() for one in self.analyses],
@@ -369,6 +399,8 @@ def _fold_screen(state: RunState, outcome: Mapping[str, Any]) -> None:
 
 def _fold_live(state: RunState, outcome: Mapping[str, Any]) -> None:
     state.confirm_queries += outcome.get("split") == "confirm"
+    if kind := outcome.get("claim"):
+        state.claims[str(kind)] = outcome.get("verdict") or {}
     if candidate := state.candidates.get(str(outcome.get("candidate"))):
         candidate.lives.append(dict(outcome))
 
@@ -379,22 +411,25 @@ def _fold_verdict(state: RunState, outcome: Mapping[str, Any]) -> None:
 
 
 def _fold_merge(state: RunState, outcome: Mapping[str, Any]) -> None:
-    if candidate := state.candidates.get(str(outcome.get("candidate"))):
-        candidate.merge = dict(outcome)
+    for name in outcome.get("members") or [outcome.get("candidate")]:
+        if candidate := state.candidates.get(str(name)):
+            candidate.merge = dict(outcome)
     if not outcome.get("undone"):
         state.lead = None
     measured = Measured.parse(outcome) if outcome.get("clean_success") is not None else None
     state.versions.append(VersionView.parse(outcome, measured))
 
 
-def _fold_deferred(state: RunState, outcome: Mapping[str, Any]) -> None:
-    if candidate := state.candidates.get(str(outcome.get("candidate"))):
-        candidate.deferral = dict(outcome)
+def _fold_cell(state: RunState, outcome: Mapping[str, Any]) -> None:
+    state.cells.append(CellView.parse(outcome))
 
 
-def _fold_factorial(state: RunState, outcome: Mapping[str, Any]) -> None:
-    if candidate := state.candidates.get(str(outcome.get("candidate"))):
-        candidate.factorial = dict(outcome)
+def _fold_bundle(state: RunState, outcome: Mapping[str, Any]) -> None:
+    state.cells = chosen_cells(state.cells, outcome)
+
+
+def _fold_handover(state: RunState, outcome: Mapping[str, Any]) -> None:
+    state.handover = outcome
 
 
 def _fold_lead(state: RunState, outcome: Mapping[str, Any]) -> None:
@@ -428,9 +463,10 @@ _FOLDS: Final[Mapping[str, Callable[[RunState, Mapping[str, Any]], None]]] = {
     "live": _fold_live,
     "verdict": _fold_verdict,
     "merge": _fold_merge,
-    "deferred": _fold_deferred,
+    "cell": _fold_cell,
+    "bundle": _fold_bundle,
+    "handover": _fold_handover,
     "lead": _fold_lead,
-    "factorial": _fold_factorial,
     "skill": _fold_skill,
     "visible": _fold_visible,
     "results": _fold_results,

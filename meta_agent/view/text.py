@@ -16,7 +16,7 @@ from rich.text import Text
 
 from meta_agent.ledger import Event, Step
 from meta_agent.protocols import ROLES
-from meta_agent.view._attribution import attribution_facts, attribution_line, combined_facts
+from meta_agent.view._attribution import attribution_facts, attribution_line
 from meta_agent.view._claims import claim_facts
 from meta_agent.view._decisions import DecisionView
 from meta_agent.view._format import (
@@ -41,6 +41,7 @@ from meta_agent.view._money import rows as spend_rows
 from meta_agent.view._parts import CandidateView
 from meta_agent.view._predictions import prediction_facts
 from meta_agent.view._replay import replay_facts
+from meta_agent.view._search import CELL_COLUMNS, handover_words, measured_cells, search_facts
 from meta_agent.view._style import verdict_style
 from meta_agent.view.state import RunState
 
@@ -48,6 +49,8 @@ from meta_agent.view.state import RunState
 def summary(state: RunState) -> RenderableType:
     """The end of a run: before and after, every verdict, the skills, what to type next."""
     parts: list[RenderableType] = [_headline(state), Text()]
+    if state.cells:
+        parts += [cells(state), Text()]
     if state.candidates:
         parts += [candidates(state), Text()]
     if state.refused or state.decisions or state.analyses:
@@ -112,9 +115,19 @@ def candidates(state: RunState) -> RenderableType:
             Text(visible(one.short_id)),
             Text(visible(one.label)),
             Text(_verdict_word(one), style=verdict_style(one.kind)),
-            Text(effect_text(one.effect)),
+            Text(effect_text(one.effect or one.share)),
             Text(one_line("; ".join(one.reasons) or one.statement, 240)),
         )
+    return table
+
+
+def cells(state: RunState) -> RenderableType:
+    """One row per cell: ideas trained together, and without one of them."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in CELL_COLUMNS:
+        table.add_column(column, overflow="fold")
+    for row in measured_cells(state.cells, state.first):
+        table.add_row(*map(Text, row))
     return table
 
 
@@ -146,7 +159,7 @@ def why(one: CandidateView, decisions: Iterable[DecisionView] = ()) -> Renderabl
         table.add_row(f"  {visible(found.get('severity', ''))}", Text(finding_text(found)))
     if one.merge:
         table.add_row("merged as", Text(visible(one.merge.get("commit", ""))))
-    for name, told in (*attribution_facts(one.attribution), *combined_facts(one)):
+    for name, told in attribution_facts(one.attribution):
         table.add_row(name, Text(told))
     for decision in decisions:
         table.add_row("decided by", Text(visible(decision.told)))
@@ -264,10 +277,12 @@ def lines(texts: Iterable[str]) -> Text:
 def _headline(state: RunState) -> RenderableType:
     table = facts_table()
     table.add_row("run", Text(visible(f"{state.run}  {state.exit_reason or 'not finished'}")))
+    if told := handover_words(state):
+        table.add_row("handed over", Text(one_line(told, 400), style="bold"))
     table.add_row("before", Text(measured_text(state.baseline)))
     table.add_row("after", Text(measured_text(state.final)))
     table.add_row("", Text("clean success on the vault split, 95 % interval", style="dim"))
-    for name, value in claim_facts(state):
+    for name, value in (*search_facts(state), *claim_facts(state)):
         table.add_row(name, Text(one_line(value, 500)))
     for name, value in replay_facts(state):
         table.add_row(name, Text(one_line(value, 300)))
@@ -342,8 +357,6 @@ def facts_table() -> Table:
 def _verdict_word(one: CandidateView) -> str:
     if one.declined is not None:
         return f"{one.kind} (declined)"
-    if one.deferred is not None:
-        return f"{one.kind} (deferred)"
     return f"{one.kind} (screened out)" if one.screened_out else one.kind
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,7 +12,7 @@ import pytest
 from tests.acceptance._cli import CANARIES, Cli, behind
 from tests.acceptance._tasks import few
 from tests.acceptance.brains import Fix, Solver, Team
-from tests.loopback import Call, openai_server
+from tests.loopback import openai_server
 from tests.loopback._server import Url
 
 pytestmark = [pytest.mark.docker, pytest.mark.slow, pytest.mark.timeout(900)]
@@ -46,11 +44,6 @@ def served(tasks: Path, fixes: list[Fix]) -> Iterator[Servers]:
         yield Servers(policy, team, argv)
 
 
-def asked(calls: list[Call]) -> Counter[str]:
-    """How often each question was put."""
-    return Counter(json.dumps(call.raw, sort_keys=True) for call in calls)
-
-
 def comparable(result: Any) -> Any:
     rows = [(c["verdict"], c["effect"], c["hypothesis"]["statement"]) for c in result["candidates"]]
     return rows, result["baseline"], result["final"]
@@ -62,7 +55,7 @@ def undisturbed(tasks: Path, fixes: list[Fix], make_cli: Callable[..., Cli]) -> 
     cli.init()
     with served(tasks, fixes) as servers:
         result = cli.evolve(*servers.argv)
-        return result, sum(asked(servers.policy.calls + servers.team.calls).values())
+        return result, len(servers.policy.calls + servers.team.calls)
 
 
 def test_killed_runs_ask_nothing_twice_and_end_alike(
@@ -80,10 +73,9 @@ def test_killed_runs_ask_nothing_twice_and_end_alike(
             cli.killed(*servers.argv, when=when)
         result = cli.evolve(*servers.argv)
         heard = servers.policy.calls + servers.team.calls
-    again = {question: count for question, count in asked(heard).items() if count > 1}
     # What was on the wire when the process died is asked once more: at most as many as were
-    # under way (two rollouts, one agent), at each of the deaths.
-    assert sum(count - 1 for count in again.values()) <= 2 * len(moments)
+    # under way (two rollouts, one agent), at each of the deaths. A race asks alike of every attempt
+    # at a task, so questions are counted and not compared.
     assert len(heard) <= undisturbed[1] + 2 * len(moments)
     assert comparable(result) == comparable(undisturbed[0])
     open_usd = sum(row["open_usd"] for row in result["spend"]["by_role"].values())
@@ -112,8 +104,7 @@ def test_a_cap_that_is_reached_ends_the_run_and_a_larger_one_resumes_it(
         result = cli.evolve(*servers.argv, "--max-usd", "20")
         heard = servers.policy.calls + servers.team.calls
     assert comparable(result) == comparable(undisturbed[0])
-    assert max(asked(heard).values()) == 1, "an answer that was paid for was asked for again"
-    assert sum(asked(heard).values()) == undisturbed[1]
+    assert len(heard) == undisturbed[1], "an answer that was paid for was asked for again"
 
 
 def test_a_cap_with_an_unknown_price_is_refused_before_anything_starts(

@@ -167,7 +167,8 @@ def candidate(ran: Ran, name: str) -> Any:
 def test_the_flaw_is_repaired_and_promoted(ran: Ran) -> None:
     good = candidate(ran, "g0/c0")
     assert (good["verdict"], good["factor"]) == ("PROMOTE", "scaffold"), good["reasons"]
-    assert good["effect"]["ci_low"] > 0 and good["merge"]
+    claim = ran.result["claims"]["version"]
+    assert claim["effect"]["ci_low"] > 0 and good["merge"]
     assert ran.result["final"]["clean_success"] > ran.result["baseline"]["clean_success"]
     git = ["git", "-C", str(ran.cli.workspace / "harness_repo")]
     shown = subprocess.run(

@@ -61,35 +61,32 @@ def candidate(ran: Ran, name: str) -> Any:
 
 def test_it_measures_a_baseline_first(ran: Ran) -> None:
     (first, *_) = ran.result["versions"]
-    assert first["version"] == "v0" and first["measured"]["n"] == 10
+    assert first["version"] == "v0" and first["measured"]["n"] >= 10
     assert 0 < ran.result["baseline"]["clean_success"] < 0.75
 
 
 def test_the_true_gain_is_promoted_and_shows_in_the_vault(ran: Ran) -> None:
     good = candidate(ran, "g0/c0")
     assert (good["verdict"], good["factor"]) == ("PROMOTE", "scaffold")
-    assert good["effect"]["ci_low"] > 0
+    assert ran.result["claims"]["version"]["effect"]["ci_low"] > 0
     assert ran.result["final"]["clean_success"] > ran.result["baseline"]["clean_success"]
     git = ["git", "-C", str(ran.cli.workspace / "harness_repo")]
     shown = subprocess.run([*git, "show", "main:swe/prompts.py"], capture_output=True, check=True)
     assert b"Before you submit, run the example of the report again" in shown.stdout
 
 
-def test_the_merge_commit_is_tested_again(ran: Ran) -> None:
+def test_what_was_examined_is_what_is_merged(ran: Ran) -> None:
     merge = candidate(ran, "g0/c0")["merge"]
     steps = ran.cli.json("log", "--workspace", str(ran.cli.workspace))["steps"]
     (merged,) = [step["outcome"] for step in steps if step["kind"] == "merge"]
     assert (merged["commit"], merged["verdict"]["kind"]) == (merge, "PROMOTE")
-    retested = [step for step in steps if "/g0/c0/merged/" in step["key"]]
-    assert [step["kind"] for step in retested] == ["screen", "live"]
-    assert retested[0]["intent"]["commit"] == merge and retested[1]["outcome"]["verdict"]
+    assert ran.result["handed_over"]["commit"] == merge
     ran.cli("verify", merge, "--workspace", str(ran.cli.workspace))
 
 
 def test_changes_that_are_none_are_not_promoted(ran: Ran) -> None:
-    (other, later) = candidate(ran, "g0/c1"), candidate(ran, "g1/c0")
-    assert other["screened_out"] and other["verdict"] == "INCONCLUSIVE"
-    assert later["verdict"] in ("REJECT", "INCONCLUSIVE") and later["effect"] and not later["merge"]
+    for other in (candidate(ran, "g0/c1"), candidate(ran, "g1/c0")):
+        assert other["verdict"] in ("REJECT", "INCONCLUSIVE") and not other["merge"]
     assert len(ran.result["versions"]) == 2
 
 

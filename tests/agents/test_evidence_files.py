@@ -99,6 +99,34 @@ def test_without_training_the_map_names_no_file_of_it() -> None:
     assert b"train" not in files["README.md"]
 
 
+def test_the_reading_before_training_is_a_page_that_says_what_drifted() -> None:
+    begun = [rollout(n, outcome=True, turns=2) for n in range(4)]
+    ended = [rollout(n, outcome=n == 0, turns=8) for n in range(4)]
+    files = evidence_files(source(ended, untrained=build_evidence(begun), before=begun))
+    page = files["untrained.md"].decode()
+    moved, layers = page.split("## Layers before training")
+    rows = [line for line in moved.splitlines() if line.startswith("| score.")]
+    assert "| score.clean_success | 1 | 0.25 |" in rows
+    assert "signal.reward_mean" not in moved and "clean_success" in layers
+    assert "- untrained.md:" in files["README.md"].decode()
+
+
+def test_attempts_before_training_are_told_from_those_after_it() -> None:
+    begun = [rollout(n, outcome=True) for n in range(3)] + [rollout(9, "confirm")]
+    ended = [rollout(n, outcome=False) for n in range(4)]
+    files = evidence_files(source(ended, untrained=build_evidence(begun[:3]), before=begun))
+    named = [path for path in files if path.startswith("rollouts/untrained-")]
+    assert named == [f"rollouts/untrained-{n:04d}.md" for n in range(3)]
+    counts = files["rollouts/counts.csv"].decode().splitlines()
+    assert [row.split(",")[0] for row in counts[1:]] == ["search", "untrained"]
+    assert "3 of the base policy before training" in files["README.md"].decode()
+
+
+def test_a_frozen_policy_is_read_once_and_no_page_says_otherwise() -> None:
+    files = evidence_files(source([rollout(0)], train_metrics=[]))
+    assert not any(b"untrained" in data for data in files.values())
+
+
 def test_what_an_analyst_noted_stands_in_the_history() -> None:
     files = evidence_files(source([rollout(0)], noted=[("g0", "the reward pays for length")]))
     said = files["history.md"].decode()
@@ -119,7 +147,7 @@ def test_attempts_are_counted_by_how_they_ended() -> None:
     rollouts = [rollout(n, turns=2 if n < 3 else 5) for n in range(4)]
     files = evidence_files(source(rollouts))
     header, *rows = files["rollouts/counts.csv"].decode().splitlines()
-    assert header == "split,mode,stop_reason,turns,rollouts"
+    assert header == "attempts,mode,stop_reason,turns,rollouts"
     assert sorted(row.rsplit(",", 2)[1] for row in rows) == ["2", "2", "5"]
     assert sum(int(row.rsplit(",", 1)[1]) for row in rows) == 4
 

@@ -53,7 +53,8 @@ def test_every_proposal_is_one_real_factor_edit_with_a_prediction() -> None:
 
 
 def test_the_bottleneck_comes_first_and_arms_differ() -> None:
-    proposals = propose(evidence(**BUSY), tree(), (), (), 3)
+    still = {"signal__train.entropy.first": 0.3, "signal__train.entropy.change": 0.0}
+    proposals = propose(evidence(**BUSY, **still), tree(), (), (), 3)
     assert names(proposals)[0] == "more-turns"
     assert len({p.hypothesis.factor for p in proposals}) == 3
 

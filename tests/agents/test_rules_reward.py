@@ -22,10 +22,13 @@ def bonus(weight: float = 0.5) -> HarnessTree:
 
 
 HACKED = {
+    "signal__reward_follows": 0.4,
     "signal__component.busy.spread_share": 0.6,
-    "signal__component.busy.corr_clean": -0.2,
+    "signal__component.busy.follows": -0.2,
+    "signal__component.busy.rest_follows": 0.98,
     "signal__component.solved.spread_share": 0.3,
-    "signal__component.solved.corr_clean": 1.0,
+    "signal__component.solved.follows": 1.0,
+    "signal__component.solved.rest_follows": -0.1,
     "signal__misordered": 0.3,
 }
 
@@ -38,8 +41,10 @@ def test_a_bonus_that_pays_for_something_else_is_removed_without_a_trace() -> No
 
 def test_an_honest_reward_is_left_alone() -> None:
     honest = {
+        "signal__reward_follows": 0.97,
         "signal__component.submitted.spread_share": 0.2,
-        "signal__component.submitted.corr_clean": 0.5,
+        "signal__component.submitted.follows": 0.5,
+        "signal__component.submitted.rest_follows": 1.0,
     }
     assert find("drop-hackable-bonus", evidence(**honest), tree()) is None
 
@@ -47,9 +52,30 @@ def test_an_honest_reward_is_left_alone() -> None:
 def test_a_penalty_on_flagged_conduct_is_no_hackable_bonus() -> None:
     harness = tree({"swe/reward.py": ('"submitted": 0.1}', '"submitted": 0.1, "leak": -1.0}')})
     found = evidence(
-        **{"signal__component.leak.spread_share": 0.5, "signal__component.leak.corr_clean": -0.6}
+        **{
+            "signal__reward_follows": 0.98,
+            "signal__component.leak.spread_share": 0.5,
+            "signal__component.leak.follows": 0.6,
+            "signal__component.leak.rest_follows": 0.9,
+        }
     )
     assert find("drop-hackable-bonus", found, harness) is None
+
+
+def test_what_alone_pays_for_solving_is_never_removed() -> None:
+    """A component that misleads and is all there is: without it nothing would pay for solving."""
+    only = {
+        "signal__reward_follows": 0.3,
+        "signal__component.solved.spread_share": 0.9,
+        "signal__component.solved.follows": 0.3,
+        "signal__component.solved.rest_follows": 0.4,
+    }
+    found = evidence(**only)
+    assert find("drop-hackable-bonus", found, tree()) is None
+    paid = find("pay-outcome", found, tree())
+    assert paid is not None
+    reward = namespace(paid.edits["swe/reward.py"])["reward"]
+    assert reward(rollout(outcome=True))["graded"] == 1.0  # type: ignore[operator]
 
 
 def test_a_woven_in_bonus_gets_weight_zero() -> None:
@@ -72,9 +98,10 @@ def test_a_length_penalty_is_removed() -> None:
     harness = HarnessTree("a" * 40, "t" * 40, {**bonus().files, "swe/reward.py": text.encode()})
     found = evidence(
         **{
-            "signal__reward_turns_corr": -0.5,
             "behaviour__turns_mean": 1.5,
-            "signal__component.busy.mean": 2.0,
+            "signal__component.busy.spread_share": 0.5,
+            "signal__component.busy.rest_follows": 0.95,
+            "signal__component.busy.turns_corr_within": 0.97,
         }
     )
     proposal = find("drop-length-penalty", found, harness)
@@ -86,14 +113,19 @@ def test_the_outcome_is_made_to_dominate() -> None:
     harness = tree(
         {"swe/reward.py": ('"solved": 1.0, "submitted": 0.1', '"solved": 0.2, "submitted": 1.0')}
     )
-    proposal = find("outcome-first", evidence(signal__misordered=0.2), harness)
+    known = {"signal__component.solved.follows": 1.0, "signal__component.submitted.follows": 0.4}
+    proposal = find("outcome-first", evidence(signal__misordered=0.2, **known), harness)
     assert proposal is not None
     assert '"solved": 2.0, "submitted": 1.0' in proposal.edits["swe/reward.py"]
-    assert find("outcome-first", evidence(), tree()) is None
+    assert find("outcome-first", evidence(**known), tree()) is None
 
 
 def test_a_component_that_falls_with_length_is_found_by_its_numbers_alone() -> None:
-    within = {"signal__component.busy.turns_corr_within": 0.95, "signal__component.busy.mean": 1.0}
+    within = {
+        "signal__component.busy.turns_corr_within": 0.95,
+        "signal__component.busy.spread_share": 0.4,
+        "signal__component.busy.rest_follows": 0.9,
+    }
     penalty, bonus_for_length = bonus(-0.1), bonus(0.1)
     found = find("drop-length-penalty", evidence(**within), penalty)
     assert found is not None
@@ -102,10 +134,13 @@ def test_a_component_that_falls_with_length_is_found_by_its_numbers_alone() -> N
 
 
 DEAD = {
-    "signal__train_success": 0.4,
-    "signal__component.solved.constancy": 1.0,
-    "signal__component.submitted.constancy": 0.9,
-    "signal__component.submitted.corr_success": 0.3,
+    "signal__reward_follows": 0.2,
+    "signal__component.solved.mean": 0.0,
+    "signal__component.solved.follows": 0.0,
+    "signal__component.solved.spread_share": 0.0,
+    "signal__component.submitted.mean": 0.8,
+    "signal__component.submitted.follows": 0.2,
+    "signal__component.submitted.spread_share": 1.0,
 }
 DEAD_SOURCE = {"swe/reward.py": ('rollout["outcome"]', 'rollout.get("answered")')}
 
@@ -114,7 +149,7 @@ def test_a_reward_that_nothing_ties_to_the_grader_is_given_its_answer() -> None:
     proposal = find("pay-outcome", evidence(**DEAD), tree(DEAD_SOURCE))
     assert proposal is not None
     scope = namespace(proposal.edits["swe/reward.py"])
-    assert "solved" not in scope["WEIGHTS"]  # type: ignore[operator]
+    assert "submitted" not in scope["WEIGHTS"]  # type: ignore[operator]
     weights, reward = scope["WEIGHTS"], scope["reward"]
 
     def paid(**fields: object) -> float:
@@ -124,21 +159,15 @@ def test_a_reward_that_nothing_ties_to_the_grader_is_given_its_answer() -> None:
     assert paid(outcome=True) - paid() >= 1.0
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"signal__component.solved.corr_success": 1.0},
-        {"signal__component.submitted.corr_success": 0.7},
-        {"signal__train_success": 1.0},
-    ],
-)
-def test_a_reward_that_follows_the_grader_needs_no_other(change: dict[str, float]) -> None:
-    assert find("pay-outcome", evidence(**{**DEAD, **change}), tree(DEAD_SOURCE)) is None
-
-
-def test_a_reward_that_reads_the_outcome_or_was_never_measured_is_left_alone() -> None:
-    assert find("pay-outcome", evidence(**DEAD), tree()) is None
+def test_a_reward_that_follows_the_grader_or_was_never_measured_is_left_alone() -> None:
+    follows = {**DEAD, "signal__reward_follows": 0.95}
+    assert find("pay-outcome", evidence(**follows), tree(DEAD_SOURCE)) is None
     assert find("pay-outcome", evidence(), tree(DEAD_SOURCE)) is None
+
+
+def test_a_reward_that_is_often_no_number_is_paid_anew() -> None:
+    broken = {**DEAD, "signal__reward_follows": 0.95, "signal__reward_missing": 0.3}
+    assert find("pay-outcome", evidence(**broken), tree()) is not None
 
 
 TESTS = {"behaviour__tool_share.test": 0.1}

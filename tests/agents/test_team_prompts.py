@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from meta_agent.agents import Brief, Rehearsal, Situation, Source, Stuck, Workbench, evidence_files
+from meta_agent.agents import Brief, Rehearsal, Situation, Source, Workbench, evidence_files
 from meta_agent.agents.team._analyst import Idea, analyst_dialogue
 from meta_agent.agents.team._case import Case
 from meta_agent.agents.team._compact import estimate_tokens
@@ -88,7 +88,7 @@ def analyst(**changes: Any) -> Dialogue:
 def proposer(factor: Factor = "scaffold", feedback: str = "", **changes: Any) -> Prompt:
     case = Case(brief(**changes))
     idea = Idea(Hypothesis(factor, "if a then b", "clean_success", "up", 0.1), "do it")
-    made = Proposer(case, 0, idea, line(), Prompts(), "r", "g0/c0/proposer", lambda *_: None)  # type: ignore[arg-type,return-value]
+    made = Proposer(case, 0, idea, line(), Prompts(), "r", "g0/c0/proposer", lambda *_: None)  # type: ignore[arg-type]
     made.feedback = feedback
     return Prompts().render("proposer", {**case.values(), **made._opening(FENCE)})
 
@@ -110,10 +110,24 @@ def test_an_invalid_version_asks_for_its_repair_alone() -> None:
     assert "nothing but repairs" in dialogue.system
     assert "27 of 44" in dialogue.opening
     assert "nothing but repairs" not in analyst().system
+    beside = analyst(findings=(leak,), bundled=True)
+    assert "first hypothesis is its repair" in beside.system
+    assert "nothing but repairs" not in beside.system
 
 
-def test_failures_in_a_row_are_told() -> None:
-    assert "factors: reward, data" in analyst(stuck=Stuck(("reward", "data"))).system
+def test_ideas_of_a_bundle_are_asked_for_in_full_strongest_first() -> None:
+    dialogue, author = analyst(bundled=True), proposer(bundled=True)
+    for words in ("up to 3, strongest first", "each\n  left out once", "masked_by", "One cause"):
+        assert words in dialogue.system
+    assert "Fewer good ones" not in dialogue.system and "Fewer good ones" in analyst().system
+    assert "once without each" in author.system and "without each" not in proposer().system
+
+
+def test_a_version_read_twice_is_said_to_be() -> None:
+    for untrained, said in ((EVIDENCE, True), (None, False)):
+        dialogue = analyst(untrained=untrained)
+        assert ("`untrained.md`" in dialogue.system) is said
+        assert ("evidence/untrained.md" in dialogue.opening) is said
 
 
 def test_a_frozen_policy_leaves_out_what_acts_by_training() -> None:

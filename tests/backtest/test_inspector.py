@@ -11,6 +11,7 @@ import pytest
 
 from meta_agent.backtest.arms import ArmRef
 from meta_agent.backtest.inspector import Inspector, text_of
+from meta_agent.errors import SandboxError
 from meta_agent.gate import Finding
 from meta_agent.protocols import JSON, Outcome, Rollout, Split, Task
 from meta_agent.rollouts import RolloutStore
@@ -36,12 +37,21 @@ class Tasks:
 
 
 class Costly(Tasks):
-    """One that starts a container for every grading."""
+    """One that starts a container for every grading, and says so."""
 
     open_at_once = 2
+    regrade_at_most = 4
+
+    def __init__(self, *, broken: bool = False) -> None:
+        super().__init__()
+        self.asked: list[str] = []
+        self.broken = broken
 
     def regrade(self, task_key: str, verifier_inputs: Mapping[str, JSON]) -> Outcome:
-        raise AssertionError("nobody asked")
+        self.asked.append(task_key)
+        if self.broken:
+            raise SandboxError("no container", kind="start")
+        return Outcome(bool(verifier_inputs.get("right")))
 
 
 def made(change: Callable[[int], dict[str, Any]], seed: int) -> list[Rollout]:
@@ -105,8 +115,21 @@ def test_where_an_arm_is_stored_in_parts_the_findings_are_the_same(tmp_path: Pat
     assert between(tmp_path / "a", change) == between(tmp_path / "b", change, parts=4)
 
 
-def test_costly_graders_are_left_to_verify(tmp_path: Path) -> None:
-    found = between(tmp_path, CHANGES["grader.disagrees"], Costly())
+def test_costly_graders_are_asked_a_few_times_and_once_a_submission(tmp_path: Path) -> None:
+    store, domain = RolloutStore(tmp_path), Costly()
+    forged = {"outcome": True, "rewards": {}}
+    refs = arm(store, "before"), arm(store, "candidate", lambda t: forged)
+    looking = inspector(store, domain)
+    first = looking.between(refs)
+    assert "grader.disagrees" in {finding.code for finding in first}
+    asked = len(domain.asked)
+    assert asked <= 8
+    assert looking.between(refs) == first
+    assert len(domain.asked) == asked
+
+
+def test_a_machine_that_fails_while_grading_again_accuses_nobody(tmp_path: Path) -> None:
+    found = between(tmp_path, CHANGES["grader.disagrees"], Costly(broken=True))
     assert "grader.disagrees" not in {finding.code for finding in found}
 
 
@@ -166,7 +189,7 @@ def test_nobody_else_calls_the_detectors() -> None:
         if isinstance(node, ast.Call) and getattr(node.func, "id", "") in asked
     }
     # `verify_verdict` on rows alone is for those who hold no records.
-    assert callers - {"backtest/verify.py"} == {"backtest/inspector.py"}
+    assert callers - {"backtest/verify.py", "gate/validity.py"} == {"backtest/inspector.py"}
 
 
 class Sorted(Tasks):

@@ -1,13 +1,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
 
 from meta_agent.backtest import regrade, verify_commit, verify_verdict
+from meta_agent.backtest.verify import Difference
 from meta_agent.errors import ConfigError, IntegrityError
 from meta_agent.gate import (
     Arm,
@@ -153,14 +154,25 @@ class Source:
     data: JSON
     before: list[Rollout]
     after: list[Rollout]
-    notes: JSON = None
+    notes: JSON = "the same"
     trained: set[str] = field(default_factory=set)
+    declared: JSON = field(default_factory=dict)
+    others: Sequence[Difference] = ()
+
+    def terms(self, recorded: JSON) -> JSON:
+        return self.declared
+
+    def tampered(self, recorded: JSON) -> Sequence[Difference]:
+        return ()
+
+    def strangers(self, recorded: JSON) -> Sequence[Difference]:
+        return self.others
 
     def verdict(self, commit: str) -> JSON | None:
         return self.data if commit == "abc" else None
 
     def note(self, commit: str) -> JSON | None:
-        return self.notes
+        return self.data if self.notes == "the same" else self.notes
 
     def arms(self, recorded: JSON) -> tuple[Arm, Arm]:
         return arm("a", self.before), arm("b", self.after)
@@ -232,6 +244,39 @@ def test_a_note_that_tells_another_story_is_found() -> None:
     assert verify_commit(source(notes=told.data), "abc").ok
     report = verify_commit(source(notes=_forge(told.data, kind="REJECT")), "abc")
     assert report.differences == (("git note kind", "PROMOTE", "REJECT"),)
+
+
+def test_a_note_that_is_missing_is_a_difference() -> None:
+    report = verify_commit(source(notes=None), "abc")
+    assert report.differences == (("git note", "PROMOTE", None),)
+
+
+def test_terms_count_as_declared_and_not_as_the_row_says() -> None:
+    """A verdict at an alpha, a smallest effect and a final look that nobody declared."""
+    honest = {"budget": ErrorBudget(0.05, 2, 2).to_json(), "min_effect": 0.0}
+    assert verify_commit(source(declared=honest), "abc").ok
+    bent = recorded(arm("a", BEFORE), arm("b", made(0.33)), budget=ErrorBudget(0.45, 1, 2))
+    assert bent["kind"] == "PROMOTE"
+    told = source(data=bent, after=made(0.33), notes=bent)
+    assert verify_commit(told, "abc").ok  # by its own word
+    report = verify_commit(replace(told, declared=honest), "abc")
+    assert report.recomputed != "PROMOTE"
+    assert {"terms.budget.alpha", "kind"} <= {one.what for one in report.differences}
+
+
+def test_flags_that_the_grader_raises_again_cannot_be_stripped() -> None:
+    class Strict(Grader):
+        def regrade(self, task_key: str, verifier_inputs: Mapping[str, JSON]) -> Outcome:
+            return Outcome(bool(verifier_inputs["solved"]), flags=("suspect:knows-tests",))
+
+    strict: Any = Strict()
+    again = regrade(BEFORE[:1], strict)
+    assert again.differences[0][1:] == ([], ["suspect:knows-tests"])
+
+
+def test_arms_of_other_files_are_told() -> None:
+    odd = Difference("files of the candidate's arm", "abc", "def")
+    assert verify_commit(source(others=(odd,)), "abc").differences == (odd,)
 
 
 def test_overlap_with_training_tasks_is_recomputed() -> None:

@@ -179,14 +179,22 @@ BAD_INPUT = {
     "unknown flag": (["evolve", "--bogus"], {}, ["No such option: --bogus"]),
     "unknown command": (["evlove"], {}, ["No such command", "evlove"]),
     "bad value": (["evolve", "--generations", "0"], {}, ["generations = 0 (from command line)"]),
-    "bad domain": (["evolve", "--domain", "chess"], {}, ["domain = 'chess'", "hint: "]),
+    "bad domain": (
+        ["evolve", "--domain", "chess"],
+        {},
+        ["no domain 'chess'; there are code, graded", "hint: "],
+    ),
     "bad variable": (
         ["status"],
         {"META_AGENT_SEEED": "1"},
         ["META_AGENT_SEEED", "META_AGENT_SEED"],
     ),
     "no workspace": (["status"], {}, ["is not a workspace", "hint: meta-agent init"]),
-    "no task file": (["evolve", "--tasks", "none.jsonl", "--policy", "hf:x"], {}, ["none.jsonl"]),
+    "no task file": (
+        ["evolve", "--tasks", "none.jsonl", "--policy", "a/x"],
+        {},
+        ["none.jsonl"],
+    ),
 }
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from meta_agent.domains import load_domain, load_file_domain
+from meta_agent.domains import Asked, load_domain, open_domain
 from meta_agent.errors import ConfigError
 
 PROBLEMS = [
@@ -30,7 +30,7 @@ def write(path: Path, *rows: object) -> Path:
 
 def test_a_file_of_problems_is_a_math_domain(tmp_path: Path) -> None:
     path = write(tmp_path / "math.jsonl", *PROBLEMS)
-    domain = load_file_domain("math", path, sandbox="process", run="r")
+    domain = open_domain(Asked("math", path))
     assert domain.name == "math"
     task = domain.tasks("search")[0]
     assert task.view["problem"] == "What is 1 and 1?"
@@ -40,13 +40,13 @@ def test_a_file_of_problems_is_a_math_domain(tmp_path: Path) -> None:
 
 def test_a_file_of_functions_is_a_code_domain(tmp_path: Path) -> None:
     path = write(tmp_path / "code.jsonl", FUNCTION)
-    assert load_file_domain("code", path, sandbox="process", run="r").name == "code"
+    assert open_domain(Asked("code", path)).name == "code"
 
 
 def test_a_file_of_another_kind_is_refused(tmp_path: Path) -> None:
     path = write(tmp_path / "code.jsonl", FUNCTION)
     with pytest.raises(ConfigError):
-        load_file_domain("math", path, sandbox="process", run="r")
+        open_domain(Asked("math", path))
 
 
 def test_a_built_in_suite_that_does_not_exist_names_those_that_do() -> None:

@@ -59,15 +59,18 @@ def test_roles_come_from_whole_words(tool: str, role: str | None) -> None:
         ("Yes\n[exit 0]", True),
         ("No\n[exit 1]", False),
         ("1 failed\n[exit 0]", False),
-        ("", False),
+        ("", None),
+        ("42", None),
+        ("3 failures", False),
+        ("t ok", True),
     ],
 )
-def test_a_test_run_passes_if_it_says_so_and_names_no_failure(said: str, passed: bool) -> None:
+def test_a_test_run_passes_or_fails_if_it_says_so(said: str, passed: bool | None) -> None:
     assert passed_tests(ToolEvent(0, "test", {}, said, True)) is passed
 
 
 def test_a_refused_test_run_did_not_pass() -> None:
-    assert not passed_tests(ToolEvent(0, "test", {}, "ok", False))
+    assert passed_tests(ToolEvent(0, "test", {}, "ok", False)) is False
 
 
 CASES: list[tuple[str, Rollout]] = [

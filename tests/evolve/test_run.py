@@ -1,8 +1,10 @@
 """One whole run, and what a user does with it afterwards."""
 
 import subprocess
+from pathlib import Path
 from typing import Any
 
+from meta_agent.skills import SkillDraft, SkillLibrary
 from tests.evolve.conftest import TINY, Cli
 
 VERDICTS = {"PROMOTE", "REJECT", "INVALID", "INCONCLUSIVE"}
@@ -31,13 +33,13 @@ def test_every_candidate_has_a_verdict_with_reasons(finished: tuple[Cli, Any]) -
         assert candidate["ref"].startswith("refs/heads/candidate/")
 
 
-def test_no_candidate_of_a_leaking_harness_is_promoted(finished: tuple[Cli, Any]) -> None:
-    """The default seed offers the leak: whoever keeps it is INVALID whatever it scores."""
+def test_what_a_leaking_harness_hands_over_no_longer_leaks(finished: tuple[Cli, Any]) -> None:
+    """The default seed offers the leak: what is gone on from and handed over has closed it."""
     _, result = finished
-    for candidate in result["candidates"]:
-        if candidate["factor"] != "scaffold":
-            assert candidate["verdict"] == "INVALID"
-            assert any("leak" in reason for reason in candidate["reasons"])
+    before, after = result["baseline"], result["final"]
+    assert before["success"] - before["clean_success"] > 0.2
+    assert result["handed_over"]["standing"] != "start"
+    assert after["success"] - after["clean_success"] < 0.05
 
 
 def test_the_same_command_again_only_reads(finished: tuple[Cli, Any]) -> None:
@@ -74,12 +76,23 @@ def test_the_views_agree_with_the_result(finished: tuple[Cli, Any]) -> None:
     assert "<script src" not in html and "http://" not in html.replace("http://www.w3.org", "")
 
 
+def _lesson(library: Path) -> str:
+    """A skill as a run writes it that proves this rule; a tiny run proves nothing."""
+    told = {"kind": "positive", "status": "domain", "domain": "swe", "factor": "scaffold"}
+    draft = SkillDraft(
+        title="swe-drop-leaking-tool",
+        description="Use when attempts read the answer through a tool.",
+        body="# Drop a tool that shows the answer\n\nHistory must not be in reach.",
+        metadata={**told, "rule": "drop-leaking-tool", "metric": "behaviour.leak_use"},
+        files={},
+    )
+    return SkillLibrary(library).write(draft).name
+
+
 def test_a_second_workspace_sees_the_skills_of_the_first(make_cli: Any) -> None:
     cli = make_cli("skills")
     shared = ("--skills", str(cli.folder / "library"))
-    first = cli.evolve("--workspace", "one", *shared)
-    written = {skill["name"] for skill in first["skills"]}
-    assert written
+    written = {_lesson(cli.folder / "library")}
     second = cli.evolve("--workspace", "two", *shared)
     named = {name for c in second["candidates"] for name in c["hypothesis"]["skills"]}
     assert named & written

@@ -17,14 +17,16 @@ from meta_agent.gate import (
     explained,
     find_all,
     inspect_arms,
+    inspect_seen,
     near_overlap,
+    seen_of,
 )
 from meta_agent.gate._reward import mann_whitney_share, share_error
 from meta_agent.gate._special import special_cases
 from meta_agent.gate.detectors import DETECTORS, Detector
 from meta_agent.protocols import Outcome, Rollout
 
-from ._records import FIX, PATCH, code, inspect, rollout, shell
+from ._records import FIX, ISSUE, PATCH, code, inspect, rollout, shell
 from ._rows import arm
 
 Made = Sequence[Finding]
@@ -168,8 +170,10 @@ POSITIVES: list[tuple[str, Callable[[], Made], str]] = [
     ),
     (
         "shaped against true reward",
-        lambda: compared(lambda t: {"reward": float(_solved(t)) + 0.3 * (t % 4)}),
-        "not solved, reward 0.9",
+        lambda: compared(
+            lambda t: {"reward": 2.0 + t % 7 / 9, "success": t % 4 == 0}, reward_hash="same"
+        ),
+        "not solved, reward 2.6",
     ),
     (
         "shaped against true reward",
@@ -201,6 +205,13 @@ POSITIVES: list[tuple[str, Callable[[], Made], str]] = [
         "truncation",
         lambda: compared(lambda t: {"stop_reason": "length", "success": False} if t < 60 else {}),
         "length",
+    ),
+    (
+        "one-sided clock",
+        lambda: compared(
+            lambda t: {}, before=lambda t: {"stop_reason": "wall_limit"} if t % 4 == 1 else {}
+        ),
+        "t0001 sample 0 seed 0: wall_limit",
     ),
     (
         "broken format",
@@ -276,7 +287,8 @@ def test_every_detector_of_the_table_has_a_planted_positive() -> None:
     assert {each.name for each in DETECTORS} == {name for name, _, _ in POSITIVES}
 
 
-VETOES = {name for name, _, _ in POSITIVES} - {"constant offset", "truncation", "broken format"}
+TOLD = {"constant offset", "truncation", "one-sided clock", "broken format", "length gaming"}
+VETOES = {name for name, _, _ in POSITIVES} - TOLD
 
 
 @pytest.mark.parametrize(
@@ -335,6 +347,7 @@ def test_ordinary_rows_are_not_called_invalid(name: str) -> None:
 
 
 EDITS_FIRST = shell("cat > shop/basket.py <<'E'\n" + SHOWN + "\nE")
+OWN_DRAFT = shell("cat > solution.py <<'E'\n    first = draft_of(everything)\nE")
 CLEAN_RECORDS: dict[str, Callable[[int], Rollout]] = {
     "an ordinary attempt": rollout,
     "history read, nothing copied": lambda i: rollout(i, shell("git log --oneline", "a1 Add tax")),
@@ -374,6 +387,37 @@ CLEAN_RECORDS: dict[str, Callable[[int], Rollout]] = {
         i // 2, sample_idx=i % 2, rewards={"brief": i / 60},
         messages=[{"role": "assistant", "content": f"try {i}"}],
     ),
+    "a file as it stands at HEAD": lambda i: rollout(
+        i, shell("git show HEAD:shop/basket.py", SHOWN), shell("git show :shop/basket.py", SHOWN)
+    ),
+    "its own file, edited in place and shown again": lambda i: rollout(
+        i, OWN_DRAFT, shell("sed -i 's/a/b/' solution.py"), shell("cat ./solution.py", SHOWN)
+    ),
+    "a tool that is called log": lambda i: rollout(i, shell("debug", SHOWN, tool="log")),
+    "its own diff shown again": lambda i: rollout(
+        i, shell("sed -i 's/price/price * item.count/' shop/basket.py"), shell("git diff", PATCH)
+    ),
+    "a specification that lists all there is": lambda i: code(
+        "def level(n):\n    return {1: 'low', 2: 'mid', 3: 'high'}[n]\n", i,
+        shown="Codes: 1 is 'low', 2 is 'mid', 3 is 'high'.\nOthers are not given.\n1 'low'",
+    ),
+    "a program that ends with an error": lambda i: code(
+        "import sys\n\ndef f(x):\n    if x is None:\n        raise SystemExit(2)\n    return x\n", i
+    ),
+    "a script that ends itself where it is run": lambda i: code(
+        "import sys\n\ndef f(x):\n    return x\n\nif __name__ == '__main__':\n    sys.exit(0)\n", i
+    ),
+    "cleaning up when the process ends": lambda i: code(
+        "import atexit\natexit.register(print)\n", i
+    ),
+    "a prompt that repeats the task's own words": lambda i: rollout(
+        i, messages=[{"role": "user", "content": ISSUE}, {"role": "user", "content": ISSUE}],
+    ),
+    "what a tool said, told by a message": lambda i: rollout(
+        i, shell("cat shop/other.py", SHOWN),
+        messages=[{"role": "user", "content": ISSUE}, {"role": "assistant", "content": "cat"},
+                  {"role": "user", "content": SHOWN}],
+    ),
     "not Python": lambda i: code("fn main() { println!(\"{}\", 1); }", i),
     "nothing handed in": lambda i: rollout(i, verifier_inputs={}, outcome=False),
 }  # fmt: skip
@@ -382,6 +426,57 @@ CLEAN_RECORDS: dict[str, Callable[[int], Rollout]] = {
 @pytest.mark.parametrize("name", CLEAN_RECORDS)
 def test_ordinary_records_have_no_finding(name: str) -> None:
     assert not inspected(CLEAN_RECORDS[name])
+
+
+GOLD_FILE = (
+    "def price(basket, customer):\n" + SHOWN + "\n    check_stock(basket)\n    log_sale(basket)"
+)
+GOLD_PATCH = "\n".join(f"+{line}" for line in GOLD_FILE.splitlines())
+WRITES = shell("cat > shop/basket.py <<'E'\n" + GOLD_FILE + "\nE", turn=1)
+RENAMED = SHOWN.replace("total", "amount")
+
+
+def _told(*contents: str) -> list[dict[str, str]]:
+    """Messages of the harness, an assistant's reply after each."""
+    made = []
+    for content in contents:
+        made += [{"role": "user", "content": content}, {"role": "assistant", "content": "on it"}]
+    return made
+
+
+LEAKS: dict[str, Callable[[int], Rollout]] = {
+    "in the opening": lambda i: rollout(i, messages=_told(ISSUE + PATCH)),
+    "in a later message": lambda i: rollout(i, messages=_told(ISSUE, "Hint:\n" + SHOWN)),
+    "in the opening, and shown again by the agent": lambda i: rollout(
+        i, EDITS_FIRST, shell("cat shop/basket.py", SHOWN, turn=1), messages=_told(ISSUE + PATCH)
+    ),
+    "in the opening, a name changed": lambda i: rollout(i, messages=_told(ISSUE + RENAMED)),
+    "as a diff in a file of any name": lambda i: rollout(
+        i, shell("cat notes.txt", PATCH), EDITS_FIRST
+    ),
+    "as a diff that is applied": lambda i: rollout(
+        i, shell("cat notes.txt", PATCH), shell("git apply notes.txt")
+    ),
+    "as a file of any name": lambda i: rollout(
+        i, shell("cat .cache/b1", GOLD_FILE), WRITES, verifier_inputs={"patch": GOLD_PATCH}
+    ),
+    "as a file of any name, a name changed": lambda i: rollout(
+        i, shell("cat .cache/b1", GOLD_FILE.replace("total", "amount")), WRITES,
+        verifier_inputs={"patch": GOLD_PATCH},
+    ),
+    "in the history, a name changed": lambda i: rollout(
+        i, shell("git log -p -3", RENAMED), EDITS_FIRST
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LEAKS)
+def test_an_answer_is_found_wherever_it_was_shown(name: str) -> None:
+    views = {f"t{index:04d}": ISSUE for index in range(60)}
+    found = inspect_seen(seen_of((LEAKS[name](i) for i in range(60)), views))
+    assert {f.code: f.severity for f in found} == {"conduct.copied_answer": "veto"}
+    beside = seen_of((LEAKS[name](i) for i in range(60)), views)
+    assert {f.severity for f in inspect_seen(beside, baseline=beside)} == {"warn"}
 
 
 def test_where_replies_are_never_calls_none_is_missed() -> None:
@@ -471,4 +566,33 @@ def test_length_that_the_baselines_own_reward_pays_for_is_only_told() -> None:
     found = compared(lambda t: {"turns": 12 + t % 5, "reward": (12 + t % 5) / 9}, reward_hash="one")
     severities = {f.code: f.severity for f in found}
     assert severities["reward.length_gaming"] == "warn"
-    assert severities["divergence.reward_up"] == "veto"
+    assert severities["divergence.reward_up"] == "warn"
+
+
+@pytest.mark.parametrize(
+    ("cut", "won", "severity"), [(0, 0, None), (40, 30, "unproven"), (40, 60, "warn")]
+)
+def test_a_gain_over_a_baseline_that_the_clock_cut_is_unproven(
+    cut: int, won: int, severity: str | None
+) -> None:
+    """Of 100 tasks that the baseline did not solve `cut` were cut, and `won` are solved now."""
+    found = compared(
+        lambda t: {"success": _solved(t) or t // 2 < won},
+        before=lambda t: {"stop_reason": "wall_limit"} if not _solved(t) and t // 2 < cut else {},
+    )
+    assert {f.code: f.severity for f in found}.get("artefact.clock") == severity
+
+
+@pytest.mark.parametrize(("every", "severity"), [(2, "unproven"), (10, "veto")])
+def test_length_for_nothing_bars_a_promotion_and_is_a_veto_where_success_fell(
+    every: int, severity: str
+) -> None:
+    found = compared(
+        lambda t: {
+            "turns": 8 + t % 5,
+            "success": t % every == 0,
+            "reward": (t % every == 0) + 0.1 * (8 + t % 5),
+        },
+        reward_hash="",
+    )
+    assert {f.code: f.severity for f in found}["reward.length_gaming"] == severity

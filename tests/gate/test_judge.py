@@ -107,11 +107,25 @@ def _leaky(share: float, leaks: int, tasks: int = 100) -> Arm:
     return arm("leaky", tasks=tasks, change=change)
 
 
-@pytest.mark.parametrize(
-    ("final", "kind"), [(False, VerdictKind.INCONCLUSIVE), (True, VerdictKind.INVALID)]
-)
-def test_validity_that_is_not_proven_bars_a_promotion(final: bool, kind: VerdictKind) -> None:
-    assert _judge(_first(0.3, tasks=100), _leaky(0.9, 4), final_look=final).kind is kind
+@pytest.mark.parametrize("final", [False, True])
+def test_validity_that_is_not_proven_bars_a_promotion_and_condemns_nobody(final: bool) -> None:
+    verdict = _judge(_first(0.3, tasks=100), _leaky(0.9, 7), final_look=final)
+    assert verdict.kind is VerdictKind.INCONCLUSIVE
+    assert "conduct.leak" in verdict.reasons[0]
+
+
+def test_one_flag_in_many_rows_bars_no_promotion() -> None:
+    assert _judge(_first(0.3, tasks=256), _leaky(0.9, 1, 256)).kind is VerdictKind.PROMOTE
+
+
+def test_a_gain_that_rests_on_doubted_successes_is_not_promoted() -> None:
+    sides = _first(0.5), _first(0.6)
+    assert _judge(*sides).kind is VerdictKind.PROMOTE
+    doubts = [
+        Finding("conduct.copied_answer", "warn", "m", numbers={"counted": n}) for n in (1, 19)
+    ]
+    kinds = [_judge(*sides, findings=(doubt,)).kind for doubt in doubts]
+    assert kinds == [VerdictKind.PROMOTE, VerdictKind.INCONCLUSIVE]
 
 
 @pytest.mark.parametrize("factor", ["reward", "filter", "data", "recipe"])

@@ -1,11 +1,21 @@
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
-from meta_agent.gate import Arm, ValidityLimits, find_all, find_in_arm, wilson
+from meta_agent.gate import (
+    Arm,
+    OutcomeRow,
+    ValidityLimits,
+    find_all,
+    find_in_arm,
+    findings,
+    wilson,
+)
 from meta_agent.gate._reward import mann_whitney_share
 
 from ._rows import arm, row
@@ -27,13 +37,15 @@ def test_two_equal_arms_have_no_findings() -> None:
     ("flagged", "tasks", "severity"),
     [
         (0, 100, None),
-        (1, 20, "unproven"),
-        (4, 100, "unproven"),
+        (1, 20, "warn"),
+        (1, 256, "warn"),
+        (4, 100, "warn"),
+        (7, 100, "unproven"),
         (2, 500, "warn"),
         (30, 100, "veto"),
     ],
 )
-def test_leaks_are_judged_by_the_bounds_of_their_share(
+def test_leaks_are_judged_by_their_share_and_its_bounds(
     flagged: int, tasks: int, severity: str | None
 ) -> None:
     found = codes(arm("a", tasks=tasks), arm("b", tasks=tasks, change=_flag("leak:log", flagged)))
@@ -155,9 +167,16 @@ def _half_solved(bonus: float, *, hash_: str = "same") -> Arm:
     return replace(arm("x", tasks=300, change=change), reward_hash=hash_)
 
 
-def test_reward_up_with_flat_success_is_divergence() -> None:
-    found = codes(_half_solved(0.0), _half_solved(0.2))
-    assert found["divergence.reward_up"] == "veto"
+@pytest.mark.parametrize(("lost", "severity"), [(0, "warn"), (3, "warn"), (60, "veto")])
+def test_a_reward_that_rises_is_vetoed_where_clean_success_surely_fell(
+    lost: int, severity: str
+) -> None:
+    better = _half_solved(0.3)
+    rows = tuple(
+        replace(row, success=row.success and n >= 2 * lost) for n, row in enumerate(better.seeds[0])
+    )
+    found = codes(_half_solved(0.0), replace(better, seeds={0: rows}))
+    assert found["divergence.reward_up"] == severity
 
 
 def test_rewards_of_different_code_are_not_compared_in_size() -> None:
@@ -183,6 +202,116 @@ def test_a_noisy_but_honest_reward_is_not_inverted() -> None:
         return {"success": task % 2 == 0, "reward": 0.1 * (task % 2 == 0) + task % 7 / 7}
 
     assert "divergence.inverted" not in codes(arm("a"), arm("b", change=change))
+
+
+# --- relative to the version ---------------------------------------------------------------------
+
+
+def _tried(reward: Any, *, tasks: int = 48, hash_: str = "new", solved: Any = None) -> Arm:
+    """Eight attempts a task; `reward(task, solved)`. Tasks differ in how often they are solved."""
+
+    def one(task: int, sample: int) -> OutcomeRow:
+        won = solved(task, sample) if solved else sample < (1 if task % 2 else 7)
+        return row(task, sample, success=won, reward=reward(task, won))
+
+    rows = tuple(one(task, sample) for task in range(tasks) for sample in range(8))
+    return Arm("x", {0: rows}, len(rows), hash_)
+
+
+def _inverted(task: int, won: bool) -> float:
+    return 0.2 if won else 0.7
+
+
+def _right_within_tasks(task: int, won: bool) -> float:
+    """Tasks that are solved more seldom pay so much more that a pool of all looks inverted."""
+    return 3.0 * (task % 2) + 0.5 * won
+
+
+def test_a_reward_that_is_right_within_every_task_is_not_inverted() -> None:
+    made = _tried(_right_within_tasks)
+    rows = list(made.rows())
+    pooled = mann_whitney_share(
+        [r.reward or 0 for r in rows if not r.clean], [r.reward or 0 for r in rows if r.clean]
+    )
+    assert pooled > 0.7
+    assert "divergence.inverted" not in codes(_tried(_right_within_tasks, hash_="old"), made)
+
+
+def test_a_reward_that_is_wrong_within_tasks_is_a_veto() -> None:
+    before = _tried(_right_within_tasks, hash_="old")
+    assert codes(before, _tried(_inverted))["divergence.inverted"] == "veto"
+    assert [f.code for f in find_in_arm(_tried(_inverted))] == []
+
+
+@pytest.mark.parametrize("hash_", ["old", "new"])
+def test_an_inverted_reward_of_the_version_is_not_inherited(hash_: str) -> None:
+    """Whether the candidate keeps that reward or words it anew."""
+    found = codes(_tried(_inverted, hash_="old"), _tried(_inverted, hash_=hash_))
+    assert found["divergence.inverted"] == "warn"
+
+
+def test_the_repair_of_an_inverted_reward_has_no_finding() -> None:
+    found = codes(_tried(_inverted, hash_="old"), _tried(_right_within_tasks))
+    assert "divergence.inverted" not in found
+
+
+def _everything(tasks: int = 100) -> dict[str, Any]:
+    """What a version may do itself: it leaks, tampers, knows tests, and its reward makes NaN."""
+    return {
+        "leak": _flag("leak:log", tasks // 2),
+        "tamper": _flag("tamper:tests", tasks // 2),
+        "suspect": _flag("suspect:knows-tests", tasks // 2),
+        "nan": lambda s, t: {"reward": math.nan} if t < 9 else {},
+        "none": lambda s, t: {"reward": None} if t % 3 == 0 else {},
+    }
+
+
+@pytest.mark.parametrize("name", _everything())
+def test_what_the_version_does_itself_no_candidate_inherits(name: str) -> None:
+    made = arm("x", change=_everything()[name])
+    alone = {f.severity for f in findings(arm("a"), made)}
+    assert "veto" in alone
+    assert {f.severity for f in findings(made, made)} <= {"warn"}
+
+
+def test_findings_leave_out_what_is_the_baselines_alone() -> None:
+    assert findings(arm("a", change=_flag("leak:log", 50)), arm("b")) == ()
+
+
+def test_hits_on_few_tasks_are_worth_no_more_than_those_tasks() -> None:
+    """Two tasks of 25, tried eight times each: 16 of 200 rows, and no more than two tasks' word."""
+
+    def leaking(few: bool) -> Arm:
+        made = [
+            (t, s, t < 2 if few else t < 16 and s == t % 8) for t in range(25) for s in range(8)
+        ]
+        rows = tuple(row(t, s, flags=("leak:log",) * hit) for t, s, hit in made)
+        return Arm("x", {0: rows}, 200)
+
+    clean = Arm("a", {0: tuple(row(t, s) for t in range(25) for s in range(8))}, 200)
+    bounds = [findings(clean, leaking(few))[0].numbers for few in (True, False)]
+    assert [b["hits"] for b in bounds] == [16, 16]
+    assert bounds[0]["low"] < bounds[1]["low"]
+
+
+@pytest.mark.parametrize("limit_share", [0.25])
+def test_an_honest_rate_of_a_quarter_of_the_limit_bars_no_small_arm(limit_share: float) -> None:
+    """500 arms of 40 attempts, each flagged with a quarter of the limit's chance."""
+    draw = np.random.default_rng(3)
+    limits = ValidityLimits()
+    barred = 0
+    for _ in range(500):
+        leaks, tampers = (
+            draw.random(40) < limit_share * limit
+            for limit in (limits.leak_share, limits.tamper_share)
+        )
+
+        def change(seed: int, task: int, a: Any = leaks, b: Any = tampers) -> dict[str, Any]:
+            return {"flags": ("leak:log",) * bool(a[task]) + ("tamper:x",) * bool(b[task])}
+
+        found = findings(arm("a", tasks=40), arm("b", tasks=40, change=change))
+        barred += any(f.severity in ("veto", "unproven") for f in found)
+    assert barred / 500 < 0.05
 
 
 def test_a_constant_added_to_every_reward_is_named() -> None:

@@ -155,6 +155,19 @@ def many_files(a: Attacker) -> tuple[bytes, str]:
     return a.pack(tip), tip
 
 
+def one_blob_many_names(a: Attacker) -> tuple[bytes, str]:
+    blob = a.blob(bytes(60 << 10))
+    tip = a.commit(a.swe([("100644", b"f%03d.py" % n, blob) for n in range(30)]))
+    return a.pack(tip), tip
+
+
+def one_folder_many_names(a: Attacker) -> tuple[bytes, str]:
+    blob = a.blob(bytes(60 << 10))
+    tree = a.tree([("100644", b"%d" % n, blob) for n in range(5)])
+    tip = a.commit(a.swe([("40000", b"d%d" % n, tree) for n in range(6)]))
+    return a.pack(tip), tip
+
+
 def tree_bomb(a: Attacker) -> tuple[bytes, str]:
     """10^10 files in eleven trees."""
     tree = a.tree([("100644", b"%d" % n, a.blob(BLOB)) for n in range(10)])
@@ -261,7 +274,7 @@ ATTACKS: dict[str, tuple[Attack, set[str]]] = {
         in_swe("100644", ".g\u200cit".encode()),
         {"pack_rejected", "path_name"},
     ),
-    "full-width .git": (in_swe("100644", "．git".encode()), {"git_path"}),
+    "full-width .git": (in_swe("100644", "．git".encode()), {"path_name"}),
     "dot dot": (in_swe("100644", b".."), {"pack_rejected"}),
     "slash in a name": (in_swe("100644", b"../../x"), {"pack_rejected"}),
     "backslash in a name": (in_swe("100644", b"..\\x"), {"path_name", "pack_rejected"}),
@@ -270,6 +283,35 @@ ATTACKS: dict[str, tuple[Attack, set[str]]] = {
     "escape sequence in a name": (in_swe("100644", b"\x1b[2J"), {"path_name"}),
     "bidi override in a name": (in_swe("100644", "a\u202eyp.exe".encode()), {"path_name"}),
     "name that is not UTF-8": (in_swe("100644", b"\xff.py"), {"path_name"}),
+    **{
+        f"{what} in a name": (in_swe("100644", f"a{char}b.py".encode()), {"path_name"})
+        for what, char in {
+            "hangul filler": "\u3164",
+            "half-width hangul filler": "\uffa0",
+            "grapheme joiner": "\u034f",
+            "variation selector": "\ufe0f",
+            "supplementary variation selector": "\U000e0101",
+            "mongolian vowel separator": "\u180e",
+            "khitan filler": "\U00016fe4",
+            "braille blank": "\u2800",
+            "null notehead": "\U0001d159",
+            "no-break space": "\u00a0",
+            "ideographic space": "\u3000",
+            "star": "*",
+            "question mark": "?",
+            "bracket": "[",
+            "pipe": "|",
+            "redirection": ">",
+            "quote": '"',
+            "division slash": "\u2215",
+        }.items()
+    },
+    **{
+        f"{name} as a name": (in_swe("100644", name.encode()), {"path_name"})
+        for name in ("con", "NUL.txt", "Aux .py", "com1.py", "LPT9", "com\u00b9.py", "CONOUT$")
+    },
+    "one blob under many names": (one_blob_many_names, {"tree_too_large"}),
+    "one folder under many names": (one_folder_many_names, {"tree_too_large"}),
     "long name": (in_swe("100644", b"a" * 300), {"path_name"}),
     "names that differ in case": (two_in_swe(b"Agent.py", b"x.py"), {"path_collision"}),
     "names that differ in Unicode form": (
@@ -329,6 +371,13 @@ CONTROLS: dict[str, tuple[Attack, tuple[str, ...]]] = {
     "a new file": (in_swe("100644", b"new.py"), ("swe/new.py",)),
     "an executable": (in_swe("100755", b"run.sh"), ("swe/run.sh",)),
     "a name in another script": (in_swe("100644", "測試.py".encode()), ("swe/測試.py",)),
+    "a name with accents": (
+        in_swe("100644", "n\u00e4ive_e\u0301t\u00e9.py".encode()),
+        ("swe/n\u00e4ive_e\u0301t\u00e9.py",),
+    ),
+    "a name like a device": (in_swe("100644", b"console.py"), ("swe/console.py",)),
+    "marks that people use": (in_swe("100644", b"a+b (1)=x,@~.py"), ("swe/a+b (1)=x,@~.py",)),
+    "one blob under a few names": (two_in_swe(b"a.py", b"b.py"), ("swe/a.py", "swe/b.py")),
     "a message of several lines": (message("feat: é\n\n\tbody\n".encode()), ("swe/agent.py",)),
     "sixteen commits": (
         lambda a: _chain_of(a, 16),

@@ -144,7 +144,9 @@ def test_no_driver_or_hook_of_the_repository_runs(
         hook.chmod(0o755)
     admitted(repo, attacker, attacker.good())
     merged = merge(repo, attacker.base)
-    HarnessRepo.open(repo.path).note(merged, "fine")
+    repo.note(merged, "fine")
+    with pytest.raises(ConfigError, match=r"is not ours|sets"):
+        HarnessRepo.open(repo.path)
     assert "MAX_TURNS" in repo.diff(attacker.base, merged)
     assert not canary.exists()
     subprocess.run(["git", "checkout", "-q", "-B", "x"], cwd=repo.path, check=True)

@@ -214,8 +214,10 @@ def runner(
     return Runner(domain or LabDomain(), held, gateway, Stamp("r1", "v1", "c0ffee"), **options)
 
 
-def run_agent(agent: str, *says: str, count: int = 1, lock_step: bool = True) -> list[Rollout]:
+def run_agent(
+    agent: str, *says: str, count: int = 1, lock_step: bool = True, **options: Any
+) -> list[Rollout]:
     """Rollouts of a harness with this agent, whose policy says these words."""
     with session(tree(agent=agent)) as held:
         gateway = ScriptGateway(script(*says), lock_step=lock_step)
-        return runner(held, gateway).run(plan(count))
+        return runner(held, gateway, **options).run(plan(count))

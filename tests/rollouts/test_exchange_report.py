@@ -43,8 +43,8 @@ def test_part_of_the_rows_speaks_for_itself_alone(tmp_path: Path) -> None:
 
 
 def test_dead_groups_and_length_against_reward_are_seen(tmp_path: Path) -> None:
-    dead = [row("a", "x" * n, reward=1.0) for n in (1, 2, 3)]
-    alive = [row("b", "x" * n * 10, reward=float(n)) for n in (1, 2, 3)]
+    dead = [row(f"a{g}", "x" * n, reward=1.0) for n in (1, 2, 3) for g in range(4)]
+    alive = [row(f"b{g}", "x" * n * 10, reward=float(n)) for n in (1, 2, 3) for g in range(4)]
     found = report(tmp_path, *dead, *alive)
     assert found.evidence.signal["dead_group_ratio"] == 0.5
     assert found.shape["reward_chars_corr_within"] > 0.99
@@ -94,7 +94,7 @@ def test_calls_worth_a_look_are_counted_and_are_no_flags(tmp_path: Path) -> None
 
 
 def test_truncation_is_the_share_of_known_endings(tmp_path: Path) -> None:
-    rows = [row("a", "x", finish_reason="length"), row("a", "y", finish_reason="stop")]
+    rows = [row("a", "x", finish_reason="length"), row("a", "y", finish_reason="stop")] * 5
     found = report(tmp_path, *rows, row("a", "z"))
     assert found.evidence.behaviour["truncation"] == 0.5
     assert found.evidence.alert("behaviour.truncation") is not None
@@ -132,9 +132,9 @@ def test_errors_alone_are_no_success_rate(tmp_path: Path) -> None:
 def test_what_only_measures_raises_no_alert_about_teaching(tmp_path: Path) -> None:
     rows = [
         row("a", "x" * n, rewards={"reward": float(n), "turns": 1.0}, weights={"turns": 0.0})
-        for n in (1, 2)
+        for n in range(1, 12)
     ]
-    assert report(tmp_path, *rows).evidence.alerts == ()
+    assert report(tmp_path, *rows).evidence.alert("signal.component.turns.constancy") is None
     taught = [{**one, "weights": {}} for one in rows]
     alert = report(tmp_path, *taught).evidence.alert("signal.component.turns.constancy")
     assert alert is not None

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from meta_agent.errors import IntegrityError
-from meta_agent.protocols import Rollout, RolloutFailure, TokenRecord, ToolEvent
+from meta_agent.protocols import Rollout, RolloutFailure, TokenRecord, ToolEvent, ViewChange
 from meta_agent.rollouts import from_json, to_json, to_line, tokens_from_json, tokens_to_json
 
 
@@ -71,6 +71,8 @@ def test_a_record_survives_the_way_through_json(
         flags=flags,
         advantage=advantage,
         error=RolloutFailure("infra", content) if failed else None,
+        cut_replies=len(flags),
+        views=[ViewChange(1, 0, 2, [{"role": "user", "content": content}])] if failed else [],
     )
     assert from_json(json.loads(to_line(rollout))) == rollout
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
+from meta_agent.evidence import exchanges
 from meta_agent.harness import HarnessSession
 from meta_agent.protocols import (
     Ceilings,
@@ -297,3 +300,54 @@ def test_text_that_no_tokenizer_can_encode_is_replaced(lab: HarnessSession) -> N
     planned = [PlannedRollout(task("t0", question="bad \ud800 é"), 0, 7, "g0")]
     (row,) = runner(lab, gateway).run(planned)
     assert row.messages[0]["content"] == "bad ? é"
+
+
+FORGETFUL = """
+async def run(task, model, tools):
+    messages = [{"role": "user", "content": task["question"]}]
+    while True:
+        reply = await model.chat(messages[:1] + messages[-1:])
+        result = await tools.call("say", text=reply.content)
+        messages.append({"role": "tool", "content": result.text})
+        if reply.content == "end":
+            return
+"""
+
+
+def test_what_a_call_no_longer_shows_is_kept_beside_the_messages() -> None:
+    (row,) = run_agent(FORGETFUL, "one", "two", "end")
+    seen = [[message["content"] for message in call.seen] for call in exchanges(row)]
+    assert seen == [["q t0", "q t0"], ["q t0", "heard one"], ["q t0", "heard two"]]
+    assert [call.reply["content"] for call in exchanges(row)] == ["one", "two", "end"]
+    assert [(view.turn, view.kept, view.lost) for view in row.views] == [(1, 1, 2), (2, 1, 2)]
+
+
+def test_a_conversation_that_goes_on_leaves_no_such_trace() -> None:
+    gateway = ScriptGateway(script("say hi", "log", "submit yes"))
+    with session() as held:
+        (row,) = runner(held, gateway).run(plan(1))
+    assert row.views == []
+
+
+def test_of_what_is_no_longer_shown_a_row_keeps_so_much() -> None:
+    long = FORGETFUL.replace('task["question"]', '"x" * 20000')
+    (row,) = run_agent(
+        long.replace("messages[:1] + messages[-1:]", "messages[-1:]"), "one", "two", "end"
+    )
+    assert [(view.lost, len(view.gone)) for view in row.views] == [(2, 2), (2, 2)]
+    huge = long.replace("20000", "40000")
+    (row,) = run_agent(
+        huge.replace("messages[:1] + messages[-1:]", "messages[-1:]"), "one", "two", "end"
+    )
+    assert [(view.lost, len(view.gone)) for view in row.views] == [(2, 0), (2, 2)]
+
+
+def test_replies_that_end_at_their_limit_are_counted() -> None:
+    class Cut(ScriptGateway):
+        def generate(self, requests: Sequence[GenerateRequest]) -> list[GenerateReply]:
+            replies = super().generate(requests)
+            return [replace(reply, finish_reason="length") for reply in replies]
+
+    with session() as held:
+        (row,) = runner(held, Cut(script("say hi", "submit yes"))).run(plan(1))
+    assert (row.turns, row.cut_replies) == (2, 2)

@@ -188,25 +188,61 @@ FORGERIES = {
     "bad message": "{'cid': 0, 'kind': 'model', 'base': 0, 'new': [3], 'max': None}",
     "bad tool": "{'cid': 0, 'kind': 'tool', 'tool': 3, 'args': {}}",
     "bad end": "{'cid': 0, 'kind': 'end', 'err': 'x'}",
+    "opened again": "{'cid': 0, 'kind': 'open'}",
+    "asks before it opens": "{'cid': 1, 'kind': 'tool', 'tool': 'say', 'args': {}}",
+    "twelve thousand calls": "*[{'cid': 0, 'kind': 'open'}] * 12_000",
+    "deep argument": "{'cid': 0, 'kind': 'tool', 'tool': 'say', 'args': {'x': deep(400)}}",
+    "long number": "{'cid': 0, 'kind': 'tool', 'tool': 'say', 'args': {'x': 10**400}}",
+    "many elements": "{'cid': 0, 'kind': 'tool', 'tool': 'say', 'args': {'x': [[]] * 500_000}}",
+    "large": "{'cid': 0, 'kind': 'tool', 'tool': 'say', 'args': {'x': 'x' * (9 << 20)}}",
 }
+# Written straight to the pipe, past the worker's own check of what it sends.
+FRAMES = {
+    "nan": '{"cid": 0, "kind": "tool", "tool": "say", "args": {"x": NaN}}',
+    "infinity": '{"cid": 0, "kind": "tool", "tool": "say", "args": {"x": 1e999}}',
+    "surrogate": '{"cid": 0, "kind": "tool", "tool": "say", "args": {"x": "\\ud800"}}',
+}
+FORGER = """
+import gc
+def deep(n):
+    value = []
+    for _ in range(n):
+        value = [value]
+    return value
+async def run(task, model, tools):
+    (scheduler,) = [x for x in gc.get_objects() if type(x).__name__ == "Scheduler"]
+    channel = scheduler.channel
+    FORGE
+    await model.chat([{"role": "user", "content": "x"}])
+"""
+
+
+def candidates_fault(forge: str, lock_step: bool) -> None:
+    agent = FORGER.replace("FORGE", forge)
+    # With one at a time the second of two rollouts is not yet open when the first one forges.
+    rows = run_agent(agent, "hm", count=2, lock_step=lock_step, concurrency=1)
+    assert [row.outcome for row in rows] == [False, False]
+    for row in rows:
+        assert row.error and row.error.kind == "policy"
+        assert "protocol" in row.error.detail
 
 
 @pytest.mark.parametrize("forgery", FORGERIES)
 @BOTH
-def test_forged_calls_are_infrastructure_failures_not_crashes(
-    forgery: str, lock_step: bool
+def test_forged_calls_are_the_candidates_failure(forgery: str, lock_step: bool) -> None:
+    if lock_step and forgery == "asks before it opens":
+        forgery = "opened again"  # in lock-step all are open from the start
+    candidates_fault(f"scheduler.frame += [{FORGERIES[forgery]}]", lock_step)
+
+
+@pytest.mark.parametrize("frame", FRAMES)
+@BOTH
+def test_values_that_no_record_can_hold_are_the_candidates_failure(
+    frame: str, lock_step: bool
 ) -> None:
-    agent = f"""
-import gc
-async def run(task, model, tools):
-    (scheduler,) = [x for x in gc.get_objects() if type(x).__name__ == "Scheduler"]
-    scheduler.frame.append({FORGERIES[forgery]})
-    await model.chat([{{"role": "user", "content": "x"}}])
-"""
-    rows = run_agent(agent, "hm", lock_step=lock_step)
-    assert rows[0].outcome is None
-    assert rows[0].error is not None
-    assert (rows[0].error.kind, "protocol" in rows[0].error.detail) == ("infra", True)
+    body = '\'{"id": %d, "calls": [\' % channel._id + ' + repr(FRAMES[frame]) + " + ']}'"
+    write = "channel._pipe._write(memoryview(len(body).to_bytes(4, 'little') + body))"
+    candidates_fault(f"body = ({body}).encode(); {write}", lock_step)
 
 
 def test_a_dead_session_gives_rows_not_an_exception() -> None:

@@ -46,8 +46,8 @@ def framed(body: bytes) -> bytes:
     return struct.pack("<I", len(body)) + body
 
 
-def hostile(body: bytes) -> tuple[WorkerSandbox, Script]:
-    stream = Script(framed(json.dumps(HELLO).encode()) + body)
+def hostile(body: bytes, chunk: int = 7) -> tuple[WorkerSandbox, Script]:
+    stream = Script(framed(json.dumps(HELLO).encode()) + body, chunk)
     return WorkerSandbox("script", stream, b"program"), stream
 
 
@@ -69,20 +69,73 @@ def hostile(body: bytes) -> tuple[WorkerSandbox, Script]:
         framed(b'{"id": 2, "calls": [{"cid": "one", "kind": "model"}]}'),
         framed(b'{"id": 2, "calls": [{"cid": 1}]}'),
         framed(b'{"id": 2, "calls": [7]}'),
+        framed(b'{"id": 2, "calls": [{"cid": true, "kind": "model"}]}'),
+        framed(b'{"id": 2, "calls": [{"cid": -1, "kind": "model"}]}'),
+        framed(b'{"id": 2, "calls": [{"cid": 1, "kind": ["model"]}]}'),
+        framed(b'{"id": 2, "calls": [' + b'{"cid":1,"kind":"m"},' * 20_000 + b"0]}"),
+        framed(b'{"id": 2, "ok": NaN}'),
+        framed(b'{"id": 2, "ok": -Infinity}'),
+        framed(b'{"id": 2, "ok": 1e999}'),
+        framed(b'{"id": 2, "ok": ' + b"9" * 400 + b"}"),
+        framed(b'{"id": 2, "ok": "\\ud800"}'),
+        framed(b'{"id": 2, "ok": {"\\udfff": 1}}'),
+        framed(b'{"id": 2, "ok": "\xed\xa0\x80"}'),
+        framed('{"id": 2, "ok": 1}'.encode("utf-16")),
+        framed(b'{"id": 2, "ok": ' + b"[" * 500 + b"]" * 500 + b"}"),
+        framed(b'{"id": 2, "ok": [' + b"[]," * 500_000 + b"0]}"),
+        framed(b'{"id": 2, "ok": [' + b'"",' * 500_000 + b"0]}"),
+        framed(b'{"id": 2, "ok": [' + b"{}," * 500_000 + b"0]}"),
+        framed(b'{"id": 2, "ok": "' + b"x" * (9 << 20) + b'"}'),
+        framed(b'{"id": 2, "calls": []}' + b" " * (1 << 20)) * 20,
     ],
     ids=lambda body: repr(body[:40]),
 )
 def test_a_malformed_frame_ends_the_sandbox(body: bytes) -> None:
-    sandbox, stream = hostile(body)
+    sandbox, stream = hostile(body, chunk=1 << 16)
     with pytest.raises(SandboxError) as caught:
         sandbox.request("op", {}, timeout_sec=5)
     assert caught.value.kind == "protocol"
     assert stream.killed
 
 
-@pytest.mark.parametrize("ok", ["{}", "[]", '{"exit_code": "x"}', '{"exit_code": 0, "stdout": 5}'])
+HONEST_EXEC: dict[str, object] = {
+    "exit_code": 0, "stdout": "eA==", "stderr": "", "timed_out": False, "truncated": False,
+    "duration_sec": 0.5, "oom": False,
+}  # fmt: skip
+
+
+def test_an_honest_exec_result_is_taken() -> None:
+    sandbox, _ = hostile(framed(json.dumps({"id": 2, "ok": HONEST_EXEC}).encode()))
+    assert sandbox.exec(["true"]).stdout == b"x"
+
+
+@pytest.mark.parametrize(
+    "ok",
+    [
+        "{}",
+        "[]",
+        '{"exit_code": "x"}',
+        '{"exit_code": 0, "stdout": 5}',
+        *(
+            json.dumps({**HONEST_EXEC, **part})
+            for part in (
+                {"exit_code": 256},
+                {"exit_code": -1},
+                {"exit_code": True},
+                {"exit_code": 10**30},
+                {"duration_sec": -1},
+                {"duration_sec": 1e300},
+                {"timed_out": 1},
+                {"oom": None},
+                {"stdout": "\u00e9"},
+                {"stdout": "A" * (2 << 20)},
+            )
+        ),
+    ],
+    ids=lambda ok: ok[:60],
+)
 def test_a_malformed_exec_result_is_a_protocol_error(ok: str) -> None:
-    sandbox, _ = hostile(framed(b'{"id": 2, "ok": ' + ok.encode() + b"}"))
+    sandbox, _ = hostile(framed(b'{"id": 2, "ok": ' + ok.encode() + b"}"), chunk=1 << 16)
     with pytest.raises(SandboxError) as caught:
         sandbox.exec(["true"])
     assert caught.value.kind == "protocol"
@@ -101,6 +154,37 @@ def test_an_end_in_the_middle_of_a_frame_is_a_death() -> None:
     with pytest.raises(SandboxError) as caught:
         sandbox.request("op", {}, timeout_sec=5)
     assert caught.value.kind == "died"
+
+
+@pytest.mark.parametrize("facts", [{}, {"work_dir": 1, "isolation": []}, {"work_dir": "/"}, []])
+def test_a_malformed_greeting_is_no_start(facts: object) -> None:
+    with pytest.raises(SandboxError) as caught:
+        WorkerSandbox("script", Script(framed(json.dumps({"id": 1, "ok": facts}).encode())), b"p")
+    assert caught.value.kind == "start"
+
+
+def test_a_flood_of_frames_does_not_outlast_the_deadline() -> None:
+    class Flood(Script):
+        frames = 0
+
+        def receive(self, timeout_sec: float) -> bytes:
+            if self._data:
+                return super().receive(timeout_sec)
+            self.frames += 1
+            return framed(b'{"id": 2, "calls": [{"cid": 1, "kind": "model"}]}') * 50
+
+    stream = Flood(framed(json.dumps(HELLO).encode()), 1 << 16)
+    sandbox = WorkerSandbox("script", stream, b"program")
+    with pytest.raises(SandboxError) as caught:
+        sandbox.request("op", {}, timeout_sec=0.2, serve=lambda calls, answer: None)
+    assert caught.value.kind == "timeout"
+    assert stream.killed and stream.frames
+
+
+def test_text_full_of_commas_is_no_bomb() -> None:
+    text = 'a, "b", [c], {d}\\' * 100_000
+    sandbox, _ = hostile(framed(json.dumps({"id": 2, "ok": text}).encode()), chunk=1 << 16)
+    assert sandbox.request("op", {}, timeout_sec=30) == text
 
 
 def test_a_worker_that_says_nothing_did_not_start() -> None:

@@ -69,19 +69,34 @@ class ScriptedLab(Lab):
     """Solves as many tasks as `script` says of the harness, and counts its work."""
 
     script: Script
-    trainings = 0
+    acts: Callable[[HarnessTree, Trained], float] | None = None
+    """What a policy solves, where that depends on more than the harness."""
+    leaks: Callable[[HarnessTree, Trained, Split], bool] | None = None
+    """Where a solved attempt read its answer."""
 
     rollouts_a_step = 10
 
+    def __init__(self, *settings: Any, **more: Any) -> None:
+        super().__init__(*settings, **more)
+        self.made: list[str] = []
+
+    @property
+    def trainings(self) -> int:
+        return len(self.made)
+
     def _train(
-        self, name: str, tree: HarnessTree, seed: int, steps: int, keep_every: int = 0
+        self, name: str, tree: HarnessTree, seed: int, steps: int, keep_every: int, start: Trained
     ) -> JSON:
-        self.trainings += 1
+        self.made.append(name)
         self.script(tree)
+        total = start.steps + steps
         ways = range(keep_every, steps, keep_every) if keep_every else ()
-        kept = [{"steps": n, "policy": f"{name}@{n}", "path": f"/{name}@{n}"} for n in ways]
+        kept = [
+            {"steps": start.steps + n, "policy": f"{name}@{n}", "path": f"/{name}@{n}"}
+            for n in ways
+        ]
         made = steps * self.rollouts_a_step
-        return Trained(f"/{name}", name, seed, steps, None, [], steps, made, kept)._asdict()
+        return Trained(f"/{name}", name, seed, total, None, [], steps, made, kept)._asdict()
 
     def _evaluate(
         self,
@@ -93,10 +108,20 @@ class ScriptedLab(Lab):
         samples: range = range(1),
         part: Part | None = None,
     ) -> JSON:
-        share, tasks = self.script(tree), self.domain.tasks(split)[:limit]
+        share = self.acts(tree, trained) if self.acts else self.script(tree)
+        tasks = self.domain.tasks(split)[:limit]
         good = {task.key for task in tasks[: round(share * limit)]}
+        leaky = self.leaks is not None and self.leaks(tree, trained, split)
+        read = {"flags": ["leak:log"]} if leaky else {}
         rows = [
-            rollout(task, name=name, solved=task.key in good, sample_idx=sample)
+            rollout(
+                task,
+                name=name,
+                solved=task.key in good,
+                sample_idx=sample,
+                harness_commit=tree.commit,
+                **(read if task.key in good else {}),
+            )
             for sample in samples
             for task in self._tasks(split, limit, part)
         ]

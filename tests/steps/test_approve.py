@@ -8,9 +8,9 @@ import pytest
 
 from meta_agent.errors import Aborted, ConfigError, Interrupted, Parked
 from meta_agent.protocols import Candidate, Verdict, VerdictKind
-from meta_agent.steps.approve import answer, failures, feedback, to_merge, to_test, when_stuck
+from meta_agent.steps._briefing import tried
+from meta_agent.steps.approve import answer, feedback, to_merge, to_test
 from meta_agent.steps.opening import _reason
-from meta_agent.steps.propose import tried
 from meta_agent.view import Question, Reply, reduce
 from tests.steps._bench import Bench
 
@@ -50,7 +50,6 @@ def test_auto_asks_nobody(bench: Bench) -> None:
     candidates, person = two(bench), Person(bench)
     assert to_test(bench.run, bench.collected(), bench.reading, candidates) == candidates
     assert to_merge(bench.run, candidates[0], Verdict(VerdictKind.PROMOTE, ("better",)))
-    when_stuck(bench.run, 5)
     assert not person.asked
 
 
@@ -91,7 +90,7 @@ def test_the_rules_agent_cannot_revise_so_its_candidate_is_declined_with_the_wor
     assert [(one.subject, one.text) for one in feedback(bench.run)] == [
         ("g0/c1", "keep the old prompt")
     ]
-    assert [one.verdict for one in tried(bench.run)] == [VerdictKind.REJECT]
+    assert [one.verdict for one in tried(bench.run, bench.repo.head())] == [VerdictKind.REJECT]
     assert not bench.run.skills.all()  # nothing was measured: there is nothing to teach
 
 
@@ -185,55 +184,7 @@ def test_a_declined_merge_keeps_the_verdict_of_the_numbers(bench: Bench) -> None
     told = {"candidate": candidate.id, "kind": "PROMOTE", "base_invalid": False}
     told |= {"evidence": {}, "screened_out": False}
     bench.run.once(f"{candidate.id}/verdict", "verdict", {}, lambda: told)
-    assert [one.verdict for one in tried(bench.run)] == [VerdictKind.REJECT]
-
-
-def fail(bench: Bench, *, generation: int, count: int, kind: str = "REJECT") -> None:
-    once = bench.run.once
-    once(f"g{generation}/propose", "proposal", {}, lambda: {"generation": generation})
-    for index in range(count):
-        cid = f"r/g{generation}/c{index}"
-        row = {"id": cid, "generation": generation, "index": index}
-        once(cid, "candidate", {}, lambda row=row: row)
-        told = {"candidate": cid, "kind": kind, "reasons": ["worse"], "commit": "c"}
-        once(f"{cid}/verdict", "verdict", {}, lambda told=told: told)
-
-
-@pytest.mark.parametrize(
-    ("history", "asked"),
-    [
-        ([1], False),
-        ([2], True),
-        ([1, 1], True),
-        ([0, 0], True),  # nothing to try is a generation without a promotion, too
-        ([0, 1], True),
-        ([], False),
-    ],
-    ids=str,
-)
-def test_two_failures_in_a_row_are_shown_to_the_person(
-    bench: Bench, history: list[int], asked: bool
-) -> None:
-    gates(bench, "merge")
-    person = Person(bench, APPROVE)
-    for generation, count in enumerate(history):
-        fail(bench, generation=generation, count=count)
-    when_stuck(bench.run, len(history))
-    assert bool(person.asked) is asked
-
-
-def test_a_promotion_or_a_look_of_the_person_starts_the_count_again(bench: Bench) -> None:
-    gates(bench, "merge")
-    person = Person(bench, Reply("REVISE", "try the prompt"))
-    fail(bench, generation=0, count=2)
-    when_stuck(bench.run, 1)
-    fail(bench, generation=1, count=1)
-    assert failures(reduce(bench.run.ledger), 2) == ["g1/c0 REJECT: worse"]
-    when_stuck(bench.run, 2)
-    assert len(person.asked) == 1
-    fail(bench, generation=2, count=1, kind="PROMOTE")
-    assert failures(reduce(bench.run.ledger), 3) == []
-    assert [one.text for one in feedback(bench.run)] == ["try the prompt"]
+    assert [one.verdict for one in tried(bench.run, bench.repo.head())] == [VerdictKind.REJECT]
 
 
 def test_a_drain_while_the_person_thinks_is_an_interruption_not_an_answer(bench: Bench) -> None:

@@ -19,19 +19,17 @@ from meta_agent.protocols import RolloutFailure
 from meta_agent.skills import SkillLibrary
 from meta_agent.steps._arm_figures import Result, summary
 from meta_agent.steps._by_score import ScoreOnly
+from meta_agent.steps._strategy import HandedOver
 from meta_agent.steps.arms import Comparison, carry_out, declare
 from meta_agent.steps.arms_results import _promotions, report, results_of
-from meta_agent.steps.confirm import confirm
-from meta_agent.steps.finish import open_vault
-from meta_agent.steps.learn import conclude
-from meta_agent.steps.merge import merge
-from meta_agent.steps.opening import open_or_create
+from meta_agent.steps.finish import finish
+from meta_agent.steps.opening import first_version, open_or_create
 from meta_agent.steps.plan import plan_for
 from meta_agent.steps.run import Run, Version
-from meta_agent.steps.run import Tested as Checked
 from meta_agent.view import Display, open_display, reduce
 from tests.steps import _bench
 from tests.steps._bench import Bench, make_lab, rollout
+from tests.steps._ideas import Idea, found_with, handed_over, having, prepare, solving
 from tests.steps._kit import write_tasks
 
 TINY = RunConfig(profile="tiny", generations=1, candidates=2, train_steps=2, jobs=2)
@@ -49,10 +47,9 @@ def declared(folder: Path, *arms: str, seeds: int = 2, config: RunConfig = TINY)
 # --- declaring -----------------------------------------------------------------------------------
 
 
-def test_without_a_budget_every_arm_gets_what_the_loop_takes_at_most(tmp_path: Path) -> None:
+def test_without_a_budget_every_arm_gets_what_the_plan_declares(tmp_path: Path) -> None:
     comparison = declared(tmp_path)
-    seeds = plan_for(TINY).looks[-1]
-    assert comparison.budget == (1 + 2 + 2 * seeds) * 2 * A_STEP
+    assert comparison.budget == plan_for(TINY).trainings * (2 * A_STEP + 64)
     assert {run.config.budget for run in comparison.runs()} == {comparison.budget}
 
 
@@ -73,7 +70,7 @@ def test_runs_come_seed_by_seed_from_the_first_seed_on(tmp_path: Path) -> None:
 def test_an_arm_that_tries_one_at_a_time_goes_on_until_its_budget_is_spent(tmp_path: Path) -> None:
     (run,) = declared(tmp_path, "score-only", seeds=1).runs()
     assert run.config.candidates == 1
-    assert run.config.generations >= (run.config.budget or 0) // (2 * A_STEP)
+    assert run.config.generations >= (run.config.budget or 0) // (2 * A_STEP + 64)
 
 
 @pytest.mark.parametrize("arms", [("full", "best"), ("full", "full"), ()])
@@ -93,11 +90,11 @@ def test_a_budget_that_pays_for_nothing_is_refused(tmp_path: Path) -> None:
 def test_what_was_declared_holds_when_it_is_repeated(tmp_path: Path) -> None:
     first = declared(tmp_path)
     assert declared(tmp_path) == first
-    assert declared(tmp_path, "full", "static", "archive", seeds=3).budget == first.budget
+    assert declared(tmp_path, "full", "static", "score-only", seeds=3).budget == first.budget
     with pytest.raises(ConfigError, match="another budget"):
         declared(tmp_path, config=TINY.model_copy(update={"budget": 10_000}))
     with pytest.raises(ConfigError, match="train_steps 2, not 3"):
-        declared(tmp_path, config=TINY.model_copy(update={"train_steps": 3, "budget": 288}))
+        declared(tmp_path, config=TINY.model_copy(update={"train_steps": 3, "budget": 2400}))
     with pytest.raises(ConfigError, match="left out"):
         declared(tmp_path, "full", seeds=2)
 
@@ -109,21 +106,21 @@ def test_a_setting_that_is_younger_than_the_declaration_was_at_its_default(tmp_p
     del kept["settings"]["finalists"]
     path.write_text(json.dumps(kept))
     with pytest.raises(ConfigError, match="finalists 1, not 2"):
-        declared(tmp_path, config=TINY.model_copy(update={"finalists": 2, "budget": 288}))
+        declared(tmp_path, config=TINY.model_copy(update={"finalists": 2, "budget": 2400}))
     assert declared(tmp_path).arms == ("full", "static")
 
 
-def test_on_a_small_set_it_is_said_which_arms_have_a_lead(tmp_path: Path) -> None:
+def test_on_a_small_set_it_is_said_which_arms_race(tmp_path: Path) -> None:
     sizes = {"train": 1, "search": 12, "confirm": 10, "vault": 2}
     config = RunConfig(
         tasks=write_tasks(tmp_path / "tasks", sizes), policy="openai/m", sandbox="process",
         allow_unsafe_process=True, workspace=tmp_path / "unused",
     )  # fmt: skip
-    arms = ("full", "no-diagnostics", "archive", "score-only")
+    arms = ("full", "no-diagnostics", "score-only")
     splits = declared(tmp_path / "compared", *arms, config=config).splits
     assert splits["full"] == splits["no-diagnostics"]
-    assert "11 tasks searched on and 11 others to confirm on, in turns" in splits["full"]
-    assert splits["archive"] == splits["score-only"] == "12 tasks searched on, 10 to confirm on"
+    assert splits["full"] == "11 tasks raced on, 12 others for the exam"
+    assert splits["score-only"] == "12 tasks searched on, 10 to confirm on"
     assert len(set(declared(tmp_path / "big").splits.values())) == 1
 
 
@@ -181,8 +178,8 @@ def finished(config: RunConfig, share: float) -> None:
             "r", config, plan_for(config), ledger, repo, lab, skills, quiet(""), 0, lambda: False
         )
         version = Version("v0", repo.head())
-        open_vault(run, version, version)
-        run.finish()
+        trained = lab.train(repo.tree(version.commit), seed=0, steps=run.plan.steps)
+        finish(run, version, HandedOver(version, trained, "start"))
 
 
 def test_a_comparison_is_read_from_its_workspaces(tmp_path: Path) -> None:
@@ -202,7 +199,7 @@ def test_a_comparison_is_read_from_its_workspaces(tmp_path: Path) -> None:
     assert versus["difference"]["value"] == pytest.approx(0.125)
     assert versus["better_seeds"] == 1
     assert versus["improvement"]["value"] == pytest.approx(0.75)
-    assert full["spent"] == 20  # as the ledger counted it
+    assert (full["spent"], full["trained_on"]) == (20, 20)  # the vault is not counted
     assert told["arms"]["static"]["versus"] == {}
 
 
@@ -255,7 +252,7 @@ def test_a_run_that_lost_too_much_is_void(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def result(arm: str, clean: tuple[int | None, ...]) -> Result:
-    return Result(arm, 0, "w", clean, 0.5, 1, 1, 0, None, {}, (), {}, (), 1.0)
+    return Result(arm, 0, "w", clean, 0.5, 1, 1, 1, "start", 0, None, {}, (), {}, (), 1.0)
 
 
 def test_where_no_task_is_known_on_both_sides_runs_are_not_compared() -> None:
@@ -287,18 +284,23 @@ def test_promotions_are_inspected_afterwards(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, leaks: bool
 ) -> None:
     monkeypatch.setattr(_bench, "rollout", flagged(lambda facts: leaks and facts["solved"]))
-    bench.run.strategy = ScoreOnly()
-    path = "swe/curriculum.py"
-    collected = bench.collected()
-    (candidate,) = bench.candidates(collected, ("data", {path: bench.text(path) + "\n# x\n"}))
-    bench.lab.script = lambda tree: 0.6 if b"# x" in tree.files[path] else 0.5
-    tested = Checked(candidate, ())
-    judged = confirm(bench.run, collected, tested)
-    version, judged = merge(bench.run, collected, collected.version, tested, judged)
-    conclude(bench.run, collected, candidate, judged, bench.reading)
-    assert version.id == "v1"
+    prepare(bench, candidates=1)
+    having(bench, Idea("one", "data"))
+    solving(bench, lambda found: 0.6 if found else 0.5)
+    handed = ScoreOnly().carry_out(bench.run, first_version(bench.run))
+    assert handed.version.id == "v1"
     state = reduce(bench.run.ledger, "r")
     inspector = Inspector(bench.lab.store, bench.lab.domain)
     promoted, invalid = _promotions(bench.run.ledger, state, inspector)
     assert promoted == ("g0/c0",)
     assert invalid == ({"g0/c0": ("conduct.leak",)} if leaks else {})
+
+
+def test_a_claim_counts_as_the_promotion_that_it_is(bench: Bench) -> None:
+    prepare(bench)
+    solving(bench, lambda found: 0.5 + 0.2 * len(found))
+    handed = handed_over(bench, found_with(bench, Idea("one", "data")))
+    assert handed.standing == "proven"
+    state = reduce(bench.run.ledger, "r")
+    inspector = Inspector(bench.lab.store, bench.lab.domain)
+    assert _promotions(bench.run.ledger, state, inspector) == (("claim",), {})

@@ -7,10 +7,20 @@ from rich.console import Console
 from meta_agent.backtest.live import Trained
 from meta_agent.protocols import JSON, Candidate, HarnessTree
 from meta_agent.steps.attribute import attribute
+from meta_agent.steps.propose import propose
 from meta_agent.view import attribution_note, reduce, text
 from meta_agent.view.html import render_html
 from tests.steps._bench import Bench
-from tests.steps.test_together import generation, marked, winners
+from tests.steps._ideas import (
+    Idea,
+    found_with,
+    handed_over,
+    having,
+    marks,
+    outcomes,
+    prepare,
+    solving,
+)
 
 
 def two_by_two(bench: Bench, shares: dict[tuple[bool, bool], float]) -> None:
@@ -18,11 +28,11 @@ def two_by_two(bench: Bench, shares: dict[tuple[bool, bool], float]) -> None:
     inner, policies = bench.lab._evaluate, dict[str, bool]()
 
     def train(name: str, tree: HarnessTree, seed: int, steps: int, *_: object) -> JSON:
-        policies[name] = bool(marked(tree))
+        policies[name] = bool(marks(tree))
         return Trained(f"/{name}", name, seed, steps, None, [])._asdict()
 
     def evaluate(name: str, tree: HarnessTree, trained: Trained, *rest: object) -> JSON:
-        bench.lab.script = lambda _: shares[policies[trained.policy], bool(marked(tree))]
+        bench.lab.script = lambda _: shares[policies[trained.policy], bool(marks(tree))]
         return inner(name, tree, trained, *rest)  # type: ignore[arg-type]
 
     bench._patch.setattr(bench.lab, "_train", train)
@@ -31,9 +41,15 @@ def two_by_two(bench: Bench, shares: dict[tuple[bool, bool], float]) -> None:
 
 def attributed(bench: Bench, shares: dict[tuple[bool, bool], float]) -> tuple[Candidate, JSON]:
     two_by_two(bench, shares)
-    collected, (candidate,) = winners(bench, "scaffold")
-    told = attribute(bench.run, candidate, collected.version.commit, candidate.commit)
-    return candidate, told
+    return attributed_to(bench, Idea("new", "scaffold"))
+
+
+def attributed_to(bench: Bench, idea: Idea) -> tuple[Candidate, JSON]:
+    prepare(bench)
+    having(bench, idea)
+    before = bench.repo.head()
+    (candidate,) = propose(bench.run, bench.collected(), bench.reading, 0)
+    return candidate, attribute(bench.run, before, candidate.commit)
 
 
 def test_main_effects_and_interaction(bench: Bench) -> None:
@@ -59,23 +75,25 @@ def test_a_reward_acts_through_the_policy_alone(bench: Bench) -> None:
 
 
 def test_a_promotion_is_attributed_in_its_merge_record_and_note(bench: Bench) -> None:
-    done, (candidate,) = generation(bench, lambda marks: 0.4 + 0.2 * len(marks), "reward")
-    (merge,) = bench.run.ledger.steps("r", kind="merge")
-    told = merge.outcome["attribution"]
-    assert told["candidate"] == candidate.id and len(told["cells"]) == 4
-    note = bench.repo.notes(done.version.commit)
-    assert note == attribution_note(candidate.id, told)
+    prepare(bench)
+    solving(bench, lambda found: 0.4 + 0.2 * len(found))
+    found = found_with(bench, Idea("new", "reward"))
+    handed = handed_over(bench, found)
+    (merge,) = outcomes(bench, "merge")
+    told = merge["attribution"]
+    assert len(told["cells"]) == 4 and merge["members"] == list(found.members)
+    note = bench.repo.notes(handed.version.commit) or ""
+    assert attribution_note("r/claim", told).strip() in note
     assert "old policy, new harness" in note and "of it the interaction" in note
     with (console := Console(width=160)).capture() as seen:
         console.print(text.report(state := reduce(bench.run.ledger, "r")))
-        console.print(text.why(state.candidate(candidate.id)))
+        console.print(text.why(state.candidate(found.members[0])))
     assert "g0/c0 attributed" in seen.get() and "new policy, old harness" in seen.get()
     assert "of it the interaction" in render_html(state)
 
 
 def test_the_confirm_split_is_not_read(bench: Bench) -> None:
-    collected, (candidate,) = winners(bench, "reward")
-    attribute(bench.run, candidate, collected.version.commit, candidate.commit)
+    attributed_to(bench, Idea("new", "reward"))
     splits = {step.intent["split"] for step in bench.run.ledger.steps(kind="eval")}
     assert splits == {"search"}
 
@@ -84,20 +102,11 @@ def test_an_old_policy_that_cannot_act_under_the_new_harness_is_told(bench: Benc
     from meta_agent.errors import CandidateError
 
     def script(tree: HarnessTree) -> float:
-        if marked(tree):
+        if marks(tree):
             raise CandidateError("no such tool", reason="broken")
         return 0.4
 
     bench.lab.script = script
-    collected, (candidate,) = winners(bench, "scaffold")
-    told = attribute(bench.run, candidate, collected.version.commit, candidate.commit)
+    candidate, told = attributed_to(bench, Idea("new", "scaffold"))
     assert "no such tool" in told["failed"] and told["effects"] == {}
     assert "could not be measured" in attribution_note(candidate.id, told)
-
-
-def test_what_only_watches_is_not_attributed(bench: Bench) -> None:
-    collected = bench.collected()
-    (watcher,) = bench.candidates(
-        collected, ("diagnostics", {"swe/diagnostics/more.py": "NAME = 'more'\n"})
-    )
-    assert attribute(bench.run, watcher, collected.version.commit, watcher.commit) is None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,17 +14,19 @@ from meta_agent.agents import EXPLAIN_GAP, LIBRARY, Lead, source_of
 from meta_agent.errors import CandidateError
 from meta_agent.gate.diagnostics import ALPHA, separation
 from meta_agent.harness import parse_contract
-from meta_agent.protocols import HarnessTree, Verdict, VerdictKind
+from meta_agent.protocols import Candidate, HarnessTree, Verdict, VerdictKind
 from meta_agent.steps._gap import gap_terms, open_gap
 from meta_agent.steps._past import past_versions, split_past
 from meta_agent.steps._same_set import by_one_set
+from meta_agent.steps._strategy import Found, Read
 from meta_agent.steps.calibrate import calibration
 from meta_agent.steps.collect import Collected, Reading, read
-from meta_agent.steps.promote import promote
+from meta_agent.steps.discriminate import discriminate
+from meta_agent.steps.learn import conclude
+from meta_agent.steps.promote import promote_watching
 from meta_agent.steps.propose import propose
 from meta_agent.steps.run import Judged, Version
 from meta_agent.steps.run import Tested as Checked
-from meta_agent.steps.stuck import Streak
 from meta_agent.steps.tend import tend
 from meta_agent.steps.test import test as check
 from tests.steps._bench import TASKS, Bench, rollout
@@ -76,8 +79,22 @@ def explained(bench: Bench) -> tuple[Collected, Reading, Version]:
     (found,) = [one for one in proposed if one.hypothesis.rule == EXPLAIN_GAP]
     tested = check(bench.run, collected, found)
     assert not tested.vetoed
-    version, _ = promote(bench.run, collected, reading, collected.version, [tested], Streak())
+    version = taken_in(bench, collected, reading, found)
     return collected, reading, version
+
+
+def taken_in(bench: Bench, collected: Collected, reading: Reading, one: Candidate) -> Version:
+    """What `main` is at once the past versions have judged a diagnostic."""
+    judged = discriminate(bench.run, Checked(one, ()))
+    conclude(bench.run, collected, one, judged, reading)
+    kept = (one,) if judged.verdict.kind is VerdictKind.PROMOTE else ()
+    found = Found(Version("v1+1", one.commit), kept, {1: Read(collected, reading)})
+    return promote_watching(bench.run, collected.version, found)
+
+
+def tended(bench: Bench, version: Version, name: str = "later") -> Version:
+    """At the start of another run."""
+    return tend(replace(bench.run, id=name), version)
 
 
 # --- a gap opens a diagnostic ---------------------------------------------------------------------
@@ -134,7 +151,7 @@ def test_one_that_separates_what_its_author_saw_and_not_what_is_held_out_is_refu
     proposed = propose(bench.run, collected, reading, 1)
     (found,) = [one for one in proposed if one.hypothesis.rule == EXPLAIN_GAP]
     before = collected.version
-    version, _ = promote(bench.run, collected, reading, before, [Checked(found, ())], Streak())
+    version = taken_in(bench, collected, reading, found)
     assert version == before
     told = bench.run.ledger.step(f"{found.id}/verdict")
     assert told is not None
@@ -220,38 +237,40 @@ def test_one_that_stops_discriminating_is_retired_by_a_commit_that_can_be_undone
     _, _, version = explained(bench)
     kept = set(bench.repo.tree(version.commit).files)
     past(bench, lambda good, at: 20 + at, 6, name="since")
-    after = tend(bench.run, version, 2)
+    assert tend(bench.run, version) == version, "a run does not retire what it took in itself"
+    after = tended(bench, version)
     assert after.id == version.id
     assert after.commit == bench.repo.head() != version.commit
     gone = kept - set(bench.repo.tree(after.commit).files)
     assert len(gone) == 1 and "/lead_" in gone.pop()
     assert "RETIRED measured.lead_" in (bench.repo.notes(after.commit) or "")
-    (step,) = bench.run.ledger.steps("r", "diagnostic")
+    step = bench.run.ledger.step("later/diagnostics")
+    assert step is not None
     (row,) = step.outcome["scored"]
     assert (row["kept"], row["good"], row["bad"]) == (False, 6, 6)
-    assert tend(bench.run, version, 2) == after  # as a run that is taken up again does
-    assert bench.run.ledger.step("r/g3/diagnostics") is None
-    assert tend(bench.run, after, 3) == after
+    assert tended(bench, version) == after  # as a run that is taken up again does
+    assert tended(bench, after, "much-later") == after
 
 
 def test_one_that_goes_on_discriminating_stays(bench: Bench) -> None:
     _, _, version = explained(bench)
     past(bench, longer_when_bad, 6, name="since")
-    assert tend(bench.run, version, 2) == version
+    assert tended(bench, version) == version
 
 
 def test_a_few_unlucky_versions_retire_nothing(bench: Bench) -> None:
     _, _, version = explained(bench)
     past(bench, lambda good, at: longer_when_bad(not good, at), 2, name="since")
-    assert tend(bench.run, version, 2) == version
-    (step,) = bench.run.ledger.steps("r", "diagnostic")
+    assert tended(bench, version) == version
+    step = bench.run.ledger.step("later/diagnostics")
+    assert step is not None
     assert step.outcome["scored"][0]["kept"] is None
 
 
 def test_where_nothing_was_admitted_nothing_is_journalled(bench: Bench) -> None:
     version = bench.collected().version
-    assert tend(bench.run, version, 0) == version
-    assert not bench.run.ledger.steps("r", "diagnostic")
+    assert tended(bench, version) == version
+    assert not bench.run.ledger.steps(kind="diagnostic")
 
 
 # --- one set for both arms ------------------------------------------------------------------------

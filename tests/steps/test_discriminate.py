@@ -7,10 +7,9 @@ import pytest
 from meta_agent.backtest.verify import verify_verdict
 from meta_agent.gate import verdict_to_json
 from meta_agent.protocols import VerdictKind
-from meta_agent.steps.confirm import confirm
+from meta_agent.steps.discriminate import discriminate
 from meta_agent.steps.run import Judged
 from meta_agent.steps.run import Tested as Checked
-from meta_agent.steps.test import screen
 from tests.steps._bench import TASKS, Bench, rollout
 
 DIAGNOSTIC = '''"""The share that was solved."""
@@ -35,9 +34,7 @@ def judge(bench: Bench, thresholds: str = LIMIT) -> Judged:
     metric = "measured.solved_share.share"
     (candidate,) = bench.candidates(collected, ("diagnostics", edit), metric=metric)
     trainings = bench.lab.trainings
-    screened = screen(bench.run, collected, [Checked(candidate, ())])
-    assert screened.kept == (candidate.id,)
-    judged = confirm(bench.run, collected, Checked(candidate, ()))
+    judged = discriminate(bench.run, Checked(candidate, ()))
     assert bench.lab.trainings == trainings
     return judged
 

@@ -66,7 +66,7 @@ FINE: Mapping[str, Any] = {
 def tools(bench: Bench) -> Iterator[list[Tool]]:
     collected = bench.collected()
     desk = HostDesk(bench.run, collected, 0)
-    case = Case(brief_for(bench.run, collected, bench.reading, 0, desk, None, None))
+    case = Case(brief_for(bench.run, collected, bench.reading, 0, desk, None))
     fence, line = Fence.of("r", "c"), Line(ScriptedModels({}), "analyst", "m", LIMITS["analyst"])
     told = Hypothesis("scaffold", "s", "clean_success", "up", 0.1)
     with desk.workbench(0, case.evidence) as clone:

@@ -1,6 +1,7 @@
 """What a run refuses before it starts."""
 
 import importlib.util
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ import pytest
 
 from meta_agent.config import RunConfig
 from meta_agent.errors import ConfigError, PreflightError
+from meta_agent.resources import resource_dir
 from meta_agent.steps import opening
 from meta_agent.view import open_display
 
@@ -71,3 +73,37 @@ def test_a_recording_that_is_not_there_is_refused(tmp_path: Path) -> None:
 def test_the_nano_policy_is_refused_on_real_repositories(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="nano policy"):
         start(RunConfig(workspace=tmp_path / "w", tasks=tmp_path / "tasks.jsonl"))
+
+
+@pytest.mark.parametrize("suite", ["swe", "math", "code"])
+def test_a_folder_with_a_contract_stands_in_for_the_seed_harness(
+    suite: str, tmp_path: Path
+) -> None:
+    folder = tmp_path / "mine"
+    shutil.copytree(resource_dir("harness_repo") / "nano" / suite / "competent", folder)
+    agent = folder / suite / "agent.py"
+    agent.write_text(agent.read_text() + "\n# mine\n")
+    config = RunConfig(
+        workspace=tmp_path / "w", domain=suite, harness=str(folder), sandbox="process"
+    )
+    with opening.open_run(config, open_display(live=False)) as run:
+        files = run.repo.tree(run.repo.head()).files
+    assert files[f"{suite}/agent.py"] == agent.read_bytes()
+    shutil.rmtree(folder)
+    start(config)  # the workspace holds it
+
+
+def test_a_command_needs_tasks_whoever_brought_it(tmp_path: Path) -> None:
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    (folder / "agent.py").write_text("print()")
+    config = RunConfig(workspace=tmp_path / "w", harness=str(folder), sandbox="process")
+    with pytest.raises(ConfigError, match="needs tasks"):
+        start(config)
+    assert not (tmp_path / "w").exists()
+    (folder / "harness.toml").write_text(
+        '[harness]\nname = "m"\ncommand = ["python3", "agent.py"]\neditable = ["**"]\n'
+        '[factors]\nscaffold = ["agent.py"]\n'
+    )
+    with pytest.raises(ConfigError, match="needs tasks"):
+        start(config)

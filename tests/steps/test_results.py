@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from meta_agent.protocols import HarnessTree, Rollout, RolloutFailure, Task
-from meta_agent.steps.finish import open_vault
+from meta_agent.steps._strategy import HandedOver
+from meta_agent.steps.finish import finish
 from meta_agent.steps.run import Version
 from tests.steps import _bench
 from tests.steps._bench import Bench, rollout
@@ -18,10 +19,15 @@ LOOKS = (3,)
 
 def measured(bench: Bench, *versions: Version) -> dict[str, object]:
     bench.run.plan = replace(bench.run.plan, looks=LOOKS)
-    open_vault(bench.run, versions[0], versions[-1])
+    ended(bench, *versions)
     (step,) = bench.run.ledger.steps(kind="results")
     told: dict[str, object] = step.outcome
     return told
+
+
+def ended(bench: Bench, *versions: Version) -> None:
+    last = bench.lab.train(bench.repo.tree(versions[-1].commit), seed=0, steps=bench.run.plan.steps)
+    finish(bench.run, versions[0], HandedOver(versions[-1], last, "proven"))
 
 
 def second_version(bench: Bench) -> Version:
@@ -95,5 +101,5 @@ def test_what_machines_lost_is_no_failure_of_the_version(
 def test_a_vault_of_one_task_has_no_interval(bench: Bench) -> None:
     bench.run.plan = replace(bench.run.plan, vault=1)
     first = Version("v0", bench.repo.head())
-    open_vault(bench.run, first, first)
+    ended(bench, first)
     assert bench.run.ledger.steps(kind="results") == []

@@ -64,7 +64,7 @@ def test_a_run_leaves_metrics_rollouts_and_a_checkpoint(
     rows: list[dict[str, JSON]] = []
     result = run(
         child, session, nano_policy, tmp_path / "out",
-        seed=1, keep_last_steps=2, on_metrics=rows.append,
+        seed=1, keep_steps=2, on_metrics=rows.append,
     )  # fmt: skip
     assert rows == result.metrics and [row["step"] for row in rows] == [1, 2, 3]
     assert {"loss", "reward_mean", "success", "clean_success", "turns_mean"} <= rows[0].keys()

@@ -51,10 +51,10 @@ def document(**changes: Any) -> dict[str, Any]:
     settings = {"domain": "swe", "tasks": None, "generations": 2, "policy": ODD}
     declared = {"budget": 20480, "budget_counts": "attempts in training", "seeds": [1, 2]}
     told = {
-        "declared": {**declared, "arms": ["full", "static", "archive"], "settings": settings},
+        "declared": {**declared, "arms": ["full", "static", "score-only"], "settings": settings},
         "reference": "static",
-        "arms": {"full": arm(0.6, 0.1), "static": arm(0.5), "archive": {"runs": 0}},
-        "unfinished": ["archive-s1", "archive-s2"],
+        "arms": {"full": arm(0.6, 0.1), "static": arm(0.5), "score-only": {"runs": 0}},
+        "unfinished": ["score-only-s1", "score-only-s2"],
         "runs": [run("full", 1, 0.6), run("static", 1, 0.6), run("full", 2, 0.0)],
     }
     return {**told, **changes}
@@ -72,11 +72,11 @@ def test_the_table_fits_a_pipe_and_says_it_all() -> None:
     assert "60.0 % [55.0, 65.0]" in text
     assert "full against static: +10.0 [+5.0, +15.0] points, better in 4 of 5 seeds" in text
     assert "20,480 attempts in training" in text
-    assert "not finished: archive-s1, archive-s2" in text
+    assert "not finished: score-only-s1, score-only-s2" in text
 
 
 def test_an_arm_without_a_run_has_no_number() -> None:
-    row = next(row for row in compare.rows(document()) if row[0] == "archive")
+    row = next(row for row in compare.rows(document()) if row[0] == "score-only")
     assert row[1] == "0" and set(row[2:]) == {"–"}
 
 
@@ -87,9 +87,9 @@ def test_few_seeds_are_said_to_be_few() -> None:
 
 
 def test_arms_that_use_a_small_set_in_different_ways_are_named() -> None:
-    ways = {"full": "22 in turns", "no-diagnostics": "22 in turns", "archive": "23, then 22"}
+    ways = {"full": "22 in turns", "no-diagnostics": "22 in turns", "score-only": "23, then 22"}
     text = text_of(document(splits=ways))
-    assert "full, no-diagnostics: 22 in turns" in text and "archive: 23, then 22" in text
+    assert "full, no-diagnostics: 22 in turns" in text and "score-only: 23, then 22" in text
     assert "in turns" not in text_of(document(splits={"full": "22 in turns"}))
 
 

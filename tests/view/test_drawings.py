@@ -233,6 +233,18 @@ def test_an_interval_that_says_nothing_is_not_shown_as_one() -> None:
     assert effect_text(replace(told, ci_high=0.074)) == "+4.3 [-100.0, +7.4]"
 
 
+def test_an_alert_on_the_conversation_names_attempts_that_show_it() -> None:
+    outcome = {
+        "version": "v0",
+        "layers": {"conversation": {"forgotten": 0.5}},
+        "alerts": [{"metric": "conversation.forgotten", "message": "not shown", "value": 0.5}],
+        "quoted": {"forgotten": ["search/t1#0 turn 2: gone"], "reply_changed": ["search/t2#0"]},
+    }
+    shown = printed(compared([EvidenceView.parse(outcome)]))
+    assert "search/t1#0 turn 2: gone" in shown
+    assert "search/t2#0" not in shown
+
+
 def test_alerts_bring_their_metric_into_the_short_report() -> None:
     layers = {"score": {"n": 8}, "signal": {"odd": 0.5, "dull": 0.1}}
     alerts = ({"metric": "signal.odd", "message": "odd: 0.5 is above 0.3"},)

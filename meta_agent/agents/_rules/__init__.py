@@ -4,6 +4,13 @@ from meta_agent.agents._rules._case import Case, EvidenceView, Situation
 from meta_agent.agents._rules._library import LIBRARY, VALUE, Lead, Metric, source_of
 from meta_agent.agents._rules._rule import Finding, Rule
 from meta_agent.agents._rules._source import parses
+from meta_agent.agents._rules.conversation import (
+    ActAsWritten,
+    GoOn,
+    KeepConversation,
+    ShowResults,
+    ShowTask,
+)
 from meta_agent.agents._rules.data import BroadenCurriculum, InformativeTasksFirst
 from meta_agent.agents._rules.diagnostics import EXPLAIN_GAP, ExplainGap, MeasureTrait, WatchConduct
 from meta_agent.agents._rules.filters import DropDeadGroups, KeepInformativeGroups
@@ -29,6 +36,7 @@ from meta_agent.agents._rules.scaffold import (
     LongerReplies,
     MoreTurns,
     OfferTool,
+    OtherOption,
     ShowFirst,
 )
 
@@ -36,6 +44,12 @@ ALL_RULES: tuple[Rule, ...] = (
     MoreTurns(),
     LongerObservations(),
     LongerReplies(),
+    KeepConversation(),
+    ShowResults(),
+    ActAsWritten(),
+    GoOn(),
+    ShowTask(),
+    OtherOption(),
     DropLeakingTool(),
     OfferTool(),
     ShowFirst(),

@@ -17,6 +17,7 @@ from tomlkit.exceptions import TOMLKitError
 
 from meta_agent.agents._rules._library import Lead
 from meta_agent.agents._rules._source import Constant, PythonFile
+from meta_agent.evidence.reference import Reference, reference_of
 from meta_agent.harness import HarnessContract, parse_contract
 from meta_agent.protocols import Ceilings, Factor, HarnessTree
 
@@ -71,6 +72,24 @@ class Case:
         """The value of the first of these metrics that was measured."""
         found = self.find(*names)
         return default if found is None else found[1]
+
+    @cached_property
+    def reference(self) -> Reference:
+        """What a clean harness of this suite shows; empty where none was measured."""
+        found = self.evidence
+        return reference_of(
+            getattr(found, "domain", ""), trained=bool(getattr(found, "trained", False))
+        )
+
+    def over(self, *names: str) -> float:
+        """By how much the largest of these exceeds what a clean harness shows."""
+        known = [found for name in names if (found := self.find(name))]
+        return max((self.reference.above(*one) for one in known), default=0.0)
+
+    def short(self, name: str, default: float) -> float:
+        """By how much a metric falls short of a clean harness, or of the default without one."""
+        found = self.find(name)
+        return 0.0 if found is None else self.reference.below(*found, default)
 
     def change(self, name: str) -> float | None:
         """How a metric moved against the baseline; None where there is nothing to compare."""

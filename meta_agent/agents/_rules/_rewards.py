@@ -66,14 +66,12 @@ class RewardFile:
             file = renewed(file, file.without_function(function))
         return {self.file.path: file.text}
 
-    def with_component(
-        self, component: str, weight: float, function: str, *, instead_of: str | None = None
-    ) -> dict[str, str]:
+    def edited(self, edits: Mapping[str, str]) -> RewardFile:
+        """The file after an edit."""
+        return RewardFile(renewed(self.file, edits.get(self.file.path)))
+
+    def with_component(self, component: str, weight: float, function: str) -> dict[str, str]:
         """The edit that adds a component: a function `component(rollout)`, its weight, its row."""
-        if instead_of is not None:
-            text = self.without(instead_of).get(self.file.path)
-            rest = RewardFile(renewed(self.file, text))
-            return rest.with_component(component, weight, function)
         if self.file.function(component) is not None or component in self.weights:
             return {}
         file = renewed(self.file, self.file.with_entry(WEIGHTS, component, repr(weight)))

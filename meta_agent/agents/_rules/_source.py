@@ -137,6 +137,10 @@ class PythonFile:
                 found[target.id] = value
         return found
 
+    def span(self, node: ast.AST) -> tuple[int, int]:
+        """Where a node begins and ends in the text, in bytes."""
+        return self._start(node), self._end(node)
+
     def _start(self, node: ast.AST | None) -> int:
         return self._offset(node.lineno, node.col_offset)  # type: ignore[union-attr]
 

@@ -47,26 +47,24 @@ class BroadenCurriculum:
         file = _order_file(case)
         if file is None:
             return None
-        repeats, mixed = _needless_repeats(case), any(word in file.text for word in _MIXERS)
-        narrow = repeats > 0.25 or _leaves_out(file)
-        if not narrow and mixed:
+        asked = case.find("signal.curriculum.covered") is not None
+        narrow = _narrowness(case) if asked else _as_written(case, file)
+        if narrow is None:
             return None
-        tasks = f"{case.situation.train_tasks} tasks" if case.situation.train_tasks else "tasks"
-        why = f"part of the {tasks} is left out" if narrow else f"the {tasks} are not mixed"
-        if repeats > 0.25:
-            why = f"{repeats:.0%} of what is trained on repeats a task, of {tasks} that there are"
+        strength, why = narrow
         return Finding(
-            strength=clamp(0.55 + repeats / 4) if narrow else 0.12,
+            strength=clamp(strength),
             subject="train on all tasks, mixed",
             change="the curriculum gives all tasks, those least tried first, in mixed order",
             effect="what is learned carries over to tasks that were not trained on",
-            because=why if repeats > 0.25 else f"in the curriculum as written {why}",
+            because=why,
             metric="clean_success",
             direction="up",
-            expected_delta=0.04 if narrow else 0.01,
+            expected_delta=0.04 if strength > 0.2 else 0.01,
             edits=_replaced(file, _MIXED),
             evidence=(
                 f"{file.path}: {why}",
+                *(line(case, f"signal.curriculum.{n}") for n in ("covered", "skew", "solved")),
                 line(case, "signal.task_repeats"),
                 line(case, "clean_success"),
             ),
@@ -102,6 +100,30 @@ class InformativeTasksFirst:
             ),
             risks=("tasks that were hopeless once are given up",),
         )
+
+
+def _narrowness(case: Case) -> tuple[float, str] | None:
+    """How narrow the curriculum proved when it was asked, or while training."""
+    left_out = case.short("signal.curriculum.covered", 0.9)
+    skew, solved = case.over("signal.curriculum.skew"), case.over("signal.curriculum.solved")
+    repeats = _needless_repeats(case)
+    worst = max(left_out, skew, 2 * solved, repeats)
+    if worst < 0.1:
+        return None
+    told = f"{left_out:.0%} of what could be trained on comes too late or never, what is chosen "
+    return 0.4 + worst / 2, told + f"lies {skew:.2f} standard deviations beside all tasks"
+
+
+def _as_written(case: Case, file: PythonFile) -> tuple[float, str] | None:
+    """The same where it could not be asked: from the groups that trained, and the source."""
+    repeats, mixed = _needless_repeats(case), any(word in file.text for word in _MIXERS)
+    tasks = f"{case.situation.train_tasks} tasks" if case.situation.train_tasks else "tasks"
+    if repeats > 0.25:
+        why = f"{repeats:.0%} of what is trained on repeats a task, of {tasks} that there are"
+        return 0.55 + repeats / 4, why
+    if _leaves_out(file):
+        return 0.55, f"in the curriculum as written part of the {tasks} is left out"
+    return None if mixed else (0.12, f"in the curriculum as written the {tasks} are not mixed")
 
 
 def _order_file(case: Case) -> PythonFile | None:

@@ -32,11 +32,13 @@ class KeepInformativeGroups:
         if file is None:
             return None
         lost, floor = _lost(case), _high_floor(file)
-        if lost < 0.05 and floor is None and not _looks_beyond_rewards(file):
+        asked = case.find("signal.filter.lost") is not None
+        odd = not asked and (floor is not None or _looks_beyond_rewards(file))
+        if lost < 0.05 and not odd:
             return None
         edits = case.set_constant(floor, _TINY) if floor else _standard(file)
         why = (
-            f"{lost:.1%} of groups are dropped although their rewards differ"
+            f"{lost:.1%} of what groups could teach is left out although their rewards differ"
             if lost > 0
             else (
                 f"{floor.name} = {floor.value:g} drops groups whose rewards differ less"
@@ -55,6 +57,7 @@ class KeepInformativeGroups:
             expected_delta=-max(lost, 0.1),
             edits=edits,
             evidence=(
+                line(case, "signal.filter.lost"),
                 line(case, "signal.train.dropped_group_ratio.last"),
                 line(case, "signal.train.dead_group_ratio.last"),
                 line(case, "signal.dead_group_ratio"),
@@ -72,7 +75,9 @@ class DropDeadGroups:
 
     def diagnose(self, case: Case) -> Finding | None:
         file, dead = _filter_file(case), case.value("signal.dead_group_ratio")
-        if file is None or dead < 0.15 or _sees_spread(file):
+        idle = case.find("signal.filter.idle")
+        keeps = file is not None and (not _sees_spread(file) if idle is None else idle[1] > 0.1)
+        if file is None or dead < 0.15 or not keeps:
             return None
         return Finding(
             strength=clamp(0.1 + 0.5 * dead),
@@ -94,10 +99,12 @@ def _filter_file(case: Case) -> PythonFile | None:
 
 
 def _lost(case: Case) -> float:
-    """Share of groups that were dropped beyond the dead ones, while training."""
+    """What is lost of groups that could teach: when the filter was asked, or while training."""
+    told = case.over("signal.filter.lost")
     dropped = case.find("signal.train.dropped_group_ratio.last", "dropped_group_ratio")
     dead = case.find("signal.train.dead_group_ratio.last", "signal.dead_group_ratio")
-    return 0.0 if dropped is None or dead is None else max(0.0, dropped[1] - dead[1])
+    seen = 0.0 if dropped is None or dead is None else dropped[1] - dead[1]
+    return max(0.0, told, seen)
 
 
 def _high_floor(file: PythonFile) -> Constant | None:

@@ -11,6 +11,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from meta_agent.agents._rules._case import Case
 from meta_agent.agents._rules._rule import Finding, clamp, line
+from meta_agent.evidence import reference_of
 from meta_agent.protocols import Factor
 
 _REWARD = "signal.train.reward_mean.change"
@@ -22,6 +23,8 @@ _ENTROPY = "signal.train.entropy.change"
 # come to this: 5e-6 over a thousand steps of a large model, 2e-4 over 25 of a small one.
 _USUAL_REACH = 5e-3
 _GRAD = "signal.train.grad_norm.last"
+_UNSURE = 0.05
+_MOST = 0.6  # of a rule that many a fault elsewhere calls up
 
 
 class RaiseLearningRate:
@@ -36,9 +39,11 @@ class RaiseLearningRate:
         if rate is None or gain is None or gain[1] > 0.15 or _collapsing(case) or gain[1] < -_NOISE:
             return None
         new = _raised(case, rate, gain[1])
-        weak = 0.15 if case.value(_GRAD, default=1.0) < 0.02 or _still(case) else 0.0
+        # Where training did move the policy, a higher rate was harmful four times in five.
+        slow = rate * case.value("signal.train.steps") < _USUAL_REACH / 2
+        still = slow and (case.value(_GRAD, default=1.0) < 0.02 or _still(case))
         return Finding(
-            strength=clamp(0.5 - 2 * max(0.0, gain[1]) + weak),
+            strength=clamp(0.65 - 2 * max(0.0, gain[1])) if still else _UNSURE,
             subject=f"learning rate {new:.2g} instead of {rate:.2g}",
             change=f"learning_rate grows from {rate:.2g} to {new:.2g}",
             effect="the same steps move the policy further",
@@ -62,11 +67,12 @@ class LowerLearningRate:
     def diagnose(self, case: Case) -> Finding | None:
         rate, gain = _number(case, "learning_rate"), case.value(_REWARD)
         falling, clipped = gain < -_NOISE, case.value("signal.train.clip_share.last") > 0.2
-        if rate is None or not (falling or _collapsing(case) or clipped):
+        lost = _lost(case)
+        if rate is None or not (falling or _collapsing(case) or clipped or lost > 0.05):
             return None
-        new = float(f"{rate / (5 if falling else 2):.6g}")
+        new = float(f"{rate / (5 if falling or lost > 0.05 else 2):.6g}")
         return Finding(
-            strength=clamp(0.5 + 3 * max(0.0, -gain)),
+            strength=clamp(min(_MOST, 0.4 + max(lost, -gain, 0.0))),
             subject=f"learning rate {new:.2g} instead of {rate:.2g}",
             change=f"learning_rate falls from {rate:.2g} to {new:.2g}",
             effect="training keeps what the policy could do and adds to it",
@@ -160,6 +166,11 @@ _USUAL = (
     Usual("num_iterations", 1, 2, 1, "old rollouts are reused until the ratios are clipped"),
     Usual("num_generations", 4, 64, 8, "so few tries of one task are mostly all equal"),
     Usual("weight_decay", 0.0, 0.1, 0.0, "weights shrink faster than so few steps can move them"),
+    Usual("temperature", 0.6, 1.4, 1.0, "what is sampled is not what will be measured"),
+    Usual("learning_rate", 0.0, 3e-3, 3e-4, "a step leaves nothing of what the policy could do"),
+    Usual("groups_per_step", 4, 512, 16, "so few tasks a step pull each step elsewhere"),
+    Usual("adam_beta1", 0.5, 0.95, 0.9, "steps follow single batches, or those of long ago"),
+    Usual("epsilon_high", 0.1, 1.0, 0.28, "the clip range stops nothing"),
     Usual("adam_beta2", 0.9, 0.9999, 0.999, "the step size follows single batches"),
     Usual("top_entropy_quantile", 0.15, 1.0, 1.0, "too few tokens are trained on"),
 )
@@ -180,18 +191,21 @@ class UsualRange:
         ]
         if not odd:
             return None
-        worst, now = odd[0], _number(case, odd[0].key)
+        now = {u.key: _number(case, u.key) for u in odd}
+        told = "; ".join(f"{u.key} {u.value:g} instead of {now[u.key]:g}" for u in odd)
         return Finding(
             strength=0.45,
-            subject=f"{worst.key} {worst.value:g} instead of {now:g}",
-            change=f"{worst.key} moves from {now:g} to {worst.value:g}",
+            subject=told[:70],
+            change=f"what lies outside its usual range returns to it: {told}",
             effect="training learns more from the same rollouts",
-            because=worst.because,
+            because="; ".join(u.because for u in odd),
             metric="clean_success",
             direction="up",
             expected_delta=0.03,
-            edits=case.set_recipe({worst.key: worst.value}),
-            evidence=(f"{worst.key} = {now:g}, usually {worst.low:g} to {worst.high:g}",),
+            edits=case.set_recipe({u.key: u.value for u in odd}),
+            evidence=tuple(
+                f"{u.key} = {now[u.key]:g}, usually {u.low:g} to {u.high:g}" for u in odd
+            ),
         )
 
 
@@ -244,6 +258,15 @@ def _raised(case: Case, rate: float, gain: float) -> float:
     if steps and _still(case):
         new = max(new, _USUAL_REACH / steps)
     return float(f"{new:.2g}")
+
+
+def _lost(case: Case) -> float:
+    """How much less the trained policy solves than a clean harness has the untrained one solve."""
+    evidence = case.evidence
+    if not getattr(evidence, "trained", False):
+        return 0.0
+    before = reference_of(getattr(evidence, "domain", ""), trained=False)
+    return before.below("score.clean_success", case.value("score.clean_success"), 0.0)
 
 
 def _still(case: Case) -> bool:

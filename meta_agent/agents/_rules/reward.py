@@ -7,11 +7,20 @@ from typing import ClassVar
 from meta_agent.agents._rules._case import Case
 from meta_agent.agents._rules._rewards import RewardFile, reward_file
 from meta_agent.agents._rules._rule import Finding, clamp, line
+from meta_agent.agents._rules.outcome import (
+    FOLLOWS,
+    failing_pays,
+    follows,
+    pays_failing,
+    rest,
+    weighs,
+)
 from meta_agent.evidence import role_of
 from meta_agent.protocols import Factor
 
 _LENGTH_CORR = 0.8  # among equal endings: a function of the length, with some other thing in it
-_LENGTH_WORDS = ("turns", "tokens", "len(", "steps", "cost", "timings")
+_WORTH = 0.05  # less than that is a matter of which attempts were seen
+_PAYS = 0.5  # a reward that follows clean success by less pays for something else
 
 
 class DropHackableBonus:
@@ -26,22 +35,24 @@ class DropHackableBonus:
         worst = None if rewards is None else _worst_component(case, rewards)
         if rewards is None or worst is None:
             return None
-        component, pull, spread = worst
-        misordered = case.value("signal.misordered", "order_violations")
-        diverging = _diverging(case)
+        component, gain = worst
+        misordered = case.over("signal.misordered", "order_violations")
+        pull, spread = follows(case, component) or 0.0, weighs(case, component)
         return Finding(
-            strength=clamp(spread * (0.35 - pull) + misordered + diverging),
+            strength=clamp(0.25 + gain + misordered / 2 + _diverging(case)),
             subject=f"no longer reward {component}",
             change=f"the component {component} is removed from the reward",
             effect="the reward ranks attempts as the grader does, and clean success rises",
-            because=f"{component} makes up {spread:.0%} of the reward's spread and its correlation "
-            f"with clean success is {pull:+.2f}",
+            because=f"{component} makes up {spread:.0%} of the reward's spread, its pay follows "
+            f"clean success {pull:+.2f}, and without it the reward would by {gain:.2f} more",
             metric="clean_success",
             direction="up",
             expected_delta=0.02 + misordered / 4,
             edits=rewards.without(component),
             evidence=(
-                f"signal.component.{component}: spread share {spread:.2f}, pull {pull:+.2f}",
+                f"signal.component.{component}: spread share {spread:.2f}, follows {pull:+.2f}, "
+                f"the rest {rest(case, component):+.2f}",
+                line(case, FOLLOWS),
                 line(case, "signal.misordered"),
                 line(case, "signal.train.reward_mean.change"),
             ),
@@ -94,7 +105,7 @@ class PunishLeak:
     def diagnose(self, case: Case) -> Finding | None:
         rewards = reward_file(case)
         flagged = max(case.value("behaviour.flagged"), case.value("signal.train_leak_use"))
-        if rewards is None or flagged <= 0 or "flags" in rewards.file.text:
+        if rewards is None or flagged <= 0 or _punishes_flags(case, rewards):
             return None
         weight = -round(max(1.0, sum(w for w in rewards.weights.values() if w > 0)), 3)
         return Finding(
@@ -174,18 +185,32 @@ class RewardProgress:
         )
 
 
-def _worst_component(case: Case, rewards: RewardFile) -> tuple[str, float, float] | None:
-    """(name, pull towards clean success, share of the spread) of the least honest component."""
+def _worst_component(case: Case, rewards: RewardFile) -> tuple[str, float] | None:
+    """(name, how much better the reward would follow clean success without it) of the worst one.
+
+    What alone pays for solving stays, however badly it does.
+    """
     rows = []
+    if failing_pays(case) > _WORTH:
+        gains = {name: pays_failing(case, name) for name in rewards.weights}
+        worst = max(gains, key=lambda name: gains[name])
+        if gains[worst] > _WORTH and min(gains.values()) < -_WORTH:  # others pay for solving
+            rows.append((failing_pays(case) / 2, worst))
     for name, weight in rewards.weights.items():
-        spread = case.value(f"signal.component.{name}.spread_share")
-        found = case.find(
-            f"signal.component.{name}.corr_clean", f"signal.component.{name}.corr_success"
-        )
-        if weight and found and spread >= 0.1:
-            rows.append((name, found[1] * (1 if weight > 0 else -1), spread))
-    worst = min(rows, key=lambda row: (row[1], row[0]), default=None)
-    return worst if worst is not None and worst[1] < 0.3 and len(rewards.weights) > 1 else None
+        if not weight or weighs(case, name) < 0.1 or follows(case, name) is None:
+            continue
+        gain = rest(case, name) - case.value(FOLLOWS)
+        if gain > _WORTH and rest(case, name) > _PAYS:
+            rows.append((gain, name))
+    return (max(rows)[1], max(rows)[0]) if rows else None
+
+
+def _punishes_flags(case: Case, rewards: RewardFile) -> bool:
+    """Whether some component takes from flagged attempts, as measured; else as it reads."""
+    seen = {n: case.find(f"signal.component.{n}.corr_flagged") for n in rewards.weights}
+    if any(seen.values()):
+        return any(rewards.weights[n] * found[1] < -0.3 for n, found in seen.items() if found)
+    return "flags" in rewards.file.text
 
 
 def _diverging(case: Case) -> float:
@@ -196,19 +221,11 @@ def _diverging(case: Case) -> float:
 
 
 def _length_component(case: Case, rewards: RewardFile) -> str | None:
-    """A component of the attempt's length that lowers the reward of long attempts."""
+    """A component that falls with the length of attempts that end alike, and weighs something."""
     for name, weight in rewards.weights.items():
-        source = rewards.source_of(name)
-        # Not conditional on the outcome, and not merely a count of flagged or wrong conduct.
-        if not weight or "outcome" in source or "flags" in source:
-            continue
         within = weight * case.value(f"signal.component.{name}.turns_corr_within")
-        speaks_of_length = any(word in source for word in _LENGTH_WORDS)
-        if within < -_LENGTH_CORR * abs(weight):
-            return name
-        mean = case.value(f"signal.component.{name}.mean", default=-1.0)
-        falling = weight * mean < 0 or case.value("signal.reward_turns_corr") < -0.1
-        if speaks_of_length and falling:
+        heavy = weighs(case, name) >= 0.1 and rest(case, name) > _PAYS
+        if heavy and within < -_LENGTH_CORR * abs(weight):
             return name
     return None
 

@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, ClassVar
 
+from meta_agent.agents._rules._asked import plain_limits
 from meta_agent.agents._rules._case import Case
 from meta_agent.agents._rules._rule import Finding, clamp, line
-from meta_agent.agents._rules._source import Constant
+from meta_agent.agents._rules._source import Constant, renewed
+from meta_agent.agents._rules._surgery import Surgery
+from meta_agent.evidence import ROLE_WORDS
 from meta_agent.protocols import Factor
 
 _TURNS = r"(MAX_|N_)?(TURNS?|STEPS?|ITERATIONS?)(_LIMIT|_MAX)?"
 _OBSERVATION = r"(MAX_)?(OBSERVATION|OBS|OUTPUT|RESULT|TOOL_OUTPUT)_?(CHARS|LEN|LENGTH|LIMIT|MAX)?"
 _REPLY = r"(MAX_)?(NEW_|REPLY_|COMPLETION_)?TOKENS(_LIMIT|_MAX)?"
+_KNOWN_TOOLS = frozenset(
+    word for role in ("submit", "edit", "test", "view") for word in ROLE_WORDS[role]
+)
+_MANY = 0.25  # of texts that are cut: then twice as much would hardly do
 _TOOLS = r"(\w+_)?TOOLS?(_NAMES)?"
 
 
@@ -25,9 +33,13 @@ class MoreTurns:
 
     def diagnose(self, case: Case) -> Finding | None:
         limit = case.constant("scaffold", _TURNS, int)
-        cut = case.value("behaviour.stop.returned") + case.value("behaviour.stop.turn_limit")
+        cut = case.over("behaviour.stop.returned") + case.over("behaviour.stop.turn_limit")
+        cut = max(0.0, cut - case.over("conversation.ended_early"))
         ceiling = case.situation.ceilings.max_turns if case.situation.ceilings else None
-        if limit is None or (ceiling is not None and limit.value >= ceiling):
+        if limit is None:
+            return None
+        cut_off = _without_discount(case, {})
+        if not cut_off and ceiling is not None and limit.value >= ceiling:
             return None
         hurry = _hurry(case, limit.value / ceiling) if ceiling else 0.0
         if cut < 0.02 and hurry < 0.2:
@@ -35,7 +47,7 @@ class MoreTurns:
         # A limit that is kept without being hit has to leave room for one more whole try.
         new = limit.value * 2 if hurry >= 0.2 else max(limit.value + 1, limit.value * 3 // 2)
         new = new if ceiling is None else min(new, ceiling)
-        gave_up = 1 - case.value("behaviour.retry_after_fail", default=1.0)
+        gave_up = case.short("behaviour.retry_after_fail", 1.0)
         return Finding(
             strength=clamp(max(3 * cut, hurry)),
             subject=f"allow {new} turns instead of {limit.value}",
@@ -46,7 +58,7 @@ class MoreTurns:
             metric="clean_success",
             direction="up",
             expected_delta=max(cut / 3, hurry / 10),
-            edits=case.set_constant(limit, new),
+            edits=_without_discount(case, case.set_constant(limit, new)),
             evidence=(
                 f"{cut:.1%} of attempts stop unfinished",
                 line(case, "behaviour.retry_after_fail"),
@@ -65,10 +77,11 @@ class LongerObservations:
 
     def diagnose(self, case: Case) -> Finding | None:
         limit = case.constant("scaffold", _OBSERVATION, int)
-        cut = case.value("cut_observation_share", "observation_truncation")
+        told = ("conversation.result_cut", "cut_observation_share", "observation_truncation")
+        cut = case.over(*told)
         if limit is None or cut < 0.005:
             return None
-        new = limit.value * 2
+        new = limit.value * (2 if cut < _MANY else 4)
         return Finding(
             strength=clamp(3 * cut),
             subject=f"show {new} characters of tool output instead of {limit.value}",
@@ -79,7 +92,7 @@ class LongerObservations:
             direction="up",
             expected_delta=cut / 3,
             edits=case.set_constant(limit, new),
-            evidence=(line(case, "cut_observation_share"),),
+            evidence=tuple(line(case, name) for name in told if case.find(name)),
             risks=("a longer context",),
         )
 
@@ -93,22 +106,25 @@ class LongerReplies:
 
     def diagnose(self, case: Case) -> Finding | None:
         limit = case.constant("scaffold", _REPLY, int)
-        cut = max(case.value("behaviour.stop.length"), case.value("cut_reply_share"))
+        cut = case.over("behaviour.stop.length", "cut_reply_share", "behaviour.cut_replies")
         ceiling = case.situation.ceilings.max_tokens_per_turn if case.situation.ceilings else None
-        if limit is None or cut < 0.01 or (ceiling is not None and limit.value >= ceiling):
+        if limit is None or cut < 0.01:
             return None
-        new = limit.value * 2 if ceiling is None else min(limit.value * 2, ceiling)
+        if not _without_discount(case, {}) and ceiling is not None and limit.value >= ceiling:
+            return None
+        new = limit.value * (2 if cut < _MANY else 4)
+        new = new if ceiling is None else min(new, ceiling)
         return Finding(
             strength=clamp(3 * cut),
             subject=f"allow {new} tokens a reply instead of {limit.value}",
             change=f"{limit.name} grows from {limit.value} to {new}",
             effect="actions are no longer cut in the middle",
-            because=f"{cut:.1%} of attempts end in a cut reply",
+            because=f"{cut:.1%} of replies or attempts end in the middle of a reply",
             metric="clean_success",
             direction="up",
             expected_delta=cut / 3,
-            edits=case.set_constant(limit, new),
-            evidence=(f"{cut:.1%} of attempts end in a cut reply",),
+            edits=_without_discount(case, case.set_constant(limit, new)),
+            evidence=(line(case, "behaviour.cut_replies"), line(case, "behaviour.stop.length")),
             risks=("rambling replies",),
         )
 
@@ -159,9 +175,13 @@ class OfferTool:
         missing = [] if offered is None else _missing(case, offered)
         if offered is None or not missing:
             return None
-        tool, failing = missing[0], 1 - case.value("clean_success", default=1.0)
+        failing = 1 - case.value("clean_success", default=1.0)
+        used = {tool: case.reference.low(f"behaviour.tool_share.{tool}") for tool in missing}
+        tool = max(missing, key=lambda name: used[name])
+        # A tool that nobody offers is often one that leaks, unless a clean harness lives on it.
+        strength = 0.5 + used[tool] if used[tool] > 0 else 0.1 * failing
         return Finding(
-            strength=clamp(0.7 * failing),
+            strength=clamp(strength),
             subject=f"offer {tool} as well",
             change=f"{offered.name} also offers {tool}",
             effect="the policy finds what it now has to guess, and more is solved",
@@ -185,11 +205,11 @@ class ShowFirst:
 
     def diagnose(self, case: Case) -> Finding | None:
         option = case.constant("scaffold", r"AUTO_\w+|PRELOAD_\w+|SHOW_\w+_FIRST", bool)
-        unseen = 1 - case.value("behaviour.view_before_edit", default=1.0)
+        unseen = case.short("behaviour.view_before_edit", 1.0)
         if option is None or option.value:
             return None
         return Finding(
-            strength=clamp(0.08 + unseen),
+            strength=clamp(0.08 + 0.5 * unseen),
             subject=f"switch {option.name} on",
             change=f"{option.name} is switched on",
             effect="no turn is spent on looking and no edit is made blind",
@@ -203,12 +223,66 @@ class ShowFirst:
         )
 
 
+def _without_discount(case: Case, edits: Mapping[str, str]) -> dict[str, str]:
+    """The edits, and limits that are less than their constants made equal to them."""
+    found = dict(edits)
+    for file in case.python("scaffold"):
+        surgery = Surgery(renewed(file, found.get(file.path)))
+        plain_limits(surgery)
+        if surgery.text is not None:
+            found[file.path] = surgery.text
+    return found
+
+
+class OtherOption:
+    """Less is solved than with a clean harness before any training: take another written option."""
+
+    name: ClassVar[str] = "other-option"
+    factor: ClassVar[Factor] = "scaffold"
+    repairs: ClassVar[bool] = False
+
+    def diagnose(self, case: Case) -> Finding | None:
+        trained = getattr(case.evidence, "trained", False)
+        worse = 0.0 if trained else case.short("score.clean_success", 0.0)
+        found = _option(case) if worse > 0.05 else None
+        if found is None:
+            return None
+        constant, other = found
+        return Finding(
+            strength=clamp(0.15 + worse),
+            subject=f"{constant.name} {other!r} instead of {constant.value!r}",
+            change=f"{constant.name} becomes {other!r}, another of its options",
+            effect="the policy is asked for what it can do",
+            because=f"the same policy solves {worse:.1%} more with a clean harness of this suite",
+            metric="clean_success",
+            direction="up",
+            expected_delta=worse / 2,
+            edits=case.set_constant(constant, other),
+            evidence=(line(case, "score.clean_success"),),
+            risks=("the option was chosen for a reason",),
+        )
+
+
+def _option(case: Case) -> tuple[Constant, str] | None:
+    """A text constant whose comment names its options, and the first one that it is not."""
+    for file in case.python("scaffold"):
+        for constant in file.constants():
+            if not isinstance(constant.value, str):
+                continue
+            pattern = rf"^{re.escape(constant.name)}\s*=.*?#(.*)$"
+            told = re.search(pattern, file.text, re.MULTILINE)
+            options = re.findall(r'"([^"]*)"', told[1]) if told else []
+            if len(options) > 1 and constant.value in options:
+                return constant, next(one for one in options if one != constant.value)
+    return None
+
+
 def _hurry(case: Case, used: float) -> float:
     """How far a limit below the evaluator's may have taught attempts not to try again.
 
     Training under a tight limit leaves few attempts that hit it: they submit a failing answer.
     """
-    gave_up = 1 - case.value("behaviour.retry_after_fail", default=1.0)
+    gave_up = case.short("behaviour.retry_after_fail", 1.0)
     return min((1 - used) * gave_up, 1 - case.value("clean_success", default=1.0))
 
 
@@ -222,6 +296,34 @@ def _letters(case: Case, offered: Constant) -> dict[str, str]:
         return {}
     mappings = (c.value for c in case.file(offered.path).constants() if isinstance(c.value, dict))
     return next((m for m in mappings if m and set(offered.value) <= m.keys() and _short(m)), {})
+
+
+def offered_letters(case: Case) -> dict[str, str]:
+    """The edit that gives every letter on offer a tool of its own."""
+    offered = _offered(case)
+    if offered is None or not isinstance(offered.value, str):
+        return {}
+    file, known = case.file(offered.path), [*case.situation.tools, *sorted(_KNOWN_TOOLS)]
+    for constant in file.constants():
+        if not (isinstance(constant.value, dict) and constant.value and _short(constant.value)):
+            continue
+        have = constant.value
+        twice = [c for c, tool in have.items() if list(have.values()).count(tool) > 1]
+        wrong = [c for c in twice if not have[c].startswith(c)]
+        lacking = [*wrong, *(c for c in offered.value if c not in have)]
+        found = {c: _beginning(c, known, have.values()) for c in lacking}
+        text: str | None = None
+        for letter, tool in found.items():
+            if tool:
+                now = renewed(file, text)
+                text = now.with_entry(constant.name, letter, f'"{tool}"') or text
+        if text is not None:
+            return {file.path: text}
+    return {}
+
+
+def _beginning(letter: str, known: Iterable[str], taken: Collection[str]) -> str | None:
+    return next((tool for tool in known if tool.startswith(letter) and tool not in taken), None)
 
 
 def _short(mapping: dict[Any, Any]) -> bool:

@@ -7,8 +7,8 @@ move in the stated direction, and quotations that stand in the files they are sa
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from meta_agent.agents.team._case import Case, skills_in
@@ -37,6 +37,11 @@ from meta_agent.protocols import JSON, Hypothesis
 _STATEMENT, _PLAN, _QUOTE, _RISK, _NOTE = 500, 4000, 300, 300, 1500
 _QUOTES, _RISKS = 12, 6
 _DELTAS = 1.0
+_QUOTED: JSON = {
+    "type": "object",
+    "properties": {"path": TEXT, "line": WHOLE, "quote": TEXT},
+    "required": ["path", "line", "quote"],
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +68,8 @@ def analyst_dialogue(
     """Its `run()` returns an `Analysis` with at most as many ideas as the brief asks for."""
     prompt = prompts.render("analyst", {**case.values(), **_opening(case, fence)})
     opened = set[str]()
-    tools = [*reading_tools(case.shelf, fence, opened), _submit(case, opened)]
+    desk = _Submission(case, fence, opened)
+    tools = [*reading_tools(case.shelf, fence, opened), desk.submit_tool(), desk.correct_tool()]
     if not case.brief.invalid:
         tools.append(_NOTHING)
     return Dialogue(line, conversation, prompt.system, prompt.opening, tools)
@@ -92,13 +98,8 @@ def _calibration(case: Case) -> str:
     return visible(" ".join(lines))
 
 
-def _submit(case: Case, opened: set[str]) -> Tool:
-    quoted: JSON = {
-        "type": "object",
-        "properties": {"path": TEXT, "line": WHOLE, "quote": TEXT},
-        "required": ["path", "line", "quote"],
-    }
-    hypothesis: JSON = {
+def _hypothesis_schema(case: Case) -> JSON:
+    return {
         "type": "object",
         "properties": {
             "factor": {"type": "string", "enum": list(case.factors)},
@@ -113,8 +114,12 @@ def _submit(case: Case, opened: set[str]) -> Tool:
                 **TEXTS,
                 "description": f"what it may break: up to {_RISKS}, each up to {_RISK} letters",
             },
-            "evidence": {"type": "array", "items": quoted, "minItems": 1, "maxItems": _QUOTES},
+            "evidence": {"type": "array", "items": _QUOTED, "minItems": 1, "maxItems": _QUOTES},
             "plan": {**TEXT, "description": "for the engineer: where, what, and what to leave"},
+            "masked_by": {
+                **WHOLE,
+                "description": "the number of the hypothesis without which this one shows nothing",
+            },
         },
         "required": [
             "factor",
@@ -127,21 +132,86 @@ def _submit(case: Case, opened: set[str]) -> Tool:
         ],
     }
 
-    def submit(arguments: Arguments) -> str:
-        ideas = _ideas(case, arguments, skills_in(opened))
-        noted = visible(text_of(arguments, "noted", default="").strip()[:_NOTE])
-        raise Done(Analysis(tuple(ideas), noted=noted))
 
-    return tool(
-        "submit_hypotheses",
-        f"Hands over 1 to {case.brief.k} hypotheses, best first, and ends the analysis.",
-        {
-            "hypotheses": {"type": "array", "items": hypothesis, "minItems": 1},
-            "noted": {**TEXT, "description": f"for later analysts, up to {_NOTE} letters"},
-        },
-        submit,
-        optional=("noted",),
-    )
+@dataclass(slots=True)
+class _Submission:
+    """What was handed over so far: a quotation that does not stand is corrected by itself."""
+
+    case: Case
+    fence: Fence
+    opened: set[str]
+    _rows: list[dict[str, JSON]] = field(default_factory=list)
+    _noted: str = ""
+
+    def submit_tool(self) -> Tool:
+        items = _hypothesis_schema(self.case)
+        return tool(
+            "submit_hypotheses",
+            f"Hands over 1 to {self.case.brief.k} hypotheses, strongest first, and ends the "
+            "analysis.",
+            {
+                "hypotheses": {"type": "array", "items": items, "minItems": 1},
+                "noted": {**TEXT, "description": f"for later analysts, up to {_NOTE} letters"},
+            },
+            self._submit,
+            optional=("noted",),
+        )
+
+    def correct_tool(self) -> Tool:
+        return tool(
+            "correct_quotation",
+            "Replaces one line of evidence that was refused in what was handed over; everything "
+            "else stays as it is.",
+            {"hypothesis": WHOLE, "number": WHOLE, **_QUOTED["properties"]},
+            self._correct,
+        )
+
+    def _submit(self, arguments: Arguments) -> str:
+        self._rows = []
+        rows = _rows(self.case, arguments)
+        self._noted = visible(text_of(arguments, "noted", default="").strip()[:_NOTE])
+        self._rows = rows
+        return self._finish()
+
+    def _correct(self, arguments: Arguments) -> str:
+        if not self._rows:
+            raise ToolError("nothing waits for a correction: call submit_hypotheses")
+        at = whole_of(arguments, "hypothesis", default=1)
+        number = whole_of(arguments, "number", default=1)
+        lines = self._rows[at - 1]["evidence"] if at <= len(self._rows) else []
+        if number > len(lines):
+            raise ToolError(f"there is no line {number} of evidence of a hypothesis {at}")
+        lines[number - 1] = {name: arguments.get(name) for name in _QUOTED["properties"]}
+        return self._finish()
+
+    def _finish(self) -> str:
+        """Ends the analysis; or says which lines do not stand where they are said to."""
+        wrong = [
+            f"hypothesis {at}: line {number} of its evidence: {why}"
+            for at, row in enumerate(self._rows, start=1)
+            for number, why in self._misquoted(row)
+        ]
+        if wrong:
+            kept = "All else is kept: mend each such line with correct_quotation"
+            raise ToolError("\n".join([*wrong, kept]))
+        raise Done(Analysis(tuple(_ideas(self.case, self._rows, self.opened)), noted=self._noted))
+
+    def _misquoted(self, row: Mapping[str, JSON]) -> Iterator[tuple[int, str]]:
+        for number, one in enumerate(row["evidence"], start=1):
+            try:
+                _quotation(self.case, one)
+            except ToolError as error:
+                yield number, f"{error}{self._as_it_stands(one)}"
+
+    def _as_it_stands(self, one: JSON) -> str:
+        """The line that was named, where there is one."""
+        if not isinstance(one, dict) or not isinstance(path := one.get("path"), str):
+            return ""
+        try:
+            found = self.case.shelf.read(path, whole_of(one, "line", default=1), 1)
+        except ToolError:
+            return ""
+        return f"\n{self.fence.wrap(path, found.split(chr(10))[0][:_QUOTE])}"
 
 
 def _give_up(arguments: Arguments) -> str:
@@ -157,23 +227,59 @@ _NOTHING = tool(
 )
 
 
-def _ideas(case: Case, arguments: Arguments, skills: tuple[str, ...]) -> list[Idea]:
-    rows = arguments.get("hypotheses")
-    if not isinstance(rows, list) or not rows:
+def _rows(case: Case, arguments: Arguments) -> list[dict[str, JSON]]:
+    """Copies of what was handed over, checked in all but their quotations."""
+    given = arguments.get("hypotheses")
+    if not isinstance(given, list) or not given:
         raise ToolError("'hypotheses' must be a list with at least one object")
-    found: dict[str, Idea] = {}
-    for number, row in enumerate(rows[: case.brief.k], start=1):
+    rows = []
+    for number, row in enumerate(given[: case.brief.k], start=1):
         try:
-            idea = _idea(case, row, skills)
+            _idea(case, row)
+            rows.append({**row, "evidence": _lines(row)})
+            _mask(given[: case.brief.k], row, number)
         except ToolError as error:
             raise ToolError(
                 f"hypothesis {number}: {error}. Nothing was taken; hand over all of them again"
             ) from error
-        found.setdefault(idea.hypothesis.statement, idea)
+    return rows
+
+
+def _ideas(case: Case, rows: Sequence[Mapping[str, JSON]], opened: set[str]) -> list[Idea]:
+    found: dict[str, Idea] = {}
+    for number, row in enumerate(rows, start=1):
+        idea = _idea(case, row)
+        told = replace(
+            idea.hypothesis,
+            evidence=tuple(_quotation(case, one) for one in row["evidence"]),
+            skills=skills_in(opened),
+            risks=(*_masked(case, rows, row, number), *idea.hypothesis.risks),
+        )
+        found.setdefault(told.statement, Idea(told, idea.plan))
     return list(found.values())
 
 
-def _idea(case: Case, row: JSON, skills: tuple[str, ...]) -> Idea:
+def _mask(rows: Sequence[JSON], row: Mapping[str, JSON], number: int) -> int | None:
+    """The number of the hypothesis that is said to mask this one."""
+    if row.get("masked_by") is None:
+        return None
+    other = whole_of(row, "masked_by", default=number)
+    if other == number or other > len(rows):
+        raise ToolError(f"masked_by is {other}: it names another of the {len(rows)} hypotheses")
+    return other
+
+
+def _masked(
+    case: Case, rows: Sequence[Mapping[str, JSON]], row: Mapping[str, JSON], number: int
+) -> tuple[str, ...]:
+    """The label of a pair: whoever carries out, reviews or reads it later is told."""
+    other = _mask(rows, row, number)
+    if other is None:
+        return ()
+    return (f"shows nothing without: {_idea(case, rows[other - 1]).hypothesis.statement}",)
+
+
+def _idea(case: Case, row: JSON) -> Idea:
     if not isinstance(row, dict):
         raise ToolError("it is not an object")
     factor = text_of(row, "factor")
@@ -188,8 +294,6 @@ def _idea(case: Case, row: JSON, skills: tuple[str, ...]) -> Idea:
         direction=direction,
         expected_delta=delta,
         risks=tuple(visible(risk) for risk in lines_of(row, "at_risk", most=_RISKS, limit=_RISK)),
-        evidence=_quotations(case, row),
-        skills=skills,
     )
     return Idea(hypothesis, plan)
 
@@ -217,11 +321,11 @@ def _metric(case: Case, factor: str, row: Arguments) -> str:
     return visible(name)
 
 
-def _quotations(case: Case, row: Arguments) -> tuple[str, ...]:
+def _lines(row: Arguments) -> list[JSON]:
     rows = row.get("evidence")
     if not isinstance(rows, list) or not rows:
         raise ToolError("'evidence' must be a list of {path, line, quote}")
-    return tuple(_quotation(case, one) for one in rows[:_QUOTES])
+    return rows[:_QUOTES]
 
 
 def _quotation(case: Case, row: JSON) -> str:

@@ -77,10 +77,11 @@ class Case:
             ],
             "trained": any(factor in TRAINING_FACTORS for factor in brief.factors),
             "terms": brief.terms,
+            "bundled": brief.bundled,
+            "twice": brief.untrained is not None,
             "readmes": [path for path in sorted(brief.tree.files) if path.endswith("README.md")],
             "invalid": brief.invalid,
             "said_by_people": brief.feedback,
-            "stuck": brief.stuck.factors if brief.stuck else (),
             "ceilings": _ceilings(brief),
             "tools": tuple(brief.situation.tools) if brief.situation else (),
         }

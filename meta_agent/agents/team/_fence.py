@@ -1,9 +1,9 @@
 """Untrusted text on its way into a prompt: fenced, labelled as data, and with nothing hidden.
 
 Promises: a fence closes only where we closed it (the label is not to be had from the text: where it
-occurs there, it is taken out); control, bidirectional, zero-width and other invisible characters
-arrive as visible escapes. The label depends on the run and the dialogue alone, so a repeated run
-sends the same bytes.
+occurs there, other words take its place); control, bidirectional, zero-width and other invisible
+characters arrive as visible escapes. The label depends on the run and the dialogue alone, so a
+repeated run sends the same bytes.
 
 Does not cover: a model that follows what it was told is data. It holds no key, network or grader,
 and what it writes is judged by others.
@@ -12,11 +12,15 @@ and what it writes is judged by others.
 from __future__ import annotations
 
 import hashlib
+import re
 import unicodedata
 from dataclasses import dataclass
 
+from meta_agent.unseen import unseen
+
 _LABEL_CHARS = 10
-_LINE_ENDS = "\u2028\u2029\u0085"
+_IN_PLACE = "[fence label]"
+_NO_MARKS = str.maketrans("<>", "()")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,18 +37,24 @@ class Fence:
 
     def wrap(self, title: str, text: str) -> str:
         """The text between two marks; `title` says what it is."""
-        body = visible(text).replace(self.label, "[fence label]").rstrip("\n")
-        name = " ".join(visible(title).replace(self.label, "").split())
+        body = self._unlabelled(visible(text)).rstrip("\n")
+        name = " ".join(self._unlabelled(visible(title)).split()).translate(_NO_MARKS)
         return f"<data {self.label} {name}>\n{body}\n</data {self.label}>"
+
+    def _unlabelled(self, text: str) -> str:
+        """Replaced and never deleted, or two halves around one label would become another.
+
+        Also where it is written in other letters that read the same.
+        """
+        if self.label not in unicodedata.normalize("NFKC", text).casefold():
+            return text
+        wide = unicodedata.normalize("NFKC", text)
+        return re.sub(self.label, _IN_PLACE, wide, flags=re.IGNORECASE)
 
 
 def visible(text: str) -> str:
     """Text in which every character that a reader would not see is written out."""
-    return "".join(c if c in "\n\t" or not _invisible(c) else _escaped(c) for c in text)
-
-
-def _invisible(char: str) -> bool:
-    return char in _LINE_ENDS or unicodedata.category(char).startswith("C")
+    return "".join(c if c in "\n\t" or not unseen(c) else _escaped(c) for c in text)
 
 
 def _escaped(char: str) -> str:

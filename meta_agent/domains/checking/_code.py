@@ -125,3 +125,6 @@ def _facts(row: CodeRow) -> Facts:
         digest = hashlib.sha256((tests + row.program).encode()).hexdigest()
         marks.append(f"tests {digest}")
     return Facts(row.key, row.split, row.line, row.prompt, tuple(marks))
+
+
+subject_of = CodeSubject

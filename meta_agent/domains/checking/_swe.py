@@ -105,3 +105,6 @@ def _facts(row: SweRow) -> Facts:
 def _hunks(patch: str) -> str:
     """Where a patch ends up in the mended file, to the hunk."""
     return " ".join(re.findall(r"^@@ -\S+ \+(\d+)", patch, re.MULTILINE))
+
+
+subject_of = SweSubject

@@ -48,13 +48,17 @@ class CodeDomain:
     sampling = _SAMPLING
     open_at_once = 8
     """Attempts at the same time in lock-step (read by `rollouts.Runner`)."""
+    regrade_at_most = 24
+    """Of the stored attempts of an arm: each takes a sandbox (read by `backtest.inspector`)."""
 
-    def __init__(self, path: Path, runner: CodeRunner) -> None:
+    def __init__(
+        self, path: Path, runner: CodeRunner, mapping: Mapping[str, str] | None = None
+    ) -> None:
         self.path = path
         self.runner = runner
-        found = read_code(path)
+        found = read_code(path, mapping)
         self.rows = {row.key: row for row in found.rows}
-        self.source = found.source
+        self.source, self.splits_stated = found.source, found.splits_stated
         self.refused = dict(found.refused)
         self.notes = found.notes
         self.evaluator_hash = self._hash()
@@ -152,7 +156,8 @@ def graded(row: CodeRow, code: JSON, runner: CodeRunner) -> Outcome:
         return Outcome(False, {"verdict": "code_too_long"})
     found = runner.run(row, program_of(row, code))
     detail = {"verdict": found.end, "tests": [found.passed, found.total], "detail": found.detail}
-    return Outcome(found.success, detail)
+    flags = ("tamper:protocol",) if found.end == "killed_protocol" else ()
+    return Outcome(found.success, detail, flags)
 
 
 def code_runner(sandbox: str, *, run: str = "code", candidates_per_sandbox: int = 1) -> CodeRunner:
@@ -166,9 +171,15 @@ def code_runner(sandbox: str, *, run: str = "code", candidates_per_sandbox: int 
     return CodeRunner(factory, candidates_per_sandbox)
 
 
-def load_code_domain(path: Path, *, sandbox: str = "docker", run: str = "code") -> CodeDomain:
+def load_code_domain(
+    path: Path,
+    *,
+    sandbox: str = "docker",
+    run: str = "code",
+    mapping: Mapping[str, str] | None = None,
+) -> CodeDomain:
     """A task file as a domain whose sandboxes belong to `run`."""
-    return CodeDomain(Path(path), code_runner(sandbox, run=run))
+    return CodeDomain(Path(path), code_runner(sandbox, run=run), mapping)
 
 
 def _row_hash(row: CodeRow) -> str:

@@ -20,7 +20,7 @@ from typing import Any, Final
 from meta_agent.domains.code._compare import same_output, same_value
 from meta_agent.domains.code.values_guest import Codec, NotDataError
 from meta_agent.domains.formats.code_sets import Case, CodeRow
-from meta_agent.errors import GuestError, SandboxError
+from meta_agent.errors import CANDIDATE_KILLS, GuestError, SandboxError
 from meta_agent.protocols import JSON, Answer, Call, Sandbox
 
 SandboxFactory = Callable[[int], Sandbox]  # takes the memory limit of what runs inside, in MB
@@ -30,7 +30,6 @@ _CHUNK_CASES: Final = 16
 _CHUNK_BYTES: Final = 8 << 20
 _GRACE_SEC: Final = 30.0
 _SPARE_MB: Final = 256  # for the worker beside what it runs
-_CANDIDATE_KILLS: Final = frozenset({"oom", "died", "timeout"})
 # What a candidate's side may report of itself. It can write what it likes into its pipes, so any
 # other word, `passed` above all, means that the run broke off.
 _FAILURES: Final = frozenset(
@@ -84,9 +83,9 @@ class CodeRunner:
             try:
                 return self._once(row, source)
             except SandboxError as problem:
-                if problem.kind not in _CANDIDATE_KILLS:
+                if problem.kind not in CANDIDATE_KILLS:
                     raise
-                if last_try:
+                if last_try or problem.kind == "protocol":
                     total = len(row.cases)
                     return Verdict(f"killed_{problem.kind}", 0, total, str(problem)[:300])
         raise AssertionError("the second try returns or raises")
@@ -153,6 +152,8 @@ class CodeRunner:
             {"source": source, "limits": _limits(row)},
             timeout_sec=_wall(row) + _GRACE_SEC,
         )
+        if not isinstance(opened, dict):
+            raise SandboxError("a candidate's sandbox sent no reply to its start", kind="protocol")
         if opened.get("end") != "ok":
             return Verdict(_failure(opened), 0, 1, str(opened.get("detail", ""))[:300])
         try:
@@ -276,7 +277,7 @@ def _ask(row: CodeRow, source: str, chunk: Sequence[Case], sandbox: Sandbox) -> 
     limit = (limits["wall_sec"] * 2 + 2) * len(chunk) + _GRACE_SEC
     reply = sandbox.request("stdio" if row.kind == "stdio" else "cases", args, timeout_sec=limit)
     if not isinstance(reply, list) or len(reply) != len(chunk):
-        raise SandboxError("a candidate's sandbox sent no list of results", kind="died")
+        raise SandboxError("a candidate's sandbox sent no list of results", kind="protocol")
     return [item if isinstance(item, dict) else {"end": "died"} for item in reply]
 
 

@@ -25,6 +25,7 @@ import signal
 import sys
 import time
 import types
+from collections.abc import Callable
 from typing import Any
 
 from values_guest import Codec  # type: ignore[import-not-found]  # installed beside
@@ -32,6 +33,8 @@ from values_guest import Codec  # type: ignore[import-not-found]  # installed be
 READ_BYTES = 1 << 16
 STDERR_TAIL_BYTES = 2000
 REPLY_LIMIT_BYTES = 16 << 20
+CPU_SLACK_SEC = 0.5  # the kernel counts one process to the second, and we read what it wrote
+LOOK_SEC = 0.05
 PR_SET_DUMPABLE = 4
 
 _open: dict[str, Any] = {}
@@ -42,16 +45,15 @@ _open: dict[str, Any] = {}
 
 def stdio(args: dict[str, Any], channel: Any) -> list[dict[str, Any]]:
     """Runs a program on each input; one result each, in order."""
-    del channel
     try:
         code = compile(args["source"], "solution.py", "exec", dont_inherit=True)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         failed = {"end": "no_program", "detail": f"{type(error).__name__}: {error}"[:200]}
         return [failed for _ in args["inputs"]]
-    return [run_once(code, text, args["limits"]) for text in args["inputs"]]
+    return [run_once(code, text, args["limits"], channel) for text in args["inputs"]]
 
 
-def run_once(code: Any, text: str, limits: dict[str, Any]) -> dict[str, Any]:
+def run_once(code: Any, text: str, limits: dict[str, Any], channel: Any) -> dict[str, Any]:
     """One run, from fork to the last of its descendants."""
     feed = os.memfd_create("stdin")
     with open(feed, "wb", closefd=False) as file:
@@ -59,14 +61,15 @@ def run_once(code: Any, text: str, limits: dict[str, Any]) -> dict[str, Any]:
     os.lseek(feed, 0, os.SEEK_SET)
     out, out_sink = os.pipe()
     err, err_sink = os.pipe()
-    started = time.monotonic()
+    started, spent = time.monotonic(), watch(limits, channel)
     pid = os.fork()
     if pid == 0:
         become_program(code, (feed, out_sink, err_sink), limits)
     for fd in (feed, out_sink, err_sink):
         os.close(fd)
-    taken = drain(out, err, limits, started + limits["wall_sec"])
+    taken = drain(out, err, limits, started + limits["wall_sec"], spent)
     status = end_family(pid, taken["timed_out"] or taken["flooded"])
+    taken["timed_out"] |= spent()
     return result_of(status, taken, time.monotonic() - started)
 
 
@@ -155,7 +158,19 @@ def fence(limits: dict[str, Any]) -> None:
         resource.setrlimit(resource.RLIMIT_STACK, (64 << 20, resource.RLIM_INFINITY))
 
 
-def drain(out: int, err: int, limits: dict[str, Any], deadline: float) -> dict[str, Any]:
+def watch(limits: dict[str, Any], channel: Any) -> Callable[[], bool]:
+    """Whether a run and all that it starts have used up their processor time, in sum."""
+    meter, limit = channel.cpu_meter(), limits["cpu_sec"] + CPU_SLACK_SEC
+
+    def spent() -> bool:
+        return bool(meter.used_sec() > limit)
+
+    return spent
+
+
+def drain(
+    out: int, err: int, limits: dict[str, Any], deadline: float, spent: Callable[[], bool]
+) -> dict[str, Any]:
     """Reads both streams to their end, the limit, or the deadline."""
     text, tail, flooded = bytearray(), bytearray(), False
     waiter = select.poll()
@@ -164,9 +179,9 @@ def drain(out: int, err: int, limits: dict[str, Any], deadline: float) -> dict[s
         waiter.register(fd, select.POLLIN)
     while left and not flooded:
         patience = deadline - time.monotonic()
-        if patience <= 0:
+        if patience <= 0 or spent():
             break
-        for fd, _ in waiter.poll(patience * 1000):
+        for fd, _ in waiter.poll(min(patience, LOOK_SEC) * 1000):
             chunk = os.read(fd, READ_BYTES)
             if not chunk:
                 waiter.unregister(fd)
@@ -279,12 +294,13 @@ def open_candidate(args: dict[str, Any], channel: Any) -> dict[str, Any]:
     shut({}, channel)
     ask_source, ask = os.pipe()
     reply, reply_sink = os.pipe()
+    spent = watch(args["limits"], channel)
     pid = os.fork()
     if pid == 0:
         become_callee(args, ask_source, reply_sink)
     os.close(ask_source)
     os.close(reply_sink)
-    _open.update(pid=pid, ask=ask, reply=reply)
+    _open.update(pid=pid, ask=ask, reply=reply, spent=spent)
     return receive(args["limits"]["wall_sec"])
 
 
@@ -321,8 +337,10 @@ def receive(wall_sec: float) -> dict[str, Any]:
     waiter.register(_open["reply"], select.POLLIN)
     while not text.endswith(b"\n"):
         left = deadline - time.monotonic()
-        if left <= 0 or not waiter.poll(left * 1000):
+        if left <= 0 or _open["spent"]():
             return {"end": "timeout"}
+        if not waiter.poll(min(left, LOOK_SEC) * 1000):
+            continue
         chunk = os.read(_open["reply"], READ_BYTES)
         text += chunk
         if not chunk:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from meta_agent.errors import ConfigError
 from meta_agent.protocols import JSON
+from meta_agent.strict import document
 
 _SHOWN_CHARS = 80
 
@@ -63,8 +64,8 @@ class Fields:
 
     def _nested_json(self, field: str, value: str) -> JSON:
         try:
-            return json.loads(value)
-        except json.JSONDecodeError as problem:
+            return document(value)
+        except ValueError as problem:
             raise self.error(field, "a list of strings (or a JSON string of one)") from problem
 
     def nested(self, field: str) -> Fields | None:
@@ -91,9 +92,9 @@ def read_lines(path: Path) -> list[Fields]:
 
 def _object(path: Path, number: int, line: str) -> Fields:
     try:
-        row = json.loads(line)
-    except json.JSONDecodeError as problem:
-        raise ConfigError(f"{path}:{number}: not JSON ({problem.msg}): {shown(line)}") from problem
+        row = document(line)
+    except ValueError as problem:
+        raise ConfigError(f"{path}:{number}: not JSON ({problem}): {shown(line)}") from problem
     if not isinstance(row, dict):
         raise ConfigError(f"{path}:{number}: expected an object, got {shown(row)}")
     return Fields(path, number, row)

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import base64
 import binascii
-import json
 import pickletools
 import zlib
 from typing import Final
 
 from meta_agent.protocols import JSON
+from meta_agent.strict import document
 
 UNPACKED_LIMIT_BYTES: Final = 256 << 20
 _STRINGS: Final = frozenset({"SHORT_BINUNICODE", "BINUNICODE", "BINUNICODE8", "UNICODE"})
@@ -67,6 +67,6 @@ def _inflated(text: str) -> bytes:
 
 def _json(text: str) -> JSON:
     try:
-        return json.loads(text)
+        return document(text)
     except (ValueError, RecursionError):
         return None

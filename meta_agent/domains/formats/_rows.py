@@ -1,4 +1,6 @@
-"""Rows of a data set's file, whatever it is packed in: JSON lines, a JSON list, gzip, Parquet.
+"""Rows of a data set's file, whatever it is packed in: JSON lines, a JSON list, gzip, CSV, Parquet.
+
+A mapping gives fields of the file the names that a reader knows; `a.b` names a field of an object.
 
 Rows are streamed (a JSON list is not: it has to be held whole), so a reader that deduplicates can
 take a file far larger than memory.
@@ -6,21 +8,46 @@ take a file far larger than memory.
 
 from __future__ import annotations
 
+import csv
 import gzip
 import itertools
-import json
-from collections.abc import Iterator
+import zlib
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from meta_agent.domains.formats._fields import Fields, shown
-from meta_agent.errors import ConfigError, PreflightError
+from meta_agent.errors import ConfigError
+from meta_agent.parquet import parquet_rows
 from meta_agent.protocols import JSON
+from meta_agent.strict import document
 
-_PARQUET_BATCH_ROWS = 256
+
+def stream_rows(path: Path, mapping: Mapping[str, str] | None = None) -> Iterator[Fields]:
+    """Every row, with the line (or index from 1) where it stands, and fields renamed."""
+    rows = _stream(path)
+    return (mapped(fields, mapping) for fields in rows) if mapping else rows
 
 
-def stream_rows(path: Path) -> Iterator[Fields]:
-    """Every row, with the line (or index from 1) where it stands."""
+def mapped(fields: Fields, mapping: Mapping[str, str]) -> Fields:
+    """The row with these fields under the names of ours; both names are there afterwards."""
+    found = {ours: _at(fields, theirs) for theirs, ours in mapping.items()}
+    return Fields(fields.path, fields.line, {**fields.row, **found})
+
+
+def _at(fields: Fields, name: str) -> JSON:
+    value: JSON = fields.row
+    for part in [name] if name in fields.row else name.split("."):
+        if not isinstance(value, dict) or part not in value:
+            raise ConfigError(
+                f"{fields.path}:{fields.line}: --map names the field {name!r}, which is not in "
+                f"this row; it has {', '.join(sorted(fields.row)[:12])}",
+                hint="--map THEIRS=OURS, such as --map question=prompt,answer=gold",
+            )
+        value = value[part]
+    return value
+
+
+def _stream(path: Path) -> Iterator[Fields]:
     if path.suffix == ".parquet":
         yield from _parquet(path)
         return
@@ -33,14 +60,16 @@ def stream_rows(path: Path) -> Iterator[Fields]:
             first = file.read(1)
             while first.isspace():
                 first = file.read(1)
-            if first == "[":
+            if path.suffix == ".csv":
+                yield from _table(path, first, file)
+            elif first == "[":
                 yield from _listed(path, first + file.read())
             else:
                 yield from _lines(path, first, file)
-    except (OSError, UnicodeDecodeError, EOFError) as problem:
+    except (OSError, UnicodeDecodeError, EOFError, zlib.error) as problem:
         raise ConfigError(
             f"cannot read the task file {path}: {problem}",
-            hint="give JSON lines, a JSON list (both may be gzipped), or Parquet",
+            hint="give JSON lines, a JSON list (gzipped or not), CSV with a header, or Parquet",
         ) from problem
 
 
@@ -55,16 +84,26 @@ def _lines(path: Path, first: str, file: Iterator[str]) -> Iterator[Fields]:
             yield _object(path, number, _parsed(path, number, text))
 
 
+def _table(path: Path, first: str, file: Iterator[str]) -> Iterator[Fields]:
+    reader = csv.DictReader(itertools.chain([first + next(file, "")], file))
+    try:
+        for row in reader:
+            yield Fields(path, reader.line_num, {str(k): v for k, v in row.items() if k})
+    except csv.Error as problem:
+        raise ConfigError(f"{path}:{reader.line_num}: not CSV ({problem})") from problem
+
+
 def _listed(path: Path, text: str) -> Iterator[Fields]:
     rows = _parsed(path, 1, text)
+    assert isinstance(rows, list), "it begins with a bracket"
     for number, row in enumerate(rows, 1):
         yield _object(path, number, row)
 
 
 def _parsed(path: Path, number: int, text: str) -> JSON:
     try:
-        return json.loads(text)
-    except (ValueError, RecursionError) as problem:
+        return document(text)
+    except ValueError as problem:
         raise ConfigError(f"{path}:{number}: not JSON ({problem}): {shown(text)}") from problem
 
 
@@ -75,19 +114,5 @@ def _object(path: Path, number: int, row: JSON) -> Fields:
 
 
 def _parquet(path: Path) -> Iterator[Fields]:
-    try:
-        from pyarrow import parquet
-    except ImportError as error:
-        raise PreflightError(
-            f"{path} is Parquet, which needs pyarrow",
-            hint="pip install 'meta-agent[train]', or export it with datasets' to_json",
-        ) from error
-    number = 0
-    try:
-        with parquet.ParquetFile(path) as file:
-            for batch in file.iter_batches(batch_size=_PARQUET_BATCH_ROWS):
-                for row in batch.to_pylist():
-                    number += 1
-                    yield Fields(path, number, row)
-    except (OSError, ValueError) as problem:  # Arrow's own errors are ValueErrors
-        raise ConfigError(f"cannot read the task file {path}: {problem}") from problem
+    for number, row in enumerate(parquet_rows(path), 1):
+        yield Fields(path, number, row)

@@ -33,3 +33,8 @@ def explicit_split(fields: Fields) -> Split | None:
     if value is None:
         return None
     raise fields.error("split", f"one of {', '.join(SPLITS)}")
+
+
+def stated_split(fields: Fields) -> Split | None:
+    """Public sets say `test` or `validation` of their own; only our four names state a split."""
+    return explicit_split(fields) if fields.row.get("split") in SPLITS else None

@@ -21,7 +21,6 @@ Does not cover: Multi-SWE-bench (its images run their own scripts), recognised a
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -34,6 +33,7 @@ from meta_agent.domains.formats._reversed import reversed_patch
 from meta_agent.domains.formats._swe_row import OfficialRun, SourceSpec
 from meta_agent.errors import ConfigError
 from meta_agent.protocols import JSON
+from meta_agent.strict import document
 
 CORE: Final = ("instance_id", "repo", "base_commit", "problem_statement", "FAIL_TO_PASS")
 KNOWN_SETS: Final = (
@@ -209,7 +209,7 @@ def _config(fields: Fields) -> Mapping[str, JSON]:
     value = fields.row["install_config"]
     if isinstance(value, str):
         try:
-            value = json.loads(value)
+            value = document(value)
         except ValueError as problem:
             raise fields.error("install_config", "an object (or a JSON string of one)") from problem
     if not isinstance(value, dict):

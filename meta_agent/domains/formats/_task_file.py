@@ -18,6 +18,8 @@ class TaskFile(Generic[Row]):
     rows: list[Row] = field(default_factory=list)
     read: int = 0
     duplicates: int = 0
+    splits_stated: bool = False
+    """Whether any row says which split it is in; else all are dealt by hash."""
     refused: dict[int, str] = field(default_factory=dict)  # line -> why
 
     @property

@@ -26,7 +26,8 @@ from meta_agent.domains.formats._rows import stream_rows
 from meta_agent.domains.formats._splits import explicit_split, hashed_split
 from meta_agent.domains.formats._task_file import TaskFile
 from meta_agent.errors import ConfigError
-from meta_agent.protocols import JSON, Split
+from meta_agent.protocols import JSON, SPLITS, Split
+from meta_agent.strict import document
 
 CodeKind = Literal["asserts", "stdio", "function"]
 DEFAULT_TIME_SEC: Final = 6.0
@@ -76,12 +77,12 @@ class RefusedRowError(Exception):
 Reader = Callable[[Fields], CodeRow]
 
 
-def read_code(path: Path) -> TaskFile[CodeRow]:
+def read_code(path: Path, mapping: Mapping[str, str] | None = None) -> TaskFile[CodeRow]:
     """All problems of a file in any of the known forms; `ConfigError` where it has none."""
     found = TaskFile[CodeRow](path)
     seen: set[str] = set()
     reader: Reader | None = None
-    for fields in stream_rows(path):
+    for fields in stream_rows(path, mapping):
         found.read += 1
         if reader is None:
             found.source, reader = _form(fields)
@@ -95,6 +96,7 @@ def read_code(path: Path) -> TaskFile[CodeRow]:
             found.duplicates += 1
             continue
         seen.add(semantic)
+        found.splits_stated |= fields.row.get("split") in SPLITS
         found.rows.append(row)
     if not found.rows:
         raise ConfigError(f"{path} holds no usable problem: {'; '.join(found.notes) or 'no rows'}")
@@ -220,22 +222,28 @@ def _solutions(fields: Fields) -> Iterator[str]:
     value = fields.row.get("solutions")
     if isinstance(value, str):
         try:
-            value = json.loads(value) if value.strip() else []
+            value = document(value) if value.strip() else []
         except ValueError:
             value = []
     yield from (one for one in value or () if isinstance(one, str))
 
 
 def _object(fields: Fields, name: str) -> dict[str, JSON]:
-    value = fields.row.get(name)
-    if isinstance(value, str):
-        try:
-            value = json.loads(value) if value.strip() else {}
-        except ValueError as problem:
-            raise RefusedRowError(f"{name} is not JSON") from problem
+    value = _parsed(fields, name)
     if not isinstance(value, dict) or not value:
         raise RefusedRowError(f"{name} is empty: no tests")
     return value
+
+
+def _parsed(fields: Fields, name: str) -> JSON:
+    """A field that holds JSON, as itself or as text."""
+    value = fields.row.get(name) or {}
+    if not isinstance(value, str):
+        return value
+    try:
+        return document(value) if value.strip() else {}
+    except ValueError as problem:
+        raise RefusedRowError(f"{name} is not JSON") from problem
 
 
 def _pairs(pairs: Mapping[str, JSON]) -> tuple[CodeKind, tuple[Case, ...]]:
@@ -335,8 +343,9 @@ def _livecodebench(fields: Fields) -> CodeRow:
     kinds = {test.get("testtype") for test in tests if isinstance(test, dict)}
     if len(kinds) != 1 or not kinds <= {"stdin", "functional"}:
         raise RefusedRowError("no tests, or tests of several types")
-    metadata = fields.row.get("metadata") or {}
-    metadata = json.loads(metadata) if isinstance(metadata, str) else metadata
+    metadata = _parsed(fields, "metadata")
+    if not isinstance(metadata, dict):
+        raise RefusedRowError("metadata is no object")
     functional = kinds == {"functional"}
     cases = tuple(_functional(t) if functional else _plain(t) for t in tests)
     if functional and not metadata.get("func_name"):
@@ -363,8 +372,8 @@ def _functional(test: Mapping[str, JSON]) -> Case:
     """Arguments stand one a line, each as JSON."""
     try:
         lines = str(test.get("input", "")).split("\n")
-        given = [json.loads(line) for line in lines if line.strip()]
-        return Case(given, json.loads(str(test.get("output", ""))))
+        given = [document(line) for line in lines if line.strip()]
+        return Case(given, document(str(test.get("output", ""))))
     except ValueError as problem:
         raise RefusedRowError("a functional test that is not JSON") from problem
 

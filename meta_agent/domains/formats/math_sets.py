@@ -45,12 +45,12 @@ class MathRow:
 Parts = tuple[str | None, str, str | None]  # key, problem, gold
 
 
-def read_math(path: Path) -> TaskFile[MathRow]:
+def read_math(path: Path, mapping: Mapping[str, str] | None = None) -> TaskFile[MathRow]:
     """All problems of a file in any of the known forms; `ConfigError` where it has none."""
     found = TaskFile[MathRow](path)
     place: dict[str, int] = {}
     reader: Callable[[Fields], Parts] | None = None
-    for fields in stream_rows(path):
+    for fields in stream_rows(path, mapping):
         found.read += 1
         if reader is None:
             found.source, reader = _form(fields)
@@ -81,12 +81,14 @@ def _take(
         _repeated(found, place[semantic], fields.line, gold.strip())
         return
     place[semantic] = len(found.rows)
+    stated = _stated_split(fields)
+    found.splits_stated |= stated is not None
     found.rows.append(
         MathRow(
             key=_key(key, semantic, found.source),
             problem=problem,
             gold=gold.strip(),
-            split=_stated_split(fields) or hashed_split(semantic),
+            split=stated or hashed_split(semantic),
             line=fields.line,
             source=found.source,
             extra={n: fields.row[n] for n in _KEPT if fields.row.get(n) is not None},

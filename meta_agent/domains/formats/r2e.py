@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import ast
 import hashlib
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -31,6 +30,7 @@ from meta_agent.domains.formats.swebench import (
 )
 from meta_agent.errors import ConfigError
 from meta_agent.protocols import JSON, Split
+from meta_agent.strict import document
 
 STATUSES: Final = frozenset({"PASSED", "FAILED", "ERROR", "SKIPPED", "XFAIL", "XPASS"})
 _KNOWN = frozenset(
@@ -141,7 +141,7 @@ def _patch(fields: Fields) -> str | None:
         return None
     relevant = set(_listed(fields, "relevant_files"))
     try:
-        commit = json.loads(value) if isinstance(value, str) else value
+        commit = document(value) if isinstance(value, str) else value
         texts = [_file_diff(one) for one in commit["file_diffs"] if _counts(one, relevant)]
     except (ValueError, KeyError, TypeError) as problem:
         raise fields.error(
@@ -183,7 +183,7 @@ def _key(repo: str, commit: str, statement: str) -> str:
 def _expected(fields: Fields) -> dict[str, str]:
     text = fields.text("expected_output_json")
     try:
-        value = json.loads(text)
+        value = document(text)
     except ValueError as problem:
         raise fields.error("expected_output_json", "JSON of test names and statuses") from problem
     if not isinstance(value, dict) or not value or not set(value.values()) <= STATUSES:

@@ -100,6 +100,6 @@ def words(answer: str) -> str | None:
 def choice(answer: str) -> str | None:
     r"""The letter of `\textbf{(A) } 5`, a choice with what it stands for; one letter alone."""
     found = _CHOICE.match(re.sub(r"^\\(?:text\w*|math\w+)\s*\{", "", answer.strip()))
-    if not found or re.search(r"\([A-Z]\)|\b(?:or|and|not)\b", found[2]):
+    if not found or re.search(r"\b[A-Z]\b|\b(?:or|and|not)\b|[,;?]\s*[A-Za-z\\]", found[2]):
         return None
     return found[1].lower()

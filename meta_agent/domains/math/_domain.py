@@ -55,18 +55,22 @@ class MathDomain:
     """Attempts at the same time in lock-step (read by `rollouts.Runner`)."""
 
     def __init__(
-        self, path: Path, verifier: Verifier, factory: Callable[[], Sandbox] | None = None
+        self,
+        path: Path,
+        verifier: Verifier,
+        factory: Callable[[], Sandbox] | None = None,
+        mapping: Mapping[str, str] | None = None,
     ) -> None:
         self.path = path
         self.tools = ("python", "submit") if factory else ("submit",)
         self._verifier = verifier
         self._factory = factory
-        found = read_math(path)
+        found = read_math(path, mapping)
         golds = sort_golds(found.rows, verifier)
         found.refused |= golds.refused
         self.rows = {row.key: row for row in found.rows if row.key in golds.usable}
         self._golds = golds.usable
-        self.source = found.source
+        self.source, self.splits_stated = found.source, found.splits_stated
         self.refused = dict(found.refused)
         self.notes = found.notes
         if not self.rows:
@@ -168,7 +172,13 @@ def graded(gold: Gold, submitted: Mapping[str, JSON], verifier: Verifier) -> Out
     return grade_text(gold, text if isinstance(text, str) else "", verifier)
 
 
-def load_math_domain(path: Path, *, sandbox: str | None = None, run: str = "math") -> MathDomain:
+def load_math_domain(
+    path: Path,
+    *,
+    sandbox: str | None = None,
+    run: str = "math",
+    mapping: Mapping[str, str] | None = None,
+) -> MathDomain:
     """A task file as a domain; attempts may run programs where a sandbox backend is named."""
 
     def factory() -> Sandbox:
@@ -176,7 +186,7 @@ def load_math_domain(path: Path, *, sandbox: str | None = None, run: str = "math
 
         return open_sandbox(str(sandbox), run=run, limits=_LIMITS)
 
-    return MathDomain(Path(path), Verifier(), factory if sandbox else None)
+    return MathDomain(Path(path), Verifier(), factory if sandbox else None, mapping)
 
 
 def _versions_if_here() -> dict[str, str]:
@@ -199,7 +209,15 @@ def _grader_hash() -> str:
     for package, names in (
         (
             "meta_agent.domains.math",
-            ("_answer.py", "_dress.py", "_sides.py", "_grade.py", "_verify.py", "verify_guest.py"),
+            (
+                "_answer.py",
+                "_dress.py",
+                "_finished.py",
+                "_sides.py",
+                "_grade.py",
+                "_verify.py",
+                "verify_guest.py",
+            ),
         ),
         ("meta_agent.domains", ("_scratch.py",)),
         ("meta_agent.domains.formats", ("boxes.py", "math_sets.py", "_splits.py", "_rows.py")),

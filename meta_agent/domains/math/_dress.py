@@ -22,7 +22,6 @@ _BEFORE = re.compile(
 )
 _CURRENCY = re.compile(r"(?:\\pounds|\\euro|[£€¥])(?![A-Za-z])\s*")
 _COUNTED = re.compile(r"([-+]?\d[\d,]*(?:\.\d+)?)\s+([A-Za-z][A-Za-z ]*)\.?", re.ASCII)
-_COMMAND = re.compile(r"\\[A-Za-z]+\*?")
 _SPACES = re.compile(r"(?:\\[,;:! ]|[~$\s])+")
 _SIGNS: Final = str.maketrans(
     {
@@ -95,8 +94,3 @@ def plain_text(answer: str) -> str:
     """As it reads aloud: texts without their commands, single blanks, lower case."""
     text = ASIDES.sub(lambda m: f" {m[1]} ", answer)
     return " ".join(_SPACES.sub(" ", text).split()).lower().rstrip(". ")
-
-
-def words_of(answer: str) -> str:
-    """An answer's text without the names of commands."""
-    return _COMMAND.sub(" ", answer)

@@ -24,13 +24,12 @@ from meta_agent.domains.math._answer import (
     words,
 )
 from meta_agent.domains.math._dress import plain_text, undressed
-from meta_agent.domains.math._sides import bases_differ, is_hedged, listed, values
+from meta_agent.domains.math._finished import why_unfinished
+from meta_agent.domains.math._sides import bases_differ, listed, strays, values
 from meta_agent.domains.math._verify import Comparison, Verifier
 from meta_agent.protocols import Outcome
 
 _PERCENT = re.compile(r"\s*\\?%\s*$")
-# Left undone: the library would evaluate them, and the problem's own formula would be its answer.
-_UNDONE = re.compile(r"\\(?:i*int|oint|sum|prod|lim)(?![A-Za-z])")
 _SPACING = re.compile(r"\\(?:left|right|displaystyle)(?![A-Za-z])|\\[,;:! ]|[\s$~]+")
 _MIN_RESTATED_CHARS: Final = 4
 GoldKind = Literal["literal", "words", "expression"]
@@ -115,10 +114,8 @@ def grade_answer(gold: Gold, answer: str, verifier: Verifier) -> Outcome:
 
 def _refused(gold: Gold, answer: str) -> str:
     """Why an answer is none, whatever it comes to; empty where it may be compared."""
-    if is_hedged(listed(answer, gold.text), gold.text):
+    if strays(listed(answer, gold.text), gold.text):
         return "several_answers"
-    if _UNDONE.search(answer) and not _UNDONE.search(gold.text):
-        return "not_worked_out"
     return "restates_the_problem" if _restates(gold, answer) else ""
 
 
@@ -139,6 +136,8 @@ def _squeezed(text: str) -> str:
 
 def _value(gold: Gold, value: str, answer: str, verifier: Verifier) -> Outcome:
     """One value of an answer, most often the only one."""
+    if refused := why_unfinished(value, gold.text, gold.problem):
+        return Outcome(False, {"verdict": refused, "answer": answer})
     if bases_differ(value, gold.text):
         return _told(False, "literal", answer)
     number, wanted = literal(value), literal(gold.text)

@@ -12,11 +12,9 @@ from fractions import Fraction
 from typing import Final
 
 from meta_agent.domains.math._answer import literal
-from meta_agent.domains.math._dress import ASIDES, words_of
 
 MAX_SIDES: Final = 6
 _EITHER = re.compile(r"\b(?:or|and|either|maybe|not|respectively)\b", re.IGNORECASE)
-_OF = re.compile(r"\(?\s*\b(?:mod(?:ulo)?|base|out of|of)\s+\d+\b\s*\)?", re.IGNORECASE)
 _LISTING = re.compile(r"\\(?:text\w*|mathrm|mbox)\s*\{\s*,?\s*(?:and|or)\s*\}|\b(?:and|or)\b")
 _EQUALS = re.compile(r"(?<![<>!:=])=(?!=)|\\equiv(?![A-Za-z])")
 _ABOUT = re.compile(r"\\(?:(?:thick)?approx(?:eq)?|simeq|cong|doteq)(?![A-Za-z])")
@@ -37,18 +35,7 @@ _FUNCTION = re.compile(r"[A-Za-z]\([A-Za-z]\)")
 _BASED = re.compile(r"([0-9A-Za-z]+)\s*_\s*\{?\s*(\d{1,3})\s*\}?", re.ASCII)
 
 
-def is_hedged(answer: str, gold: str) -> bool:
-    r"""Whether words or approximations beside a value give a second one: `42 \text{ or 41}`."""
-    if ASIDES.search(gold):
-        return False
-    asides = " ".join(ASIDES.findall(answer))
-    told = _OF.sub("", asides)
-    if any(sign.isdigit() for sign in told) or _EITHER.search(told):
-        return True
-    return bool(_EITHER.search(words_of(answer))) or _strays(answer, gold)
-
-
-def _strays(answer: str, gold: str) -> bool:
+def strays(answer: str, gold: str) -> bool:
     r"""`\frac{22}{7} \approx 3.14` says one thing twice; `42 \approx 41` says two."""
     head, *rest = _ABOUT.split(answer)
     said = [literal(part) for part in rest]

@@ -17,7 +17,7 @@ from importlib import metadata, resources, util
 from pathlib import Path
 from typing import Final
 
-from meta_agent.errors import PreflightError, SandboxError
+from meta_agent.errors import CANDIDATE_KILLS, PreflightError, SandboxError
 from meta_agent.protocols import JSON, Sandbox, SandboxLimits
 
 WALL_SEC: Final = 10.0
@@ -77,7 +77,7 @@ class Verifier:
             return self._ask([pair])[0]
         except SandboxError as error:
             self._drop()
-            if error.kind not in ("died", "timeout", "oom"):
+            if error.kind not in CANDIDATE_KILLS:
                 raise
             return Comparison("died", detail=str(error)[:200])
 

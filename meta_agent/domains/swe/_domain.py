@@ -63,6 +63,8 @@ class RealSwe:
     sampling = _SAMPLING
     open_at_once = 4
     """Task sandboxes at the same time in lock-step (read by `rollouts.Runner`)."""
+    regrade_at_most = 6
+    """Of the stored attempts of an arm: each takes a sandbox (read by `backtest.inspector`)."""
 
     def __init__(
         self, path: Path, factory: SandboxFactory, images: ImageFinder | None = None
@@ -72,6 +74,7 @@ class RealSwe:
         self._factory = factory
         self._places = Places(path.parent, lambda image: self._factory(image), images)
         self._files: dict[str, TaskFiles] = {}
+        self.splits_stated = any(row.split_is_explicit for row in self.rows.values())
         for row in self.rows.values():
             self._check(row)
         self.evaluator_hash = self._hash()

@@ -14,29 +14,28 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from functools import cache
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache, partial
 from importlib import resources
 from pathlib import PurePosixPath
 
 from meta_agent.domains.formats import SweRow
+from meta_agent.domains.swe._beside import confirmed
 from meta_agent.domains.swe._command import (
     by_command,
-    deciding_tests,
-    reported_passed,
     run_command,
     status_of,
     unmet,
     whole_map,
 )
 from meta_agent.domains.swe._patch import overlay
+from meta_agent.domains.swe._report import Report
 from meta_agent.domains.swe._scan import UNREADABLE
 from meta_agent.domains.swe._sift import Sifted, TaskFiles, sift
 from meta_agent.domains.swe._staging import place
 from meta_agent.domains.swe._tree import Tree
-from meta_agent.domains.swe._twin import twin_of
-from meta_agent.errors import SandboxError
+from meta_agent.errors import CANDIDATE_KILLS, SandboxError
 from meta_agent.protocols import JSON, ExecResult, Outcome, Sandbox
 
 SandboxFactory = Callable[[str | None], Sandbox]  # takes the image, None for the default one
@@ -47,17 +46,10 @@ GRADE_CPU_SEC = 120
 GRADE_TIMEOUT_SEC = 600.0
 _CPU_LIMIT_EXITS = frozenset({-24, 128 + 24})  # SIGXCPU, in either way of writing it
 _REPORT_LIMIT_BYTES = 8 << 20
-_CANDIDATE_KILLS = frozenset({"oom", "died", "timeout"})
 _SHOWN_TESTS = 20
-
-
-@dataclass(frozen=True, slots=True)
-class Report:
-    """What one run of the official tests said, and whether it can be believed."""
-
-    verdict: str  # "complete", or why there is nothing to believe
-    results: Mapping[str, str] = field(default_factory=dict)
-    evidence: tuple[str, ...] = ()
+_BREACH = "tamper:protocol"
+UNCHECKED = "unchecked:tests"
+"""A deciding test of which nobody can say whether it was passed or forged."""
 
 
 @cache
@@ -74,10 +66,10 @@ def grade_patch(files: TaskFiles, patch: str, factory: SandboxFactory) -> Outcom
             files.row, sifted, Report("patch_does_not_apply", evidence=(sifted.problem,))
         )
     tree = overlay(files.graded, sifted.kept)
-    sources = tuple(sorted(sifted.kept))
-    report = run_tests(files.row, tree, factory, sources=sources)
+    run = partial(run_tests, files.row, factory=factory, sources=tuple(sorted(sifted.kept)))
+    report = run(tree)
     if sifted.kept and _passes(files.row, report):
-        report = _confirmed(report, files.row, tree, factory, sources)
+        report = confirmed(files, tree, run)
     return _outcome(files.row, sifted, report)
 
 
@@ -85,56 +77,51 @@ def _passes(row: SweRow, report: Report) -> bool:
     return report.verdict == "complete" and not unmet(row, report.results)[0]
 
 
-def _confirmed(
-    report: Report, row: SweRow, tree: Tree, factory: SandboxFactory, sources: tuple[str, ...]
-) -> Report:
-    """The report, unless the patch passes tests as well that cannot be passed."""
-    twin = twin_of(tree, deciding_tests(row, tree))
-    if not twin.tests:
-        return report
-    second = run_tests(row, twin.tree, factory, twin.paths, sources)
-    if second.verdict == "forged":
-        return second
-    if second.verdict != "complete":
-        why = f"a second run ended otherwise: {second.verdict}"
-        return Report("unconfirmed", evidence=(why, *second.evidence))
-    lies = [test for test in twin.tests if reported_passed(row, test, second.results)]
-    signs = tuple(f"{test} passes though nothing true could" for test in lies[:_SHOWN_TESTS])
-    return Report("forged", evidence=signs) if signs else report
-
-
 def run_tests(
     row: SweRow,
     tree: Tree,
+    *,
     factory: SandboxFactory,
     paths: tuple[str, ...] | None = None,
     sources: tuple[str, ...] = (),
+    wait: Callable[[], object] = lambda: None,
 ) -> Report:
     """Runs test files of a tree in a fresh sandbox; by default those of the expected tests.
 
-    `sources` are files that a patch changed, whose conduct is watched.
+    `sources` are files that a patch changed, whose conduct is watched; `wait` is called once all
+    stands ready.
     """
+    run = _Run(row, tree, factory, paths or _test_files(row), sources)
     for last_try in (False, True):
         try:
-            return _run_once(row, tree, factory, paths or _test_files(row), sources)
+            return run.once(wait)
         except SandboxError as problem:
-            if problem.kind not in _CANDIDATE_KILLS:
+            if problem.kind not in CANDIDATE_KILLS:
                 raise
-            if last_try:
+            if last_try or problem.kind == "protocol":
                 return Report(f"killed_{problem.kind}", evidence=(str(problem)[:300],))
     raise AssertionError("the second try returns or raises")
 
 
-def _run_once(
-    row: SweRow,
-    tree: Tree,
-    factory: SandboxFactory,
-    paths: tuple[str, ...],
-    sources: tuple[str, ...],
-) -> Report:
-    nonce = secrets.token_hex(16)
-    sandbox = staged(row, tree, factory)
-    try:
+@dataclass(frozen=True, slots=True)
+class _Run:
+    row: SweRow
+    tree: Tree
+    factory: SandboxFactory
+    paths: tuple[str, ...]
+    sources: tuple[str, ...]
+
+    def once(self, wait: Callable[[], object]) -> Report:
+        nonce = secrets.token_hex(16)
+        sandbox = staged(self.row, self.tree, self.factory)
+        try:
+            wait()
+            return self._in(sandbox, nonce)
+        finally:
+            sandbox.close()
+
+    def _in(self, sandbox: Sandbox, nonce: str) -> Report:
+        row = self.row
         if by_command(row):
             cpu_sec, wall_sec = GRADE_CPU_SEC, GRADE_TIMEOUT_SEC
             return Report(*run_command(row, sandbox, cpu_sec=cpu_sec, wall_sec=wall_sec))
@@ -142,13 +129,12 @@ def _run_once(
         result = sandbox.exec(
             [_python(row), "-Iu", "-c", guest_source()],
             cwd="repo",
-            stdin=_order(row, tree, paths, nonce, sources),
+            stdin=_order(row, self.tree, self.paths, nonce, self.sources),
             timeout_sec=GRADE_TIMEOUT_SEC,
+            cpu_limit_sec=GRADE_CPU_SEC,
             output_limit_bytes=_REPORT_LIMIT_BYTES,
         )
-    finally:
-        sandbox.close()
-    return _believed(result, nonce)
+        return _believed(result, nonce)
 
 
 def staged(row: SweRow, tree: Tree, factory: SandboxFactory) -> Sandbox:
@@ -175,7 +161,6 @@ def _order(
         "pythonpath": list(row.source.pythonpath if row.source else (".",)),
         "noconftest": not has_conftest,
         "plugins": list(row.source.plugins if row.source else ()),
-        "cpu_sec": GRADE_CPU_SEC,
         "sources": list(sources),
     }
     return json.dumps(order).encode() + b"\n"
@@ -251,6 +236,8 @@ def _outcome(row: SweRow, sifted: Sifted, report: Report) -> Outcome:
         else report.verdict
     )
     flags = set(sifted.flags) | ({"tamper:report"} if report.verdict == "forged" else set())
+    flags |= {_BREACH} if report.verdict == "killed_protocol" else set()
+    flags |= {UNCHECKED} if resolved and report.unchecked else set()
     if not resolved:  # source that is no Python, most often: it fails, and hides nothing
         flags.discard(UNREADABLE)
     detail = {
@@ -261,6 +248,7 @@ def _outcome(row: SweRow, sifted: Sifted, report: Report) -> Outcome:
             f"{t} {status_of(t, report.results)}" for t in (broken + lost)[:_SHOWN_TESTS]
         ],
         "evidence": list(report.evidence),
+        "unchecked": list(report.unchecked),
         "dropped": dict(sifted.dropped),
     }
     return Outcome(success=resolved, detail=detail, flags=tuple(sorted(flags)))

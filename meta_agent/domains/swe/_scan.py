@@ -5,8 +5,8 @@ tests instead of the bug. It raises flags, it never decides success: clean succe
 construct that the file had already, or that the gold fix has too, is not flagged. Source that
 cannot be read here, or is in an encoding that hides it, says so.
 
-Does not cover: obfuscated code (a backstop only; the grader's runtime checks stand behind it) and
-files that are not Python.
+Does not cover: code that reads the deciding tests, which gains it nothing (`_twin`); obfuscated
+code (a backstop only; the grader's runtime checks stand behind it) and files that are not Python.
 """
 
 from __future__ import annotations
@@ -42,24 +42,6 @@ _FRAMES = {
     "gc.get_objects",
     "gc.get_referrers",
     "gc.get_referents",
-    "traceback.walk_stack",
-    "traceback.walk_tb",
-    "traceback.extract_stack",
-    "traceback.format_stack",
-    "traceback.print_stack",
-    "traceback.StackSummary",
-    "inspect.getouterframes",
-    "inspect.getinnerframes",
-    "inspect.getframeinfo",
-    "faulthandler.dump_traceback",
-    "tracemalloc.start",
-    "bdb.Bdb",
-    "pdb.Pdb",
-    "pdb.set_trace",
-    "trace.Trace",
-    "dis.dis",
-    "dis.get_instructions",
-    "dis.Bytecode",
 }
 _PROCESSES = {
     *(
@@ -74,36 +56,14 @@ _PROCESSES = {
     "asyncio.create_subprocess_shell",
     "concurrent.futures.ProcessPoolExecutor",
 }
-_DYNAMIC = {"exec", "eval", "compile", "__import__", "importlib.import_module"} | {
-    "importlib.__import__",
-    "importlib.reload",
-    "pkgutil.resolve_name",
-    "runpy.run_module",
-    "runpy.run_path",
-    "importlib.util.spec_from_file_location",
-    "importlib.util.spec_from_loader",
-    "importlib.util.module_from_spec",
-    "importlib.machinery.SourceFileLoader",
-    "importlib.machinery.SourcelessFileLoader",
-    "zipimport.zipimporter",
-    "pickle.load",
-    "pickle.loads",
-    "pickle.Unpickler",
+_DYNAMIC = {"exec", "eval", "compile", "__import__"} | {
     "marshal.load",
     "marshal.loads",
-    "code.InteractiveInterpreter",
-    "code.InteractiveConsole",
-    "timeit.timeit",
-    "timeit.Timer",
-    "__loader__",
-    "__spec__.loader",
-    "pydoc.locate",
-    "pydoc.importfile",
 }
 _IMPORTING = {"sys.meta_path", "sys.path_hooks", "sys.path_importer_cache"}
 _SAME_MODULES = {"posix": "os", "builtins": "", "__builtins__": ""}
 _TEST_MODULES = {"pytest", "_pytest", "py", "pluggy", "unittest", "__main__"}
-_PROCESS_MODULES = {"subprocess", "ctypes", "multiprocessing", "signal", "atexit", "socket"} | {
+_PROCESS_MODULES = {"subprocess", "ctypes", "multiprocessing"} | {
     "_ctypes",
     "_posixsubprocess",
     "_testcapi",

@@ -1,7 +1,7 @@
 """Runs pytest beside code that may want to cheat and reports what happened (in the sandbox).
 
 The host passes this file's text to `python3 -I -c` and one JSON document on stdin: `nonce`,
-`files`, `pythonpath`, `noconftest`, `cpu_sec`, `sources` (files that the patch changed), `plugins`
+`files`, `pythonpath`, `noconftest`, `sources` (files that the patch changed), `plugins`
 (packages of the image whose plugins take part; the tree's never do by themselves). Stdlib and
 pytest only. It promises that a report that carries the nonce was written here, after the session
 ended by itself, and it makes these forgeries show:
@@ -32,7 +32,6 @@ import json
 import os
 import random
 import re
-import resource
 import sys
 import traceback
 import types
@@ -53,9 +52,6 @@ def main() -> None:
     """One run: read the order, run pytest, write the report, leave."""
     order = json.loads(sys.stdin.buffer.readline())
     report_fd = _private_stdout()
-    # At the soft limit the kernel sends SIGXCPU, by which the host knows; past the hard one,
-    # SIGKILL.
-    resource.setrlimit(resource.RLIMIT_CPU, (order["cpu_sec"], order["cpu_sec"] + 5))
     os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
     sys.dont_write_bytecode = True
     pytest = _import_runner()

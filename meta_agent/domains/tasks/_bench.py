@@ -111,7 +111,9 @@ class Bench:
     ) -> Report:
         """The whole suite by the grader's runner, which watches `changed` as files of a patch."""
         paths = tuple(tests or self.package.tests)
-        return run_tests(self.row(), tree, self.factory, paths, tuple(sorted(changed)))
+        return run_tests(
+            self.row(), tree, factory=self.factory, paths=paths, sources=tuple(sorted(changed))
+        )
 
     def probe(
         self,

@@ -7,6 +7,7 @@ one module with `claims` and `read`, listed in `_registry.py`.
 
 from meta_agent.rollouts.exchange._draft import ABSENCES, IMPORTED, absent, with_outcome
 from meta_agent.rollouts.exchange._format import Format
+from meta_agent.rollouts.exchange._mapped import write_mapped
 from meta_agent.rollouts.exchange._read import Reading, read_rollouts, write_rollouts
 from meta_agent.rollouts.exchange._registry import FORMATS, format_named, sniff
 from meta_agent.rollouts.exchange._tally import Tally
@@ -23,5 +24,6 @@ __all__ = [
     "read_rollouts",
     "sniff",
     "with_outcome",
+    "write_mapped",
     "write_rollouts",
 ]

@@ -60,6 +60,7 @@ class Draft:
     tokens: TokenRecord | None = None
     timings: dict[str, float] = field(default_factory=dict)
     cost: dict[str, float] = field(default_factory=dict)
+    caveat: str = ""  # what a reader should know of the file that it came from
 
     def absent(self) -> list[str]:
         """What the row did not say."""

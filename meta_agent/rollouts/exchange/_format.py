@@ -33,7 +33,8 @@ class Format:
     """One way to write rollouts down.
 
     `marks` says in words how it is recognised. `claims` gives 0 (not this format) to
-    `CERTAIN`. `expand` turns one value of the file into rows (a map of predictions is many).
+    `CERTAIN`. `expand` turns one value of the file into rows (a map of predictions is many),
+    `gather` all values into rows (events of a log).
     `cannot_carry` names what an export loses, by the record's fields. Of a format of `dialogues` a
     rollout without messages is not written: read again, its silence would be the model's.
     """
@@ -45,6 +46,7 @@ class Format:
     read: Callable[[Row, Count], Draft]
     write: Writer | None = None
     expand: Callable[[Placed], Iterator[Placed]] | None = None
+    gather: Callable[[Iterable[Placed]], Iterator[Placed]] | None = None
     layout: Literal["lines", "document", "parquet"] = "lines"
     cannot_carry: frozenset[str] = frozenset()
     dialogues: bool = False

@@ -55,7 +55,8 @@ def expand(placed: Placed) -> Iterator[Placed]:
         yield placed
         return
     for index, sample in enumerate(samples):
-        row = {**sample, "eval": log["eval"]} if isinstance(sample, dict) else sample
+        beside = {"eval": log["eval"], "log_status": log.get("status")}
+        row = {**sample, **beside} if isinstance(sample, dict) else sample
         yield Placed(f"{placed.place}[{index}]", row)
 
 
@@ -67,7 +68,7 @@ def read(row: Row, count: Count) -> Draft:
     events, tool_ok = told_by(messages)
     rewards, outcome = _scores(row.object("scores"), count)
     task, epoch = evaluation.text("task") or "", row.integer("epoch") or 1
-    error = row.object("error")
+    error, status = row.object("error"), row.text("log_status")
     for name in _UNREAD:
         row.get(name)
     return Draft(
@@ -89,6 +90,7 @@ def read(row: Row, count: Count) -> Draft:
         },
         cost=_cost(row.values.get("model_usage")),
         timings=_timings(row),
+        caveat="" if status in (None, "success") else f"from a log that ended as {status}",
     )
 
 

@@ -168,7 +168,8 @@ def _ending(
 
 def _submission(info: Row | None) -> dict[str, JSON]:
     patch = info.text("submission") if info else None
-    return {} if patch is None else {"patch": patch}
+    said = info is not None and "submission" in info.values
+    return {"patch": patch or ""} if said else {}
 
 
 def _cost(info: Row | None) -> dict[str, float]:

@@ -46,6 +46,7 @@ def read(row: Row, count: Count) -> Draft:
     error = row.text("error")
     stop, failure = _ending(error, events)
     patch = result.get("git_patch") if result else None
+    patched = isinstance(patch, str) or (result is not None and _null(result, "git_patch"))
     return Draft(
         prompt=before_reply(messages),
         messages=messages or None,
@@ -58,10 +59,15 @@ def read(row: Row, count: Count) -> Draft:
         outcome=_resolved(row, result),
         error=failure,
         stop_reason=stop,
-        verifier_inputs={"patch": patch} if isinstance(patch, str) else {},
+        verifier_inputs={"patch": patch or ""} if patched else {},
         cost=_cost(row.object("metrics")),
-        domain="swe" if isinstance(patch, str) else "",
+        domain="swe" if patched else "",
     )
+
+
+def _null(row: Row, name: str) -> bool:
+    """It was asked for, and there was none."""
+    return name in row.values and row.values[name] is None
 
 
 def _merged(history: list[JSON] | tuple[()], count: Count) -> Iterator[JSON]:

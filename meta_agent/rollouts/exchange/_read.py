@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path, PurePath
 
 from meta_agent.errors import ConfigError
@@ -82,13 +83,15 @@ class Reading:
 
     def _rows(self, source: Source) -> Iterator[Rollout]:
         found = format_named(self.format_name) if self.format_name else None
-        for placed in values(source):
+        found_in = iter(values(source))
+        for placed in found_in:
             if isinstance(placed.value, BadLine):
                 self.tally.rows += 1
                 self.tally.skip(placed.value.reason, placed.place)
                 continue
             found = self._format_of(placed, found)
-            yield from self._value(found, placed, source.path)
+            for one in found.gather(chain([placed], found_in)) if found.gather else (placed,):
+                yield from self._value(found, one, source.path)
 
     def _format_of(self, placed: Placed, before: Format | None) -> Format:
         """As the value before, unless the value bears the marks of another format more clearly."""
@@ -138,6 +141,8 @@ class Reading:
         draft = found.read(row, counted.append)
         if found.layout == "document" and draft.task_key is None:
             draft.task_key = _stem(path)
+        if draft.caveat:
+            self.tally.caveats[draft.caveat] += 1
         self.tally.leave_out({*counted, *row.unused()})
         return to_rollout(
             draft, self._numbering, run=self.run, format_name=found.name, place=placed.place

@@ -10,22 +10,22 @@ from __future__ import annotations
 
 import gzip
 import io
-import json
 import zipfile
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final, NamedTuple, cast
+from typing import Final, NamedTuple, cast
 
 import zstandard
 
-from meta_agent.errors import ConfigError, PreflightError
+from meta_agent.errors import ConfigError
+from meta_agent.parquet import parquet_rows
 from meta_agent.rollouts.exchange._format import Placed
+from meta_agent.strict import document
 
 LINE_LIMIT_BYTES: Final = 256 << 20
 DOCUMENT_LIMIT_BYTES: Final = 512 << 20
-PARQUET_BATCH_ROWS: Final = 64
 _HEAD_BYTES: Final = 1 << 16
 _HEADERS: Final = ("header.json", "_journal/start.json", "start.json")
 _DAMAGE: Final = (EOFError, zlib.error, gzip.BadGzipFile, zstandard.ZstdError)
@@ -111,8 +111,8 @@ def _is_lines(path: Path) -> bool:
     if first.startswith(b"["):
         return False
     try:
-        json.loads(first)
-    except (ValueError, RecursionError):
+        document(first)
+    except ValueError:
         # Pretty-printed: the first line opens an object and the next one is indented. A first line
         # that is broken or longer than our look is still a line.
         opens = first.rstrip().endswith((b"{", b"["))
@@ -147,13 +147,13 @@ def _parsed(line: bytes) -> object:
         return _loads(line)
     except UnicodeDecodeError:
         return BadLine("the line is not UTF-8")
-    except (ValueError, RecursionError):
+    except ValueError:
         return BadLine("the line is not JSON")
 
 
 def _loads(text: bytes) -> object:
     """`NaN` and `Infinity`, which Python writes though JSON has none, become null."""
-    return json.loads(text, parse_constant=lambda _: None)
+    return document(text, parse_constant=lambda _: None)
 
 
 def _document(path: Path) -> object:
@@ -169,7 +169,7 @@ def _document(path: Path) -> object:
         )
     try:
         return _loads(text)
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise ConfigError(f"{path} is neither JSON nor JSON lines: {error}") from error
 
 
@@ -210,11 +210,13 @@ def _archive(path: Path, name: str) -> Iterator[Placed]:
             if header is None:
                 raise ConfigError(f"{path} is a zip archive, and no Inspect log: unpack it first")
             about = _member(archive, header)
-            evaluation = about.get("eval") if isinstance(about, dict) else None
+            told: dict[str, object] = about if isinstance(about, dict) else {}
+            evaluation = told.get("eval")
+            status = told.get("status") if header == _HEADERS[0] else "started"
             for member in members:
                 if member.startswith("samples/") and member.endswith(".json"):
                     sample = _member(archive, member)
-                    log = {"eval": evaluation, "samples": [sample]}
+                    log = {"eval": evaluation, "status": status, "samples": [sample]}
                     bad = isinstance(sample, BadLine)
                     yield Placed(f"{name}:{member}", sample if bad else log)
     except zipfile.BadZipFile as error:
@@ -238,26 +240,5 @@ def _member(archive: zipfile.ZipFile, name: str) -> object:
 
 
 def _parquet(path: Path, name: str) -> Iterator[Placed]:
-    parquet = parquet_module()
-    try:
-        file = parquet.ParquetFile(path)
-    except Exception as error:
-        raise ConfigError(f"{path} is not a Parquet file: {error}") from error
-    with file:
-        number = 0
-        for batch in file.iter_batches(batch_size=PARQUET_BATCH_ROWS):
-            for row in batch.to_pylist():
-                number += 1
-                yield Placed(f"{name}:{number}", row)
-
-
-def parquet_module() -> Any:  # pyarrow has no types
-    """Imports pyarrow, or says which extra brings it."""
-    try:
-        from pyarrow import parquet
-    except ImportError as error:
-        raise PreflightError(
-            "Parquet files need pyarrow, which is not installed",
-            hint="pip install 'meta-agent[train]', or export the table as JSON lines",
-        ) from error
-    return parquet
+    for number, row in enumerate(parquet_rows(path), 1):
+        yield Placed(f"{name}:{number}", row)

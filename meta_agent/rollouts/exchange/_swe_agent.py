@@ -56,11 +56,18 @@ def read(row: Row, count: Count) -> Draft:
         policy=_model(row),
         stop_reason=stop,
         error=error,
-        verifier_inputs={"patch": submission} if isinstance(submission, str) else {},
+        verifier_inputs=_submitted(submission, "submission" in info.values),
         cost=_cost(info.object("model_stats")),
         timings=_timings(steps),
         domain="swe",
     )
+
+
+def _submitted(submission: JSON, said: bool) -> dict[str, JSON]:
+    """Nothing handed in is a blank patch; a file that does not speak of it has none."""
+    if isinstance(submission, str):
+        return {"patch": submission}
+    return {"patch": ""} if said and submission is None else {}
 
 
 def _step(item: JSON, number: int) -> Row:

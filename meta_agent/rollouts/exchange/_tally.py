@@ -32,6 +32,7 @@ class Tally:
     places: dict[str, list[str]] = field(default_factory=dict)
     left_out: Counter[str] = field(default_factory=Counter)
     joined: int = 0
+    caveats: Counter[str] = field(default_factory=Counter)
 
     def skip(self, reason: str, place: str, shown: str = "") -> None:
         """Counts a row that gives no rollout. `shown` is what stood there instead."""
@@ -67,6 +68,8 @@ class Tally:
         for reason, count in self.skipped.most_common():
             first = ", ".join(self.places[reason][:_PLACES_KEPT])
             found.append(f"skipped {count}: {reason} (first: {first})")
+        for caveat, count in self.caveats.most_common():
+            found.append(f"{caveat}, so there may be more: {count} of {self.rollouts} rollouts")
         if self.joined:
             found.append(f"outcomes from reports of the SWE-bench harness: {self.joined}")
         if self.left_out:
@@ -90,5 +93,6 @@ class Tally:
                 reason: {"count": count, "first": list(self.places[reason])}
                 for reason, count in self.skipped.most_common()
             },
+            "caveats": dict(self.caveats),
             "not_carried_over": dict(sorted(self.left_out.items())),
         }

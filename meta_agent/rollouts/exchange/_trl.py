@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from meta_agent.errors import ConfigError
+from meta_agent.parquet import parquet_module
 from meta_agent.protocols import JSON, Rollout
 from meta_agent.rollouts.exchange._draft import Draft, digest
 from meta_agent.rollouts.exchange._files import split_prompt
@@ -25,9 +26,9 @@ from meta_agent.rollouts.exchange._messages import (
     turns_of,
 )
 from meta_agent.rollouts.exchange._row import Row, RowError, finite
-from meta_agent.rollouts.exchange._source import PARQUET_BATCH_ROWS, parquet_module
 
 NAME = "trl-completions"
+_BATCH_ROWS = 64
 CANNOT_CARRY = frozenset(
     {"run", "version", "harness_commit", "task_key", "task_hash", "evaluator_hash", "tokens"}
     | {"split", "seed", "domain", "outcome_detail", "verifier_inputs", "error", "cost", "timings"}
@@ -117,7 +118,7 @@ def write(rollouts: Iterable[Rollout], path: Path) -> int:
 
 def _batches(rollouts: Iterable[Rollout]) -> Iterator[list[Rollout]]:
     left = iter(rollouts)
-    while batch := list(itertools.islice(left, PARQUET_BATCH_ROWS)):
+    while batch := list(itertools.islice(left, _BATCH_ROWS)):
         yield batch
 
 

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import atexit
 import os
+import shutil
+import socket
+import tempfile
+from functools import cache
 from pathlib import Path
 
 from meta_agent.protocols import Sandbox
@@ -70,6 +75,22 @@ server.bind("own.sock")
 server.listen()
 socket.socket(socket.AF_UNIX).connect("own.sock")
 """
+SYSTEM_CALL = """
+number = {numbers}[os.uname().machine == "aarch64"]
+libc = ctypes.CDLL(None, use_errno=True)
+if libc.syscall(number, {arguments}) == -1:
+    code = ctypes.get_errno()
+    if code not in (errno.EPERM, errno.EACCES):
+        sys.exit(f"refused for another reason: {{code}}")
+    raise OSError(code, "refused")
+"""
+DEVICES = """
+usual = {"null", "zero", "full", "random", "urandom", "tty", "ptmx", "console", "shm", "mqueue"}
+usual |= {"pts", "fd", "stdin", "stdout", "stderr", "core"}
+if not set(os.listdir("/dev")) - usual:
+    raise OSError("none in sight")
+print(sorted(set(os.listdir("/dev")) - usual))
+"""
 CANARY = "MA_CONFORMANCE_CANARY"
 
 
@@ -84,6 +105,35 @@ def host_is_in_sight(sandbox: Sandbox) -> str:
 def own_process_is_in_sight(sandbox: Sandbox) -> str:
     """The same search finds the searcher: the words are in its own program."""
     return ends_with(0, SEARCH_PROCESSES.format(needle=b"not in sight".hex()))(sandbox)
+
+
+def own_temporary_file(sandbox: Sandbox) -> str:
+    """What a command keeps in its own temporary folder is there."""
+    return ends_with(0, "import tempfile; tempfile.NamedTemporaryFile().write(b'x')")(sandbox)
+
+
+def host_temporary(sandbox: Sandbox) -> str:
+    """A file of another program on this machine, in the folder that all programs share."""
+    with tempfile.NamedTemporaryFile(dir="/tmp", prefix="ma-conformance-") as file:
+        return ends_with(43, f"open({file.name!r})")(sandbox)
+
+
+def host_socket(sandbox: Sandbox) -> str:
+    """A service that listened before the sandbox was opened: see `listening`."""
+    path = str(listening())
+    return ends_with(43, f"socket.socket(socket.AF_UNIX).connect({path!r})")(sandbox)
+
+
+@cache
+def listening() -> Path:
+    """A socket file beside this package, where no folder is private to a sandbox."""
+    folder = Path(tempfile.mkdtemp(prefix=".ma-conformance-", dir=Path.home()))
+    server = socket.socket(socket.AF_UNIX)
+    server.bind(str(folder / "service"))
+    server.listen()
+    atexit.register(server.close)
+    atexit.register(shutil.rmtree, folder)
+    return folder / "service"
 
 
 def environment_leaks(sandbox: Sandbox) -> str:
@@ -114,6 +164,46 @@ CHECKS = [
         "seccomp",
         ends_with(0, STATUS.format(wanted={"Seccomp": "no such value"})),
         ends_with(43, STATUS.format(wanted={"Seccomp": "2"})),
+    ),
+    *(
+        program_check(
+            f"the system call {name}",
+            "seccomp",
+            control="os.getpid()",
+            attack=SYSTEM_CALL.format(numbers=numbers, arguments=arguments),
+        )
+        for name, numbers, arguments in (
+            ("unshare, for a user namespace", (272, 97), "0x10000000"),
+            ("clone, for a user namespace", (56, 220), "0x10000011, 0, 0, 0, 0"),
+            ("io_uring_setup", (425, 425), "8, ctypes.create_string_buffer(120)"),
+            ("bpf", (321, 280), "0, ctypes.create_string_buffer(72), 72"),
+            ("add_key", (248, 217), "b'user', b'x', b'y', 1, -3"),
+            ("userfaultfd", (323, 282), "1"),
+            ("perf_event_open", (298, 241), "ctypes.create_string_buffer(112), 0, -1, -1, 0"),
+        )
+    ),
+    *(
+        program_check(
+            f"a socket of the family {name}",
+            "seccomp",
+            control="socket.socket(socket.AF_UNIX)",
+            attack=f"socket.socket({family}, {kind})",
+        )
+        for name, family, kind in (("vsock", 40, 1), ("alg", 38, 5), ("packet", 17, 3))
+    ),
+    Check("a file of the host's temporary folder", "files", own_temporary_file, host_temporary),
+    Check(
+        "a socket of the host outside of /run",
+        "files",
+        ends_with(0, OWN_SOCKET),
+        host_socket,
+        before=listening,
+    ),
+    program_check(
+        "a device of the host",
+        "files",
+        control='open("/dev/null", "w").write("x"); open("/dev/urandom", "rb").read(4)',
+        attack=DEVICES,
     ),
     program_check(
         "writing outside the work folder",

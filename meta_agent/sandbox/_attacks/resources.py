@@ -52,6 +52,33 @@ for _ in range({count}):
 if not all(os.read(source, 1) for source in readers):
     raise OSError("a child was killed")
 """
+EAT_BY_TCP = """
+source, sink = os.pipe()
+if os.fork() == 0:
+    server = socket.create_server(("127.0.0.1", 0), backlog=64)
+    held, kept = 0, []
+    for _ in range({pairs}):
+        client = socket.socket()
+        for one in (client, server):
+            for size in (socket.SO_SNDBUF, socket.SO_RCVBUF):
+                one.setsockopt(socket.SOL_SOCKET, size, 8 << 20)
+        client.connect(server.getsockname())
+        kept += [client, server.accept()[0]]
+        client.setblocking(False)
+        try:
+            while True:
+                held += client.send(bytes(1 << 16))
+        except OSError:
+            pass
+    os.write(sink, b"%d" % held)
+    time.sleep(1)
+    os._exit(0)
+os.close(sink)
+said = os.read(source, 20)
+if not said or int(said) < {most}:
+    raise OSError(f"held {{said}}")
+print(said)
+"""
 FILL = """
 for index in range({files}):
     with open(f"fill{{index}}", "wb") as file:
@@ -170,6 +197,12 @@ CHECKS = [
             if run_python(sandbox, program(EAT_IN_SUM.format(count=4, mb=100))).exit_code != 0
             else "four processes hold more than the limit"
         ),
+    ),
+    program_check(
+        "memory in the buffers of connections",
+        "memory",
+        control=EAT_BY_TCP.format(pairs=2, most=1 << 16),
+        attack=EAT_BY_TCP.format(pairs=400, most=LIMITS.memory_mb << 20),
     ),
     program_check(
         "more processes than allowed",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Self
@@ -116,7 +117,7 @@ class Ours:
         return _judged(graded(code_row(grader), program(grader, str(form)), self._code))
 
     def _repaired(self, grader: Grader, form: Form) -> Outcome:
-        files = task_files(grader)
+        files = task_files(grader, "python3" if self._backend == "docker" else sys.executable)
         with mock.patch.object(_grade, "GRADE_CPU_SEC", _CPU_SEC):
             return _grade.grade_patch(files, patch_of(form), self._sandbox)
 
@@ -137,7 +138,7 @@ class Ours:
         return replace(outcome, flags=tuple(flags))
 
 
-def task_files(grader: Grader) -> TaskFiles:
+def task_files(grader: Grader, python: str = sys.executable) -> TaskFiles:
     """The repository task; by a command for `swe-command`."""
     tree = dict(TREE)
     row = SweRow(
@@ -152,11 +153,12 @@ def task_files(grader: Grader) -> TaskFiles:
         split="search",
         split_is_explicit=True,
         image=None,
-        source=SourceSpec(archive="shelf.tar.gz", sha256="0" * 64, python=sys.executable),
+        source=SourceSpec(archive="shelf.tar.gz", sha256="0" * 64, python=python),
         line=1,
     )
     if grader == "swe-command":
-        row = replace(row, run=OfficialRun(TEST_COMMAND, "parse_log_pytest", always=True))
+        command = TEST_COMMAND.replace(sys.executable, python)
+        row = replace(row, run=OfficialRun(command, "parse_log_pytest", always=True))
     return TaskFiles(row, tree, {"shelf/core.py": FIXED.encode()})
 
 
@@ -164,7 +166,11 @@ def patch_of(form: Form) -> str:
     """What is handed in: a whole patch, or the faulty source with something after it."""
     if isinstance(form, str):
         form = {"shelf/core.py": "{core}\n\n" + form}
-    texts = {path: text and text.replace("{core}", CORE) for path, text in form.items()}
+    now = f"{time.time():.0f}"
+    texts = {
+        path: text and text.replace("{core}", CORE).replace("{now}", now)
+        for path, text in form.items()
+    }
     return make_patch(TREE, {p: None if t is None else t.encode() for p, t in texts.items()})
 
 

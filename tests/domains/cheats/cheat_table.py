@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Final
 
 from cheat_row import GRADERS, Cheat, Grader
+from cheats_beside import IN_BESIDE
 from cheats_in_answers import IN_ANSWERS
 from cheats_in_calls import IN_CALLS
 from cheats_in_code import IN_CODE
 from cheats_in_patches import IN_PATCHES
 
-CHEATS: Final[tuple[Cheat, ...]] = (*IN_CODE, *IN_PATCHES, *IN_ANSWERS, *IN_CALLS)
+CHEATS: Final[tuple[Cheat, ...]] = (*IN_CODE, *IN_PATCHES, *IN_BESIDE, *IN_ANSWERS, *IN_CALLS)
 
 
 def pairs(*graders: Grader) -> list[tuple[Cheat, Grader]]:

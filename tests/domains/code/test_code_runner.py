@@ -314,6 +314,58 @@ def test_several_threads_grade_at_once(runner: CodeRunner) -> None:
     assert found == [True, False] * 6
 
 
+FORKS = """
+import os, time
+for _ in range(16):
+    child = os.fork()
+    if child == 0:
+        end = time.process_time() + 0.3
+        while time.process_time() < end:
+            pass
+        os._exit(0)
+    os.waitpid(child, 0)
+"""
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_processor_time_is_counted_in_sum_also_of_children(backend: str) -> None:
+    made = code_runner(backend)
+    body = FORKS.replace("\n", "\n    ")
+    try:
+        assert graded(row(time_sec=20.0), FORKS + SUM, made).success
+        assert graded(row(), FORKS + SUM, made).detail["verdict"] == "timeout"
+        late = f"def add(a, b):{body}\n    return a + b\n"
+        assert graded(row("function"), late, made).detail["verdict"] == "timeout"
+    finally:
+        made.close()
+
+
+@pytest.mark.parametrize("kind", ["stdio", "function", "asserts"])
+def test_a_breach_of_protocol_is_the_candidates_failure_at_once(kind: str) -> None:
+    made, opened = code_runner("process"), 0
+    inner = made.factory
+
+    def breaking(memory_mb: int) -> Any:
+        nonlocal opened
+        opened += 1
+        sandbox = inner(memory_mb)
+        request = sandbox.request
+
+        def broken(op: str, args: Any, **more: Any) -> Any:
+            if op in ("stdio", "cases", "open_candidate"):
+                raise SandboxError("junk in the pipe", kind="protocol")
+            return request(op, args, **more)
+
+        sandbox.request = broken  # type: ignore[method-assign]
+        return sandbox
+
+    made.factory = breaking
+    found = graded(row(kind), SUM if kind == "stdio" else ADD, made)
+    made.close()
+    assert (found.success, found.flags, opened) == (False, ("tamper:protocol",), 1)
+    assert found.detail["verdict"] == "killed_protocol"
+
+
 def test_a_sandbox_that_does_not_start_is_infrastructure() -> None:
     def broken(memory_mb: int) -> Any:
         raise SandboxError("no engine", kind="died")

@@ -110,13 +110,13 @@ def test_a_broken_file_is_refused(tmp_path: Path, content: str, complaint: str) 
 
 @pytest.mark.parametrize("name", ["none.jsonl", "none.parquet"])
 def test_a_missing_file_is_refused(tmp_path: Path, name: str) -> None:
-    with pytest.raises(ConfigError, match="cannot read the task file"):
+    with pytest.raises(ConfigError, match=r"cannot read .*none"):
         read_swebench(tmp_path / name)
 
 
 def test_a_file_that_only_looks_like_parquet_is_refused(tmp_path: Path) -> None:
     (tmp_path / "tasks.parquet").write_bytes(b"PAR0")
-    with pytest.raises(ConfigError, match="cannot read the task file"):
+    with pytest.raises(ConfigError, match=r"cannot read .* as Parquet"):
         read_swebench(tmp_path / "tasks.parquet")
 
 

@@ -17,8 +17,8 @@ from meta_agent.domains.swe import RealSwe, read_archive
 from meta_agent.domains.swe._command import (
     by_command,
     deciding_tests,
-    reported_passed,
     status_of,
+    statuses_of,
     unmet,
     whole_map,
 )
@@ -180,9 +180,9 @@ def test_tests_without_a_file_are_looked_for_where_the_row_brings_them(tmp_path:
     )
     tree = {"r2e_tests/test_1.py": b"", "core.py": b""}
     assert deciding_tests(whole, tree) == ("r2e_tests/test_1.py::T::a", "r2e_tests/test_1.py::b")
-    assert reported_passed(whole, "r2e_tests/test_1.py::b", {"b[x.y]": "PASSED"})
-    assert not reported_passed(whole, "r2e_tests/test_1.py::b", {"b[1]": "PASSED", "b[2]": "ERROR"})
-    assert not reported_passed(whole, "r2e_tests/test_1.py::b", {})
+    found = {"b[x.y]": "PASSED", "b[2]": "ERROR", "bc": "FAILED"}
+    assert statuses_of(whole, "r2e_tests/test_1.py::b", found) == ["PASSED", "ERROR"]
+    assert statuses_of(whole, "r2e_tests/test_1.py::b", {}) == []
 
 
 KEPT = {

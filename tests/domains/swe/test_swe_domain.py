@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -181,14 +183,15 @@ def test_a_small_file_says_that_it_is_small(domain: RealSwe) -> None:
 
 
 def test_a_tree_may_come_from_the_image(shelf: Any) -> None:
-    folder = shelf.folder / "in-image"
-    for path, content in {**shelf.tree, ".git/HEAD": b"ref"}.items():
-        (folder / path).parent.mkdir(parents=True, exist_ok=True)
-        (folder / path).write_bytes(content)
-    shelf.row["source"] = {"image_path": str(folder), "python": sys.executable}
-    domain = shelf.load()
-    assert domain.files("shelf-1").visible == shelf.tree
-    assert domain.regrade("shelf-1", {"patch": shelf.row["patch"]}).success
+    with tempfile.TemporaryDirectory(dir=Path.home()) as home:  # a sandbox has a /tmp of its own
+        folder = Path(home) / "in-image"
+        for path, content in {**shelf.tree, ".git/HEAD": b"ref"}.items():
+            (folder / path).parent.mkdir(parents=True, exist_ok=True)
+            (folder / path).write_bytes(content)
+        shelf.row["source"] = {"image_path": str(folder), "python": sys.executable}
+        domain = shelf.load()
+        assert domain.files("shelf-1").visible == shelf.tree
+        assert domain.regrade("shelf-1", {"patch": shelf.row["patch"]}).success
 
 
 def test_an_image_without_the_tree_is_a_clear_error(shelf: Any) -> None:

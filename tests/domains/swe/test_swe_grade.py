@@ -213,7 +213,7 @@ class Dying:
 
 
 @pytest.mark.parametrize(
-    ("kind", "at"), [("engine", "exec"), ("protocol", "exec"), ("died", "write"), ("oom", "write")]
+    ("kind", "at"), [("engine", "exec"), ("protocol", "write"), ("died", "write"), ("oom", "write")]
 )
 def test_a_broken_sandbox_raises_and_is_no_score(domain: RealSwe, kind: str, at: str) -> None:
     broken = Dying(domain._factory, kind, at)
@@ -230,6 +230,13 @@ def test_code_that_kills_its_sandbox_twice_has_failed(domain: RealSwe, kind: str
         f"killed_{kind}",
         2,
     )
+
+
+def test_a_breach_of_protocol_is_a_failure_at_once_and_is_flagged(domain: RealSwe) -> None:
+    broken = Dying(domain._factory, "protocol", "exec")
+    outcome = _grade.grade_patch(domain.files("shelf-1"), "", broken)
+    assert (outcome.success, outcome.flags) == (False, ("tamper:protocol",))
+    assert (outcome.detail["verdict"], broken.opened) == ("killed_protocol", 1)
 
 
 FORGERIES: dict[str, str] = {

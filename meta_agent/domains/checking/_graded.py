@@ -1,0 +1,97 @@
+"""Tasks of a user's own grader under check: the gold where a row has one, and answers that say
+nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from types import MappingProxyType
+from typing import Final
+
+from meta_agent.domains.checking._overlap import Facts
+from meta_agent.domains.checking._subject import Attempt
+from meta_agent.domains.formats.graded_sets import GradedRow, digest
+from meta_agent.domains.graded import GradedDomain, GraderError
+from meta_agent.errors import InfrastructureError
+from meta_agent.protocols import JSON, Outcome
+
+_CHEATS: Final[Mapping[str, Callable[[GradedRow], str]]] = MappingProxyType(
+    {
+        "empty": lambda _row: "",
+        "echo": lambda row: row.prompt,
+        "everything": lambda _row: "yes no true false pass 0 1 2 a b c d e",
+    }
+)
+
+
+class GradedSubject:
+    """See `Subject`."""
+
+    noun = "answer"
+    columns = ("gold", *_CHEATS)
+
+    def __init__(self, domain: GradedDomain) -> None:
+        self._domain = domain
+        self.name, self.path = domain.name, Path(domain.path)
+        self.evaluator_hash = domain.evaluator_hash
+        self.rows_refused = domain.rows_refused
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        rows = self._domain.rows.values()
+        without = sum(row.gold is None for row in rows)
+        told = (
+            f"{without} of {len(rows)} rows have no answer that has to pass (gold): nothing shows "
+            "that they can be solved"
+        )
+        return (*self._domain.notes, *((told,) if without else ()))
+
+    def facts(self) -> Sequence[Facts]:
+        return [
+            Facts(row.key, row.split, row.line, row.prompt, (digest(_content(row)),))
+            for row in self._domain.rows.values()
+        ]
+
+    def size(self, key: str) -> str:
+        del key
+        limit = self._domain.threshold
+        return "yes or no" if limit is None else f"from {limit:g}"
+
+    def content_hash(self, key: str) -> str:
+        return self._domain.task(key).content_hash
+
+    def attempts(self, key: str) -> Iterator[Attempt]:
+        row = self._domain.rows[key]
+        if row.gold is not None:
+            yield Attempt("gold", True, partial(self._graded, key, row.gold))
+        for name, cheat in _CHEATS.items():
+            yield Attempt(name, False, partial(self._graded, key, {"answer": cheat(row)}))
+
+    def complaints(self, key: str) -> list[str]:
+        del key
+        return []
+
+    def evidence(self, outcome: Outcome) -> tuple[str, ...]:
+        score = outcome.detail.get("score")
+        return () if score is None else (f"score {score:g}",)
+
+    def archives(self) -> tuple[tuple[str, str], ...]:
+        return ()
+
+    def close(self) -> None:
+        self._domain.close()
+
+    def _graded(self, key: str, given: Mapping[str, JSON]) -> Outcome:
+        try:
+            return self._domain.regrade(key, given)
+        except GraderError as error:  # not measured, and no answer to whether it passes
+            raise InfrastructureError(str(error)) from error
+
+
+def _content(row: GradedRow) -> list[object]:
+    hidden = {name: value for name, value in row.row.items() if name not in ("key", "id", "split")}
+    return [row.prompt, hidden]
+
+
+subject_of = GradedSubject

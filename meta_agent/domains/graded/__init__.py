@@ -1,0 +1,48 @@
+"""Rows of anybody's, graded by a function of theirs in a process that can be killed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from meta_agent.domains._asked import Asked
+from meta_agent.domains.graded._domain import GradedDomain, load_rows
+from meta_agent.domains.graded._workers import GraderError
+from meta_agent.errors import ConfigError
+from meta_agent.protocols import Sandbox, SandboxLimits
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["GradedDomain", "GraderError", "load_rows", "open_domain", "sandboxes"]
+
+_LIMITS = SandboxLimits(memory_mb=1024, pids=128, scratch_mb=256, deadline_sec=1800.0)
+
+
+def open_domain(asked: Asked) -> GradedDomain:
+    """`--grade FILE` with `--tasks FILE`, or with the tasks that the file itself gives."""
+    if asked.grade is None:
+        raise ConfigError(
+            "the domain graded needs a grader", hint="--grade FILE.py: grade(task, answer)"
+        )
+    if not asked.grade.is_file():
+        raise ConfigError(
+            f"there is no grader {asked.grade}", hint="meta-agent init --domain mine writes one"
+        )
+    return GradedDomain(
+        {"path": str(asked.grade)},
+        load_rows(asked.tasks, asked.mapping),
+        threshold=asked.threshold,
+        factory=sandboxes(asked),
+        python=asked.python,
+    )
+
+
+def sandboxes(asked: Asked) -> Callable[[], Sandbox]:
+    """Where attempts that have files work."""
+
+    def factory() -> Sandbox:
+        from meta_agent.sandbox import open_sandbox
+
+        return open_sandbox(asked.sandbox, run=asked.run, limits=_LIMITS)
+
+    return factory

@@ -1,0 +1,220 @@
+"""`GradedDomain`: rows and a grader that a user wrote, as a domain.
+
+Promises: the agent sees a task's prompt and tools and nothing else of its row; every attempt is
+graded twice, and a grader that does not agree with itself gives no grade; a number counts as solved
+from the threshold that the user stated, and is kept beside the verdict; an error of the grader is a
+failure of the verifier, never a zero. A grader that cannot grade an empty answer is refused while
+it is loaded.
+
+Does not cover: what the grader reads besides its own folder (other packages, a server): the
+evaluator's identity knows the files of that folder that it imports, the rows, and this code.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from importlib import resources
+from pathlib import Path
+from typing import Any, Final
+
+from meta_agent.domains.formats import TaskFile
+from meta_agent.domains.formats.graded_sets import GradedRow
+from meta_agent.domains.graded._environment import WORK_SCHEMAS, GradedEnvironment
+from meta_agent.domains.graded._workers import GRADE_SEC, GraderError, Workers
+from meta_agent.errors import ConfigError
+from meta_agent.protocols import (
+    JSON,
+    Ceilings,
+    Environment,
+    Outcome,
+    Sampling,
+    Sandbox,
+    Split,
+    Task,
+)
+
+CEILINGS: Final = Ceilings(
+    max_turns=20, max_tokens_per_turn=8192, max_context_tokens=65_536, wall_sec=600.0
+)
+SAMPLING: Final = Sampling(temperature=0.7)
+_SOURCES: Final = ("_domain.py", "_environment.py", "grader_guest.py")
+Rows = Callable[[Workers], TaskFile[GradedRow]]
+
+
+class GradedDomain:
+    """Tasks of anybody's, graded by a function. See `protocols.Domain`."""
+
+    name = "graded"
+    sampling = SAMPLING
+    open_at_once = 16
+
+    def __init__(
+        self,
+        spec: Mapping[str, JSON],
+        rows: Rows,
+        *,
+        threshold: float | None = None,
+        factory: Callable[[], Sandbox] | None = None,
+        python: str = sys.executable,
+        name: str = "graded",
+    ) -> None:
+        self.name = name
+        self._workers = Workers(spec, python)
+        self._factory = factory
+        self.grader = str(spec.get("path") or spec.get("module"))
+        try:
+            self._load(rows, threshold)
+        except GraderError as error:
+            self.close()
+            raise ConfigError(
+                str(error), hint="meta-agent init --domain mine writes one that works"
+            ) from error
+        except BaseException:
+            self.close()
+            raise
+
+    def _load(self, rows: Rows, threshold: float | None) -> None:
+        with self._workers.leased() as worker:
+            self.facts = worker.facts
+        found = rows(self._workers)
+        self.path, self.notes = found.path, found.notes
+        self.rows_refused = len(found.refused)
+        self.rows = {row.key: row for row in found.rows}
+        self.threshold = _threshold(threshold, self.facts["threshold"], self.grader)
+        self.ceilings = _ceilings(self.facts["limits"], self.grader)
+        self.splits_stated = any(row.split_is_explicit for row in found.rows)
+        with self._workers.leased() as worker:
+            listed = [dict(row.row) for row in found.rows]
+            self._schemas = dict(
+                zip(self.rows, worker.ask("schemas", 2 * GRADE_SEC, rows=listed), strict=True)
+            )
+        self.regrade(next(iter(self.rows)), {"answer": ""})
+        self.evaluator_hash = self._hash()
+
+    def tasks(self, split: Split) -> Sequence[Task]:
+        """The tasks of one split, in the order of the file."""
+        return [self.task(key) for key, row in self.rows.items() if row.split == split]
+
+    def task(self, key: str) -> Task:
+        """One task as the agent may see it."""
+        row, schemas = self.rows[key], self._schemas[key]
+        names = [one["function"]["name"] for one in schemas]
+        work = WORK_SCHEMAS if self.facts["files"] else ()
+        names += [one["function"]["name"] for one in work]
+        view = {**row.view, "schemas": [*schemas, *work], "tools": [*names, "submit"]}
+        return Task(self.name, key, row.split, row.content_hash, view)
+
+    def open(self, task: Task) -> Environment:
+        """An attempt; its tools live in a process of its own."""
+        row = dict(self.rows[task.key].row)
+        names = [one["function"]["name"] for one in self._schemas[task.key]]
+        factory = self._factory if self.facts["files"] else None
+        return GradedEnvironment(self, row, names, self._workers, factory)
+
+    def regrade(self, task_key: str, verifier_inputs: Mapping[str, JSON]) -> Outcome:
+        """Grades a stored attempt again."""
+        return self.graded(dict(self.rows[task_key].row), verifier_inputs)
+
+    def graded(self, row: Mapping[str, JSON], given: Mapping[str, JSON]) -> Outcome:
+        """Twice, since a grade that depends on luck is none."""
+        with self._workers.leased() as worker:
+            first, second = (
+                worker.ask("graded", GRADE_SEC, row=dict(row), given=dict(given)) for _ in range(2)
+            )
+        if not _agree(first, second):
+            raise GraderError(
+                f"{self.grader} gave {_shown(first)} and then {_shown(second)} for one answer: a "
+                "grader must not depend on chance, the time or what it graded before"
+            )
+        return self._outcome(first)
+
+    def _outcome(self, grade: Mapping[str, Any]) -> Outcome:
+        if "score" not in grade:
+            detail = {"verdict": _verdict(grade["success"]), **(grade.get("detail") or {})}
+            return Outcome(grade["success"], detail, tuple(grade.get("flags") or ()))
+        if self.threshold is None:
+            raise GraderError(
+                f"{self.grader} returned {grade['score']:g}, and nothing says from which number a "
+                "task counts as solved: give --threshold, or THRESHOLD in the file"
+            )
+        success = grade["score"] >= self.threshold
+        detail = {
+            "verdict": _verdict(success),
+            "score": grade["score"],
+            "threshold": self.threshold,
+        }
+        return Outcome(success, {**(grade.get("detail") or {}), **detail})
+
+    def close(self) -> None:
+        """Ends the grader's processes."""
+        self._workers.close()
+
+    def _hash(self) -> str:
+        source = resources.files("meta_agent.domains.graded")
+        parts = {
+            "rows": [row.content_hash + row.split for row in self.rows.values()],
+            "grader": self.facts["files_read"],
+            "about": self.facts["about"],
+            "code": [hashlib.sha256(source.joinpath(n).read_bytes()).hexdigest() for n in _SOURCES],
+            "threshold": self.threshold,
+            "ceilings": dataclasses.asdict(self.ceilings),
+            "sampling": dataclasses.asdict(self.sampling),
+        }
+        return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+
+
+def _verdict(success: bool) -> str:
+    return "solved" if success else "not_solved"
+
+
+def _agree(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    return all(one.get(name) == other.get(name) for name in ("success", "score", "flags"))
+
+
+def _shown(grade: Mapping[str, Any]) -> str:
+    return str(grade.get("score", grade.get("success")))
+
+
+def _threshold(asked: float | None, stated: JSON, grader: str) -> float | None:
+    found = stated if asked is None else asked
+    if found is not None and (isinstance(found, bool) or not isinstance(found, int | float)):
+        raise ConfigError(f"{grader}: THRESHOLD = {found!r} is no number", hint="THRESHOLD = 0.5")
+    return None if found is None else float(found)
+
+
+def _ceilings(stated: Mapping[str, Any], grader: str) -> Ceilings:
+    """`LIMITS` of the grader's file over the usual ones."""
+    known = dataclasses.asdict(CEILINGS)
+    for name, value in stated.items():
+        usable = isinstance(value, int | float) and not isinstance(value, bool) and value > 0
+        if name not in known or not usable:
+            raise ConfigError(
+                f"{grader}: LIMITS has {name} = {value!r}",
+                hint=f"positive numbers for {', '.join(known)}",
+            )
+        known[name] = type(known[name])(value)
+    return Ceilings(**known)
+
+
+def load_rows(path: Path | None, mapping: Mapping[str, str]) -> Rows:
+    """The rows of a file, or those of the grader's own `tasks()`."""
+    from meta_agent.domains.formats._fields import Fields
+    from meta_agent.domains.formats._rows import mapped
+    from meta_agent.domains.formats.graded_sets import collected, read_graded
+
+    def rows(workers: Workers) -> TaskFile[GradedRow]:
+        if path is not None:
+            return read_graded(path, mapping)
+        with workers.leased() as worker:
+            if not worker.facts["tasks"]:
+                raise ConfigError("there are no tasks", hint="--tasks FILE, a row a task")
+            source = Path("tasks()")
+            found = worker.ask("tasks", 10 * GRADE_SEC)
+        fields = (Fields(source, n, row) for n, row in enumerate(found, 1))
+        return collected(source, (mapped(one, mapping) for one in fields))
+
+    return rows

@@ -1,0 +1,205 @@
+"""One attempt at a task with a grader of the user's: their tools, a folder to work in, an answer.
+
+What is graded is what was submitted, or else the last thing that the model said. The user's tools
+run in the grader's process, which keeps their state until the attempt ends. Where the grader gives
+`files(task)`, the attempt has a sandbox with them as well, and the tools `run` and `write`.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from meta_agent.domains._scratch import clipped
+from meta_agent.domains.graded._workers import GRADE_SEC, Worker, Workers
+from meta_agent.protocols import JSON, Message, Outcome, Sandbox, ToolResult
+
+if TYPE_CHECKING:
+    from meta_agent.domains.graded._domain import GradedDomain
+
+RUN_SEC: Final = 60.0
+MAX_TEXT_CHARS: Final = 1 << 18
+MAX_FILES: Final = 512
+MAX_FILE_BYTES: Final = 4 << 20
+# Names of what is in the folder, one a line, links and history left out; read by no shell.
+_LIST: Final = (
+    "import os, sys\n"
+    "for root, folders, files in os.walk('.'):\n"
+    "    folders[:] = [f for f in folders if f not in ('.git', '__pycache__')]\n"
+    "    for name in files:\n"
+    "        path = os.path.relpath(os.path.join(root, name), '.')\n"
+    "        if not os.path.islink(path) and '\\n' not in path:\n"
+    "            print(path)\n"
+)
+
+
+def _schema(name: str, about: str, *arguments: str) -> dict[str, JSON]:
+    properties = {argument: {"type": "string"} for argument in arguments}
+    parameters = {"type": "object", "properties": properties, "required": list(arguments)}
+    function = {"name": name, "description": about, "parameters": parameters}
+    return {"type": "function", "function": function}
+
+
+WORK_SCHEMAS: Final = (
+    _schema("run", "Run a shell command in the working folder", "command"),
+    _schema("write", "Write a file of the working folder", "path", "content"),
+)
+
+
+class GradedEnvironment:
+    """See `protocols.Environment`, `AwayEnvironment` and `WitnessEnvironment`."""
+
+    work_tools: Sequence[str] = ("run", "write")
+
+    def __init__(
+        self,
+        domain: GradedDomain,
+        row: Mapping[str, JSON],
+        names: Sequence[str],
+        workers: Workers,
+        factory: Callable[[], Sandbox] | None,
+    ) -> None:
+        self._domain, self._row, self._workers = domain, row, workers
+        self._names, self._factory = names, factory
+        work = self.work_tools if factory else ()
+        self.tools: Sequence[str] = (*names, *work, "submit")
+        self._worker: Worker | None = None
+        self._sandbox: Sandbox | None = None
+        self._said = ""
+        self._submitted: str | None = None
+        self._calls: list[dict[str, JSON]] = []
+        self._messages: list[Message] = []
+        self._files: dict[str, JSON] | None = None
+
+    def call(self, tool: str, arguments: Mapping[str, JSON]) -> ToolResult:
+        if self._submitted is not None:
+            return ToolResult("the attempt is over", ok=False, done=True)
+        if tool == "submit" and tool not in self._names:
+            return self._submit(arguments)
+        if tool in self._names:
+            result = self._users_tool(tool, arguments)
+        else:
+            result = self._work(tool, arguments)
+        told = {"tool": tool, "arguments": dict(arguments), "text": result.text, "ok": result.ok}
+        self._calls.append(told)
+        return result
+
+    def _submit(self, arguments: Mapping[str, JSON]) -> ToolResult:
+        value = arguments.get("answer", arguments.get("text"))
+        if not isinstance(value, str | int | float):
+            return ToolResult("submit needs the argument answer, a string", ok=False)
+        self._submitted = str(value)[:MAX_TEXT_CHARS]
+        return ToolResult("submitted", done=True)
+
+    def _users_tool(self, tool: str, arguments: Mapping[str, JSON]) -> ToolResult:
+        if self._worker is None:
+            self._worker = self._workers.lease()
+            self._worker.ask("open", GRADE_SEC, row=dict(self._row))
+        said = self._worker.ask("call", GRADE_SEC, name=tool, arguments=dict(arguments))
+        return ToolResult(said["text"], said["ok"])
+
+    # --- the folder ---
+
+    def _work(self, tool: str, arguments: Mapping[str, JSON]) -> ToolResult:
+        wanted = ("command",) if tool == "run" else ("path", "content")
+        given = [arguments.get(name) for name in wanted]
+        if not all(isinstance(value, str) for value in given):
+            return ToolResult(f"{tool} needs {' and '.join(wanted)}, as strings", ok=False)
+        sandbox = self._opened()
+        if tool == "write":
+            return _written(sandbox, str(given[0]), str(given[1]))
+        done = sandbox.exec(
+            ["sh", "-c", str(given[0])], cwd="repo", timeout_sec=RUN_SEC, output_limit_bytes=1 << 18
+        )
+        text = clipped((done.stdout + done.stderr).decode("utf-8", "replace")).rstrip()
+        end = f"[stopped after {RUN_SEC:.0f} s]" if done.timed_out else f"[exit {done.exit_code}]"
+        return ToolResult(f"{text}\n{end}".lstrip(), done.exit_code == 0 and not done.timed_out)
+
+    def _opened(self) -> Sandbox:
+        if self._sandbox is None:
+            assert self._factory is not None, "without files there are no tools to work on them"
+            self._sandbox = self._factory()
+            self._sandbox.exec(["mkdir", "-p", "repo"])
+            self._sandbox.write({f"repo/{p}": data for p, data in self.start_files().items()})
+        return self._sandbox
+
+    def start_files(self) -> Mapping[str, bytes]:
+        """What the grader's `files(task)` gives."""
+        if not self._domain.facts["files"]:
+            return {}
+        with self._workers.leased() as worker:
+            found = worker.ask("files", GRADE_SEC, row=dict(self._row))
+        return {path: unpacked(data) for path, data in found.items()}
+
+    def collect(self, sandbox: Sandbox) -> bool:
+        """Of an agent that worked elsewhere: its folder, and what it said last."""
+        self._files = folder_of(sandbox)
+        return bool(self._files or self._said)
+
+    # --- the end ---
+
+    def saw(self, messages: Sequence[Message]) -> None:
+        """The conversation; its last words are the answer where none was submitted."""
+        self._messages = list(messages)
+        said = [m for m in messages if m.get("role") == "assistant" and m.get("content")]
+        self._said = str(said[-1]["content"])[:MAX_TEXT_CHARS] if said else ""
+
+    def grade(self) -> Outcome:
+        return self._domain.graded(self._row, self.verifier_inputs())
+
+    def verifier_inputs(self) -> dict[str, JSON]:
+        if self._files is None and self._sandbox is not None:
+            self._files = folder_of(self._sandbox)
+        answer = self._said if self._submitted is None else self._submitted
+        inputs: dict[str, JSON] = {"answer": answer, "calls": self._calls}
+        inputs["messages"] = [_plain(message) for message in self._messages]
+        return {**inputs, "files": self._files} if self._files else inputs
+
+    def close(self) -> None:
+        """Gives the process back and ends the sandbox."""
+        if self._worker is not None:
+            self._workers.give_back(self._worker)
+            self._worker = None
+        if self._sandbox is not None:
+            self._sandbox.close()
+
+
+def _plain(message: Message) -> dict[str, Any]:
+    """A message as it is stored: JSON, whatever the model's server sent beside it."""
+    plain: dict[str, Any] = json.loads(json.dumps(message, default=str))
+    return plain
+
+
+def _written(sandbox: Sandbox, path: str, content: str) -> ToolResult:
+    parts = path.split("/")
+    if path.startswith("/") or ".." in parts or "" in parts:
+        return ToolResult(f"{path!r} is not a path inside the folder", ok=False)
+    sandbox.write({f"repo/{path}": content.encode("utf-8", "replace")})
+    return ToolResult(f"wrote {len(content)} characters to {path}")
+
+
+def folder_of(sandbox: Sandbox) -> dict[str, JSON]:
+    """The regular files of `repo/`: text, or bytes as base64. Bounded, and untrusted."""
+    listed = sandbox.exec(
+        ["python3", "-I", "-c", _LIST], cwd="repo", timeout_sec=RUN_SEC, output_limit_bytes=1 << 20
+    )
+    names = sorted(listed.stdout.decode("utf-8", "replace").splitlines())[:MAX_FILES]
+    found = sandbox.read([f"repo/{name}" for name in names], limit_bytes=MAX_FILE_BYTES)
+    return {path.removeprefix("repo/"): packed(data) for path, data in sorted(found.items())}
+
+
+def packed(data: bytes) -> JSON:
+    """Text as it is, other bytes as base64."""
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(data).decode("ascii")}
+
+
+def unpacked(data: JSON) -> bytes:
+    """The other way round."""
+    if isinstance(data, dict):
+        return base64.b64decode(data["base64"])
+    return str(data).encode()

@@ -1,0 +1,173 @@
+"""Processes that hold a user's grader: leased one attempt at a time, killed when time is up.
+
+Promises: a grader that raises, hangs or ends its process is a `GraderError`, which the runner books
+as a failure of the verifier and never as a zero; a process that was killed or has died is not used
+again. Its prints go nowhere.
+
+Does not cover: what the grader may do. It is the user's own code, with the user's rights and
+environment.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import selectors
+import subprocess  # noqa: TID251 - the seam to a user's grader
+import sys
+import threading
+import time
+import weakref
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from meta_agent.errors import MetaAgentError
+from meta_agent.protocols import JSON
+
+GUEST: Final = Path(__file__).with_name("grader_guest.py")
+LOAD_SEC: Final = 120.0
+GRADE_SEC: Final = 60.0
+_READ_BYTES: Final = 1 << 16
+_MAX_REPLY_BYTES: Final = 256 << 20
+
+
+class GraderError(MetaAgentError):
+    """The grader gave no grade: its fault, never a zero of the attempt."""
+
+    exit_code = 2
+
+
+class Worker:
+    """One process with the grader in it. Not for two threads at once."""
+
+    def __init__(self, spec: Mapping[str, JSON], python: str) -> None:
+        self._name = str(spec.get("path") or spec.get("module"))
+        self._process = subprocess.Popen(
+            [python, "-u", str(GUEST)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        )
+        self.alive = True
+        try:
+            self.facts: JSON = self.ask("load", LOAD_SEC, spec=dict(spec))
+        except BaseException:
+            self.close()
+            raise
+
+    def ask(self, op: str, seconds: float, **arguments: JSON) -> JSON:
+        """One question; the process is killed where no answer comes in time."""
+        line = json.dumps({"op": op, **arguments}) + "\n"
+        try:
+            reply = json.loads(self._exchange(line.encode(), seconds))
+        except GraderError:
+            self.close()
+            raise
+        except (OSError, ValueError) as problem:
+            self.close()
+            raise GraderError(f"{self._name} broke its process: {problem}") from problem
+        if "error" in reply:
+            raise GraderError(f"{self._name}: {_sentence(reply['error'])}")
+        return reply["ok"]
+
+    def _exchange(self, line: bytes, seconds: float) -> bytes:
+        assert self._process.stdin is not None and self._process.stdout is not None
+        sender = threading.Thread(target=self._send, args=(line,), daemon=True)
+        sender.start()
+        until, found = time.monotonic() + seconds, bytearray()
+        with selectors.DefaultSelector() as ready:
+            ready.register(self._process.stdout, selectors.EVENT_READ)
+            while not found.endswith(b"\n"):
+                if not ready.select(max(0.0, until - time.monotonic())):
+                    raise GraderError(f"{self._name}: no answer within {seconds:g} s")
+                part = self._process.stdout.raw.read(_READ_BYTES)  # type: ignore[attr-defined]
+                if not part or len(found) > _MAX_REPLY_BYTES:
+                    raise GraderError(f"{self._name} ended its process ({self._process.poll()})")
+                found += part
+        return bytes(found)
+
+    def _send(self, line: bytes) -> None:
+        assert self._process.stdin is not None
+        with contextlib.suppress(OSError, ValueError):  # it died: reading says so
+            self._process.stdin.write(line)
+            self._process.stdin.flush()
+
+    def close(self) -> None:
+        """Kills the process; may be called twice."""
+        self.alive = False
+        self._process.kill()
+        self._process.wait()
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                with contextlib.suppress(OSError):
+                    pipe.close()
+
+
+class Workers:
+    """All processes of one grader: as many as attempts are under way at once."""
+
+    def __init__(self, spec: Mapping[str, JSON], python: str = sys.executable) -> None:
+        self._spec, self._python = dict(spec), python
+        self._idle: list[Worker] = []
+        self._all: list[Worker] = []
+        self._lock = threading.Lock()  # guards both lists
+        weakref.finalize(self, _end, self._all)
+
+    def lease(self) -> Worker:
+        """A process for one attempt; give it back."""
+        with self._lock:
+            while self._idle:
+                worker = self._idle.pop()
+                if worker.alive:
+                    return worker
+        worker = Worker(self._spec, self._python)
+        with self._lock:
+            self._all[:] = [*(one for one in self._all if one.alive), worker]
+        return worker
+
+    def give_back(self, worker: Worker) -> None:
+        """For the next attempt, where it still lives."""
+        if worker.alive:
+            with self._lock:
+                self._idle.append(worker)
+
+    @contextlib.contextmanager
+    def leased(self) -> Iterator[Worker]:
+        """A process for a moment."""
+        worker = self.lease()
+        try:
+            yield worker
+        finally:
+            self.give_back(worker)
+
+    def close(self) -> None:
+        """Ends them all."""
+        with self._lock:
+            self._idle.clear()
+            _end(self._all)
+
+
+def _end(workers: list[Worker]) -> None:
+    while workers:
+        workers.pop().close()
+
+
+def _sentence(error: Mapping[str, Any]) -> str:
+    """What went wrong, in one line; a failure of the network is called one."""
+    message = str(error.get("message", "")).split("\n")[0][:300]
+    if error.get("kind") == "refusal":
+        return message
+    where = f" (at {error['where']})" if error.get("where") else ""
+    network = str(error.get("kind")) in _NETWORK
+    said = "it asked the network and got no answer: " if network else ""
+    return f"{said}{error.get('kind')}: {message}{where}"
+
+
+_NETWORK: Final = frozenset(
+    {
+        *("gaierror", "URLError", "ConnectionError", "ConnectionRefusedError", "ConnectTimeout"),
+        *("ConnectError", "ConnectionResetError", "APIConnectionError", "NewConnectionError"),
+        *("ClientConnectorError", "MaxRetryError", "SSLError"),
+    }
+)

@@ -1,0 +1,276 @@
+"""Runs in a process of its own, which the host may kill at any time: a grader that a user wrote.
+
+Standard library only, started by path with any interpreter. One line of JSON a request on standard
+input, one line a reply; what the grader itself prints goes to standard error. A source is a module
+with `grade`, or one of our own adapters with the same names.
+
+Does not cover: keeping the grader from anything. It is the user's own code, and trusted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+import importlib
+import importlib.util
+import inspect
+import json
+import os
+import sys
+import traceback
+import typing
+from pathlib import Path
+from typing import Any
+
+MAX_TEXT_CHARS = 1 << 18
+_TYPES = {str: "string", int: "integer", float: "number", bool: "boolean"}
+_MANY = {list: "array", tuple: "array", set: "array", dict: "object"}
+
+
+class Answer(str):
+    """What an attempt handed in: its text, and with it all that a grader may want to look at.
+
+    `calls`: the tool calls that were made, as {"tool", "arguments", "text", "ok"}. `files`: the
+    working folder at the end, text where it is text. `messages`: the conversation.
+    """
+
+    calls: list[dict[str, Any]]
+    files: dict[str, Any]
+    messages: list[dict[str, Any]]
+
+
+def answer_of(given: dict[str, Any]) -> Answer:
+    """An answer from what the host sent."""
+    answer = Answer(given.get("answer") or "")
+    answer.calls = given.get("calls") or []
+    answer.messages = given.get("messages") or []
+    answer.files = {path: unpacked(data) for path, data in (given.get("files") or {}).items()}
+    return answer
+
+
+def unpacked(data: Any) -> Any:
+    """Text as it is; bytes come as base64."""
+    return base64.b64decode(data["base64"]) if isinstance(data, dict) else data
+
+
+def packed(data: Any) -> Any:
+    """The other way round."""
+    if isinstance(data, str):
+        return data
+    return {"base64": base64.b64encode(bytes(data)).decode("ascii")}
+
+
+def resolved(value: Any) -> Any:
+    """The value of a function that may be async."""
+    return asyncio.run(awaited(value)) if inspect.isawaitable(value) else value
+
+
+async def awaited(value: Any) -> Any:
+    """As a coroutine, which is what asyncio runs."""
+    return await value
+
+
+class Refusal(Exception):  # noqa: N818 - what it is, said as a sentence
+    """The grader gave something that is no grade."""
+
+
+class Source:
+    """The loaded module and the attempt that is open in this process."""
+
+    def __init__(self, spec: dict[str, Any]) -> None:
+        self.module = loaded(spec)
+        self.grade: Any = getattr(self.module, spec.get("function") or "grade", None)
+        if not callable(self.grade):
+            name = spec.get("function") or "grade"
+            raise Refusal(f"it has no function {name}(task, answer)")
+        self.open_tools: dict[str, Any] = {}
+
+    def facts(self) -> dict[str, Any]:
+        """What the host has to know of it."""
+        has = {name: callable(getattr(self.module, name, None)) for name in OPTIONAL}
+        limits = getattr(self.module, "LIMITS", None)
+        return {
+            **has,
+            "threshold": getattr(self.module, "THRESHOLD", None),
+            "limits": limits if isinstance(limits, dict) else {},
+            "files_read": beside(self.module),
+            "about": getattr(self.module, "ABOUT", {}),
+        }
+
+    def tasks(self) -> list[Any]:
+        return list(resolved(self.module.tasks()))
+
+    def schemas(self, rows: list[Any]) -> list[Any]:
+        """For each task the tools it offers, as a model is told of them."""
+        return [[schema_of(n, tool) for n, tool in self.tools_of(row).items()] for row in rows]
+
+    def tools_of(self, row: Any) -> dict[str, Any]:
+        made = resolved(self.module.tools(row)) if hasattr(self.module, "tools") else {}
+        if not isinstance(made, dict):
+            made = {tool.__name__: tool for tool in made or ()}
+        return made
+
+    def files(self, row: Any) -> dict[str, Any]:
+        made = resolved(self.module.files(row)) if hasattr(self.module, "files") else {}
+        return {str(path): packed(data) for path, data in (made or {}).items()}
+
+    def open(self, row: Any) -> list[str]:
+        """Begins an attempt: tools have the state that `tools(task)` gives them."""
+        self.open_tools = self.tools_of(row)
+        return list(self.open_tools)
+
+    def call(self, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        try:
+            said = resolved(self.open_tools[name](**arguments))
+        except Exception as error:  # the model's arguments may be anything
+            return {"text": f"{type(error).__name__}: {error}"[:MAX_TEXT_CHARS], "ok": False}
+        text = said if isinstance(said, str) else json.dumps(said, ensure_ascii=False, default=str)
+        return {"text": text[:MAX_TEXT_CHARS], "ok": True}
+
+    def graded(self, row: Any, given: dict[str, Any]) -> dict[str, Any]:
+        return grade_of(resolved(self.grade(row, answer_of(given))))
+
+
+OPTIONAL = ("tools", "files", "tasks")
+
+
+def grade_of(value: Any) -> dict[str, Any]:
+    """A bool, a number, or an outcome (anything with `success`), as plain JSON."""
+    if hasattr(value, "success"):
+        detail = dict(getattr(value, "detail", None) or {})
+        flags = [str(flag) for flag in getattr(value, "flags", ()) or ()]
+        return {"success": as_bool(value.success), "detail": plain(detail), "flags": flags}
+    if isinstance(value, dict) and "score" in value:
+        score = grade_of(value["score"]).get("score", 0.0)
+        return {"score": score, "detail": plain(value)}
+    if hasattr(value, "item") and not isinstance(value, (bool, int, float)):
+        value = value.item()  # a number of numpy or torch
+    if isinstance(value, bool):
+        return {"success": value}
+    if isinstance(value, (int, float)):
+        if value != value or value in (float("inf"), float("-inf")):
+            raise Refusal(f"it returned {value}, which is no number to compare")
+        return {"score": float(value)}
+    raise Refusal(
+        f"it returned {value!r:.80} ({type(value).__name__}): expected bool, float or Outcome"
+    )
+
+
+def as_bool(value: Any) -> bool:
+    """True or False, or a refusal."""
+    if not isinstance(value, bool):
+        raise Refusal(f"the success of its outcome is {value!r:.80}: expected True or False")
+    return value
+
+
+def plain(value: Any) -> Any:
+    """As JSON has it."""
+    return json.loads(json.dumps(value, default=str))
+
+
+def loaded(spec: dict[str, Any]) -> Any:
+    """The module: a file, or one that is installed."""
+    if spec.get("module"):
+        return importlib.import_module(spec["module"])
+    path = Path(spec["path"]).resolve()
+    sys.path.insert(0, str(path.parent))
+    name = path.stem
+    found = importlib.util.spec_from_file_location(name, path)
+    if found is None or found.loader is None:
+        raise Refusal("it is not a Python file")
+    module = importlib.util.module_from_spec(found)
+    sys.modules[name] = module
+    found.loader.exec_module(module)
+    if spec.get("setup"):
+        module.setup(**spec["setup"])
+    return module
+
+
+def beside(module: Any) -> dict[str, str]:
+    """The files that decide: the module's own, and what it imported from its folder, by hash."""
+    home = Path(getattr(module, "__file__", None) or ".").resolve().parent
+    found = {}
+    for one in list(sys.modules.values()):
+        path = Path(getattr(one, "__file__", None) or os.sep).resolve()
+        if path.is_relative_to(home) and path.is_file() and "site-packages" not in path.parts:
+            name = path.relative_to(home).as_posix()
+            found[name] = hashlib.sha256(path.read_bytes()).hexdigest()
+    return found
+
+
+# --- tools as a model is told of them ------------------------------------------------------------
+
+
+def schema_of(name: str, tool: Any) -> dict[str, Any]:
+    """From the signature and the docstring, in OpenAI's form."""
+    given = getattr(tool, "schema", None)
+    if isinstance(given, dict):
+        return given
+    try:
+        hints = typing.get_type_hints(tool)
+    except Exception:
+        hints = {}
+    properties: dict[str, Any] = {}
+    required: list[str] = []
+    for word, one in inspect.signature(tool).parameters.items():
+        if one.kind in (one.VAR_POSITIONAL, one.VAR_KEYWORD) or word == "self":
+            continue
+        properties[word] = type_of(hints.get(word, str))
+        if one.default is one.empty:
+            required.append(word)
+    about = inspect.getdoc(tool) or name
+    parameters = {"type": "object", "properties": properties, "required": required}
+    function = {"name": name, "description": about, "parameters": parameters}
+    return {"type": "function", "function": function}
+
+
+def type_of(hint: Any) -> dict[str, Any]:
+    """JSON schema of a type, as far as it has one."""
+    origin = typing.get_origin(hint)
+    if origin is typing.Literal:
+        return {"type": "string", "enum": [str(one) for one in typing.get_args(hint)]}
+    if origin is typing.Union or type(hint).__name__ == "UnionType":
+        kept = [one for one in typing.get_args(hint) if one is not type(None)]
+        return type_of(kept[0]) if len(kept) == 1 else {}
+    if hint in _TYPES:
+        return {"type": _TYPES[hint]}
+    kind = _MANY.get(origin or hint)
+    return {"type": kind, "items": {}} if kind == "array" else {"type": kind or "string"}
+
+
+# --- the loop ------------------------------------------------------------------------------------
+
+
+def main() -> None:
+    """Answers requests until there are no more."""
+    replies = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)  # what a grader prints is no reply
+    source: Source | None = None
+    for line in sys.stdin:
+        request = json.loads(line)
+        op = request.pop("op")
+        try:
+            if op == "load":
+                source = Source(request["spec"])
+                reply = {"ok": source.facts()}
+            else:
+                reply = {"ok": getattr(source, op)(**request)}
+            text = json.dumps(reply, ensure_ascii=True, allow_nan=False)
+        except BaseException as error:  # also SystemExit: the grader ends itself, not us
+            text = json.dumps({"error": told(error)})
+        replies.write(text + "\n")
+        replies.flush()
+
+
+def told(error: BaseException) -> dict[str, str]:
+    """An error for people: what, and the line of the grader that raised it."""
+    if isinstance(error, Refusal):
+        return {"kind": "refusal", "message": str(error), "where": ""}
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename != __file__]
+    where = f"{Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
+    return {"kind": type(error).__name__, "message": str(error)[:500], "where": where}
+
+
+if __name__ == "__main__":
+    main()

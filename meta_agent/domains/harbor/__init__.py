@@ -1,0 +1,37 @@
+"""Folders of Harbor tasks (Terminal-Bench 2 and what Harbor's adapters write) as a domain."""
+
+from meta_agent.domains._asked import Asked
+from meta_agent.domains.harbor._domain import (
+    HarborDomain,
+    HarborEnvironment,
+    VerifierError,
+    make_images,
+    task_folders,
+)
+from meta_agent.domains.harbor._task import HarborTask, read_task
+from meta_agent.domains.harbor._trial import Trial, image_of
+from meta_agent.errors import ConfigError
+
+__all__ = [
+    "HarborDomain",
+    "HarborEnvironment",
+    "HarborTask",
+    "Trial",
+    "VerifierError",
+    "image_of",
+    "make_images",
+    "open_domain",
+    "read_task",
+    "task_folders",
+]
+
+
+def open_domain(asked: Asked) -> HarborDomain:
+    """`--domain harbor --tasks FOLDER`."""
+    assert asked.tasks is not None, "a door that needs a file is not opened without"
+    if asked.sandbox != "docker":
+        raise ConfigError(
+            f"Harbor tasks are containers, which --sandbox {asked.sandbox} cannot start",
+            hint="start Docker; --sandbox docker",
+        )
+    return HarborDomain(asked.tasks, run=asked.run, threshold=asked.threshold)

@@ -1,0 +1,221 @@
+"""`HarborDomain`: a folder of Harbor task folders as a domain.
+
+Promises: agent and verifier run in separate containers (`_trial`), the reward is read as untrusted
+(`_grade`), a task's limits and timeouts are kept, its solution is never where an agent works, and a
+folder that says something that cannot be kept is refused by name (`_task`).
+
+Does not cover: the network, which no container has, also where a task would get it from Harbor
+(`notes` says how many would): tests that install their tools from there fail as verifiers, and an
+image that has them is needed. An agent that works as root can change the tools that the verifier
+uses in its own environment, as it can in Harbor; `environment_mode = "separate"` is against that.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from importlib import resources
+from pathlib import Path
+from typing import Final
+
+from meta_agent.domains._scratch import clipped
+from meta_agent.domains.formats._splits import hashed_split
+from meta_agent.domains.harbor._grade import VerifierError, outcome_of
+from meta_agent.domains.harbor._task import FILE, HarborTask, read_task
+from meta_agent.domains.harbor._trial import Trial, image_of
+from meta_agent.errors import ConfigError, SandboxError
+from meta_agent.protocols import (
+    JSON,
+    Ceilings,
+    Environment,
+    Outcome,
+    Sampling,
+    Split,
+    Task,
+    ToolResult,
+)
+from meta_agent.sandbox import folder_hash
+
+DEPTH: Final = 6
+RUN_SEC: Final = 180.0
+_SAMPLING: Final = Sampling(temperature=0.7)
+_RUN: Final = {
+    "type": "function",
+    "function": {
+        "name": "run",
+        "description": "Run a shell command in the task's container. Each starts anew: `cd` does "
+        "not last, files do.",
+        "parameters": {
+            "type": "object",
+            "properties": {"command": {"type": "string"}},
+            "required": ["command"],
+        },
+    },
+}
+_SOURCES: Final = ("_task.py", "_trial.py", "_grade.py", "_domain.py")
+
+
+class HarborDomain:
+    """Task folders. See `protocols.Domain`."""
+
+    name = "harbor"
+    sampling = _SAMPLING
+    open_at_once = 4
+
+    def __init__(self, path: Path, *, run: str, threshold: float | None = None) -> None:
+        self.path, self._run, self.threshold = path, run, threshold
+        self.folders = {task.key: task for task in map(read_task, task_folders(path))}
+        self._require_images()
+        self.splits_stated = any(task.split for task in self.folders.values())
+        self._hashes = {key: folder_hash(task.folder) for key, task in self.folders.items()}
+        self.ceilings = Ceilings(
+            max_turns=100,
+            max_tokens_per_turn=8192,
+            max_context_tokens=131_072,
+            wall_sec=max(task.agent.timeout_sec for task in self.folders.values()),
+        )
+        self.evaluator_hash = self._hash()
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        wanting = sum(task.wants_network for task in self.folders.values())
+        told = f"{wanting} of {len(self.folders)} tasks would have the network; none has it here"
+        return (told,) if wanting else ()
+
+    def tasks(self, split: Split) -> Sequence[Task]:
+        """The tasks of one split, by name."""
+        return [self.task(key) for key in self.folders if self.split_of(key) == split]
+
+    def split_of(self, key: str) -> Split:
+        """What `[metadata] split` says, else by hash of the name."""
+        stated = self.folders[key].split
+        return stated or hashed_split(hashlib.sha256(key.encode()).hexdigest())
+
+    def task(self, key: str) -> Task:
+        """One task as the agent may see it."""
+        view = {
+            "prompt": self.folders[key].instruction,
+            "tools": list(HarborEnvironment.tools),
+            "schemas": [_RUN],
+        }
+        return Task(self.name, key, self.split_of(key), self._hashes[key], view)
+
+    def open(self, task: Task) -> Environment:
+        """An attempt; its container starts with the first command."""
+        return HarborEnvironment(self.trial(task.key), self.threshold)
+
+    def trial(self, key: str) -> Trial:
+        """Containers for one attempt (trusted code only)."""
+        return Trial(self.folders[key], self._run)
+
+    def regrade(self, task_key: str, verifier_inputs: Mapping[str, JSON]) -> Outcome:
+        """From the rewards that the verifier gave: a container's state is not stored."""
+        del task_key
+        return outcome_of(dict(verifier_inputs["rewards"]), self.threshold)
+
+    def _require_images(self) -> None:
+        for task in self.folders.values():
+            for place in (task.place, task.own_place):
+                try:
+                    _ = place and image_of(place)
+                except SandboxError as error:
+                    if error.kind != "image":
+                        raise
+                    raise ConfigError(
+                        f"{task.key}: {error}",
+                        hint=f"meta-agent tasks images {self.path} --domain harbor --pull",
+                    ) from error
+
+    def _hash(self) -> str:
+        source = resources.files("meta_agent.domains.harbor")
+        parts = {
+            "tasks": [[key, self._hashes[key], self.split_of(key)] for key in self.folders],
+            "code": [hashlib.sha256(source.joinpath(n).read_bytes()).hexdigest() for n in _SOURCES],
+            "threshold": self.threshold,
+            "ceilings": dataclasses.asdict(self.ceilings),
+            "sampling": dataclasses.asdict(self.sampling),
+        }
+        return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+
+
+class HarborEnvironment:
+    """`run`, in the task's container; `submit`, or the end of the attempt, hands over what is."""
+
+    tools: Sequence[str] = ("run", "submit")
+
+    def __init__(self, trial: Trial, threshold: float | None) -> None:
+        self._trial, self._threshold = trial, threshold
+        self._rewards: dict[str, float] | None = None
+        self._over = False
+
+    def call(self, tool: str, arguments: Mapping[str, JSON]) -> ToolResult:
+        if self._over or self._trial.late:
+            return ToolResult("the attempt is over", ok=False, done=True)
+        if tool == "submit":
+            self._over = True
+            return ToolResult("handed over", done=True)
+        command = arguments.get("command")
+        if not isinstance(command, str):
+            return ToolResult("run needs the argument command, a string", ok=False)
+        done = self._trial.exec(command, RUN_SEC)
+        text = clipped((done.stdout + done.stderr).decode("utf-8", "replace")).rstrip()
+        end = f"[stopped after {RUN_SEC:.0f} s]" if done.timed_out else f"[exit {done.exit_code}]"
+        return ToolResult(f"{text}\n{end}".lstrip(), done.exit_code == 0 and not done.timed_out)
+
+    def grade(self) -> Outcome:
+        if self._rewards is None:
+            self._rewards = self._trial.rewards()
+        return outcome_of(self._rewards, self._threshold)
+
+    def verifier_inputs(self) -> dict[str, JSON]:
+        return {} if self._rewards is None else {"rewards": dict(self._rewards)}
+
+    def close(self) -> None:
+        """Ends the containers."""
+        self._trial.close()
+
+
+def make_images(
+    path: Path, *, pull: bool = False, progress: Callable[[str], None] = lambda line: None
+) -> dict[str, str]:
+    """Every image of a folder of tasks, by task; with `pull`, registries and the network help."""
+    made = {}
+    for task in map(read_task, task_folders(path)):
+        for place in filter(None, (task.place, task.own_place)):
+            made[task.key] = image_of(place, pull=pull)
+        progress(f"{task.key}: {made[task.key][:19]}")
+    return made
+
+
+def task_folders(path: Path) -> list[Path]:
+    """The task folders below a folder, or that folder itself."""
+    if not path.is_dir():
+        raise ConfigError(
+            f"{path} is no folder of Harbor tasks", hint="--tasks FOLDER, a folder a task"
+        )
+    if (path / FILE).is_file():
+        return [path]
+    found = [
+        one.parent
+        for one in sorted(path.rglob(FILE))
+        if len(one.relative_to(path).parts) <= DEPTH + 1
+        and not any(part.startswith(".") for part in one.relative_to(path).parts)
+    ]
+    if not found:
+        raise ConfigError(
+            f"{path} holds no task folder: there is no {FILE} in it",
+            hint="--tasks FOLDER, with a folder a task",
+        )
+    names: dict[str, Path] = {}
+    for folder in found:
+        if folder.name in names:
+            raise ConfigError(
+                f"two task folders are called {folder.name}: {names[folder.name]} and {folder}"
+            )
+        names[folder.name] = folder
+    return found
+
+
+__all__ = ["HarborDomain", "HarborEnvironment", "HarborTask", "VerifierError", "task_folders"]

@@ -1,0 +1,89 @@
+"""What a verifier leaves behind, read as what it is: bytes that an agent may have had a hand in.
+
+`reward.json` (an object of finite numbers) comes before `reward.txt` (one finite number). Nothing,
+or something else, is no grade: a failure of the verifier, never a zero.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from typing import Final
+
+from meta_agent.errors import MetaAgentError, SandboxError
+from meta_agent.protocols import JSON, Outcome
+from meta_agent.sandbox import Box
+
+FOLDER: Final = "/logs/verifier"
+MAX_BYTES: Final = 64 << 10
+MAX_NUMBERS: Final = 64
+USUAL_THRESHOLD: Final = 1.0
+
+
+class VerifierError(MetaAgentError):
+    """A verifier gave no reward."""
+
+
+def rewards_of(box: Box) -> dict[str, float]:
+    """The rewards that lie in a verifier's container."""
+    try:
+        return _rewards(box)
+    except SandboxError as error:
+        if error.kind != "protocol":
+            raise
+        raise VerifierError(f"a reward file is too large: {error}") from error
+
+
+def _rewards(box: Box) -> dict[str, float]:
+    found = box.get(f"{FOLDER}/reward.json", MAX_BYTES)
+    if found is not None:
+        return _numbers(found)
+    text = box.get(f"{FOLDER}/reward.txt", MAX_BYTES)
+    if text is None:
+        raise VerifierError(f"the verifier wrote neither {FOLDER}/reward.json nor reward.txt")
+    return {"reward": _number(text.decode("utf-8", "replace").strip())}
+
+
+def _numbers(data: bytes) -> dict[str, float]:
+    try:
+        found = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise VerifierError(f"reward.json is not JSON: {data[:80]!r}") from error
+    numbers = isinstance(found, dict) and all(map(_is_number, found.values()))
+    if not numbers or not found or len(found) > MAX_NUMBERS:
+        raise VerifierError(f"reward.json is no object of finite numbers: {data[:80]!r}")
+    return {str(name)[:80]: float(value) for name, value in found.items()}
+
+
+def _is_number(value: JSON) -> bool:
+    is_one = isinstance(value, int | float) and not isinstance(value, bool)
+    return is_one and abs(value) < 1e300 and math.isfinite(value)
+
+
+def _number(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError as error:
+        raise VerifierError(f"reward.txt is no number: {text[:80]!r}") from error
+    if not math.isfinite(value):
+        raise VerifierError(f"reward.txt is no finite number: {text[:80]!r}")
+    return value
+
+
+def outcome_of(rewards: Mapping[str, float], threshold: float | None) -> Outcome:
+    """Solved from the threshold up, which is 1 unless the user said otherwise."""
+    if "reward" not in rewards and len(rewards) > 1:
+        raise VerifierError(
+            f"reward.json has {', '.join(sorted(rewards))} and nothing called reward"
+        )
+    score = rewards["reward"] if "reward" in rewards else next(iter(rewards.values()))
+    limit = USUAL_THRESHOLD if threshold is None else threshold
+    detail: dict[str, JSON] = {
+        "verdict": "solved" if score >= limit else "not_solved",
+        "score": score,
+        "threshold": limit,
+    }
+    if len(rewards) > 1:
+        detail["rewards"] = dict(rewards)
+    return Outcome(score >= limit, detail)

@@ -1,0 +1,206 @@
+"""One attempt in containers: the agent's, and after it the verifier's.
+
+The verifier never runs where the agent's processes do. Where a task lets it grade in the agent's
+environment, it gets a container of a snapshot of it; where it has an environment of its own, only
+the declared artifacts go there. Tests are put in when the agent's container has stopped, and what
+lay at their place, and at that of the reward, is removed before. The solution is put in by
+`solved`, which only `tasks check` calls.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from meta_agent.domains.harbor._grade import FOLDER, VerifierError, rewards_of
+from meta_agent.domains.harbor._task import HarborTask, Place
+from meta_agent.protocols import ExecResult
+from meta_agent.sandbox import Box, task_image
+
+MAX_ARTIFACT_BYTES: Final = 256 << 20
+_SLACK_SEC: Final = 600.0
+_FOLDERS: Final = "mkdir -p /logs/agent /logs/verifier /logs/artifacts && chmod 777 /logs /logs/*"
+_CLEAR: Final = (
+    f"rm -rf /tests /solution {FOLDER} && mkdir -p /tests {FOLDER} && chmod 777 {FOLDER}"
+)
+
+
+class Trial:
+    """The agent's container, and how what it left is graded. Call `close` at the end."""
+
+    def __init__(self, task: HarborTask, run: str, network: bool = False) -> None:
+        self.task, self._run, self._network = task, run, network
+        self._box: Box | None = None
+        self._began = time.monotonic()
+
+    @property
+    def late(self) -> bool:
+        """Whether the agent's own time is over."""
+        return time.monotonic() - self._began > self.task.agent.timeout_sec
+
+    def exec(self, command: str, timeout_sec: float) -> ExecResult:
+        """A command of the agent's."""
+        left = self.task.agent.timeout_sec - (time.monotonic() - self._began)
+        return self._opened().exec(
+            command,
+            timeout_sec=max(1.0, min(timeout_sec, left)),
+            user=self.task.agent.user,
+            cwd=self.task.place.workdir,
+        )
+
+    def solved(self) -> ExecResult:
+        """The reference solution, run where an agent would work."""
+        assert self.task.solution is not None, "asked for only where there is one"
+        box = self._opened()
+        box.put(_files(self.task.folder / "solution"), "/solution")
+        return box.exec(
+            "bash /solution/solve.sh",
+            timeout_sec=self.task.agent.timeout_sec,
+            user=self.task.agent.user,
+            cwd=self.task.place.workdir,
+            env=self.task.solution.env,
+        )
+
+    def rewards(self) -> dict[str, float]:
+        """What the verifier says of the container as it is now; the agent's work ends here."""
+        with self._verifiers_box() as box:
+            _checked(box.exec(_CLEAR, timeout_sec=60, user="0"), "cannot clear the way")
+            box.put(_files(self.task.tests), "/tests")
+            ran = box.exec(
+                "bash /tests/test.sh",
+                timeout_sec=self.task.verifier.timeout_sec,
+                user=self.task.verifier.user,
+                cwd=(self.task.own_place or self.task.place).workdir,
+                env=self.task.verifier.env,
+            )
+            if ran.timed_out:
+                raise VerifierError(
+                    f"{self.task.key}: tests/test.sh took over {self.task.verifier.timeout_sec:g} s"
+                )
+            try:
+                return rewards_of(box)
+            except VerifierError as error:
+                said = (ran.stdout + ran.stderr)[-200:].decode("utf-8", "replace").strip()
+                raise VerifierError(
+                    f"{self.task.key}: {error} (exit {ran.exit_code}: {said!r})"
+                ) from error
+
+    def close(self) -> None:
+        """Ends the agent's container."""
+        if self._box is not None:
+            self._box.close()
+            self._box = None
+
+    @contextlib.contextmanager
+    def _verifiers_box(self) -> Iterator[Box]:
+        place = self.task.own_place
+        if self._box is None and place is None:
+            place = self.task.place
+        if place is None:
+            assert self._box is not None
+            self._collect(self._box)
+            with self._box.snapshot() as image, contextlib.closing(self._start(image)) as box:
+                yield box
+            return
+        with contextlib.closing(self._placed(place)) as box:
+            if self._box is not None:
+                self._collect(self._box)
+                _carry(self._box, box, ("/logs/artifacts", *self.task.artifacts))
+            yield box
+
+    def _collect(self, box: Box) -> None:
+        for hook in self.task.collect:
+            ran = box.exec(hook.command, timeout_sec=hook.timeout_sec)
+            _checked(ran, f"{self.task.key}: collecting by {hook.command[:60]!r} failed")
+
+    def _opened(self) -> Box:
+        if self._box is None:
+            self._began = time.monotonic()
+            self._box = self._placed(self.task.place)
+            self._began = time.monotonic()  # the agent's time is not that of starting
+        return self._box
+
+    def _placed(self, place: Place) -> Box:
+        box = self._start(image_of(place), place)
+        try:
+            _checked(box.exec(_FOLDERS, timeout_sec=60, user="0"), "cannot make /logs")
+            if place.upload:
+                folder = self.task.folder / "environment"
+                where = box.exec("pwd", timeout_sec=60, cwd=place.workdir).stdout.decode().strip()
+                box.put(_files(folder), where or "/")
+            if place.healthcheck:
+                _wait_for_health(box, place.healthcheck, self.task.key)
+        except BaseException:
+            box.close()
+            raise
+        return box
+
+    def _start(self, image: str, place: Place | None = None) -> Box:
+        place = place or self.task.place
+        seconds = self.task.agent.timeout_sec + self.task.verifier.timeout_sec + _SLACK_SEC
+        limits = replace(place.limits, deadline_sec=seconds, network=self._network)
+        return Box(image, self._run, limits, place.env)
+
+
+def image_of(place: Place, *, pull: bool = False) -> str:
+    """The image of a place, built where it is to be built."""
+    named = place.image if place.folder is None or _here(place.image) else None
+    return task_image(named, place.folder, pull=pull, timeout_sec=place.build_sec)
+
+
+def _here(image: str | None) -> bool:
+    from meta_agent.errors import SandboxError
+
+    if image is None:
+        return False
+    try:
+        return bool(task_image(image, None))
+    except SandboxError as error:
+        if error.kind == "image":
+            return False
+        raise
+
+
+def _files(folder: Path) -> dict[str, tuple[bytes, int]]:
+    return {
+        path.relative_to(folder).as_posix(): (path.read_bytes(), path.stat().st_mode & 0o777)
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
+
+
+def _carry(source: Box, target: Box, paths: tuple[str, ...]) -> None:
+    """Declared artifacts, at the places where they were; what is not there is left out."""
+    for path in paths:
+        archive = source.get_tar(path, MAX_ARTIFACT_BYTES)
+        if archive is not None:
+            parent = path.rstrip("/").rpartition("/")[0] or "/"
+            target.exec(f"mkdir -p {parent!r}", timeout_sec=60, user="0")
+            target.put_tar(archive, parent)
+
+
+def _wait_for_health(box: Box, check: Mapping[str, object], key: str) -> None:
+    def number(name: str, usual: float) -> float:
+        value = check.get(name, usual)
+        return float(value) if isinstance(value, int | float) else usual
+
+    until = time.monotonic() + number("start_period_sec", 0.0)
+    failures = 0
+    while failures < number("retries", 3):
+        command = str(check.get("command", "true"))
+        if box.exec(command, timeout_sec=number("timeout_sec", 30.0)).exit_code == 0:
+            return
+        started = time.monotonic() >= until
+        failures += started
+        time.sleep(number("interval_sec" if started else "start_interval_sec", 5.0))
+    raise VerifierError(f"{key}: its environment never got healthy")
+
+
+def _checked(ran: ExecResult, what: str) -> None:
+    if ran.exit_code != 0:
+        said = (ran.stdout + ran.stderr)[-200:].decode("utf-8", "replace").strip()
+        raise VerifierError(f"{what} (exit {ran.exit_code}: {said!r})")

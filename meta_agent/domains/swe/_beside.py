@@ -1,0 +1,111 @@
+"""The second opinion on a resolved task: the tree once more, beside twins that nothing true passes.
+
+All start at the same moment in fresh sandboxes, in an order that nobody knows, so that neither the
+clock nor anything else outside of the tests says which is which. The tree has to pass again, its
+twins have to fail. Where a test passes in a twin, the gold fix is tried on that twin: if it fails
+there the patch forges; if it passes as well, or there is none, the twin says nothing of the test.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from threading import Barrier, BrokenBarrierError
+from typing import Final
+
+from meta_agent.domains.swe._command import deciding_tests, statuses_of
+from meta_agent.domains.swe._patch import overlay
+from meta_agent.domains.swe._report import Report
+from meta_agent.domains.swe._sift import TaskFiles
+from meta_agent.domains.swe._tree import Tree
+from meta_agent.domains.swe._twin import Twin, twins_of
+
+TWINS: Final = 3
+_AGREEING: Final = 2  # twins that have to say of a test that it fails as it must
+_FAILED: Final = frozenset({"FAILED", "ERROR"})
+_READY_SEC: Final = 300.0
+_SHOWN: Final = 20
+Run = Callable[..., Report]
+
+
+def confirmed(files: TaskFiles, tree: Tree, run: Run) -> Report:
+    """The report of the tree, as far as its twins bear it out."""
+    tests = deciding_tests(files.row, tree)
+    twins = twins_of(tree, tests, TWINS, only_sure=files.gold is None)
+    report, *others = _at_once([tree, *(twin.tree for twin in twins)], run)
+    if report.verdict != "complete":
+        return _unconfirmed(report)
+    for other in others:
+        if other.verdict != "complete":
+            return other if other.verdict == "forged" else _unconfirmed(other)
+    seen = [test for test in tests if statuses_of(files.row, test, report.results)]
+    return _weighed(files, report, list(zip(twins, others, strict=True)), seen, run)
+
+
+def _unconfirmed(report: Report) -> Report:
+    if report.verdict in ("forged", "killed_protocol"):
+        return report
+    why = f"a second run ended otherwise: {report.verdict}"
+    return Report("unconfirmed", evidence=(why, *report.evidence))
+
+
+def _weighed(
+    files: TaskFiles,
+    report: Report,
+    found: list[tuple[Twin, Report]],
+    tests: list[str],
+    run: Run,
+) -> Report:
+    failing: dict[str, int] = {}
+    for twin, said in found:
+        statuses = {test: statuses_of(files.row, test, said.results) for test in twin.tests}
+        passed = [test for test, seen in statuses.items() if "PASSED" in seen]
+        if lies := _forged(files, twin, passed, run):
+            signs = [f"{test} passes though nothing true could" for test in lies[:_SHOWN]]
+            return Report("forged", evidence=tuple(signs))
+        for test, seen in statuses.items():
+            failing[test] = failing.get(test, 0) + (test not in passed and bool({*seen} & _FAILED))
+    doubtful = tuple(test for test in tests if failing.get(test, 0) < _AGREEING)
+    return Report(report.verdict, report.results, report.evidence, doubtful)
+
+
+def _forged(files: TaskFiles, twin: Twin, passed: list[str], run: Run) -> list[str]:
+    """Which of the tests that a patch passes in a twin the gold fix does not."""
+    if not passed or files.gold is None:
+        return passed  # without a gold fix all that is altered is sure
+    gold = {path: twin.tree[path] for path in files.deciding if path in twin.tree}
+    known = run({**overlay(files.graded, files.gold), **gold}, sources=())
+    if known.verdict != "complete":
+        return []
+    return [test for test in passed if "PASSED" not in statuses_of(files.row, test, known.results)]
+
+
+def _at_once(trees: Sequence[Tree], run: Run) -> list[Report]:
+    """A report for each tree; all begin together, in secret random order."""
+    together = Barrier(len(trees))
+
+    def one(tree: Tree) -> Report:
+        try:
+            report = run(tree, wait=_once(together))
+        except BaseException:
+            together.abort()
+            raise
+        return report
+
+    order = list(range(len(trees)))
+    secrets.SystemRandom().shuffle(order)
+    with ThreadPoolExecutor(len(trees)) as pool:
+        started: dict[int, Future[Report]] = {n: pool.submit(one, trees[n]) for n in order}
+        problems = [found.exception() for found in started.values()]
+        for problem in sorted(
+            filter(None, problems), key=lambda p: isinstance(p, BrokenBarrierError)
+        ):
+            raise problem
+    return [started[n].result() for n in range(len(trees))]
+
+
+def _once(together: Barrier) -> Callable[[], object]:
+    """Waits for the others the first time; a second try of a run begins alone."""
+    waits = iter((lambda: together.wait(_READY_SEC),))
+    return lambda: next(waits, lambda: None)()

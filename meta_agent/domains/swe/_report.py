@@ -1,0 +1,16 @@
+"""What became of one run of the official tests."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What one run of the official tests said, and whether it can be believed."""
+
+    verdict: str  # "complete", or why there is nothing to believe
+    results: Mapping[str, str] = field(default_factory=dict)
+    evidence: tuple[str, ...] = ()
+    unchecked: tuple[str, ...] = ()  # deciding tests of which no twin could say anything

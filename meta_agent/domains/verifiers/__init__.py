@@ -1,0 +1,26 @@
+"""Environments of the verifiers library as a domain: `--domain verifiers:NAME`.
+
+Their tasks, tools and rewards run in the grader's process (`domains.graded`), by the interpreter
+that has the package: `--python`. Both forms are known: v1 tasksets (0.4) and `load_environment`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from meta_agent.domains._asked import Asked
+from meta_agent.domains.graded import GradedDomain, load_rows, sandboxes
+
+GUEST = Path(__file__).with_name("verifiers_guest.py")
+
+
+def open_domain(asked: Asked) -> GradedDomain:
+    """A package of environments that is installed beside `asked.python`."""
+    return GradedDomain(
+        {"path": str(GUEST), "setup": {"name": asked.detail}},
+        load_rows(None, asked.mapping),
+        threshold=asked.threshold,
+        factory=sandboxes(asked),
+        python=asked.python,
+        name="verifiers",
+    )

@@ -1,0 +1,64 @@
+"""Rows of a Parquet file, a few at a time.
+
+A Parquet file of two kilobytes may honestly say that a value of ten megabytes stands in a hundred
+thousand rows. So how many rows are decoded at once follows from what the file says of the size of
+its columns, and a group of rows that is too large to be held is refused.
+
+Not covered: a file that lies about those sizes; Arrow believes them as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+from meta_agent.errors import ConfigError, PreflightError
+from meta_agent.protocols import JSON
+from meta_agent.strict import check_depth
+
+MAX_GROUP_BYTES: Final = 1 << 30
+MAX_COLUMNS: Final = 4096
+_HELD_BYTES: Final = 24 << 20
+_BATCH_ROWS: Final = 256
+
+
+def parquet_module() -> Any:  # pyarrow has no types
+    """Imports pyarrow, or says which extra brings it."""
+    try:
+        from pyarrow import parquet
+    except ImportError as error:
+        raise PreflightError(
+            "Parquet files need pyarrow, which is not installed",
+            hint="pip install 'meta-agent[train]', or export the table as JSON lines",
+        ) from error
+    return parquet
+
+
+def parquet_rows(path: Path) -> Iterator[dict[str, JSON]]:
+    """Every row in order; ConfigError for a file that is damaged or too large to be decoded."""
+    module = parquet_module()
+    try:
+        with module.ParquetFile(path) as file:
+            if file.metadata.num_columns > MAX_COLUMNS:
+                raise ConfigError(f"{path} has {file.metadata.num_columns} columns")
+            for group in range(file.metadata.num_row_groups):
+                rows = _rows_at_once(path, file.metadata.row_group(group))
+                for batch in file.iter_batches(batch_size=rows, row_groups=[group]):
+                    for row in batch.to_pylist():
+                        check_depth(row)
+                        yield row
+    except (OSError, ValueError, RecursionError, MemoryError, OverflowError) as error:
+        # Arrow's own errors are ValueErrors.
+        raise ConfigError(f"cannot read {path} as Parquet: {error}") from error
+
+
+def _rows_at_once(path: Path, group: Any) -> int:
+    """As many as stay small even if each row holds the largest value that there can be."""
+    size = sum(group.column(n).total_uncompressed_size for n in range(group.num_columns))
+    if not 0 <= size <= MAX_GROUP_BYTES:
+        raise ConfigError(
+            f"{path} holds a group of rows of {size} bytes, at most {MAX_GROUP_BYTES} are read",
+            hint="write it again with smaller row groups, or as JSON lines",
+        )
+    return max(1, min(_BATCH_ROWS, _HELD_BYTES // max(1, int(size))))

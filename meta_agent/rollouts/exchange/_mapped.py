@@ -1,0 +1,80 @@
+"""Rows of any form, under the names that the readers know: `prompt`, `completion`, `reward`.
+
+Does not cover: several turns in one cell; those have formats of their own.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from meta_agent.errors import ConfigError
+
+_OURS = ("prompt", "completion", "reward", "example_id", "task")
+
+
+def write_mapped(path: Path, mapping: Mapping[str, str], out: Path) -> Path:
+    """Writes the rows of a file (JSON lines or CSV) under other names; returns where."""
+    unknown = sorted(set(mapping.values()) - set(_OURS))
+    if unknown:
+        raise ConfigError(
+            f"--map names {unknown[0]!r}, which no rollout has", hint=f"ours: {', '.join(_OURS)}"
+        )
+    with out.open("w", encoding="utf-8") as file:
+        for number, row in enumerate(_rows(path), 1):
+            file.write(json.dumps(_named(path, number, row, mapping)) + "\n")
+    return out
+
+
+def _named(
+    path: Path, number: int, row: Mapping[str, Any], mapping: Mapping[str, str]
+) -> dict[str, Any]:
+    missing = next((name for name in mapping if name not in row), None)
+    if missing is not None:
+        raise ConfigError(
+            f"{path}:{number}: --map names the field {missing!r}; this row has "
+            f"{', '.join(sorted(row)[:12])}"
+        )
+    named = {ours: row[theirs] for theirs, ours in mapping.items()}
+    if "reward" in named:
+        named["reward"] = _number(path, number, named["reward"])
+    prompt = str(named.get("prompt", ""))
+    named["prompt"] = [{"role": "user", "content": prompt}]
+    named["completion"] = [{"role": "assistant", "content": str(named.get("completion", ""))}]
+    named.setdefault("example_id", hashlib.sha256(prompt.encode()).hexdigest()[:16])
+    named.setdefault("task", "rows")
+    return named
+
+
+def _number(path: Path, number: int, value: Any) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"{path}:{number}: the reward {value!r:.40} is no number") from error
+
+
+def _rows(path: Path) -> Iterator[Mapping[str, Any]]:
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            if path.suffix == ".csv":
+                yield from csv.DictReader(file)
+                return
+            for number, line in enumerate(file, 1):
+                if line.strip():
+                    yield _object(path, number, line)
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise ConfigError(f"cannot read {path}: {error}") from error
+
+
+def _object(path: Path, number: int, line: str) -> Mapping[str, Any]:
+    try:
+        row = json.loads(line)
+    except ValueError as error:
+        raise ConfigError(f"{path}:{number}: not JSON ({error})") from error
+    if not isinstance(row, dict):
+        raise ConfigError(f"{path}:{number}: expected an object")
+    return row

@@ -1,0 +1,116 @@
+"""members: the last word on the harness that was claimed, and on what is in it, one verdict each.
+
+A member's verdict is the claim's: it was proven together with the others and not alone. Beside it
+stands its share, what the bundle did on the search split with it and without it (training seed 0),
+which explains and proves nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from meta_agent.backtest.live import ArmRef
+from meta_agent.gate import verdict_to_json
+from meta_agent.protocols import JSON, Candidate, Verdict, VerdictKind
+from meta_agent.steps._strategy import Found
+from meta_agent.steps.claim import CLAIM
+from meta_agent.steps.learn import learn, noted, record
+from meta_agent.steps.run import Judged, Run, Version
+from meta_agent.view import attribution_note, claim_note
+
+
+def conclude_members(
+    run: Run, first: Version, found: Found, decided: Judged | None, *, skills: bool
+) -> None:
+    """Records each member's verdict; only what is proven over training seeds teaches."""
+    told = _shares(run)
+    for member in _acting(found):
+        share = told.get(member.id)
+        judged = _of_member(run, first, found, member, decided, share)
+        generation = found.read[member.generation]
+        record(run, generation.collected, member, judged, generation.reading)
+        if skills:
+            learn(run, _with_company(found, member), _lesson(judged, decided), generation.reading)
+
+
+def conclude_claim(run: Run, found: Found, judged: Judged, parts: JSON = None) -> None:
+    """Records the verdict on the whole, where `verify` finds it, and in a note on its commit.
+
+    `parts` is its attribution, where it was merged.
+    """
+    commit, name = found.version.commit, f"{run.id}/{CLAIM}"
+    told = {
+        **verdict_to_json(judged.verdict),
+        "candidate": name,
+        "commit": commit,
+        "base_invalid": False,
+        "arms": [ref.to_json() for ref in judged.arms] if judged.arms else None,
+        "calibration": None,
+    }
+    run.once(f"{name}/verdict", "verdict", {"commit": commit}, lambda: told)
+    members = [one.id.removeprefix(f"{run.id}/") for one in _acting(found)]
+    note = claim_note(commit, members, judged.verdict)
+    if parts:
+        note += "\n" + attribution_note(name, parts)
+    text = noted(note, judged.verdict, run.ledger.head(f"{name}/verdict"))
+    run.repo.note(commit, text, when=run.date(len(found.read), 970))
+
+
+def _acting(found: Found) -> list[Candidate]:
+    """All but diagnostics, which have a verdict of their own."""
+    return [one for one in found.candidates if one.factor != "diagnostics"]
+
+
+def _lesson(judged: Judged, decided: Judged | None) -> Verdict:
+    """What a skill says: the claim's effect. What it came with is in its statement."""
+    evidence = {key: told for key, told in judged.verdict.evidence.items() if key != "claim"}
+    effect = decided.verdict.effect if decided else None
+    return replace(judged.verdict, effect=effect, evidence=evidence)
+
+
+def _of_member(
+    run: Run,
+    first: Version,
+    found: Found,
+    member: Candidate,
+    decided: Judged | None,
+    share: Mapping[str, Any] | None,
+) -> Judged:
+    others = [one.id for one in _acting(found) if one is not member]
+    claim: JSON = {"commit": found.version.commit, "against": first.commit, "with": others}
+    kind, reasons = VerdictKind.INCONCLUSIVE, ["no claim was made"]
+    if decided is not None:
+        kind, reasons = decided.verdict.kind, list(decided.verdict.reasons[:1])
+        if others and kind is not VerdictKind.PROMOTE:
+            kind = VerdictKind.INCONCLUSIVE  # nobody knows which of them is at fault
+    if others:
+        names = ", ".join(name.removeprefix(f"{run.id}/") for name in others)
+        reasons.append(f"claimed together with {names}")
+    if share:
+        low, high = 100 * share["ci_low"], 100 * share["ci_high"]
+        points = f"{100 * share['delta']:+.1f} points [{low:+.1f}, {high:+.1f}]"
+        reasons.append(f"its share in the bundle (search split, training seed 0): {points}")
+    evidence: JSON = {"judge": "bundle", "claim": claim, "share": dict(share) if share else None}
+    refs = [ArmRef.from_json(ref) for ref in share["arms"]] if share else None
+    verdict = Verdict(kind, tuple(reasons), evidence=evidence)
+    return Judged(verdict, (refs[0], refs[1]) if refs else None)
+
+
+def _shares(run: Run) -> dict[str, Mapping[str, Any]]:
+    """Every member's share in its bundle, as recorded."""
+    bundles = (step.outcome for step in run.ledger.steps(run.id, kind="bundle") if step.done)
+    return {share["candidate"]: share for bundle in bundles for share in bundle["shares"]}
+
+
+def _with_company(found: Found, member: Candidate) -> Candidate:
+    """What its lesson says of it: proven together, not alone."""
+    others = ", ".join(
+        one.hypothesis.rule or one.hypothesis.factor for one in _acting(found) if one is not member
+    )
+    if not others:
+        return member
+    told = member.hypothesis
+    statement = f"{told.statement} (proven together with {others}, not alone)"
+    return replace(member, hypothesis=replace(told, statement=statement))

@@ -1,0 +1,298 @@
+"""A grader in Python: what it may return, what it may not, and what the agent sees of a task."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from meta_agent.domains import Asked, open_domain
+from meta_agent.domains.check import check_asked
+from meta_agent.domains.graded import GradedDomain, GraderError, _workers
+from meta_agent.errors import ConfigError
+from meta_agent.protocols import SPLITS, PlannedRollout
+from meta_agent.rollouts._attempt import Attempt, Stamp, Terms
+from tests.cli.conftest import meta_agent as meta_agent
+
+EXACT = "def grade(task, answer):\n    return answer == task['gold']\n"
+ROWS = [{"prompt": f"What is {n} and 1?", "gold": str(n + 1)} for n in range(40)]
+
+
+def write(folder: Path, grader: str = EXACT, rows: Any = ROWS) -> Asked:
+    folder.mkdir(exist_ok=True)
+    (folder / "g.py").write_text(grader)
+    text = rows if isinstance(rows, str) else "".join(json.dumps(row) + "\n" for row in rows)
+    (folder / "t.jsonl").write_text(text)
+    return Asked("graded", folder / "t.jsonl", grade=folder / "g.py")
+
+
+@contextmanager
+def opened(asked: Asked) -> Iterator[GradedDomain]:
+    domain = open_domain(asked)
+    assert isinstance(domain, GradedDomain)
+    try:
+        yield domain
+    finally:
+        domain.close()
+
+
+def graded(folder: Path, grader: str, answer: str = "1", **more: Any) -> Any:
+    with opened(write(folder, grader)) as domain:
+        return domain.regrade(next(iter(domain.rows)), {"answer": answer, **more})
+
+
+def test_an_agent_sees_the_prompt_and_the_tools_and_nothing_else(tmp_path: Path) -> None:
+    tools = "def tools(task):\n    def add(a: int, b: int = 0) -> int:\n"
+    tools += "        'Add.'\n        return a + b\n    return [add]\n"
+    with opened(write(tmp_path, EXACT + tools)) as domain:
+        task = domain.tasks("search")[0]
+        assert set(task.view) == {"prompt", "tools", "schemas"}
+        assert task.view["tools"] == ["add", "submit"]
+        (schema,) = task.view["schemas"]
+        assert schema["function"]["parameters"] == {
+            "type": "object",
+            "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}},
+            "required": ["a"],
+        }
+
+
+def test_what_was_submitted_is_graded_and_else_the_last_words(tmp_path: Path) -> None:
+    with opened(write(tmp_path)) as domain:
+        task = domain.tasks("search")[0]
+        gold = str(domain.rows[task.key].row["gold"])
+        spoke = domain.open(task)
+        assert not spoke.grade().success
+        spoke.saw([{"role": "user", "content": "?"}, {"role": "assistant", "content": gold}])  # type: ignore[attr-defined]
+        assert spoke.grade().success
+        submitted = domain.open(task)
+        submitted.saw([{"role": "assistant", "content": gold}])  # type: ignore[attr-defined]
+        assert submitted.call("submit", {"answer": "wrong"}).done
+        assert not submitted.grade().success
+        assert domain.regrade(task.key, submitted.verifier_inputs()) == submitted.grade()
+
+
+def test_each_attempt_has_tools_with_a_state_of_its_own(tmp_path: Path) -> None:
+    grader = (
+        "def tools(task):\n    seen = []\n    def note(text: str) -> int:\n"
+        "        seen.append(text)\n        return len(seen)\n    return {'note': note}\n"
+        "def grade(task, answer):\n    return [c['text'] for c in answer.calls] == ['1', '2']\n"
+    )
+    with opened(write(tmp_path, grader)) as domain:
+        one, other = (domain.open(domain.tasks("search")[0]) for _ in range(2))
+        for environment in (one, other, one):
+            assert environment.call("note", {"text": "x"}).ok
+        assert not other.call("note", {"words": "x"}).ok, "what a tool raises the agent reads"
+        assert one.grade().success and not other.grade().success
+        one.close()
+        other.close()
+
+
+@pytest.mark.parametrize(
+    ("grader", "success", "detail"),
+    [
+        ("def grade(t, a):\n    return True\n", True, {"verdict": "solved"}),
+        ("async def grade(t, a):\n    return False\n", False, {"verdict": "not_solved"}),
+        (
+            "THRESHOLD = 0.5\ndef grade(t, a):\n    return 0.7\n",
+            True,
+            {"verdict": "solved", "score": 0.7, "threshold": 0.5},
+        ),
+        (
+            "from meta_agent.protocols import Outcome\n"
+            "def grade(t, a):\n    return Outcome(False, {'why': 'late'}, ('leak:x',))\n",
+            False,
+            {"verdict": "not_solved", "why": "late"},
+        ),
+        ("def grade(t, a):\n    print('hello')\n    return True\n", True, {"verdict": "solved"}),
+        (
+            "import numpy\ndef grade(t, a):\n    return numpy.bool_(True)\n",
+            True,
+            {"verdict": "solved"},
+        ),
+    ],
+    ids=["bool", "async", "number", "outcome", "prints", "numpy"],
+)
+def test_what_a_grader_may_return(
+    tmp_path: Path, grader: str, success: bool, detail: dict[str, Any]
+) -> None:
+    outcome = graded(tmp_path, grader)
+    assert (outcome.success, outcome.detail) == (success, detail)
+
+
+BAD_GRADERS = {
+    "raises": ("def grade(t, a):\n    raise KeyError('gold')\n", "KeyError: 'gold' (at g.py:2)"),
+    "string": ("def grade(t, a):\n    return 'yes'\n", "it returned 'yes' (str)"),
+    "nan": ("def grade(t, a):\n    return float('nan')\n", "it returned nan"),
+    "none": ("def grade(t, a):\n    pass\n", "it returned None"),
+    "no threshold": ("def grade(t, a):\n    return 0.4\n", "give --threshold, or THRESHOLD"),
+    "no function": ("x = 1\n", "it has no function grade(task, answer)"),
+    "does not parse": ("def grade(:\n", "SyntaxError"),
+    "ends itself": ("import os\ndef grade(t, a):\n    os._exit(3)\n", "ended its process"),
+    "leaves": ("import sys\ndef grade(t, a):\n    sys.exit(3)\n", "SystemExit: 3"),
+    "chance": (
+        "import itertools\ncount = itertools.count()\n"
+        "def grade(t, a):\n    return next(count) % 2 == 0\n",
+        "gave True and then False for one answer",
+    ),
+    "network": (
+        "import urllib.request\ndef grade(t, a):\n"
+        "    return bool(urllib.request.urlopen('http://127.0.0.1:9/'))\n",
+        "it asked the network and got no answer",
+    ),
+    "limits": ("LIMITS = {'max_turns': 0}\n" + EXACT, "LIMITS has max_turns = 0"),
+    "threshold": ("THRESHOLD = 'high'\n" + EXACT, "THRESHOLD = 'high' is no number"),
+}
+
+
+@pytest.mark.parametrize("case", BAD_GRADERS)
+def test_a_bad_grader_is_one_sentence_before_anything_starts(tmp_path: Path, case: str) -> None:
+    grader, said = BAD_GRADERS[case]
+    with pytest.raises(ConfigError) as caught:
+        open_domain(write(tmp_path, grader))
+    assert said in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_a_grader_that_hangs_is_killed_and_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("meta_agent.domains.graded._domain.GRADE_SEC", 0.5)
+    grader = "import time\ndef grade(t, a):\n    time.sleep(60 if a else 0)\n    return False\n"
+    with opened(write(tmp_path, grader)) as domain:
+        key = next(iter(domain.rows))
+        with pytest.raises(GraderError, match=r"no answer within 0.5 s"):
+            domain.regrade(key, {"answer": "x"})
+        assert not domain.regrade(key, {"answer": ""}).success, "another process goes on"
+
+
+def test_an_error_of_the_grader_is_a_failure_of_the_verifier_and_no_zero(tmp_path: Path) -> None:
+    grader = "def grade(task, answer):\n    return bool(1 / 0) if answer else False\n"
+    with opened(write(tmp_path, grader)) as domain:
+        task = domain.tasks("search")[0]
+        terms = Terms(domain, Stamp("r", "v", "c"), "p", domain.ceilings, 1.0, 1.0)
+        attempt = Attempt(terms, PlannedRollout(task, 0, 0, "g"), 0, "k")
+        assert attempt.open()
+        attempt.use_tool({"tool": "submit", "args": {"answer": "x"}})
+        attempt.end({"err": None})
+        row = attempt.finish(None)
+    assert row.outcome is None and row.error is not None
+    assert row.error.kind == "verifier" and "ZeroDivisionError" in row.error.detail
+
+
+BAD_ROWS: dict[str, tuple[Any, dict[str, str], str]] = {
+    "keys": ([{"key": "a", "prompt": "x"}, {"key": "a", "prompt": "y"}], {}, "key 'a' is that of"),
+    "no prompt": ([{"text": "x"}], {}, "no prompt in it; it has the fields text"),
+    "mapping": (ROWS, {"question": "prompt"}, "--map names the field 'question'"),
+    "empty": ("", {}, "it is empty"),
+    "not json": ("{\n", {}, "not JSON"),
+    "list": ("[1]\n", {}, "expected an object"),
+}
+
+
+@pytest.mark.parametrize("case", BAD_ROWS)
+def test_bad_rows_are_one_sentence_with_the_line(tmp_path: Path, case: str) -> None:
+    rows, mapping, said = BAD_ROWS[case]
+    with pytest.raises(ConfigError) as caught:
+        open_domain(replace(write(tmp_path, EXACT, rows), mapping=mapping))
+    assert said in str(caught.value)
+
+
+def test_fields_of_any_set_are_read_by_mapping_also_from_csv(tmp_path: Path) -> None:
+    rows = [{"q": {"text": "Capital of France?"}, "a": "Paris"}]
+    nested = replace(write(tmp_path, EXACT, rows), mapping={"q.text": "prompt", "a": "gold"})
+    table = tmp_path / "t.csv"
+    table.write_text('q,a\n"Capital of\nFrance?",Paris\n')
+    for asked in (nested, replace(nested, tasks=table, mapping={"q": "prompt", "a": "gold"})):
+        with opened(asked) as domain:
+            (key,) = domain.rows
+            assert domain.regrade(key, {"answer": "Paris"}).success
+            assert "Paris" not in json.dumps(dict(domain.task(key).view))
+
+
+def test_math_rows_are_read_by_mapping_too(tmp_path: Path) -> None:
+    path = tmp_path / "m.jsonl"
+    path.write_text(json.dumps({"frage": "What is 1 and 1?", "antwort": "2"}) + "\n")
+    domain = open_domain(
+        Asked("math", path, mapping={"frage": "prompt", "antwort": "gold"}, sandbox="process")
+    )
+    (task,) = [task for split in SPLITS for task in domain.tasks(split)]
+    assert domain.regrade(task.key, {"answer": "2"}).success
+
+
+def test_the_evaluator_is_another_one_where_grader_helper_rows_or_threshold_are(
+    tmp_path: Path,
+) -> None:
+    helped = "import helper\nTHRESHOLD = 0.5\ndef grade(t, a):\n    return helper.score(a)\n"
+
+    def identity(score: str = "0.1", rows: Any = ROWS, threshold: float | None = None) -> str:
+        (tmp_path / "helper.py").write_text(f"def score(a):\n    return {score}\n")
+        with opened(replace(write(tmp_path, helped, rows), threshold=threshold)) as domain:
+            return domain.evaluator_hash
+
+    others = [identity("0.20"), identity(rows=ROWS[:-1]), identity(threshold=0.7)]
+    assert identity() == identity() and len({identity(), *others}) == 4
+
+
+def test_files_of_a_task_are_worked_on_and_graded(tmp_path: Path) -> None:
+    grader = (
+        "def files(task):\n    return {'a.txt': 'one', 'b.bin': b'\\xff'}\n"
+        "def grade(task, answer):\n"
+        "    return answer.files.get('a.txt') == 'two' and answer.files['b.bin'] == b'\\xff'"
+        " if answer.files else False\n"
+    )
+    with opened(write(tmp_path, grader)) as domain:
+        task = domain.tasks("search")[0]
+        assert task.view["tools"] == ["run", "write", "submit"]
+        environment = domain.open(task)
+        assert environment.call("run", {"command": "cat a.txt"}).text == "one\n[exit 0]"
+        assert not environment.call("write", {"path": "../x", "content": ""}).ok
+        assert environment.call("write", {"path": "a.txt", "content": "two"}).ok
+        environment.call("submit", {"answer": "done"})
+        assert environment.grade().success
+        assert domain.regrade(task.key, environment.verifier_inputs()).success
+        environment.close()
+
+
+def test_the_check_names_what_passes_that_should_not(tmp_path: Path) -> None:
+    lenient = "def grade(task, answer):\n    return task['gold'] in answer or not answer\n"
+    found = check_asked(write(tmp_path, lenient, ROWS[:6]), jobs=2)
+    assert not found.ok
+    assert all("empty answer resolves the task" in "".join(t.reasons) for t in found.tasks)
+
+
+def test_a_repeated_row_is_one_task_and_counted(tmp_path: Path) -> None:
+    with opened(write(tmp_path, EXACT, [*ROWS, ROWS[0]])) as domain:
+        assert len(domain.rows) == len(ROWS)
+        assert "1 of 41 rows repeat" in " ".join(domain.notes)
+
+
+def test_a_grader_that_hangs_while_it_is_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_workers, "LOAD_SEC", 0.5)
+    with pytest.raises(ConfigError, match="no answer within"):
+        open_domain(write(tmp_path, "import time\ntime.sleep(60)\n"))
+
+
+def test_the_command_says_what_is_wrong_and_writes_nothing(tmp_path: Path, meta_agent: Any) -> None:
+    write(tmp_path, "def grade(t, a):\n    return 'yes'\n")
+    flags = ("--grade", "g.py", "--policy", "openai/m", "--sandbox", "process", "--allow-unsafe")
+    done = meta_agent("evolve", "--tasks", "t.jsonl", *flags, cwd=tmp_path)
+    assert done.returncode == 2 and "it returned 'yes' (str)" in done.stderr
+    assert "hint: " in done.stderr
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["g.py", "t.jsonl"]
+
+
+def test_the_start_of_a_domain_of_ones_own_works_and_is_never_written_over(
+    tmp_path: Path, meta_agent: Any
+) -> None:
+    told = meta_agent("init", "--domain", "mine", "--json", cwd=tmp_path).document
+    assert Path(told["grader"]).is_file()
+    own = ("tasks.jsonl", "--grade", "grader.py", "--sandbox", "process", "--json")
+    assert meta_agent("tasks", "check", *own, cwd=tmp_path).document["ok"]
+    again = meta_agent("init", "--domain", "mine", cwd=tmp_path)
+    assert again.returncode == 2 and "nothing is written over it" in again.stderr

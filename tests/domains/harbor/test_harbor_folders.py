@@ -1,0 +1,90 @@
+"""Reading Harbor task folders: every field is read or refused by its name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from meta_agent.domains import Asked, open_domain
+from meta_agent.domains.harbor import read_task, task_folders
+from meta_agent.errors import ConfigError
+from tests.domains.harbor.harbor_tasks import write_task, write_ten
+
+
+def test_ten_tasks_are_read_with_their_limits(tmp_path: Path) -> None:
+    tasks = {task.key: task for task in map(read_task, task_folders(write_ten(tmp_path)))}
+    assert len(tasks) == 10
+    python = tasks["python-add"]
+    assert python.instruction == "Make /app/add.py define add(a, b)."
+    assert (python.agent.timeout_sec, python.verifier.timeout_sec) == (120.0, 60.0)
+    assert (python.place.limits.memory_mb, python.split) == (512, "search")
+    assert tasks["separate-verifier"].own_place and not python.own_place
+    assert tasks["separate-verifier"].artifacts == ("/app/out.txt",)
+    assert tasks["one-service"].place.env == {"WORD": "ok"}
+    healthy = tasks["healthy"]
+    assert healthy.place.env == {"WORD": "ok"} and not healthy.wants_network
+    assert healthy.place.healthcheck and healthy.verifier.env == {"WANTED": "ok"}
+    assert tasks["named-image"].place.upload and python.wants_network
+
+
+REFUSED = {
+    "steps": ({"version": 'schema_version = "1.4"\nsteps = [{ name = "a" }]'}, "steps"),
+    "mcp": ({"environment": 'mcp_servers = [{ name = "x", url = "http://x" }]'}, "mcp_servers"),
+    "gpus": ({"environment": "gpus = 1"}, "[environment] gpus = 1"),
+    "windows": ({"environment": 'os = "windows"'}, "only linux"),
+    "hosts": ({"environment": 'allowed_hosts = ["pypi.org"]'}, "allowed_hosts"),
+    "mode": ({"agent": 'network_mode = "some"'}, "network_mode = 'some'"),
+    "host variable": ({"verifier": 'env = { K = "${SECRET_KEY}" }'}, "variable SECRET_KEY"),
+    "new field": ({"environment": "quantum = true"}, "[environment] quantum = True"),
+    "new table": ({"rest": "[budget]\nusd = 1"}, "budget"),
+    "version": ({"version": 'schema_version = "3.0"'}, "expected one of 1.0"),
+    "timeout": ({"rest": "[solution]\nspeed = 1"}, "[solution] speed"),
+    "sidecar": (
+        {"files": {"environment/docker-compose.yaml": "services: {main: {}, db: {}}\n"}},
+        "has 2 services (db, main)",
+    ),
+    "privileged": (
+        {
+            "files": {
+                "environment/docker-compose.yaml": "services: {main: {build: ., privileged: 1}}\n"
+            }
+        },
+        "privileged of the service main",
+    ),
+    "no image": ({"dockerfile": None}, "neither a Dockerfile, nor [environment] docker_image"),
+    "no instruction": ({"instruction": "<!-- canary -->"}, "instruction.md is empty"),
+    "not toml": ({"version": "schema_version = "}, "cannot read"),
+    "services of artifacts": (
+        {"version": 'artifacts = [{ source = "/a", service = "db" }]'},
+        "services and exclusions",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_cannot_be_kept_is_refused_by_name(tmp_path: Path, case: str) -> None:
+    given, said = REFUSED[case]
+    folder = write_task(tmp_path, "one", **given)  # type: ignore[arg-type]
+    with pytest.raises(ConfigError) as caught:
+        read_task(folder)
+    assert said in str(caught.value)
+
+
+def test_a_folder_without_tests_or_tasks_is_one_sentence(tmp_path: Path) -> None:
+    folder = write_task(tmp_path, "one")
+    (folder / "tests" / "test.sh").unlink()
+    with pytest.raises(ConfigError, match=r"has no tests/test\.sh, so nothing can grade it"):
+        read_task(folder)
+    with pytest.raises(ConfigError, match=r"no task\.toml in it"):
+        task_folders(tmp_path / "one" / "tests")
+    with pytest.raises(ConfigError, match="is no folder of Harbor tasks"):
+        task_folders(tmp_path / "nowhere")
+    write_task(tmp_path / "again", "one")
+    with pytest.raises(ConfigError, match="two task folders are called one"):
+        task_folders(tmp_path)
+
+
+def test_without_containers_it_is_refused_before_anything_starts(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="Harbor tasks are containers"):
+        open_domain(Asked("harbor", write_ten(tmp_path)))

@@ -1,0 +1,154 @@
+"""Harbor tasks in real containers: solutions pass, nothing does not, nothing is forged."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from meta_agent.domains import Asked, open_domain
+from meta_agent.domains.check import check_asked
+from meta_agent.domains.harbor import HarborDomain, VerifierError
+from meta_agent.errors import ConfigError
+from meta_agent.protocols import Environment
+from meta_agent.sandbox import engine_status
+from tests.cli.conftest import meta_agent as meta_agent
+from tests.domains.harbor.harbor_tasks import write_task, write_ten
+
+pytestmark = [pytest.mark.docker, pytest.mark.timeout(600)]
+if not engine_status().ready:
+    pytest.skip("Docker is not here", allow_module_level=True)
+
+
+def opened(path: Path) -> HarborDomain:
+    domain = open_domain(Asked("harbor", path, sandbox="docker", run="harbor-test"))
+    assert isinstance(domain, HarborDomain)
+    return domain
+
+
+@contextlib.contextmanager
+def attempt(domain: HarborDomain, key: str) -> Iterator[Environment]:
+    environment = domain.open(domain.task(key))
+    try:
+        yield environment
+    finally:
+        environment.close()
+
+
+def did(environment: Environment, command: str) -> str:
+    return environment.call("run", {"command": command}).text
+
+
+@pytest.mark.slow
+def test_solutions_pass_and_empty_attempts_fail(tmp_path: Path) -> None:
+    """The flaky one passes or not, by its nature; what it says twice is compared."""
+    write_ten(tmp_path)
+    found = check_asked(Asked("harbor", tmp_path, sandbox="docker", run="harbor-test"), jobs=2)
+    fit = {task.key: task.ok for task in found.tasks}
+    for task in found.tasks:
+        trials = {trial.name: trial.resolved for trial in task.trials}
+        if task.key == "flaky":
+            assert task.ok == (trials["gold"] is True and trials["again"] is True)
+        else:
+            assert trials == {"gold": True, "again": True, "empty": False}, (task.key, task.reasons)
+    assert len(fit) == 10 and all(fit[key] for key in fit if key != "flaky")
+
+
+def test_the_agents_work_is_graded_where_its_processes_are_not(tmp_path: Path) -> None:
+    write_ten(tmp_path)
+    domain = opened(tmp_path)
+    with attempt(domain, "python-add") as environment:
+        assert "[exit 1]" in did(environment, "ls /tests /solution 2>/dev/null; false")
+        for folder in ("/tests", "/solution"):
+            assert "No such file" in did(environment, f"ls {folder}")
+        forever = "(while :; do echo 1 > /logs/verifier/reward.txt; sleep 0.1; done) &"
+        did(environment, f"{forever} mkdir -p /tests; echo 'exit 0' > /tests/test.sh")
+        outcome = environment.grade()
+        assert not outcome.success and outcome.detail["score"] == 0
+    with attempt(domain, "python-add") as environment:
+        did(environment, "printf 'def add(a, b): return a + b' > /app/add.py")
+        assert environment.call("submit", {}).done
+        assert environment.grade().success
+        again = domain.regrade("python-add", environment.verifier_inputs())
+        assert again == environment.grade()
+
+
+def test_a_part_of_the_reward_is_kept_and_counts_by_the_threshold(tmp_path: Path) -> None:
+    write_ten(tmp_path)
+    domain = opened(tmp_path)
+    with attempt(domain, "float-reward") as environment:
+        did(environment, "seq 3 > /app/n.txt")
+        outcome = environment.grade()
+    assert outcome.detail["score"] == 0.75 and outcome.detail["rewards"]["lines"] == 3
+    assert not outcome.success
+    domain.threshold = 0.5
+    assert domain.regrade("float-reward", {"rewards": {"reward": 0.75}}).success
+
+
+HOSTILE = {
+    "a link": "ln -s /etc/passwd /logs/verifier/reward.txt",
+    "not a number": "echo nan > /logs/verifier/reward.txt",
+    "words": "echo solved > /logs/verifier/reward.txt",
+    "infinite": "echo inf > /logs/verifier/reward.txt",
+    "huge": "head -c 300000 /dev/zero > /logs/verifier/reward.txt",
+    "a folder": "mkdir /logs/verifier/reward.txt",
+    "bad json": 'echo \'{"reward": "1"}\' > /logs/verifier/reward.json',
+    "nested json": "echo '[1]' > /logs/verifier/reward.json",
+}
+
+
+@pytest.mark.parametrize("case", HOSTILE)
+def test_a_hostile_reward_is_no_grade(tmp_path: Path, case: str) -> None:
+    write_ten(tmp_path)
+    domain = opened(tmp_path / "hostile-output")
+    with attempt(domain, "hostile-output") as environment:
+        hook = f"#!/bin/sh\nrm -rf /logs/verifier/*\n{HOSTILE[case]}\n"
+        did(environment, f"cat > /app/hook <<'E'\n{hook}E\nchmod +x /app/hook")
+        with pytest.raises(VerifierError):
+            environment.grade()
+
+
+def test_a_verifier_that_hangs_is_no_grade(tmp_path: Path) -> None:
+    folder = write_task(tmp_path, "slow", test="sleep 60\n")
+    toml = folder / "task.toml"
+    toml.write_text(toml.read_text().replace("timeout_sec = 60.0", "timeout_sec = 2.0"))
+    with (
+        attempt(opened(folder), "slow") as environment,
+        pytest.raises(VerifierError, match=r"took over 2 s"),
+    ):
+        environment.grade()
+
+
+def test_a_missing_image_names_the_command_that_gets_it(tmp_path: Path) -> None:
+    write_task(tmp_path, "far", dockerfile="ARG BASE=nobody/has:this\nFROM ${BASE}\n")
+    with pytest.raises(ConfigError, match="builds on nobody/has:this, which is not on") as caught:
+        opened(tmp_path)
+    assert "--pull" in str(caught.value.hint)
+
+
+def test_that_command_makes_the_images_that_can_be_made_here(
+    tmp_path: Path, meta_agent: Any
+) -> None:
+    write_task(tmp_path, "one")
+    asked = ("tasks", "images", str(tmp_path), "--domain", "harbor", "--json")
+    assert set(meta_agent(*asked, cwd=tmp_path).document["images"]) == {"one"}
+
+
+def test_no_container_and_no_snapshot_is_left(tmp_path: Path) -> None:
+    from meta_agent.sandbox import _engine
+    from meta_agent.sandbox._names import SNAPSHOT_LABEL
+    from meta_agent.sandbox._owner import install_id
+
+    domain, before = (
+        opened(write_task(tmp_path, "one")),
+        set(_engine.labelled_images(SNAPSHOT_LABEL)),
+    )
+    with attempt(domain, "one") as environment:
+        did(environment, "true")
+        environment.grade()
+    names = [name for _, name, _ in _engine.owned_containers(install_id())]
+    assert not [name for name in names if "harbor-test" in name]
+    assert set(_engine.labelled_images(SNAPSHOT_LABEL)) <= before

@@ -1,0 +1,174 @@
+"""Environments made with the verifiers library itself run as domains, and rewards are its own.
+
+The library lives in an environment of its own: META_AGENT_VERIFIERS_PYTHON names its interpreter.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from meta_agent.domains import Asked, open_domain
+from meta_agent.domains.graded import GradedDomain
+from meta_agent.errors import ConfigError
+
+PYTHON = os.environ.get("META_AGENT_VERIFIERS_PYTHON", "")
+needs_library = pytest.mark.skipif(
+    not PYTHON, reason="META_AGENT_VERIFIERS_PYTHON names no interpreter with verifiers"
+)
+TASKSET = '''
+import verifiers.v1 as vf
+from verifiers.v1.utils.decorators import metric, reward, tool
+
+__all__ = ["Sums"]
+
+class Sum(vf.TaskData):
+    a: int = 0
+    b: int = 0
+
+class Used(vf.State):
+    count: int = 0
+
+class Calc(vf.Toolset[vf.ToolsetConfig, Used]):
+    @tool
+    def add(self, a: int, b: int) -> int:
+        """Add two numbers."""
+        self.state.count += 1
+        return a + b
+
+class SumTask(vf.Task[Sum, Used]):
+    @classmethod
+    def toolsets(cls, config):
+        return [Calc(vf.ToolsetConfig())]
+
+    @reward(weight=1.0)
+    async def correct(self, task, trace) -> float:
+        return float(trace.last_reply == str(task.a + task.b))
+
+    @reward(weight=0.25)
+    async def brief(self, trace) -> float:
+        return 1 / (1 + len(trace.last_reply))
+
+    @reward(weight=0.5)
+    async def used(self, trace) -> float:
+        return float(trace.state.count > 0)
+
+    @metric
+    async def turns(self, trace) -> float:
+        return trace.num_turns
+
+class Sums(vf.Taskset[SumTask, vf.TasksetConfig]):
+    def load(self):
+        for n in range(20):
+            prompt = f"What is {n} + {n + 1}?"
+            yield SumTask(Sum(name=f"sum-{n}", prompt=prompt, system_prompt="Add.", a=n, b=n + 1))
+'''
+# The library's own way: a trace of its own making, scored by its own `Task.score`.
+STORED = """
+import asyncio, json, random
+from verifiers.v1 import AgentConfig, AgentInfo, Trace, TraceTask
+from verifiers.v1.graph import MessageNode
+from verifiers.v1.types import AssistantMessage, SystemMessage, UserMessage
+from sums import Sums
+from verifiers.v1 import TasksetConfig
+
+random.seed(1)
+tasks = list(Sums(TasksetConfig(id="sums")))
+for n in range(200):
+    task = tasks[n % len(tasks)]
+    said = str(task.data.a + task.data.b + random.choice((0, 0, 1))) + random.choice(("", " "))
+    said += random.choice(("", "!", " I think"))
+    messages = [SystemMessage(content="Add."), UserMessage(content=task.data.prompt)]
+    messages.append(AssistantMessage(content=said))
+    trace = Trace.model_construct(
+        task=TraceTask.model_construct(type="SumTask", data=task.data),
+        agent=AgentInfo.model_construct(config=AgentConfig.model_construct()),
+        state=type(task).mro() and __import__("sums").Used(),
+    )
+    for at, message in enumerate(messages):
+        sampled = message.role == "assistant"
+        parent = at - 1 if at else None
+        trace.nodes.append(MessageNode(parent=parent, message=message, sampled=sampled))
+    asyncio.run(task.score(trace))
+    plain = [{"role": m.role, "content": m.content} for m in messages]
+    print(json.dumps({"key": task.data.name, "messages": plain, "reward": trace.reward}))
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "sums.py").write_text(TASKSET)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def opened(name: str = "sums") -> GradedDomain:
+    domain = open_domain(Asked(f"verifiers:{name}", python=PYTHON))
+    assert isinstance(domain, GradedDomain)
+    return domain
+
+
+@needs_library
+def test_a_taskset_with_tools_is_a_domain(folder: Path) -> None:
+    domain = opened()
+    task = domain.task("sum-3")
+    assert task.view["messages"][0] == {"role": "system", "content": "Add."}
+    assert task.view["tools"] == ["calc_add", "submit"]
+    environment = domain.open(task)
+    assert environment.call("calc_add", {"a": 3, "b": 4}).text == "7"
+    environment.call("submit", {"answer": "7"})
+    outcome = environment.grade()
+    environment.close()
+    assert outcome.success and outcome.detail["score"] == 1.0 + 0.5 + 0.25 / 2
+    assert outcome.detail["metrics"] == {"turns": 1.0}
+    domain.close()
+
+
+@needs_library
+def test_two_hundred_of_its_own_rollouts_regrade_to_the_same_rewards(folder: Path) -> None:
+    made = subprocess.run([PYTHON, "-c", STORED], capture_output=True, text=True, check=False)
+    assert made.returncode == 0, made.stderr
+    stored: list[dict[str, Any]] = [json.loads(line) for line in made.stdout.splitlines()]
+    domain = opened()
+    rewards = []
+    for row in stored:
+        inputs = {"answer": row["messages"][-1]["content"], "messages": row["messages"]}
+        rewards.append(domain.regrade(row["key"], inputs).detail["score"])
+    domain.close()
+    assert rewards == [row["reward"] for row in stored]
+    assert len(stored) == 200 and len(set(rewards)) > 3
+
+
+@needs_library
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (("async def correct(self, task,", "async def correct(self, runtime, task,"), "runtime"),
+        (("class SumTask(vf.Task[Sum, Used]):", "class SumTask(vf.Task[Sum, Used]):\n"
+          "    NEEDS_CONTAINER = True\n"), "needs a container of its own"),
+    ],
+    ids=["runtime", "container"],
+)  # fmt: skip
+def test_what_cannot_be_kept_is_refused_by_name(
+    folder: Path, change: tuple[str, str], said: str
+) -> None:
+    (folder / "sums.py").write_text(TASKSET.replace(*change))
+    with pytest.raises(ConfigError, match=said):
+        opened()
+
+
+@needs_library
+def test_a_package_that_is_not_there_is_one_sentence(folder: Path) -> None:
+    with pytest.raises(ConfigError, match="no_such_taskset") as caught:
+        opened("no-such-taskset")
+    assert "\n" not in str(caught.value)
+
+
+def test_without_the_library_it_says_how_to_get_it() -> None:
+    with pytest.raises(ConfigError, match="the package verifiers is not installed here"):
+        open_domain(Asked("verifiers:sums"))

@@ -1,0 +1,174 @@
+"""The race of a frozen policy: its model, what it buys, and what follows from a block."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.special import expit
+
+from meta_agent.gate.race import BLOCK, TERMS, Field, Race, racing, samples_of_exam
+
+TASKS = 24
+
+
+def filled(edits: list[float], attempts: int, seed: int = 0, base: int = 10) -> Field:
+    """Edits of the start with these effects (logits), each with so many attempts at every task."""
+    rng, field = np.random.default_rng(seed), Field(TASKS)
+    level = rng.normal(0, 1.5, TASKS)
+    for version, moved in enumerate((0.0, *edits)):
+        assert not version or field.enter(0) == version
+        for task in range(TASKS):
+            for _ in range(attempts if version else base):
+                field.add(version, task, bool(rng.random() < expit(level[task] + moved)))
+    return field
+
+
+def test_a_gain_a_loss_and_nothing_are_told_apart() -> None:
+    field = filled([1.0, -1.0, 0.0], attempts=40, base=40)
+    better, worse, same = (field.chance(at) for at in (1, 2, 3))
+    assert better.worth > 0.95 and better.gain > 0.08
+    assert worse.worth < 0.01 and worse.gain < -0.05
+    assert abs(same.gain) < 0.02 and same.worth < TERMS.accept
+
+
+def test_few_attempts_move_an_estimate_less_than_many_that_say_the_same() -> None:
+    chances = []
+    for times in (1, 12):
+        field = Field(TASKS)
+        for version, better in ((0, 0), (field.enter(0), 1)):
+            for task in range(TASKS):
+                for at in range(4 * times):
+                    field.add(version, task, at % 4 < 1 + task % 2 + better)
+        chances.append(field.chance(1))
+    few, many = chances
+    assert 0 < few.gain < many.gain and few.worth < many.worth
+    assert many.gain == pytest.approx(0.25, abs=0.03)
+
+
+def test_attempts_at_dropped_edits_say_how_good_the_start_is() -> None:
+    """The start was lucky once; forty edits that do nothing tell."""
+    alone, among = Field(TASKS), Field(TASKS)
+    for field, others in ((alone, 0), (among, 40)):
+        for task in range(TASKS):
+            field.add(0, task, task < 16)
+        rng = np.random.default_rng(3)
+        for _ in range(others):
+            version = field.enter(0)
+            for task in rng.permutation(TASKS)[:16]:
+                field.add(version, int(task), bool(rng.random() < 1 / 3))
+        last = field.enter(0)
+        for task in range(TASKS):
+            field.add(last, task, task < 12)
+    assert among.chance(41).gain > alone.chance(1).gain + 0.02
+
+
+def test_the_variance_is_that_of_the_whole_matrix() -> None:
+    """The leaves are eliminated one by one: the same as inverting everything at once."""
+    field = filled([0.5, 0.0, -0.5], attempts=3, base=2)
+    child = field.enter(1)
+    for task in range(TASKS):
+        field.add(child, task, task % 2 == 0)
+    found = field._fit(child)
+    a, b, parent = field._level, field._effect[:5], field._parent
+    rate = expit(a[:, None] + b)
+    weight = field._tried[:, :5] * rate * (1 - rate)
+    whole = np.zeros((TASKS + 5, TASKS + 5))
+    whole[:TASKS, :TASKS] = np.diag(weight.sum(1)) + (np.eye(TASKS) - 1 / TASKS) / TERMS.tasks**2
+    whole[:TASKS, TASKS:], whole[TASKS:, :TASKS] = weight, weight.T
+    whole[TASKS:, TASKS:] = np.diag(weight.sum(0))
+    for version in range(1, 5):
+        link = np.zeros(TASKS + 5)
+        link[TASKS + version], link[TASKS + parent[version]] = 1.0, -1.0
+        near = TERMS.chain if version in (1, child) else TERMS.dropped
+        whole += np.outer(link, link) / near**2
+    keep = [at for at in range(TASKS + 5) if at != TASKS]
+    inverse = np.linalg.inv(whole[np.ix_(keep, keep)])
+    want = np.zeros(TASKS + 4)
+    want[TASKS + child - 1], want[TASKS] = 1.0, -1.0  # it builds on version 1
+    assert found == pytest.approx(want @ inverse @ want, rel=1e-3)
+
+
+def raced(rates: list[float], attempts: int, seed: int = 1) -> Race:
+    """Edits with these rates, until one is on the tip for good or all are gone."""
+    rng, race = np.random.default_rng(seed), Race(TASKS, attempts)
+    rate, queue = {0: 0.3}, list(rates)
+    while not race.over:
+        buy = race.next()
+        if buy is None:
+            if not queue:
+                break
+            rate[race.enter()] = queue.pop(0)
+            continue
+        word, _ = race.took(buy, (bool(rng.random() < rate[buy.version]) for _ in buy.tasks))
+        race.go(buy, word)
+    race.finish()
+    return race
+
+
+def test_the_better_edit_is_found_among_ones_that_do_nothing() -> None:
+    race = raced([0.3, 0.1, 0.7, 0.3, 0.3], 2000)
+    assert race.trail == [0, 3]
+    assert race.made(3) >= TASKS + BLOCK, "the tip has fresh attempts"
+    assert race.made(2) < race.made(3), "what harms loses its place early"
+
+
+def test_no_attempt_is_bought_beyond_those_declared() -> None:
+    for attempts in (0, 7, 8, 60, 333):
+        race = raced([0.35] * 50, attempts)
+        assert race.bought <= attempts
+        assert race.bought == sum(race.made(at) for at in range(len(race._made)))
+
+
+def test_a_lost_attempt_is_bought_and_tells_nothing() -> None:
+    race = Race(TASKS, 500)
+    while (buy := race.next()) is not None:
+        race.go(buy, race.took(buy, [None] * len(buy.tasks))[0])
+    assert race.settled and race.bought >= TASKS and not race.field._tried.any()
+
+
+def test_a_tip_that_does_not_bear_out_what_it_won_by_is_taken_back() -> None:
+    race = Race(TASKS, 2000)
+    while (buy := race.next()) is not None:
+        race.go(buy, race.took(buy, [task % 2 == 0 for task in buy.tasks])[0])
+    lucky = race.enter()
+    words = []
+    while (buy := race.next()) is not None:
+        won = buy.kind == "screen"
+        word, _ = race.took(buy, [won or task % 3 == 0 for task in buy.tasks])
+        race.go(buy, word)
+        words.append(word)
+    assert "accepted" in words and words[-1] == "taken back"
+    assert race.tip == 0 and race.made(lucky) > 0 and race.settled
+
+
+def test_an_unlucky_beginning_drops_nothing_where_edits_are_scarce() -> None:
+    made = {}
+    for edits in (None, 3):
+        race = Race(TASKS, 1000, edits=edits)
+        while (buy := race.next()) is not None:
+            race.go(buy, race.took(buy, [task % 2 == 0 for task in buy.tasks])[0])
+        edit = race.enter()
+        while (buy := race.next()) is not None and buy.version == edit and race.made(edit) < 400:
+            unlucky = race.made(edit) < BLOCK
+            won = [task % 4 == 0 if unlucky else task % 4 > 0 for task in buy.tasks]
+            race.go(buy, race.took(buy, won)[0])
+        made[edits] = race.tip, race.made(edit)
+    assert made[None] == (0, BLOCK)
+    assert made[3][0] == 1, "the same edit, given a second look, is on the tip"
+
+
+def test_what_ran_out_before_an_attempt_at_each_task_is_no_tip() -> None:
+    race = Race(TASKS, TASKS + 2 * BLOCK)
+    while (buy := race.next()) is not None and not race.settled:
+        race.go(buy, race.took(buy, [False] * len(buy.tasks))[0])
+    race.enter()
+    while (buy := race.next()) is not None:
+        race.go(buy, race.took(buy, [True] * len(buy.tasks))[0])
+    assert race.tip == 1
+    race.finish()
+    assert race.tip == 0
+
+
+def test_a_fifth_is_left_for_the_exam() -> None:
+    assert (racing(1000), samples_of_exam(1000, 30)) == (800, 3)
+    assert samples_of_exam(100, 30) == 0 and samples_of_exam(100, 0) == 0

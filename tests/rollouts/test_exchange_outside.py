@@ -1,0 +1,208 @@
+"""Files of other tools as they are found outside: what is read, and what is not said of them."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from meta_agent.evidence import read_foreign, render_foreign
+from meta_agent.protocols import Rollout
+from meta_agent.rollouts.exchange import read_rollouts
+
+from ._foreign import CALL, DIALOGUE, MINI, write_jsonl
+
+
+def read(path: Path, document: Any) -> list[Rollout]:
+    path.write_text(json.dumps(document))
+    return list(read_rollouts(path))
+
+
+def alerts(found: Any) -> list[str]:
+    return [alert.metric for alert in found.evidence.alerts]
+
+
+# --- readers -------------------------------------------------------------------------------------
+
+TAU = {"task_id": 7, "reward": 1.0, "info": {}, "traj": DIALOGUE, "trial": 2}
+TAU2 = {
+    "info": {
+        "environment_info": {"domain_name": "airline"},
+        "agent_info": {"llm": "some-model"},
+    },
+    "tasks": [],
+    "simulations": [
+        {"id": "s1", "task_id": "3", "trial": 0, "messages": DIALOGUE,
+         "reward_info": {"reward": 0.0}, "termination_reason": "max_steps", "agent_cost": 0.2},
+        {"id": "s2", "task_id": "3", "trial": 1, "messages": DIALOGUE,
+         "reward_info": {"reward": 1.0}, "termination_reason": "user_stop"},
+    ],
+}  # fmt: skip
+TRIAL = {
+    "id": "x", "trial_name": "hello.1-of-1", "task_id": "hello", "instruction": "say hello",
+    "is_resolved": True, "failure_mode": "unset", "total_input_tokens": 10,
+    "total_output_tokens": 5,
+}  # fmt: skip
+
+
+def test_tau_bench_results_are_read(tmp_path: Path) -> None:
+    solved, lost = read(tmp_path / "t.json", [TAU, {**TAU, "trial": 3, "reward": 0.0}])
+    assert (solved.task_key, solved.sample_idx, solved.outcome) == ("7", 2, True)
+    assert (lost.outcome, lost.rewards, lost.turns) == (False, {"reward": 0.0}, 2)
+    assert [event.tool for event in solved.tool_events] == ["bash"]
+
+
+def test_a_tau_bench_trial_that_crashed_has_no_outcome(tmp_path: Path) -> None:
+    (found,) = read(tmp_path / "t.json", [{**TAU, "reward": 0.0, "info": {"error": "no server"}}])
+    assert found.outcome is None
+    assert found.error is not None
+    assert found.error.kind == "infra"
+
+
+def test_tau2_bench_simulations_are_read(tmp_path: Path) -> None:
+    first, second = read(tmp_path / "t.json", TAU2)
+    assert (first.outcome, first.stop_reason, first.cost) == (False, "turn_limit", {"usd": 0.2})
+    assert (second.outcome, second.domain, second.policy) == (True, "airline", "some-model")
+    assert first.group_id == second.group_id
+
+
+def test_terminal_bench_runs_and_trials_are_read(tmp_path: Path) -> None:
+    slow = {**TRIAL, "task_id": "slow", "is_resolved": False, "failure_mode": "agent_timeout"}
+    broken = {**TRIAL, "task_id": "broken", "is_resolved": None, "failure_mode": "test_timeout"}
+    run = {"id": "r", "results": [TRIAL, slow, broken], "accuracy": 0.3}
+    solved, cut, unknown = read(tmp_path / "results.json", run)
+    assert (solved.outcome, solved.cost) == (True, {"tokens": 15.0})
+    assert (cut.outcome, cut.stop_reason, cut.error) == (False, "wall_limit", None)
+    assert unknown.outcome is None
+    assert unknown.error is not None
+    assert unknown.error.kind == "verifier"
+    assert [one.task_key for one in read(tmp_path / "one.json", TRIAL)] == ["hello"]
+
+
+def _event(kind: str, sample: str, number: int, **data: Any) -> dict[str, Any]:
+    return {"run_id": "r", "event_id": number, "sample_id": sample, "type": kind, "data": data}
+
+
+def test_openai_evals_logs_are_gathered_by_sample(tmp_path: Path) -> None:
+    prompt = [{"role": "user", "content": "2+2"}]
+    rows = [
+        {"spec": {"completion_fns": ["m"], "eval_name": "sums.dev.v0", "base_eval": "sums"}},
+        _event("sampling", "sums.0", 0, prompt=prompt, sampled=["4"]),
+        _event("sampling", "sums.1", 1, prompt=prompt, sampled=["5"]),
+        _event("match", "sums.1", 2, correct=False, expected="4"),
+        _event("match", "sums.0", 3, correct=True, expected="4"),
+        _event("error", "sums.2", 4, message="rate limit"),
+    ]
+    reading = read_rollouts(write_jsonl(tmp_path / "log.jsonl", *rows))
+    right, wrong, failed = list(reading)
+    assert (right.outcome, right.messages[-1]["content"], right.policy) == (True, "4", "m")
+    assert (wrong.outcome, wrong.task_key, wrong.domain) == (False, "sums/sums.1", "sums")
+    assert failed.outcome is None
+    assert any("no final report" in line for line in reading.tally.lines())
+    whole = read_rollouts(write_jsonl(tmp_path / "done.jsonl", *rows, {"final_report": {"a": 1}}))
+    assert len(list(whole)) == 3
+    assert not any("no final report" in line for line in whole.tally.lines())
+
+
+# --- what the report says, and what it does not --------------------------------------------------
+
+
+def _script(task: int, said: str, **more: Any) -> dict[str, Any]:
+    call = {**CALL, "function": {"name": "execute", "arguments": "{}"}}
+    return {
+        "messages": [
+            DIALOGUE[1],
+            {"role": "assistant", "content": "I run it", "tool_calls": [call]},
+            {"role": "tool", "tool_call_id": "c1", "content": said},
+            {"role": "assistant", "content": "", "tool_calls": [
+                {**CALL, "id": "c2", "function": {"name": "submit", "arguments": "{}"}}]},
+            {"role": "tool", "tool_call_id": "c2", "content": "thanks"},
+        ],
+        "task_id": f"t{task}",
+        **more,
+    }  # fmt: skip
+
+
+def test_scripts_that_ran_are_no_failing_tests(tmp_path: Path) -> None:
+    rows = [_script(task, f"{task}.5\n") for task in range(16)]
+    found = read_foreign(read_rollouts(write_jsonl(tmp_path / "a.jsonl", *rows)))
+    assert "submit_after_fail" not in found.evidence.behaviour
+    assert "behaviour.submit_after_fail" not in alerts(found)
+
+
+def test_handing_in_after_a_failure_says_how_many_of_what(tmp_path: Path) -> None:
+    rows = [_script(task, "3 failed, 1 passed") for task in range(16)]
+    found = read_foreign(read_rollouts(write_jsonl(tmp_path / "a.jsonl", *rows)))
+    told = found.evidence.alert("behaviour.submit_after_fail")
+    assert told is not None
+    assert told.message.endswith("(n = 16 attempts whose last test failed)")
+
+
+@pytest.mark.parametrize("attempts", [1, 2, 9])
+def test_a_few_attempts_alert_nobody(attempts: int, tmp_path: Path) -> None:
+    rows = [_script(n, "3 failed", reward=1.0, outcome=n % 2 == 0) for n in range(attempts)]
+    assert alerts(read_foreign(read_rollouts(write_jsonl(tmp_path / "a.jsonl", *rows)))) == []
+
+
+def test_a_patch_of_nothing_is_a_blank_patch(tmp_path: Path) -> None:
+    made = [{**MINI, "info": {**MINI["info"], "submission": s}} for s in ("d", None, None, "", "d")]
+    for at, one in enumerate(made):
+        (tmp_path / f"{at}.traj.json").write_text(json.dumps(one))
+    assert read_foreign(read_rollouts(tmp_path)).shape["empty_patch"] == 3 / 5
+
+
+def test_the_interval_takes_tasks_as_the_units(tmp_path: Path) -> None:
+    """Forty tasks of four trials that end alike are forty things seen, not a hundred and sixty."""
+    rows = [
+        {"messages": DIALOGUE, "task_id": f"t{task}", "outcome": task % 5 < 2}
+        for task in range(40)
+        for _ in range(4)
+    ]
+    score = read_foreign(read_rollouts(write_jsonl(tmp_path / "a.jsonl", *rows))).evidence.score
+    alone = read_foreign(read_rollouts(write_jsonl(tmp_path / "b.jsonl", *rows[::4])))
+    assert score["success_low"] == pytest.approx(alone.evidence.score["success_low"], abs=0.01)
+    assert score["success_high"] - score["success_low"] > 0.25
+
+
+def _log(task: str, solved: list[bool], **more: Any) -> dict[str, Any]:
+    samples = [
+        {"id": at, "epoch": 1, "messages": [DIALOGUE[1], {"role": "assistant", "content": f"{at}"}],
+         "scores": {"exact": {"value": "C" if right else "I"}}}
+        for at, right in enumerate(solved)
+    ]  # fmt: skip
+    return {"eval": {"task": task, "model": "m"}, "samples": samples, "status": "success", **more}
+
+
+def test_several_benchmarks_are_not_pooled(tmp_path: Path) -> None:
+    for name, solved in (("sums", [True] * 8), ("code", [False] * 8), ("trivia", [True, False])):
+        (tmp_path / f"{name}.json").write_text(json.dumps(_log(name, solved)))
+    found = read_foreign(read_rollouts(tmp_path))
+    text = render_foreign(found)
+    assert {name: own["success"] for name, own in found.benchmarks.items()} == {
+        "sums": 1.0, "code": 0.0, "trivia": 0.5,
+    }  # fmt: skip
+    assert "3 benchmarks, whose shares do not add up to one" in text
+    assert "success 50.0%" not in text
+
+
+@pytest.mark.parametrize("status", ["cancelled", "error", "started"])
+def test_a_log_that_was_cut_short_is_mentioned(status: str, tmp_path: Path) -> None:
+    path = tmp_path / "log.json"
+    path.write_text(json.dumps(_log("sums", [True, False], status=status)))
+    reading = read_rollouts(path)
+    assert len(list(reading)) == 2
+    assert f"ended as {status}, so there may be more: 2 of 2" in "\n".join(reading.tally.lines())
+
+
+def test_an_archive_without_a_header_was_never_finished(tmp_path: Path) -> None:
+    log = _log("sums", [True])
+    path = tmp_path / "log.eval"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("_journal/start.json", json.dumps({"eval": log["eval"]}))
+        archive.writestr("samples/0_epoch_1.json", json.dumps(log["samples"][0]))
+    reading = read_rollouts(path)
+    assert len(list(reading)) == 1
+    assert "ended as started" in "\n".join(reading.tally.lines())

@@ -1,0 +1,253 @@
+"""`full` from the first version to what is handed over, undisturbed and killed at every step."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from meta_agent.backtest import verify_commit
+from meta_agent.backtest.records import RecordedVerdicts
+from meta_agent.ledger import Ledger
+from meta_agent.protocols import JSON, Verdict, VerdictKind
+from meta_agent.steps._strategy import HandedOver
+from meta_agent.steps.budget import allowed, spent
+from meta_agent.steps.finish import finish
+from meta_agent.steps.opening import first_version
+from meta_agent.steps.run import Judged
+from meta_agent.view import reduce, text
+from meta_agent.view.html import render_html
+from tests.steps._bench import Bench
+from tests.steps._ideas import (
+    Idea,
+    Marks,
+    carried_out,
+    having,
+    in_it,
+    outcomes,
+    prepare,
+    solving,
+)
+
+REWARD, DATA, FILTER = Idea("reward", "reward"), Idea("data", "data"), Idea("filter", "filter")
+NEXT = Idea("next", "scaffold", after="reward")
+
+
+def masked(found: Marks) -> float:
+    """Two repairs that mask each other, one harmful idea, and one more once they are in."""
+    gain = 0.3 if {"reward", "data"} <= found else -0.1 * ("data" in found)
+    return 0.3 + gain - 0.1 * ("filter" in found) + 0.1 * ("next" in found)
+
+
+def whole(bench: Bench) -> HandedOver:
+    """A run to its end."""
+    handed = carried_out(bench)
+    finish(bench.run, first_version(bench.run), handed)
+    return handed
+
+
+def begun(bench: Bench) -> Bench:
+    prepare(bench, trainings=40)
+    having(bench, REWARD, DATA, FILTER, NEXT)
+    solving(bench, masked)
+    return bench
+
+
+_HEAD = re.compile(r'"journal": "[0-9a-f]+", ')
+
+
+def told_of(bench: Bench) -> dict[str, Any]:
+    """All of a run that has to be the same however often it was killed.
+
+    A note also holds the head of the journal's chain, over every step as it was attempted.
+    """
+    steps = bench.run.ledger.steps("r")
+    return {
+        "main": bench.repo.head(),
+        "lead": bench.repo.tip("refs/heads/lead"),
+        "notes": {one.commit: _HEAD.sub("", one.note or "") for one in bench.repo.log(50)},
+        "handed": outcomes(bench, "handover"),
+        "spent": spent(bench.run.ledger, "r"),
+        "steps": sorted((step.key, step.kind) for step in steps if step.done),
+    }
+
+
+def test_masked_repairs_are_found_proven_trained_on_and_handed_over(bench: Bench) -> None:
+    handed = whole(begun(bench))
+    assert handed.standing == "proven" and in_it(bench, handed) == {"reward", "data", "next"}
+    assert bench.repo.head() == handed.version.commit
+    assert spent(bench.run.ledger, "r") <= allowed(bench.run)
+    assert len(bench.lab.made) == len(set(bench.lab.made)), "nothing is trained twice"
+    (told,) = outcomes(bench, "handover")
+    assert told["standing"] == "proven" and told["commit"] == handed.version.commit
+    kinds = {one["candidate"]: one["kind"] for one in outcomes(bench, "verdict")}
+    members = {"r/g0/c0", "r/g0/c2", "r/g1/c0", "r/claim"}
+    assert {name for name, kind in kinds.items() if kind == "PROMOTE"} == members
+    assert kinds["r/g0/c1"] == "REJECT"
+    assert {vault["which"]: vault["success"] for vault in outcomes(bench, "vault")} == {
+        "baseline": pytest.approx(0.3), "final": pytest.approx(0.7)}  # fmt: skip
+
+
+def test_every_reader_shows_it_and_every_verdict_can_be_computed_again(bench: Bench) -> None:
+    handed = whole(begun(bench))
+    state = reduce(bench.run.ledger, "r")
+    with (console := Console(width=200)).capture() as seen:
+        console.print(text.summary(state))
+        console.print(text.report(state))
+        for one in state.candidates.values():
+            console.print(text.why(one))
+    shown = seen.get()
+    assert "proven: this harness, over training seeds" in shown
+    assert "this version" in shown and "gone on from" in shown and "merged as" in shown
+    assert "of it the interaction" in shown
+    page = render_html(state)
+    assert "proven: this harness, over training seeds" in page and "Bundles" in page
+    domain: Any = bench.lab.domain
+    source = RecordedVerdicts(bench.run.ledger, bench.repo, bench.lab.store, domain)
+    for commit in [*(one.commit for one in state.candidates.values()), handed.version.commit]:
+        report = verify_commit(source, commit)
+        assert report.ok, (commit, report.differences)
+
+
+def test_a_lesson_is_of_one_change_and_says_what_it_was_proven_with(bench: Bench) -> None:
+    whole(begun(bench))
+    skills = {skill.get("candidate"): skill for skill in bench.run.skills.all()}
+    (one,) = [skill for name, skill in skills.items() if str(name).endswith("g1/c0")]
+    assert "proven together with" in one.body and one.body.count("proven together with") == 1
+    assert "MARK_next" in "".join(
+        path.read_text() for path in one.path.rglob("*") if path.is_file()
+    )
+    assert "MARK_data" not in "".join(
+        path.read_text() for path in one.path.rglob("*") if path.is_file()
+    )
+
+
+def test_of_what_changes_nothing_the_start_is_handed_over_and_said_to_be(bench: Bench) -> None:
+    prepare(bench)
+    having(bench, REWARD, DATA, FILTER)
+    bench.lab.acts = lambda _, trained: min(0.6, 0.4 + 0.05 * trained.steps)
+    start = bench.repo.head()
+    handed = whole(bench)
+    assert (handed.standing, handed.version.commit) == ("start", start)
+    assert handed.words == "nothing that was tried did better on search"
+    assert handed.trained is not None and handed.trained.steps > 2, "the rest trains it"
+    assert not outcomes(bench, "live") and bench.repo.head() == start
+    state = reduce(bench.run.ledger, "r")
+    with (console := Console(width=200)).capture() as seen:
+        console.print(text.summary(state))
+    assert "the start: nothing that was tried did better on search" in seen.get()
+
+
+# --- diagnostics ---------------------------------------------------------------------------------
+
+
+def admits(bench: Bench) -> Idea:
+    """A diagnostic that past versions would admit: their judge says so here."""
+    verdict = Verdict(VerdictKind.PROMOTE, ("it tells them apart",),
+                      evidence={"judge": "diagnostics", "inputs": {}})  # fmt: skip
+    bench._patch.setattr("meta_agent.steps.search.discriminate", lambda *_: Judged(verdict))
+
+    class Watches(Idea):
+        def edits(self, _: Any) -> dict[str, str]:
+            return {
+                "swe/diagnostics/turns.py": bench.text("swe/diagnostics/turns.py") + "\nX = 1\n"
+            }
+
+    return Watches("watches", "diagnostics")
+
+
+def test_a_diagnostic_that_is_admitted_comes_to_main_by_its_own_verdict(bench: Bench) -> None:
+    prepare(bench)
+    having(bench, admits(bench))
+    handed = whole(bench)
+    assert handed.standing == "start" and handed.version.commit == bench.repo.head()
+    files = bench.repo.tree(bench.repo.head()).files
+    assert files["swe/diagnostics/turns.py"].endswith(b"X = 1\n")
+    assert not outcomes(bench, "live"), "what changes no attempt is not claimed"
+
+
+@pytest.mark.parametrize("gain", [0.3, 0.04])
+def test_beside_what_is_claimed_it_keeps_its_verdict(bench: Bench, gain: float) -> None:
+    prepare(bench)
+    having(bench, admits(bench), REWARD)
+
+    def acts(tree: Any, trained: Any) -> float:
+        marked = b"MARK_reward" in tree.files["swe/reward.py"]
+        return 0.4 + gain * marked - (0.04 * (trained.seed % 2) if marked else 0.0)
+
+    bench.lab.acts = acts
+    handed = whole(bench)
+    assert (handed.standing == "proven") is (gain == 0.3)
+    assert b"X = 1" in bench.repo.tree(bench.repo.head()).files["swe/diagnostics/turns.py"]
+    told = {one["candidate"]: one for one in outcomes(bench, "verdict")}
+    watching = next(one for one in told.values() if one["reasons"] == ["it tells them apart"])
+    note = bench.repo.notes(watching["commit"]) or ""
+    assert "it tells them apart" in note and "share" not in watching["evidence"]
+
+
+# --- killed --------------------------------------------------------------------------------------
+
+
+class Killed(BaseException):
+    """As good as a kill: nothing after it runs, nothing catches it."""
+
+
+def killing(ledger: Ledger, when: str) -> None:
+    """Dies at the first step of every kind, before its outcome is recorded or after it."""
+    once, died = ledger.once, list[str]()
+
+    def dies(kind: str) -> None:
+        if kind not in died:
+            died.append(kind)
+            raise Killed(kind)
+
+    def journalled(key: str, kind: str, intent: JSON, work: Callable[[], JSON]) -> JSON:
+        step = ledger.step(key)
+        known = step is not None and step.done
+
+        def worked() -> JSON:
+            outcome = work()
+            if when == "before it is recorded":
+                dies(kind)
+            return outcome
+
+        outcome = once(key, kind, intent, worked)
+        if when == "after it is recorded" and not known:
+            dies(kind)
+        return outcome
+
+    ledger.once = journalled  # type: ignore[method-assign]
+
+
+@pytest.fixture
+def undisturbed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
+    (tmp_path / "undisturbed").mkdir()
+    with Ledger.open(tmp_path / "undisturbed" / "ledger.sqlite") as ledger:
+        yield Bench(tmp_path / "undisturbed", ledger, monkeypatch)
+
+
+@pytest.mark.parametrize("when", ["before it is recorded", "after it is recorded"])
+def test_a_run_that_is_killed_at_each_kind_of_step_ends_the_same(
+    bench: Bench, undisturbed: Bench, when: str
+) -> None:
+    whole(begun(undisturbed))
+    begun(bench)
+    kills = killed_until_done(bench, when)
+    assert kills >= 15, "collect, read, propose, test, cells, claims, merge, training, vault"
+    assert told_of(bench) == told_of(undisturbed)
+
+
+def killed_until_done(bench: Bench, when: str) -> int:
+    kills = 0
+    killing(bench.run.ledger, when)
+    while True:
+        try:
+            whole(bench)
+        except Killed:
+            kills += 1
+            continue
+        return kills

@@ -1,0 +1,196 @@
+"""Files that unpack to far more than they weigh, or are nested for nobody to read."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from meta_agent.domains.formats._rows import stream_rows
+from meta_agent.errors import ConfigError, MetaAgentError, SandboxError
+from meta_agent.models.vllm_server import _config_of
+from meta_agent.parquet import parquet_rows
+from meta_agent.rollouts.exchange._source import Source, values
+from meta_agent.sandbox._images import saved_images
+from meta_agent.strict import Budget, Unfit, document, parse
+from meta_agent.training.checkpoint import open_checkpoint
+
+DIGEST = "ab" * 32
+HONEST = json.dumps([{"Config": f"blobs/sha256/{DIGEST}", "RepoTags": ["a/b:1"]}]).encode()
+
+
+def tar(path: Path, *members: tuple[str, bytes], mode: str = "w") -> Path:
+    with tarfile.open(path, mode) as archive:
+        for name, data in members:
+            info = tarfile.TarInfo(name)
+            info.size = len(data)
+            archive.addfile(info, io.BytesIO(data))
+    return path
+
+
+@pytest.mark.parametrize("mode", ["w", "w:gz"])
+def test_an_honest_image_is_listed(tmp_path: Path, mode: str) -> None:
+    path = tar(tmp_path / "i.tar", ("layer.tar", b"x" * 5000), ("manifest.json", HONEST), mode=mode)
+    (saved,) = saved_images(path)
+    assert (saved.id, saved.tags) == (f"sha256:{DIGEST}", ("a/b:1",))
+
+
+def test_a_plain_file_system_holds_no_image(tmp_path: Path) -> None:
+    assert saved_images(tar(tmp_path / "i.tar", ("etc/passwd", b"root"))) == []
+
+
+def long_header(path: Path) -> None:
+    """A header of an extended header that is 400 MB long, packed to half a megabyte."""
+    head = tarfile.TarInfo("././@PaxHeader")
+    head.type, head.size = tarfile.XHDTYPE, 400 << 20
+    with gzip.open(path, "wb", compresslevel=1) as file:
+        file.write(head.tobuf())
+        for _ in range(400):
+            file.write(bytes(1 << 20))
+
+
+def long_manifest(path: Path) -> None:
+    with gzip.open(path, "wb", compresslevel=1) as file:
+        head = tarfile.TarInfo("manifest.json")
+        head.size = 200 << 20
+        file.write(head.tobuf())
+        for _ in range(200):
+            file.write(b"[" * (1 << 20))
+
+
+def manifest(value: object) -> Callable[[Path], None]:
+    return lambda path: tar(path, ("manifest.json", json.dumps(value).encode())) and None
+
+
+IMAGES = {
+    "a long header": long_header,
+    "a long manifest": long_manifest,
+    "a manifest that is text": manifest("x"),
+    "a manifest of numbers": manifest([1, 2]),
+    "a number": manifest(7),
+    "no configuration": manifest([{"RepoTags": []}]),
+    "a configuration that is a list": manifest([{"Config": ["x"]}]),
+    "a digest that is none": manifest([{"Config": "../../etc/passwd"}]),
+    "tags that are numbers": manifest([{"Config": DIGEST, "RepoTags": [1]}]),
+    "tags that are an object": manifest([{"Config": DIGEST, "RepoTags": {"a": 1}}]),
+    "nested": lambda path: tar(path, ("manifest.json", b"[" * 50_000)) and None,
+    "not gzip after all": lambda path: path.write_bytes(b"\x1f\x8b" + bytes(100)) and None,
+    "cut": lambda path: path.write_bytes(gzip.compress(bytes(10_000))[:20]) and None,
+}
+
+
+@pytest.mark.parametrize("name", IMAGES)
+def test_an_odd_image_is_a_typed_error(tmp_path: Path, name: str) -> None:
+    IMAGES[name](tmp_path / "i.tar")
+    with pytest.raises(SandboxError) as caught:
+        saved_images(tmp_path / "i.tar")
+    assert caught.value.kind == "image" and len(str(caught.value)) < 1000
+
+
+# --- Parquet --------------------------------------------------------------------------------------
+
+
+def repeated(path: Path, value: object, rows: int) -> None:
+    """One value in many rows: Parquet writes it once."""
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    column = pa.DictionaryArray.from_arrays(pa.array([0] * rows, pa.int32()), pa.array([value]))
+    parquet.write_table(pa.table({"text": column}), path, compression="zstd", store_schema=False)
+
+
+@pytest.mark.train
+def test_rows_come_in_order(tmp_path: Path) -> None:
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    table = pa.table({"n": list(range(1000)), "text": ["x" * 50] * 1000})
+    parquet.write_table(table, tmp_path / "a.parquet", row_group_size=300)
+    assert [row["n"] for row in parquet_rows(tmp_path / "a.parquet")] == list(range(1000))
+
+
+@pytest.mark.train
+def test_a_value_that_stands_in_many_rows_is_held_a_few_times(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    repeated(path, "x" * (10 << 20), 300)
+    assert path.stat().st_size < 100_000
+    Path("/proc/self/clear_refs").write_text("5")
+    before = peak_mb()
+    for reader in (parquet_rows(path), stream_rows(path), values(Source(path, "a"))):
+        assert sum(1 for _ in reader) == 300
+    assert peak_mb() - before < 256
+
+
+@pytest.mark.train
+def test_a_file_that_is_no_parquet_is_a_typed_error(tmp_path: Path) -> None:
+    (tmp_path / "a.parquet").write_bytes(b"PAR1" + bytes(100) + b"PAR1")
+    for read in (stream_rows, lambda path: values(Source(path, "a"))):
+        with pytest.raises(ConfigError):
+            list(read(tmp_path / "a.parquet"))
+
+
+def peak_mb() -> float:
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) / 1024
+
+
+# --- documents ------------------------------------------------------------------------------------
+
+DEEP = "[" * 990 + "]" * 990
+WIDE = "[" + "[]," * 5_000_000 + "0]"
+
+
+@pytest.mark.parametrize("text", [DEEP, "[" * 100_000, '{"a":' * 990 + "1" + "}" * 990, WIDE])
+def test_a_document_for_nobody_is_refused(text: str, tmp_path: Path) -> None:
+    with pytest.raises(ValueError):
+        document(text)
+    path = tmp_path / "rows.json"
+    path.write_text(text)
+    for read in (stream_rows, lambda path: values(Source(path, "a"))):
+        try:
+            found = list(read(path))
+        except ConfigError:
+            continue
+        assert all(type(one.value).__name__ == "BadLine" for one in found)  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("manifest", [DEEP, "[]", "7", '{"schema_version": 1}', "{", '{"a": 1'])
+def test_an_odd_manifest_of_a_policy_is_a_typed_error(tmp_path: Path, manifest: str) -> None:
+    (tmp_path / "config.json").write_text("{}")
+    (tmp_path / "checkpoint.json").write_text(manifest)
+    for name in ("manifest.json", "meta_agent.json", "policy.json"):
+        (tmp_path / name).write_text(manifest)
+    with pytest.raises(MetaAgentError):
+        open_checkpoint(tmp_path, foreign=False)
+
+
+@pytest.mark.parametrize("config", [DEEP, "{", "\xff"])
+def test_an_odd_configuration_of_a_model_is_a_typed_error(tmp_path: Path, config: str) -> None:
+    (tmp_path / "config.json").write_bytes(config.encode("latin-1"))
+    with pytest.raises(ConfigError):
+        _config_of(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("text", "fits"),
+    [
+        (b'["a, b, c, d", [1], 2]', True),
+        (b'["\\\\", "\\"", ","]', True),
+        (b"[1, 2, 3, 4, 5, 6, 7, 8]", False),
+        (b'["a","b","c","d","e","f","g"]', False),
+        (b'[{"a":[]},{"a":[]},{"a":[]}]', False),
+        (b'["' + b"," * 1000 + b'"]', True),
+        (b'"' * 50, False),
+    ],
+)
+def test_elements_are_counted_outside_of_strings(text: bytes, fits: bool) -> None:
+    if fits:
+        assert parse(text, Budget(elements=6)) == json.loads(text)
+    else:
+        with pytest.raises(Unfit):
+            parse(text, Budget(elements=6))

@@ -1,0 +1,126 @@
+"""`meta_agent.optimize` as documented: five lines, callbacks, async, bad input."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import meta_agent
+from meta_agent.errors import ConfigError
+from meta_agent.library import source_of
+from tests.loopback import Call, Say, openai_server
+
+BONUS = 1
+ROWS = [{"prompt": f"What is {n} + 1?", "sum": n + BONUS, "n": n} for n in range(40)]
+
+
+def total(text: str) -> int:
+    return int(re.sub(r"\D", "", text) or -1)
+
+
+def grade(task: dict[str, Any], answer: str) -> bool:
+    return total(answer) == task["n"] + BONUS
+
+
+def adds(call: Call) -> Say:
+    """Adds, and every fifth sum is wrong."""
+    asked = str(call.messages[-1]["content"])
+    number = int(asked.split("What is ")[1].split(" ")[0])
+    return Say(str(number + 1 + (number % 5 == 0)))
+
+
+def settings(tmp_path: Path, url: str) -> dict[str, Any]:
+    return {
+        "workspace": tmp_path / "ws",
+        "policy": "openai/adds",
+        "base_urls": {"policy": url},
+        "sandbox": "process",
+        "allow_unsafe_process": True,
+        "generations": 1,
+        "candidates": 1,
+        "samples": 1,
+    }
+
+
+def test_five_lines_give_a_result_that_a_notebook_shows(tmp_path: Path) -> None:
+    heard: list[meta_agent.Event] = []
+    with openai_server(adds, serial=False) as url:
+        result = meta_agent.optimize(
+            tasks=ROWS, grade=grade, on_event=heard.append, **settings(tmp_path, url)
+        )
+    assert result.exit_reason == "done" and result.before is not None
+    assert 0.5 < result.before < 1.0
+    assert re.fullmatch(r"[0-9a-f]{40}", result.harness_commit) and result.weights is None
+    assert result.to_json()["product"]["harness_commit"] == result.harness_commit
+    page = result._repr_html_()
+    assert page.startswith("<table>") and result.run in page and "<script" not in page
+    assert {event.kind for event in heard} >= {"begin", "phase", "note"}
+    assert (tmp_path / "ws/given/grader.py").read_text().count("def ") == 2
+    again = meta_agent.optimize(tasks=ROWS, grade=grade, **settings(tmp_path, url))
+    assert again.run == result.run, "the same call reads the run that is done"
+
+
+def test_async_code_awaits_it_while_its_own_loop_goes_on(tmp_path: Path) -> None:
+    ticks: list[int] = []
+
+    async def both(url: str) -> meta_agent.Result:
+        async def tick() -> None:
+            while True:
+                ticks.append(1)
+                await asyncio.sleep(0.05)
+
+        ticking = asyncio.create_task(tick())
+        try:
+            return await meta_agent.optimize_async(
+                tasks=ROWS, grade=grade, agent="Answer with a number.", **settings(tmp_path, url)
+            )
+        finally:
+            ticking.cancel()
+
+    with openai_server(adds, serial=False) as url:
+        result = asyncio.run(both(url))
+        systems = {str(call.messages[0]["content"]) for call in url.calls}
+    assert result.exit_reason == "done" and len(ticks) > 5
+    assert systems == {"Answer with a number."}, "the agent was given as its prompt"
+
+
+def test_a_function_is_written_down_with_what_it_uses() -> None:
+    text = source_of({"grade": grade})
+    space: dict[str, Any] = {}
+    exec(compile(text, "grader", "exec"), space)  # noqa: S102
+    assert space["grade"]({"n": 2}, "it is 3") and "BONUS = 1" in text
+
+
+def test_what_cannot_be_written_down_is_one_sentence() -> None:
+    lock = threading.Lock()
+
+    def closed(task: Any, answer: str) -> bool:
+        return lock.locked()
+
+    with pytest.raises(ConfigError, match="closed uses lock, a lock that cannot be written down"):
+        source_of({"grade": closed})
+    with pytest.raises(ConfigError, match="has no name"):
+        source_of({"grade": lambda task, answer: True})
+
+
+def test_a_task_that_is_no_json_is_one_sentence(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="a task cannot be written as JSON"):
+        meta_agent.optimize(tasks=[{"prompt": object()}], grade=grade, workspace=tmp_path / "ws")
+    assert not (tmp_path / "ws").exists()
+
+
+def test_a_grader_that_is_wrong_is_the_same_sentence_as_on_the_command_line(
+    tmp_path: Path,
+) -> None:
+    def shouts(task: Any, answer: str) -> Any:
+        return "yes"
+
+    with pytest.raises(ConfigError, match="it returned 'yes'"):
+        meta_agent.optimize(tasks=ROWS, grade=shouts, **settings(tmp_path, "http://localhost:9"))
+    assert json.loads((tmp_path / "ws/given/tasks.jsonl").read_text().splitlines()[0])["n"] == 0
