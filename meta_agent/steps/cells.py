@@ -24,7 +24,7 @@ from meta_agent.errors import CandidateError
 from meta_agent.gate import Finding, effect, pair
 from meta_agent.protocols import JSON, Candidate, HarnessTree
 from meta_agent.steps.collect import Collected
-from meta_agent.steps.run import Run
+from meta_agent.steps.run import Run, failure
 
 ALPHA: Final = 0.05
 WORTHWHILE: Final = 0.02
@@ -54,10 +54,9 @@ class Cell(NamedTuple):
     evaluated: Evaluated | None
     arm: ArmRef | None
     vetoes: tuple[Finding, ...] = ()
-    """What it earned and the version below it had not."""
+    """What it earned and the version below it had not; why it could not be measured."""
     flawless: bool = False
     """It has no veto of its own either: it may be claimed and handed over."""
-    failed: str = ""
 
     @property
     def valid(self) -> bool:
@@ -172,7 +171,7 @@ def _measured(run: Run, base: Collected, generation: int, mix: Mix, job: Job) ->
     try:
         seen = run.lab.measure(job)
     except CandidateError as error:
-        cell = Cell(mix, None, None, failed=f"{error.reason}: {error}"[:500])
+        cell = Cell(mix, None, None, (failure(error),))
     else:
         cell = _inspected(run, base, mix, job.tree, seen)
     told = run.once(
@@ -198,10 +197,10 @@ def _told(generation: int, base: Collected, cell: Cell) -> JSON:
     seen = cell.evaluated
     below = base.evaluated.clean / base.evaluated.planned
     if seen is None:
-        words = f"failed: {cell.failed}"
+        words = "failed"
     else:
         words = f"{100 * cell.clean:.1f} % clean on search ({100 * (cell.clean - below):+.1f})"
-        words += "".join(f"; {finding.code}: {finding.message}" for finding in cell.vetoes)
+    words += "".join(f"; {finding.code}: {finding.message}" for finding in cell.vetoes)
     return {
         "generation": generation,
         "name": cell.mix.name,
@@ -216,7 +215,6 @@ def _told(generation: int, base: Collected, cell: Cell) -> JSON:
         "valid": cell.valid,
         "flawless": cell.flawless,
         "vetoes": [finding.to_json() for finding in cell.vetoes],
-        "failed": cell.failed,
         "arm": cell.arm.to_json() if cell.arm else None,
         "words": words,
     }

@@ -283,14 +283,13 @@ def _dropped(run: Run, member: Candidate, share: Share | None, cells: Sequence[C
     """A member that the next version does without."""
     name = short(run, member)
     without = [cell for cell in cells if cell.evaluated and member.id not in cell.mix.ids]
-    among = [cell for cell in cells if cell.evaluated and member.id in cell.mix.ids]
+    among = [cell for cell in cells if member.id in cell.mix.ids]
     vetoes = tuple({f.code: f for cell in among for f in cell.vetoes}.values())
     brings = among and without and all(c.vetoes for c in among) and any(c.valid for c in without)
     if brings:
         return stopped(vetoes)
-    failed = [cell.failed for cell in cells if cell.failed and member.id in cell.mix.ids]
     if share is None:
-        reason = failed[0] if failed else f"{name} was in no cell that did better"
+        reason = f"{name} was in no cell that did better"
         kind = VerdictKind.INCONCLUSIVE
     else:
         points = (

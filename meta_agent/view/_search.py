@@ -43,7 +43,7 @@ class CellView:
             clean_success=float(clean) if isinstance(clean, int | float) else None,
             delta=float(delta) if isinstance(delta, int | float) else None,
             valid=bool(outcome.get("valid")),
-            why="; ".join(vetoes) or str(outcome.get("failed") or ""),
+            why="; ".join(vetoes),
         )
 
     @property

@@ -124,8 +124,8 @@ def test_the_dry_run_forecasts_by_role_and_starts_nothing(
     told = meta_agent(*frozen, "--max-usd", "1", "--json", cwd=tmp_path).document["estimate"]
     assert set(told["roles"]) == {"analyst", "proposer", "reviewer", "librarian", "policy"}
     assert 0 < told["usd"]["low"] < told["usd"]["high"]
-    assert told["planned_candidates"] == 9
-    assert told["bought_candidates"]["low"] < 9
+    assert told["planned_candidates"] == 18
+    assert told["bought_candidates"]["low"] < 18
     assert told["smallest_effect"] > 0.2
     assert any("10 confirm tasks can prove only gains of" in one for one in told["warnings"])
     assert [one.name for one in tmp_path.iterdir()] == ["tasks.jsonl"]
@@ -139,7 +139,7 @@ def test_the_dry_run_reads_well(meta_agent: Runner, tmp_path: Path, frozen: list
         f"base_urls all={url} command line",
         "model calls",
         "price unknown",  # nobody knows what one's own server costs
-        "9 planned; the caps pay for",
+        "18 planned; the caps pay for",
         "points of clean success can be proven",
         "! 10 confirm tasks can prove only gains of",
     ):

@@ -94,7 +94,9 @@ def test_interval_wealth_and_verdict_never_contradict_each_other(
     verdict = judged(before, after, PAIRS)
     numbers, effect = verdict.evidence["numbers"], verdict.effect
     assert effect is not None and effect.ci_low <= effect.delta <= effect.ci_high
-    assert (verdict.kind is VerdictKind.PROMOTE) == (effect.ci_low > 0)
+    collapse = numbers["collapse"]
+    left = (1 - collapse["rate"]) * effect.ci_low - collapse["rate"] * collapse["level"]
+    assert (verdict.kind is VerdictKind.PROMOTE) == (left > 0)
     if verdict.kind is VerdictKind.PROMOTE:  # the task level only takes away
         assert numbers["wealth"] >= numbers["bar"] * (1 - 1e-6)
     if verdict.kind is VerdictKind.REJECT:

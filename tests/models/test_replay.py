@@ -222,7 +222,7 @@ def test_settings_that_the_user_gave_must_agree(recorded: Path, tmp_path: Path) 
     with pytest.raises(ConfigError) as refused:
         recording_of(config.meta_model, tmp_path).effective(config)
     said = str(refused.value)
-    assert "candidates = 5 (from command line; recorded: 3)" in said
+    assert "candidates = 5 (from command line; recorded: 6)" in said
     assert "seed = 8 (from command line; recorded: 7)" in said
     assert "max_usd" not in said
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +28,7 @@ from meta_agent.steps.run import Run, Version
 from meta_agent.view import Display, open_display, reduce
 from tests.steps import _bench
 from tests.steps._bench import Bench, make_lab, rollout
-from tests.steps._ideas import Idea, found_with, handed_over, having, prepare, solving
+from tests.steps._ideas import Idea, found_with, handed_over, having, marks, prepare, solving
 from tests.steps._kit import write_tasks
 
 TINY = RunConfig(profile="tiny", generations=1, candidates=2, train_steps=2, jobs=2)
@@ -272,18 +271,9 @@ def test_a_run_that_has_not_ended_is_not_a_result(tmp_path: Path) -> None:
     assert results_of(comparison) == []
 
 
-def flagged(leaks: Callable[[dict[str, Any]], bool]) -> Callable[..., Any]:
-    def made(task: Any, **facts: Any) -> Any:
-        return rollout(task, **facts, flags=["leak:log"] if leaks(facts) else [])
-
-    return made
-
-
 @pytest.mark.parametrize("leaks", [True, False])
-def test_promotions_are_inspected_afterwards(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch, leaks: bool
-) -> None:
-    monkeypatch.setattr(_bench, "rollout", flagged(lambda facts: leaks and facts["solved"]))
+def test_promotions_are_inspected_afterwards(bench: Bench, leaks: bool) -> None:
+    bench.lab.leaks = lambda tree, *_: leaks and "one" in marks(tree)
     prepare(bench, candidates=1)
     having(bench, Idea("one", "data"))
     solving(bench, lambda found: 0.6 if found else 0.5)

@@ -1,30 +1,36 @@
-"""Predictions against what came of them, for the screened as well."""
+"""Predictions against what came of them, for what was dropped on the way as well."""
 
 from __future__ import annotations
 
-from meta_agent.steps.calibrate import calibration
-from meta_agent.steps.run import Tested as Checked
-from meta_agent.steps.test import screen
+from typing import Any
+
+from meta_agent.protocols import HarnessTree
 from tests.steps._bench import Bench
+from tests.steps._ideas import outcomes, prepare, searched
 
 
-def calibrated(bench: Bench, metric: str) -> object:
-    collected = bench.collected()
+def calibrated(bench: Bench, metric: str) -> Any:
+    """Of the member that costs the bundle 10 points."""
     reward, data = bench.text("swe/reward.py"), bench.text("swe/curriculum.py")
-    candidates = bench.candidates(
-        collected,
-        ("reward", {"swe/reward.py": reward + "\n# worse\n"}),
-        ("data", {"swe/curriculum.py": data + "\n# fine\n"}),
+
+    def script(tree: HarnessTree) -> float:
+        worse = b"WORSE = 1" in tree.files["swe/reward.py"]
+        return 0.5 - 0.1 * worse + 0.1 * (b"FINE = 1" in tree.files["swe/curriculum.py"])
+
+    prepare(bench)
+    bench.lab.script = script
+    bench.candidates(
+        bench.collected(),
+        ("reward", {"swe/reward.py": reward + "\nWORSE = 1\n"}),
+        ("data", {"swe/curriculum.py": data + "\nFINE = 1\n"}),
         metric=metric,
     )
-    bench.lab.script = lambda tree: 0.4 if b"# worse" in tree.files["swe/reward.py"] else 0.6
-    screened = screen(bench.run, collected, [Checked(one, ()) for one in candidates])
-    worse = screened.judged[candidates[0].id]
-    assert worse.verdict.screened_out and worse.verdict.effect is None
-    return calibration(bench.run, collected, candidates[0], worse)
+    searched(bench)
+    (worse,) = [one for one in outcomes(bench, "verdict") if one["candidate"].endswith("g0/c0")]
+    return worse["calibration"]
 
 
-def test_a_screened_candidate_has_its_prediction_scored(bench: Bench) -> None:
+def test_a_dropped_candidate_has_its_prediction_scored(bench: Bench) -> None:
     found = calibrated(bench, "clean_success")
     assert isinstance(found, dict)
     assert round(found.pop("realised"), 6) == -0.1

@@ -13,16 +13,14 @@ from meta_agent.errors import (
     SandboxError,
     TrainingError,
 )
-from meta_agent.protocols import HarnessTree, VerdictKind
+from meta_agent.protocols import HarnessTree
 from meta_agent.steps._strategy import HandedOver
 from meta_agent.steps.collect import collect
 from meta_agent.steps.finish import finish
-from meta_agent.steps.learn import conclude
 from meta_agent.steps.run import Run, Version
-from meta_agent.steps.run import Tested as Checked
-from meta_agent.steps.test import screen
 from meta_agent.steps.test import test as check
 from tests.steps._bench import PLAN, Bench
+from tests.steps._ideas import Idea, having, in_it, marks, outcomes, prepare, searched
 
 
 def breaks_with(mark: str, error: Exception) -> object:
@@ -38,21 +36,21 @@ REFUSED = CandidateError("order() gave nothing", reason="bad_value")
 
 
 def test_a_candidate_that_fails_in_training_is_invalid_and_the_others_go_on(bench: Bench) -> None:
-    collected = bench.collected()
-    reward, curriculum = bench.text("swe/reward.py"), bench.text("swe/curriculum.py")
-    candidates = bench.candidates(
-        collected,
-        ("reward", {"swe/reward.py": reward + "\n# marked\n"}),
-        ("data", {"swe/curriculum.py": curriculum + "\n# fine\n"}),
+    prepare(bench)
+    having(bench, Idea("broken", "reward"), Idea("fine", "data"))
+
+    def script(tree: HarnessTree) -> float:
+        if "broken" in marks(tree):
+            raise REFUSED
+        return 0.8 if "fine" in marks(tree) else 0.5
+
+    bench.lab.script = script
+    assert in_it(bench, searched(bench)) == {"fine"}
+    (out,) = outcomes(bench, "verdict")
+    assert (out["kind"], out["reasons"]) == (
+        "INVALID",
+        ["failed.bad_value: order() gave nothing"],
     )
-    bench.lab.script = breaks_with("# marked", REFUSED)  # type: ignore[assignment]
-    screened = screen(bench.run, collected, [Checked(one, ()) for one in candidates])
-    assert screened.kept == (candidates[1].id,)
-    verdict = screened.judged[candidates[0].id].verdict
-    assert verdict.kind is VerdictKind.INVALID
-    assert verdict.reasons == ("failed.bad_value: order() gave nothing",)
-    conclude(bench.run, collected, candidates[0], screened.judged[candidates[0].id], bench.reading)
-    assert bench.repo.notes(candidates[0].commit)
 
 
 def test_code_that_does_not_load_is_vetoed_by_its_contract(bench: Bench) -> None:
@@ -127,19 +125,18 @@ def test_a_drain_trains_nothing_more(bench: Bench) -> None:
 
 
 def test_no_candidate_at_all_is_no_error(bench: Bench) -> None:
-    collected = bench.collected()
-    assert bench.candidates(collected) == []
-    assert screen(bench.run, collected, []) == ((), {})
+    prepare(bench)
+    having(bench)
+    assert searched(bench).members == ()
 
 
 def test_all_vetoed_train_nothing(bench: Bench) -> None:
-    collected = bench.collected()
-    edit = {"swe/reward.py": "def reward(:\n"}
-    (candidate,) = bench.candidates(collected, ("reward", edit))
+    prepare(bench)
+    bench.candidates(bench.collected(), ("reward", {"swe/reward.py": "def reward(:\n"}))
     before = bench.lab.trainings
-    screened = screen(bench.run, collected, [check(bench.run, collected, candidate)])
-    assert screened.kept == () and bench.lab.trainings == before
-    assert screened.judged[candidate.id].verdict.kind is VerdictKind.INVALID
+    assert searched(bench).members == () and bench.lab.trainings == before
+    (out,) = outcomes(bench, "verdict")
+    assert out["kind"] == "INVALID"
 
 
 def vault_reads(run: Run) -> int:

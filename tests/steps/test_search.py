@@ -248,8 +248,8 @@ def test_a_cell_that_fails_is_a_cell_and_the_others_decide(bench: Bench) -> None
     bench.lab.script = script
     found = searched(bench)
     assert in_it(bench, found) in ({"reward", "data"}, {"reward", "filter"})
-    failed = [cell["failed"] for cell in outcomes(bench, "cell") if cell["failed"]]
-    assert failed and all("order() gave nothing" in told for told in failed)
+    failed = [cell for cell in outcomes(bench, "cell") if cell["clean_success"] is None]
+    assert failed and all("order() gave nothing" in cell["words"] for cell in failed)
 
 
 def test_a_training_that_collapses_is_a_cell_that_solves_nothing(bench: Bench) -> None:
