@@ -195,13 +195,15 @@ class Bench:
         """What the loop tells the rules agent beside evidence and sources."""
         return Situation(ceilings=self.domain.ceilings, train_tasks=len(self.domain.tasks("train")))
 
-    def read(self, files: Files, *, steps: int, out: Path, base_policy: str) -> Reading:
+    def read(
+        self, files: Files, *, steps: int, out: Path, base_policy: str, seed: int = 0
+    ) -> Reading:
         """Trains a harness and reads it twice, as the loop does."""
         with self._loaded(files, base_policy) as (session, tree):
-            before = self._roll_out(session, tree, 0, None, "search")
-            trained = self._train(session, tree, steps, out, base_policy)
-            after = self._roll_out(session, tree, 0, None, "search")
-            judged = self._roll_out(session, tree, 0, None, "confirm")
+            before = self._roll_out(session, tree, seed, None, "search")
+            trained = self._train(session, tree, steps, out, base_policy, seed)
+            after = self._roll_out(session, tree, seed, None, "search")
+            judged = self._roll_out(session, tree, seed, None, "confirm")
             first, last = (
                 of_steps(trained.rollouts, first=early, count=KEPT_STEPS) for early in (True, False)
             )
@@ -232,12 +234,18 @@ class Bench:
             self.child.load(base_policy)
 
     def _train(
-        self, session: HarnessSession, tree: HarnessTree, steps: int, out: Path, base_policy: str
+        self,
+        session: HarnessSession,
+        tree: HarnessTree,
+        steps: int,
+        out: Path,
+        base_policy: str,
+        seed: int = 0,
     ) -> TrainResult:
         runner = Runner(self.domain, session, self.child, Stamp("faults", "v", tree.commit))
         return train_policy(
             self.child, runner, session, self.domain, session.recipe,
-            seed=0, steps=steps, base_policy=base_policy, out_dir=out, keep_steps=KEPT_STEPS,
+            seed=seed, steps=steps, base_policy=base_policy, out_dir=out, keep_steps=KEPT_STEPS,
         )  # fmt: skip
 
     def _evidence(

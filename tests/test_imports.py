@@ -32,8 +32,14 @@ LAYERS = (
 )
 LAYER_OF = {room: level for level, rooms in enumerate(LAYERS) for room in rooms}
 # These run inside a sandbox or are streamed into one, where nothing of ours is installed.
-STDLIB_ONLY = ("sandbox/worker.py", "harness/guest.py", "harness/_guest_code.py")
-INSTALLED_BESIDE = {"harness_code"}  # the name that `_guest_code.py` has inside
+STDLIB_ONLY = sorted(
+    path.relative_to(PACKAGE).as_posix()
+    for path in PACKAGE.rglob("*.py")
+    if path.parent.name == "inside" or "guest" in path.stem
+)
+INSTALLED_BESIDE = {"harness_code", "values_guest", "pytest", "_pytest"} | {
+    *("math_verify", "sympy", "latex2sympy2_extended", "verifiers", "pydantic"),
+}
 HEAVY = ("torch", "transformers", "trl", "datasets", "docker", "litellm", "openai", "anthropic")
 
 
@@ -172,7 +178,7 @@ def test_what_runs_in_a_sandbox_needs_the_standard_library_alone(name: str) -> N
 
 def _is_beside(module: str, beside: set[Path]) -> bool:
     """A package of ours counts only where every import from it is one of these files."""
-    path = file_of(module)
+    path = file_of(module) or file_of(module.rpartition(".")[0])
     return path in beside or (path is not None and path.name == "__init__.py")
 
 

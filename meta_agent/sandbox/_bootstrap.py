@@ -3,13 +3,16 @@
 `-I` would be the usual switch, but it also ignores PYTHONHASHSEED, and then sets in harness code
 iterate in a new order in every sandbox: runs could not be repeated. The environment is ours
 anyway; what is left of `-I` is taking the current directory off the import path, done here.
+
+The files of `inside` travel as text and become modules under the names that they have here, in the
+order in which they import each other.
 """
 
 from __future__ import annotations
 
 import json
 from importlib import resources
-from typing import Any
+from typing import Any, Final
 
 READ_PROGRAM = """
 import os, sys
@@ -24,11 +27,13 @@ def take(count):
 program = take(int.from_bytes(take(4), "little"))
 exec(compile(program, "<worker>", "exec"), {"__name__": "__main__"})
 """
+INSIDE: Final = f"{__package__}.inside"
+WORKER: Final = ("processes", "frames", "commands", "files", "worker")
 
 
 def source_of(module: str) -> str:
-    """The text of a file of this package that runs inside the sandbox."""
-    return resources.files(__package__).joinpath(f"{module}.py").read_text(encoding="utf-8")
+    """The text of a file that runs inside the sandbox."""
+    return resources.files(INSIDE).joinpath(f"{module}.py").read_text(encoding="utf-8")
 
 
 def worker_program(stranger: int) -> bytes:
@@ -36,28 +41,39 @@ def worker_program(stranger: int) -> bytes:
 
     It becomes the user `stranger` for all that is untrusted.
     """
-    parts = {name: source_of(name) for name in ("_lockdown", "worker")}
-    return f"""
-parts = {parts!r}
-lockdown = {{"__name__": "lockdown"}}
-exec(compile(parts["_lockdown"], "<lockdown>", "exec"), lockdown)
-lockdown["filter_calls"]()
-names = {{"__name__": "__main__", "STRANGER": {stranger}}}
-exec(compile(parts["worker"], "<worker>", "exec"), names)
-""".encode()
+    return _program(
+        ("_lockdown", *WORKER),
+        f"""
+bring("_lockdown").filter_calls()
+here, worker = [bring(name) for name in {WORKER!r}][:: {len(WORKER) - 1}]
+here.Here.stranger = {stranger}
+worker.main()
+""",
+    )
 
 
 def jailed_program(folder: str, limits: dict[str, Any]) -> bytes:
     """The jail, which enters itself, locks what is left, and then becomes the worker."""
-    parts = {name: source_of(name) for name in ("_jail", "_lockdown", "worker")}
+    return _program(
+        ("_jail", "_lockdown", *WORKER),
+        f"""
+fences = bring("_jail").enter({folder!r}, json.loads({json.dumps(json.dumps(limits))}))
+fences += bring("_lockdown").lock({folder!r}, bool(fences))
+here, worker = [bring(name) for name in {WORKER!r}][:: {len(WORKER) - 1}]
+here.Here.fences = tuple(fences)
+worker.main()
+""",
+    )
+
+
+def _program(names: tuple[str, ...], then: str) -> bytes:
+    parts = {name: source_of(name) for name in names}
     return f"""
-import json, sys
+import json, sys, types
 parts = json.loads({json.dumps(json.dumps(parts))})
-jail = {{"__name__": "jail"}}
-exec(compile(parts["_jail"], "<jail>", "exec"), jail)
-fences = jail["enter"]({folder!r}, json.loads({json.dumps(json.dumps(limits))}))
-lockdown = {{"__name__": "lockdown"}}
-exec(compile(parts["_lockdown"], "<lockdown>", "exec"), lockdown)
-fences += lockdown["lock"]({folder!r}, bool(fences))
-exec(compile(parts["worker"], "<worker>", "exec"), {{"__name__": "__main__", "ISOLATION": fences}})
-""".encode()
+def bring(name):
+    module = types.ModuleType("{INSIDE}." + name)
+    sys.modules[module.__name__] = module
+    exec(compile(parts[name], "<" + name + ">", "exec"), module.__dict__)
+    return module
+{then}""".encode()

@@ -189,7 +189,7 @@ def fences(limits: SandboxLimits, stranger: int) -> dict[str, Any]:
     """The host configuration of every container, whole and in one place.
 
     The worker may become another user and end what that one runs, and do nothing else of what root
-    can; whoever it becomes has no capability (`worker.step_down`).
+    can; whoever it becomes has no capability (`inside.processes.step_down`).
     """
     memory = limits.memory_mb << 20
     owner = f"uid={stranger},gid={stranger}"

@@ -2,7 +2,7 @@
 
 For code that we wrote ourselves (or where a user insists). Promises: own session, resource limits,
 a cleared environment, a folder of its own, death with its parent, and a kill that reaches the whole
-tree. Where the kernel allows, also no network and a read-only view of the machine (see `_jail`).
+tree. Where the kernel allows, also no network and a read-only view of the machine (`inside/_jail`).
 Does not cover: secrecy of the user's files; a limit on memory or processes *in sum*.
 """
 
@@ -29,7 +29,7 @@ from meta_agent.sandbox._bootstrap import READ_PROGRAM, jailed_program
 from meta_agent.sandbox._names import FOLDER_PREFIX, HOLDER_FILE
 from meta_agent.sandbox._owner import holder_mark
 from meta_agent.sandbox._worker_sandbox import WorkerSandbox
-from meta_agent.sandbox.worker import descendants
+from meta_agent.sandbox.inside.processes import descendants
 
 READ_BYTES = 1 << 20
 STDERR_TAIL_BYTES = 8 << 10

@@ -57,7 +57,9 @@ def scan_image(image_id: str, place: str) -> Sealing:
     """Looks for history with the rights that an agent has."""
     sandbox = open_sandbox("docker", run="seal", image=image_id)
     try:
-        source = resources.files("meta_agent.sandbox").joinpath("history_guest.py").read_text()
+        source = (
+            resources.files("meta_agent.sandbox.inside").joinpath("history_guest.py").read_text()
+        )
         said = sandbox.exec(
             ["python3", "-I", "-c", source, place],
             timeout_sec=_SCAN_SEC,

@@ -20,6 +20,7 @@ from tests.agents._novel_faults import NOVEL, Novel
 
 pytestmark = pytest.mark.slow
 FRESH = 71  # no seed of the stored reference
+FIRST = 3  # training steps whose groups are read with the base policy's attempts
 MOST = 6  # ideas that a generation takes
 
 
@@ -31,7 +32,7 @@ def child() -> Iterator[PolicyChild]:
 
 @pytest.mark.parametrize("suite", SUITES)
 def test_a_clean_harness_gets_no_idea_worth_trying(suite: str, child: PolicyChild) -> None:
-    evidence = reference.read(suite, FRESH, 0, child=child)
+    evidence = reference.read(suite, FRESH, FIRST, child=child).untrained
     assert reference_of(evidence.domain, trained=False).known
     strong = [p for p in reference.ideas(suite, evidence) if p.strength > WORTH_TRYING]
     assert [(p.hypothesis.rule, p.strength) for p in strong] == []
@@ -40,10 +41,10 @@ def test_a_clean_harness_gets_no_idea_worth_trying(suite: str, child: PolicyChil
 @pytest.mark.parametrize("novel", NOVEL, ids=[f"{n.suite}-{n.fault.name}" for n in NOVEL])
 def test_a_fault_that_no_rule_names_is_undone(novel: Novel, child: PolicyChild) -> None:
     files = dict(novel.fault.apply(sources(novel.suite, "competent")))
-    evidence = reference.read(novel.suite, FRESH, 0, files, child=child)
+    evidence = reference.read(novel.suite, FRESH, FIRST, files, child=child).untrained
     found = [p for p in reference.ideas(novel.suite, evidence, files) if p.strength > WORTH_TRYING]
     first = next(p for p in found[:MOST] if p.hypothesis.factor == novel.fault.factor)
     files |= {path: text.encode() for path, text in first.edits.items()}
-    again = reference.read(novel.suite, FRESH, 0, files, child=child)
+    again = reference.read(novel.suite, FRESH, FIRST, files, child=child).untrained
     left = [p for p in reference.ideas(novel.suite, again, files) if p.strength > WORTH_TRYING]
     assert [(p.hypothesis.rule, p.strength) for p in left] == []

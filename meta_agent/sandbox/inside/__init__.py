@@ -1,0 +1,1 @@
+"""What runs inside a sandbox: stdlib only, streamed to a bare Python before anything else."""

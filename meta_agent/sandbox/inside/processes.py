@@ -1,0 +1,189 @@
+"""Who runs inside a sandbox: other users, processor time, orphans and their end."""
+
+# Not pathlib: what this imports is paid for at every start.
+# ruff: noqa: PTH123, PTH208
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import os
+import re
+import signal
+import time
+from collections.abc import Iterator
+
+KILL_PATIENCE_SEC = 20.0
+EXIT_UNKILLABLE = 71
+TICKS_A_SEC = os.sysconf("SC_CLK_TCK")
+PR_SET_DUMPABLE, PR_CAPBSET_DROP, PR_SET_CHILD_SUBREAPER = 4, 24, 36
+CAPABILITIES = 64
+CAPABILITY_VERSION_3 = 0x20080522
+libc = ctypes.CDLL(None)
+
+
+class Here:
+    """What the host says of this place before anything runs, and what this process keeps."""
+
+    stranger: int | None = None
+    """The user that all that is untrusted becomes, where this process may do that."""
+    fences: tuple[str, ...] = ()
+    guest = -1
+    """The process of guest modules, which outlives commands."""
+
+
+def step_down() -> None:
+    """This process becomes the stranger, with no right left and none to gain."""
+    if Here.stranger is None:
+        return
+    for capability in range(CAPABILITIES):
+        libc.prctl(PR_CAPBSET_DROP, capability, 0, 0, 0)  # refused past the last one: fine
+    os.setgroups([])
+    os.setresgid(Here.stranger, Here.stranger, Here.stranger)
+    os.setresuid(Here.stranger, Here.stranger, Here.stranger)
+    none = (ctypes.c_uint32 * 6)()
+    header = (ctypes.c_uint32 * 2)(CAPABILITY_VERSION_3, 0)
+    if libc.capset(header, none) != 0:
+        raise OSError(errno.EPERM, "cannot give up capabilities")
+
+
+@contextlib.contextmanager
+def as_stranger() -> Iterator[None]:
+    """Files are reached with the stranger's rights, and are the stranger's."""
+    if Here.stranger is None:
+        yield
+        return
+    libc.setfsgid(Here.stranger)
+    libc.setfsuid(Here.stranger)
+    try:
+        yield
+    finally:
+        libc.setfsuid(os.getuid())
+        libc.setfsgid(os.getgid())
+
+
+class CpuMeter:
+    """Processor time that everything below this process has used since, in sum.
+
+    In a container its group counts. Elsewhere the larger of two: what the dead who were waited for
+    and the living have used, and what was seen of every one of them while it lived.
+    """
+
+    GROUPS = (
+        ("/sys/fs/cgroup/cpuacct/cpuacct.usage", r"(\d+)", 1e9),
+        ("/sys/fs/cgroup/cpu.stat", r"usage_usec (\d+)", 1e6),
+    )
+
+    def __init__(self) -> None:
+        self._own: dict[int, int] = {}
+        self._seen = 0
+        self._before = self._group() or self._waited_for()
+        self._seen = 0
+
+    def used_sec(self) -> float:
+        group = self._group()
+        if group is not None:
+            return group - self._before
+        return max(self._waited_for() - self._before, self._seen / TICKS_A_SEC)
+
+    def _group(self) -> float | None:
+        for path, pattern, unit in self.GROUPS if Here.stranger is not None else ():
+            with contextlib.suppress(OSError), open(path) as file:
+                if found := re.search(pattern, file.read()):
+                    return int(found[1]) / unit - time.process_time()
+        return None
+
+    def _waited_for(self) -> float:
+        times, living = os.times(), 0
+        for pid in descendants(os.getpid()):
+            own, waited_for = cpu_ticks(pid)
+            living += own + waited_for
+            self._seen += max(0, own - self._own.get(pid, 0))
+            self._own[pid] = own
+        return times.children_user + times.children_system + living / TICKS_A_SEC
+
+
+def cpu_ticks(pid: int) -> tuple[int, int]:
+    """What a process has used, and those that it waited for; nothing once it is gone."""
+    user, system, *waited_for = [int(field) for field in stat_of(pid)[11:15]] or [0, 0]
+    return user + system, sum(waited_for)
+
+
+class OomCounter:
+    """Kills by the kernel in this container's memory group (v2, then v1)."""
+
+    FILES = ("/sys/fs/cgroup/memory.events", "/sys/fs/cgroup/memory/memory.oom_control")
+
+    def __init__(self) -> None:
+        self._seen = self._count()
+
+    def rose(self) -> bool:
+        before, self._seen = self._seen, self._count()
+        return self._seen > before
+
+    def _count(self) -> int:
+        for path in self.FILES:
+            with contextlib.suppress(OSError), open(path) as lines:
+                for line in lines:
+                    if line.startswith("oom_kill "):
+                        return int(line.split()[1])
+        return 0
+
+
+def kill_descendants() -> None:
+    """Kills and reaps whatever is left below this process, which adopts every orphan.
+
+    But for the process of guest modules; what that one started does not survive the next command.
+    """
+    give_up = time.monotonic() + KILL_PATIENCE_SEC
+    while left := [pid for pid in living() if pid != Here.guest]:
+        for pid in left:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+        if time.monotonic() > give_up:
+            os._exit(EXIT_UNKILLABLE)  # the wall around us goes down with us: nothing leaks
+
+
+def living() -> list[int]:
+    """Every process below this one that is not dead; reaps our own dead."""
+    try:
+        while (pid := os.waitpid(-1, os.WNOHANG)[0]) and pid != Here.guest:
+            pass
+    except ChildProcessError:
+        return []
+    return [pid for pid in descendants(os.getpid()) if stat_of(pid)[:1] not in ([], [b"Z"])]
+
+
+def descendants(root: int) -> list[int]:
+    """Every process below `root`, by one pass over /proc."""
+    parents = {int(name): parent_of(name) for name in os.listdir("/proc") if name.isdigit()}
+    found: list[int] = []
+    frontier = {root}
+    while frontier:
+        frontier = {pid for pid, parent in parents.items() if parent in frontier}
+        found.extend(frontier)
+    return found
+
+
+def parent_of(pid: str) -> int:
+    """The parent of a process; -1 once it is gone."""
+    return int((stat_of(int(pid))[1:2] or [b"-1"])[0])
+
+
+def stat_of(pid: int) -> list[bytes]:
+    """The fields of `/proc/PID/stat` from its state on; none once it is gone."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            return file.read().rpartition(b")")[2].split()
+    except OSError:
+        return []
+
+
+def settle() -> None:
+    """Orphans below come to us, and nobody of the same user may look into us."""
+    libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    libc.prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)
+
+
+oom_kills = OomCounter()
