@@ -65,7 +65,9 @@ def test_an_edit_of_its_prompt_goes_through_the_loop(
     cli.init("--harness", str(source), "--tasks", str(tasks))
     key = CANARIES["LOOPBACK_KEY"]
     with (
-        openai_server(ShellSolver(fixes), key=key, serial=False) as policy,
+        openai_server(
+            ShellSolver(fixes, first_right=0.0, mends=1.0), key=key, serial=False
+        ) as policy,
         anthropic_server(Configurer(*agent[1:]), key=key, serial=False) as team,
     ):
         result = cli.evolve(
