@@ -1,4 +1,4 @@
-# Two commands do everything on a fresh machine with Python 3.11: `make evolve` and `make test`.
+# Two commands do everything on a fresh machine with Python 3.11: `make evolve` and `make test` (`make test-all`: every test).
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
@@ -16,17 +16,24 @@ VERIFIERS_VENV ?= .venv-verifiers
 API_PIP  := PIP_DISABLE_PIP_VERSION_CHECK=1 $(API_VENV)/bin/pip install -q
 VLLM_PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 $(VLLM_VENV)/bin/pip install -q
 
-.PHONY: evolve test unit acceptance vllm verifiers lint format setup clean
+.PHONY: evolve test test-all test-slow acceptance vllm verifiers lint format setup clean
 
 evolve: $(VENV)/.ready
 	$(BIN)/meta-agent evolve --domain swe $(EVOLVE_ARGS)
 
 setup: $(VENV)/.ready
 
-test: unit acceptance
+# What one waits for before a commit: no container, no training, no whole run, no real engine.
+SLOW   := docker or train or slow
+PYTEST := $(BIN)/pytest -n auto --dist worksteal --ignore=tests/acceptance
+test: $(VENV)/.dev lint
+	$(PYTEST) -m 'not ($(SLOW))' $(PYTEST_ARGS)
+	@echo 'left out: containers, trainings, whole runs, real engines (marks: $(SLOW)) and tests/acceptance; make test-all runs them'
 
-unit: $(VENV)/.dev lint
-	$(BIN)/pytest -n auto --dist loadfile --ignore=tests/acceptance $(PYTEST_ARGS)
+test-all: test test-slow acceptance
+
+test-slow: $(VENV)/.dev
+	$(PYTEST) -m '$(SLOW)' $(PYTEST_ARGS)
 
 # Whole runs, from an installation as a user of API models has it: no torch, no vLLM.
 acceptance: $(API_VENV)/.ready
