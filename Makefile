@@ -13,6 +13,8 @@ VLLM_VENV    ?= .venv-vllm
 VLLM_VERSION ?= 0.32.0
 VLLM_TORCH   ?= 2.13.0
 VERIFIERS_VENV ?= .venv-verifiers
+# Each is a whole run with containers of its own.
+ACCEPTANCE_WORKERS ?= 2
 API_PIP  := PIP_DISABLE_PIP_VERSION_CHECK=1 $(API_VENV)/bin/pip install -q
 VLLM_PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 $(VLLM_VENV)/bin/pip install -q
 
@@ -40,7 +42,7 @@ acceptance: $(API_VENV)/.ready
 	@! $(API_VENV)/bin/python -c 'import torch' 2>/dev/null || { echo "$(API_VENV) has torch: remove it" >&2; exit 1; }
 	@rm -rf build
 	@$(API_PIP) --no-deps --force-reinstall .
-	env -u META_AGENT_VLLM_PYTHON $(API_VENV)/bin/pytest tests/acceptance $(PYTEST_ARGS)
+	env -u META_AGENT_VLLM_PYTHON $(API_VENV)/bin/pytest -n $(ACCEPTANCE_WORKERS) --dist loadfile tests/acceptance $(PYTEST_ARGS)
 
 # A real vLLM server on the CPU, for its tests. It pins a torch of its own, so it lives apart; 3.4 GB.
 vllm: $(VLLM_VENV)/.ready
@@ -78,7 +80,7 @@ $(VENV)/.dev: $(VENV)/.ready
 $(API_VENV)/.ready: pyproject.toml constraints.txt
 	@$(PYTHON) -m venv --clear $(API_VENV)
 	@rm -rf build
-	@$(API_PIP) -c constraints.txt . pytest pytest-timeout
+	@$(API_PIP) -c constraints.txt . pytest pytest-timeout pytest-xdist
 	@touch $@
 
 $(VLLM_VENV)/.ready: Makefile

@@ -54,6 +54,16 @@ def _watch(event: str, args: tuple[Any, ...]) -> None:
 sys.addaudithook(_watch)
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files that ask for more time than others come first, so that no worker ends with one."""
+    patience: dict[str, float] = {}
+    for item in items:
+        mark = item.get_closest_marker("timeout")
+        sec = mark.args[0] if mark else 0
+        patience[item.location[0]] = max(patience.get(item.location[0], 0), sec)
+    items.sort(key=lambda item: -patience[item.location[0]])
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
     _item[:] = [item]
