@@ -1,4 +1,4 @@
-# Two commands do everything on a fresh machine with Python 3.11: `make evolve` and `make test`.
+# Two commands do everything on a fresh machine with Python 3.11: `make evolve` and `make test` (`make test-all`: every test).
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
@@ -13,27 +13,36 @@ VLLM_VENV    ?= .venv-vllm
 VLLM_VERSION ?= 0.32.0
 VLLM_TORCH   ?= 2.13.0
 VERIFIERS_VENV ?= .venv-verifiers
+# Each is a whole run with containers of its own.
+ACCEPTANCE_WORKERS ?= 2
 API_PIP  := PIP_DISABLE_PIP_VERSION_CHECK=1 $(API_VENV)/bin/pip install -q
 VLLM_PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 $(VLLM_VENV)/bin/pip install -q
 
-.PHONY: evolve test unit acceptance vllm verifiers lint format setup clean
+.PHONY: evolve test test-all test-slow acceptance vllm verifiers lint format setup clean
 
 evolve: $(VENV)/.ready
 	$(BIN)/meta-agent evolve --domain swe $(EVOLVE_ARGS)
 
 setup: $(VENV)/.ready
 
-test: unit acceptance
+# What one waits for before a commit: no container, no training, no whole run, no real engine.
+SLOW   := docker or train or slow
+PYTEST := $(BIN)/pytest -n auto --dist worksteal --ignore=tests/acceptance
+test: $(VENV)/.dev lint
+	$(PYTEST) -m 'not ($(SLOW))' $(PYTEST_ARGS)
+	@echo 'left out: containers, trainings, whole runs, real engines (marks: $(SLOW)) and tests/acceptance; make test-all runs them'
 
-unit: $(VENV)/.dev lint
-	$(BIN)/pytest -n auto --dist loadfile --ignore=tests/acceptance $(PYTEST_ARGS)
+test-all: test test-slow acceptance
+
+test-slow: $(VENV)/.dev
+	$(PYTEST) -m '$(SLOW)' $(PYTEST_ARGS)
 
 # Whole runs, from an installation as a user of API models has it: no torch, no vLLM.
 acceptance: $(API_VENV)/.ready
 	@! $(API_VENV)/bin/python -c 'import torch' 2>/dev/null || { echo "$(API_VENV) has torch: remove it" >&2; exit 1; }
 	@rm -rf build
 	@$(API_PIP) --no-deps --force-reinstall .
-	env -u META_AGENT_VLLM_PYTHON $(API_VENV)/bin/pytest tests/acceptance $(PYTEST_ARGS)
+	env -u META_AGENT_VLLM_PYTHON $(API_VENV)/bin/pytest -n $(ACCEPTANCE_WORKERS) --dist loadfile tests/acceptance $(PYTEST_ARGS)
 
 # A real vLLM server on the CPU, for its tests. It pins a torch of its own, so it lives apart; 3.4 GB.
 vllm: $(VLLM_VENV)/.ready
@@ -71,7 +80,7 @@ $(VENV)/.dev: $(VENV)/.ready
 $(API_VENV)/.ready: pyproject.toml constraints.txt
 	@$(PYTHON) -m venv --clear $(API_VENV)
 	@rm -rf build
-	@$(API_PIP) -c constraints.txt . pytest pytest-timeout
+	@$(API_PIP) -c constraints.txt . pytest pytest-timeout pytest-xdist
 	@touch $@
 
 $(VLLM_VENV)/.ready: Makefile

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 
@@ -16,5 +17,6 @@ def few(tasks: Path, **sizes: int) -> Path:
             kept.append(line)
     name = "-".join(f"{split}{count}" for split, count in sorted(sizes.items()))
     path = tasks.with_name(f"toolz-{name}.jsonl")
-    path.write_text("".join(kept), encoding="utf-8")
-    return path
+    draft = path.with_suffix(f".{os.getpid()}")  # another worker may read it by now
+    draft.write_text("".join(kept), encoding="utf-8")
+    return draft.replace(path)

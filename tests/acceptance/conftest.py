@@ -1,11 +1,12 @@
 """Whole runs through the CLI: real sandboxes, real git, real HTTP, simulated models.
 
-The task set is made once a session, by the script a user would run: it takes a minute. Set
+The task set is made once for all workers, by the script a user would run: it takes a minute. Set
 ACCEPTANCE_TASKS to a folder to keep it between sessions.
 """
 
 from __future__ import annotations
 
+import fcntl
 import importlib.util
 import os
 import subprocess
@@ -44,16 +45,19 @@ def tasks(example: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
     status = engine_status()
     if not status.ready:
         pytest.skip(f"docker: {status.problem} ({status.hint})")
-    kept = os.environ.get("ACCEPTANCE_TASKS")
-    folder = Path(kept) if kept else tmp_path_factory.mktemp("tasks")
+    base = tmp_path_factory.getbasetemp()
+    shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+    folder = Path(os.environ.get("ACCEPTANCE_TASKS") or shared / "tasks")
     folder.mkdir(parents=True, exist_ok=True)
-    if (folder / example.TASK_FILE).is_file():
-        return folder / str(example.TASK_FILE)
-    try:
-        example.download(folder)
-    except subprocess.CalledProcessError as problem:
-        pytest.skip(f"the package index does not give {example.ARCHIVE}: {problem}")
-    return Path(example.make(folder, example._factory("docker")))
+    with (folder / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if (folder / example.TASK_FILE).is_file():
+            return folder / str(example.TASK_FILE)
+        try:
+            example.download(folder)
+        except subprocess.CalledProcessError as problem:
+            pytest.skip(f"the package index does not give {example.ARCHIVE}: {problem}")
+        return Path(example.make(folder, example._factory("docker")))
 
 
 @pytest.fixture(scope="session")

@@ -11,9 +11,12 @@ import pytest
 
 from tests.acceptance._cli import Cli
 
-pytestmark = pytest.mark.skipif(
-    find_spec("torch") is not None, reason="this environment has torch: make acceptance has not"
-)
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        find_spec("torch") is not None, reason="this environment has torch: make acceptance has not"
+    ),
+]
 
 
 @pytest.mark.parametrize("policy", ["nano", "hf:/models/some"])

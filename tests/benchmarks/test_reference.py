@@ -18,7 +18,7 @@ from meta_agent.evidence import reference_of
 from meta_agent.training import PolicyChild
 from tests.agents._novel_faults import NOVEL, Novel
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.train]
 FRESH = 71  # no seed of the stored reference
 FIRST = 3  # training steps whose groups are read with the base policy's attempts
 MOST = 6  # ideas that a generation takes

@@ -8,6 +8,7 @@ import pytest
 from meta_agent.sandbox import engine_status
 from tests.evolve.conftest import TINY, Cli
 
+pytestmark = [pytest.mark.train, pytest.mark.slow]
 # Three here; `benchmarks/kill_resume.py` sweeps ten over a full run.
 POINTS = ("after_work:train", "before_work:verdict", "after_work:proposal")
 

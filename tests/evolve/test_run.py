@@ -4,9 +4,12 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from meta_agent.skills import SkillDraft, SkillLibrary
 from tests.evolve.conftest import TINY, Cli
 
+pytestmark = [pytest.mark.train, pytest.mark.slow]
 VERDICTS = {"PROMOTE", "REJECT", "INVALID", "INCONCLUSIVE"}
 
 

@@ -54,13 +54,17 @@ TREE: Final[Mapping[str, bytes]] = {
 }
 FAIL_TO_PASS: Final = ("tests/test_core.py::test_total",)
 PASS_TO_PASS: Final = ("tests/test_core.py::test_cheapest",)
-TEST_COMMAND: Final = f"{sys.executable} -m pytest -rA -p no:cacheprovider tests/test_core.py"
+# Without the plugins of our own environment, which cost a second a run and play no part here.
+TEST_COMMAND: Final = (
+    "env PYTEST_DISABLE_PLUGIN_AUTOLOAD=1 "
+    f"{sys.executable} -m pytest -rA -p no:cacheprovider tests/test_core.py"
+)
 ADD: Final = "def add(a, b):\n    return a + b\n"
 NOTHING: Final = "def add(a, b):\n    return None\n"
 SUM: Final = "print(sum(map(int, input().split())))\n"
 ZERO: Final = "print(0)\n"
 GOLDS: Final = (Gold("42", "literal"), Gold(r"6 \cdot 7", "expression"))
-_CPU_SEC: Final = 6
+_CPU_SEC: Final = 3
 
 HONEST: dict[Grader, Form] = {
     "swe": {"shelf/core.py": FIXED},

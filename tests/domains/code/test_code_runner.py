@@ -316,7 +316,7 @@ def test_several_threads_grade_at_once(runner: CodeRunner) -> None:
 
 FORKS = """
 import os, time
-for _ in range(16):
+for _ in range(8):
     child = os.fork()
     if child == 0:
         end = time.process_time() + 0.3

@@ -14,6 +14,8 @@ from meta_agent.domains.swe._patch import apply, parse
 from meta_agent.domains.swe.cheats import CHEATS, naive_tree
 from meta_agent.errors import SandboxError
 
+BARE = ("env", "PYTEST_DISABLE_PLUGIN_AUTOLOAD=1")  # plugins of our environment cost a second
+
 
 def test_a_fit_task_passes_every_trial(shelf: Any) -> None:
     lines: list[str] = []
@@ -31,7 +33,7 @@ def test_each_cheat_wins_against_a_careless_grader(domain: RealSwe, name: str) -
     files = domain.files("shelf-1")
     tree = naive_tree(files, apply(files.visible, parse(CHEATS[name](files))))
     sandbox = domain._factory(None)
-    careless = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+    careless = [*BARE, sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
     try:
         sandbox.write(dict(tree))
         assert sandbox.exec(careless, timeout_sec=240).exit_code == 0

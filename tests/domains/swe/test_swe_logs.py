@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -77,6 +78,7 @@ def ran(folder: Path, name: str, source: str, *argv: str) -> tuple[int, str]:
     done = subprocess.run(
         [sys.executable, "-I", "-m", *argv],
         cwd=folder,
+        env={**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

@@ -1,0 +1,85 @@
+"""Marks are complete: a test that does what `make test` leaves out has the mark that says so.
+
+The interpreter's audit events tell what a test does, so that no list has to be kept: a container is
+started by a request to the engine, a policy child and a whole run by a process. What a process of
+ours does in turn is not seen; those that may train are known by their command.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Generator
+from typing import Any, NamedTuple
+
+import pytest
+
+
+class Needed(NamedTuple):
+    """The mark that what a test does asks for."""
+
+    mark: str
+    what: str
+
+
+WHOLE_RUNS = frozenset({"evolve", "compare", "calibrate"})
+_item: list[pytest.Item] = []
+_breaches: list[str] = []
+
+
+def _needed(event: str, args: tuple[Any, ...]) -> Needed | None:
+    if event == "http.client.send":
+        data = args[1]
+        if isinstance(data, bytes) and data.startswith(b"POST ") and b"/containers/create" in data:
+            return Needed("docker", "starts a container")
+    elif event == "subprocess.Popen":
+        argv = [str(word) for word in args[1]] if isinstance(args[1], (list, tuple)) else []
+        if "meta_agent.training.child" in argv:
+            return Needed("train", "starts a policy child")
+        if "meta_agent" in argv and WHOLE_RUNS & set(argv) and "--dry-run" not in argv:
+            return Needed("slow", "is a whole run")
+        if any(word.startswith("vllm.") for word in argv):
+            return Needed("slow", "starts a real engine")
+    return None
+
+
+def _watch(event: str, args: tuple[Any, ...]) -> None:
+    if event not in ("http.client.send", "subprocess.Popen") or not _item:
+        return
+    needed = _needed(event, args)
+    if needed and not _item[0].get_closest_marker(needed.mark):
+        _breaches.append(f"{needed.what} without the mark `{needed.mark}`")
+        raise PermissionError(_breaches[-1])
+
+
+sys.addaudithook(_watch)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files that ask for more time than others come first, so that no worker ends with one."""
+    patience: dict[str, float] = {}
+    for item in items:
+        mark = item.get_closest_marker("timeout")
+        sec = mark.args[0] if mark else 0
+        patience[item.location[0]] = max(patience.get(item.location[0], 0), sec)
+    items.sort(key=lambda item: -patience[item.location[0]])
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    _item[:] = [item]
+    try:
+        return (yield)
+    finally:
+        _item.clear()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """A test fails even where the code that it calls took the refusal for the engine's."""
+    report = yield
+    if _breaches:
+        report.outcome, report.longrepr = "failed", f"{item.nodeid} {'; '.join(_breaches)}"
+        _breaches.clear()
+    return report
