@@ -43,6 +43,7 @@ def package(tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_a_package_becomes_a_checked_task_file(package: Path, meta_agent: Any) -> None:
     here = package.parent
     where = ["--sandbox", "process", "--python", sys.executable, "--jobs", "1"]

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -9,9 +10,16 @@ from meta_agent.history import HarnessRepo
 from .attacker import SEED, Attacker
 
 
+@pytest.fixture(scope="session")
+def seeded(tmp_path_factory: pytest.TempPathFactory) -> HarnessRepo:
+    """Made once and copied: every git process counts."""
+    folder = tmp_path_factory.mktemp("seeded") / "harness_repo"
+    return HarnessRepo.create(folder, SEED, "feat: seed harness\n")
+
+
 @pytest.fixture
-def repo(tmp_path: Path) -> HarnessRepo:
-    return HarnessRepo.create(tmp_path / "harness_repo", SEED, "feat: seed harness\n")
+def repo(tmp_path: Path, seeded: HarnessRepo) -> HarnessRepo:
+    return HarnessRepo(shutil.copytree(seeded.path, tmp_path / "harness_repo"))
 
 
 @pytest.fixture

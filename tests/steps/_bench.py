@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import atexit
+import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -50,6 +54,20 @@ PLAN = Plan(
     generations=1,
 )
 Script = Callable[[HarnessTree], float]  # share of tasks that are solved, or it raises
+
+
+@cache
+def _seeded() -> TemporaryDirectory[str]:
+    """The seed as a repository, made once and copied for every run."""
+    files = {
+        path.relative_to(SEED).as_posix(): path.read_bytes()
+        for path in sorted(SEED.rglob("*"))
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+    folder = TemporaryDirectory()
+    atexit.register(folder.cleanup)
+    HarnessRepo.create(Path(folder.name), files, "feat: seed")
+    return folder
 
 
 class Tasks:
@@ -173,12 +191,7 @@ class Bench:
         self.stop = False
         self._patch = monkeypatch
         ledger.start_run("r", {}, config_hash="h")
-        files = {
-            path.relative_to(SEED).as_posix(): path.read_bytes()
-            for path in sorted(SEED.rglob("*"))
-            if path.is_file() and "__pycache__" not in path.parts
-        }
-        self.repo = HarnessRepo.create(folder / "harness", files, "feat: seed")
+        self.repo = HarnessRepo(shutil.copytree(_seeded().name, folder / "harness"))
         self.lab = make_lab(folder, ledger, stopping=lambda: self.stop)
         self.run = Run(
             "r",
