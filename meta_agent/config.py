@@ -75,7 +75,6 @@ _NOT_HASHED: Final = frozenset(
 
 # Settings younger than stored runs: at these values a run keeps the name it had without them.
 _YOUNGER: Final[Mapping[str, JSON]] = {
-    "finalists": 1,
     "strategy": "full",
     "budget": None,
     "prove": None,
@@ -130,8 +129,6 @@ class RunConfig(BaseModel):
     """Generations of the loop."""
     candidates: int = Field(6, ge=1, le=64)
     """Candidates proposed per generation, one factor each: at most so many are bundled."""
-    finalists: int = Field(1, ge=1, le=16)
-    """Candidates per generation that go on to the confirm split; each costs its share of alpha."""
     strategy: Literal["full", "static", "score-only", "no-diagnostics"] = "full"
     """How a run searches; `full` is the loop with everything (see `steps.strategies`)."""
     prove: Literal["harness", "version"] | None = None
