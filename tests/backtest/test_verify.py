@@ -69,7 +69,6 @@ BEFORE, AFTER, WORSE, LEAKY = made(0.3), made(0.8), made(0.2), made(1.0, leaks=5
     ("after", "options", "kind"),
     [
         (AFTER, {}, "PROMOTE"),
-        (AFTER, {"budget": ErrorBudget(0.05, futility=0.2)}, "PROMOTE"),
         (LEAKY, {}, "INVALID"),
         (WORSE, {}, "REJECT"),
     ],
