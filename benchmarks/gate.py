@@ -1,17 +1,14 @@
 """How often the gate promotes nothing-at-all, and what a decision costs.
 
-Three tables, from stored A/A training runs (`benchmarks/aa_runs.py`). "Ours" is the loop's own rule
+Two tables, from stored A/A training runs (`benchmarks/aa_runs.py`). "Ours" is the loop's own rule
 in each of them: the looks of a `Plan`, put before `gate.simulate.Gate`, which asks the judge.
 
 1. *False promotions.* A run tries ten candidates that change nothing. Both arms are drawn from the
    A/A runs, training seed first, tasks within. How many runs promote at least one, under our gate
    and under the rules that others use? Once more with candidates that help some tasks and harm as
    many others, so that only the choice of tasks can make them look better.
-2. *Tasks of a frozen policy.* Ten candidates: eight null, one harmful, one at the target. What do
-   they cost by blocks of tasks, beside a fixed-size test of the same declared whole-run error and
-   80 % power? Tasks have the success rates of the A/A runs; an effect shifts them on the logit
-   scale.
-3. *Pairs of training runs.* The same question with the training seed as the unit.
+2. *Pairs of training runs.* Ten candidates: eight null, one harmful, one at the target. What do
+   they cost, beside a fixed-size test of the same declared error and 80 % power?
 
     python benchmarks/gate.py [--data benchmarks/data/aa_nano_swe.json] [--runs 2000]
 """
@@ -28,15 +25,14 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import optimize, stats
-from scipy.special import expit, logit
+from scipy import stats
 
 from meta_agent.config import RunConfig
 from meta_agent.gate import wilson
 from meta_agent.gate.simulate import Gate, StoredRuns
 from meta_agent.gate.statistics import ErrorBudget, Pairs, effect
 from meta_agent.steps.calibration import gate_of
-from meta_agent.steps.plan import Plan, block_of, plan_for
+from meta_agent.steps.plan import Plan, plan_for
 
 Matrix = NDArray[np.float64]
 CANDIDATES = 10
@@ -52,7 +48,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, default=DATA)
     parser.add_argument("--runs", type=int, default=2000)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--tables", default="123")
+    parser.add_argument("--tables", default="12")
     args = parser.parse_args()
     told = json.loads(args.data.read_text())
     clean = np.array([[int(c) for c in line] for line in told["clean"].values()], dtype=float)
@@ -61,13 +57,13 @@ def main() -> None:
         f"{told['suite']}, harness {told['harness']}: {len(clean)} training runs x "
         f"{clean.shape[1]} tasks, clean success {clean.mean():.3f}, between seeds {spread:.4f}"
     )
-    for name, table in (("1", false_promotions), ("2", attempts), ("3", trainings)):
+    for name, table in (("1", false_promotions), ("2", trainings)):
         if name in args.tables:
             table(clean, args.runs, np.random.default_rng(args.seed))
 
 
 def plan_of(policy: str, **changes: object) -> Plan:
-    """The loop's plan of a run of ten generations, one finalist each."""
+    """The loop's plan of a run of ten generations: its one claim."""
     config = RunConfig(policy=policy, generations=CANDIDATES, samples=1)
     return replace(plan_for(config), **changes)  # type: ignore[arg-type]
 
@@ -156,7 +152,7 @@ def _bootstrap(differences: Matrix, rng: np.random.Generator, draws: int = 1000)
     return bool(np.quantile(samples, 0.05) > 0)
 
 
-# --- 2. tasks of a frozen policy -----------------------------------------------------------------
+# --- 2. pairs of training runs -------------------------------------------------------------------
 
 
 class Cost(NamedTuple):
@@ -171,66 +167,6 @@ class Cost(NamedTuple):
             f"    {kind:<12} median {median:.2f}  mean {self.used.mean():.2f}  90th pct {high:.2f}"
             f"  proven {self.proven:.3f}"
         )
-
-
-def attempts(clean: Matrix, runs: int, rng: np.random.Generator) -> None:
-    rates = np.clip(clean.mean(axis=0), 0.02, 0.98)
-    print("\n2. Attempts of a frozen policy, in shares of the fixed-size test\n")
-    for target in (0.05, 0.10):
-        fixed = _fixed_pairs(rates, target, ALPHA / CANDIDATES)
-        plan = _large_enough(rates, target, fixed, rng)
-
-        def size_at(alpha: float, target: float = target, fixed: int = fixed) -> float:
-            return _fixed_pairs(rates, target, alpha) / fixed
-
-        _report(
-            f"target {100 * target:+.0f} points, fixed size {fixed} pairs, {plan.confirm} tasks in "
-            f"blocks of {plan.block}",
-            {
-                kind: _blocks(rates, mean, gate_of(plan), fixed, runs, rng)
-                for kind, mean in (("null", 0.0), ("harmful", -target), ("at target", target))
-            },
-            size_at,
-        )
-
-
-def _large_enough(rates: Matrix, target: float, fixed: int, rng: np.random.Generator) -> Plan:
-    """The plan with the smallest set of tasks that finds the target four times in five."""
-    for times in (1, 1.2, 1.4, 1.6, 1.8, 2):
-        tasks = round(times * fixed)
-        plan = plan_of("openai/any", confirm=tasks, block=block_of(tasks), target=target)
-        if _blocks(rates, target, gate_of(plan), fixed, 400, rng).proven >= POWER:
-            return plan
-    return plan
-
-
-def _fixed_pairs(rates: Matrix, target: float, alpha: float) -> int:
-    better = _shifted(rates, target)
-    variance = float(np.mean(rates * (1 - rates) + better * (1 - better)))
-    variance += float(np.var(better - rates))
-    return math.ceil(((stats.norm.isf(alpha) + stats.norm.ppf(POWER)) / target) ** 2 * variance)
-
-
-def _shifted(rates: Matrix, mean: float) -> Matrix:
-    """The rates moved by one step on the logit scale so that their mean moves by `mean`."""
-    if mean == 0:
-        return rates
-    step = optimize.brentq(lambda s: (expit(logit(rates) + s) - rates).mean() - mean, -20, 20)
-    return np.asarray(expit(logit(rates) + step))
-
-
-def _blocks(
-    rates: Matrix, mean: float, gate: Gate, fixed: int, runs: int, rng: np.random.Generator
-) -> Cost:
-    after, size = _shifted(rates, mean), (gate.repeats, gate.tasks)
-    used, proven = np.empty(runs), 0
-    for index in range(runs):
-        tasks = rng.integers(0, rates.size, gate.tasks)
-        won, lost = rng.random(size) < after[tasks], rng.random(size) < rates[tasks]
-        passed = gate.promotes(won.astype(float) - lost.astype(float))
-        used[index] = passed.repeats * passed.tasks / fixed
-        proven += passed.promoted
-    return Cost(proven / runs, used)
 
 
 def _report(title: str, costs: dict[str, Cost], size_at: Callable[[float], float]) -> None:
@@ -255,11 +191,8 @@ def _report(title: str, costs: dict[str, Cost], size_at: Callable[[float], float
     print()
 
 
-# --- 3. pairs of training runs -------------------------------------------------------------------
-
-
 def trainings(clean: Matrix, runs: int, rng: np.random.Generator) -> None:
-    print("3. Pairs of training runs, in shares of the fixed-size t-test\n")
+    print("2. Pairs of training runs, in shares of the fixed-size t-test\n")
     for target in (0.05, 0.10):
         fixed = _fixed_seeds(clean, target, ALPHA / CANDIDATES)
         plan = plan_of("nano", looks=(2 * fixed,), target=target, confirm=clean.shape[1])
@@ -278,7 +211,7 @@ def trainings(clean: Matrix, runs: int, rng: np.random.Generator) -> None:
 def _default_plan(clean: Matrix, runs: int, rng: np.random.Generator) -> None:
     """What the default plan (three generations) spends on true gains of several sizes."""
     plan = replace(plan_for(RunConfig()), confirm=clean.shape[1])
-    print(f"  the default plan: at most {plan.looks[-1]} pairs, {plan.budget.candidates} finalists")
+    print(f"  the default plan: at most {plan.looks[-1]} pairs")
     for mean in (-0.1, 0.0, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5):
         cost = _seeds(clean, mean, gate_of(plan), 1, runs, rng)
         share = np.mean(cost.used == plan.looks[-1])

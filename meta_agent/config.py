@@ -13,6 +13,7 @@ from __future__ import annotations
 import difflib
 import hashlib
 import json
+import logging
 import os
 import re
 import sys
@@ -35,6 +36,7 @@ from meta_agent.errors import ConfigError
 from meta_agent.protocols import JSON, ROLES, Role
 from meta_agent.workspace import BUILT_IN_HARNESSES, SETTINGS_FILE, find_workspace, read_settings
 
+_log = logging.getLogger(__name__)
 ENV_PREFIX: Final = "META_AGENT_"
 TABLE: Final = "evolve"
 _DEFAULT: Final = "default"
@@ -75,7 +77,6 @@ _NOT_HASHED: Final = frozenset(
 
 # Settings younger than stored runs: at these values a run keeps the name it had without them.
 _YOUNGER: Final[Mapping[str, JSON]] = {
-    "finalists": 1,
     "strategy": "full",
     "budget": None,
     "prove": None,
@@ -83,6 +84,9 @@ _YOUNGER: Final[Mapping[str, JSON]] = {
     "threshold": None,
     "map": {},
 }
+
+WITHDRAWN: Final = frozenset({"finalists", "lead"})
+"""Settings that older workspaces and runs may still have: they are left out, and a note says so."""
 
 ALL_ROLES: Final = "all"
 """In `base_urls` and `key_env`: every role that has no entry of its own."""
@@ -130,8 +134,6 @@ class RunConfig(BaseModel):
     """Generations of the loop."""
     candidates: int = Field(6, ge=1, le=64)
     """Candidates proposed per generation, one factor each: at most so many are bundled."""
-    finalists: int = Field(1, ge=1, le=16)
-    """Candidates per generation that go on to the confirm split; each costs its share of alpha."""
     strategy: Literal["full", "static", "score-only", "no-diagnostics"] = "full"
     """How a run searches; `full` is the loop with everything (see `steps.strategies`)."""
     prove: Literal["harness", "version"] | None = None
@@ -324,7 +326,9 @@ class RunConfig(BaseModel):
     @classmethod
     def from_json(cls, value: Mapping[str, JSON]) -> Self:
         """Reads a stored snapshot, also one with settings that were withdrawn since."""
-        return cls.model_validate({name: one for name, one in value.items() if name != "lead"})
+        return cls.model_validate(
+            {name: one for name, one in value.items() if name not in WITHDRAWN}
+        )
 
     def _values(self) -> dict[str, JSON]:
         return self.model_dump(mode="json", exclude={"origin"})
@@ -395,7 +399,9 @@ class _EnvironmentSettings(BaseSettings, RunConfig):
 def _environment_values() -> dict[str, Any]:
     known = {ENV_PREFIX + name.upper() for name in FIELDS} | INTERNAL_VARIABLES
     for variable in sorted(os.environ):
-        if variable.startswith(ENV_PREFIX) and variable not in known:
+        if variable in {ENV_PREFIX + name.upper() for name in WITHDRAWN}:
+            _left_out(variable)
+        elif variable.startswith(ENV_PREFIX) and variable not in known:
             raise ConfigError(
                 f"the environment variable {variable} is not a setting",
                 hint=_did_you_mean(variable, known) or f"unset {variable}",
@@ -420,6 +426,9 @@ def _file_values(path: Path) -> dict[str, Any]:
     if not path.is_file():
         return {}
     values = dict(read_settings(path).get(TABLE, {}))
+    for key in sorted(WITHDRAWN & set(values)):
+        _left_out(f"{key} in [{TABLE}] of {path}")
+        del values[key]
     allowed = set(FIELDS) - {"workspace"}  # the file belongs to one workspace: it cannot name it
     for key in values:
         if key not in allowed:
@@ -431,6 +440,10 @@ def _file_values(path: Path) -> dict[str, Any]:
         if isinstance(values.get(key), str):
             values[key] = path.parent / Path(values[key]).expanduser()
     return values
+
+
+def _left_out(name: str) -> None:
+    _log.warning("%s is no setting any more and is left out", name)
 
 
 def _did_you_mean(name: str, known: Iterable[str]) -> str | None:

@@ -18,7 +18,6 @@ from meta_agent.agents.rules import (
     Proposal,
     Tried,
     propose,
-    rules_for_factor,
 )
 from meta_agent.agents.team import LlmTeam
 from meta_agent.agents.workbench import Workbench
@@ -47,6 +46,5 @@ __all__ = [
     "Workbench",
     "evidence_files",
     "propose",
-    "rules_for_factor",
     "source_of",
 ]

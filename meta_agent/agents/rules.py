@@ -80,12 +80,6 @@ def propose(
     return [_proposal(choice, _decisive(choice, plain, skills)) for choice in ranked]
 
 
-def rules_for_factor(factor: Factor | None = None) -> dict[str, str]:
-    """Names of the rules (of a factor) and what each looks for."""
-    rules = [rule for rule in ALL_RULES if factor in (None, rule.factor)]
-    return {rule.name: (type(rule).__doc__ or "").strip() for rule in rules}
-
-
 def _distinct(found: Sequence[tuple[Rule, Finding]]) -> list[tuple[Rule, Finding]]:
     """Of findings with the same edit the strongest, in the order they came."""
     best: dict[tuple[tuple[str, str], ...], Finding] = {}

@@ -41,7 +41,7 @@ from meta_agent.backtest._rows import (
 from meta_agent.backtest.arms import ArmRef, behaviour_hash, load_arm, load_shard, reward_hash
 from meta_agent.backtest.fair import or_refusal
 from meta_agent.backtest.inspector import Inspector
-from meta_agent.backtest.measured import Block, Evaluated, Job, LabSettings, Part, Trained
+from meta_agent.backtest.measured import Evaluated, Job, LabSettings, Part, Trained
 from meta_agent.backtest.policies import ChildPolicies, Policies
 from meta_agent.errors import CandidateError, Interrupted
 from meta_agent.gate import Arm, task_order
@@ -140,17 +140,14 @@ class Lab:
         name: str,
         tree: HarnessTree,
         *,
-        blocks: Sequence[Block],
+        samples: Sequence[range],
         split: Split,
         limit: int,
     ) -> ArmRef:
-        """One version on the base policy as it is, with these blocks of attempts."""
+        """One version on the base policy as it is, with these attempts at each task."""
         base = self.train(tree, seed=0, steps=0)
         seen = [
-            self.evaluate(
-                tree, base, split=split, limit=limit, samples=block.samples, part=block.tasks
-            )
-            for block in blocks
+            self.evaluate(tree, base, split=split, limit=limit, samples=some) for some in samples
         ]
         planned = sum(one.planned for one in seen)
         return ArmRef(name, planned, reward_hash(tree), {0: [one.shard for one in seen]})
@@ -171,17 +168,12 @@ class Lab:
         step = self.ledger.step(f"{self.settings.run}/train/{name}")
         return job.steps == 0 or (step is not None and step.done)
 
-    def unsampled(
-        self, tree: HarnessTree, *, blocks: Sequence[Block], split: Split, limit: int
-    ) -> int:
-        """How many attempts `sampled_arm` would have to make: those that are not recorded."""
-        base, missing = self.train(tree, seed=0, steps=0), 0
-        for block in blocks:
-            name = self._eval_name(tree, base, split, limit, block.samples, block.tasks)
-            step = self.ledger.step(f"{self.settings.run}/eval/{name}")
-            if step is None or not step.done:
-                missing += len(block.samples) * len(self._tasks(split, limit, block.tasks))
-        return missing
+    def unsampled(self, tree: HarnessTree, *, split: Split, limit: int) -> int:
+        """How many attempts one at each task, untrained, would have to make: 0 if recorded."""
+        base = self.train(tree, seed=0, steps=0)
+        name = self._eval_name(tree, base, split, limit, ONE_SAMPLE, None)
+        step = self.ledger.step(f"{self.settings.run}/eval/{name}")
+        return 0 if step and step.done else len(self._tasks(split, limit, None))
 
     def order_of(self, split: Split, limit: int, salt: str) -> list[str]:
         """The keys of a split's tasks in the order in which parts of it are bought."""

@@ -56,13 +56,6 @@ class Part(NamedTuple):
     at: range
 
 
-class Block(NamedTuple):
-    """What is bought of a frozen policy at once: attempts at each task of a part (None: of all)."""
-
-    samples: range
-    tasks: Part | None = None
-
-
 @dataclass(frozen=True, slots=True)
 class Job:
     """One train-and-evaluate unit: what `Lab.prepare` runs side by side."""

@@ -95,7 +95,7 @@ class RecordedVerdicts:
     def strangers(self, recorded: JSON) -> list[Difference]:
         """The candidate's arm must have been measured with the candidate's files."""
         judge = recorded["evidence"].get("judge")
-        if not recorded.get("arms") or judge not in ("live", "screen"):
+        if not recorded.get("arms") or judge != "live":
             return []
         claimed = (recorded["evidence"].get("claim") or {}).get("commit")
         wanted = self._behaviour(claimed or recorded["commit"])

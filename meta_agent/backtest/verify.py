@@ -21,14 +21,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Final, NamedTuple, Protocol
 
-from meta_agent.errors import ConfigError, IntegrityError
+from meta_agent.errors import ConfigError
 from meta_agent.gate import (
     DEFAULT_LIMITS,
     Arm,
     Course,
     ErrorBudget,
     Finding,
-    SeedSpread,
     ValidityLimits,
     effect,
     find_all,
@@ -85,13 +84,6 @@ class VerifyReport:
             "differences": differences,
             "taken_as_recorded": taken,
         }
-
-    def raise_if_wrong(self) -> None:
-        """Raises `IntegrityError` with the differing numbers."""
-        if self.ok:
-            return
-        told = "; ".join(f"{d.what}: {d.recorded!r} != {d.recomputed!r}" for d in self.differences)
-        raise IntegrityError(f"the verdict on {self.commit} cannot be reproduced: {told}")
 
 
 class VerdictSource(Protocol):
@@ -236,18 +228,15 @@ def verify_verdict(
     elif arms is not None and judge == "bundle":
         rows = sum(1 for arm in arms for _ in arm.rows())
         again = _member(recorded, arms)
-    elif arms is not None and judge in ("live", "screen"):
+    elif arms is not None and judge == "live":
         rows = sum(1 for arm in arms for _ in arm.rows())
         seen = find_all(*arms, limits=limits) if found is None else found
         both = (*seen, *outside)
-        declared = {**evidence["inputs"], **(terms or {})}
-        live = judge == "live"
-        again = _live(declared, arms, both) if live else _screen(recorded, arms, both)
+        again = _live({**_inputs(evidence), **(terms or {})}, arms, both)
     taken = tuple(finding.code for finding in outside)
     kind = str(recorded.get("kind"))
     if again is None:
         return VerifyReport(commit, kind, kind, (), (*taken, "the verdict: no rows behind it"))
-    again = _as_joined(recorded, again) if "joins_lead" in evidence else again
     return VerifyReport(
         commit, kind, str(again["kind"]), tuple(_differences(recorded, again)), taken, rows
     )
@@ -257,39 +246,28 @@ def _recomputable(finding: Finding) -> bool:
     return finding.code.partition(".")[0] in _RECOMPUTED
 
 
+def _inputs(evidence: Mapping[str, JSON]) -> dict[str, JSON]:
+    """The judge's inputs, without what older versions declared and no rule reads any more."""
+    inputs = {name: one for name, one in evidence["inputs"].items() if name != "pilot"}
+    if course := inputs.get("course"):
+        inputs["course"] = {name: one for name, one in course.items() if name != "order"}
+    return inputs
+
+
 def _live(
     declared: Mapping[str, JSON], arms: tuple[Arm, Arm], findings: tuple[Finding, ...]
 ) -> dict[str, JSON]:
     inputs = dict(declared)
-    pilot, course = inputs.pop("pilot", None), inputs.pop("course", None)
+    course = inputs.pop("course", None)
     budget = ErrorBudget.from_json(inputs.pop("budget"))
     verdict = judge_live(
         *arms,
         **inputs,
         budget=budget,
-        pilot=SeedSpread(**pilot) if pilot else None,
         course=Course(**course) if course else None,
         findings=findings,
     )
     return verdict_to_json(verdict)
-
-
-def _screen(
-    recorded: Mapping[str, JSON], arms: tuple[Arm, Arm], findings: tuple[Finding, ...]
-) -> dict[str, JSON]:
-    """A screening ranks among candidates; from two arms, its rows and vetoes can be checked."""
-    from meta_agent.gate.judge import arm_summary
-
-    vetoed = any(f.severity == "veto" and f.side != "baseline" for f in findings)
-    found = [finding.to_json() for finding in findings]
-    summaries = {
-        name: arm_summary(a) for name, a in zip(("baseline", "candidate"), arms, strict=True)
-    }
-    return {
-        **recorded,
-        "kind": "INVALID" if vetoed else "INCONCLUSIVE",
-        "evidence": {**recorded["evidence"], "arms": summaries, "findings": found},
-    }
 
 
 def _member(recorded: Mapping[str, JSON], arms: tuple[Arm, Arm]) -> dict[str, JSON]:
@@ -307,14 +285,6 @@ def _member(recorded: Mapping[str, JSON], arms: tuple[Arm, Arm]) -> dict[str, JS
     return {**recorded, "kind": kind, "evidence": {**evidence, "share": share}}
 
 
-def _as_joined(recorded: Mapping[str, JSON], again: dict[str, JSON]) -> dict[str, JSON]:
-    """What joins a lead is INCONCLUSIVE, and its last reason says so; nothing that failed joins."""
-    if again["kind"] not in ("INCONCLUSIVE", "PROMOTE"):
-        return again
-    reasons = [*again["reasons"], *recorded["reasons"][-1:]]
-    return {**again, "kind": "INCONCLUSIVE", "reasons": reasons}
-
-
 def _diagnostics(inputs: Mapping[str, JSON]) -> dict[str, JSON]:
     given = dict(inputs)
     good, bad = given.pop("values_good"), given.pop("values_bad")
@@ -326,7 +296,7 @@ def _differences(recorded: Mapping[str, JSON], again: Mapping[str, JSON]) -> Ite
         yield from _compare(key, recorded.get(key), again.get(key))
     old, new = recorded["evidence"], again["evidence"]
     if old.get("judge") == "live":
-        yield from _compare("terms", old.get("inputs"), new.get("inputs"))
+        yield from _compare("terms", _inputs(old), _inputs(new))
     for key in ("numbers", "arms", "share"):
         yield from _compare(key, old.get(key), new.get(key))
     codes = [

@@ -27,7 +27,6 @@ def register(app: typer.Typer) -> None:
     "tasks",
     "generations",
     "candidates",
-    "finalists",
     "budget",
     "seed",
     "train_steps",

@@ -64,7 +64,6 @@ FLAGS: Final[dict[str, Flag]] = {
     "map": Flag(str, _RUN, "Fields of the task file by our names.", metavar="THEIRS=OURS,..."),
     "generations": Flag(int, _RUN, "Generations of the loop. [default: 3]"),
     "candidates": Flag(int, _RUN, "Ideas bundled in a generation, at most. [default: 6]"),
-    "finalists": Flag(int, _RUN, "Candidates a generation to be proven. [default: 1]"),
     "strategy": Flag(
         str,
         _RUN,

@@ -5,12 +5,9 @@ A rule that needs the baseline is silent without one, and where the two are inco
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from meta_agent.evidence._record import Alert, Evidence, Level
-
-Changes = Callable[[str], float]
 
 
 class Fired(NamedTuple):

@@ -252,16 +252,6 @@ class Conversation:
 _FATES: Final = ("result_cut", "result_altered", "result_dropped", "result_stale")
 
 
-def audit(
-    rollouts: Iterable[Rollout], tasks: Mapping[str, Mapping[str, JSON]] | None = None
-) -> Conversation:
-    """The audit of some attempts; `tasks` are the views by key, where they are at hand."""
-    found = Conversation(tasks or {})
-    for rollout in rollouts:
-        found.add(rollout)
-    return found
-
-
 def _fate(result: str, texts: Sequence[str], before: Sequence[str]) -> str:
     """What became of a result on its way; empty where it is shown as it is."""
     if any(result in text for text in texts):

@@ -1,11 +1,11 @@
 """The gate judges: records in, verdict out, no I/O.
 
-`row_of` and `Arm` are what it reads, `findings` asks whether a score is valid (`inspect_arms`,
+`row_of` and `Arm` are what it reads, `find_all` asks whether a score is valid (`inspect_arms`,
 `inspect_seen` and `near_overlap` look wider), `pair` and `effect` how large it is;
-`judge_live`, `judge_screen` and `judge_diagnostics` decide.
+`judge_live` and `judge_diagnostics` decide.
 """
 
-from meta_agent.gate._course import COLLAPSE, ONE_ATTEMPT, Course, task_order
+from meta_agent.gate._course import COLLAPSE, Course, task_order
 from meta_agent.gate._guards import GuardTerms, Labels, guard_slices
 from meta_agent.gate._intervals import Interval, clustered, two_proportion_p, wilson
 from meta_agent.gate._limits import DEFAULT_LIMITS, ValidityLimits
@@ -20,30 +20,26 @@ from meta_agent.gate.inspection import (
 )
 from meta_agent.gate.judge import (
     MIN_TRAINING_SEEDS,
-    Screening,
     judge_live,
-    judge_screen,
     verdict_from_json,
     verdict_to_json,
 )
 from meta_agent.gate.statistics import (
     ErrorBudget,
     Pairs,
-    SeedSpread,
     SignFlip,
     effect,
     pair,
     sign_flip_p,
     worst_case,
 )
-from meta_agent.gate.validity import find_all, find_in_arm, findings
+from meta_agent.gate.validity import find_all, find_in_arm
 
 __all__ = [
     "COLLAPSE",
     "DEFAULT_LIMITS",
     "DRAWN",
     "MIN_TRAINING_SEEDS",
-    "ONE_ATTEMPT",
     "Arm",
     "Course",
     "ErrorBudget",
@@ -53,8 +49,6 @@ __all__ = [
     "Labels",
     "OutcomeRow",
     "Pairs",
-    "Screening",
-    "SeedSpread",
     "Seen",
     "Severity",
     "SignFlip",
@@ -65,13 +59,11 @@ __all__ = [
     "explained",
     "find_all",
     "find_in_arm",
-    "findings",
     "guard_slices",
     "inspect_arms",
     "inspect_seen",
     "judge_diagnostics",
     "judge_live",
-    "judge_screen",
     "merged",
     "near_overlap",
     "pair",

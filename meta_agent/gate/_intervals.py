@@ -38,9 +38,6 @@ class Counted(NamedTuple):
         return wilson(self.share * self.worth, self.worth)
 
 
-NONE_SEEN = Counted(0, 0, 0.0)
-
-
 def counted(marks: Iterable[tuple[str, bool]]) -> Counted:
     """Counts (task, hit) pairs."""
     by_task: dict[str, list[bool]] = defaultdict(list)

@@ -6,9 +6,9 @@
 * INCONCLUSIVE  neither. It buys more samples until the last look, or until the gain that the test
   is tuned to is ruled out, and is never a win.
 
-Bounds are of three kinds, all of the size of the test behind them (`Course`): a look at a declared
-moment; one after every pair of training runs; one after every block of a frozen policy's tasks.
-The latter two hold at all moments at once, so a candidate stops early either way.
+Bounds are of two kinds, both of the size of the test behind them: a look at a declared moment, and
+one after every pair of training runs (`Course`), which holds at all moments at once, so that a
+candidate stops early either way.
 
 Everything a verdict rests on is in `Verdict.evidence`: the settings under `inputs`, the digests
 of both arms, the findings and the numbers. `meta_agent.backtest.verify` recomputes it from there.
@@ -38,8 +38,6 @@ from meta_agent.gate._records import Arm, Finding
 from meta_agent.gate.statistics import (
     ErrorBudget,
     Pairs,
-    SeedSpread,
-    effect,
     pair,
     sign_flip_p,
     worst_case,
@@ -60,7 +58,6 @@ class _Inputs:
     final_look: bool
     min_effect: float
     worthwhile_effect: float
-    pilot: SeedSpread | None
     course: Course | None
     elsewhere: tuple[float, ...] = ()
     clusters: Mapping[str, str] | None = None
@@ -109,7 +106,7 @@ class _Case(NamedTuple):
     def collapse(self) -> Collapse | None:
         """None where training seeds are not the unit."""
         course = self.inputs.course
-        if course is None or course.rule != "training_pairs":
+        if course is None:
             return None
         return collapse_of(self.pairs, course.collapse, self.inputs.elsewhere)
 
@@ -137,7 +134,6 @@ def judge_live(
     min_effect: float = 0.0,
     findings: Iterable[Finding] = (),
     worthwhile_effect: float = WORTHWHILE_EFFECT,
-    pilot: SeedSpread | None = None,
     course: Course | None = None,
     elsewhere: Sequence[float] = (),
     clusters: Mapping[str, str] | None = None,
@@ -150,7 +146,7 @@ def judge_live(
     task names, such as its repository.
     """
     inputs = _Inputs(
-        factor, budget, look, final_look, min_effect, worthwhile_effect, pilot, course,
+        factor, budget, look, final_look, min_effect, worthwhile_effect, course,
         tuple(elsewhere), clusters or None,
     )  # fmt: skip
     found = tuple(findings)
@@ -175,7 +171,6 @@ def kind_of_pairs(
     final_look: bool,
     min_effect: float = 0.0,
     worthwhile_effect: float = WORTHWHILE_EFFECT,
-    pilot: SeedSpread | None = None,
     course: Course | None = None,
     clusters: Mapping[str, str] | None = None,
 ) -> tuple[VerdictKind, bool]:
@@ -184,7 +179,7 @@ def kind_of_pairs(
     For simulations of the gate.
     """
     inputs = _Inputs(
-        factor, budget, look, final_look, min_effect, worthwhile_effect, pilot, course,
+        factor, budget, look, final_look, min_effect, worthwhile_effect, course,
         clusters=clusters,
     )  # fmt: skip
     case = _case(inputs, pairs)
@@ -195,8 +190,8 @@ def kind_of_pairs(
 def _case(inputs: _Inputs, pairs: Pairs) -> _Case:
     alpha, futility = inputs.budget.at(inputs.look), inputs.budget.futility
     if inputs.course is None:
-        return _Case(inputs, pairs, bounds_at_look(pairs, alpha, futility, inputs.pilot))
-    terms = Terms(inputs.course, alpha, futility, inputs.min_effect, inputs.pilot)
+        return _Case(inputs, pairs, bounds_at_look(pairs, alpha, futility))
+    terms = Terms(inputs.course, alpha, futility, inputs.min_effect)
     return _Case(inputs, pairs, bounds_under_way(pairs, terms))
 
 
@@ -398,64 +393,7 @@ def verdict_from_json(data: Mapping[str, JSON]) -> Verdict:
     )
 
 
-# --- screening ---------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Screening:
-    """A ranking on the search split. It never promotes; it only decides who goes on."""
-
-    order: tuple[str, ...]
-    kept: tuple[str, ...]
-    verdicts: Mapping[str, Verdict]  # of those that go no further
-
-
-def judge_screen(
-    baseline_arms: Mapping[str, Arm],
-    candidate_arms: Mapping[str, Arm],
-    *,
-    findings: Mapping[str, Iterable[Finding]] | None = None,
-    keep: int = 1,
-) -> Screening:
-    """Ranks candidates by clean success over the baseline; vetoed ones leave as INVALID.
-
-    Each candidate has its own baseline arm: the baseline measured under the candidate's terms
-    (a scaffold on a frozen policy, a reward after a short training).
-    """
-    by_id = {cid: tuple((findings or {}).get(cid, ())) for cid in candidate_arms}
-    deltas = {
-        cid: effect(pair(baseline_arms[cid], arm), alpha=0.1) for cid, arm in candidate_arms.items()
-    }
-    vetoed = {cid for cid, found in by_id.items() if _vetoes(found)}
-    order = tuple(sorted(candidate_arms, key=lambda cid: (cid in vetoed, -deltas[cid].delta, cid)))
-    kept = tuple(cid for cid in order if cid not in vetoed)[:keep]
-    gone = {
-        cid: _screened(
-            baseline_arms[cid], candidate_arms[cid], by_id[cid], deltas[cid], (rank, keep)
-        )
-        for rank, cid in enumerate(order)
-        if cid not in kept
-    }
-    return Screening(order, kept, gone)
-
-
 def _vetoes(findings: Iterable[Finding]) -> tuple[str, ...]:
     return tuple(
         f"{f.code}: {f.message}" for f in findings if f.severity == "veto" and f.side != "baseline"
     )
-
-
-def _screened(
-    baseline: Arm, arm: Arm, found: tuple[Finding, ...], seen: Effect, place: tuple[int, int]
-) -> Verdict:
-    (rank, keep), vetoes = place, _vetoes(found)
-    reason = f"ranked {rank + 1} on the search split ({_points(seen.delta)}), {keep} go on"
-    evidence = {
-        "judge": "screen",
-        "inputs": {"rank": rank, "keep": keep},
-        "arms": {"baseline": arm_summary(baseline), "candidate": arm_summary(arm)},
-        "findings": [finding.to_json() for finding in found],
-    }
-    kind = VerdictKind.INVALID if vetoes else VerdictKind.INCONCLUSIVE
-    # A delta on the split that the search reads is a rank, not a claim: no effect is reported.
-    return Verdict(kind, vetoes or (reason,), None, screened_out=not vetoes, evidence=evidence)

@@ -19,16 +19,14 @@ luck that stored runs do not show: what few of them cannot tell is in `Spread`'s
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Final, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from meta_agent.errors import ConfigError
-from meta_agent.gate._course import Course, task_order
+from meta_agent.gate._course import Course
 from meta_agent.gate._intervals import Interval, wilson
 from meta_agent.gate.judge import kind_of_pairs
 from meta_agent.gate.statistics import ErrorBudget, Pairs
@@ -94,26 +92,16 @@ class Gate:
 
         `level` is the baseline's clean success.
         """
-        names = self._names()
         for look in self.looks:
-            kind, goes_on = self._kind(
-                look, differences[: look.repeats, : look.tasks], names, level
-            )
+            kind, goes_on = self._kind(look, differences[: look.repeats, : look.tasks], level)
             if not goes_on:
                 break
         return Passed(kind, look.repeats, look.tasks)
 
-    def _names(self) -> Sequence[str]:
-        """Names of the columns, such that a course takes them from left to right."""
-        salts = [look.course.order for look in self.looks if look.course]
-        return _names(self.tasks, salts[0] if salts and self.frozen else None)
-
-    def _kind(
-        self, look: Look, cells: Matrix, names: Sequence[str], level: float
-    ) -> tuple[VerdictKind, bool]:
+    def _kind(self, look: Look, cells: Matrix, level: float) -> tuple[VerdictKind, bool]:
         samples = look.repeats if self.frozen else 1
         shown = cells.mean(axis=0, keepdims=True) if self.frozen else cells
-        pairs = Pairs(shown, cells.size, 0, samples, 0, tuple(names[: cells.shape[1]]), level)
+        pairs = Pairs(shown, cells.size, 0, samples, level=level)
         factor: Factor = "scaffold" if self.frozen else "reward"
         return kind_of_pairs(
             pairs,
@@ -124,12 +112,6 @@ class Gate:
             min_effect=self.min_effect,
             course=look.course,
         )
-
-
-@lru_cache(maxsize=64)
-def _names(tasks: int, salt: str | None) -> tuple[str, ...]:
-    keys = [f"{at:06d}" for at in range(tasks)]
-    return tuple(keys if salt is None else task_order(keys, salt))
 
 
 # --- where pairs of arms come from ---------------------------------------------------------------

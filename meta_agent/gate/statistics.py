@@ -21,8 +21,7 @@ Graybill and Wang (JASA 75, 1980) for sums of mean squares:
     half = sqrt(t[S-1]^2 * MS_seed / (S T) + t[T-1]^2 * max(0, MS_task - MS_rest) / (S T))
 
 Where the seeds dominate this is the t-interval on the per-seed means. With two seeds t is
-enormous: two seeds alone hardly ever prove anything, which is the truth. A `SeedSpread` measured
-beforehand (A/A runs, earlier arms) may be pooled in, and then its degrees of freedom count.
+enormous: two seeds alone hardly ever prove anything, which is the truth.
 
 With `anytime` the seed part takes the quantile of the sequential t-test (`sequential.t_reach`) in
 place of Student's, so that the bound holds after every pair of training runs at once. The task part
@@ -99,14 +98,6 @@ class ErrorBudget:
     @classmethod
     def from_json(cls, data: Mapping[str, JSON]) -> ErrorBudget:
         return cls(**{**data, "spend": tuple(data.get("spend", ()))})
-
-
-@dataclass(frozen=True, slots=True)
-class SeedSpread:
-    """Between-seed deviation of a per-seed mean difference, measured beforehand."""
-
-    sd: float
-    df: int
 
 
 # --- pairing ------------------------------------------------------------------------------------
@@ -192,7 +183,7 @@ class _Part(NamedTuple):
 
     def _quantile(self, alpha: float) -> float:
         if self.units:
-            return t_reach(self.units, alpha, self.df - (self.units - 1))
+            return t_reach(self.units, alpha)
         return _t_quantile(self.df, alpha)
 
 
@@ -209,9 +200,7 @@ class _Spread(NamedTuple):
         return math.fsum(part.variance for part in self.parts)
 
 
-def effect(
-    pairs: Pairs, *, alpha: float, pilot: SeedSpread | None = None, anytime: bool = False
-) -> Effect:
+def effect(pairs: Pairs, *, alpha: float, anytime: bool = False) -> Effect:
     """The mean difference with its two one-sided bounds, each at level `alpha`.
 
     `anytime` is for several training seeds, looked at after each.
@@ -219,7 +208,7 @@ def effect(
     seeds, tasks = pairs.cells.shape
     if not seeds or tasks < 2 or (anytime and seeds < 2):
         return Effect(_mean(pairs.cells), -1.0, 1.0, pairs.pairs, seeds)
-    below, above = _spreads(pairs.cells, pilot, anytime)
+    below, above = _spreads(pairs.cells, anytime)
     delta = _mean(pairs.cells)
     low, high = max(-1.0, delta - below.half(alpha)), min(1.0, delta + above.half(alpha))
     nearest = below if delta > 0 else above
@@ -227,18 +216,18 @@ def effect(
     return Effect(delta, low, high, pairs.pairs, seeds, sure)
 
 
-def upper_anytime(pairs: Pairs, *, alpha: float, pilot: SeedSpread | None = None) -> float:
+def upper_anytime(pairs: Pairs, *, alpha: float) -> float:
     """`effect(..., anytime=True).ci_high`."""
     seeds, tasks = pairs.cells.shape
     if seeds < 2 or tasks < 2:
         return 1.0
-    return min(1.0, _mean(pairs.cells) + _spreads(pairs.cells, pilot, True)[1].half(alpha))
+    return min(1.0, _mean(pairs.cells) + _spreads(pairs.cells, True)[1].half(alpha))
 
 
-def _spreads(cells: Matrix, pilot: SeedSpread | None, anytime: bool) -> tuple[_Spread, _Spread]:
+def _spreads(cells: Matrix, anytime: bool) -> tuple[_Spread, _Spread]:
     """Below the mean, and above it."""
     if len(cells) > 1 and cells.any():
-        return (_crossed(cells, pilot, anytime),) * 2
+        return (_crossed(cells, anytime),) * 2
     row = cells.mean(axis=0)  # training seeds that differ nowhere tell no more than one does
     cautious = _task_spread(np.append(row, (1.0, -1.0)))
     return (_task_spread(row) if row.var() else cautious), cautious
@@ -273,13 +262,10 @@ def mean_squares(cells: Matrix) -> MeanSquares:
     )
 
 
-def _crossed(cells: Matrix, pilot: SeedSpread | None, anytime: bool) -> _Spread:
+def _crossed(cells: Matrix, anytime: bool) -> _Spread:
     seeds, tasks = cells.shape
     ms = mean_squares(cells)
     seed_variance, df = ms.seed / tasks, seeds - 1
-    if pilot is not None:
-        pooled = seed_variance * df + pilot.sd**2 * pilot.df
-        seed_variance, df = pooled / (df + pilot.df), df + pilot.df
     task_variance = max(0.0, ms.task - ms.rest) / (seeds * tasks)
     by_seed = _Part(seed_variance / seeds, df, seeds if anytime else 0)
     return _Spread((by_seed, _Part(task_variance, tasks - 1)))

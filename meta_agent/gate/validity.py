@@ -1,8 +1,8 @@
 """Validity: did the intended behaviour produce this score? Asked before any score is read.
 
 Each detector is a pure function from arms to typed findings, with the lines of evidence it rests
-on. `findings` is what a candidate shows beyond its baseline: what the version it started from does
-itself is that version's, and no candidate inherits it. `find_all` adds the baseline's own, and
+on. `find_all` is what a candidate shows beyond its baseline (what the version it started from does
+itself is that version's, and no candidate inherits it) and the baseline's own;
 `find_in_arm` looks at one arm alone (an invalid baseline opens a repair).
 
 Not covered: conduct that the environment did not flag. The detectors count flags, they do not
@@ -47,18 +47,6 @@ def find_all(
     ]
     rank = {"veto": 0, "unproven": 1, "warn": 2}
     return tuple(sorted(found, key=lambda finding: rank[finding.severity]))
-
-
-def findings(
-    baseline: Arm,
-    candidate: Arm,
-    *,
-    limits: ValidityLimits = DEFAULT_LIMITS,
-    train_hashes: Collection[str] = (),
-) -> tuple[Finding, ...]:
-    """Only what counts against the candidate, or against the comparison."""
-    found = find_all(baseline, candidate, limits=limits, train_hashes=train_hashes)
-    return tuple(finding for finding in found if finding.side != "baseline")
 
 
 def find_in_arm(

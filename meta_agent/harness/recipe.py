@@ -14,7 +14,7 @@ import difflib
 import math
 import tomllib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, Final
 
 from meta_agent.errors import ConfigError
@@ -100,17 +100,6 @@ class Recipe:
     def microbatch_rows(self) -> int:
         """Rows in one forward and backward pass."""
         return self.per_device_train_batch_size or self.rows_per_step
-
-    def to_trl(self) -> dict[str, Any]:
-        """Keyword arguments for `GRPOConfig` on one process."""
-        own = ("groups_per_step", "per_device_train_batch_size")
-        settings = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in own}
-        steps = self.rows_per_step // self.microbatch_rows
-        return settings | {
-            "per_device_train_batch_size": self.microbatch_rows,
-            "gradient_accumulation_steps": steps,
-            "steps_per_generation": steps,
-        }
 
 
 _CHECKS: Final[Mapping[str, Check]] = {

@@ -1,4 +1,4 @@
-"""Makes merge, revert and small edit commits without a checkout, a driver or a hook.
+"""Makes merge and small edit commits without a checkout, a driver or a hook.
 
 Promises: the merge runs in a scratch repository that has no configuration and no attributes, so
 nothing that a candidate or a user's config names can execute; the resulting commit depends only on
@@ -23,14 +23,6 @@ def merge_commit(host: Git, onto: str, tip: str, message: str, when: int) -> str
         commit = git.line(*argv, stdin=message.encode(), when=when)
         migrate(git, host, commit, onto)
         return commit
-
-
-def revert_commit(host: Git, main: str, to: str, message: str, when: int) -> str:
-    """A commit on `main` with the files of `to`; `main` itself where they are the same already."""
-    tree = host.line("rev-parse", "--verify", f"{to}^{{tree}}")
-    if host.line("rev-parse", "--verify", f"{main}^{{tree}}") == tree:
-        return main
-    return host.line("commit-tree", tree, "-p", main, stdin=message.encode(), when=when)
 
 
 def edit_commit(

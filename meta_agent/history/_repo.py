@@ -29,7 +29,7 @@ from meta_agent.history._git import (
 )
 from meta_agent.history._limits import AdmissionLimits, refuse
 from meta_agent.history._locks import busy
-from meta_agent.history._merging import edit_commit, merge_commit, revert_commit
+from meta_agent.history._merging import edit_commit, merge_commit
 from meta_agent.history._message import parse_trailers, plain, with_trailers
 from meta_agent.history._worktree import MAIN, check_clean, follow_main
 from meta_agent.protocols import HarnessTree
@@ -223,16 +223,6 @@ class HarnessRepo:
             raise IntegrityError(f"{commit[:12]} does not descend from {onto[:12]}")
         with self._writing():
             return commit if self.head() == commit else self._advance_main(commit, onto)
-
-    def revert_main(self, to: str, *, message: str | None = None, when: int | None = None) -> str:
-        """Undoes everything after `to` by a new commit with `to`'s files; history stays."""
-        main = self.head()
-        if not self._reaches(main, to):
-            raise IntegrityError(f"{to[:12]} is not in the history of main ({main[:12]})")
-        text = message or f"revert: back to {to[:12]}\n\nThis restores the files of {to}.\n"
-        with self._writing():
-            commit = revert_commit(self._git, main, to, plain(text), self._date(when, main))
-            return commit if commit == main else self._advance_main(commit, main)
 
     def edit_main(
         self, edits: Mapping[str, bytes | None], *, onto: str, message: str, when: int

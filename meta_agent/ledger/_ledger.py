@@ -25,7 +25,6 @@ from meta_agent.ledger._journal import Journal
 from meta_agent.ledger._lock import OwnerLock
 from meta_agent.ledger._money import Purse
 from meta_agent.ledger._rows import (
-    DONE,
     FAILED,
     Event,
     RunRow,
@@ -246,15 +245,6 @@ class Ledger:
                 "UPDATE runs SET finished_at = ?, exit_reason = ?, result = ? WHERE run = ?",
                 (time.time(), exit_reason, encode(result), run_id),
             )
-
-    def find_resumable(self, config_hash: str) -> RunRow | None:
-        """The newest run with these settings that has something left to do."""
-        found = self._journal.rows(
-            RunRow.QUERY
-            + "WHERE config_hash = ? AND exit_reason IS NOT ? ORDER BY rowid DESC LIMIT 1",
-            (config_hash, DONE),
-        )
-        return RunRow.parse(found[0]) if found else None
 
     def run(self, run_id: str) -> RunRow | None:
         """One run by its name."""

@@ -87,11 +87,6 @@ class RunRow:
         """Reads a row of `QUERY`."""
         return cls(*_decoded(row, 2, 7))
 
-    @property
-    def resumable(self) -> bool:
-        """Anything but a run that ended with nothing left to do."""
-        return self.exit_reason != DONE
-
 
 @dataclass(frozen=True, slots=True)
 class Spend:
@@ -103,11 +98,6 @@ class Spend:
     open_tokens: int
     calls: int
     unpriced_calls: int
-
-    @property
-    def known_usd(self) -> float | None:
-        """What the finished calls cost; None where a price among them is unknown."""
-        return None if self.unpriced_calls else self.usd
 
 
 def link(before: str, step: Step) -> str:

@@ -23,7 +23,7 @@ _MAX_TASKS: Final = 1 << 16
 
 
 class Design(NamedTuple):
-    """What stands behind the last look at a finalist."""
+    """What stands behind the last look at what is claimed."""
 
     tasks: int
     repeats: int  # samples a task, or training seeds

@@ -309,9 +309,8 @@ def _floor(amount: float, each: float) -> float:
 
 
 def _design(plan: Sizes) -> Design:
-    last = len(plan.looks) - 1
-    alpha = plan.budget.at(last)
-    return Design(plan.confirm, plan.looks[last], alpha, plan.frozen, plan.min_effect)
+    alpha = plan.budget.at(0)
+    return Design(plan.confirm, plan.looks[-1], alpha, plan.frozen, plan.min_effect)
 
 
 def _of_money(planned: int, bought: Range | None, roles: Mapping[Role, RoleEstimate]) -> list[str]:
@@ -339,6 +338,4 @@ def _of_effect(plan: Sizes, design: Design, effect: float | None) -> list[str]:
     helps = [f"{enough} confirm tasks instead of {design.tasks}"] if enough else ["more tasks"]
     more = "a larger --budget" if plan.race else "more --samples"
     helps.append(more if design.frozen else "more training seeds")
-    if not plan.race:
-        helps.append("fewer --generations (every finalist takes a share of alpha)")
     return [f"{design.tasks} confirm tasks can prove {said}; what helps: {', '.join(helps)}"]

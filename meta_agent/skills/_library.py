@@ -11,15 +11,13 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Sequence
 from pathlib import Path
 from uuid import uuid4
-from xml.sax.saxutils import escape
 
 from meta_agent.errors import ConfigError
 from meta_agent.skills._format import UnreadableError, parse, render
 from meta_agent.skills._rank import rank
-from meta_agent.skills._skill import PREFIX, Skill, SkillDraft, Status
+from meta_agent.skills._skill import PREFIX, Skill, SkillDraft
 from meta_agent.skills._validate import MAX_NAME, valid_name, validate
 
 _DIGEST_CHARS = 8
@@ -45,25 +43,6 @@ class SkillLibrary:
         """Stores a lesson, or returns the skill that holds it already."""
         known = next((skill for skill in self.all() if skill.digest == draft.digest), None)
         return known or self._store(draft)
-
-    def set_status(self, name: str, status: Status) -> Skill:
-        """Moves a skill between quarantine, its domain, and all domains."""
-        skill = next((skill for skill in self.all() if skill.name == name), None)
-        if skill is None:
-            raise ConfigError(f"{self.path} has no skill {name!r}", hint="meta-agent skills")
-        metadata = {**skill.metadata, PREFIX + "status": status}
-        file = skill.path / "SKILL.md"
-        fields = parse(file.read_text("utf-8", errors="replace")).fields
-        extra = {key: str(fields[key]) for key in _OTHER_FIELDS if key in fields}
-        _replace_file(file, render(skill.name, skill.description, metadata, skill.body, extra))
-        return _loaded(skill.path)
-
-    def prompt_block(self, skills: Sequence[Skill]) -> str:
-        """The disclosure form of the specification: names and descriptions, not bodies."""
-        if not skills:
-            return ""
-        rows = [_prompt_row(skill) for skill in skills]
-        return "\n".join(["<available_skills>", *rows, "</available_skills>"])
 
     def _folders(self) -> list[Path]:
         if not self.path.is_dir():
@@ -150,21 +129,3 @@ def _move_into_place(built: Path, final: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
-
-
-def _replace_file(path: Path, text: str) -> None:
-    temporary = path.with_name(f".{path.name}.{uuid4().hex}")
-    with temporary.open("w", encoding="utf-8", newline="\n") as stream:
-        stream.write(text)
-        stream.flush()
-        os.fsync(stream.fileno())
-    temporary.replace(path)
-
-
-def _prompt_row(skill: Skill) -> str:
-    location = skill.path / "SKILL.md"
-    return (
-        f"<skill><name>{escape(skill.name)}</name>"
-        f"<description>{escape(skill.description)}</description>"
-        f"<location>{escape(str(location))}</location></skill>"
-    )

@@ -50,8 +50,8 @@ def cautions(plan: Plan, domain: Domain) -> list[str]:
     if not plan.provable:
         told.append(
             f"{plan.confirm} confirm tasks cannot prove any effect at alpha "
-            f"{plan.budget.at(len(plan.looks) - 1):.3g}: the best p-value they allow is "
-            f"{0.5**plan.confirm:.2g}. Give more tasks the split confirm, or run fewer generations"
+            f"{plan.budget.at(0):.3g}: the best p-value they allow is "
+            f"{0.5**plan.confirm:.2g}. Give more tasks the split confirm"
         )
     return told
 
@@ -62,4 +62,4 @@ def _asks(config: RunConfig) -> bool:
 
 def _sizes(plan: Plan) -> str:
     training = "" if plan.frozen else f"{plan.steps} training steps, "
-    return f"{training}{plan.terms} for a finalist on {plan.confirm} confirm tasks"
+    return f"{training}{plan.terms} for a claim on {plan.confirm} confirm tasks"

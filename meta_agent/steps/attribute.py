@@ -18,7 +18,6 @@ from statistics import fmean, stdev
 from typing import Final
 
 from meta_agent.backtest.live import Evaluated, Trained
-from meta_agent.backtest.measured import Block
 from meta_agent.errors import CandidateError
 from meta_agent.protocols import JSON, HarnessTree
 from meta_agent.steps.budget import pays_for
@@ -51,10 +50,7 @@ def _paid_for(run: Run, before: str, after: str) -> bool:
     if not plan.frozen:
         return pays_for(run, "claim/attribution", attempts=2 * plan.search)
     trees = [run.repo.tree(commit) for commit in (before, after)]
-    once = [Block(range(1))]
-    missing = (
-        run.lab.unsampled(tree, blocks=once, split="search", limit=plan.search) for tree in trees
-    )
+    missing = (run.lab.unsampled(tree, split="search", limit=plan.search) for tree in trees)
     return pays_for(run, "claim/attribution", attempts=sum(missing))
 
 

@@ -13,6 +13,7 @@ makes more attempts a step; a training that its harness broke off: nobody counte
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Final
 
@@ -65,6 +66,15 @@ def claim_pairs(plan: Plan, cap: int, tree: HarnessTree) -> int:
         return min(pairs, plan.looks[-1])
     enough = MIN_PAIRS * pair + 2 * plan.confirm <= (1 - SEARCH_SHARE) * cap
     return MIN_PAIRS if enough and plan.looks[-1] >= MIN_PAIRS else 0
+
+
+def cap_for(plan: Plan, tree: HarnessTree, pairs: int) -> int:
+    """The least budget of a run whose claim may take so many pairs."""
+    pair = one_pair(plan, tree)
+    cap = math.ceil(pairs * pair / CLAIM_SHARE)
+    if pairs <= MIN_PAIRS:
+        cap = min(cap, math.ceil((MIN_PAIRS * pair + 2 * plan.confirm) / (1 - SEARCH_SHARE)))
+    return cap
 
 
 def cells_left(run: Run, tree: HarnessTree, what: str, beside: int = 0) -> int:

@@ -23,7 +23,6 @@ from functools import partial
 from typing import Final
 
 from meta_agent.backtest.live import Job
-from meta_agent.backtest.measured import Block
 from meta_agent.config import RunConfig
 from meta_agent.errors import ConfigError
 from meta_agent.gate.simulate import (
@@ -44,7 +43,7 @@ from meta_agent.gate.simulate import (
 from meta_agent.protocols import JSON, HarnessTree
 from meta_agent.steps._matrix import Table, by_sample, by_seed
 from meta_agent.steps.opening import backend_of, open_run
-from meta_agent.steps.plan import RACES, Plan, block_of, plan_for
+from meta_agent.steps.plan import RACES, Plan, plan_for
 from meta_agent.steps.run import Run, Version, must_work
 from meta_agent.steps.visible import KIND, terms
 from meta_agent.view import Display
@@ -63,7 +62,6 @@ _TIMES_TRIED: Final = (1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0)
 _NOT_MEASURED: Final = (
     "generations",
     "candidates",
-    "finalists",
     "samples",
     "meta_model",
     "models",
@@ -150,8 +148,8 @@ def _trainings(run: Run, tree: HarnessTree, plan: Plan, count: int) -> Table:
 
 
 def _samples(run: Run, tree: HarnessTree, plan: Plan, count: int) -> Table:
-    blocks = [Block(range(at, at + 1)) for at in range(count)]
-    ref = run.lab.sampled_arm("A/A", tree, blocks=blocks, split="confirm", limit=plan.confirm)
+    each = [range(at, at + 1) for at in range(count)]
+    ref = run.lab.sampled_arm("A/A", tree, samples=each, split="confirm", limit=plan.confirm)
     return by_sample(run.lab.rows(ref), count)
 
 
@@ -159,15 +157,12 @@ def _samples(run: Run, tree: HarnessTree, plan: Plan, count: int) -> Table:
 
 
 def gate_of(plan: Plan) -> Gate:
-    """The rule of the loop under this plan, with all that a finalist may buy."""
+    """The rule of the loop under this plan, with all that a claim may buy."""
 
-    def look(stage: int, units: int) -> tuple[int, int]:
-        return (plan.looks[stage], units) if plan.frozen else (units, plan.confirm)
+    def look(units: int) -> tuple[int, int]:
+        return (plan.looks[0], units) if plan.frozen else (units, plan.confirm)
 
-    looks = (
-        Look(one.stage, *look(one.stage, one.units), one.final, one.course)
-        for one in plan.purchases()
-    )
+    looks = (Look(0, *look(one.units), one.final, one.course) for one in plan.purchases())
     return Gate(tuple(looks), plan.budget, plan.min_effect, plan.frozen)
 
 
@@ -253,20 +248,13 @@ def _ways(plan: Plan) -> dict[str, Iterator[tuple[int, Plan]]]:
     if not plan.frozen:
         return {"training seeds": ((n, replace(plan, looks=(n,))) for n in _SEEDS_TRIED)}
     return {
-        "confirm tasks": ((n, _sized(plan, n)) for n in _times(plan.confirm)),
-        "samples a task": (
-            (n, replace(plan, looks=tuple(n * at for at in range(1, len(plan.looks) + 1))))
-            for n in _times(plan.looks[0])
-        ),
+        "confirm tasks": ((n, replace(plan, confirm=n)) for n in _times(plan.confirm)),
+        "samples a task": ((n, replace(plan, looks=(n,))) for n in _times(plan.looks[0])),
     }
 
 
 def _times(size: int) -> list[int]:
     return sorted({round(size * times) for times in _TIMES_TRIED})
-
-
-def _sized(plan: Plan, tasks: int) -> Plan:
-    return replace(plan, confirm=tasks, block=0 if plan.race else block_of(tasks))
 
 
 def _first(plans: Iterator[tuple[int, Plan]], source: Modelled, effect: float) -> int | None:

@@ -30,7 +30,6 @@ ALPHA: Final = 0.05
 WORTHWHILE: Final = 0.02
 """A cell must do so much better on the search split (a share) to be gone on from."""
 ALL: Final = "all"
-START: Final = "none"
 RUNS: Final = 8
 """Cells of a two-level fraction (three to seven members)."""
 

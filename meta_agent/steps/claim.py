@@ -20,13 +20,12 @@ from dataclasses import replace
 from typing import Final, Literal, NamedTuple
 
 from meta_agent.backtest.live import ArmRef, Job, Trained
-from meta_agent.backtest.measured import Block
 from meta_agent.domains.slices import clusters_of
 from meta_agent.errors import CandidateError
-from meta_agent.gate import Course, ErrorBudget, judge_live, verdict_from_json, verdict_to_json
+from meta_agent.gate import Course, judge_live, verdict_from_json, verdict_to_json
 from meta_agent.protocols import JSON, HarnessTree, Split, Verdict, VerdictKind
 from meta_agent.steps.budget import allowed, claim_pairs, first_tree, pays_for
-from meta_agent.steps.plan import MISS, Purchase, pairs_bought
+from meta_agent.steps.plan import Purchase, pairs_bought
 from meta_agent.steps.run import Judged, Run, Version, failure, must_work, stopped
 
 Kind = Literal["harness", "version"]
@@ -71,8 +70,7 @@ def prove_version(run: Run, sides: Sides, weights: tuple[Trained, Trained]) -> J
             refs.append(run.lab.arm_of(name, tree, {0: seen}))
     except CandidateError as error:
         return stopped((failure(error),))
-    budget = ErrorBudget(run.plan.alpha, futility=MISS)
-    return _judged(run, "version", (refs[0], refs[1]), budget, course=None, look=0, final=True)
+    return _judged(run, "version", (refs[0], refs[1]), course=None, look=0, final=True)
 
 
 def examine(run: Run, sides: Sides) -> Judged:
@@ -80,15 +78,17 @@ def examine(run: Run, sides: Sides) -> Judged:
     plan, trees = run.plan, _trees(run, sides)
     samples = plan.looks[0]
     run.phase("claim", f"an exam: {plan.confirm} tasks, {samples} attempts at each, either side")
-    blocks, limit = [Block(range(samples))], plan.confirm
     refs = []
     try:
         for name, tree in zip(("baseline", "found"), trees, strict=True):
-            refs.append(run.lab.sampled_arm(name, tree, blocks=blocks, split=SPLIT, limit=limit))
+            refs.append(
+                run.lab.sampled_arm(
+                    name, tree, samples=[range(samples)], split=SPLIT, limit=plan.confirm
+                )
+            )
     except CandidateError as error:
         return stopped((failure(error),))
-    budget = ErrorBudget(plan.alpha, futility=MISS)
-    return _judged(run, "version", (refs[0], refs[1]), budget, course=None, look=0, final=True)
+    return _judged(run, "version", (refs[0], refs[1]), course=None, look=0, final=True)
 
 
 # --- looks ---------------------------------------------------------------------------------------
@@ -112,7 +112,6 @@ def _look(run: Run, sides: Sides, bought: Purchase, most: int) -> Judged:
         run,
         "harness",
         refs,
-        plan.budget,
         course=course,
         look=pairs,
         final=bought.final,
@@ -137,7 +136,6 @@ def _judged(
     run: Run,
     kind: Kind,
     refs: tuple[ArmRef, ArmRef],
-    budget: ErrorBudget,
     *,
     course: Course | None,
     look: int,
@@ -149,7 +147,7 @@ def _judged(
         verdict = judge_live(
             *arms,
             factor="recipe" if kind == "harness" else "scaffold",
-            budget=budget,
+            budget=run.plan.budget,
             look=0,
             final_look=final,
             min_effect=run.plan.min_effect,

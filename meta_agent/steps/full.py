@@ -21,11 +21,11 @@ from meta_agent.steps.approve import to_merge
 from meta_agent.steps.budget import (
     SEARCH_SHARE,
     allowed,
+    cap_for,
     claim_pairs,
     first_tree,
     one_pair,
     pays_for,
-    spent,
 )
 from meta_agent.steps.claim import Sides, examine, prove_harness, prove_version
 from meta_agent.steps.collect import Reading
@@ -204,14 +204,18 @@ def _estimate(judged: Judged) -> str:
 
 
 def _missing(run: Run, proof: Proof) -> str:
-    """What it would take to prove it."""
-    pair = one_pair(run.plan, first_tree(run))
+    """What it would take to prove it: another run, since a budget is part of what a run is.
+
+    Its search has another share then, so it may find something else; this run's claim is spent.
+    """
     if prove(run) == "version":
         return ""
     done = len(proof.harness.arms[1].shards) if proof.harness and proof.harness.arms else 0
-    more = 2 if done else MIN_PAIRS
-    cap = spent(run.ledger, run.id) + more * pair
-    return f"; {more} more pairs, {more * pair:,} attempts, may prove it: --budget {cap} holds them"
+    pairs = done + 2 if done else MIN_PAIRS
+    if pairs > run.plan.looks[-1]:
+        return f"; {done} of at most {run.plan.looks[-1]} pairs did not prove it"
+    cap = cap_for(run.plan, first_tree(run), pairs)
+    return f"; {pairs} pairs may prove it: --budget {cap} begins a new run that holds them"
 
 
 def say_what_can_be_proven(run: Run) -> None:

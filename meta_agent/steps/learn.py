@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 
 from meta_agent.backtest.records import NOTE_RECORD
@@ -56,7 +55,6 @@ def learn(run: Run, candidate: Candidate, verdict: Verdict, reading: Reading) ->
     """Distils a skill from a promotion or an informative failure."""
     if not _informative(candidate, verdict, reading):
         return
-    candidate = _whole(candidate, verdict)
     diff, team = run.repo.diff(candidate.base, candidate.commit), llm_team(run)
     draft = distil(
         candidate,
@@ -81,27 +79,13 @@ def learn(run: Run, candidate: Candidate, verdict: Verdict, reading: Reading) ->
     run.note(f"skill written: {skill['name']}")
 
 
-def _whole(candidate: Candidate, verdict: Verdict) -> Candidate:
-    """What was proven: with a lead before it, all its changes together."""
-    claim = verdict.evidence.get("claim")
-    if verdict.kind is not VerdictKind.PROMOTE or not claim:
-        return candidate
-    others = ", ".join(name.split("/", 1)[-1] for name in claim["with"])
-    told = candidate.hypothesis
-    statement = f"{told.statement} (proven together with {others}, not alone)"
-    return replace(candidate, base=claim["against"], hypothesis=replace(told, statement=statement))
-
-
 def _informative(candidate: Candidate, verdict: Verdict, reading: Reading) -> bool:
     """Whether a verdict says something about the candidate's own idea.
 
     Under a version that was INVALID already, everything that leaves the flaw in is INVALID too:
-    that condemns an idea only if mending the flaw was what it promised. And where it was rejected
-    together with a lead, nobody knows which of them harms.
+    that condemns an idea only if mending the flaw was what it promised.
     """
     if machines_failed(verdict.evidence) or not proven(verdict):
-        return False
-    if verdict.kind is VerdictKind.REJECT and verdict.evidence.get("claim"):
         return False
     if verdict.kind is not VerdictKind.INVALID or not reading.invalid:
         return True

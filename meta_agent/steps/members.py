@@ -65,9 +65,8 @@ def _acting(found: Found) -> list[Candidate]:
 
 def _lesson(judged: Judged, decided: Judged | None) -> Verdict:
     """What a skill says: the claim's effect. What it came with is in its statement."""
-    evidence = {key: told for key, told in judged.verdict.evidence.items() if key != "claim"}
     effect = decided.verdict.effect if decided else None
-    return replace(judged.verdict, effect=effect, evidence=evidence)
+    return replace(judged.verdict, effect=effect)
 
 
 def _of_member(

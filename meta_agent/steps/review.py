@@ -11,14 +11,14 @@ from meta_agent.backtest.verify import VerifyReport, verify_commit
 from meta_agent.config import RunConfig
 from meta_agent.domains.halves import Halves
 from meta_agent.errors import ConfigError
-from meta_agent.gate import Course, ErrorBudget
+from meta_agent.gate import Course
 from meta_agent.gate.judge import WORTHWHILE_EFFECT
 from meta_agent.history import HarnessRepo
 from meta_agent.ledger import Ledger
 from meta_agent.protocols import JSON, Domain
 from meta_agent.rollouts import RolloutStore
 from meta_agent.steps.opening import load_run_domain
-from meta_agent.steps.plan import MISS, Plan, plan_for
+from meta_agent.steps.plan import Plan, plan_for
 from meta_agent.workspace import Workspace
 
 
@@ -47,13 +47,11 @@ def _declared(plan: Plan, recorded: JSON) -> Mapping[str, JSON]:
     if evidence.get("judge") != "live":
         return {}
     claim = (evidence.get("claim") or {}).get("kind")
-    version = ErrorBudget(plan.alpha, futility=MISS)
     inputs, course = evidence["inputs"], evidence["inputs"].get("course")
     terms = {
-        "budget": (version if claim == "version" else plan.budget).to_json(),
+        "budget": plan.budget.to_json(),
         "min_effect": plan.min_effect,
         "worthwhile_effect": WORTHWHILE_EFFECT,
-        "pilot": None,
     }
     if course is None or claim != "harness":
         return terms

@@ -98,7 +98,7 @@ def visible(
 def terms(config: RunConfig, plan: Plan, evaluator_hash: str) -> dict[str, JSON]:
     """What a calibration and a run must have in common. How many generations is in the budget."""
     told = plan.to_json()
-    decides = ("steps", "looks", "confirm", "alpha", "min_effect", "frozen", "block", "target")
+    decides = ("steps", "looks", "confirm", "alpha", "min_effect", "frozen", "target")
     return {
         "evaluator_hash": evaluator_hash,
         "policy": config.policy,

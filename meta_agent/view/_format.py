@@ -105,15 +105,13 @@ def test_text(evidence: Mapping[str, Any]) -> str:
         return ""
     target = course.get("target")
     wanted = points(target) if isinstance(target, float) else "?"
-    unit = _UNITS.get(str(course.get("rule")), "units")
     shown = {name: number(value) for name, value in told.items()}
-    return visible(_TEST.format_map(defaultdict(lambda: "?", shown, wanted=wanted, unit=unit)))
+    return visible(_TEST.format_map(defaultdict(lambda: "?", shown, wanted=wanted)))
 
 
-_UNITS = {"training_pairs": "pairs of training runs", "task_blocks": "tasks"}
 _TEST = (
     "e-value for a gain {wealth} (bar {bar}), against one of {wanted} points {wealth_against} "
-    "(bar {bar_against}), after {units} of at most {maximum} {unit}: {saved} saved"
+    "(bar {bar_against}), after {units} of at most {maximum} pairs of training runs: {saved} saved"
 )
 
 

@@ -137,12 +137,6 @@ class CandidateView:
         return bool((self.verdict or {}).get("screened_out"))
 
     @property
-    def by_a_person(self) -> bool:
-        """A person sent it back: nothing was measured."""
-        evidence = (self.verdict or {}).get("evidence")
-        return isinstance(evidence, dict) and evidence.get("judge") == "person"
-
-    @property
     def label(self) -> str:
         """Its factor, or both of a combined change."""
         return "+".join(map(str, self.hypothesis.get("factors") or ())) or self.factor

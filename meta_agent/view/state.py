@@ -172,10 +172,6 @@ class RunState:
         policy = str(self.config.get("policy", ""))
         return policy == "nano" or policy.startswith("hf:")
 
-    def refused_in(self, generation: int) -> list[RefusedView]:
-        """The drafts of one generation that were not admitted."""
-        return [one for one in self.refused if one.generation == generation]
-
     @property
     def waiting(self) -> list[DecisionView]:
         """What a person has been asked and has not answered."""

@@ -11,10 +11,9 @@ import meta_agent.agents
 from meta_agent.agents import (
     Tried,
     propose,
-    rules_for_factor,
 )
 from meta_agent.harness import parse_contract
-from meta_agent.protocols import FACTORS, HarnessTree, VerdictKind
+from meta_agent.protocols import HarnessTree, VerdictKind
 from meta_agent.skills import Skill
 from tests.agents._rules import BUSY, LEAKING, evidence, names, tree
 
@@ -121,14 +120,6 @@ def test_a_harness_without_the_usual_constants_is_no_error() -> None:
     }
     leaks = {"behaviour__flag.leak:log": 0.5, "behaviour__flagged": 0.5}
     assert propose(evidence(**BUSY, **leaks), HarnessTree("a" * 40, "t", files), (), (), 5) == []
-
-
-def test_rules_are_listed_by_factor() -> None:
-    assert set(rules_for_factor()) == {
-        name for factor in FACTORS for name in rules_for_factor(factor)
-    }
-    assert all(rules_for_factor(factor) for factor in FACTORS)
-    assert all(text for text in rules_for_factor().values())
 
 
 def test_no_agent_reads_what_was_planted() -> None:

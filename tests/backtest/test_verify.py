@@ -9,18 +9,16 @@ import pytest
 
 from meta_agent.backtest import regrade, verify_commit, verify_verdict
 from meta_agent.backtest.verify import Difference
-from meta_agent.errors import ConfigError, IntegrityError
+from meta_agent.errors import ConfigError
 from meta_agent.gate import (
     Arm,
     ErrorBudget,
     Finding,
-    SeedSpread,
     ValidityLimits,
     arm_of,
     find_all,
     judge_diagnostics,
     judge_live,
-    judge_screen,
     row_of,
     verdict_to_json,
 )
@@ -71,7 +69,6 @@ BEFORE, AFTER, WORSE, LEAKY = made(0.3), made(0.8), made(0.2), made(1.0, leaks=5
     ("after", "options", "kind"),
     [
         (AFTER, {}, "PROMOTE"),
-        (AFTER, {"factor": "reward", "pilot": SeedSpread(0.02, 4)}, "PROMOTE"),
         (LEAKY, {}, "INVALID"),
         (WORSE, {}, "REJECT"),
     ],
@@ -96,8 +93,6 @@ def test_a_forged_verdict_is_found_with_both_values() -> None:
     report = verify_verdict(_forge(recorded(*arms), kind="PROMOTE"), arms, commit="abc")
     assert not report.ok
     assert report.differences[0] == ("kind", "PROMOTE", "INVALID")
-    with pytest.raises(IntegrityError, match="'PROMOTE' != 'INVALID'"):
-        report.raise_if_wrong()
 
 
 def test_a_nudged_effect_is_found() -> None:
@@ -119,15 +114,6 @@ def test_a_finding_that_was_dropped_from_the_record_is_found() -> None:
     arms = (arm("a", BEFORE), arm("b", LEAKY))
     report = verify_verdict(recorded(*arms, findings=()), arms)
     assert {"kind", "findings"} <= {difference.what for difference in report.differences}
-
-
-def test_a_screening_is_checked_by_rows_and_vetoes() -> None:
-    arms = (arm("a", BEFORE), arm("b", LEAKY))
-    screening = judge_screen({"b": arms[0]}, {"b": arms[1]}, findings={"b": find_all(*arms)})
-    data = verdict_to_json(screening.verdicts["b"])
-    report = verify_verdict(data, arms)
-    assert (report.ok, report.recomputed) == (True, "INVALID")
-    assert not verify_verdict(_forge(data, kind="INCONCLUSIVE"), arms).ok
 
 
 def test_a_verdict_on_diagnostics_needs_no_rows() -> None:

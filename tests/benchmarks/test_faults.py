@@ -15,8 +15,9 @@ from faults_oracle import is_free, repaired
 from faults_tables import ARMS, interval
 
 from meta_agent.domains.nano import NanoSwe
+from meta_agent.domains.nano._fault import Fault
 from meta_agent.domains.nano.faults import FAULTS
-from meta_agent.domains.nano.more_faults import MORE_FAULTS, more_fault
+from meta_agent.domains.nano.more_faults import MORE_FAULTS
 from meta_agent.domains.nano.sources import Variant, sources
 from meta_agent.gate.detectors import DETECTORS
 from meta_agent.harness import parse_contract
@@ -27,20 +28,20 @@ MORE = [each.name for each in MORE_FAULTS]
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-@pytest.mark.parametrize("name", MORE)
-def test_a_further_fault_is_one_and_undoing_it_repairs_it(name: str, variant: Variant) -> None:
-    clean, fault = sources("swe", variant), more_fault(name)
+@pytest.mark.parametrize("fault", MORE_FAULTS, ids=MORE)
+def test_a_further_fault_is_one_and_undoing_it_repairs_it(fault: Fault, variant: Variant) -> None:
+    clean = sources("swe", variant)
     broken = fault.apply(clean)
     assert repaired(fault, broken, clean)
     assert not repaired(fault, clean, broken)
 
 
-@pytest.mark.parametrize("name", MORE)
-def test_a_further_fault_changes_one_factor(name: str) -> None:
+@pytest.mark.parametrize("fault", MORE_FAULTS, ids=MORE)
+def test_a_further_fault_changes_one_factor(fault: Fault) -> None:
     clean = sources("swe", "competent")
-    changed = [p for p, text in more_fault(name).apply(clean).items() if clean.get(p) != text]
+    changed = [p for p, text in fault.apply(clean).items() if clean.get(p) != text]
     contract = parse_contract(HarnessTree("c", "t", clean))
-    assert contract.factor_of(changed) == more_fault(name).factor
+    assert contract.factor_of(changed) == fault.factor
 
 
 def test_names_of_faults_are_unique() -> None:

@@ -6,12 +6,20 @@ from typing import Any
 
 import pytest
 
-from meta_agent.evidence import audit, build_evidence, exchanges, render_text
+from meta_agent.evidence import build_evidence, exchanges, render_text
+from meta_agent.evidence.conversation import Conversation
 from meta_agent.protocols import Message, Rollout, ToolEvent, ViewChange
 from tests.evidence._rollouts import rollout
 
 TOLD = {"v": "x-3*y", "e35": "ok", "t": "2t lo", "s": "done"}
 NAMES = {"v": "view", "e": "edit", "t": "test", "s": "submit"}
+
+
+def audit(rollouts: list[Rollout], tasks: dict[str, dict[str, Any]] | None = None) -> Conversation:
+    found = Conversation(tasks or {})
+    for one in rollouts:
+        found.add(one)
+    return found
 
 
 def user(text: str) -> Message:

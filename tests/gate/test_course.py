@@ -1,4 +1,4 @@
-"""A course of pairs or blocks: interval and verdict agree, whatever is tied, equal or missing."""
+"""A course of pairs: interval and verdict agree, whatever is tied, equal or missing."""
 
 from __future__ import annotations
 
@@ -18,26 +18,20 @@ from meta_agent.gate import (
     Course,
     ErrorBudget,
     judge_live,
-    pair,
-    task_order,
     verdict_to_json,
 )
-from meta_agent.gate._course import Terms, bounds_under_way
 from meta_agent.protocols import Verdict, VerdictKind
 
-from ._rows import arm, drawn_arm, row
+from ._rows import arm, drawn_arm
 
 PAIRS = Course("training_pairs", 8, 0.1)
-BLOCKS = Course("task_blocks", 200, 0.1, "0")
 TRAINED = ErrorBudget(0.05, 3, futility=0.2)
-FROZEN = ErrorBudget(0.05, 3, 2, (0.9, 0.1), 0.2)
 
 
 def judged(before: Arm, after: Arm, course: Course, **options: Any) -> Verdict:
-    trained = course.rule == "training_pairs"
     told: dict[str, Any] = {
-        "factor": "reward" if trained else "scaffold",
-        "budget": TRAINED if trained else FROZEN,
+        "factor": "reward",
+        "budget": TRAINED,
         "look": 0,
         "final_look": False,
         "course": course,
@@ -49,9 +43,6 @@ def shifted(share: float, seeds: int, *, spread: float = 0.02, tasks: int = 200)
     rng = np.random.default_rng(3)
     rates = np.clip(share + rng.normal(0, spread, (seeds, 1)) + np.zeros(tasks), 0, 1)
     return drawn_arm("x", rates, np.random.default_rng(round(1000 * share)))
-
-
-# --- pairs of training runs ----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("seeds", "kind"), [(1, "INCONCLUSIVE"), (2, "INCONCLUSIVE")])
@@ -118,80 +109,9 @@ def test_a_gain_on_a_few_tasks_is_not_one_on_tasks() -> None:
     assert verdict.kind is VerdictKind.INCONCLUSIVE
 
 
-# --- blocks of tasks -----------------------------------------------------------------------------
-
-
-def clean(share: float, tasks: int = 200) -> Arm:
-    return arm("x", tasks=tasks, change=lambda _, t: {"success": (t * 7) % tasks < share * tasks})
-
-
-def test_a_gain_is_proven_on_tasks_in_the_order_of_the_salt() -> None:
-    before, after = clean(0.4), clean(0.8)
-    some = set(task_order([r.task_key for r in before.rows()], "0")[:40])
-    part = [replace(s, seeds={0: tuple(r for r in s.rows() if r.task_key in some)}, planned=40)
-            for s in (before, after)]  # fmt: skip
-    verdict = judged(part[0], part[1], BLOCKS)
-    assert verdict.kind is VerdictKind.PROMOTE
-    assert verdict.evidence["numbers"]["units"] == 40
-    other = judged(part[0], part[1], replace(BLOCKS, order="1"))
-    assert other.evidence["numbers"]["wealth"] != verdict.evidence["numbers"]["wealth"]
-
-
-def test_ties_prove_nothing_and_are_given_up() -> None:
-    same = clean(0.5)
-    verdict = judged(same, same, BLOCKS)
-    assert verdict.kind is VerdictKind.REJECT
-    assert verdict.evidence["numbers"]["wealth"] == 1
-
-
-def test_missing_pairs_are_left_out_and_must_not_carry_a_promotion() -> None:
-    before, after = clean(0.2), clean(0.45)
-    lost = {r.task_key for r in after.rows() if not r.success and int(r.task_key[1:]) % 2}
-    gone = tuple(
-        replace(r, success=None, error_kind="infra") if r.task_key in lost else r
-        for r in after.rows()
-    )
-    verdict = judged(before, replace(after, seeds={0: gone}), BLOCKS)
-    numbers = verdict.evidence["numbers"]
-    assert numbers["pairs_lost"] == len(lost) and numbers["units"] == 200 - len(lost)
-    assert numbers["wealth"] >= numbers["bar"]
-    assert verdict.kind is VerdictKind.INCONCLUSIVE
-    assert any("lost pairs" in reason for reason in verdict.reasons)
-
-
-def test_arms_that_share_no_pair_decide_nothing() -> None:
-    verdict = judged(Arm("a", {0: ()}, 0), Arm("b", {0: ()}, 0), BLOCKS)
-    assert verdict.kind is VerdictKind.INCONCLUSIVE
-    assert verdict.evidence["numbers"]["units"] == 0
-
-
-def test_several_attempts_at_a_task_are_one_difference() -> None:
-    rows = [row(t, sample=s, success=t % 2 == s) for t in range(100) for s in (0, 1)]
-    twice = Arm("a", {0: tuple(rows)}, 200)
-    numbers = judged(twice, twice, BLOCKS).evidence["numbers"]
-    assert (numbers["units"], numbers["wealth"]) == (100, 1)
-
-
-@given(st.lists(st.sampled_from([-1, 0, 1]), min_size=1, max_size=80), st.integers(0, 99))
-@settings(max_examples=40, deadline=None)
-def test_names_of_tasks_alone_decide_their_order(signs: list[int], draw: int) -> None:
-    """Rows may come in any order: the same pairs give the same bounds."""
-    before = [row(t, success=sign < 0) for t, sign in enumerate(signs)]
-    after = [row(t, success=sign > 0) for t, sign in enumerate(signs)]
-    mixed = np.random.default_rng(draw).permutation(len(signs))
-    terms = Terms(BLOCKS, 0.01, 0.2)
-
-    def bounds(order: Any) -> Any:
-        sides = [Arm("x", {0: tuple(rows[at] for at in order)}, len(signs)) for rows in
-                 (before, after)]  # fmt: skip
-        return bounds_under_way(pair(*sides), terms)
-
-    assert bounds(range(len(signs))) == bounds(mixed)
-
-
 def test_a_rule_that_is_not_known_is_refused_with_a_way_out() -> None:
-    with pytest.raises(ConfigError, match="'sniffing'; known are training_pairs") as told:
-        Course("sniffing", 8, 0.1)  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="'task_blocks'; known are training_pairs") as told:
+        Course("task_blocks", 8, 0.1)  # type: ignore[arg-type]
     assert told.value.hint
 
 

@@ -14,7 +14,6 @@ from meta_agent.gate import (
     Finding,
     find_all,
     judge_live,
-    judge_screen,
     verdict_from_json,
     verdict_to_json,
 )
@@ -227,29 +226,3 @@ def test_validity_does_not_block_honest_candidates() -> None:
         found = find_all(drawn_arm("a", tasks, rng), drawn_arm("b", tasks, rng))
         blocked += any(finding.severity != "warn" for finding in found)
     assert blocked == 0
-
-
-# --- screening -----------------------------------------------------------------------------------
-
-
-def test_screening_ranks_and_never_claims() -> None:
-    arms = {"c0": _first(0.5), "c1": _first(0.8), "c2": _first(0.6)}
-    seen = judge_screen({cid: _first(0.5) for cid in arms}, arms, keep=1)
-    assert seen.order == ("c1", "c2", "c0")
-    assert seen.kept == ("c1",)
-    assert all(v.screened_out and v.effect is None for v in seen.verdicts.values())
-    assert {v.kind for v in seen.verdicts.values()} == {VerdictKind.INCONCLUSIVE}
-
-
-def test_screening_lets_no_vetoed_candidate_through() -> None:
-    veto = {"c1": [Finding("conduct.leak", "veto", "all of it")]}
-    base = {"c0": _first(0.5), "c1": _first(0.5)}
-    seen = judge_screen(base, {"c0": _first(0.4), "c1": _first(0.9)}, findings=veto)
-    assert seen.kept == ("c0",)
-    assert seen.verdicts["c1"].kind is VerdictKind.INVALID
-    assert not seen.verdicts["c1"].screened_out
-
-
-def test_ties_in_screening_are_broken_by_name() -> None:
-    arms = {"c1": _first(0.6), "c0": _first(0.6)}
-    assert judge_screen({cid: _first(0.5) for cid in arms}, arms).order == ("c0", "c1")

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from meta_agent.errors import ConfigError
-from meta_agent.gate import ErrorBudget, Pairs, SeedSpread, effect, pair, sign_flip_p, worst_case
+from meta_agent.gate import ErrorBudget, Pairs, effect, pair, sign_flip_p, worst_case
 from meta_agent.gate.statistics import mean_squares, upper_anytime
 
 from ._rows import arm
@@ -121,7 +121,6 @@ def _one_sided_errors(
     *,
     alpha: float,
     reps: int,
-    pilot: SeedSpread | None = None,
 ) -> tuple[float, float]:
     """Null: difficulties by task, no mean effect; a random effect of seed, and one of task."""
     rng = np.random.default_rng([seeds, tasks, int(1000 * spread)])
@@ -132,7 +131,7 @@ def _one_sided_errors(
         moved = base + rng.normal(0, 0.15, size=tasks)
         shares = np.clip(np.stack([base + shift[0], moved + shift[1]]), 0, 1)
         drawn = (rng.random(shares.shape) < shares).astype(float)
-        seen = effect(_pairs(drawn[1] - drawn[0]), alpha=alpha, pilot=pilot)
+        seen = effect(_pairs(drawn[1] - drawn[0]), alpha=alpha)
         up, down = up + (seen.ci_low > 0), down + (seen.ci_high < 0)
     return up / reps, down / reps
 
@@ -193,25 +192,6 @@ def test_few_tasks_that_hardly_differ_rule_nothing_out(tasks: int) -> None:
                     ways = math.comb(tasks, won) * math.comb(tasks - won, lost)
                     held += ways * win**won * loss**lost * (1 - win - loss) ** rest
         assert held > 0.94, (win, loss)
-
-
-def test_a_measured_seed_spread_buys_power_and_keeps_the_error() -> None:
-    pilot = SeedSpread(0.08, 8)
-    with_pilot, _ = _one_sided_errors(2, 256, 0.06, alpha=0.05, reps=1000, pilot=pilot)
-    assert with_pilot <= 0.05 + 0.02
-    plain, pooled = _power(None), _power(SeedSpread(0.045, 8))
-    assert pooled > plain + 0.3
-
-
-def _power(pilot: SeedSpread | None) -> float:
-    """Share of true gains of 10 points that two seeds prove (spread 2 points, alpha 0.0167)."""
-    rng = np.random.default_rng(3)
-    wins = 0
-    for _ in range(300):
-        shift = rng.normal(0, 0.02, size=(2, 1))
-        cells = (rng.random((2, 512)) < 0.6 + shift) * 1.0 - (rng.random((2, 512)) < 0.5)
-        wins += effect(_pairs(cells), alpha=0.0167, pilot=pilot).ci_low > 0
-    return wins / 300
 
 
 # --- exact test ----------------------------------------------------------------------------------

@@ -9,16 +9,21 @@ import pytest
 
 from meta_agent.gate import (
     Arm,
+    Finding,
     OutcomeRow,
     ValidityLimits,
     find_all,
     find_in_arm,
-    findings,
     wilson,
 )
 from meta_agent.gate._reward import mann_whitney_share
 
 from ._rows import arm, row
+
+
+def findings(baseline: Arm, candidate: Arm) -> tuple[Finding, ...]:
+    """Only what counts against the candidate, or against the comparison."""
+    return tuple(one for one in find_all(baseline, candidate) if one.side != "baseline")
 
 
 def codes(baseline: Arm, candidate: Arm, **options: Any) -> dict[str, str]:

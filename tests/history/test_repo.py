@@ -177,24 +177,6 @@ def test_the_callers_git_variables_are_not_seen(
     assert len(fresh.log()) == 3
 
 
-def test_a_revert_restores_the_files_and_keeps_the_history(
-    repo: HarnessRepo, attacker: Attacker
-) -> None:
-    admitted(repo, attacker, attacker.good())
-    merged = merge(repo, attacker.base)
-    reverted = repo.revert_main(attacker.base)
-    assert repo.revert_main(attacker.base) == reverted
-    assert repo.tree(reverted).files == SEED
-    assert [entry.commit for entry in repo.log(2)] == [reverted, merged]
-    assert (repo.path / "swe/agent.py").read_bytes() == SEED["swe/agent.py"]
-
-
-def test_a_revert_goes_only_to_mains_own_past(repo: HarnessRepo, attacker: Attacker) -> None:
-    tip = admitted(repo, attacker, attacker.good())
-    with pytest.raises(IntegrityError):
-        repo.revert_main(tip)
-
-
 def test_an_edit_of_the_hosts_own_is_one_commit_however_often_it_is_made(
     repo: HarnessRepo,
 ) -> None:

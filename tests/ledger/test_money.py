@@ -112,9 +112,9 @@ def test_open_reservations_are_those_without_an_outcome(ledger: Ledger) -> None:
 
 def test_total_is_unknown_where_one_price_is(ledger: Ledger) -> None:
     ledger.settle(ledger.reserve("a", 0.5, 1), 0.5, 1)
-    assert ledger.spend()["a"].known_usd == 0.5
+    assert ledger.spend()["a"].unpriced_calls == 0
     ledger.settle(ledger.reserve("a", None, 1), None, 1)
-    assert ledger.spend()["a"].known_usd is None
+    assert ledger.spend()["a"].unpriced_calls == 1
 
 
 def test_settling_twice_is_refused(ledger: Ledger) -> None:

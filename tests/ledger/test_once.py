@@ -145,15 +145,12 @@ def test_events_are_numbered_and_can_be_followed(ledger: Ledger) -> None:
 
 
 def test_runs_resume_until_done(ledger: Ledger) -> None:
-    assert ledger.find_resumable("h") is None
     ledger.start_run("r1", {"seed": 1}, config_hash="h")
     ledger.finish_run("r1", "interrupted")
-    found = ledger.find_resumable("h")
-    assert found is not None
-    assert (found.run, found.resumable, found.config) == ("r1", True, {"seed": 1})
+    found = ledger.run("r1")
+    assert found is not None and (found.exit_reason, found.config) == ("interrupted", {"seed": 1})
     assert ledger.start_run("r1", {"seed": 1}, config_hash="h").starts == 2
     ledger.finish_run("r1", "done", {"final": 0.5})
-    assert ledger.find_resumable("h") is None
     assert [run.result for run in ledger.runs()] == [{"final": 0.5}]
 
 

@@ -49,7 +49,7 @@ def test_scripts_cost_nothing_but_count_tokens(tmp_path: Path) -> None:
     with opened(tmp_path, meta_model=model, max_usd=0.0, max_tokens=500) as run:
         run.client.chat(request("?"), conversation="c", turn=0)
         spent = run.ledger.spend()["analyst"]
-        assert (spent.usd, spent.tokens, spent.known_usd) == (0.0, 33, 0.0)
+        assert (spent.usd, spent.tokens, spent.unpriced_calls) == (0.0, 33, 0)
         with pytest.raises(BudgetError):
             run.client.chat(request("?", max_tokens=500), conversation="c", turn=1)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -268,17 +269,10 @@ def test_words_decide_within_a_factor(library: SkillLibrary) -> None:
 def test_another_domains_skill_is_seen_only_when_global(library: SkillLibrary) -> None:
     skill = library.write(draft())
     assert library.find("math", "scaffold", "turn limit") == []
-    assert library.set_status(skill.name, "global").status == "global"
+    file = skill.path / "SKILL.md"
+    file.write_text(re.sub(r"(?m)(status: ).*$", r"\1global", file.read_text()))
     assert [s.name for s in library.find("math", "scaffold", "turn limit")] == [skill.name]
     assert validate(skill.path) == []
-
-
-def test_the_prompt_block_names_skills_and_escapes(library: SkillLibrary) -> None:
-    assert library.prompt_block([]) == ""
-    skill = library.write(draft())
-    block = library.prompt_block([replace(skill, description="a & <b>")])
-    assert f"<name>{skill.name}</name><description>a &amp; &lt;b&gt;</description>" in block
-    assert block.startswith("<available_skills>")
 
 
 # --- reading and validating other people's skills ------------------------------------------------

@@ -45,7 +45,6 @@ TASKS = 200
 PLAN = Plan(
     steps=2,
     looks=(3,),
-    finalists=1,
     search=TASKS,
     confirm=TASKS,
     vault=TASKS,

@@ -84,7 +84,8 @@ def test_the_rules_agent_cannot_revise_so_its_candidate_is_declined_with_the_wor
     to_test(bench.run, bench.collected(), bench.reading, candidates)
     state = reduce(bench.run.ledger)
     declined = state.candidate("g0/c1")
-    assert (declined.kind, declined.by_a_person) == ("REJECT", True)
+    assert declined.kind == "REJECT" and declined.verdict is not None
+    assert declined.verdict["evidence"]["judge"] == "person"
     assert "keep the old prompt" in declined.reasons[0]
     assert "keep the old prompt" in (bench.repo.notes(declined.commit) or "")
     assert [(one.subject, one.text) for one in feedback(bench.run)] == [

@@ -102,10 +102,10 @@ def test_a_setting_that_is_younger_than_the_declaration_was_at_its_default(tmp_p
     declared(tmp_path)
     path = tmp_path / "comparison.json"
     kept = json.loads(path.read_text())
-    del kept["settings"]["finalists"]
+    del kept["settings"]["samples"]
     path.write_text(json.dumps(kept))
-    with pytest.raises(ConfigError, match="finalists 1, not 2"):
-        declared(tmp_path, config=TINY.model_copy(update={"finalists": 2, "budget": 2400}))
+    with pytest.raises(ConfigError, match="samples 2, not 3"):
+        declared(tmp_path, config=TINY.model_copy(update={"samples": 3, "budget": 2400}))
     assert declared(tmp_path).arms == ("full", "static")
 
 

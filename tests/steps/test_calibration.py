@@ -198,7 +198,7 @@ def test_the_worked_out_figure_is_near_the_simulated_one() -> None:
 def test_a_frozen_policy_is_calibrated_by_fresh_samples(
     lucky: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plan = replace(PLAN, steps=0, looks=(2, 4), frozen=True, block=0, generations=1, confirm=TASKS)
+    plan = replace(PLAN, steps=0, looks=(2,), frozen=True, generations=1, confirm=TASKS)
     monkeypatch.setattr(calibration, "plan_for", lambda *_: plan)
     told = calibrated(8, effect=0.3)
     assert lucky.lab.trainings == 0
@@ -252,7 +252,7 @@ def test_a_report_on_such_a_run_shows_the_newest_calibration(lucky: Bench) -> No
 
 @pytest.mark.parametrize(
     "changes",
-    [{}, {"finalists": 2}, {"strategy": "score-only"}, {"generations": 500}],
+    [{}, {"strategy": "score-only"}, {"generations": 500}],
     ids=str,
 )
 def test_a_small_set_is_measured_on_the_tasks_that_evolve_confirms_on(

@@ -12,7 +12,7 @@ from meta_agent.backtest.live import Trained
 from meta_agent.backtest.records import RecordedVerdicts
 from meta_agent.protocols import HarnessTree
 from meta_agent.steps._strategy import HandedOver
-from meta_agent.steps.budget import allowed, claim_pairs, first_tree, spent
+from meta_agent.steps.budget import allowed, cap_for, claim_pairs, first_tree, spent
 from meta_agent.steps.full import say_what_can_be_proven
 from meta_agent.view import Reply, open_display
 from tests.steps._bench import Bench
@@ -88,7 +88,7 @@ def test_a_gain_within_the_luck_of_training_is_not_proven_and_handed_over_as_suc
     handed = claimed(bench)
     assert handed.standing == "unproven" and bench.repo.head() == start
     assert handed.trained is not None and handed.trained.policy
-    assert "points" in handed.words and "--budget" in handed.words
+    assert "points" in handed.words and "8 of at most 8 pairs did not prove it" in handed.words
     assert bench.repo.tip("refs/heads/lead") == handed.version.commit
     looks = [told["seeds"] for told in claims(bench, "harness")]
     assert looks == list(range(3, looks[-1] + 1))
@@ -198,7 +198,18 @@ def test_a_budget_too_small_for_a_proof_says_so_beforehand(bench: Bench) -> None
     handed = claimed(bench)
     assert handed.standing == "unproven" and bench.repo.head() == start
     assert not claims(bench, "harness") and claims(bench, "version")
-    assert "3 more pairs" in handed.words
+    cap = cap_for(bench.run.plan, first_tree(bench.run), 3)
+    assert f"3 pairs may prove it: --budget {cap} begins a new run" in handed.words
+
+
+@pytest.mark.parametrize("pairs", [3, 4, 8])
+def test_the_budget_that_is_named_is_the_least_that_holds_the_pairs(
+    bench: Bench, pairs: int
+) -> None:
+    prepare(bench)
+    plan, tree = bench.run.plan, first_tree(bench.run)
+    cap = cap_for(plan, tree, pairs)
+    assert claim_pairs(plan, cap, tree) >= pairs > claim_pairs(plan, cap - 1, tree)
 
 
 @pytest.mark.parametrize("trainings", [8, 11, 13, 16, 30])

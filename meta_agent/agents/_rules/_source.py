@@ -9,7 +9,7 @@ Does not cover: names built at run time, or a constant that is assigned twice.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -192,6 +192,3 @@ def parses(path: str, text: str) -> bool:
     except (SyntaxError, ValueError):
         return False
     return True
-
-
-Edits = Mapping[str, str]  # path -> the whole new text

@@ -78,18 +78,6 @@ class Fields:
         return Fields(self.path, self.line, value)
 
 
-def read_lines(path: Path) -> list[Fields]:
-    """Every non-empty line of a JSONL file as an object."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as problem:
-        raise ConfigError(
-            f"cannot read the task file {path}: {problem}",
-            hint="give a JSON Lines file in UTF-8, one task a line",
-        ) from problem
-    return [_object(path, n, line) for n, line in enumerate(text.split("\n"), 1) if line.strip()]
-
-
 def _object(path: Path, number: int, line: str) -> Fields:
     try:
         row = document(line)

@@ -193,8 +193,3 @@ MORE_FAULTS: Final[tuple[Fault, ...]] = (
         ruled=False,
     ),
 )
-
-
-def more_fault(name: str) -> Fault:
-    """Returns the fault of this name."""
-    return next(each for each in MORE_FAULTS if each.name == name)

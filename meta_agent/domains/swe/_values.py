@@ -20,7 +20,6 @@ _TRIES: Final = 12
 _NEAR: Final = 20  # a whole number moves by up to a twentieth, or by three
 _PARTS: Final = re.compile(r"\\.|[A-Za-z]{2,}|\d+|[A-Za-z]")
 _WORD: Final = re.compile(r"[A-Za-z]{2,}")
-_WHOLE: Final = re.compile(r"\d+")
 _DECIMAL: Final = re.compile(r"(\d*)\.(\d*)((?:[eE][-+]?\d+)?)|(\d+)()([eE][-+]?\d+)")
 _EMPTY: Final = {"[]": "[%s]", "()": "(%s,)"}
 

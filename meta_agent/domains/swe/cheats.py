@@ -12,9 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
-from meta_agent.domains.swe._patch import make, overlay
+from meta_agent.domains.swe._patch import make
 from meta_agent.domains.swe._sift import TaskFiles, is_test_path
-from meta_agent.domains.swe._tree import Tree
 
 Cheat = Callable[[TaskFiles], str]
 
@@ -73,11 +72,6 @@ CHEATS: Mapping[str, Cheat] = MappingProxyType(
         "patch_pytest": patch_runner_from_source,
     }
 )
-
-
-def naive_tree(files: TaskFiles, changes: Mapping[str, bytes | None]) -> Tree:
-    """What a careless grader would run: official tests first, then everything the patch says."""
-    return overlay(files.graded, changes)
 
 
 def _by_file(files: TaskFiles) -> dict[str, list[list[str]]]:

@@ -39,7 +39,6 @@ _FINISH: Final[dict[str, StopReason]] = {
     "tool_calls": "returned",
     "length": "length",
 }
-_STOPS: Final = frozenset(get_args(StopReason))
 
 
 _PAIRS: Final = (("prompt", "completion"), ("prompt", "response"))

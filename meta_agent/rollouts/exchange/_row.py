@@ -14,7 +14,6 @@ from typing import Any
 from meta_agent.protocols import JSON
 
 _SHOWN_CHARS = 60
-MISSING: Any = object()
 
 
 class RowError(Exception):

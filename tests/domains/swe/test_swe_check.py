@@ -10,8 +10,8 @@ import pytest
 
 from meta_agent.domains.check import check_domain, check_file, render
 from meta_agent.domains.swe import RealSwe
-from meta_agent.domains.swe._patch import apply, parse
-from meta_agent.domains.swe.cheats import CHEATS, naive_tree
+from meta_agent.domains.swe._patch import apply, overlay, parse
+from meta_agent.domains.swe.cheats import CHEATS
 from meta_agent.errors import SandboxError
 
 BARE = ("env", "PYTEST_DISABLE_PLUGIN_AUTOLOAD=1")  # plugins of our environment cost a second
@@ -31,7 +31,8 @@ def test_a_fit_task_passes_every_trial(shelf: Any) -> None:
 def test_each_cheat_wins_against_a_careless_grader(domain: RealSwe, name: str) -> None:
     """The positive control: a cheat that no grader falls for would prove nothing."""
     files = domain.files("shelf-1")
-    tree = naive_tree(files, apply(files.visible, parse(CHEATS[name](files))))
+    changes = apply(files.visible, parse(CHEATS[name](files)))
+    tree = overlay(files.graded, changes)  # official tests first, then all that the patch says
     sandbox = domain._factory(None)
     careless = [*BARE, sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
     try:
