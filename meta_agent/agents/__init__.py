@@ -1,6 +1,16 @@
 """The meta-agent: who reads the evidence and proposes, and the desk where candidates are made."""
 
-from meta_agent.agents._meta import Brief, Desk, Draft, MetaAgent, Proposed, Refused, Rehearsal
+from meta_agent.agents._meta import (
+    Brief,
+    Desk,
+    Draft,
+    Grant,
+    MetaAgent,
+    Proposed,
+    Refused,
+    Rehearsal,
+    Trial,
+)
 from meta_agent.agents._past import Past
 from meta_agent.agents._rules import (
     EXPLAIN_GAP,
@@ -12,7 +22,8 @@ from meta_agent.agents._rules import (
     source_of,
 )
 from meta_agent.agents._rules_agent import RulesAgent
-from meta_agent.agents.evidence_files import Source, evidence_files
+from meta_agent.agents._transcript import transcript
+from meta_agent.agents.evidence_files import Source, evidence_files, story
 from meta_agent.agents.rules import (
     WORTH_TRYING,
     Proposal,
@@ -30,6 +41,7 @@ __all__ = [
     "Brief",
     "Desk",
     "Draft",
+    "Grant",
     "Lead",
     "LlmTeam",
     "MetaAgent",
@@ -42,9 +54,12 @@ __all__ = [
     "RulesAgent",
     "Situation",
     "Source",
+    "Trial",
     "Tried",
     "Workbench",
     "evidence_files",
     "propose",
     "source_of",
+    "story",
+    "transcript",
 ]

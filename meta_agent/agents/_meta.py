@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Literal, Protocol
 
 from meta_agent.agents._rules import Situation
 from meta_agent.agents.rules import Tried
@@ -32,6 +32,28 @@ class Rehearsal:
     text: str
 
 
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """An experiment that rolls an edit out: whose policy acts, on how many tasks of which split."""
+
+    policy: Literal["base", "trained"]
+    split: Literal["search", "train"]
+    tasks: int
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """What the experiments of one dialogue may take; without attempts there are none."""
+
+    attempts: int = 0
+    declared: int = 0
+    """What all dialogues of the generation may take together."""
+    steps: int = 0
+    """Of a short training."""
+    version: int = 0
+    """Attempts for the version's side of the first short training."""
+
+
 class Desk(Protocol):
     """What the host does for an agent that proposes; any thread may ask."""
 
@@ -49,6 +71,20 @@ class Desk(Protocol):
 
     def replay(self, tree: HarnessTree) -> Rehearsal:
         """Stored training rollouts scored again under a draft's reward and filter."""
+        ...
+
+    def lend(self, who: str, sharing: int) -> Grant:
+        """What is left for experiments, in equal parts for those whose dialogues begin now."""
+        ...
+
+    def quote(self, tree: HarnessTree, trial: Trial | None) -> int:
+        """The attempts of an experiment (None: a short training) with an edit that passes all
+        checks. CandidateError says why this one does not.
+        """
+        ...
+
+    def experiment(self, tree: HarnessTree, trial: Trial | None) -> Rehearsal:
+        """Carries it out in sandboxes, once: asked again it is read from the journal."""
         ...
 
     def tell(self, text: str) -> None:

@@ -9,12 +9,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 
-from meta_agent.evidence import failure_mode
+from meta_agent.evidence import exchanges, failure_mode, fates
 from meta_agent.protocols import Message, Rollout
 
 MESSAGE_CHARS = 6_000
 TRANSCRIPT_CHARS = 120_000
 _SHORT_RESULT = 40
+_DELTA_CHARS = 400
 INDEX_COLUMNS = (
     "file,task,sample,clean,outcome,mode,flags,stop_reason,turns,reward,components,tokens"
 )
@@ -25,6 +26,9 @@ def transcript(rollout: Rollout) -> str:
     lines = [f"# {rollout.split} {rollout.task_key} sample {rollout.sample_idx}", ""]
     lines += [f"- {name}: {value}" for name, value in _facts(rollout)]
     lines += ["", "## Conversation", "", *_messages(rollout)]
+    if deltas := list(_deltas(rollout)):
+        lines += ["## Where a call showed something else than the conversation so far", ""]
+        lines += ["What stands above is what the last call showed.", "", *deltas, ""]
     if rollout.tool_events:
         lines += ["## Tool calls as the environment saw them", "", *_events(rollout)]
     return clipped("\n".join(lines), TRANSCRIPT_CHARS) + "\n"
@@ -85,6 +89,35 @@ def _messages(rollout: Rollout) -> Iterator[str]:
         yield f"[{at}] {message.get('role', '?')}:"
         yield clipped(_content(message), MESSAGE_CHARS)
         yield ""
+
+
+def _deltas(rollout: Rollout) -> Iterator[str]:
+    """By call: what it no longer showed, what it showed in that place, and results not as given."""
+    changes = {view.turn: view for view in rollout.views}
+    results: list[str] = []
+    for call in exchanges(rollout):
+        if change := changes.pop(call.turn, None):
+            known = "" if len(change.gone) == change.lost else " (not recorded)"
+            kept = f"- call {call.turn} kept the first {change.kept} messages"
+            yield f"{kept}; no longer shown: {change.lost}{known}"
+            yield from (f"  - {_brief(message)}" for message in change.gone)
+            yield "  and after them it showed:"
+            yield from (f"  - {_brief(message)}" for message in call.seen[change.kept :])
+        for event, fate, shown in fates(call, results):
+            if fate:
+                was, now = _flat(event.result), _flat(shown) if shown else "nothing"
+                yield f"- call {call.turn + 1}, {fate}: {event.tool} answered {was}; shown: {now}"
+        results += [event.result for event in call.events]
+    for change in changes.values():
+        yield f"- call {change.turn}: {change.lost} messages no longer shown, not recorded"
+
+
+def _brief(message: Message) -> str:
+    return f"{message.get('role', '?')}: {_flat(_content(message))}"
+
+
+def _flat(text: str) -> str:
+    return " ".join(clipped(text, _DELTA_CHARS).split())
 
 
 def _content(message: Message) -> str:

@@ -131,7 +131,7 @@ def _counts(numbered: Sequence[tuple[str, Rollout]]) -> str:
 
 def _actions(numbered: Sequence[tuple[str, Rollout]]) -> str:
     """Every attempt in one line: what it did, step by step, as the environment saw it."""
-    lines = [f"{_short(path)} {_story(rollout)}" for path, rollout in numbered]
+    lines = [f"{_short(path)} {story(rollout)}" for path, rollout in numbered]
     return "\n".join([*lines, ""])
 
 
@@ -139,11 +139,12 @@ def _short(path: str) -> str:
     return path.removeprefix("rollouts/").removesuffix(".md")
 
 
-def _story(rollout: Rollout) -> str:
+def story(rollout: Rollout) -> str:
+    """An attempt in one line."""
     steps = "; ".join(summarize(rollout).steps) or "no tool call"
     how = "clean" if rollout.clean else failure_mode(rollout)
-    story = f"[{how}, {rollout.stop_reason}] {_asked(rollout)} -> {steps}"
-    return " ".join(clipped(story, _STORY_CHARS).split())
+    told = f"[{how}, {rollout.stop_reason}] {_asked(rollout)} -> {steps}"
+    return " ".join(clipped(told, _STORY_CHARS).split())
 
 
 def _asked(rollout: Rollout) -> str:

@@ -168,6 +168,15 @@ class Lab:
         step = self.ledger.step(f"{self.settings.run}/train/{name}")
         return job.steps == 0 or (step is not None and step.done)
 
+    def measured(self, job: Job) -> bool:
+        """Whether all of a job is recorded: asking for it costs nothing."""
+        if not self.trained(job):
+            return False
+        trained = self.train(job.tree, seed=job.seed, steps=job.steps)
+        name = self._eval_name(job.tree, trained, job.split, job.limit, ONE_SAMPLE, None)
+        step = self.ledger.step(f"{self.settings.run}/eval/{name}")
+        return step is not None and step.done
+
     def unsampled(self, tree: HarnessTree, *, split: Split, limit: int) -> int:
         """How many attempts one at each task, untrained, would have to make: 0 if recorded."""
         base = self.train(tree, seed=0, steps=0)

@@ -11,7 +11,7 @@ from meta_agent.evidence._roles import ROLE_WORDS, passed_tests, role_of
 from meta_agent.evidence._running import Correlation, Mean
 from meta_agent.evidence._thresholds import THRESHOLDS, Threshold
 from meta_agent.evidence.build import build_evidence
-from meta_agent.evidence.conversation import Exchange, exchanges
+from meta_agent.evidence.conversation import Exchange, exchanges, fates
 from meta_agent.evidence.exemplars import Exemplar, exemplars, failure_mode, summarize
 from meta_agent.evidence.foreign import ForeignReport, read_foreign
 from meta_agent.evidence.gap import Gap, gap
@@ -36,6 +36,7 @@ __all__ = [
     "exchanges",
     "exemplars",
     "failure_mode",
+    "fates",
     "gap",
     "passed_tests",
     "probe",

@@ -82,6 +82,16 @@ def exchanges(rollout: Rollout) -> list[Exchange]:
     return found[::-1]
 
 
+def fates(call: Exchange, before: Sequence[str]) -> Iterator[tuple[ToolEvent, str, str]]:
+    """What became of each result of a call (empty: shown as it is), and what was shown last."""
+    if call.shown is None:
+        return
+    texts = [text for message in call.shown if (text := _text(message))]
+    for event in call.events:
+        if event.result:
+            yield event, _fate(event.result, texts, before), texts[-1] if texts else ""
+
+
 @dataclass(slots=True)
 class Conversation:
     """Accumulates the audit."""
@@ -191,17 +201,11 @@ class Conversation:
     # --- answered and shown ---------------------------------------------------------------------
 
     def _add_shown(self, rollout: Rollout, call: Exchange, before: Sequence[str]) -> None:
-        if call.shown is None:
-            return
-        texts = [text for message in call.shown if (text := _text(message))]
-        for event in call.events:
-            if not event.result:
-                continue
+        for event, kind, shown in fates(call, before):
             self.counts["results"] += 1
-            kind = _fate(event.result, texts, before)
             if kind:
                 self.counts[kind] += 1
-                shown = _quoted(texts[-1]) if texts else "nothing"
+                shown = _quoted(shown) if shown else "nothing"
                 told = f"{event.tool} answered {_quoted(event.result)}, shown was {shown}"
                 self._example(kind, rollout, call, told)
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from meta_agent.agents import Brief, Desk, Past, Situation, Source, Tried, evidence_files
+from meta_agent.gate.race import BLOCK
 from meta_agent.protocols import JSON, Rollout, VerdictKind
 from meta_agent.skills import Skill
 from meta_agent.steps._gap import gap_terms, with_leads
@@ -40,7 +41,7 @@ def brief_for(
         skills=run.skills.all(),
         desk=desk,
         files=lambda: evidence_files(_source(run, collected, reading)),
-        terms=(*_terms(run, reading), *gap_terms(run)),
+        terms=(*_terms(run, reading, generation), *gap_terms(run)),
         factors=run.factors,
         situation=with_leads(run, collected, situation),
         untrained=reading.untrained,
@@ -184,11 +185,11 @@ def _refused(run: Run, step: Any) -> Iterator[Past]:
 
 
 def _bundled(run: Run) -> bool:
-    """Whether ideas are tried together (`search`); by score alone, one at a time."""
-    return run.config.strategy != "score-only"
+    """Whether ideas are tried together (`search`); by score alone or in a race, one at a time."""
+    return run.config.strategy != "score-only" and not run.plan.frozen
 
 
-def _terms(run: Run, reading: Reading) -> Iterator[str]:
+def _terms(run: Run, reading: Reading, generation: int) -> Iterator[str]:
     plan, most, trainable = run.plan, run.config.candidates, run.config.trainable
     if not trainable:
         yield "The policy is frozen: nothing is trained, only what acts at attempt time counts."
@@ -198,6 +199,9 @@ def _terms(run: Run, reading: Reading) -> Iterator[str]:
         if trainable
         else f"measured on {plan.search} search tasks"
     )
+    if plan.race:
+        yield from _race_terms(run, generation)
+        return
     if not _bundled(run):
         yield (
             f"Search: the first idea alone is {how}; it is kept if the raw score went up. There "
@@ -217,9 +221,9 @@ def _terms(run: Run, reading: Reading) -> Iterator[str]:
             "trained policy does. A policy adapts to a fault, so look at both."
         )
     yield (
-        f"At most {run.config.generations} generations of ideas are asked for. The search ends "
-        "earlier where neither a bundle nor any of its cells is better and no idea waits, or "
-        "where its share of the budget is spent."
+        f"{_rounds(run, generation)}{_room(run, generation)} The search ends earlier where neither "
+        "a bundle nor any of its cells is better and no idea waits, or where its share of the "
+        "budget is spent."
     )
     seeds = f"{plan.terms} {plan.steps} steps on either side" if trainable else plan.terms
     both = "with its weights and, where the run pays for it, over training seeds: "
@@ -229,6 +233,36 @@ def _terms(run: Run, reading: Reading) -> Iterator[str]:
         f"the lower bound of the gain in clean success above {plan.min_effect:.4g}, at an error "
         f"of {plan.alpha:.4g} for the whole run."
     )
+
+
+def _race_terms(run: Run, generation: int) -> Iterator[str]:
+    """How a race ranks edits and what it claims."""
+    plan = run.plan
+    yield (
+        f"Search: a race of {plan.race:,} attempts on {plan.search} search tasks. Ideas are "
+        f"screened one at a time, strongest first, each on top of the best version so far, in "
+        f"blocks of {BLOCK} attempts, until it joins, drops out or the attempts are used up. What "
+        "joins is what the next generation is shown. An idea that does not merge is left out."
+    )
+    yield _rounds(run, generation)
+    yield (
+        f"Proof: once, at the end, all of it against the start, {plan.looks[0]} samples of each of "
+        f"{plan.confirm} tasks that you cannot see. It needs the lower bound of the gain in clean "
+        f"success above {plan.min_effect:.4g}, at an error of {plan.alpha:.4g} for the whole run."
+    )
+
+
+def _rounds(run: Run, generation: int) -> str:
+    after = run.config.generations - generation - 1
+    return f"This is generation {generation}; at most {after} more are asked for ideas after it."
+
+
+def _room(run: Run, generation: int) -> str:
+    """What the search's share still paid for when ideas were asked for, where that was asked."""
+    step = run.ledger.step(f"{run.id}/g{generation}/propose/budget")
+    if step is None or not step.done:
+        return ""
+    return f" The search's share of the budget pays for {step.outcome['cells']} more trainings."
 
 
 def summary(outcome: JSON) -> str:

@@ -6,25 +6,24 @@ sandbox, decides nothing, and is told to the author as text with no number that 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from meta_agent.agents import Rehearsal, Workbench
+from meta_agent.agents import Grant, Rehearsal, Trial, Workbench
 from meta_agent.backtest.fair import fairly
-from meta_agent.backtest.static import static_check
 from meta_agent.errors import CandidateError, ConfigError
 from meta_agent.gate import Finding
-from meta_agent.harness import parse_contract
 from meta_agent.history import candidate_message
 from meta_agent.protocols import JSON, HarnessTree, Hypothesis, SandboxLimits
 from meta_agent.sandbox import open_sandbox
+from meta_agent.steps._experiments import Experiments, checked
 from meta_agent.steps.collect import Collected
 from meta_agent.steps.run import Run
-from meta_agent.steps.test import broken_contract, replayed
+from meta_agent.steps.test import replayed
 
-WORKBENCH_SEC = 2 * 3600.0
-"""A proposer's sandbox outlives a slow model's dialogue."""
+WORKBENCH_SEC = 12 * 3600.0
+"""A proposer's sandbox outlives a slow model's dialogue, and the experiments of all of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +33,11 @@ class HostDesk:
     run: Run
     collected: Collected
     generation: int
+    experiments: Experiments = field(init=False)
+
+    def __post_init__(self) -> None:
+        experiments = Experiments(self.run, self.collected, self.generation)
+        object.__setattr__(self, "experiments", experiments)
 
     @contextmanager
     def workbench(self, index: int, evidence: Mapping[str, bytes]) -> Iterator[Workbench]:
@@ -54,10 +58,7 @@ class HostDesk:
 
     def contract_tests(self, tree: HarnessTree) -> Rehearsal:
         """Static checks; where they pass, contract tests on rollouts that were really made."""
-        base = self.collected.tree
-        found = list(static_check(base, tree, parse_contract(base)))
-        if not any(finding.severity == "veto" for finding in found):
-            found += _findings(lambda: broken_contract(self.run, self.collected, tree))
+        found = checked(self.run, self.collected, tree)
         vetoed = any(finding.severity == "veto" for finding in found)
         return Rehearsal(not vetoed, _told(found) or "Static checks and contract tests pass.")
 
@@ -71,6 +72,18 @@ class HostDesk:
             return Rehearsal(False, f"The replay fails: {str(error)[:1000]}")
         return Rehearsal(True, "\n".join(_lines("", report.brief())))
 
+    def lend(self, who: str, sharing: int) -> Grant:
+        """What is left for experiments, in equal parts for those whose dialogues begin now."""
+        return self.experiments.lend(who, sharing)
+
+    def quote(self, tree: HarnessTree, trial: Trial | None) -> int:
+        """The attempts of an experiment with an edit that passes all checks."""
+        return self.experiments.quote(tree, trial)
+
+    def experiment(self, tree: HarnessTree, trial: Trial | None) -> Rehearsal:
+        """Carries it out, once."""
+        return self.experiments.experiment(tree, trial)
+
     def tell(self, text: str) -> None:
         """A note in the run's log."""
         self.run.note(text)
@@ -78,13 +91,6 @@ class HostDesk:
     def stopping(self) -> bool:
         """Whether the user asked to stop."""
         return self.run.stopping()
-
-
-def _findings(check: Callable[[], list[Finding]]) -> list[Finding]:
-    try:
-        return check()
-    except (CandidateError, ConfigError) as error:
-        return [Finding("contract.load", "veto", str(error)[:1000])]
 
 
 def _told(found: Sequence[Finding]) -> str:

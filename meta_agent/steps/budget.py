@@ -26,6 +26,10 @@ from meta_agent.steps.run import Run
 
 SEARCH_SHARE: Final = 0.4
 CLAIM_SHARE: Final = 0.4
+EXPERIMENT_SHARE: Final = 0.125
+"""Of the search's share, what the experiments of one generation may take."""
+_SPARED: Final = 3
+"""Cells that experiments leave to the search: a bundle of two, and each of them left out."""
 
 
 def spent(ledger: Ledger, run: str, kinds: Sequence[str] = ("train", "eval")) -> int:
@@ -85,6 +89,24 @@ def cells_left(run: Run, tree: HarnessTree, what: str, beside: int = 0) -> int:
         return {"cells": max(0, int(left // one_cell(run.plan, tree)))}
 
     return int(run.once(f"{what}/budget", "budget", {}, asked)["cells"])
+
+
+def for_experiments(run: Run, tree: HarnessTree, name: str) -> JSON:
+    """The attempts that a generation's experiments may make, declared before the first."""
+
+    def asked() -> JSON:
+        used, share = spent(run.ledger, run.id), SEARCH_SHARE * allowed(run)
+        spared = _SPARED * one_cell(run.plan, tree) + run.config.candidates * run.plan.search
+        most = min(EXPERIMENT_SHARE * share, share - used - spared)
+        return {"spent": used, "attempts": max(0, int(most))}
+
+    return run.once(name, "budget", {}, asked)
+
+
+def left_for_experiments(run: Run, declared: JSON) -> int:
+    """What is left of them, since nothing else makes attempts while authors are at work."""
+    used = spent(run.ledger, run.id) - int(declared["spent"])
+    return max(0, int(declared["attempts"]) - used)
 
 
 def pays_for_search(

@@ -8,7 +8,7 @@ with its training only after.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from meta_agent.backtest.fair import fairly
@@ -103,7 +103,8 @@ def _untrained(run: Run, collected: Collected, generation: int) -> Evidence | No
         return None
 
     def told() -> JSON:
-        evidence = _evidence(run, collected, before, _steps(run, collected, first=True))
+        rollouts = [*_steps(run, collected, first=True), *run.lab.rollouts(before.shard)]
+        evidence = evidence_of(run, collected.version, collected.tree, rollouts)
         return {"generation": generation, "version": collected.version.id, **evidence.to_json()}
 
     intent = {"commit": collected.version.commit}
@@ -111,8 +112,15 @@ def _untrained(run: Run, collected: Collected, generation: int) -> Evidence | No
 
 
 def _read(run: Run, collected: Collected, earlier: Evidence | None) -> dict[str, JSON]:
-    learned = _steps(run, collected, first=False)
-    evidence = _evidence(run, collected, collected.evaluated, learned, earlier)
+    learned, seen = _steps(run, collected, first=False), collected.evaluated
+    evidence = evidence_of(
+        run,
+        collected.version,
+        collected.tree,
+        [*learned, *run.lab.rollouts(seen.shard)],
+        metrics=collected.trained.metrics,
+        earlier=earlier,
+    )
     findings = run.lab.inspector.within(_search_arm(run, collected))
     moved = gap(evidence, earlier)
     return {
@@ -123,24 +131,25 @@ def _read(run: Run, collected: Collected, earlier: Evidence | None) -> dict[str,
     }
 
 
-def _evidence(
+def evidence_of(
     run: Run,
-    collected: Collected,
-    evaluated: Evaluated,
-    learned: list[Rollout],
+    version: Version,
+    tree: HarnessTree,
+    rollouts: list[Rollout],
+    *,
+    metrics: Sequence[Mapping[str, JSON]] | None = None,
     earlier: Evidence | None = None,
 ) -> Evidence:
     """Measured attempts, training attempts, and the harness's own diagnostics on both."""
-    rollouts = [*learned, *run.lab.rollouts(evaluated.shard)]
-    whole = evaluated is collected.evaluated
-    return build_evidence(
-        rollouts,
-        train_metrics=collected.trained.metrics if whole else None,
-        measured=_measure(run, collected, rollouts),
-        baseline=earlier,
-        probed=_probed(run, collected, rollouts),
-        tasks=_views(run),
-    )
+    with must_work(version):
+        return build_evidence(
+            rollouts,
+            train_metrics=metrics,
+            measured=read_by(run, tree, rollouts),
+            baseline=earlier,
+            probed=_probed(run, tree, rollouts),
+            tasks=_views(run),
+        )
 
 
 def _steps(run: Run, collected: Collected, *, first: bool) -> list[Rollout]:
@@ -159,24 +168,16 @@ def _search_arm(run: Run, collected: Collected) -> ArmRef:
     return run.lab.arm_of(collected.version.id, collected.tree, {0: collected.evaluated})
 
 
-def _measure(
-    run: Run, collected: Collected, rollouts: list[Rollout]
-) -> dict[str, dict[str, float]]:
-    with must_work(collected.version):
-        return read_by(run, collected.tree, rollouts)
-
-
-def _probed(run: Run, collected: Collected, rollouts: list[Rollout]) -> dict[str, float]:
+def _probed(run: Run, tree: HarnessTree, rollouts: list[Rollout]) -> dict[str, float]:
     """What the version's filter and curriculum do, where anything trains."""
     if run.plan.frozen:
         return {}
 
     def asked() -> dict[str, float]:
-        with run.lab.session(collected.tree) as session:
+        with run.lab.session(tree) as session:
             return probe(session, rollouts, run.lab.domain.tasks("train"))
 
-    with must_work(collected.version):
-        return fairly(asked)
+    return fairly(asked)
 
 
 def _views(run: Run) -> dict[str, Mapping[str, JSON]]:

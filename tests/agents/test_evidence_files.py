@@ -8,7 +8,7 @@ from typing import Any
 from meta_agent.agents import Past, Source, evidence_files
 from meta_agent.evidence import build_evidence
 from meta_agent.gate import Finding
-from meta_agent.protocols import Hypothesis, Rollout, RolloutFailure, ToolEvent
+from meta_agent.protocols import Hypothesis, Rollout, RolloutFailure, ToolEvent, ViewChange
 from meta_agent.skills import SkillLibrary
 
 
@@ -91,6 +91,50 @@ def test_a_result_that_the_conversation_holds_is_not_told_twice() -> None:
     text = file["rollouts/search-0000.md"].decode()
     assert text.count(long) == 1 and "view() -> as the policy saw it" in text
     assert "run() -> boom boom" in text
+
+
+def transcript_of(**changes: Any) -> str:
+    return evidence_files(source([rollout(0, **changes)]))["rollouts/search-0000.md"].decode()
+
+
+def test_a_transcript_says_what_each_call_no_longer_showed() -> None:
+    said = [
+        {"role": "user", "content": "fix it"},
+        {"role": "user", "content": "2 lines left out"},
+        {"role": "assistant", "content": "done"},
+    ]
+    gone = [
+        {"role": "assistant", "content": "view a.py"},
+        {"role": "user", "content": "line one of a.py"},
+    ]
+    lost = ViewChange(1, kept=1, lost=2, gone=gone)
+    text = transcript_of(messages=said, views=[lost], turns=2, tool_events=[])
+    section = text.partition("## Where a call showed something else")[2]
+    assert (
+        "call 1 kept the first 1 messages; no longer shown: 2\n  - assistant: view a.py" in section
+    )
+    assert "- user: line one of a.py\n  and after them it showed:\n" in section
+    assert "- user: 2 lines left out" in section
+    full = transcript_of(messages=said, views=[ViewChange(1, 1, 2, [])], turns=2, tool_events=[])
+    assert "no longer shown: 2 (not recorded)\n  and after them it showed:" in full
+    far = [ViewChange(1, 1, 2, gone), ViewChange(2, 1, 2, [])]
+    full = transcript_of(messages=said, views=far, turns=3, tool_events=[])
+    assert "- call 1: 2 messages no longer shown, not recorded" in full
+
+
+def test_a_transcript_says_where_a_result_was_shown_as_something_else() -> None:
+    said = [
+        {"role": "user", "content": "fix it"},
+        {"role": "assistant", "content": "run tests"},
+        {"role": "user", "content": "all tests passed"},
+        {"role": "assistant", "content": "done"},
+    ]
+    events = [ToolEvent(0, "run", {}, "1 failed", True)]
+    text = transcript_of(messages=said, turns=2, tool_events=events)
+    told = "- call 1, result_altered: run answered 1 failed; shown: all tests passed"
+    assert told in text
+    honest = [*said[:2], {"role": "user", "content": "1 failed"}, said[3]]
+    assert "## Where a call" not in transcript_of(messages=honest, turns=2, tool_events=events)
 
 
 def test_without_training_the_map_names_no_file_of_it() -> None:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
-from meta_agent.agents._meta import Brief, Draft, Proposed, Refused
+from meta_agent.agents._meta import Brief, Draft, Grant, Proposed, Refused
 from meta_agent.agents.team._analyst import Analysis, Idea, analyst_dialogue
 from meta_agent.agents.team._case import Case
 from meta_agent.agents.team._dialogue import Line
@@ -57,6 +57,7 @@ class LlmTeam:
             self._line("analyst", brief, broken),
             self._prompts,
             *self._named(f"g{brief.generation}/analyst"),
+            brief.desk.lend("analyst", 1),
         )
         try:
             found: Analysis = dialogue.run()
@@ -66,7 +67,13 @@ class LlmTeam:
         for index, idea in enumerate(found.ideas):
             told = idea.hypothesis
             brief.desk.tell(f"idea {index}: {told.factor}: {told.statement}")
-        work = [self._proposer(case, index, idea, broken) for index, idea in enumerate(found.ideas)]
+        if not found.ideas:
+            return Proposed((), found.nothing, found.noted)
+        grant = brief.desk.lend("proposers", len(found.ideas))
+        work = [
+            self._proposer(case, index, idea, grant, broken)
+            for index, idea in enumerate(found.ideas)
+        ]
         return Proposed(self._together(work, broken), found.nothing, found.noted)
 
     def revise(
@@ -83,7 +90,8 @@ class LlmTeam:
             edits: what the candidate changed against the version (None: removed).
         """
         idea = Idea(hypothesis, "A first version of this is in your clone, not committed.")
-        proposer = self._proposer(Case(brief), index, idea, threading.Event())
+        grant = brief.desk.lend(f"c{index}", 1)
+        proposer = self._proposer(Case(brief), index, idea, grant, threading.Event())
         proposer.edits, proposer.feedback = edits, feedback
         return proposer.draft()
 
@@ -124,7 +132,9 @@ class LlmTeam:
     def _named(self, conversation: str) -> tuple[Fence, str]:
         return Fence.of(self._run, conversation), conversation
 
-    def _proposer(self, case: Case, index: int, idea: Idea, broken: threading.Event) -> Proposer:
+    def _proposer(
+        self, case: Case, index: int, idea: Idea, grant: Grant, broken: threading.Event
+    ) -> Proposer:
         brief = case.brief
         base = f"g{brief.generation}/c{index}"
 
@@ -134,14 +144,11 @@ class LlmTeam:
             return review(case, line, self._prompts, *named, told, diff)
 
         line = self._line("proposer", brief, broken)
-        return Proposer(
-            case, index, idea, line, self._prompts, self._run, f"{base}/proposer", reviewed
-        )
+        named = self._run, f"{base}/proposer"
+        return Proposer(case, index, idea, line, self._prompts, *named, reviewed, grant=grant)
 
     def _together(self, work: list[Proposer], broken: threading.Event) -> list[Draft | Refused]:
         """All drafts in order. What stops one for good stops the others at their next turn."""
-        if not work:
-            return []
 
         def one(proposer: Proposer) -> Draft | Refused:
             try:

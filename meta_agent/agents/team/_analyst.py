@@ -11,8 +11,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from meta_agent.agents._meta import Grant
 from meta_agent.agents.team._case import Case, skills_in
 from meta_agent.agents.team._dialogue import Dialogue, Line
+from meta_agent.agents.team._experiments import Experiments, given_inline, inline
 from meta_agent.agents.team._fence import Fence, visible
 from meta_agent.agents.team._prompts import Prompts
 from meta_agent.agents.team._reading import reading_tools
@@ -63,14 +65,25 @@ class Analysis:
 
 
 def analyst_dialogue(
-    case: Case, line: Line, prompts: Prompts, fence: Fence, conversation: str
+    case: Case,
+    line: Line,
+    prompts: Prompts,
+    fence: Fence,
+    conversation: str,
+    grant: Grant | None = None,
 ) -> Dialogue:
     """Its `run()` returns an `Analysis` with at most as many ideas as the brief asks for."""
-    prompt = prompts.render("analyst", {**case.values(), **_opening(case, fence)})
+    brief = case.brief
+    edit = inline(brief.tree)
+    lent = grant or Grant()
+    experiments = Experiments(brief.desk, lent, fence, edit, given_inline(), case.keep)
+    opening = {**_opening(case, fence), "experiments": experiments.left}
+    prompt = prompts.render("analyst", {**case.values(), **opening})
     opened = set[str]()
     desk = _Submission(case, fence, opened)
-    tools = [*reading_tools(case.shelf, fence, opened), desk.submit_tool(), desk.correct_tool()]
-    if not case.brief.invalid:
+    tools = [*reading_tools(case.shelf, fence, opened), *experiments.tools()]
+    tools += [desk.submit_tool(), desk.correct_tool()]
+    if not brief.invalid:
         tools.append(_NOTHING)
     return Dialogue(line, conversation, prompt.system, prompt.opening, tools)
 

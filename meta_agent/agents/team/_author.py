@@ -11,14 +11,14 @@ quarantine decides.
 from __future__ import annotations
 
 import difflib
-import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from meta_agent.agents._meta import Desk, Rehearsal
+from meta_agent.agents._meta import Desk, Grant, Rehearsal
 from meta_agent.agents.team import _limits
 from meta_agent.agents.team._analyst import Idea, move
 from meta_agent.agents.team._case import EVIDENCE, Case, skills_in
+from meta_agent.agents.team._experiments import Experiments, draft_of, edited
 from meta_agent.agents.team._fence import Fence, clip, visible
 from meta_agent.agents.team._reading import SEARCH, SEARCH_ARGUMENTS, SEARCH_OPTIONAL, searched
 from meta_agent.agents.team._reviewer import Review
@@ -43,7 +43,6 @@ from meta_agent.errors import CandidateError, GuestError
 from meta_agent.protocols import HarnessTree, Hypothesis
 
 REGULAR = frozenset({"100644", "100755", "000000"})
-_FILE_CHARS = 200_000
 _SUBJECT, _STATEMENT = 60, 500
 
 
@@ -64,8 +63,10 @@ class Author:
     bench: Workbench
     fence: Fence
     review: Callable[[Hypothesis, str, int], Review]
+    grant: Grant = field(default_factory=Grant)
     unfit: CandidateError | None = None
     """Why the last `finish` could not be taken."""
+    experiments: Experiments = field(init=False)
     _steady: Steady = field(init=False)
     _tries: int = 0
     _reviews: int = 0
@@ -74,6 +75,8 @@ class Author:
 
     def __post_init__(self) -> None:
         ran = self.bench.shell("pwd", timeout_sec=20, output_limit_bytes=4096)
+        desk = self.case.brief.desk
+        self.experiments = Experiments(desk, self.grant, self.fence, lambda _: self.tree(), {})
         self._steady = Steady(ran.stdout.decode("utf-8", "replace").strip().rsplit("/", 1)[0])
 
     # --- tools -----------------------------------------------------------------------------
@@ -87,6 +90,7 @@ class Author:
             tool("search", SEARCH, SEARCH_ARGUMENTS, self._search, optional=SEARCH_OPTIONAL),
             tool("run_contract_tests", _TESTS, {}, lambda _: self._told(self._contract())),
             tool("run_replay_backtest", _REPLAY, {}, lambda _: self._told(self._replay())),
+            *self.experiments.tools(),
             tool("commit", _COMMIT, {"message": TEXT}, self._commit),
             tool("finish", _FINISH, _FINISH_ARGUMENTS, self._finish, optional=_REFINED),
         ]
@@ -139,16 +143,8 @@ class Author:
     def _edit(self, arguments: Arguments) -> str:
         path = text_of(arguments, "path").strip().removeprefix("./")
         self._require_editable(path)
-        # Some models fill in every argument they might leave out: an empty one counts as left out.
-        old, content = (text_of(arguments, name, default="") for name in ("old", "content"))
         before = self._text(path)
-        if old:
-            new = text_of(arguments, "new", default="")
-            content = _replaced(before, path, old, new)
-        elif not content:
-            raise ToolError("give `old` and `new`, or the whole `content`")
-        if len(content) > _FILE_CHARS:
-            raise ToolError(f"{path} would have {len(content)} characters, over {_FILE_CHARS}")
+        content = edited(before, path, arguments)
         try:
             self.bench.write(path, content)
         except GuestError as error:
@@ -179,7 +175,7 @@ class Author:
 
     def tree(self) -> HarnessTree:
         """The clone's files as they are now, as the host would load them."""
-        return draft_tree(self.bench)
+        return draft_of(self.bench.files())
 
     def _contract(self) -> Rehearsal:
         return self._once("contract", lambda desk, tree: desk.contract_tests(tree))
@@ -283,28 +279,10 @@ class Author:
         return self._steady.incoming(text)
 
 
-def draft_tree(bench: Workbench) -> HarnessTree:
-    """The files of a workbench as a harness that has no commit yet."""
-    files = bench.files()
-    digest = hashlib.sha256()
-    for path in sorted(files):
-        digest.update(path.encode() + b"\0" + hashlib.sha256(files[path]).digest())
-    return HarnessTree("draft", digest.hexdigest()[:40], files)
-
-
 def _changes(before: str, after: str) -> str:
     """What an edit did, as a unified diff with two lines of context."""
     lines = difflib.unified_diff(before.splitlines(), after.splitlines(), n=2, lineterm="")
     return "\n".join(list(lines)[2:])
-
-
-def _replaced(text: str | None, path: str, old: str, new: str) -> str:
-    if text is None:
-        raise ToolError(f"there is no file {path!r}; give `content` to create it")
-    count = text.count(old)
-    if count != 1:
-        raise ToolError(f"`old` occurs {count} times in {path}; it must occur exactly once")
-    return text.replace(old, new)
 
 
 _SHELL = (

@@ -40,8 +40,17 @@ class Case:
     @cached_property
     def shelf(self) -> Shelf:
         """Evidence and the harness as it is, for tools that read."""
+        return Shelf(self._shelved)
+
+    @cached_property
+    def _shelved(self) -> dict[str, bytes]:
         named = {f"{EVIDENCE}/{path}": data for path, data in self.evidence.items()}
-        return Shelf({**self.brief.tree.files, **named})
+        return {**self.brief.tree.files, **named}
+
+    def keep(self, path: str, text: str) -> str:
+        """Adds a page to the evidence, and says where. Only the analyst may: it works alone."""
+        self.evidence[path] = self._shelved[f"{EVIDENCE}/{path}"] = text.encode("utf-8", "replace")
+        return f"in full at {EVIDENCE}/{path}; "
 
     @cached_property
     def contract(self) -> HarnessContract:

@@ -32,6 +32,9 @@ RESULT_CHARS: Final = 16_000
 PAGE_LINES: Final = 200
 LINE_CHARS: Final = 1_000
 SEARCH_HITS: Final = 60
+EXPERIMENTS: Final = 8
+"""Calls of experiments that a dialogue may make; their attempts are lent by the budget."""
+TRIED_TASKS: Final = 32
 SHELL_SEC: Final = 60.0
 SHELL_BYTES: Final = 256 << 10
 SHELL_CHARS: Final = 12_000

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from meta_agent.agents._meta import Draft, Refused
+from meta_agent.agents._meta import Draft, Grant, Refused
 from meta_agent.agents.team._analyst import Idea
 from meta_agent.agents.team._author import Author, Finished
 from meta_agent.agents.team._case import Case
@@ -40,6 +40,7 @@ class Proposer:
     edits: Mapping[str, bytes | None] = field(default_factory=dict)
     """What an earlier round had changed (None: removed), where a person asks for a revision."""
     feedback: str = ""
+    grant: Grant = field(default_factory=Grant)
     _spend: Spend = field(default_factory=Spend)
 
     def draft(self) -> Draft | Refused:
@@ -72,8 +73,9 @@ class Proposer:
 
     def _work(self, bench: Workbench) -> Finished:
         fence = Fence.of(self.run, self.conversation)
-        author = Author(self.case, self.idea, bench, fence, self.review)
-        prompt = self.prompts.render("proposer", {**self.case.values(), **self._opening(fence)})
+        author = Author(self.case, self.idea, bench, fence, self.review, self.grant)
+        opening = self._opening(fence, author.experiments.left)
+        prompt = self.prompts.render("proposer", {**self.case.values(), **opening})
         dialogue = Dialogue(
             self.line,
             self.conversation,
@@ -88,7 +90,7 @@ class Proposer:
             raise _first_cause(error, author, bench) from error
         return finished
 
-    def _opening(self, fence: Fence) -> Mapping[str, object]:
+    def _opening(self, fence: Fence, experiments: str = "") -> Mapping[str, object]:
         told = self.idea.hypothesis
         return {
             "hypothesis": told,
@@ -96,6 +98,7 @@ class Proposer:
             "feedback": self.feedback,
             "skills": [path for path in sorted(self.case.evidence) if path.endswith("/SKILL.md")],
             "replays": told.factor in ("reward", "filter"),
+            "experiments": experiments,
         }
 
 
