@@ -92,7 +92,7 @@ class Line:
         raise ProviderError(text, kind="timeout")
 
     def _read(self) -> None:
-        began = False
+        began = whole = False
         try:
             with self._cord.held():
                 self._stream = self._open_stream()
@@ -100,12 +100,16 @@ class Line:
                     began = True
                     if not self._put("event", event):
                         break
+                else:
+                    whole = True
         except BaseException as error:  # whatever it is belongs to the caller's thread
             self._put("error", self._named(error, began))
         else:
             self._put("end", None)
         finally:
             self._close()
+            if not whole:  # no SDK's word for it: a stream may be closed and its socket open
+                self._cord.drop()
 
     def _put(self, what: str, value: Any) -> bool:
         """Waits for room; False once nobody listens."""

@@ -91,6 +91,12 @@ class Cord:
             self._cut = True
             self._shut_down()
 
+    def drop(self) -> None:
+        """Closes the connection, once nobody reads from it any more."""
+        with self._lock, contextlib.suppress(OSError):
+            if self._network is not None:
+                self._network.close()
+
     def _shut_down(self) -> None:
         found = self._network and self._network.get_extra_info("socket")
         if found is not None:
