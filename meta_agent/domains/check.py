@@ -1,8 +1,8 @@
 """`meta-agent tasks check FILE`: is a task file fit to train and to judge on?
 
 Promises: for every task, by the same grader that scores rollouts: the gold resolves it, nothing
-does not, and none of the named cheats does; across the file: no task twice, none in two splits, and
-those whose texts are nearly the same in two splits are named. A sandbox that failed is reported as
+does not, and none of the named cheats does; across the file: `evolve` takes it, no task twice, none in two splits,
+and those whose texts are nearly the same in two splits are named. A sandbox that failed is reported as
 such and makes the check fail, it never counts as an answer. The manifest names everything that the
 answer rests on by hash (file, archives, grader, each task) and nothing that differs from one check
 of it to the next.
@@ -16,18 +16,20 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from meta_agent.domains import Asked, door_of, open_domain
 from meta_agent.domains.checking._overlap import Facts, near_pairs, repetitions
 from meta_agent.domains.checking._render import render
 from meta_agent.domains.checking._report import CheckReport, TaskCheck, Totals, Trial, totals
 from meta_agent.domains.checking._subject import Attempt, Subject
+from meta_agent.domains.fit import as_used, lacking, sizes
 from meta_agent.domains.swe import RealSwe
 from meta_agent.errors import InfrastructureError
-from meta_agent.protocols import Outcome
+from meta_agent.protocols import Domain, Outcome
 
 PARALLEL_SANDBOXES = 2
 PROGRESS_EVERY: Final = 50  # of tasks that are fit, where there are many
@@ -52,11 +54,23 @@ def check_asked(
     asked: Asked, *, jobs: int = PARALLEL_SANDBOXES, progress: Progress | None = None
 ) -> CheckReport:
     """The same for whatever a run could be asked for."""
-    subject: Subject = import_module(door_of(asked.name)[0].check).subject_of(open_domain(asked))
+    domain = open_domain(asked)
+    subject: Subject = import_module(door_of(asked.name)[0].check).subject_of(domain)
     try:
-        return check_subject(subject, jobs=jobs, progress=progress)
+        found = check_subject(subject, jobs=jobs, progress=progress)
+        return replace(found, **_as_a_set(domain, found.notes))
     finally:
         subject.close()
+
+
+def _as_a_set(domain: Domain, notes: tuple[str, ...]) -> dict[str, Any]:
+    """Whether `evolve` takes the set: for a frozen policy, or not at all."""
+    lacks, trained = (
+        lacking(sizes(as_used(domain, trainable=trainable)), trainable=trainable)
+        for trainable in (False, True)
+    )
+    more = (f"a policy that is trained is refused: it has {trained}",)
+    return {"lacks": lacks, "notes": (*notes, *(more if trained and not lacks else ()))}
 
 
 def check_domain(

@@ -22,14 +22,14 @@ from typing import Final, Literal, NamedTuple
 from meta_agent.backtest.live import Lab, LabSettings
 from meta_agent.config import RunConfig
 from meta_agent.domains import Asked, door_of, load_domain, open_domain
+from meta_agent.domains.fit import as_used, lacking, sizes
 from meta_agent.domains.halves import Halves
-from meta_agent.domains.whole import Whole
 from meta_agent.errors import ConfigError, MetaAgentError, PreflightError
 from meta_agent.harness import CONTRACT_FILE, parse_contract
 from meta_agent.history import HarnessRepo
 from meta_agent.ledger import DONE, Ledger
 from meta_agent.models.client import Client, Recording, recording_of, unasked
-from meta_agent.protocols import SPLITS, Domain
+from meta_agent.protocols import Domain
 from meta_agent.resources import resource_dir
 from meta_agent.rollouts import RolloutStore
 from meta_agent.sandbox import Backend, reap, resolve_backend
@@ -37,7 +37,7 @@ from meta_agent.skills import SkillLibrary
 from meta_agent.steps._headline import cautions, headline
 from meta_agent.steps._models import REPLAY, open_models, policies_of, require_servers
 from meta_agent.steps.bring import NO_ANSWERS, Answers, Choose, create_brought, is_brought
-from meta_agent.steps.plan import SMALL, plan_for
+from meta_agent.steps.plan import plan_for
 from meta_agent.steps.run import Run, Version
 from meta_agent.steps.visible import declare
 from meta_agent.training.hub import hf_place
@@ -211,18 +211,10 @@ def load_run_domain(config: RunConfig, *, sandbox: str | None = None, run: str =
     if not config.own_tasks:
         return load_domain(config.domain)
     asked = asked_of(config, sandbox=sandbox or backend_of(config), run=run)
-    domain = open_domain(asked)
-    if not config.trainable and not getattr(domain, "splits_stated", True):
-        domain = Whole(domain)
-    counts = {split: len(domain.tasks(split)) for split in SPLITS}
-    optional: tuple[str, ...] = ("vault",) if sum(counts.values()) < SMALL else ()
-    optional += () if config.trainable else ("train",)
-    empty = [split for split, count in counts.items() if not count and split not in optional]
-    if empty:
-        needed = ", ".join(split for split in SPLITS if split not in optional)
-        named = config.tasks or config.domain
+    domain = as_used(open_domain(asked), trainable=config.trainable)
+    if told := lacking(sizes(domain), trainable=config.trainable):
         raise ConfigError(
-            f"{named} has no task in the split {' and '.join(empty)}; a run needs {needed}",
+            f"{config.tasks or config.domain} has {told}",
             hint='give its rows a "split" of train, search, confirm or vault',
         )
     return domain

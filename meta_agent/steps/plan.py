@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Final, NamedTuple
 
 from meta_agent.config import RunConfig
+from meta_agent.domains.fit import SMALL
 from meta_agent.domains.halves import Halves
 from meta_agent.gate import Course, ErrorBudget
 from meta_agent.gate.race import EXAM, racing, samples_of_exam
@@ -26,8 +27,6 @@ MIN_PAIRS: Final = 3
 """Pairs of trainings below which nothing can be proven."""
 TRAININGS: Final = 25
 """Trainings that the default budget pays for: to search, to prove, and to go on."""
-SMALL: Final = 100
-"""Tasks to search and confirm on below which a frozen policy's set is used whole, in halves."""
 RACES: Final = ("full", "no-diagnostics")
 """Strategies that race with a frozen policy: what they differ in is not how they prove things."""
 

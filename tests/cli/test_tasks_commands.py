@@ -52,13 +52,18 @@ def test_a_package_becomes_a_checked_task_file(package: Path, meta_agent: Any) -
         cwd=here,
     ).document
     assert (made["tasks"], made["manifest"]["made"]["wanted"]) == (2, 2)
+    held = {split for split, n in made["manifest"]["splits"].items() if n}
+    lacking = sorted({"search", "confirm"} - held)
+    assert lacking and all(split in made["lacks"] for split in lacking), made
     checked = meta_agent(
         "tasks", "check", "tasks.jsonl", "--sandbox", "process", "--jobs", "2", cwd=here
     )
-    assert checked.returncode == 0 and "2 tasks, all fit" in checked.stdout
+    assert checked.returncode == 1 and "2 tasks, each fit" in checked.stdout
+    assert f"evolve refuses the set: it has {made['lacks']}" in checked.stdout
     assert "[2/2]" in checked.stderr
     manifest = json.loads((here / "tasks.checked.json").read_text())
-    assert manifest["ok"] and manifest["sha256"] == made["manifest"]["sha256"]
+    assert not manifest["ok"] and manifest["sha256"] == made["manifest"]["sha256"]
+    assert all(one["ok"] for one in manifest["tasks"].values())
     assert manifest["archives"] == made["manifest"]["archives"]
     assert {one["trials"]["gold"] for one in manifest["tasks"].values()} == {True}
 
@@ -85,11 +90,41 @@ def test_a_path_that_is_nothing_is_refused(command: str, tmp_path: Path, meta_ag
 
 
 def test_a_file_of_another_domain_is_checked_by_its_grader(tmp_path: Path, meta_agent: Any) -> None:
-    rows = [{"question": f"What is {n} + {n}?", "answer": f"#### {2 * n}"} for n in (2, 3)]
-    (tmp_path / "sums.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    _sums(tmp_path / "sums.jsonl", "search", "confirm")
     done = meta_agent("tasks", "check", "sums.jsonl", "--domain", "math", cwd=tmp_path)
     assert done.returncode == 0 and "2 tasks, all fit" in done.stdout
     assert json.loads((tmp_path / "sums.checked.json").read_text())["domain"] == "math"
+
+
+def _sums(path: Path, *splits: str) -> None:
+    rows = [
+        {"question": f"What is {n} + {n}?", "answer": f"#### {2 * n}", "split": split}
+        for n, split in enumerate(splits, 2)
+    ]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+@pytest.mark.parametrize(
+    ("splits", "lacks"),
+    [
+        (("search", "search", "vault"), "confirm"),
+        (("train", "confirm"), "search"),
+        (("train", "train"), "search and confirm"),
+        (("search", "confirm"), ""),
+    ],
+)
+def test_a_set_that_evolve_refuses_is_not_called_fit(
+    splits: tuple[str, ...], lacks: str, tmp_path: Path, meta_agent: Any
+) -> None:
+    _sums(tmp_path / "sums.jsonl", *splits)
+    tasks = ("sums.jsonl", "--domain", "math", "--sandbox", "process")
+    told = f"no task in the split {lacks};"
+    done = meta_agent("tasks", "check", *tasks, cwd=tmp_path)
+    assert (done.returncode, told in done.stdout) == ((1, True) if lacks else (0, False))
+    assert ("all fit" in done.stdout) is not bool(lacks)
+    asked = ("--dry-run", "--policy", "openai/none", "--allow-unsafe", "--tasks")
+    refused = meta_agent("evolve", *asked, *tasks, cwd=tmp_path)
+    assert (told in refused.stderr) is bool(lacks), refused.stderr
 
 
 @pytest.mark.docker

@@ -13,7 +13,7 @@ from meta_agent.evidence import read_foreign, render_foreign
 from meta_agent.protocols import Rollout
 from meta_agent.rollouts.exchange import read_rollouts
 
-from ._foreign import CALL, DIALOGUE, MINI, write_jsonl
+from ._foreign import CALL, DIALOGUE, MINI, NEMO, write_jsonl
 
 
 def read(path: Path, document: Any) -> list[Rollout]:
@@ -152,6 +152,13 @@ def test_a_patch_of_nothing_is_a_blank_patch(tmp_path: Path) -> None:
     for at, one in enumerate(made):
         (tmp_path / f"{at}.traj.json").write_text(json.dumps(one))
     assert read_foreign(read_rollouts(tmp_path)).shape["empty_patch"] == 3 / 5
+
+
+def test_a_patch_that_is_null_is_a_blank_patch_in_nemo_gym_too(tmp_path: Path) -> None:
+    patches = ("diff", None, None, " ", "diff")
+    rows = [{**NEMO, "hash_id": str(at), "model_patch": one} for at, one in enumerate(patches)]
+    path = write_jsonl(tmp_path / "a.jsonl", *rows, {**NEMO, "hash_id": "says nothing of patches"})
+    assert read_foreign(read_rollouts(path)).shape["empty_patch"] == 3 / 5
 
 
 def test_the_interval_takes_tasks_as_the_units(tmp_path: Path) -> None:

@@ -18,8 +18,10 @@ def render(report: CheckReport) -> str:
     lines += [f"note: {note}" for note in report.notes]
     lines += _near(report)
     bad = sum(not task.ok for task in report.tasks)
-    count = f"{len(report.tasks)} tasks"
-    return "\n".join([*lines, f"{count}, {bad} unfit" if bad else f"{count}, all fit"])
+    fit = f"{bad} unfit" if bad else "each fit" if report.lacks else "all fit"
+    lines.append(f"{len(report.tasks)} tasks, {fit}")
+    refused = [f"evolve refuses the set: it has {report.lacks}"] if report.lacks else []
+    return "\n".join([*lines, *refused])
 
 
 def _table(report: CheckReport, shown: list[TaskCheck]) -> list[str]:

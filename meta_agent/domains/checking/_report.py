@@ -92,10 +92,11 @@ class CheckReport:
     archives: tuple[tuple[str, str], ...] = ()  # name and sha256
     rows_refused: int = 0
     totals: dict[str, Totals] = field(default_factory=dict)  # by name of trial
+    lacks: str = ""  # why `evolve` refuses the set, whatever its tasks are
 
     @property
     def ok(self) -> bool:
-        return all(task.ok for task in self.tasks)
+        return all(task.ok for task in self.tasks) and not self.lacks
 
     def to_json(self) -> dict[str, JSON]:
         """Plain JSON, with the verdict of each row spelled out."""
@@ -104,6 +105,7 @@ class CheckReport:
             "path": self.path,
             "domain": self.domain,
             "ok": self.ok,
+            "lacks": self.lacks,
             "evaluator_hash": self.evaluator_hash,
             "notes": list(self.notes),
             "totals": {name: asdict(total) for name, total in self.totals.items()},

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
+from meta_agent.domains.fit import lacking
 from meta_agent.domains.tasks._rows import Row
 from meta_agent.protocols import JSON
 
 Progress = Callable[[str], None]
+_MORE: Final = "the same command with a larger --count, or rows from another package"
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +26,11 @@ class Made:
     flaky: tuple[str, ...]
     manifest: Row
 
+    @property
+    def lacks(self) -> str:
+        """Why no run can be made of it; empty where one can."""
+        return lacking(self.manifest["splits"], trainable=False)
+
     def to_json(self) -> dict[str, JSON]:
         """Plain JSON."""
         return {
@@ -32,6 +40,7 @@ class Made:
             "tried": self.tried,
             "refused": dict(self.refused),
             "flaky": list(self.flaky),
+            "lacks": self.lacks,
             "manifest": self.manifest,
         }
 
@@ -45,5 +54,6 @@ class Made:
             *(f"  {count:4d} refused: {reason}" for reason, count in reasons),
             *([flaky] if flaky else []),
             f"written: {self.path}",
-            f"next: meta-agent tasks check {self.path}",
+            *([f"evolve refuses the set: it has {self.lacks}"] if self.lacks else []),
+            f"next: {_MORE if self.lacks else f'meta-agent tasks check {self.path}'}",
         ]

@@ -68,7 +68,7 @@ def read(row: Row, count: Count) -> Draft:
         outcome=outcome,
         error=error,
         stop_reason=_stop(response, output),
-        verifier_inputs=_kept(row, ("model_patch", *_VERIFIER)),
+        verifier_inputs=_patch(row) | _kept(row, _VERIFIER),
         tokens=joined(_calls(response.get("output"))),
         timings={name: value for name in _TIMES if (value := row.number(name)) is not None},
         cost=_cost(response),
@@ -89,6 +89,11 @@ def _rewards(row: Row) -> dict[str, float] | None:
 
 def _kept(row: Row, names: tuple[str, ...]) -> dict[str, JSON]:
     return {name: value for name in names if (value := row.get(name)) is not None}
+
+
+def _patch(row: Row) -> dict[str, JSON]:
+    """A patch of null is a blank one: nothing was handed in."""
+    return {"model_patch": row.get("model_patch") or ""} if "model_patch" in row.values else {}
 
 
 def _stop(response: Row, output: list[Message]) -> StopReason | None:
