@@ -9,13 +9,15 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+T = TypeVar("T")
 _PIPE_WIDTH = 120  # columns of a table where there is no terminal to ask
 
 
@@ -39,6 +41,34 @@ def draw(drawing: RenderableType) -> None:
 
     width = None if sys.stdout.isatty() else _PIPE_WIDTH
     Console(width=width, highlight=False).print(drawing)
+
+
+class Pulse:
+    """How many things were read so far, on a terminal's stderr, a line at most each second."""
+
+    def __init__(
+        self,
+        what: str,
+        stream: TextIO | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._what, self._stream, self._clock = what, stream or sys.stderr, clock
+        self._count, self._said = 0, clock()
+        self._began = self._said
+
+    def over(self, items: Iterable[T]) -> Iterator[T]:
+        """The items as they are; silent where nobody sits before it."""
+        if not self._stream.isatty():
+            yield from items
+            return
+        for item in items:
+            yield item
+            self._count += 1
+            now = self._clock()
+            if now - self._said >= 1:
+                self._said = now
+                told = f"{self._count:,} {self._what}, {now - self._began:.0f} s"
+                print(told, file=self._stream, flush=True)
 
 
 @contextmanager

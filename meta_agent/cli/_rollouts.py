@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from meta_agent.cli._options import JsonOption, WorkspaceOption, workspace_root
-from meta_agent.cli._output import emit, stdout_for_data
+from meta_agent.cli._output import Pulse, emit, stdout_for_data
 
 if TYPE_CHECKING:
     from meta_agent.protocols import Rollout
@@ -146,8 +146,13 @@ def report_on_files(
     fields: str | None = None,
 ) -> None:
     """`meta-agent report --rollouts`: the health of rollouts that we did not make."""
+    import shlex
+
+    given = [word for path in files for word in ("--rollouts", str(path))]
+    given += ["--map", fields] if fields else []
+    given += ["--solved-at", f"{solved_at:g}"] if solved_at is not None else []
     with _by_our_names(files, fields) as named:
-        _report_on(named, solved_at, as_json, page)
+        _report_on(named, solved_at, as_json, page, shlex.join(given))
 
 
 @contextmanager
@@ -166,30 +171,32 @@ def _by_our_names(files: list[Path], fields: str | None) -> Iterator[list[Path]]
         mapping = pairs_of(fields)
     except ValueError as error:
         raise ConfigError(f"--map {fields}: {error}") from error
+    over = Pulse("rows named anew").over
     with tempfile.TemporaryDirectory(prefix="meta-agent-rows-") as folder:
         yield [
-            write_mapped(path, mapping, Path(folder) / f"{n}.jsonl") for n, path in enumerate(files)
+            write_mapped(path, mapping, Path(folder) / str(n) / f"{path.stem}.jsonl", over=over)
+            for n, path in enumerate(files)
         ]
 
 
 def _report_on(
-    files: list[Path], solved_at: float | None, as_json: bool, page: Path | None
+    files: list[Path], solved_at: float | None, as_json: bool, page: Path | None, asked: str
 ) -> None:
     from meta_agent.evidence import read_foreign, render_foreign
     from meta_agent.rollouts.exchange import read_rollouts
     from meta_agent.view.text import lines
 
-    reading = read_rollouts(*files)
+    reading = read_rollouts(*files, over=Pulse("rows read").over)
     found = read_foreign(_solved(reading, solved_at))
     document = {"schema_version": 1, "import": reading.tally.to_json(), **found.to_json()}
     if page is not None:
         from meta_agent.view.foreign_page import write_foreign_page
 
-        write_foreign_page(found, reading.tally.lines(), page)
+        write_foreign_page(found, reading.tally.lines(), asked, page)
         typer.echo(f"wrote {page}", err=True)
         if not as_json:
             return
-    text = [*reading.tally.lines(), "", *render_foreign(found).splitlines()]
+    text = [*reading.tally.lines(), "", *render_foreign(found, asked).splitlines()]
     emit(as_json, lambda: document, lambda: lines(text))
 
 

@@ -1,11 +1,11 @@
 """`meta-agent tasks check FILE`: is a task file fit to train and to judge on?
 
 Promises: for every task, by the same grader that scores rollouts: the gold resolves it, nothing
-does not, and none of the named cheats does; across the file: `evolve` takes it, no task twice, none in two splits,
-and those whose texts are nearly the same in two splits are named. A sandbox that failed is reported as
-such and makes the check fail, it never counts as an answer. The manifest names everything that the
-answer rests on by hash (file, archives, grader, each task) and nothing that differs from one check
-of it to the next.
+does not, and none of the named cheats does; across the file: `evolve` takes it, no task twice,
+none in two splits, and those whose texts are nearly the same in two splits are named. A sandbox
+that failed is reported as such and makes the check fail, it never counts as an answer. The manifest
+names everything that the answer rests on by hash (file, archives, grader, each task) and nothing
+that differs from one check of it to the next.
 
 Does not cover: how hard a task is, whether its text gives the answer away, or tests too weak to
 tell a wrong fix from a right one.

@@ -5,7 +5,9 @@ score moved and nothing explains it, `render_text` prints the health report.
 `read_foreign` reads rollouts that somebody else made, and says what their data does not hold.
 """
 
-from meta_agent.evidence._foreign_text import render_foreign
+from meta_agent.evidence._behind import Attempt
+from meta_agent.evidence._foreign_text import next_command, render_foreign
+from meta_agent.evidence._meanings import MEANINGS, Meaning, meaning_of
 from meta_agent.evidence._record import Alert, Evidence
 from meta_agent.evidence._roles import ROLE_WORDS, passed_tests, role_of
 from meta_agent.evidence._running import Correlation, Mean
@@ -20,9 +22,11 @@ from meta_agent.evidence.probe import probe
 from meta_agent.evidence.reference import Reference, reference_of
 
 __all__ = [
+    "MEANINGS",
     "ROLE_WORDS",
     "THRESHOLDS",
     "Alert",
+    "Attempt",
     "Correlation",
     "Evidence",
     "Exchange",
@@ -30,6 +34,7 @@ __all__ = [
     "ForeignReport",
     "Gap",
     "Mean",
+    "Meaning",
     "Reference",
     "Threshold",
     "build_evidence",
@@ -38,6 +43,8 @@ __all__ = [
     "failure_mode",
     "fates",
     "gap",
+    "meaning_of",
+    "next_command",
     "passed_tests",
     "probe",
     "read_foreign",

@@ -1,20 +1,7 @@
 """The behaviour layer: what the policy did, told by tool roles and endings.
 
-Shares are of rollouts unless a name says otherwise:
-
-    turns_mean, tokens_mean, tool_calls_mean, actionless_turns (share of turns without a tool call)
-    tool_share.TOOL, tool_failure_rate, tool_failure.TOOL   (of calls)
-    edit_rate, self_test_rate, submit_rate, view_before_edit (of editing rollouts)
-    edit_then_test (editing rollouts that test after their last edit), first_edit_turn
-    edit_failure_rate (of edits), test_fail_rate (of tests), retry_after_fail (of failed tests, an
-    edit follows), submit_after_fail (of rollouts whose last test failed: one that says neither
-    "passed" nor "failed" is no failure)
-    repeated_action_rate (calls equal to the one before), sequence_diversity (distinct tool
-    sequences in a group)
-    cut_replies (of replies, ended at their token limit)
-    mean_logprob (of sampled tokens), inexact_share (token rows that are a last segment only)
-    stop.REASON, truncation (ended by a ceiling: length, tokens, turns or wall clock)
-    leak_use, tamper_use, flagged, flag.NAME, leak_share_of_solved
+What each metric is, and of what a share, stands in `_meanings.py`. A test that says neither
+"passed" nor "failed" is no failure.
 """
 
 from __future__ import annotations

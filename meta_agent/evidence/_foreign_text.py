@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from meta_agent.evidence._meanings import meaning_of
+from meta_agent.evidence._record import Alert
 from meta_agent.evidence.foreign import ForeignReport
 
 _SHOWN_POLICIES = 5
-_HIDDEN = ("n_", "success_low", "success_high", "clean_success_low", "clean_success_high")
 
 
-def render_foreign(report: ForeignReport) -> str:
-    """One page: what there is, alerts, the layers, and what is not in the data."""
-    parts = [_head(report), _alerts(report)]
-    score = {k: v for k, v in report.evidence.score.items() if not k.startswith(_HIDDEN)}
-    score = {} if report.benchmarks else score  # shares of several sets mixed say nothing
-    parts += [_layer("score", score), _layer("signal", report.evidence.signal)]
-    parts += [_layer("behaviour", report.evidence.behaviour), _layer("shape", report.shape)]
+def render_foreign(report: ForeignReport, asked: str = "--rollouts FILE") -> str:
+    """One page: what there is, alerts, the layers, and what is not in the data.
+
+    `asked`: the arguments that the report was asked for with; commands repeat them.
+    """
+    parts = [_head(report), _alerts(report, asked)]
+    parts += [_layer(name, metrics) for name, metrics in report.layers.items()]
     parts.append([f"note: {line}" for line in report.missing])
     return "\n\n".join("\n".join(lines) for lines in parts if lines) + "\n"
 
@@ -54,16 +55,36 @@ def _success(score: Mapping[str, float]) -> str:
     )
 
 
-def _alerts(report: ForeignReport) -> list[str]:
-    ranked = sorted(report.evidence.alerts, key=lambda alert: alert.level != "CRITICAL")
-    return [f"{a.level:8} {a.metric}: {a.message}" for a in ranked] or ["no alerts"]
+def _alerts(report: ForeignReport, asked: str) -> list[str]:
+    return [line for alert in report.ranked for line in _alert(report, alert, asked)] or [
+        "no alerts"
+    ]
+
+
+def _alert(report: ForeignReport, alert: Alert, asked: str) -> list[str]:
+    meaning = meaning_of(alert.metric)
+    lines = [f"{alert.level:8} {alert.metric}: {alert.message}", f"  what: {meaning.what}"]
+    for one in report.behind.get(alert.metric, ()):
+        lines.append(f"  see   {' '.join(filter(None, (one.name, one.place, one.told)))}")
+        lines += [f"        {line}" for line in one.lines]
+    if meaning.then:
+        lines += [f"  next: {meaning.then}", f"        {next_command(alert.metric, asked)}"]
+    return lines
+
+
+def next_command(metric: str, asked: str) -> str:
+    """The command of the next step, as typed; empty where there is none."""
+    return meaning_of(metric).command.replace("{asked}", asked)
 
 
 def _layer(name: str, metrics: Mapping[str, float]) -> list[str]:
-    if not metrics:
-        return []
     width = max(map(len, metrics))
-    return [name, *(f"  {key:{width}}  {_number(value)}" for key, value in metrics.items())]
+    return [name, *(_row(name, key, value, width) for key, value in metrics.items())]
+
+
+def _row(layer: str, name: str, value: float, width: int) -> str:
+    row = f"  {name:{width}}  {_number(value):8}  {meaning_of(f'{layer}.{name}').what}"
+    return row.rstrip()
 
 
 def _number(value: float) -> str:

@@ -1,24 +1,10 @@
 """The signal layer: is there anything to learn from in the rewards, and does it point at the truth?
 
 Groups are rollouts of one `group_id` (in training: samples of one prompt). A group is *dead* when
-its total rewards have a standard deviation below 1e-3: it carries no gradient. Metrics:
-
-    dead_group_ratio, dead_solved_ratio, dead_unsolved_ratio   share of groups
-    task_repeats          share of groups whose task an earlier group had already
-    reward_spread         mean within-group standard deviation
-    rv_std_over_mean      spread of the groups' reward variances over their mean (RAGEN-2)
-    reward_corr_success, reward_corr_clean   total reward against the sealed grader
-    reward_follows        the same inside groups, clean success alone (over all if none can tell)
-    misordered, tied      share of within-group (unclean, clean) pairs scored the wrong way round,
-                          and alike; over all attempts where no group has both
-    reward_turns_corr, reward_turns_corr_within   does length pay? also among equal outcomes alone
-    flagged_reward_gap    mean reward of flagged minus unflagged rollouts
-    component.NAME.{mean,constancy,corr_success,corr_clean,spread_share}
-    component.NAME.turns_corr_within   among equal outcomes
-    component.NAME.{follows,rest_follows}   it, and the reward without it, as in reward_follows
-    component.NAME.corr_flagged
-    train.NAME.{first,last,change}   means of the first and the last third of a training series
-    train.steps           optimiser steps behind these series
+its total rewards have a standard deviation below 1e-3: it carries no gradient. What each metric is
+stands in `_meanings.py`. `reward_follows`, `misordered` and `tied` are taken inside groups, and
+over all attempts where no group can tell; `rv_std_over_mean` is the spread of the groups' reward
+variances over their mean (RAGEN-2).
 """
 
 from __future__ import annotations
@@ -26,7 +12,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from meta_agent.evidence._running import Correlation, Follows, Mean, Within, share
@@ -143,6 +129,12 @@ class SignalLayer:
         if self.flagged.n and self.unflagged.n:
             found["flagged_reward_gap"] = self.flagged.mean - self.unflagged.mean
         return found | self._by_group() | self._by_component()
+
+    def dead_groups(self) -> Iterator[str]:
+        """Names of the groups without a gradient."""
+        for name, group in self.groups.items():
+            if group.rewards.n >= 2 and group.rewards.std < DEAD_STD:
+                yield name
 
     def _by_group(self) -> dict[str, float]:
         groups = [g for g in self.groups.values() if g.rewards.n >= 2]

@@ -4,17 +4,9 @@ Promises: a metric is shown only if the data holds what it rests on, and only ov
 hold it; what is missing is named, never shown as 0. One pass; memory by group, by task and 16 bytes
 a rollout (for duplicates).
 
-Beside the layers of our own rollouts there is `shape`, which needs nothing but texts and rewards:
-
-    chars_mean, chars_p50, chars_p90, chars_max   of what the model wrote (quantiles of a sample)
-    empty                 share of attempts in which the model wrote nothing
-    empty_patch           share of blank patches among those that the data has
-    duplicates            share that repeat an earlier attempt at the same task word for word
-    looping               share whose last 40 characters stand there three times or more
-    reward_chars_corr, reward_chars_corr_within   does length pay? also inside a group
-    group_size_mean       attempts of a group
-    suspect.NAME          share whose tool calls match a pattern worth a look (`_suspicions.py`);
-                          suspect.NAME.solved is the share of those that are solved
+Beside the layers of our own rollouts there is `shape`, which needs nothing but texts and rewards
+(quantiles of a sample; what `suspect` looks for stands in `_suspicions.py`). What each number is
+stands in `_meanings.py`, which attempts are behind an alert is found by `_behind.py`.
 """
 
 from __future__ import annotations
@@ -29,7 +21,8 @@ from typing import Final
 
 from meta_agent.evidence._alerts_counted import Seen, counted_alerts
 from meta_agent.evidence._behaviour import BehaviourLayer
-from meta_agent.evidence._record import Evidence
+from meta_agent.evidence._behind import Attempt, Behind
+from meta_agent.evidence._record import Alert, Evidence
 from meta_agent.evidence._rules import rule_alerts
 from meta_agent.evidence._running import Correlation, Mean, Within, share
 from meta_agent.evidence._score import ScoreLayer
@@ -41,6 +34,7 @@ from meta_agent.rollouts.exchange import absent
 
 _SAMPLE: Final = 4096  # lengths kept for quantiles
 _TAIL_CHARS: Final = 40
+_HIDDEN: Final = ("n_", "success_low", "success_high", "clean_success_low", "clean_success_high")
 # What each field that can be missing is needed for, in a reader's words.
 NEEDED_FOR: Final[Mapping[str, str]] = {
     "outcome": "success, and whether rewards agree with it",
@@ -84,6 +78,25 @@ class ForeignReport:
     policies: Mapping[str, int]
     benchmarks: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     """Where the data names several: the score of each."""
+    behind: Mapping[str, tuple[Attempt, ...]] = field(default_factory=dict)
+    """By alert: the attempts that show it."""
+
+    @property
+    def ranked(self) -> list[Alert]:
+        """The alerts, critical ones first."""
+        return sorted(self.evidence.alerts, key=lambda alert: alert.level != "CRITICAL")
+
+    @property
+    def layers(self) -> dict[str, dict[str, float]]:
+        """What is shown, by layer. Shares of several sets mixed say nothing."""
+        score = {k: v for k, v in self.evidence.score.items() if not k.startswith(_HIDDEN)}
+        found = {
+            "score": {} if self.benchmarks else score,
+            "signal": dict(self.evidence.signal),
+            "behaviour": dict(self.evidence.behaviour),
+            "shape": dict(self.shape),
+        }
+        return {name: layer for name, layer in found.items() if layer}
 
     @property
     def missing(self) -> list[str]:
@@ -109,6 +122,7 @@ class ForeignReport:
             "not_in_this_data": self.missing,
             "shape": dict(self.shape),
             "evidence": self.evidence.to_json(),
+            "behind": {name: [a.to_json() for a in found] for name, found in self.behind.items()},
         }
 
 
@@ -130,6 +144,7 @@ class _Reader:
     calling: BehaviourLayer = field(default_factory=BehaviourLayer)  # tool events known
     checked: BehaviourLayer = field(default_factory=BehaviourLayer)  # and whether they worked
     ending: BehaviourLayer = field(default_factory=BehaviourLayer)  # stop reason known
+    behind: Behind = field(default_factory=Behind)
     suspicions: Suspicions = field(default_factory=Suspicions)
     shape: _Shape = field(default_factory=lambda: _Shape())
     known: Counter[str] = field(default_factory=Counter)
@@ -157,6 +172,7 @@ class _Reader:
             if rollout.outcome is not None:
                 self.judged.add(rollout)
         self._add_conduct(rollout, unknown)
+        self.behind.add(rollout)
         self.shape.add(rollout, "rewards" not in unknown)
 
     def _add_conduct(self, rollout: Rollout, unknown: frozenset[str]) -> None:
@@ -192,7 +208,19 @@ class _Reader:
         policies = dict(sorted(self.policies.items()))
         several = self.outcomes and len(self.scores) > 1
         apart = {n: s.metrics() for n, s in sorted(self.scores.items())} if several else {}
-        return ForeignReport(self.n, evidence, shape, known, len(self.tasks), policies, apart)
+        behind = {alert.metric: self._behind(alert.metric) for alert in alerts}
+        tasks_seen = len(self.tasks)
+        return ForeignReport(self.n, evidence, shape, known, tasks_seen, policies, apart, behind)
+
+    def _behind(self, metric: str) -> tuple[Attempt, ...]:
+        """The attempts of an alert; of one on groups, the first of each group that shows it."""
+        name = metric.partition(".")[2]
+        if name == "sequence_diversity":
+            alike = {k: v.total() for k, v in self.calling.sequences.items() if len(v) == 1}
+            return self.behind.of_groups(group for group, n in alike.items() if n > 1)
+        if name in _OF_GROUPS or name == "low_signal":
+            return self.behind.of_groups(self.signal.dead_groups())
+        return self.behind.of(metric)
 
     def _seen_of(self, metric: str) -> Seen:
         """What a metric is a share of, and how many of them there are."""

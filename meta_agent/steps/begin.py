@@ -1,4 +1,4 @@
-"""`meta-agent init --domain mine`: the start of a domain of one's own, a grader and two tasks.
+"""`meta-agent init --domain mine`: the start of a domain of one's own, a grader and three tasks.
 
 Writes two files into a folder, and never over one that is there.
 """
@@ -29,9 +29,11 @@ def tools(task):  # optional: functions that the agent may call; answer.calls ha
 
     return [word_count]
 '''
+# By their hashes these three make a set that `evolve` takes.
 _TASKS: Final = """\
 {"prompt": "How many words has: the quick brown fox? Answer with a number.", "gold": "4"}
 {"prompt": "What is the capital of France? Answer with one word.", "gold": "Paris"}
+{"prompt": "How many words has: to be or not to be? Answer with a number.", "gold": "6"}
 """
 
 

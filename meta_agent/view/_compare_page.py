@@ -2,16 +2,14 @@
 
 from typing import Final
 
-TEMPLATE: Final = """<!doctype html>
-<html lang="en"><head><meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
-<title>meta-agent: arms at equal budget</title><style>{{ style }}
+MORE_STYLE: Final = """
 circle.c0, .key.c0 { fill: var(--c0); } circle.c1, .key.c1 { fill: var(--c1); }
 circle.c2, .key.c2 { fill: var(--c2); } circle.c3, .key.c3 { fill: var(--c3); }
 circle.c4, .key.c4 { fill: var(--c4); } circle.c5, .key.c5 { fill: var(--c5); }
 table.arms td, table.arms th { white-space: nowrap; }
-</style></head><body>
+"""
+
+TEMPLATE: Final = """{{ head('arms at equal budget', more_style) }}
 <header><h1>Ways to search at equal budget</h1>
 {% for line in facts %}<p class="dim">{{ line | visible }}</p>{% endfor %}</header>
 

@@ -67,11 +67,26 @@ svg { max-width: 100%; height: auto; display: block; } svg text { fill: var(--in
 @media print { details > div { display: block; } nav { display: none; } }
 """
 
-TEMPLATE: Final = """<!doctype html>
+# What several pages are made of.
+PARTS: Final = """{% macro head(title, more='') -%}
+<!doctype html>
 <html lang="en"><head><meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
-<title>meta-agent: run {{ state.run | visible }}</title><style>{{ style }}</style></head><body>
+<title>meta-agent: {{ title | visible }}</title><style>{{ style }}{{ more }}</style></head><body>
+{%- endmacro %}
+{%- macro cards_of(cards) %}<div class="cards">
+{% for card in cards %}<div class="card"><span>{{ card.name }}</span><b>{{ card.value }}</b>
+<span>{{ card.detail }}</span></div>{% endfor %}
+</div>{% endmacro %}
+{%- macro metrics_of(layers) %}<div class="scroll"><table><tr><th>layer</th><th>metric</th>
+<th>value</th><th>what it is</th></tr>
+{% for layer, metrics in layers.items() %}{% for name, value in metrics.items() %}
+<tr><td>{{ layer | visible }}</td><td>{{ name | visible }}</td><td class="num">{{ value | number }}
+</td><td class="dim">{{ (layer ~ '.' ~ name) | meaning }}</td></tr>{% endfor %}{% endfor %}
+</table></div>{% endmacro %}"""
+
+TEMPLATE: Final = """{{ head('run ' ~ state.run) }}
 <header><h1>{{ headline }}</h1>
 <p class="dim">run <span class="mono">{{ state.run | visible }}</span> · domain {{ state.domain |
 visible }} · policy {{ state.config.policy | visible }} · meta-agent {{ state.config.meta_model |
@@ -83,10 +98,7 @@ visible }} · {{ ended }}</p>
 <nav>{% for anchor, name in sections %}<a href="#{{ anchor }}">{{ name }}</a>{% endfor %}</nav>
 </header>
 
-<div class="cards">
-{% for card in cards %}<div class="card"><span>{{ card.name }}</span><b>{{ card.value }}</b>
-<span>{{ card.detail }}</span></div>{% endfor %}
-</div>
+{{ cards_of(cards) }}
 {% if before_after %}<div class="scroll">{{ before_after }}</div>
 <p class="dim">Clean success: solved according to the sealed grader and without flagged conduct.
 Bars are 95 % intervals. The vault split is read once, at the end.</p>{% endif %}
@@ -179,10 +191,7 @@ evidence.alerts | length > 1 }}</span>{% endif %}</summary><div>
 {% for alert in evidence.alerts %}<p><span class="alert">{{ alert.metric | visible }} {{ alert.value
 | number }}</span> {{ alert.message | visible }}{% for line in evidence.behind(alert) %}<br>
 <span class="mono">{{ line | visible }}</span>{% endfor %}</p>{% endfor %}
-<div class="scroll"><table><tr><th>layer</th><th>metric</th><th>value</th></tr>
-{% for layer, metrics in evidence.layers.items() %}{% for name, value in metrics.items() %}
-<tr><td>{{ layer | visible }}</td><td>{{ name | visible }}</td><td class="num">{{ value | number }}
-</td></tr>{% endfor %}{% endfor %}</table></div>
+{{ metrics_of(evidence.layers) }}
 {% for exemplar in evidence.exemplars %}<details><summary>{{ exemplar.mode | visible }} ·
 <span class="mono">{{ exemplar.task_key | visible }}</span> {{ exemplar.summary | one_line }}
 </summary><div>{% if exemplar.steps %}<pre>{{ exemplar.steps

@@ -9,20 +9,18 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from jinja2 import Environment
 from markupsafe import Markup
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from meta_agent.errors import ConfigError
 from meta_agent.protocols import Verdict
-from meta_agent.view._compare_page import TEMPLATE
+from meta_agent.view._compare_page import MORE_STYLE, TEMPLATE
 from meta_agent.view._decisions import Question, Reply
 from meta_agent.view._format import dollars, duration, percent, points, visible
-from meta_agent.view._page import STYLE
 from meta_agent.view._svg import PALETTE_SIZE, Dot, Interval, dot_chart, interval_chart
 from meta_agent.view.display import Display, open_display
+from meta_agent.view.html import rendered, write_page
 from meta_agent.view.state import RunState
 
 HEADINGS: Final = (
@@ -175,10 +173,9 @@ def _chance(one: Mapping[str, float]) -> str:
 
 def render_html(document: Mapping[str, Any]) -> str:
     """One self-contained page: table, plots, every run."""
-    environment = Environment(autoescape=True)
-    environment.filters.update(visible=visible, percent=percent)
-    return environment.from_string(TEMPLATE).render(
-        style=Markup(STYLE),
+    return rendered(
+        TEMPLATE,
+        more_style=Markup(MORE_STYLE),
         headings=HEADINGS,
         rows=rows(document),
         contrasts=list(contrasts(document)),
@@ -195,14 +192,7 @@ def render_html(document: Mapping[str, Any]) -> str:
 
 def write_html(document: Mapping[str, Any], path: Path) -> None:
     """Writes the page, whole or not at all."""
-    try:
-        partial = path.with_name(f".{path.name}.partial")
-        partial.write_text(render_html(document), encoding="utf-8")
-        partial.replace(path)
-    except OSError as error:
-        raise ConfigError(
-            f"cannot write {path}: {error.strerror}", hint="choose another path for --html"
-        ) from error
+    write_page(render_html(document), path)
 
 
 def _clean_chart(document: Mapping[str, Any]) -> Markup | None:

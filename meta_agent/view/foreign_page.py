@@ -1,120 +1,130 @@
 """`report --rollouts F --html OUT`: the health of rollouts of any origin, as one page.
 
-Each number stands beside a sentence that says what it is, each warning beside the rollouts behind
-it and what to do next. A single rollout is no ground for a warning.
+Made of the parts of a run's page, and of what `evidence` says: each number beside a sentence on
+what it is, each warning beside the attempts behind it and what to do next.
 """
 
 from __future__ import annotations
 
-import html
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
-from meta_agent.evidence import ForeignReport
+from markupsafe import Markup
 
-# By the beginning of a metric's name: what it is, and what to do where it is bad.
-MEANINGS: Final[tuple[tuple[str, str, str], ...]] = (
-    ("success", "Share of attempts that solved their task.", "Read failed attempts first."),
-    ("clean", "Solved, and without flagged conduct.", "Read the flagged attempts."),
-    ("dead_group", "Groups whose rewards are all equal: they teach nothing.",
-     "Mix the difficulty of tasks, or give partial rewards."),
-    ("reward", "How rewards spread, and whether they follow what they should.",
-     "Compare the best and the worst attempt of one task."),
-    ("flag", "Conduct that the environment saw and that does not count as honest work.",
-     "Close the leak before comparing anything."),
-    ("leak", "Answers that the agent could read.", "Close the leak before comparing anything."),
-    ("tool", "How tools were called, and how often that failed.",
-     "Read failed calls: schema, arguments, messages."),
-    ("turn", "Calls of the model in an attempt.", "Look whether attempts end for want of turns."),
-    ("stop", "How attempts ended.", "Raise the limit that ends most, or shorten the work."),
-    ("trunc", "Attempts that were cut.", "Raise the limit that cuts them."),
-    ("empty", "Attempts in which nothing was said or handed in.", "Look at the prompt's end."),
-    ("duplicates", "Attempts that repeat another word for word.", "Raise the temperature."),
-    ("looping", "Attempts that end in the same words over and over.",
-     "Look at the stop tokens and the length limit."),
-    ("chars", "How much the model wrote, in characters.", "Compare solved and failed attempts."),
-    ("suspect", "Tool calls that look like a way around the task.", "Read those attempts."),
-    ("group", "Attempts of a group.", "Groups of one cannot be compared."),
-    ("entropy", "How sure the policy is of its tokens.", "A collapse shows before scores do."),
-)  # fmt: skip
-_PLAIN: Final = ("A figure over the rollouts that hold what it needs.", "Compare it between runs.")
-_STYLE: Final = (
-    "body{font:15px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem;"
-    "color:#222;background:#fff}table{border-collapse:collapse;width:100%}td,th{text-align:left;"
-    "padding:.25rem .6rem;border-bottom:1px solid #ddd;vertical-align:top}.CRITICAL{color:#a00}"
-    ".WARN{color:#850}td.n{text-align:right;font-variant-numeric:tabular-nums}small{color:#666}"
-)
+from meta_agent.evidence import Alert, ForeignReport, meaning_of, next_command
+from meta_agent.view._format import number, percent, visible
+from meta_agent.view._svg import Interval, interval_chart
+from meta_agent.view.html import Card, rendered, write_page
 
+_COLOURS: Final = {"CRITICAL": "INVALID", "WARN": "REJECT"}
+_TEMPLATE: Final = """{{ head('rollouts') }}
+<header><h1>{{ headline }}</h1>
+{% for line in read %}<p class="dim">{{ line | visible }}</p>{% endfor %}
+<nav><a href="#warnings">Warnings</a><a href="#numbers">Numbers</a>
+{% if missing %}<a href="#missing">Not in this data</a>{% endif %}<a href="#next">Next</a></nav>
+</header>
+{{ cards_of(cards) }}
+{% if solved %}<div class="scroll">{{ solved }}</div>
+<p class="dim">Bars are 95 % intervals with tasks as the units: attempts at one task are alike.</p>
+{% endif %}
+<h2 id="warnings">Warnings</h2>
+{% for one in alerts %}
+<details{% if loop.first %} open{% endif %}><summary><span class="tag {{ one.css }}">{{
+one.alert.level | visible }}</span><b>{{ one.alert.metric | visible }}</b> {{
+one.alert.message | one_line }}</summary><div>
+<table class="facts">
+<tr><td>what it is</td><td>{{ one.meaning.what }}</td></tr>
+{% if one.meaning.then %}<tr><td>next</td><td>{{ one.meaning.then }}<br><code>{{
+one.command | visible }}</code></td></tr>{% endif %}</table>
+{% for attempt in one.behind %}<h3>{{ attempt.name | visible }} <span class="dim">{{
+attempt.place | visible }}{{ ' · ' if attempt.place and attempt.told }}{{ attempt.told | visible
+}}</span></h3>
+<div class="msg"><pre>{{ attempt.lines | join('\n') | visible }}</pre></div>{% endfor %}
+</div></details>
+{% else %}<p>None: nothing here is beyond its limit, or there is too little to say so.</p>
+{% endfor %}
 
-def meaning_of(metric: str) -> tuple[str, str]:
-    """What a metric is, and what to do next."""
-    name = metric.rpartition(".")[2] if "." in metric and "suspect" not in metric else metric
-    found = (row[1:] for row in MEANINGS if name.startswith(row[0]) or row[0] in name)
-    return next(found, _PLAIN)
+<h2 id="numbers">Numbers</h2>
+{{ metrics_of(layers) }}
+{% if missing %}<h2 id="missing">Not in this data</h2>
+{% for line in missing %}<p>{{ line | visible }}</p>{% endfor %}{% endif %}
 
-
-def foreign_page(found: ForeignReport, read: Sequence[str]) -> str:
-    """The page. `read`: what became of the rows of the files."""
-    evidence = found.evidence
-    parts = [
-        f"<h1>{found.n} rollouts of {found.tasks} tasks</h1>",
-        _list(read),
-        _alerts(found),
-        *(
-            _layer(name, values)
-            for name, values in (
-                ("Score", evidence.score),
-                ("Signal", evidence.signal),
-                ("Behaviour", evidence.behaviour),
-                ("Shape", found.shape),
-            )
-        ),
-        "<h2>Not in this data</h2>" + _list(found.missing) if found.missing else "",
-    ]
-    body = "\n".join(part for part in parts if part)
-    head = f"<meta charset='utf-8'><title>Rollouts</title><style>{_STYLE}</style>"
-    return f"<!doctype html><html lang='en'><head>{head}</head><body>{body}</body></html>\n"
+<h2 id="next">Next</h2>
+<table class="facts">{% for what, command in next %}<tr><td>{{ what }}</td><td><code>{{
+command | visible }}</code></td></tr>{% endfor %}</table>
+<footer>Made by meta-agent. The same numbers: <code>meta-agent report {{ asked | visible }} --json
+</code></footer>
+</body></html>
+"""
 
 
-def _alerts(found: ForeignReport) -> str:
-    if not found.evidence.alerts:
-        return "<p>No warnings.</p>"
-    rows = []
-    for alert in sorted(found.evidence.alerts, key=lambda one: one.level != "CRITICAL"):
-        what, then = meaning_of(alert.metric)
-        behind = ", ".join(getattr(alert, "rollouts", ()) or ())
-        rows.append(
-            f"<tr><td class='{_text(alert.level)}'>{_text(alert.level)}</td>"
-            f"<td>{_text(alert.message)}<br><small>{_text(alert.metric)}: {_text(what)}"
-            f"{' Rollouts: ' + _text(behind) if behind else ''}</small></td>"
-            f"<td>{_text(then)}</td></tr>"
-        )
-    head = "<tr><th></th><th>What</th><th>Next</th></tr>"
-    return f"<h2>Warnings</h2><table>{head}{''.join(rows)}</table>"
-
-
-def _layer(name: str, values: Mapping[str, float]) -> str:
-    if not values:
-        return ""
-    rows = "".join(
-        f"<tr><td>{_text(metric)}</td><td class='n'>{value:.4g}</td>"
-        f"<td>{_text(meaning_of(metric)[0])}</td></tr>"
-        for metric, value in values.items()
+def foreign_page(found: ForeignReport, read: Sequence[str], asked: str) -> str:
+    """The page. `read`: what became of the rows; `asked`: the arguments of the report."""
+    return rendered(
+        _TEMPLATE,
+        headline=f"{found.n:,} rollouts of {found.tasks:,} tasks",
+        read=[line for line in read if line.strip()],
+        cards=list(_cards(found)),
+        solved=_solved(found),
+        alerts=[_alert(found, one, asked) for one in found.ranked],
+        layers=found.layers,
+        missing=found.missing,
+        next=list(_next(found, asked)),
+        asked=asked,
     )
-    return f"<h2>{name}</h2><table>{rows}</table>"
 
 
-def _list(lines: Iterable[str]) -> str:
-    rows = "".join(f"<li>{_text(line)}</li>" for line in lines if line.strip())
-    return f"<ul>{rows}</ul>" if rows else ""
-
-
-def _text(value: object) -> str:
-    return html.escape(str(value))
-
-
-def write_foreign_page(found: ForeignReport, read: Sequence[str], out: Path) -> None:
+def write_foreign_page(found: ForeignReport, read: Sequence[str], asked: str, out: Path) -> None:
     """Writes the page."""
-    out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_text(foreign_page(found, read), encoding="utf-8")
+    write_page(foreign_page(found, read, asked), out)
+
+
+def _cards(found: ForeignReport) -> Iterator[Card]:
+    score = found.evidence.score
+    if found.benchmarks:
+        yield Card("benchmarks", str(len(found.benchmarks)), "their shares do not add up to one")
+    elif "success" in score:
+        known = f"{percent(score['success_known'])} of those whose outcome is known"
+        yield Card("solved", percent(score["success"]), known)
+    else:
+        yield Card("solved", "unknown", "no outcome in this data")
+    each = f"{found.n / found.tasks:.3g} attempts a task" if found.tasks else ""
+    yield Card("attempts", f"{found.n:,}", each)
+    if "reward_mean" in found.evidence.signal:
+        mean = number(found.evidence.signal["reward_mean"])
+        yield Card("mean reward", mean, "of an attempt with a reward")
+    levels = [alert.level for alert in found.evidence.alerts]
+    critical = f"{levels.count('CRITICAL')} critical" if levels else "nothing beyond its limit"
+    yield Card("warnings", str(len(levels)), critical)
+
+
+def _solved(found: ForeignReport) -> Markup | None:
+    scores = found.benchmarks or {"all": found.evidence.score}
+    rows = []
+    for name, score in scores.items():
+        if "success" in score:
+            middle, low, high = (100 * score[f"success{end}"] for end in ("", "_low", "_high"))
+            text = f"{middle:.1f} % [{low:.1f}, {high:.1f}]"
+            rows.append(Interval(visible(name), middle, low, high, "version", text))
+    return interval_chart("Share solved", rows, unit=" %", zero=False) if rows else None
+
+
+def _alert(found: ForeignReport, alert: Alert, asked: str) -> dict[str, Any]:
+    return {
+        "alert": alert,
+        "css": _COLOURS[alert.level],
+        "meaning": meaning_of(alert.metric),
+        "command": next_command(alert.metric, asked),
+        "behind": found.behind.get(alert.metric, ()),
+    }
+
+
+def _next(found: ForeignReport, asked: str) -> Iterator[tuple[str, str]]:
+    if not found.known["outcome"] and found.known["rewards"] and "--solved-at" not in asked:
+        yield "which rewards mean solved", f"meta-agent report {asked} --solved-at 1"
+    yield "after a change, on new rollouts", f"meta-agent report {asked} --html after.html"
+    yield (
+        "let a harness be found",
+        "meta-agent evolve --harness AGENT --tasks TASKS --policy PROVIDER/MODEL --dry-run",
+    )

@@ -16,6 +16,7 @@ from jinja2 import Environment, Undefined
 from markupsafe import Markup
 
 from meta_agent.errors import ConfigError
+from meta_agent.evidence import meaning_of
 from meta_agent.protocols import VerdictKind
 from meta_agent.view._attribution import attribution_facts
 from meta_agent.view._claims import claim_facts
@@ -37,7 +38,7 @@ from meta_agent.view._format import (
 )
 from meta_agent.view._money import HEADINGS
 from meta_agent.view._money import rows as spend_rows
-from meta_agent.view._page import STYLE, TEMPLATE
+from meta_agent.view._page import PARTS, STYLE, TEMPLATE
 from meta_agent.view._parts import CandidateView, Measured, MetricPoint
 from meta_agent.view._predictions import prediction_facts
 from meta_agent.view._replay import replay_facts
@@ -60,7 +61,9 @@ _METRIC_ORDER: Final = ("success", "clean_success", "reward", "dead_group_ratio"
 _MAX_CHARTS: Final = 12
 
 
-class _Card(NamedTuple):
+class Card(NamedTuple):
+    """A number that is read first."""
+
     name: str
     value: str
     detail: str
@@ -68,19 +71,10 @@ class _Card(NamedTuple):
 
 def render_html(state: RunState, predictions: Mapping[str, Any] | None = None) -> str:
     """The whole report as one page. `predictions` is about the whole workspace."""
-    environment = Environment(autoescape=True)
-    environment.filters.update(
-        visible=_text,
-        one_line=_line,
-        number=_number,
-        flat=_flat,
-        effect=effect_text,
-        unit=unit_text,
-    )
     arms = group_by_arm(state.metrics)
-    return environment.from_string(TEMPLATE).render(
+    return rendered(
+        TEMPLATE,
         state=state,
-        style=Markup(STYLE),
         headline=_headline(state),
         ended=state.exit_reason or "not finished",
         sections=_sections(state),
@@ -110,13 +104,34 @@ def render_html(state: RunState, predictions: Mapping[str, Any] | None = None) -
     )
 
 
+def rendered(template: str, **values: Any) -> str:
+    """A page of the common parts, in the common style."""
+    environment = Environment(autoescape=True)
+    environment.filters.update(
+        visible=_text,
+        one_line=_line,
+        number=_number,
+        percent=percent,
+        flat=_flat,
+        effect=effect_text,
+        unit=unit_text,
+        meaning=lambda name: meaning_of(name).what,
+    )
+    return environment.from_string(PARTS + template).render(style=Markup(STYLE), **values)
+
+
 def write_html(
     state: RunState, path: Path, *, predictions: Mapping[str, Any] | None = None
 ) -> None:
     """Writes the page, whole or not at all."""
+    write_page(render_html(state, predictions), path)
+
+
+def write_page(page: str, path: Path) -> None:
+    """Writes a page, whole or not at all."""
     try:
         partial = path.with_name(f".{path.name}.partial")
-        partial.write_text(render_html(state, predictions), encoding="utf-8")
+        partial.write_text(page, encoding="utf-8")
         partial.replace(path)
     except OSError as error:
         raise ConfigError(
@@ -151,22 +166,22 @@ def _sections(state: RunState) -> list[tuple[str, str]]:
     return [(anchor, name) for anchor, name, there in present if there]
 
 
-def _cards(state: RunState) -> Iterator[_Card]:
+def _cards(state: RunState) -> Iterator[Card]:
     before, after = _clean(state.baseline), _clean(state.final)
     if before is not None and after is not None:
-        yield _Card("change on the vault", f"{points(after - before)} pts", _sizes(state))
+        yield Card("change on the vault", f"{points(after - before)} pts", _sizes(state))
     kinds = [one.kind for one in state.candidates.values()]
     if kinds:
         detail = ", ".join(f"{kinds.count(kind)} {kind.lower()}" for kind in dict.fromkeys(kinds))
         detail += f"; {state.confirm_queries} looks at the confirm split"
-        yield _Card("candidates", str(len(kinds)), visible(detail))
-    yield _Card("skills written", str(len(state.skills)), "in view of the next proposals")
-    yield _Card(
+        yield Card("candidates", str(len(kinds)), visible(detail))
+    yield Card("skills written", str(len(state.skills)), "in view of the next proposals")
+    yield Card(
         "time",
         duration(state.wall_sec),
         f"{state.rollouts} rollouts, {state.train_steps} training steps",
     )
-    yield _Card("API spend", _spent(state), f"{state.tokens:,} tokens")
+    yield Card("API spend", _spent(state), f"{state.tokens:,} tokens")
 
 
 def _spent(state: RunState) -> str:

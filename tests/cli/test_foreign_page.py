@@ -3,28 +3,103 @@
 from __future__ import annotations
 
 import json
+import os
+import pty
+import re
+import shlex
+from html import unescape
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from meta_agent.cli._output import Pulse
+from meta_agent.evidence import MEANINGS, THRESHOLDS, meaning_of
+from meta_agent.evidence._rules import RULES
+
+HOSTILE = "<script>alert(1)</script>\x1b[2J\u202e<b>five</b>"
 ROWS = [
-    {"input": f"What is {n % 4} + 1?", "output": "<b>five</b>" * 9, "score": float(n % 2)}
+    {"input": f"What is {n % 8} + 1? {HOSTILE}", "output": HOSTILE * 9, "score": float(n % 8 == 7)}
     for n in range(40)
 ]
 MAP = "input=prompt,output=completion,score=reward"
+ASKED = ("report", "--rollouts", "rows.jsonl", "--map", MAP, "--solved-at", "1")
 
 
-def test_a_page_is_written_and_explains_its_numbers(tmp_path: Path, meta_agent: Any) -> None:
-    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ROWS))
-    asked = ("report", "--rollouts", "rows.jsonl", "--map", MAP, "--solved-at", "1")
-    done = meta_agent(*asked, "--html", "page.html", cwd=tmp_path)
+@pytest.fixture
+def rows(tmp_path: Path) -> Path:
+    """Five attempts at each of eight tasks: one is always solved, the others never are."""
+    path = tmp_path / "rows.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in ROWS))
+    return path
+
+
+def words_of(page: str) -> str:
+    """What a reader sees."""
+    body = re.sub(r"<style>.*?</style>", " ", page, flags=re.DOTALL)
+    return " ".join(unescape(re.sub(r"<[^>]+>", " ", body)).split())
+
+
+def test_a_page_is_written_and_explains_its_numbers(rows: Path, meta_agent: Any) -> None:
+    done = meta_agent(*ASKED, "--html", "page.html", cwd=rows.parent)
     assert done.returncode == 0, done.stderr
-    assert done.stdout == "" and "wrote page.html" in done.stderr
-    page = (tmp_path / "page.html").read_text()
-    assert page.startswith("<!doctype html>") and "40 rollouts of 4 tasks" in page
-    assert "Share of attempts that solved their task." in page
-    assert "<b>five" not in page and "<script" not in page
-    document = meta_agent(*asked, "--json", cwd=tmp_path).document
-    assert document["evidence"]["layers"]["score"]["success"] == 0.5
+    assert (done.stdout, done.stderr) == ("", "wrote page.html\n")
+    page = (rows.parent / "page.html").read_text()
+    told = words_of(page)
+    assert page.startswith("<!doctype html>") and "40 rollouts of 8 tasks" in told
+    assert "Content-Security-Policy" in page and 'class="card"' in page and "<svg" in page
+    document = meta_agent(*ASKED, "--json", cwd=rows.parent).document
+    layers = {**document["evidence"]["layers"], "shape": document["shape"]}
+    shown = {"signal", "behaviour", "shape"}
+    for name in (f"{at}.{name}" for at in shown for name in layers[at]):
+        assert meaning_of(name).what and meaning_of(name).what in told, name
+    assert layers["score"]["success"] == 0.125
+
+
+def test_a_warning_shows_the_attempts_behind_it_and_a_next_step(
+    rows: Path, meta_agent: Any
+) -> None:
+    meta_agent(*ASKED, "--html", "page.html", cwd=rows.parent)
+    told = words_of((rows.parent / "page.html").read_text())
+    document = meta_agent(*ASKED, "--json", cwd=rows.parent).document
+    behind = document["behind"]["signal.dead_group_ratio"]
+    assert [one["place"] for one in behind] == [f"rows.jsonl:{n}" for n in (1, 2, 3)]
+    assert behind[0]["told"].startswith("reward 0, not solved")
+    text = meta_agent(*ASKED, cwd=rows.parent).stdout
+    for one in behind:
+        assert one["name"] in told and one["place"] in told
+        assert one["name"] in text and "user: What is" in one["lines"][0]
+    dead = meaning_of("signal.dead_group_ratio")
+    for screen in (told, " ".join(text.split())):
+        assert dead.what in screen and dead.then in screen and dead.command in screen
+    assert f"meta-agent {shlex.join(ASKED)} --html after.html" in told
+
+
+def test_hostile_text_is_inert(rows: Path, meta_agent: Any) -> None:
+    meta_agent(*ASKED, "--html", "page.html", cwd=rows.parent)
+    page = (rows.parent / "page.html").read_text()
+    assert "alert(1)" in page, "it is shown"
+    assert "<script" not in page and "<b>five" not in page
+    assert "\x1b" not in page and "\u202e" not in page
+    assert "\x1b" not in meta_agent(*ASKED, cwd=rows.parent).stdout
+
+
+@pytest.mark.parametrize("name", [f"rule.{rule[0]}" for rule in RULES if rule[0] in (
+    "low_signal", "edit_failure", "leak")] + [row.pattern for row in THRESHOLDS])  # fmt: skip
+def test_what_can_warn_about_rollouts_has_a_meaning(name: str) -> None:
+    for one in re.sub(r"[\\]", "", name).replace("(altered|dropped|stale)", "stale").split("|"):
+        assert meaning_of(one.replace(".*", ".x")).what, one
+
+
+def test_commands_of_next_steps_are_commands(meta_agent: Any, tmp_path: Path) -> None:
+    commands = {row.command for row in MEANINGS if row.command}
+    assert len(commands) > 3
+    for command in commands:
+        words = shlex.split(command.replace("{asked}", "--rollouts F"))
+        name = words[1:3] if words[1] == "tasks" else words[1:2]
+        done = meta_agent(*name, "--help", cwd=tmp_path)
+        flags = [word for word in words if word.startswith("--")]
+        assert done.returncode == 0 and all(flag in done.stdout for flag in flags), command
 
 
 def test_a_table_is_read_by_mapping_too(tmp_path: Path, meta_agent: Any) -> None:
@@ -34,9 +109,8 @@ def test_a_table_is_read_by_mapping_too(tmp_path: Path, meta_agent: Any) -> None
 
 
 def test_a_single_rollout_warns_of_nothing(tmp_path: Path, meta_agent: Any) -> None:
-    (tmp_path / "one.jsonl").write_text(json.dumps(ROWS[0]) + "\n")
-    asked = ("report", "--rollouts", "one.jsonl", "--map", MAP, "--solved-at", "1", "--json")
-    assert meta_agent(*asked, cwd=tmp_path).document["evidence"]["alerts"] == []
+    (tmp_path / "rows.jsonl").write_text(json.dumps(ROWS[0]) + "\n")
+    assert meta_agent(*ASKED, "--json", cwd=tmp_path).document["evidence"]["alerts"] == []
 
 
 def test_a_mapping_that_does_not_fit_is_one_sentence(tmp_path: Path, meta_agent: Any) -> None:
@@ -49,3 +123,22 @@ def test_a_mapping_that_does_not_fit_is_one_sentence(tmp_path: Path, meta_agent:
     ):
         done = meta_agent("report", "--rollouts", "rows.jsonl", "--map", mapping, cwd=tmp_path)
         assert done.returncode == 2 and said in done.stderr, (mapping, done.stderr)
+
+
+def test_a_page_that_cannot_be_written_is_one_sentence(rows: Path, meta_agent: Any) -> None:
+    done = meta_agent(*ASKED, "--html", "nowhere/page.html", cwd=rows.parent)
+    assert done.returncode == 2 and "cannot write nowhere/page.html" in done.stderr
+
+
+def test_progress_is_a_line_a_second_on_a_terminal_and_none_when_piped(tmp_path: Path) -> None:
+    ours, theirs = pty.openpty()
+    times = iter(n / 4 for n in range(100))
+    with os.fdopen(theirs, "w") as terminal:
+        assert sum(Pulse("rows read", terminal, lambda: next(times)).over(range(12))) == 66
+        terminal.flush()
+        said = os.read(ours, 4096).decode().splitlines()
+    os.close(ours)
+    assert said == ["4 rows read, 1 s", "8 rows read, 2 s", "12 rows read, 3 s"]
+    with (tmp_path / "piped").open("w") as piped:
+        assert sum(Pulse("rows read", piped, lambda: next(times)).over(range(12))) == 66
+    assert (tmp_path / "piped").read_text() == ""

@@ -40,7 +40,7 @@ def test_math_golds_pass_and_no_text_fishes_for_them(tmp_path: Path) -> None:
     )
     said: list[str] = []
     report = check_file(path, domain="math", progress=said.append)
-    assert report.ok, render(report)
+    assert all(task.ok for task in report.tasks), render(report)
     assert report.columns == ("gold", "empty", *MATH_CHEATS) and len(said) == 3
     assert report.totals["gold"].clean == 3
     assert [report.totals[name].unresolved for name in MATH_CHEATS] == [3, 3, 3]
@@ -62,7 +62,7 @@ def test_texts_of_two_splits_that_are_nearly_the_same_are_named(tmp_path: Path) 
         {"question": "An unlike problem about the weight of a bridge?", "answer": "#### 4"},
     )
     report = check_file(path, domain="math")
-    assert report.ok, "alike is told; only the very same task is unfit"
+    assert all(task.ok for task in report.tasks), "alike is told; only the very same task is unfit"
     lines = {task.key: task.line for task in report.tasks}
     assert {tuple(sorted((lines[a], lines[b]))) for a, b, _ in report.near} == {(1, 2), (2, 3)}
     assert all(share >= ALIKE for _, _, share in report.near)
@@ -114,7 +114,7 @@ def test_a_gold_program_passes_and_cheats_fail(tmp_path: Path) -> None:
     report = check_file(
         write(tmp_path / "code.jsonl", FUNCTION), domain="code", sandbox="process", jobs=1
     )
-    assert report.ok, render(report)
+    assert all(task.ok for task in report.tasks), render(report)
     assert report.totals["gold"].clean == 1
     assert {name: total.resolved for name, total in report.totals.items()} == {
         "gold": 1,
@@ -143,7 +143,7 @@ def test_programs_without_a_solution_are_noted(tmp_path: Path) -> None:
     row = {key: value for key, value in FUNCTION.items() if key != "canonical_solution"}
     path = write(tmp_path / "code.jsonl", row)
     report = check_file(path, domain="code", sandbox="process", jobs=1)
-    assert report.ok and "1 tasks have no solution" in report.notes[-1]
+    assert report.tasks[0].ok and "1 tasks have no solution" in report.notes[-1]
 
 
 def test_two_checks_write_the_same_manifest(tmp_path: Path) -> None:
@@ -177,7 +177,7 @@ def test_the_first_humaneval_tasks_are_fit(tmp_path: Path) -> None:
         rows = [json.loads(next(file)) for _ in range(3)]
     path = write(tmp_path / "humaneval.jsonl", *rows)
     report = check_file(path, domain="code", sandbox="process", jobs=1)
-    assert report.ok, render(report)
+    assert all(task.ok for task in report.tasks), render(report)
 
 
 def test_a_release_with_r2e_rows_is_read_and_its_missing_golds_are_named() -> None:

@@ -8,24 +8,26 @@ from __future__ import annotations
 import csv
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from meta_agent.errors import ConfigError
 
+_Over = Callable[[Iterable[Mapping[str, Any]]], Iterator[Mapping[str, Any]]]
 _OURS = ("prompt", "completion", "reward", "example_id", "task")
 
 
-def write_mapped(path: Path, mapping: Mapping[str, str], out: Path) -> Path:
+def write_mapped(path: Path, mapping: Mapping[str, str], out: Path, *, over: _Over = iter) -> Path:
     """Writes the rows of a file (JSON lines or CSV) under other names; returns where."""
     unknown = sorted(set(mapping.values()) - set(_OURS))
     if unknown:
         raise ConfigError(
             f"--map names {unknown[0]!r}, which no rollout has", hint=f"ours: {', '.join(_OURS)}"
         )
+    out.parent.mkdir(parents=True, exist_ok=True)
     with out.open("w", encoding="utf-8") as file:
-        for number, row in enumerate(_rows(path), 1):
+        for number, row in enumerate(over(_rows(path)), 1):
             file.write(json.dumps(_named(path, number, row, mapping)) + "\n")
     return out
 

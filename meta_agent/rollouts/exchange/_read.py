@@ -34,6 +34,8 @@ class Reading:
     format_name: str | None = None
     run: str = "imported"
     tally: Tally = field(default_factory=Tally)
+    over: Callable[[Iterable[Placed]], Iterator[Placed]] = iter
+    """Goes over the values as they are read, to count them."""
     _numbering: Numbering = field(default_factory=Numbering)
 
     def __iter__(self) -> Iterator[Rollout]:
@@ -53,7 +55,7 @@ class Reading:
 
     def _judged(self, reports: list[Source], others: list[Source]) -> Iterator[Rollout]:
         """Attempts with the outcomes that reports give them. Reads twice: first who is alone."""
-        aside = Reading((), self.format_name), Reading(())
+        aside = Reading((), self.format_name, over=self.over), Reading(())
         attempts = once(aside[0]._files(others), aside[0].tally)
         verdicts = verdicts_for(attempts, aside[1]._files(reports), self.tally)
         self.tally.files += len(reports)
@@ -83,7 +85,7 @@ class Reading:
 
     def _rows(self, source: Source) -> Iterator[Rollout]:
         found = format_named(self.format_name) if self.format_name else None
-        found_in = iter(values(source))
+        found_in = self.over(values(source))
         for placed in found_in:
             if isinstance(placed.value, BadLine):
                 self.tally.rows += 1
@@ -149,11 +151,16 @@ class Reading:
         )
 
 
-def read_rollouts(*paths: Path, format_name: str | None = None, run: str = "imported") -> Reading:
+def read_rollouts(
+    *paths: Path,
+    format_name: str | None = None,
+    run: str = "imported",
+    over: Callable[[Iterable[Placed]], Iterator[Placed]] = iter,
+) -> Reading:
     """Rollouts of files or folders; the format is recognised per file unless it is named."""
     if format_name is not None:
         format_named(format_name)
-    return Reading([Path(path) for path in paths], format_name, run)
+    return Reading([Path(path) for path in paths], format_name, run, over=over)
 
 
 def write_rollouts(rollouts: Iterable[Rollout], path: Path, format_name: str) -> int:
