@@ -56,17 +56,20 @@ def _success(score: Mapping[str, float]) -> str:
 
 
 def _alerts(report: ForeignReport, asked: str) -> list[str]:
-    return [line for alert in report.ranked for line in _alert(report, alert, asked)] or [
-        "no alerts"
-    ]
+    lines, shown = list[str](), set[str]()
+    for alert in report.ranked:
+        lines += _alert(report, alert, asked, shown)
+    return lines or ["no alerts"]
 
 
-def _alert(report: ForeignReport, alert: Alert, asked: str) -> list[str]:
+def _alert(report: ForeignReport, alert: Alert, asked: str, shown: set[str]) -> list[str]:
+    """`shown`: attempts whose first lines stand above already."""
     meaning = meaning_of(alert.metric)
     lines = [f"{alert.level:8} {alert.metric}: {alert.message}", f"  what: {meaning.what}"]
     for one in report.behind.get(alert.metric, ()):
         lines.append(f"  see   {' '.join(filter(None, (one.name, one.place, one.told)))}")
-        lines += [f"        {line}" for line in one.lines]
+        lines += [f"        {line}" for line in one.lines if one.name not in shown]
+        shown.add(one.name)
     if meaning.then:
         lines += [f"  next: {meaning.then}", f"        {next_command(alert.metric, asked)}"]
     return lines

@@ -55,14 +55,17 @@ MEANINGS: Final[tuple[Meaning, ...]] = tuple(
         ("signal.reward_corr_success", "How closely rewards go with being solved, -1 to 1."),
         ("signal.reward_corr_clean", "How closely rewards go with clean success, -1 to 1.",
          _HONEST, _GRADER),
-        ("signal.reward_follows", "The same among attempts at one task.", _HONEST, _GRADER),
-        ("signal.misordered", "Pairs at one task in which the unclean attempt is paid more.",
+        ("signal.reward_follows", "How closely rewards go with clean success at one task, -1 to 1.",
          _HONEST, _GRADER),
-        ("signal.tied", "Pairs of a solved and an unsolved attempt that are paid alike.",
+        ("signal.misordered", "Share of pairs at one task in which an unclean attempt beats a "
+         "clean one.",
+         _HONEST, _GRADER),
+        ("signal.tied", "Share of pairs of a clean and an unclean attempt that are paid alike.",
          "Let the reward tell solved from unsolved.", _GRADER),
         ("signal.reward_turns_corr", "How closely rewards go with length, -1 to 1.",
          "See whether long attempts are better, or only paid more.", _TRAIN),
-        ("signal.reward_turns_corr_within", "The same among attempts that ended alike.",
+        ("signal.reward_turns_corr_within", "How closely rewards go with length among attempts "
+         "that ended alike.",
          "Pay by the outcome, not by the way to it.", _TRAIN),
         ("signal.flagged_reward_gap", "Reward of flagged attempts minus that of the others.",
          _HONEST, _GRADER),
@@ -88,7 +91,8 @@ MEANINGS: Final[tuple[Meaning, ...]] = tuple(
         (r"signal.component\..*\.turns_corr_within", "How closely this part goes with length among "
          "attempts that ended alike."),
         (r"signal.component\..*\.follows", "How closely it goes with clean success at one task."),
-        (r"signal.component\..*\.rest_follows", "The same of the reward without this part."),
+        (r"signal.component\..*\.rest_follows", "How closely the reward without this part goes "
+         "with clean success."),
         (r"signal.pay\..*", "Share of rewarded ways to fail that would pay as much as solving.",
          _HONEST, _GRADER),
         ("signal.filter.lost", "Share of what groups could teach that the filter leaves out."),
@@ -166,8 +170,9 @@ MEANINGS: Final[tuple[Meaning, ...]] = tuple(
         ("shape.duplicates", "Share that repeat an earlier attempt at the task word for word."),
         ("shape.looping", "Share whose last 40 characters stand there three times or more."),
         ("shape.reward_chars_corr", "How closely rewards go with how much was written, -1 to 1."),
-        ("shape.reward_chars_corr_within", "The same among attempts at one task."),
-        (r"shape.suspect\..*\.solved", "Share of those that are solved."),
+        ("shape.reward_chars_corr_within", "How closely rewards go with it among attempts "
+         "at one task."),
+        (r"shape.suspect\..*\.solved", "Share solved of the attempts with such a call."),
         (r"shape.suspect\..*", "Share of attempts with a tool call that is worth a look."),
     )
 )  # fmt: skip

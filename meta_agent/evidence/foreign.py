@@ -414,7 +414,7 @@ def _on_ok(name: str) -> bool:
 
 
 def _on_ending(name: str) -> bool:
-    return name.startswith(("stop.", "truncation", "submit_rate"))
+    return name.startswith(("stop.", "truncation", "submit_rate", "cut_replies"))
 
 
 def _on_nothing(name: str) -> bool:
