@@ -1,5 +1,6 @@
 """The HTML report in a real browser: what it draws, what it complains about, what it asks for."""
 
+import json
 import re
 import shutil
 import socket
@@ -11,8 +12,11 @@ from threading import Thread
 
 import pytest
 
+from meta_agent.evidence import read_foreign
 from meta_agent.ledger import Ledger
+from meta_agent.rollouts.exchange import read_rollouts, write_mapped
 from meta_agent.view import reduce
+from meta_agent.view.foreign_page import write_foreign_page
 from meta_agent.view.html import write_html
 
 from .sample import write_sample
@@ -112,6 +116,26 @@ def test_the_report_draws_without_complaints_and_asks_nobody(page: Path, proxy: 
         assert part in text
     assert dom.count("<svg") >= 4
     assert "<script" not in dom
+
+
+def test_the_page_of_foreign_rollouts_does_what_no_text_in_it_says(
+    tmp_path: Path, proxy: Proxy
+) -> None:
+    said = "</pre><script>document.title='owned'</script><img src=//127.0.0.1/report.png>"
+    rows = [
+        {"prompt": f"{n % 8} {said}", "completion": said, "reward": 0.0, "example_id": f"{n % 8}"}
+        for n in range(40)
+    ]
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    mapped = write_mapped(
+        tmp_path / "rows.jsonl", {name: name for name in rows[0]}, tmp_path / "mapped.jsonl"
+    )
+    found = read_foreign(read_rollouts(mapped))
+    write_foreign_page(found, [said], "--rollouts rows.jsonl", tmp_path / "page.html")
+    dom, console = dom_of(tmp_path / "page.html", proxy)
+    assert console == [] and "<title>meta-agent: rollouts</title>" in dom
+    assert "owned" in dom and "<script" not in dom and "<img" not in dom
+    assert [one for one in proxy.requests if "report" in one or "127.0.0.1" in one] == []
 
 
 def test_the_checks_can_fail(page: Path, proxy: Proxy) -> None:
