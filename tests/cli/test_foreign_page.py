@@ -125,6 +125,15 @@ def test_a_mapping_that_does_not_fit_is_one_sentence(tmp_path: Path, meta_agent:
         assert done.returncode == 2 and said in done.stderr, (mapping, done.stderr)
 
 
+def test_rows_of_no_known_form_are_told_how_to_name_their_fields(
+    rows: Path, meta_agent: Any
+) -> None:
+    (rows.parent / "t.csv").write_text("q,a,s\nx,y,1\n")
+    for name in ("rows.jsonl", "t.csv"):
+        done = meta_agent("report", "--rollouts", name, cwd=rows.parent)
+        assert done.returncode == 2 and "report --map FIELD=prompt" in done.stderr, done.stderr
+
+
 def test_a_page_that_cannot_be_written_is_one_sentence(rows: Path, meta_agent: Any) -> None:
     done = meta_agent(*ASKED, "--html", "nowhere/page.html", cwd=rows.parent)
     assert done.returncode == 2 and "cannot write nowhere/page.html" in done.stderr

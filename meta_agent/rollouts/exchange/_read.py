@@ -20,7 +20,13 @@ from meta_agent.rollouts.exchange import _native
 from meta_agent.rollouts.exchange._draft import Numbering, to_rollout
 from meta_agent.rollouts.exchange._format import CERTAIN, Format, Placed
 from meta_agent.rollouts.exchange._join import in_order, is_report, once, paired, verdicts_for
-from meta_agent.rollouts.exchange._registry import FORMATS, UnknownFormatError, format_named, sniff
+from meta_agent.rollouts.exchange._registry import (
+    FORMATS,
+    FORMS,
+    UnknownFormatError,
+    format_named,
+    sniff,
+)
 from meta_agent.rollouts.exchange._row import Row, RowError
 from meta_agent.rollouts.exchange._source import BadLine, Source, sources_of, values
 from meta_agent.rollouts.exchange._tally import Tally
@@ -50,7 +56,7 @@ class Reading:
         if not self.tally.rollouts:
             raise ConfigError(
                 "no rollout could be read: " + "; ".join(self.tally.lines()),
-                hint="formats, and the fields they are known by: meta-agent rollouts formats",
+                hint=FORMS,
             )
 
     def _judged(self, reports: list[Source], others: list[Source]) -> Iterator[Rollout]:

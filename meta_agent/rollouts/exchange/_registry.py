@@ -202,6 +202,12 @@ class UnknownFormatError(ConfigError):
     """A value that bears no format's marks."""
 
 
+FORMS: Final = (
+    "formats, and the fields they are known by: meta-agent rollouts formats; other rows, CSV too: "
+    "meta-agent report --map FIELD=prompt,FIELD=completion,FIELD=reward --rollouts FILE"
+)
+
+
 def sniff(value: JSON, place: str) -> Format:
     """The one format whose marks this value bears most; a tie or none is refused."""
     ranked = sorted(FORMATS.values(), key=lambda one: one.claims(value), reverse=True)
@@ -230,4 +236,4 @@ def _seen(value: JSON) -> str:
 def _hint(value: JSON) -> str:
     if has(value, "problem_statement") and not has(value, "model_patch"):
         return "this looks like a task file; tasks are checked with: meta-agent tasks check FILE"
-    return "formats, and the fields they are known by: meta-agent rollouts formats"
+    return FORMS
