@@ -1,5 +1,17 @@
-"""`python -m meta_agent`: the same as the `meta-agent` command."""
+"""The entry of the `meta-agent` command and of `python -m meta_agent`: Ctrl-C is quiet at once."""
 
-from meta_agent.cli import main
+import os
+import signal
 
-main()
+
+def main() -> None:
+    """Loads the command line, then runs it."""
+    before = signal.signal(signal.SIGINT, lambda *_: os._exit(130))
+    from meta_agent.cli import main as command
+
+    signal.signal(signal.SIGINT, before)
+    command()
+
+
+if __name__ == "__main__":
+    main()

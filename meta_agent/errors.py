@@ -20,7 +20,8 @@ Every message carries the value and the limit; `hint` is the next command to typ
 
 from __future__ import annotations
 
-from typing import Literal
+import errno
+from typing import Final, Literal
 
 
 class MetaAgentError(Exception):
@@ -43,6 +44,21 @@ class PreflightError(MetaAgentError):
     """Something the run needs is not on this machine."""
 
     exit_code = 3
+
+
+_NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT)
+_NOT_ALLOWED: Final = (errno.EACCES, errno.EPERM, errno.EROFS)
+
+
+def of_disk(error: OSError) -> MetaAgentError | None:
+    """What a full disk or a closed folder means, wherever it was met; None for anything else."""
+    named = f"{error.filename}: " if error.filename else ""
+    if error.errno in _NO_ROOM:
+        hint = "free some space, then run the same command again: it resumes"
+        return InfrastructureError(f"{named}{error.strerror}", hint=hint)
+    if error.errno in _NOT_ALLOWED:
+        return ConfigError(f"{named}{error.strerror}", hint="see who may write there: ls -ld")
+    return None
 
 
 class BudgetError(MetaAgentError):

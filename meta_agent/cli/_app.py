@@ -25,7 +25,7 @@ from meta_agent.cli import (
     _sandbox,
     _tasks,
 )
-from meta_agent.errors import MetaAgentError
+from meta_agent.errors import MetaAgentError, of_disk
 
 BUG_EXIT_CODE = 101
 INTERRUPTED_EXIT_CODE = 130
@@ -71,7 +71,8 @@ def main() -> None:
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED_EXIT_CODE)
     except Exception as error:
-        sys.exit(_report_bug(error))
+        known = of_disk(error) if isinstance(error, OSError) else None
+        sys.exit(_explain(known) if known else _report_bug(error))
 
 
 def _explain(error: MetaAgentError) -> int:

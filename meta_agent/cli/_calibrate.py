@@ -9,6 +9,7 @@ import typer
 from meta_agent.cli._flags import FLAGS, Grouped, takes
 from meta_agent.cli._options import JsonOption
 from meta_agent.cli._output import emit, stdout_for_data
+from meta_agent.cli._used import require_used
 
 if TYPE_CHECKING:
     from meta_agent.config import RunConfig
@@ -45,6 +46,7 @@ def calibrate(
     as_json: JsonOption = False,
 ) -> None:
     """Measure the harness against itself: luck, false promotions, the smallest visible gain."""
+    require_used(config)
     told = _told(config, seeds, effect)
     from meta_agent.view.calibration import calibration
 

@@ -10,6 +10,7 @@ import typer
 from meta_agent.cli._flags import Grouped, takes
 from meta_agent.cli._options import JsonOption
 from meta_agent.cli._output import emit, stdout_for_data
+from meta_agent.cli._used import require_used
 
 if TYPE_CHECKING:
     from meta_agent.config import RunConfig
@@ -70,6 +71,7 @@ def compare(
     as_json: JsonOption = False,
 ) -> None:
     """Compare ways to search at equal budget; the same command goes on where it ended."""
+    require_used(config)
     with stdout_for_data():
         document, stopped = _compare(config, arms, seeds, out, read_only)
     from meta_agent.view import compare as drawing

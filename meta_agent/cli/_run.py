@@ -11,6 +11,7 @@ import typer
 from meta_agent.cli._flags import FLAGS, Grouped, takes
 from meta_agent.cli._options import JsonOption
 from meta_agent.cli._output import emit, stdout_for_data
+from meta_agent.cli._used import require_used
 
 if TYPE_CHECKING:
     from meta_agent.config import RunConfig
@@ -35,6 +36,7 @@ def evolve(
     as_json: JsonOption = False,
 ) -> None:
     """Run the loop, or resume it: the same command takes an unfinished run up again."""
+    require_used(config)
     if dry_run:
         _show_forecast(config, as_json)
         return
@@ -62,6 +64,7 @@ def evolve(
 )
 def train(config: RunConfig, as_json: JsonOption = False) -> None:
     """Train once under the workspace's promoted harness, without the loop."""
+    require_used(config)
     result = _work(lambda display: _train(config, display))
     from meta_agent.view.text import facts
 

@@ -4,16 +4,20 @@ Promises: a transaction that returned is on disk (WAL with `synchronous=FULL` sy
 one that raised changed nothing. After an I/O error the journal refuses further work, because pages
 of a failed sync may be marked clean and a retry would report a success that never happened.
 
+A reader that may not write beside the file reads a copy: WAL needs an index there.
+
 Does not cover: disks that lie about syncing, and other programs writing to the file.
 """
 
 from __future__ import annotations
 
+import shutil
 import sqlite3  # noqa: TID251
+import tempfile
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
@@ -24,6 +28,7 @@ from meta_agent.ledger._migrations import LATER, MIGRATIONS
 BUSY_TIMEOUT_SEC: Final = 30.0
 
 _CORRUPT: Final = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+_CLOSED: Final = (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY)
 _PRIMARY_CODE_MASK: Final = 0xFF  # extended codes carry the detail in the higher bits
 
 
@@ -37,9 +42,10 @@ class Journal:
         # runs; so threads take turns on the one connection and no work waits for another's work.
         self._lock = threading.RLock()
         self._failed: str | None = None
-        with self._translated():
-            self._db = _connect(path, writable=writable)
+        with self._translated(), ExitStack() as aside:
+            self._db = _connect(path, writable, aside)
             self._prepare()
+            self._aside = aside.pop_all()
 
     def _prepare(self) -> None:
         if self.writable:
@@ -101,7 +107,7 @@ class Journal:
 
     def close(self) -> None:
         """Closes the file. SQLite folds the WAL back in when the last connection closes."""
-        with self._lock, suppress(sqlite3.Error):
+        with self._lock, self._aside, suppress(sqlite3.Error):
             self._db.close()
 
     @contextmanager
@@ -119,16 +125,26 @@ class Journal:
             raise translated from error
 
 
-def _connect(path: Path, *, writable: bool) -> sqlite3.Connection:
+def _connect(path: Path, writable: bool, aside: ExitStack) -> sqlite3.Connection:
     """Readers open read-write where they may: a reader of a live WAL must reach its index."""
-    modes = ("rwc",) if writable else ("rw", "ro")
-    for mode in modes:
+    if writable:
+        return _open(path, "rwc")
+    for mode in ("rw", "ro"):
         try:
             return _open(path, mode)
-        except sqlite3.OperationalError:
-            if mode == modes[-1]:
+        except sqlite3.OperationalError as error:
+            if _code(error) not in _CLOSED:
                 raise
-    raise AssertionError("modes is never empty")
+    return _open(_copy(path, aside), "rw")
+
+
+def _copy(path: Path, aside: ExitStack) -> Path:
+    """The file with what its WAL holds, where an index may be made."""
+    folder = Path(aside.enter_context(tempfile.TemporaryDirectory(prefix="meta-agent-ledger-")))
+    wal = path.with_name(path.name + "-wal")
+    for file in (path, *([wal] if wal.exists() else [])):
+        shutil.copyfile(file, folder / file.name)
+    return folder / path.name
 
 
 def _open(path: Path, mode: str) -> sqlite3.Connection:
@@ -177,7 +193,7 @@ def _in_plain_words(error: sqlite3.Error, path: Path) -> MetaAgentError:
             f"{path} stayed locked for {BUSY_TIMEOUT_SEC:.0f} s by another program",
             hint=f"find it with: fuser {path}",
         )
-    if code in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY):
+    if code in _CLOSED:
         return ConfigError(
             f"cannot open {path}: {error}", hint="check that the path exists and is writable"
         )

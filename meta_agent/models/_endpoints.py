@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 from urllib.parse import urlsplit
 
@@ -41,6 +41,17 @@ class Endpoint:
     provider: SDK
     base_url: str | None  # None: the provider's own
     api_key: str | None = field(repr=False)
+    key_name: str = field(default="", compare=False)
+    """The variable that the key is from."""
+
+    @property
+    def key_words(self) -> str:
+        """Which key goes there, for people."""
+        return (
+            f"key from {self.key_name}"
+            if self.key_name
+            else "no key: name its variable with --key-env"
+        )
 
     @property
     def place(self) -> str:
@@ -60,7 +71,8 @@ def endpoint_for(
             hint=f"export {name}=...",
         )
     key = found[name] if name is not None else None
-    return resolve_endpoint(config.model_of(role), config.base_urls.get(role), key, found)
+    at = resolve_endpoint(config.model_of(role), config.base_urls.get(role), key, found)
+    return at if name is None else replace(at, key_name=name)
 
 
 def resolve_endpoint(
@@ -80,8 +92,9 @@ def resolve_endpoint(
     url = environment.get(URL_VARIABLES.get(maker, "")) or None
     if url is not None:
         _require_url(url)
-    key = api_key or _usual_key(model, environment, needed=url is None)
-    return Endpoint(model, sdk, url, key or (NO_KEY if sdk != "litellm" else None))
+    usual = None if api_key else _usual_key(model, environment, needed=url is None)
+    key = api_key or (environment[usual] if usual else None)
+    return Endpoint(model, sdk, url, key or (NO_KEY if sdk != "litellm" else None), usual or "")
 
 
 def open_provider(
@@ -130,13 +143,13 @@ def sdk_of(model: str, base_url: str | None) -> SDK:
 def _usual_key(model: str, environment: Mapping[str, str], *, needed: bool) -> str | None:
     maker = model.removeprefix("litellm/").partition("/")[0]
     names = KEYS_OF.get(maker, ())
-    value = next((environment[name] for name in names if environment.get(name)), None)
-    if value is None and names and needed:
+    usual = next((name for name in names if environment.get(name)), None)
+    if usual is None and names and needed:
         raise PreflightError(
             f"{model} needs a key in {' or '.join(names)}, which is not set",
             hint=f"export {names[0]}=..., or name a server of your own: --base-url ROLE=URL",
         )
-    return value
+    return usual
 
 
 def _require_url(url: str) -> None:

@@ -17,6 +17,7 @@ from meta_agent.errors import ConfigError, PreflightError
 from meta_agent.models._endpoints import Endpoint, endpoint_for, open_endpoint, resolve_endpoint
 from meta_agent.models._retry import Breaker, Retrying, RetryPolicy
 from meta_agent.models._scripted import Script
+from meta_agent.models._silence import Watch
 from meta_agent.models._streaming import Timeouts
 from meta_agent.models.chat import ChatReply, ChatRequest, Provider
 from meta_agent.models.prices import Price, price_of
@@ -113,8 +114,10 @@ class Lines:
         servers: Mapping[Role, Server],
         timeouts: Timeouts | None,
         policy: RetryPolicy,
+        tell: Callable[[str], None],
     ) -> None:
         self._config = config
+        self._tell = tell
         self._environment = environment
         self._servers = servers
         self._timeouts = timeouts
@@ -158,9 +161,14 @@ class Lines:
             self._accounts[account] = (open_endpoint(endpoint, self._timeouts), Breaker())
         provider, breaker = self._accounts[account]
         retrying = Retrying(self._policy, breaker)
-        return Line(
-            model, endpoint.model, price, lambda request, _c, _t: provider.chat(request), retrying
-        )
+        who = f"the {role}'s model {model} at {endpoint.place} ({endpoint.key_words})"
+        watch = Watch(who, self._tell)
+
+        def ask(request: ChatRequest, _conversation: str, _turn: int) -> ChatReply:
+            with watch.over_a_call():
+                return provider.chat(request)
+
+        return Line(model, endpoint.model, price, ask, retrying)
 
     def _endpoint(self, role: Role) -> Endpoint:
         server = self._servers.get(role)

@@ -124,6 +124,7 @@ def open_client(
     labels: Mapping[str, str] | None = None,
     timeouts: Timeouts | None = None,
     retry: RetryPolicy | None = None,
+    tell: Callable[[str], None] = lambda _: None,
 ) -> Client:
     """The client of a run: it replays where `meta_model` is `replay:RUN`, else it asks.
 
@@ -139,6 +140,7 @@ def open_client(
         labels: what people should know of the record, e.g. `{"model": "...", "relayed": "..."}`.
         timeouts: how long a server may stay silent.
         retry: the limits of the retry policy.
+        tell: hears of a server that is silent.
 
     Raises:
         ConfigError, PreflightError: before anything is asked.
@@ -159,6 +161,7 @@ def open_client(
             servers=servers or {},
             timeouts=timeouts,
             policy=retry or RetryPolicy(),
+            tell=tell,
         )
         opened.callback(lines.close)
         _set_caps(config, ledger, run_id)

@@ -334,7 +334,8 @@ def _of_effect(plan: Sizes, design: Design, effect: float | None) -> list[str]:
     if effect is not None and effect <= TOO_COARSE:
         return []
     said = "nothing" if effect is None else f"only gains of {100 * effect:.0f} points and more"
-    enough = tasks_needed(design, TOO_COARSE)
+    same = effect == smallest_effect(design)  # else the figure rests on other assumptions
+    enough = tasks_needed(design, TOO_COARSE) if same else None
     helps = [f"{enough} confirm tasks instead of {design.tasks}"] if enough else ["more tasks"]
     more = "a larger --budget" if plan.race else "more --samples"
     helps.append(more if design.frozen else "more training seeds")

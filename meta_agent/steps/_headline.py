@@ -33,8 +33,10 @@ def headline(
     cap = f", at most {config.budget:,} attempts" if config.budget else ""
     sizes = f"{config.generations} generations x {config.candidates} candidates, {_sizes(plan)}"
     loop = [f"{policy}; meta-agent {config.meta_model}; sandbox {backend}", search + sizes + cap]
+    held = [] if plan.train is None else [plan.split]
     return [
         f"{doing} {config.domain} ({tasks}) in {workspace.root}",
+        *held,
         *([f"{policy}; sandbox {backend}"] if purpose else loop),
         f"provider keys found: {keys}{unused}",
     ]

@@ -60,6 +60,7 @@ def open_models(
             Transcripts(workspace.transcripts / run_id),
             started_at=started_at,
             servers=servers,
+            tell=tell,
         )
         stack.callback(client.close)
         yield client

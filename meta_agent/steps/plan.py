@@ -84,12 +84,19 @@ class Plan:
     """Attempts that a frozen policy's race plays for, those of its exam included; 0: no race."""
     halved: bool = False
     """Search and confirm tasks are halves of one small set (`domains.halves`)."""
+    train: int | None = None
+    """Tasks to train on; None: nothing is trained, or a built-in suite has its own."""
 
     @property
     def split(self) -> str:
         """How the tasks to search and confirm on are used, in words."""
         if self.race:
             return f"{self.search} tasks raced on, {self.confirm} others for the exam"
+        if self.train is not None:
+            return (
+                f"{self.train} tasks to train on, {self.search} to search on, "
+                f"{self.confirm} to confirm on, {self.vault} in the vault"
+            )
         return f"{self.search} tasks searched on, {self.confirm} to confirm on"
 
     @property
@@ -132,9 +139,9 @@ class Plan:
 
 
 def plan_for(config: RunConfig, domain: Domain | None = None) -> Plan:
-    """The plan of a profile; a frozen policy's is bounded by what the domain has, where known."""
+    """The plan of a profile, bounded by what a frozen policy's domain or one's own file has."""
     if config.trainable:
-        return _trained(config)
+        return _trained(config, domain if config.own_tasks else None)
     plan = _frozen(config, domain)
     return _raced(config, plan, domain) if config.strategy in RACES else plan
 
@@ -155,19 +162,19 @@ def _raced(config: RunConfig, plan: Plan, domain: Domain | None) -> Plan:
     return replace(plan, race=attempts, confirm=confirm, looks=(samples,))
 
 
+def _size(domain: Domain | None, split: Split, at_most: int) -> int:
+    return at_most if domain is None else min(at_most, len(domain.tasks(split)))
+
+
 def _frozen(config: RunConfig, domain: Domain | None) -> Plan:
     tiny = config.profile == "tiny"
-
-    def size(split: Split, at_most: int) -> int:
-        return at_most if domain is None else min(at_most, len(domain.tasks(split)))
-
     return Plan(
         steps=0,
         looks=(config.samples,),
         trainings=1 + config.generations * config.candidates,
-        search=size("search", 16 if tiny else 64),
-        confirm=size("confirm", 32 if tiny else 128),
-        vault=size("vault", 32 if tiny else 128),
+        search=_size(domain, "search", 16 if tiny else 64),
+        confirm=_size(domain, "confirm", 32 if tiny else 128),
+        vault=_size(domain, "vault", 32 if tiny else 128),
         alpha=ALPHA,
         min_effect=0.0,
         generations=config.generations,
@@ -176,16 +183,17 @@ def _frozen(config: RunConfig, domain: Domain | None) -> Plan:
     )
 
 
-def _trained(config: RunConfig) -> Plan:
+def _trained(config: RunConfig, domain: Domain | None) -> Plan:
     tiny = config.profile == "tiny"
     return Plan(
         steps=config.train_steps,
         looks=(3,) if tiny else (8,),
         trainings=TRAININGS,
-        search=64 if tiny else 512,
-        confirm=96 if tiny else 512,
-        vault=96 if tiny else 512,
+        search=_size(domain, "search", 64 if tiny else 512),
+        confirm=_size(domain, "confirm", 96 if tiny else 512),
+        vault=_size(domain, "vault", 96 if tiny else 512),
         alpha=ALPHA,
         min_effect=0.0,
         generations=config.generations,
+        train=None if domain is None else len(domain.tasks("train")),
     )

@@ -1,9 +1,9 @@
 """What a budget can see, said before it is spent: the least gain that it finds four times in five.
 
 Where `meta-agent calibrate` has measured these settings the figure is its own: same tasks and
-grader, same policy, same budget. Elsewhere it is worked out from what A/A runs of nano-swe showed,
-and says so. A run records the figure at its start; summary and report repeat it, and claim nothing
-about gains below it.
+grader, same policy, same budget. Elsewhere it is worked out from what A/A runs of nano-swe showed;
+on one's own file, of whose trainings nothing is known, from the luck of its attempts alone. A run
+records the figure at its start; summary and report repeat it, and claim nothing about gains below.
 
 Does not cover: measuring (`calibration`), and a gain that was proven although it is smaller: one
 run may be lucky, the figure is about runs like it.
@@ -35,6 +35,8 @@ _STORED_TASKS: Final = 512
 _STORED_LEVEL: Final = 0.67
 """Of those runs: what a training that collapses loses."""
 _NORMAL_AT_POWER: Final = 0.8416
+_HALF: Final = 0.5
+"""Of one's own tasks: the share that is taken to be solved, at which attempts differ most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +129,16 @@ def _assumed(config: RunConfig, plan: Plan) -> Visible:
     if plan.frozen:
         told = estimate(config, plan, {})
         return Visible(told.smallest_effect, None, None, told.effect_assumes, False)
-    effect = _of_training_pairs(plan)
+    if config.own_tasks:
+        effect = _of_training_pairs(plan, 0.0, _HALF**2, _HALF)
+        basis = (
+            f"80 % power with at most {plan.looks[-1]} pairs of training runs, by the luck of "
+            f"single attempts on {plan.confirm} confirm tasks alone, half of them solved; how far "
+            "training runs on these tasks lie apart is not known and comes on top"
+        )
+        return Visible(effect, None, None, basis, False)
+    luck = (_STORED_SPREAD**2 - _STORED_SEED**2) * _STORED_TASKS
+    effect = _of_training_pairs(plan, _STORED_SEED, luck, _STORED_LEVEL)
     basis = (
         f"80 % power with at most {plan.looks[-1]} pairs of training runs, going by the "
         f"{100 * _STORED_SPREAD:.1f} points between training seeds that 32 A/A runs of nano-swe "
@@ -136,14 +147,20 @@ def _assumed(config: RunConfig, plan: Plan) -> Visible:
     return Visible(effect, None, None, basis, False)
 
 
-def _of_training_pairs(plan: Plan) -> float | None:
-    """The sequential test at its last pair, turned round; simulated figures lie within a tenth."""
+def _of_training_pairs(plan: Plan, seed: float, luck: float, level: float) -> float | None:
+    """The sequential test at its last pair, turned round; simulated figures lie within a tenth.
+
+    Args:
+        plan: how many pairs, on how many tasks.
+        seed: the deviation between training seeds.
+        luck: the variance of one attempt at one task.
+        level: what a training that collapses loses.
+    """
     pairs, alpha = plan.looks[-1], plan.budget.at(0)
     if pairs < MIN_PAIRS:
         return None
     reach = sequential.t_reach(pairs, alpha)
-    attempts = (_STORED_SPREAD**2 - _STORED_SEED**2) * _STORED_TASKS / plan.confirm
-    deviation = math.sqrt(2 * (_STORED_SEED**2 + attempts) / pairs)
+    deviation = math.sqrt(2 * (seed**2 + luck / plan.confirm) / pairs)
     effect = plan.min_effect + (reach + _NORMAL_AT_POWER) * deviation
-    effect += COLLAPSE / (1 - COLLAPSE) * _STORED_LEVEL  # what a gain has to outlast
+    effect += COLLAPSE / (1 - COLLAPSE) * level  # what a gain has to outlast
     return effect if effect < 1 else None

@@ -51,13 +51,26 @@ def load(path: Path, *, foreign: bool) -> LocalPolicy:
     transformers_logging.disable_progress_bar()
     opened = open_checkpoint(path, foreign=foreign)
     device = "cuda" if opened.kind == "hf" and torch.cuda.is_available() else "cpu"
-    # Float32 master weights: steps of a usual learning rate are lost in bfloat16.
-    model = AutoModelForCausalLM.from_pretrained(
+    try:
+        model = _model(path).to(device).eval()
+        tokenizer = AutoTokenizer.from_pretrained(
+            path, local_files_only=True, trust_remote_code=False
+        )
+    except Exception as error:  # the loaders' errors share no base
+        said = str(error).strip().partition("\n")[0][:300]
+        raise ConfigError(
+            f"{path} cannot be loaded as a model with its tokenizer: "
+            f"{type(error).__name__}: {said}",
+            hint="give the folder that save_pretrained wrote, of the model and of its tokenizer",
+        ) from error
+    return LocalPolicy(opened, model, tokenizer, _engine(opened, model, tokenizer))
+
+
+def _model(path: Path) -> Any:
+    """With float32 master weights: steps of a usual learning rate are lost in bfloat16."""
+    return AutoModelForCausalLM.from_pretrained(
         path, dtype=torch.float32, local_files_only=True, trust_remote_code=False
     )
-    model.to(device).eval()
-    tokenizer = AutoTokenizer.from_pretrained(path, local_files_only=True, trust_remote_code=False)
-    return LocalPolicy(opened, model, tokenizer, _engine(opened, model, tokenizer))
 
 
 def _engine(opened: OpenedPolicy, model: Any, tokenizer: Any) -> Any:

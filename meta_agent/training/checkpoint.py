@@ -11,6 +11,7 @@ opened by asking for it (`foreign=True`) and is named by its contents like any o
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -19,7 +20,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final, Literal, NamedTuple
 
-from meta_agent.errors import ConfigError, IntegrityError
+from meta_agent.errors import ConfigError, InfrastructureError, IntegrityError
 from meta_agent.protocols import JSON, Checkpoint
 from meta_agent.strict import document
 
@@ -54,8 +55,17 @@ def write_checkpoint(
     partial = path.with_name(path.name + ".partial")
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(parents=True)
-    write_files(partial)
-    checkpoint = _seal(partial, path, kind=kind, steps=steps, seed=seed, notes=notes or {})
+    try:
+        write_files(partial)
+        checkpoint = _seal(partial, path, kind=kind, steps=steps, seed=seed, notes=notes or {})
+    except Exception as error:
+        if os.strerror(errno.ENOSPC) not in str(error):  # not always an OSError
+            raise
+        shutil.rmtree(partial, ignore_errors=True)
+        raise InfrastructureError(
+            f"the disk that holds {path} is full",
+            hint="free some space, then run the same command again: it resumes",
+        ) from error
     partial.rename(path)
     _sync(path.parent)
     return checkpoint

@@ -25,6 +25,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
+from meta_agent.errors import of_disk
 from meta_agent.protocols import JSON
 from meta_agent.training import _wire
 from meta_agent.training._frames import FrameChannel, FrameError
@@ -163,9 +164,12 @@ def _set_threads(count: int) -> None:
 
 
 def _describe(error: Exception) -> JSON:
+    told = of_disk(error) if isinstance(error, OSError) else None
+    known = told or error
     return {
-        "type": type(error).__name__,
-        "message": str(error),
+        "type": type(known).__name__,
+        "message": str(known),
+        "hint": getattr(known, "hint", None),
         "traceback": traceback.format_exc(limit=-12),
     }
 

@@ -30,7 +30,7 @@ from meta_agent.training.hub import hf_place
 T = TypeVar("T")
 
 _WARM_STARTS: Final = Path(meta_agent.__file__).parent / "domains" / "nano" / "checkpoints"
-_PASSED_ON: Final = ("ConfigError", "IntegrityError", "PreflightError")
+_PASSED_ON: Final = ("ConfigError", "InfrastructureError", "IntegrityError", "PreflightError")
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,7 +244,7 @@ def _raise(description: dict[str, JSON]) -> NoReturn:
     """Raises what the child reported: our own user-facing types as themselves."""
     kind, message = str(description.get("type")), str(description.get("message"))
     if kind in _PASSED_ON:
-        raise getattr(errors, kind)(message)
+        raise getattr(errors, kind)(message, hint=description.get("hint"))
     raise TrainingError(f"{kind}: {message}\n{description.get('traceback', '')}".strip())
 
 

@@ -5,6 +5,7 @@ import os
 import pty
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -249,6 +250,30 @@ def test_a_bug_leaves_a_report_for_maintainers(workspace: Path, tmp_path: Path) 
     assert str(kept) in done.stderr
     assert "ZeroDivisionError: x" in kept.read_text()
     assert "Traceback" in kept.read_text()
+
+
+STRUCK = """
+import os, signal, sys
+class Strikes:
+    def find_spec(self, name, path=None, target=None):
+        if name == {name!r}:
+            sys.meta_path.remove(self)
+            os.kill(os.getpid(), signal.SIGINT)
+sys.meta_path.insert(0, Strikes())
+sys.argv[0] = "meta-agent"
+{entry}
+main()
+"""
+
+
+@pytest.mark.parametrize("name", ["typer", "meta_agent.errors", "pydantic", "rich.console"])
+def test_ctrl_c_while_modules_load_is_quiet(tmp_path: Path, name: str) -> None:
+    """As the installed command begins: by its entry point."""
+    scripts = tomllib.loads(Path("pyproject.toml").read_text())["project"]["scripts"]
+    module, _, function = scripts["meta-agent"].partition(":")
+    entry = f"from {module} import {function}"
+    done = in_a_process(STRUCK.format(name=name, entry=entry), "evolve", "--dry-run", cwd=tmp_path)
+    assert (done.returncode, done.stdout, done.stderr.strip()) == (130, "", "")
 
 
 NOISY = """

@@ -37,7 +37,7 @@ def test_flags_by_role_repeat_and_an_amount_alone_is_for_the_run(
     words += ["--base-url", "http://127.0.0.1:1/v1", "--key-env", "policy=MY_KEY"]
     words += ["--max-usd", "5", "--max-usd", "proposer=2.5", "--max-tokens", "judge=1000"]
     words += ["--samples", "4", "--concurrency", "3", "--approve", "merge"]
-    words += ["--replay-match", "position"]
+    words += ["--policy", "openai/x", "--tasks", str(task_file(tmp_path / "t.jsonl", 16))]
     done = meta_agent("evolve", "--dry-run", "--json", *words, cwd=tmp_path)
     config = done.document["config"]
     assert config["models"] == {"proposer": "openai/big", "reviewer": "openai/small"}
@@ -46,7 +46,7 @@ def test_flags_by_role_repeat_and_an_amount_alone_is_for_the_run(
     assert (config["max_usd"], config["role_max_usd"]) == (5.0, {"proposer": 2.5})
     assert (config["max_tokens"], config["role_max_tokens"]) == (None, {"judge": 1000})
     assert (config["samples"], config["concurrency"]) == (4, 3)
-    assert (config["approve"], config["replay_match"]) == ("merge", "position")
+    assert config["approve"] == "merge"
     assert config["origin"]["role_max_usd"] == "command line"
 
 
@@ -158,3 +158,42 @@ def test_a_free_model_under_a_cap_is_still_a_document(
 def test_what_evolve_would_refuse_the_dry_run_refuses(meta_agent: Runner, tmp_path: Path) -> None:
     done = meta_agent("evolve", "--dry-run", "--policy", "openai/gpt-5-mini", cwd=tmp_path)
     assert (done.returncode, "needs tasks" in done.stderr) == (2, True)
+
+
+NANO: list[str] = []
+FROZEN = ["--policy", "openai/x", "--base-url", "http://127.0.0.1:9/v1", "--tasks", "none.jsonl"]
+HF = ["--policy", "hf:model", "--tasks", "none.jsonl"]
+UNUSED = {
+    "train steps": ([*FROZEN, "--train-steps", "9"], "--train-steps", "trained here"),
+    "threads": ([*FROZEN, "--threads", "2"], "--threads", "trained here"),
+    "prove": ([*FROZEN, "--prove", "version"], "--prove", "trained here"),
+    "prove, static": (["--strategy", "static", "--prove", "version"], "--prove", "full"),
+    "hand over": (["--strategy", "score-only", "--hand-over", "best"], "--hand-over", "full"),
+    "samples": ([*HF, "--samples", "4"], "--samples", "frozen"),
+    "concurrency": ([*NANO, "--concurrency", "4"], "--concurrency", "frozen"),
+    "replay match": ([*NANO, "--replay-match", "position"], "--replay-match", "replay:RUN"),
+    "map": ([*NANO, "--map", "question=prompt"], "--map", "tasks of your own"),
+    "threshold": ([*NANO, "--threshold", "0.5"], "--threshold", "tasks of your own"),
+    "python": ([*NANO, "--python", "python3"], "--python", "tasks of your own"),
+    "a cap": ([*NANO, "--max-usd", "5"], "--max-usd", "asks a model"),
+    "a role's cap": ([*NANO, "--max-tokens", "policy=5"], "--max-tokens", "asks a model"),
+    "a server": ([*HF, "--base-url", "http://127.0.0.1:9/v1"], "--base-url", "asks a model"),
+}
+
+
+@pytest.mark.parametrize("case", UNUSED)
+def test_a_flag_that_a_mode_does_not_use_is_refused(
+    meta_agent: Runner, tmp_path: Path, case: str
+) -> None:
+    words, flag, used_by = UNUSED[case]
+    done = meta_agent("evolve", "--dry-run", *words, cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    first = done.stderr.splitlines()[0]
+    assert first.startswith(f"meta-agent: {flag} changes nothing here") and used_by in first
+
+
+def test_what_a_variable_says_for_every_run_is_not_refused(
+    meta_agent: Runner, tmp_path: Path
+) -> None:
+    done = meta_agent("evolve", "--dry-run", "--json", cwd=tmp_path, META_AGENT_CONCURRENCY="4")
+    assert done.document["config"]["concurrency"] == 4

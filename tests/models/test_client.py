@@ -2,12 +2,15 @@
 
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from meta_agent.errors import ConfigError, IntegrityError, PreflightError, ProviderError
+from meta_agent.models._retry import RetryPolicy
+from meta_agent.models._streaming import Timeouts
 from meta_agent.models.client import Server
 from meta_agent.models.transcripts import Transcripts
 from tests.loopback import Call, Fault, Say, anthropic_server, openai_server, say_each
@@ -256,3 +259,42 @@ def test_retries_are_counted_in_the_record(tmp_path: Path) -> None:
         spent = run.ledger.spend()["analyst"]
     assert (kept.attempts, len(url.calls)) == (3, 3)
     assert (spent.calls, spent.open_tokens) == (1, 0)  # refused requests cost nothing
+
+
+@pytest.mark.parametrize("status", [401, 404])
+def test_a_wrong_key_or_model_names_role_server_and_variable(tmp_path: Path, status: int) -> None:
+    with openai_server(lambda _: Fault.status(status, "no")) as url:
+        settings = {"meta_model": OURS, "base_urls": {"all": url}, "key_env": {"judge": "UNUSED"}}
+        own = {**settings, "key_env": {"analyst": "SOME_KEY"}}
+        for said, variables in ((settings, "no key: name its variable"), (own, "SOME_KEY")):
+            with (
+                opened(tmp_path, environment={"SOME_KEY": "tok-9876"}, **said) as run,
+                pytest.raises(ProviderError) as refused,
+            ):
+                run.client.chat(request("one"), conversation="c", turn=0)
+            told = str(refused.value)
+            assert "the analyst's model any" in told.replace("openai/", "") and str(url) in told
+            assert variables in told and f"HTTP {status}: no" in told
+            assert refused.value.halts and "tok-9876" not in told
+
+
+def test_a_silent_server_is_said_after_five_seconds(tmp_path: Path) -> None:
+    said: list[tuple[float, str]] = []
+    began = time.monotonic()
+    patience = Timeouts(connect_sec=1, first_sec=6, between_sec=6, total_sec=7)
+    with (
+        openai_server(lambda _: Fault.silent()) as url,
+        opened(
+            tmp_path,
+            meta_model=OURS,
+            base_urls={"all": url},
+            timeouts=patience,
+            retry=RetryPolicy(attempts=1),
+            tell=lambda text: said.append((time.monotonic() - began, text)),
+        ) as run,
+        pytest.raises(ProviderError),
+    ):
+        run.client.chat(request("one"), conversation="c", turn=0)
+    ((at, told),) = said
+    assert 5 <= at < 6.9
+    assert "analyst" in told and str(url) in told and "no key" in told and "5 s" in told

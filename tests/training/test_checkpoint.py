@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Final
 
 import pytest
 
@@ -96,6 +99,40 @@ def test_a_write_that_fails_leaves_no_checkpoint_and_can_be_repeated(tmp_path: P
     write(tmp_path / "a")
     open_checkpoint(tmp_path / "a")
     assert [path.name for path in tmp_path.iterdir()] == ["a"]
+
+
+FILLS: Final = """
+import subprocess, sys
+from pathlib import Path
+import numpy as np
+from safetensors.numpy import save_file
+from meta_agent.errors import InfrastructureError
+from meta_agent.training import write_checkpoint
+place = Path(sys.argv[1])
+subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "small", place], check=True)
+weights = {"w": np.zeros(1 << 18)}
+try:
+    write_checkpoint(place / "out", lambda folder: save_file(weights, folder / "model.safetensors"),
+                     kind="hf", steps=1, seed=0)
+except InfrastructureError as error:
+    print(error, error.exit_code, list(place.iterdir()))
+"""
+
+
+@pytest.mark.skipif(
+    subprocess.run(["unshare", "-rm", "true"], check=False).returncode != 0,
+    reason="needs a mount namespace",
+)
+def test_a_full_disk_is_a_sentence_and_leaves_room(tmp_path: Path) -> None:
+    """What the weights' own writer raises is no OSError."""
+    ran = subprocess.run(
+        ["unshare", "-rm", sys.executable, "-c", FILLS, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert ran.stdout == f"the disk that holds {tmp_path}/out is full 5 []\n", ran.stderr
 
 
 def test_a_checkpoint_is_never_overwritten(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -57,3 +58,28 @@ def test_a_model_without_a_chat_template_is_refused(
     (path / "chat_template.jinja").unlink()
     with pytest.raises(ConfigError, match="chat template"):
         shared_child.load(f"hf:{path}")
+
+
+def _no_config(path: Path) -> None:
+    (path / "config.json").unlink()
+
+
+def _no_tokenizer(path: Path) -> None:
+    for file in path.glob("tokenizer*"):
+        file.unlink()
+
+
+def _torn_weights(path: Path) -> None:
+    (path / "model.safetensors").write_bytes(b"\x10")
+
+
+@pytest.mark.parametrize("harm", [_no_config, _no_tokenizer, _torn_weights])
+def test_a_folder_that_is_no_model_is_refused_in_a_sentence(
+    shared_child: PolicyChild, tmp_path: Path, harm: Callable[[Path], None]
+) -> None:
+    path = _bpe.write(tmp_path / "harmed")
+    harm(path)
+    with pytest.raises(ConfigError) as refused:
+        shared_child.load(f"hf:{path}")
+    told = str(refused.value)
+    assert str(path) in told and "\n" not in told and "Traceback" not in told

@@ -1,0 +1,52 @@
+"""A policy that is trained on one's own file: what a run says before it starts is of that file."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from meta_agent.config import RunConfig
+from meta_agent.steps._headline import headline
+from meta_agent.steps.opening import load_run_domain
+from meta_agent.steps.plan import plan_for
+from meta_agent.workspace import Workspace
+
+from .conftest import Runner
+
+SPLITS = {"train": 20, "search": 17, "confirm": 14, "vault": 9}
+
+
+@pytest.fixture
+def sixty(tmp_path: Path) -> Path:
+    """Sixty sums, in splits of four sizes."""
+    names = [name for name, count in SPLITS.items() for _ in range(count)]
+    rows = [
+        {"id": f"t{at}", "problem": f"{at}+{at + 1}?", "answer": f"{2 * at + 1}", "split": name}
+        for at, name in enumerate(names)
+    ]
+    file = tmp_path / "sixty.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return file
+
+
+def test_the_dry_run_counts_the_files_tasks_and_what_they_can_prove(
+    meta_agent: Runner, sixty: Path
+) -> None:
+    words = ("evolve", "--dry-run", "--domain", "math", "--policy", "hf:model")
+    told = meta_agent(*words, "--tasks", str(sixty), "--json", cwd=sixty.parent).document
+    assert {name: told["plan"][name] for name in SPLITS} == SPLITS
+    said = told["estimate"]["effect_assumes"]
+    assert "14 confirm tasks" in said and "nano-swe" not in said
+    assert "more tasks" in told["estimate"]["warnings"][0]
+    suite = meta_agent("evolve", "--dry-run", "--json", cwd=sixty.parent).document
+    assert "nano-swe" in suite["estimate"]["effect_assumes"]
+    assert told["estimate"]["smallest_effect"] > 2 * suite["estimate"]["smallest_effect"] > 0
+
+
+def test_the_opening_counts_the_files_tasks(sixty: Path) -> None:
+    config = RunConfig(domain="math", tasks=sixty, policy="hf:model")
+    plan = plan_for(config, load_run_domain(config, sandbox="process"))
+    place = Workspace(sixty.parent / "w", "math", "seed", 0)
+    told = headline(config, plan, place, "process", resumed=False)
+    assert "20 tasks to train on, 17 to search on, 14 to confirm on, 9 in the vault" in told[1]
+    assert "512" not in " ".join(told)
