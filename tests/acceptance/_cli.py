@@ -28,7 +28,7 @@ PRICES = {
     "litellm/deepseek/team": (1.5, 6.0),
 }
 """USD per million tokens in and out, stated by the owner of the servers."""
-TIMEOUT_SEC = 900
+TIMEOUT_SEC = 1500.0
 
 
 class Cli:

@@ -15,7 +15,7 @@ from tests.acceptance.brains import Fix, Solver, Team
 from tests.loopback import openai_server
 from tests.loopback._server import Url
 
-pytestmark = [pytest.mark.docker, pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.docker, pytest.mark.slow, pytest.mark.timeout(1800)]
 TEAM = ("analyst", "proposer", "reviewer", "librarian")
 
 

@@ -24,7 +24,7 @@ from tests.acceptance.brains.solvers import Mathematician, Programmer
 from tests.loopback import anthropic_server, openai_server
 from tests.loopback._speech import Brain
 
-pytestmark = [pytest.mark.docker, pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.docker, pytest.mark.slow, pytest.mark.timeout(1800)]
 ROOT = Path(__file__).parents[2]
 DATA = ROOT.parent / "shared" / "data"
 TEAM = ("analyst", "proposer", "reviewer", "librarian")

@@ -17,7 +17,7 @@ from tests.acceptance._tasks import few
 from tests.acceptance.brains import Fix, Solver, Team
 from tests.loopback import anthropic_server, openai_server
 
-pytestmark = [pytest.mark.docker, pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.docker, pytest.mark.slow, pytest.mark.timeout(1800)]
 THROUGH_LITELLM = ("analyst", "proposer", "librarian")
 
 
