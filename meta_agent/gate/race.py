@@ -63,7 +63,10 @@ class Terms:
     tasks: float = 1.5
     """Deviation of the tasks' difficulties (logits)."""
     chain: float = 0.4
-    """Deviation of an edit about its parent while it is on the tip or screened (logits)."""
+    """Deviation about its parent of the edit that is asked about (logits)."""
+    accepted: float = 1.5
+    """The same of those that it builds on: were it narrow, part of what a strong edit brought would
+    be taken for the next one's."""
     dropped: float = 0.15
     """The same of one that was dropped: nearer to the spike, so that what was spent on it still
     says how good its parent is."""
@@ -165,7 +168,8 @@ class _Tree:
         inner = np.zeros(parent.size, bool)
         inner[parent] = inner[version] = inner[0] = True
         self._parent, self._tasks = parent, 1 / terms.tasks**2  # precisions, of a[t] and of b[v]
-        self._edits = np.where(inner, 1 / terms.chain**2, 1 / terms.dropped**2)
+        self._edits = np.where(inner, 1 / terms.accepted**2, 1 / terms.dropped**2)
+        self._edits[version] = 1 / terms.chain**2
         self._edits[0] = 0.0
         self._inner, self._leaves = np.flatnonzero(inner), np.flatnonzero(~inner)
         self._place = np.cumsum(inner) - 1  # of an inner version among the inner ones

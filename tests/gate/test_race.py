@@ -79,13 +79,28 @@ def test_the_variance_is_that_of_the_whole_matrix() -> None:
     for version in range(1, 5):
         link = np.zeros(TASKS + 5)
         link[TASKS + version], link[TASKS + parent[version]] = 1.0, -1.0
-        near = TERMS.chain if version in (1, child) else TERMS.dropped
+        near = {1: TERMS.accepted, child: TERMS.chain}.get(version, TERMS.dropped)
         whole += np.outer(link, link) / near**2
     keep = [at for at in range(TASKS + 5) if at != TASKS]
     inverse = np.linalg.inv(whole[np.ix_(keep, keep)])
     want = np.zeros(TASKS + 4)
     want[TASKS + child - 1], want[TASKS] = 1.0, -1.0  # it builds on version 1
     assert found == pytest.approx(want @ inverse @ want, rel=1e-3)
+
+
+def test_what_a_strong_edit_brought_is_not_taken_for_the_next_ones() -> None:
+    """From 3 of 12 to all, and the next one solves all as well: it brought nothing."""
+    field = Field(12)
+    for task in range(12):
+        field.add(0, task, task < 3)
+    strong = field.enter(0)
+    for task in [*range(12), *range(8)]:
+        field.add(strong, task, True)
+    assert field.chance(strong).worth > 0.9
+    neutral = field.enter(strong)
+    for task in [*range(12), *range(12), *range(8)]:
+        field.add(neutral, task, True)
+    assert field.chance(neutral).worth < 0.4
 
 
 def raced(rates: list[float], attempts: int, seed: int = 1) -> Race:
