@@ -41,6 +41,7 @@ from meta_agent.gate import (
 from meta_agent.gate.inspection import Regrade
 from meta_agent.protocols import JSON, SPLITS, Domain, Outcome, Task
 from meta_agent.rollouts import RolloutStore
+from meta_agent.strict import leaves
 
 Sides = tuple[Arm, Arm]
 
@@ -172,15 +173,4 @@ class Inspector:
 def text_of(task: Task) -> str:
     """All that an agent reads of a task, but for the tools, which many tasks share."""
     told = {name: value for name, value in task.view.items() if name not in ("tools", "schemas")}
-    return "\n".join(_words(told))
-
-
-def _words(value: JSON) -> Iterable[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, dict):
-        for part in value.values():
-            yield from _words(part)
-    elif isinstance(value, list | tuple):
-        for part in value:
-            yield from _words(part)
+    return "\n".join(leaf for leaf in leaves(told) if isinstance(leaf, str))

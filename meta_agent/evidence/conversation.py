@@ -35,6 +35,7 @@ from typing import Final, NamedTuple
 
 from meta_agent.evidence._running import Mean, share
 from meta_agent.protocols import JSON, Message, Rollout, ToolEvent
+from meta_agent.strict import leaves
 
 EXAMPLES: Final = 3
 _KNOWN_REPLIES = 20_000
@@ -314,16 +315,9 @@ def _written(reply: Message) -> str:
 
 def _leaves(value: JSON) -> Iterator[str]:
     """Strings and numbers of a JSON value, in order. Truth values say nothing here."""
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, Mapping):
-        for inner in value.values():
-            yield from _leaves(inner)
-    elif isinstance(value, list | tuple):
-        for inner in value:
-            yield from _leaves(inner)
-    elif isinstance(value, int | float) and not isinstance(value, bool):
-        yield str(value)
+    for leaf in leaves(value):
+        if isinstance(leaf, str | int | float) and not isinstance(leaf, bool):
+            yield str(leaf)
 
 
 def _where(rollout: Rollout, turn: int) -> str:

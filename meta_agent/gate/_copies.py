@@ -23,6 +23,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from meta_agent.protocols import Rollout, ToolEvent
+from meta_agent.strict import leaves
 
 LOOKS: Final[Mapping[str, re.Pattern[str]]] = {
     "history": re.compile(
@@ -183,20 +184,8 @@ def _taken(shown: set[str], typed: Sequence[set[str]], later: Sequence[ToolEvent
 
 
 def _words(event: ToolEvent) -> str:
-    return "\n".join(_strings(event.arguments))
-
-
-def _strings(value: object) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, Mapping):
-        for each in value.values():
-            yield from _strings(each)
-    elif isinstance(value, list | tuple):
-        for each in value:
-            yield from _strings(each)
-    else:
-        yield json.dumps(value, default=str)
+    told = leaves(event.arguments)
+    return "\n".join(x if isinstance(x, str) else json.dumps(x, default=str) for x in told)
 
 
 # --- lines that stand in a text ------------------------------------------------------------------
