@@ -6,7 +6,7 @@ from pathlib import Path
 from setuptools import setup
 from setuptools.command.build_py import build_py
 
-FOLDERS = ("harness_repo", "sandboxes", "skills_library")
+FOLDERS = ("harness_repo", "sandboxes", "skills_library", "examples/recorded-run")
 
 
 class BuildWithData(build_py):

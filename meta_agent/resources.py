@@ -7,7 +7,7 @@ from typing import Literal
 
 from meta_agent.errors import PreflightError
 
-Folder = Literal["harness_repo", "sandboxes", "skills_library"]
+Folder = Literal["harness_repo", "sandboxes", "skills_library", "examples/recorded-run"]
 
 
 def resource_dir(folder: Folder) -> Path:

@@ -142,19 +142,28 @@ def init_workspace(
     """
     if is_workspace(root):
         return _same(open_workspace(root), domain=domain, harness=harness)
+
+    def fill(root: Path) -> None:
+        if not (root / _REPO).is_dir():
+            create_repo(root / _REPO)
+        _write_settings(root, domain=domain, harness=harness, seed=seed)
+
+    claim_workspace(root, fill)
+    return open_workspace(root)
+
+
+def claim_workspace(root: Path, fill: Callable[[Path], None]) -> None:
+    """Makes a workspace where nothing of anybody lies; `fill` writes the settings last."""
     _require_free(root)
     try:
         _make_directories(root)
-        if not (root / _REPO).is_dir():
-            create_repo(root / _REPO)
         _sign(root)
-        _write_settings(root, domain=domain, harness=harness, seed=seed)
+        fill(root)
     except OSError as error:
         raise ConfigError(
             f"cannot make a workspace in {root}: {error.strerror}",
             hint="choose another directory with --workspace",
         ) from error
-    return open_workspace(root)
 
 
 def open_workspace(root: Path) -> Workspace:

@@ -18,6 +18,7 @@ from meta_agent.cli import (
     _calibrate,
     _checks,
     _compare,
+    _demo,
     _people,
     _review,
     _rollouts,
@@ -40,7 +41,7 @@ app = typer.Typer(
 )
 _run.register(app)
 _bring.register(app, _sandbox.sandbox_app)
-for group in (_calibrate, _compare, _people, _review, _backtest, _checks):
+for group in (_demo, _calibrate, _compare, _people, _review, _backtest, _checks):
     group.register(app)
 app.add_typer(_tasks.tasks_app, name="tasks")
 app.add_typer(_sandbox.sandbox_app, name="sandbox")

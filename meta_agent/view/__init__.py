@@ -6,7 +6,7 @@ and `meta_agent.view.text` draw a state (imported where they are used: they need
 
 from meta_agent.view._attribution import attribution_facts, attribution_note
 from meta_agent.view._decisions import A_PERSON, Answer, DecisionView, Gate, Question, Reply
-from meta_agent.view._format import visible
+from meta_agent.view._format import duration, visible
 from meta_agent.view._note import claim_note, verdict_note
 from meta_agent.view._parts import (
     CandidateView,
@@ -51,6 +51,7 @@ __all__ = [
     "attribution_note",
     "claim_note",
     "decisions_on_commit",
+    "duration",
     "effect_json",
     "open_display",
     "recorded",

@@ -41,6 +41,11 @@ def test_a_dry_run_needs_neither_torch_nor_a_server(make_cli: Callable[..., Cli]
     assert not (cli.folder / "ws").exists()
 
 
+def test_the_demo_plays_from_an_installation(make_cli: Callable[..., Cli]) -> None:
+    told = make_cli("demo").json("demo", "--seconds", "1")
+    assert told["exit_reason"] == "done" and told["final"]["clean_success"] > 0.5
+
+
 def test_looking_at_the_help_imports_nothing_heavy(make_cli: Callable[..., Cli]) -> None:
     heavy = ("litellm", "openai", "anthropic", "docker")
     code = "import sys, meta_agent.cli; print(*[m for m in sys.argv[1:] if m in sys.modules])"

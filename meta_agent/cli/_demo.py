@@ -1,0 +1,39 @@
+"""The command that shows a run to somebody who has not made one yet."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from meta_agent.cli._options import JsonOption
+from meta_agent.cli._output import emit, stdout_for_data
+
+
+def register(app: typer.Typer) -> None:
+    """Adds this group's commands."""
+    app.command()(demo)
+
+
+def demo(
+    seconds: Annotated[
+        float, typer.Option("--seconds", min=0, max=3600, help="How long it takes.")
+    ] = 40.0,
+    as_json: JsonOption = False,
+) -> None:
+    """Play a recorded run back on the real screens: no model, no key, nothing is trained."""
+    from meta_agent.ledger import Ledger
+    from meta_agent.steps.demo import FOLDER, play, unpacked
+    from meta_agent.view import open_display
+    from meta_agent.view.text import summary
+
+    with stdout_for_data():
+        place = unpacked(Path(FOLDER))
+        display = open_display()
+        try:
+            with Ledger.open(place.ledger_file, owner_lock=False) as ledger:
+                state = play(ledger, display, seconds)
+        finally:
+            display.close()
+    emit(as_json, state.to_json, lambda: summary(state))

@@ -1,0 +1,35 @@
+"""`meta-agent demo` from an empty folder, and the other screens on what it leaves."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.cli.conftest import Runner
+from tests.cli.conftest import meta_agent as meta_agent
+
+
+def test_the_demo_ends_in_a_summary_and_a_workspace_for_every_reader(
+    tmp_path: Path, meta_agent: Runner
+) -> None:
+    ran = meta_agent("demo", "--seconds", "0", cwd=tmp_path)
+    assert ran.returncode == 0, ran.stderr
+    assert "handed over" in ran.stdout and "recorded" in ran.stderr
+    assert "verdict" in ran.stderr and "propose" in ran.stderr
+    told = meta_agent("demo", "--seconds", "0", "--json", cwd=tmp_path).document
+    assert told["exit_reason"] == "done" and told["workspace"] == "meta-agent-demo"
+    root = tmp_path / "meta-agent-demo"
+    name = next(iter(told["candidates"]))["id"]
+    for reader in (["status"], ["log"], ["why", name], ["diff", name], ["report"]):
+        read = meta_agent(*reader, cwd=root)
+        assert read.returncode == 0 and read.stdout.strip(), read.stderr
+        assert "not made by this installation" not in read.stderr
+    assert meta_agent("report", "--html", "page.html", cwd=root).returncode == 0
+    assert "<svg" in (root / "page.html").read_text()
+    again = meta_agent("verify", told["product"]["harness_commit"], cwd=root)
+    assert again.returncode != 0 and "bug" not in again.stderr, "rollouts are not in a recording"
+
+
+def test_a_pace_below_zero_is_a_sentence(tmp_path: Path, meta_agent: Runner) -> None:
+    ran = meta_agent("demo", "--seconds", "-1", cwd=tmp_path)
+    assert ran.returncode == 2 and "'--seconds'" in ran.stderr
+    assert not list(tmp_path.iterdir())
