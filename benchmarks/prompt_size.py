@@ -34,10 +34,10 @@ from meta_agent.config import RunConfig, resolve
 from meta_agent.domains.nano.faults import DEFAULT_SEED, FAULTS, fault
 from meta_agent.domains.nano.sources import sources
 from meta_agent.history import HarnessRepo
-from meta_agent.steps._briefing import brief_for, situation
-from meta_agent.steps._desk import HostDesk
-from meta_agent.steps.collect import collect, read
 from meta_agent.steps.opening import FIRST_COMMIT, first_version, open_run
+from meta_agent.steps.verbs._briefing import brief_for, situation
+from meta_agent.steps.verbs._desk import HostDesk
+from meta_agent.steps.verbs.collect import collect, read
 from meta_agent.view import open_display
 from meta_agent.workspace import init_workspace
 

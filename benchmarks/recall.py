@@ -32,9 +32,9 @@ from meta_agent.config import RunConfig, resolve
 from meta_agent.domains.nano.faults import FAULTS, Fault, fault
 from meta_agent.domains.nano.sources import sources
 from meta_agent.history import HarnessRepo
-from meta_agent.steps.collect import collect, read
 from meta_agent.steps.opening import FIRST_COMMIT, first_version, open_run
-from meta_agent.steps.propose import propose
+from meta_agent.steps.verbs.collect import collect, read
+from meta_agent.steps.verbs.propose import propose
 from meta_agent.view import open_display
 from meta_agent.workspace import init_workspace
 

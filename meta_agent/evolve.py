@@ -1,6 +1,6 @@
 """One run: open it, tend the harness, search and prove (`steps.full`), open the vault once.
 
-The loop itself reads top to bottom in `steps/full.py` and, one generation, in `steps/search.py`.
+The loop itself reads top to bottom in `ways/full.py` and, one generation, in `ways/search.py` (both in `steps`).
 Every durable step is journalled: running the same command again resumes.
 """
 
@@ -9,12 +9,12 @@ from __future__ import annotations
 from threading import Event
 
 from meta_agent.config import RunConfig
+from meta_agent.steps.diagnostics.tend import tend
 from meta_agent.steps.finish import finish
 from meta_agent.steps.opening import first_version, open_run
 from meta_agent.steps.replayed import telling_replay
 from meta_agent.steps.run import Run
-from meta_agent.steps.strategies import STRATEGIES
-from meta_agent.steps.tend import tend
+from meta_agent.steps.ways.strategies import STRATEGIES
 from meta_agent.view import Display, RunState, reduce
 
 

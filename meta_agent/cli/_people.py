@@ -40,7 +40,7 @@ def approve(
         _show_waiting(run, workspace, as_json)
         return
     from meta_agent.ledger import Ledger
-    from meta_agent.steps.approve import answer
+    from meta_agent.steps.verbs.approve import answer
     from meta_agent.view import reduce
     from meta_agent.view.text import lines
     from meta_agent.workspace import open_workspace

@@ -33,7 +33,7 @@ from meta_agent.protocols import JSON, Domain, HarnessTree
 from meta_agent.steps.budget import declared, one_cell
 from meta_agent.steps.opening import draining, load_run_domain, open_or_create, require_supported
 from meta_agent.steps.plan import Plan, plan_for
-from meta_agent.steps.strategies import STRATEGIES
+from meta_agent.steps.ways.strategies import STRATEGIES
 from meta_agent.view import Display
 
 DECLARED: Final = "comparison.json"

@@ -7,7 +7,7 @@ from functools import partial
 from meta_agent.backtest.live import Job, Trained
 from meta_agent.gate import row_of, wilson
 from meta_agent.protocols import JSON
-from meta_agent.steps._strategy import HandedOver
+from meta_agent.steps.records import HandedOver
 from meta_agent.steps.results import vault_results
 from meta_agent.steps.run import Run, Version
 

@@ -15,7 +15,7 @@ from meta_agent.agents import Proposal
 from meta_agent.config import RunConfig
 from meta_agent.evolve import evolve
 from meta_agent.protocols import Factor, HarnessTree, Hypothesis
-from meta_agent.steps import propose as propose_step
+from meta_agent.steps.verbs import propose as propose_step
 from meta_agent.view import open_display
 from tests.steps._kit import HABIT
 

@@ -14,15 +14,15 @@ from typing import Any, Final
 from meta_agent.agents import Proposal
 from meta_agent.config import RunConfig
 from meta_agent.protocols import Factor, HarnessTree, Hypothesis
-from meta_agent.steps import propose as propose_step
-from meta_agent.steps._strategy import Found, HandedOver, Read
 from meta_agent.steps.budget import one_cell
-from meta_agent.steps.cells import mixed
-from meta_agent.steps.collect import collect
-from meta_agent.steps.full import Full, hand_over
 from meta_agent.steps.opening import first_version
+from meta_agent.steps.records import Found, HandedOver, Read
 from meta_agent.steps.run import Version
-from meta_agent.steps.search import search
+from meta_agent.steps.verbs import propose as propose_step
+from meta_agent.steps.verbs.cells import mixed
+from meta_agent.steps.verbs.collect import collect
+from meta_agent.steps.ways.full import Full, hand_over
+from meta_agent.steps.ways.search import search
 from tests.steps._bench import PLAN, Bench
 
 FILES: Final[Mapping[str, str]] = {

@@ -7,8 +7,8 @@ from typing import Any
 
 from meta_agent.config import RunConfig
 from meta_agent.protocols import JSON, Candidate
-from meta_agent.steps.collect import Collected
-from meta_agent.steps.propose import propose
+from meta_agent.steps.verbs.collect import Collected
+from meta_agent.steps.verbs.propose import propose
 from tests.agents._models import Call, ScriptedModels, Turn
 from tests.steps._bench import Bench
 

@@ -8,9 +8,9 @@ import pytest
 
 from meta_agent.errors import Aborted, ConfigError, Interrupted, Parked
 from meta_agent.protocols import Candidate, Verdict, VerdictKind
-from meta_agent.steps._briefing import tried
-from meta_agent.steps.approve import answer, feedback, to_merge, to_test
 from meta_agent.steps.opening import _reason
+from meta_agent.steps.verbs._briefing import tried
+from meta_agent.steps.verbs.approve import answer, feedback, to_merge, to_test
 from meta_agent.view import Question, Reply, reduce
 from tests.steps._bench import Bench
 

@@ -6,8 +6,8 @@ from rich.console import Console
 
 from meta_agent.backtest.live import Trained
 from meta_agent.protocols import JSON, Candidate, HarnessTree
-from meta_agent.steps.attribute import attribute
-from meta_agent.steps.propose import propose
+from meta_agent.steps.verbs.attribute import attribute
+from meta_agent.steps.verbs.propose import propose
 from meta_agent.view import attribution_note, reduce, text
 from meta_agent.view.html import render_html
 from tests.steps._bench import Bench

@@ -9,8 +9,8 @@ import pytest
 from meta_agent.backtest.live import Evaluated
 from meta_agent.gate import Finding
 from meta_agent.protocols import Candidate
-from meta_agent.steps import propose as propose_step
-from meta_agent.steps.cells import (
+from meta_agent.steps.verbs import propose as propose_step
+from meta_agent.steps.verbs.cells import (
     Cell,
     Mix,
     assembled,

@@ -11,9 +11,9 @@ from meta_agent.backtest import verify_commit
 from meta_agent.backtest.live import Trained
 from meta_agent.backtest.records import RecordedVerdicts
 from meta_agent.protocols import HarnessTree
-from meta_agent.steps._strategy import HandedOver
 from meta_agent.steps.budget import allowed, cap_for, claim_pairs, first_tree, spent
-from meta_agent.steps.full import say_what_can_be_proven
+from meta_agent.steps.records import HandedOver
+from meta_agent.steps.ways.full import say_what_can_be_proven
 from meta_agent.view import Reply, open_display
 from tests.steps._bench import Bench
 from tests.steps._ideas import Idea, found_with, handed_over, marks, outcomes, prepare

@@ -15,20 +15,20 @@ from meta_agent.errors import CandidateError
 from meta_agent.gate.diagnostics import ALPHA, separation
 from meta_agent.harness import parse_contract
 from meta_agent.protocols import Candidate, HarnessTree, Verdict, VerdictKind
-from meta_agent.steps._gap import gap_terms, open_gap
-from meta_agent.steps._past import past_versions, split_past
-from meta_agent.steps._same_set import by_one_set
-from meta_agent.steps._strategy import Found, Read
-from meta_agent.steps.calibrate import calibration
-from meta_agent.steps.collect import Collected, Reading, read
-from meta_agent.steps.discriminate import discriminate
-from meta_agent.steps.learn import conclude
-from meta_agent.steps.promote import promote_watching
-from meta_agent.steps.propose import propose
+from meta_agent.steps.diagnostics._gap import gap_terms, open_gap
+from meta_agent.steps.diagnostics._past import past_versions, split_past
+from meta_agent.steps.diagnostics.discriminate import discriminate
+from meta_agent.steps.diagnostics.tend import tend
+from meta_agent.steps.records import Found, Read
 from meta_agent.steps.run import Judged, Version
 from meta_agent.steps.run import Tested as Checked
-from meta_agent.steps.tend import tend
-from meta_agent.steps.test import test as check
+from meta_agent.steps.verbs._same_set import by_one_set
+from meta_agent.steps.verbs.calibrate import calibration
+from meta_agent.steps.verbs.collect import Collected, Reading, read
+from meta_agent.steps.verbs.learn import conclude
+from meta_agent.steps.verbs.promote import promote_watching
+from meta_agent.steps.verbs.propose import propose
+from meta_agent.steps.verbs.test import test as check
 from tests.steps._bench import TASKS, Bench, rollout
 
 LEAD_FILE = "swe/diagnostics/lead_{}.py"

@@ -14,11 +14,11 @@ from meta_agent.errors import (
     TrainingError,
 )
 from meta_agent.protocols import HarnessTree
-from meta_agent.steps._strategy import HandedOver
-from meta_agent.steps.collect import collect
 from meta_agent.steps.finish import finish
+from meta_agent.steps.records import HandedOver
 from meta_agent.steps.run import Run, Version
-from meta_agent.steps.test import test as check
+from meta_agent.steps.verbs.collect import collect
+from meta_agent.steps.verbs.test import test as check
 from tests.steps._bench import PLAN, Bench
 from tests.steps._ideas import Idea, having, in_it, marks, outcomes, prepare, searched
 

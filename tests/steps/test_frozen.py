@@ -16,7 +16,7 @@ from meta_agent.gate import task_order
 from meta_agent.protocols import HarnessTree
 from meta_agent.steps._headline import cautions
 from meta_agent.steps.plan import plan_for
-from meta_agent.steps.test import test as check
+from meta_agent.steps.verbs.test import test as check
 from tests.loopback import Call, openai_server
 from tests.steps._bench import PLAN, Bench, Tasks
 from tests.steps._kit import policy, write_tasks

@@ -14,10 +14,10 @@ from meta_agent.backtest import verify_commit
 from meta_agent.backtest.records import RecordedVerdicts
 from meta_agent.ledger import Ledger
 from meta_agent.protocols import JSON, Verdict, VerdictKind
-from meta_agent.steps._strategy import HandedOver
 from meta_agent.steps.budget import allowed, spent
 from meta_agent.steps.finish import finish
 from meta_agent.steps.opening import first_version
+from meta_agent.steps.records import HandedOver
 from meta_agent.steps.run import Judged
 from meta_agent.view import reduce, text
 from meta_agent.view.html import render_html
@@ -149,7 +149,7 @@ def admits(bench: Bench) -> Idea:
     """A diagnostic that past versions would admit: their judge says so here."""
     verdict = Verdict(VerdictKind.PROMOTE, ("it tells them apart",),
                       evidence={"judge": "diagnostics", "inputs": {}})  # fmt: skip
-    bench._patch.setattr("meta_agent.steps.search.discriminate", lambda *_: Judged(verdict))
+    bench._patch.setattr("meta_agent.steps.ways.search.discriminate", lambda *_: Judged(verdict))
 
     class Watches(Idea):
         def edits(self, _: Any) -> dict[str, str]:

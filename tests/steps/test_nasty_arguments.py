@@ -20,8 +20,8 @@ from meta_agent.agents.team._reviewer import Review, _decide
 from meta_agent.agents.team._tools import Done, Tool, ToolError
 from meta_agent.errors import CandidateError
 from meta_agent.protocols import Hypothesis
-from meta_agent.steps._briefing import brief_for
-from meta_agent.steps._desk import HostDesk
+from meta_agent.steps.verbs._briefing import brief_for
+from meta_agent.steps.verbs._desk import HostDesk
 from tests.agents._models import ScriptedModels
 from tests.steps._bench import Bench
 from tests.steps._team import AGENT, QUOTE, idea

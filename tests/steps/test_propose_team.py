@@ -15,10 +15,10 @@ from meta_agent.evidence import Evidence
 from meta_agent.ledger import Ledger
 from meta_agent.protocols import Candidate, Hypothesis
 from meta_agent.sandbox import engine_status
-from meta_agent.steps._briefing import noted, summary
-from meta_agent.steps._desk import HostDesk
-from meta_agent.steps.collect import rolled_out_untrained
-from meta_agent.steps.propose import admit, revise
+from meta_agent.steps.verbs._briefing import noted, summary
+from meta_agent.steps.verbs._desk import HostDesk
+from meta_agent.steps.verbs.collect import rolled_out_untrained
+from meta_agent.steps.verbs.propose import admit, revise
 from tests.agents._models import Call, ScriptedModels, Turn
 from tests.steps._bench import Bench
 from tests.steps._team import (
@@ -502,7 +502,7 @@ def test_drafts_of_a_replay_are_the_same_commits(bench: Bench) -> None:
 
 def _drafts(bench: Bench, collected: object) -> list[str]:
     """The same generation proposed once more, without the ledger's memory of it."""
-    from meta_agent.steps import propose as step
+    from meta_agent.steps.verbs import propose as step
 
     answers = step._propose(bench.run, collected, bench.reading, 0)  # type: ignore[arg-type]
     return [row["commit"] for row in answers["admitted"]]

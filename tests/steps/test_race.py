@@ -21,16 +21,16 @@ from meta_agent.domains.halves import Halves
 from meta_agent.errors import CandidateError, ConfigError, Interrupted
 from meta_agent.history._repo import LEAD
 from meta_agent.protocols import JSON, HarnessTree, Hypothesis, Split
-from meta_agent.steps import propose as propose_step
-from meta_agent.steps import race as race_step
 from meta_agent.steps._headline import cautions
-from meta_agent.steps._strategy import HandedOver
 from meta_agent.steps.budget import spent
 from meta_agent.steps.finish import finish
 from meta_agent.steps.plan import plan_for
+from meta_agent.steps.records import HandedOver
 from meta_agent.steps.run import Run, Version
 from meta_agent.steps.run import Tested as Checked
-from meta_agent.steps.strategies import STRATEGIES
+from meta_agent.steps.verbs import propose as propose_step
+from meta_agent.steps.ways import race as race_step
+from meta_agent.steps.ways.strategies import STRATEGIES
 from meta_agent.view import reduce
 from tests.steps._bench import PLAN, Bench, ScriptedLab, Tasks, rollout
 

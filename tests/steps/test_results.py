@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from meta_agent.protocols import HarnessTree, Rollout, RolloutFailure, Task
-from meta_agent.steps._strategy import HandedOver
 from meta_agent.steps.finish import finish
+from meta_agent.steps.records import HandedOver
 from meta_agent.steps.run import Version
 from tests.steps import _bench
 from tests.steps._bench import Bench, rollout

@@ -285,7 +285,7 @@ def test_a_cap_on_tokens_ends_a_search_with_a_budget_and_stops_any_other(bench: 
     def proposes(*_: object, **__: object) -> None:
         raise reached
 
-    bench._patch.setattr("meta_agent.steps.search.propose", proposes)
+    bench._patch.setattr("meta_agent.steps.ways.search.propose", proposes)
     assert not searched(bench).members
     bench.run.config = bench.run.config.model_copy(update={"budget": None})
     with pytest.raises(BudgetError, match="9 are spent"):

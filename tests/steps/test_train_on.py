@@ -9,9 +9,9 @@ import pytest
 from meta_agent.backtest.live import Trained
 from meta_agent.errors import CandidateError
 from meta_agent.steps.budget import allowed, spent
-from meta_agent.steps.collect import collect
 from meta_agent.steps.opening import first_version
-from meta_agent.steps.train_on import CHUNK, FIRST_SEED, train_on
+from meta_agent.steps.verbs.collect import collect
+from meta_agent.steps.verbs.train_on import CHUNK, FIRST_SEED, train_on
 from tests.steps._bench import Bench
 from tests.steps._ideas import outcomes, prepare
 

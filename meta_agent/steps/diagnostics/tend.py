@@ -19,7 +19,7 @@ from meta_agent.backtest.fair import fairly
 from meta_agent.errors import CandidateError
 from meta_agent.gate.diagnostics import Standing, still_discriminates
 from meta_agent.protocols import JSON, Candidate, HarnessTree
-from meta_agent.steps._past import number_of, past_versions, readings
+from meta_agent.steps.diagnostics._past import number_of, past_versions, readings
 from meta_agent.steps.run import Run, Version, candidate_from_json
 
 

@@ -21,10 +21,12 @@ from typing import NamedTuple
 from meta_agent.errors import BudgetError, CandidateError
 from meta_agent.evidence import Evidence
 from meta_agent.protocols import JSON, Candidate, Verdict, VerdictKind
-from meta_agent.steps._strategy import Found, Read
-from meta_agent.steps.approve import to_test
 from meta_agent.steps.budget import cells_left, pays_for_search
-from meta_agent.steps.cells import (
+from meta_agent.steps.diagnostics.discriminate import discriminate
+from meta_agent.steps.records import Found, Read
+from meta_agent.steps.run import Judged, Run, Tested, Version, failure, stopped
+from meta_agent.steps.verbs.approve import to_test
+from meta_agent.steps.verbs.cells import (
     ALL,
     Cell,
     Mix,
@@ -40,12 +42,10 @@ from meta_agent.steps.cells import (
     shares,
     short,
 )
-from meta_agent.steps.collect import Collected, Reading, collect, read, rolled_out_untrained
-from meta_agent.steps.discriminate import discriminate
-from meta_agent.steps.learn import conclude
-from meta_agent.steps.propose import propose, revise
-from meta_agent.steps.run import Judged, Run, Tested, Version, failure, stopped
-from meta_agent.steps.test import test
+from meta_agent.steps.verbs.collect import Collected, Reading, collect, read, rolled_out_untrained
+from meta_agent.steps.verbs.learn import conclude
+from meta_agent.steps.verbs.propose import propose, revise
+from meta_agent.steps.verbs.test import test
 
 Shows = Callable[[Reading], Reading]
 

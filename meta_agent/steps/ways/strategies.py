@@ -15,11 +15,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from meta_agent.steps._by_score import ScoreOnly
-from meta_agent.steps._scores_shown import ScoresShown
-from meta_agent.steps._static import Static
-from meta_agent.steps._strategy import Strategy
-from meta_agent.steps.full import Full
+from meta_agent.steps.records import Strategy
+from meta_agent.steps.ways._by_score import ScoreOnly
+from meta_agent.steps.ways._scores_shown import ScoresShown
+from meta_agent.steps.ways._static import Static
+from meta_agent.steps.ways.full import Full
 
 __all__ = ["STRATEGIES", "Strategy"]
 

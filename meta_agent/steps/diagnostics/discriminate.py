@@ -25,7 +25,7 @@ from meta_agent.errors import CandidateError
 from meta_agent.gate import judge_diagnostics, verdict_from_json, verdict_to_json
 from meta_agent.gate.diagnostics import ALPHA
 from meta_agent.protocols import Verdict
-from meta_agent.steps._past import number_of, past_versions, readings, split_past
+from meta_agent.steps.diagnostics._past import number_of, past_versions, readings, split_past
 from meta_agent.steps.run import Judged, Run, Tested, failure, stopped
 
 LOOKED_AT: Final[Mapping[str, int]] = {EXPLAIN_GAP: len(LIBRARY)}

@@ -13,10 +13,10 @@ from meta_agent.agents import Brief, Desk, Past, Situation, Source, Tried, evide
 from meta_agent.gate.race import BLOCK
 from meta_agent.protocols import JSON, Rollout, VerdictKind
 from meta_agent.skills import Skill
-from meta_agent.steps._gap import gap_terms, with_leads
-from meta_agent.steps.approve import declined, feedback
-from meta_agent.steps.collect import Collected, Reading
+from meta_agent.steps.diagnostics._gap import gap_terms, with_leads
 from meta_agent.steps.run import Run, candidate_from_json, machines_failed
+from meta_agent.steps.verbs.approve import declined, feedback
+from meta_agent.steps.verbs.collect import Collected, Reading
 
 MOST_SKILLS = 8
 

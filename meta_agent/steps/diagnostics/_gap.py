@@ -19,10 +19,10 @@ from meta_agent.errors import CandidateError
 from meta_agent.gate.diagnostics import ALPHA, MIN_VERSIONS, separation
 from meta_agent.harness import parse_contract
 from meta_agent.protocols import HarnessTree
-from meta_agent.steps._past import PastVersion, past_versions, split_past
-from meta_agent.steps.collect import Collected
+from meta_agent.steps.diagnostics._past import PastVersion, past_versions, split_past
+from meta_agent.steps.diagnostics.tend import admitted
 from meta_agent.steps.run import Run
-from meta_agent.steps.tend import admitted
+from meta_agent.steps.verbs.collect import Collected
 
 LEADS: Final = 3
 RULES: Final = "rules"

@@ -16,14 +16,14 @@ from meta_agent.evidence import Evidence
 from meta_agent.gate import Arm
 from meta_agent.gate.judge import arm_summary
 from meta_agent.protocols import JSON, Candidate, Verdict, VerdictKind
-from meta_agent.steps._strategy import HandedOver
 from meta_agent.steps.budget import one_cell, pays_for
-from meta_agent.steps.cells import merge_terms
-from meta_agent.steps.collect import Collected, collect, read
-from meta_agent.steps.learn import conclude
-from meta_agent.steps.propose import propose
+from meta_agent.steps.records import HandedOver
 from meta_agent.steps.run import BY_SCORE, Judged, Run, Tested, Version, failure, stopped
-from meta_agent.steps.test import test
+from meta_agent.steps.verbs.cells import merge_terms
+from meta_agent.steps.verbs.collect import Collected, collect, read
+from meta_agent.steps.verbs.learn import conclude
+from meta_agent.steps.verbs.propose import propose
+from meta_agent.steps.verbs.test import test
 
 
 class ScoreOnly:

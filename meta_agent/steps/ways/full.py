@@ -16,8 +16,6 @@ from typing import NamedTuple
 
 from meta_agent.backtest.live import Trained
 from meta_agent.protocols import JSON, VerdictKind
-from meta_agent.steps._strategy import Found, HandedOver
-from meta_agent.steps.approve import to_merge
 from meta_agent.steps.budget import (
     SEARCH_SHARE,
     allowed,
@@ -27,15 +25,17 @@ from meta_agent.steps.budget import (
     one_pair,
     pays_for,
 )
-from meta_agent.steps.claim import Sides, examine, prove_harness, prove_version
-from meta_agent.steps.collect import Reading
-from meta_agent.steps.members import conclude_claim, conclude_members
 from meta_agent.steps.plan import MIN_PAIRS
-from meta_agent.steps.promote import promote, promote_watching
-from meta_agent.steps.race import race
+from meta_agent.steps.records import Found, HandedOver
 from meta_agent.steps.run import Judged, Run, Version
-from meta_agent.steps.search import search
-from meta_agent.steps.train_on import best_of, on_search, train_on
+from meta_agent.steps.verbs.approve import to_merge
+from meta_agent.steps.verbs.claim import Sides, examine, prove_harness, prove_version
+from meta_agent.steps.verbs.collect import Reading
+from meta_agent.steps.verbs.members import conclude_claim, conclude_members
+from meta_agent.steps.verbs.promote import promote, promote_watching
+from meta_agent.steps.verbs.train_on import best_of, on_search, train_on
+from meta_agent.steps.ways.race import race
+from meta_agent.steps.ways.search import search
 
 
 class Proof(NamedTuple):

@@ -10,8 +10,8 @@ from typing import Literal, NamedTuple, Protocol
 
 from meta_agent.backtest.live import Trained
 from meta_agent.protocols import Candidate
-from meta_agent.steps.collect import Collected, Reading
 from meta_agent.steps.run import Run, Version
+from meta_agent.steps.verbs.collect import Collected, Reading
 
 Standing = Literal["proven", "unproven", "start"]
 

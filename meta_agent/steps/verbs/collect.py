@@ -16,8 +16,8 @@ from meta_agent.backtest.live import EXEMPLAR_STEPS, ArmRef, Evaluated, Trained
 from meta_agent.evidence import Evidence, build_evidence, exemplars, gap, probe
 from meta_agent.gate import Finding, wilson
 from meta_agent.protocols import JSON, HarnessTree, Rollout, Split
-from meta_agent.steps._same_set import by_one_set
 from meta_agent.steps.run import Run, Version, must_work
+from meta_agent.steps.verbs._same_set import by_one_set
 from meta_agent.training.run import of_steps
 
 
