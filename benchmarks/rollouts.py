@@ -84,7 +84,7 @@ def engine_alone(given: argparse.Namespace) -> dict[str, Any]:
     import torch
     from transformers import AutoModelForCausalLM
 
-    from meta_agent.models.nano_engine import NanoEngine
+    from meta_agent.models.engines.nano_engine import NanoEngine
 
     torch.set_num_threads(given.threads)
     path, _ = place_of(given.policy)

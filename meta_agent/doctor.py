@@ -287,7 +287,7 @@ def _keys(config: RunConfig) -> Iterator[Row]:
 
 def _models(config: RunConfig) -> Iterator[Row]:
     """Each model that these settings would ask, with where its key comes from."""
-    from meta_agent.models.accounts import accounts
+    from meta_agent.models.asking.accounts import accounts
 
     for one in accounts(config):
         where = f" at {one.base_url}" if one.base_url else ""
@@ -302,7 +302,7 @@ def _models(config: RunConfig) -> Iterator[Row]:
 
 def _litellm(config: RunConfig) -> Iterator[Row]:
     """By finding it, not by importing it: that takes seconds."""
-    from meta_agent.models.accounts import accounts
+    from meta_agent.models.asking.accounts import accounts
 
     needing = [one.model for one in accounts(config) if one.via == "litellm"]
     if version := _version("litellm"):
@@ -315,8 +315,8 @@ def _litellm(config: RunConfig) -> Iterator[Row]:
 
 
 def _vllm(config: RunConfig) -> Iterator[Row]:
-    from meta_agent.models.accounts import accounts
-    from meta_agent.models.vllm_server import require_vllm
+    from meta_agent.models.asking.accounts import accounts
+    from meta_agent.models.policy.vllm_server import require_vllm
 
     try:
         yield Row("vllm", "ok", f"in the environment of {require_vllm()}")
@@ -328,7 +328,7 @@ def _vllm(config: RunConfig) -> Iterator[Row]:
 
 def _servers(config: RunConfig) -> Iterator[Row]:
     """Whether something listens: every HTTP answer counts, a refusal for want of a key too."""
-    from meta_agent.models.accounts import accounts
+    from meta_agent.models.asking.accounts import accounts
 
     for url in dict.fromkeys(one.base_url for one in accounts(config) if one.base_url):
         try:

@@ -8,7 +8,7 @@ from typing import Final
 from meta_agent.backtest.measured import LOST_SHARE
 from meta_agent.errors import CandidateError, ConfigError, InfrastructureError
 from meta_agent.harness import HarnessSession, Recipe
-from meta_agent.models.api_gateway import REFUSED
+from meta_agent.models.policy.api_gateway import REFUSED
 from meta_agent.protocols import JSON, Rollout
 from meta_agent.rollouts import ShardRef
 from meta_agent.training import PolicyChild

@@ -15,8 +15,8 @@ from queue import Empty, LifoQueue
 from typing import Protocol
 
 from meta_agent.errors import ConfigError
-from meta_agent.models.api_gateway import ApiGateway
 from meta_agent.models.chat import ModelClient
+from meta_agent.models.policy.api_gateway import ApiGateway
 from meta_agent.protocols import Gateway
 from meta_agent.training import PolicyChild
 

@@ -68,7 +68,7 @@ def transcript(
     as_json: JsonOption = False,
 ) -> None:
     """What an agent saw and did: its conversation with the model, turn by turn."""
-    from meta_agent.models.transcripts import Transcripts
+    from meta_agent.models.asking.transcripts import Transcripts
     from meta_agent.view import dialogue, reduce
 
     with reading(workspace) as (place, ledger):

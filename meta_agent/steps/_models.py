@@ -16,9 +16,9 @@ from typing import Final
 from meta_agent.backtest.policies import ChildPolicies, FrozenPolicy, Policies
 from meta_agent.config import RunConfig
 from meta_agent.ledger import Ledger
-from meta_agent.models.client import Client, Server, open_client
-from meta_agent.models.transcripts import Transcripts
-from meta_agent.models.vllm_server import PREFIX, VllmServer, require_vllm
+from meta_agent.models.asking.client import Client, Server, open_client
+from meta_agent.models.asking.transcripts import Transcripts
+from meta_agent.models.policy.vllm_server import PREFIX, VllmServer, require_vllm
 from meta_agent.protocols import ROLES, Role
 from meta_agent.workspace import Workspace
 

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from meta_agent.config import RunConfig
 from meta_agent.ledger import Ledger, Step
-from meta_agent.models.client import prices_in_use, recording_of
-from meta_agent.models.estimate import (
+from meta_agent.models.asking.client import prices_in_use, recording_of
+from meta_agent.models.asking.estimate import (
     Estimate,
     Sight,
     estimate,

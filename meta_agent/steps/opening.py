@@ -28,7 +28,7 @@ from meta_agent.errors import ConfigError, MetaAgentError, PreflightError
 from meta_agent.harness import CONTRACT_FILE, parse_contract
 from meta_agent.history import HarnessRepo
 from meta_agent.ledger import DONE, Ledger
-from meta_agent.models.client import Client, Recording, recording_of, unasked
+from meta_agent.models.asking.client import Client, Recording, recording_of, unasked
 from meta_agent.protocols import Domain
 from meta_agent.resources import resource_dir
 from meta_agent.rollouts import RolloutStore

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from meta_agent.models.client import Client
+from meta_agent.models.asking.client import Client
 from meta_agent.steps.run import Run
 
 

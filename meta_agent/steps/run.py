@@ -13,8 +13,8 @@ from meta_agent.errors import CandidateError, ConfigError, Interrupted
 from meta_agent.gate import Finding
 from meta_agent.history import HarnessRepo, standard_trailers
 from meta_agent.ledger import DONE, Ledger
+from meta_agent.models.asking.client import Client
 from meta_agent.models.chat import ModelClient
-from meta_agent.models.client import Client
 from meta_agent.protocols import (
     FACTORS,
     JSON,

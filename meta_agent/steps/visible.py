@@ -19,7 +19,7 @@ from typing import Final, Self
 from meta_agent.config import RunConfig
 from meta_agent.gate import COLLAPSE, sequential
 from meta_agent.ledger import Step
-from meta_agent.models.estimate import estimate
+from meta_agent.models.asking.estimate import estimate
 from meta_agent.protocols import JSON
 from meta_agent.steps.budget import allowed, claim_pairs, first_tree
 from meta_agent.steps.plan import MIN_PAIRS, Plan

@@ -22,9 +22,9 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, PrinterCallback, s
 from transformers.utils import logging as transformers_logging
 
 from meta_agent.errors import ConfigError
-from meta_agent.models.hf_engine import HfEngine
-from meta_agent.models.nano_engine import NanoEngine
-from meta_agent.models.nano_files import write_policy
+from meta_agent.models.engines.hf_engine import HfEngine
+from meta_agent.models.engines.nano_engine import NanoEngine
+from meta_agent.models.engines.nano_files import write_policy
 from meta_agent.protocols import JSON, Checkpoint
 from meta_agent.training._recipe import TrainingPlan, plan_training
 from meta_agent.training._trainer import HostedTrainer, OnStep

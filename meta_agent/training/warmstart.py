@@ -30,9 +30,9 @@ from transformers import AutoModelForCausalLM
 from meta_agent.domains import load_domain
 from meta_agent.domains.nano.drive import Attempt, Driver
 from meta_agent.domains.nano.sources import SUITES, sources
-from meta_agent.models import nano_tokenizer as tokenizer
-from meta_agent.models.nano_engine import NanoEngine
-from meta_agent.models.nano_files import new_nano_model, write_nano
+from meta_agent.models.engines import nano_tokenizer as tokenizer
+from meta_agent.models.engines.nano_engine import NanoEngine
+from meta_agent.models.engines.nano_files import new_nano_model, write_nano
 from meta_agent.protocols import Message, PlannedRollout
 from meta_agent.training.checkpoint import write_checkpoint
 from meta_agent.training.policy import place_of

@@ -21,7 +21,7 @@ from meta_agent.protocols import JSON, Message
 from meta_agent.view._format import dollars, duration, visible
 
 if TYPE_CHECKING:
-    from meta_agent.models.transcripts import Exchange, Failure, Transcripts
+    from meta_agent.models.asking.transcripts import Exchange, Failure, Transcripts
     from meta_agent.view.state import RunState
 
 _HEAD_LINES: Final = 12

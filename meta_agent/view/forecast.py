@@ -10,7 +10,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from meta_agent.models.estimate import Estimate, Range
+from meta_agent.models.asking.estimate import Estimate, Range
 from meta_agent.view import text
 from meta_agent.view._format import dollars, visible
 

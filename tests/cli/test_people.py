@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from meta_agent.ledger import Ledger
-from meta_agent.models._digest import Question
+from meta_agent.models.asking._digest import Question
+from meta_agent.models.asking.transcripts import Exchange, Transcripts
 from meta_agent.models.chat import ChatReply, ToolCall, Usage
-from meta_agent.models.transcripts import Exchange, Transcripts
 from meta_agent.workspace import init_workspace
 
 from ..view.sample import HOSTILE, write_sample

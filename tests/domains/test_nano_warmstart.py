@@ -13,7 +13,7 @@ from meta_agent.domains.nano import NanoSwe, swe_demos, swe_tasks
 from meta_agent.domains.nano.expression import polynomial
 from meta_agent.domains.nano.swe import CEILINGS
 from meta_agent.domains.nano.swe_demos import demonstration, guesses, problem_of
-from meta_agent.models.nano_tokenizer import encode, render
+from meta_agent.models.engines.nano_tokenizer import encode, render
 
 CHECKPOINT = Path(meta_agent.__file__).parent / "domains" / "nano" / "checkpoints" / "swe"
 HAS_TRAIN = importlib.util.find_spec("torch") and importlib.util.find_spec("transformers")

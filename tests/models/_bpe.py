@@ -63,7 +63,7 @@ def model(vocab: int, seed: int = 0) -> Any:
 
 
 def write(directory: Path, template: str = CHATML) -> Path:
-    from meta_agent.models.nano_files import write_policy
+    from meta_agent.models.engines.nano_files import write_policy
 
     directory.mkdir(parents=True, exist_ok=True)
     made = tokenizer(template)

@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 
 from meta_agent.config import RunConfig
 from meta_agent.ledger import Ledger
-from meta_agent.models._retry import RetryPolicy
+from meta_agent.models.asking._retry import RetryPolicy
+from meta_agent.models.asking.client import Client, open_client
+from meta_agent.models.asking.transcripts import Transcripts
 from meta_agent.models.chat import ChatRequest, ToolSpec
-from meta_agent.models.client import Client, open_client
-from meta_agent.models.transcripts import Transcripts
 from meta_agent.protocols import Message, Role
 
 RUN = "swe-0123456789"

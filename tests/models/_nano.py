@@ -11,7 +11,7 @@ def model(seed: int = 0, scale: float = 8.0) -> Any:
     """Random weights, large enough that the next token is not uniform."""
     import torch
 
-    from meta_agent.models.nano_files import new_nano_model
+    from meta_agent.models.engines.nano_files import new_nano_model
 
     made = new_nano_model(seed).eval()
     with torch.no_grad():

@@ -7,7 +7,7 @@ from importlib.util import find_spec
 
 import pytest
 
-from meta_agent.models.vllm_server import PYTHON_VARIABLE
+from meta_agent.models.policy.vllm_server import PYTHON_VARIABLE
 
 
 def require_vllm() -> str:

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from meta_agent.errors import ProviderError
-from meta_agent.models._anthropic_form import body_of
-from meta_agent.models._endpoints import open_provider
 from meta_agent.models.chat import ChatReply, ChatRequest, ToolSpec, Usage
+from meta_agent.models.providers._anthropic_form import body_of
+from meta_agent.models.providers._endpoints import open_provider
 from tests.loopback import Say, Url, anthropic_server
 
 VIEW = ToolSpec("view", "Shows a file.", {"properties": {"path": {"type": "string"}}})

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from meta_agent.errors import BudgetError, ProviderError
-from meta_agent.models.api_gateway import REFUSED, ApiGateway
 from meta_agent.models.chat import ChatReply, ChatRequest, ReplyTokens, ToolCall, Usage
+from meta_agent.models.policy.api_gateway import REFUSED, ApiGateway
 from meta_agent.protocols import GenerateReply, GenerateRequest, Message
 
 TOOLS = [{"type": "function", "function": {"name": "view", "parameters": {"type": "object"}}}]

@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 from meta_agent.errors import ProviderError
-from meta_agent.models._endpoints import open_provider
-from meta_agent.models._streaming import Timeouts
 from meta_agent.models.chat import ChatRequest, ToolSpec
+from meta_agent.models.providers._endpoints import open_provider
+from meta_agent.models.providers._streaming import Timeouts
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:::litellm[.].*"),

@@ -8,7 +8,7 @@ import pytest
 
 from meta_agent.config import RunConfig
 from meta_agent.errors import ConfigError, PreflightError
-from meta_agent.models._endpoints import endpoint_for, open_provider, resolve_endpoint
+from meta_agent.models.providers._endpoints import endpoint_for, open_provider, resolve_endpoint
 
 KEYS = {
     "OPENAI_API_KEY": "sk-openai",
@@ -111,7 +111,7 @@ def test_a_key_is_not_shown() -> None:
 
 def test_opening_one_sdk_imports_no_other() -> None:
     code = (
-        "import sys; from meta_agent.models._endpoints import open_provider;"
+        "import sys; from meta_agent.models.providers._endpoints import open_provider;"
         "assert not {'openai', 'anthropic', 'litellm'} & set(sys.modules);"
         "open_provider('openai/m', base_url='http://127.0.0.1:9').close();"
         "assert not {'anthropic', 'litellm'} & set(sys.modules)"

@@ -10,9 +10,9 @@ import pytest
 
 from meta_agent.config import RunConfig
 from meta_agent.gate import Pairs, effect, sign_flip_p
-from meta_agent.models._power import DISCORDANCE, Design, smallest_effect, tasks_needed
-from meta_agent.models.client import roles_in_use
-from meta_agent.models.estimate import (
+from meta_agent.models.asking._power import DISCORDANCE, Design, smallest_effect, tasks_needed
+from meta_agent.models.asking.client import roles_in_use
+from meta_agent.models.asking.estimate import (
     Estimate,
     Habits,
     Range,
@@ -20,7 +20,7 @@ from meta_agent.models.estimate import (
     latest_transcripts,
     measured_in,
 )
-from meta_agent.models.prices import price_of
+from meta_agent.models.asking.prices import price_of
 from meta_agent.steps.plan import Plan, plan_for
 from tests.models._clients import opened, request, script
 

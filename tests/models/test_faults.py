@@ -18,10 +18,10 @@ from typing import Any
 import pytest
 
 from meta_agent.errors import ProviderError
-from meta_agent.models._endpoints import open_provider
-from meta_agent.models._retry import Breaker, Retrying, RetryPolicy
-from meta_agent.models._streaming import Timeouts
+from meta_agent.models.asking._retry import Breaker, Retrying, RetryPolicy
 from meta_agent.models.chat import ChatRequest, Provider, ToolSpec
+from meta_agent.models.providers._endpoints import open_provider
+from meta_agent.models.providers._streaming import Timeouts
 from tests.loopback import (
     Call,
     Fault,

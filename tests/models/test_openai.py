@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 
 from meta_agent.errors import ProviderError
-from meta_agent.models._chunks import Chunks
-from meta_agent.models._endpoints import open_provider
-from meta_agent.models._openai import OpenAIProvider
-from meta_agent.models._streaming import Timeouts
 from meta_agent.models.chat import ChatReply, ChatRequest, ReplyTokens, ToolSpec, Usage
+from meta_agent.models.providers._chunks import Chunks
+from meta_agent.models.providers._endpoints import open_provider
+from meta_agent.models.providers._openai import OpenAIProvider
+from meta_agent.models.providers._streaming import Timeouts
 from tests.loopback import Call, Fault, Say, Url, openai_server
 
 VIEW = ToolSpec("view", "Shows a file.", {"type": "object", "properties": {}})

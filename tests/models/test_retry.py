@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from meta_agent.errors import BudgetError, ProviderError
-from meta_agent.models._retry import RETRYABLE, Breaker, BreakerPolicy, Retrying, RetryPolicy
+from meta_agent.models.asking._retry import RETRYABLE, Breaker, BreakerPolicy, Retrying, RetryPolicy
 from meta_agent.models.chat import ChatReply, Usage
 
 REPLY = ChatReply("hello", "stop", Usage(1, 1), "m")

@@ -10,7 +10,7 @@ import jinja2.sandbox
 import pytest
 
 from meta_agent.errors import ConfigError
-from meta_agent.models._template import ChatTemplate
+from meta_agent.models.engines._template import ChatTemplate
 
 
 class Tokenizer:

@@ -3,9 +3,9 @@
 import pytest
 
 from meta_agent.errors import ProviderError
-from meta_agent.models._schema import problems
-from meta_agent.models._validate import Said, SaidCall, accept, arguments_of, usage_of
 from meta_agent.models.chat import ChatRequest, ToolSpec, Usage
+from meta_agent.models.providers._schema import problems
+from meta_agent.models.providers._validate import Said, SaidCall, accept, arguments_of, usage_of
 
 SCHEMA = {
     "type": "object",

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from meta_agent.models.vllm_server import PYTHON_VARIABLE
+from meta_agent.models.policy.vllm_server import PYTHON_VARIABLE
 from tests.models import _tiny_qwen, _vllm
 from tests.steps._kit import write_tasks
 

@@ -8,7 +8,7 @@ import pytest
 
 from meta_agent.config import RunConfig
 from meta_agent.errors import BudgetError
-from meta_agent.models.client import recording_of
+from meta_agent.models.asking.client import recording_of
 from meta_agent.steps.replayed import telling_replay
 from meta_agent.view import reduce
 from tests.loopback import Call, Say, openai_server

@@ -25,7 +25,7 @@ def nano_policy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A randomly initialised nano policy, sealed."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # third-party imports
-        from meta_agent.models.nano_files import write_nano
+        from meta_agent.models.engines.nano_files import write_nano
         from tests.models import _nano
 
         model = _nano.model(scale=4.0)

@@ -14,7 +14,7 @@ from meta_agent.domains.nano.code import CEILINGS, NanoCode
 from meta_agent.domains.nano.code_demos import demonstration
 from meta_agent.domains.nano.code_language import Program, parse
 from meta_agent.domains.nano.code_tasks import owner_of, problems, semantic_key
-from meta_agent.models.nano_tokenizer import encode, render
+from meta_agent.models.engines.nano_tokenizer import encode, render
 from meta_agent.protocols import SPLITS
 from meta_agent.steps.opening import base_policy
 from meta_agent.training.policy import place_of

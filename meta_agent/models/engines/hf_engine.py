@@ -17,9 +17,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from meta_agent.models._sampling import Knobs, sample, stream_keys, uniforms
-from meta_agent.models._sessions import TokenSession
-from meta_agent.models._template import ChatTemplate
+from meta_agent.models.engines._sampling import Knobs, sample, stream_keys, uniforms
+from meta_agent.models.engines._sessions import TokenSession
+from meta_agent.models.engines._template import ChatTemplate
 from meta_agent.protocols import GenerateReply, GenerateRequest, TokenRecord
 
 MAX_BATCH_ROWS = 64

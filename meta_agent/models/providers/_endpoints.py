@@ -23,9 +23,9 @@ from urllib.parse import urlsplit
 
 from meta_agent.config import RunConfig
 from meta_agent.errors import ConfigError, PreflightError
-from meta_agent.models._streaming import Timeouts
 from meta_agent.models.chat import Provider
 from meta_agent.models.keys import KEYS_OF
+from meta_agent.models.providers._streaming import Timeouts
 from meta_agent.protocols import Role
 
 SDK = Literal["openai", "anthropic", "litellm"]
@@ -115,14 +115,14 @@ def open_endpoint(endpoint: Endpoint, timeouts: Timeouts | None = None) -> Provi
     patience = timeouts or Timeouts()
     url, key = endpoint.base_url, endpoint.api_key
     if endpoint.provider == "litellm":
-        from meta_agent.models._litellm import LiteLLMProvider
+        from meta_agent.models.providers._litellm import LiteLLMProvider
 
         return LiteLLMProvider(base_url=url, api_key=key, timeouts=patience)
     if endpoint.provider == "anthropic":
-        from meta_agent.models._anthropic import AnthropicProvider
+        from meta_agent.models.providers._anthropic import AnthropicProvider
 
         return AnthropicProvider(base_url=url, api_key=key or NO_KEY, timeouts=patience)
-    from meta_agent.models._openai import OpenAIProvider
+    from meta_agent.models.providers._openai import OpenAIProvider
 
     return OpenAIProvider(base_url=url, api_key=key or NO_KEY, timeouts=patience)
 

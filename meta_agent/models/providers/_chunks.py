@@ -14,9 +14,16 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from meta_agent.errors import ProviderError
-from meta_agent.models._failures import malformed, of_event
-from meta_agent.models._validate import CALL_BYTES, NUMBER_BYTES, Room, Said, SaidCall, usage_of
 from meta_agent.models.chat import ChatRequest, ChatStop, ReplyTokens
+from meta_agent.models.providers._failures import malformed, of_event
+from meta_agent.models.providers._validate import (
+    CALL_BYTES,
+    NUMBER_BYTES,
+    Room,
+    Said,
+    SaidCall,
+    usage_of,
+)
 from meta_agent.protocols import JSON, Message
 
 _STOPS: Final[Mapping[str, ChatStop]] = {

@@ -18,10 +18,10 @@ from typing import Final
 
 from meta_agent.errors import BudgetError
 from meta_agent.ledger import Ledger
-from meta_agent.models._digest import Question, canonical
-from meta_agent.models._exchange import Exchange
+from meta_agent.models.asking._digest import Question, canonical
+from meta_agent.models.asking._exchange import Exchange
+from meta_agent.models.asking.prices import Price
 from meta_agent.models.chat import ChatReply
-from meta_agent.models.prices import Price
 from meta_agent.protocols import JSON, Role
 
 # What a chat template writes around a message, and a provider around tools (Anthropic: 700).

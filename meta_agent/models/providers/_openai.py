@@ -17,8 +17,9 @@ from urllib.parse import urlsplit
 import openai  # noqa: TID251
 
 from meta_agent.errors import ProviderError
-from meta_agent.models._chunks import Chunks, body_of, model_name
-from meta_agent.models._failures import (
+from meta_agent.models.chat import ChatReply, ChatRequest
+from meta_agent.models.providers._chunks import Chunks, body_of, model_name
+from meta_agent.models.providers._failures import (
     is_transport,
     malformed,
     of_event,
@@ -27,10 +28,9 @@ from meta_agent.models._failures import (
     of_transport,
     unknown,
 )
-from meta_agent.models._streaming import Line, Timeouts
-from meta_agent.models._validate import heard
-from meta_agent.models._wire import ONE_EACH, Opened, guard, is_loopback, only
-from meta_agent.models.chat import ChatReply, ChatRequest
+from meta_agent.models.providers._streaming import Line, Timeouts
+from meta_agent.models.providers._validate import heard
+from meta_agent.models.providers._wire import ONE_EACH, Opened, guard, is_loopback, only
 from meta_agent.protocols import JSON
 
 OPENAI_URL: Final = "https://api.openai.com/v1"

@@ -14,13 +14,18 @@ from urllib.parse import urlsplit
 
 from meta_agent.config import RunConfig
 from meta_agent.errors import ConfigError, PreflightError
-from meta_agent.models._endpoints import Endpoint, endpoint_for, open_endpoint, resolve_endpoint
-from meta_agent.models._retry import Breaker, Retrying, RetryPolicy
-from meta_agent.models._scripted import Script
-from meta_agent.models._silence import Watch
-from meta_agent.models._streaming import Timeouts
+from meta_agent.models.asking._retry import Breaker, Retrying, RetryPolicy
+from meta_agent.models.asking._scripted import Script
+from meta_agent.models.asking._silence import Watch
+from meta_agent.models.asking.prices import Price, price_of
 from meta_agent.models.chat import ChatReply, ChatRequest, Provider
-from meta_agent.models.prices import Price, price_of
+from meta_agent.models.providers._endpoints import (
+    Endpoint,
+    endpoint_for,
+    open_endpoint,
+    resolve_endpoint,
+)
+from meta_agent.models.providers._streaming import Timeouts
 from meta_agent.protocols import Role
 
 META_ROLES: Final[tuple[Role, ...]] = ("analyst", "proposer", "reviewer", "librarian")

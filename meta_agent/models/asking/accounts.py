@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from meta_agent.config import RunConfig
-from meta_agent.models._endpoints import URL_VARIABLES, sdk_of
-from meta_agent.models.client import roles_in_use
+from meta_agent.models.asking.client import roles_in_use
 from meta_agent.models.keys import KEYS_OF
+from meta_agent.models.providers._endpoints import URL_VARIABLES, sdk_of
 from meta_agent.protocols import Role
 
 Via = Literal["openai", "anthropic", "litellm", "vllm", "script", "recording"]

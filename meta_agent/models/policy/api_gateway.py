@@ -22,9 +22,9 @@ from typing import Final
 
 from meta_agent.errors import ProviderError
 from meta_agent.models._dialect import Dialect
-from meta_agent.models._spoken import SpokenError, messages_of, tools_of
-from meta_agent.models._token_rows import TokenRows
 from meta_agent.models.chat import ChatReply, ChatRequest, ModelClient
+from meta_agent.models.policy._spoken import SpokenError, messages_of, tools_of
+from meta_agent.models.policy._token_rows import TokenRows
 from meta_agent.protocols import (
     JSON,
     ErrorKind,

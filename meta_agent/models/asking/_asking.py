@@ -11,13 +11,13 @@ from dataclasses import replace
 
 from meta_agent.errors import ConfigError, ProviderError
 from meta_agent.ledger import crash_point
-from meta_agent.models._digest import Question
-from meta_agent.models._exchange import Exchange, Failure, reply_from_json, reply_to_json
-from meta_agent.models._meter import Held, Meter, bound_of
-from meta_agent.models._roles import Line, Lines
-from meta_agent.models._secrets import Scrubber
+from meta_agent.models.asking._digest import Question
+from meta_agent.models.asking._exchange import Exchange, Failure, reply_from_json, reply_to_json
+from meta_agent.models.asking._meter import Held, Meter, bound_of
+from meta_agent.models.asking._roles import Line, Lines
+from meta_agent.models.asking._secrets import Scrubber
+from meta_agent.models.asking.transcripts import Transcripts
 from meta_agent.models.chat import ChatReply, ChatRequest, ToolSpec
-from meta_agent.models.transcripts import Transcripts
 
 
 class Live:

@@ -20,10 +20,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from meta_agent.models import nano_tokenizer as tokenizer
-from meta_agent.models._nano_net import Batch, NanoNet
-from meta_agent.models._sampling import Knobs, Sampled, sample, stream_keys, uniforms
-from meta_agent.models._sessions import TokenSession
+from meta_agent.models.engines import nano_tokenizer as tokenizer
+from meta_agent.models.engines._nano_net import Batch, NanoNet
+from meta_agent.models.engines._sampling import Knobs, Sampled, sample, stream_keys, uniforms
+from meta_agent.models.engines._sessions import TokenSession
 from meta_agent.protocols import GenerateReply, GenerateRequest, TokenRecord
 
 

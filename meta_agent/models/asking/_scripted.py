@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from meta_agent.errors import ConfigError
-from meta_agent.models._digest import canonical
+from meta_agent.models.asking._digest import canonical
 from meta_agent.models.chat import ChatReply, ChatRequest, ToolCall, Usage
 
 _FIELDS: Final = frozenset({"content", "tool_calls", "stop", "reasoning", "usage"})

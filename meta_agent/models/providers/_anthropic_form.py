@@ -17,9 +17,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from meta_agent.errors import ProviderError
-from meta_agent.models._failures import malformed, of_event
-from meta_agent.models._validate import CALL_BYTES, Room, Said, SaidCall, arguments_of, usage_of
 from meta_agent.models.chat import ChatRequest, ChatStop
+from meta_agent.models.providers._failures import malformed, of_event
+from meta_agent.models.providers._validate import (
+    CALL_BYTES,
+    Room,
+    Said,
+    SaidCall,
+    arguments_of,
+    usage_of,
+)
 from meta_agent.protocols import JSON, Message
 
 OURS: Final = "anthropic"  # names our blocks in `provider_blocks`

@@ -20,8 +20,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from meta_agent.errors import ProviderError
-from meta_agent.models._chunks import Chunks, body_of
-from meta_agent.models._failures import (
+from meta_agent.models.chat import ChatReply, ChatRequest
+from meta_agent.models.providers._chunks import Chunks, body_of
+from meta_agent.models.providers._failures import (
     causes,
     is_transport,
     malformed,
@@ -30,10 +31,9 @@ from meta_agent.models._failures import (
     of_status,
     of_transport,
 )
-from meta_agent.models._streaming import Line, Timeouts
-from meta_agent.models._validate import heard
-from meta_agent.models._wire import guard
-from meta_agent.models.chat import ChatReply, ChatRequest
+from meta_agent.models.providers._streaming import Line, Timeouts
+from meta_agent.models.providers._validate import heard
+from meta_agent.models.providers._wire import guard
 
 PREFIX: Final = "litellm/"  # says it outright, for a provider or base URL that another SDK takes
 _AT_IMPORT: Final = {

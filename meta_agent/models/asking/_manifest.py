@@ -12,8 +12,8 @@ from typing import Any
 from meta_agent.config import RunConfig
 from meta_agent.errors import IntegrityError
 from meta_agent.ledger import Ledger
-from meta_agent.models.prices import Price
-from meta_agent.models.transcripts import SCHEMA_VERSION, Transcripts
+from meta_agent.models.asking.prices import Price
+from meta_agent.models.asking.transcripts import SCHEMA_VERSION, Transcripts
 from meta_agent.protocols import JSON, Role
 
 

@@ -28,7 +28,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from meta_agent.errors import ConfigError, PreflightError, ProviderError
-from meta_agent.models._server_process import ServerProcess, runs
+from meta_agent.models.policy._server_process import ServerProcess, runs
 from meta_agent.protocols import JSON
 from meta_agent.strict import document
 

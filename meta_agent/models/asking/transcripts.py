@@ -25,9 +25,9 @@ from pathlib import Path
 from typing import Final
 
 from meta_agent.errors import InfrastructureError, IntegrityError
-from meta_agent.models._exchange import Exchange as Exchange
-from meta_agent.models._exchange import Failure as Failure
-from meta_agent.models._exchange import from_line, json_text, to_line
+from meta_agent.models.asking._exchange import Exchange as Exchange
+from meta_agent.models.asking._exchange import Failure as Failure
+from meta_agent.models.asking._exchange import from_line, json_text, to_line
 from meta_agent.protocols import JSON
 
 SCHEMA_VERSION: Final = 1

@@ -19,8 +19,6 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
 from meta_agent.errors import ProviderError
-from meta_agent.models._failures import Secrets, malformed, scrubbed
-from meta_agent.models._schema import problems
 from meta_agent.models._unicode import mended
 from meta_agent.models.chat import (
     ChatReply,
@@ -31,6 +29,8 @@ from meta_agent.models.chat import (
     ToolSpec,
     Usage,
 )
+from meta_agent.models.providers._failures import Secrets, malformed, scrubbed
+from meta_agent.models.providers._schema import problems
 from meta_agent.protocols import JSON
 
 _TOO_MANY_TOKENS: Final = 10**12

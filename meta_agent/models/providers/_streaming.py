@@ -19,7 +19,7 @@ from queue import Empty, Full, Queue
 from typing import Any
 
 from meta_agent.errors import ProviderError
-from meta_agent.models._wire import Cord
+from meta_agent.models.providers._wire import Cord
 
 _WAITING_EVENTS = 2
 """Between reader and listener: one on the wire may be 2 MB, and twenty times that once parsed."""

@@ -17,7 +17,7 @@ from contextvars import ContextVar
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from meta_agent.models._failures import malformed
+from meta_agent.models.providers._failures import malformed
 
 REPLY_BYTES: Final = 64 << 20
 """On the wire: a token with its log-probability is half a kilobyte there."""

@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import Final, NamedTuple, Protocol
 
 from meta_agent.config import RunConfig
-from meta_agent.models._power import Design, assumptions, smallest_effect, tasks_needed
-from meta_agent.models._replay import PREFIX as REPLAY
-from meta_agent.models._roles import unasked
+from meta_agent.models.asking._power import Design, assumptions, smallest_effect, tasks_needed
+from meta_agent.models.asking._replay import PREFIX as REPLAY
+from meta_agent.models.asking._roles import unasked
+from meta_agent.models.asking.prices import Price
+from meta_agent.models.asking.transcripts import MANIFEST, Exchange, Transcripts
 from meta_agent.models.chat import Usage
-from meta_agent.models.prices import Price
-from meta_agent.models.transcripts import MANIFEST, Exchange, Transcripts
 from meta_agent.protocols import JSON, Role
 
 TOO_COARSE: Final = 0.20

@@ -26,28 +26,28 @@ from typing import Self
 from meta_agent.config import RunConfig
 from meta_agent.errors import ConfigError
 from meta_agent.ledger import Ledger
-from meta_agent.models._asking import Live
-from meta_agent.models._digest import Question, parameters, tools_json
-from meta_agent.models._manifest import clock_of, keep, manifest_of, snapshot_of
-from meta_agent.models._meter import Meter
-from meta_agent.models._replay import PREFIX as REPLAY
-from meta_agent.models._replay import Recording as Recording
-from meta_agent.models._replay import Replay
-from meta_agent.models._replay import recording_of as recording_of
-from meta_agent.models._retry import RetryPolicy
-from meta_agent.models._roles import (
+from meta_agent.models.asking._asking import Live
+from meta_agent.models.asking._digest import Question, parameters, tools_json
+from meta_agent.models.asking._manifest import clock_of, keep, manifest_of, snapshot_of
+from meta_agent.models.asking._meter import Meter
+from meta_agent.models.asking._replay import PREFIX as REPLAY
+from meta_agent.models.asking._replay import Recording as Recording
+from meta_agent.models.asking._replay import Replay
+from meta_agent.models.asking._replay import recording_of as recording_of
+from meta_agent.models.asking._retry import RetryPolicy
+from meta_agent.models.asking._roles import (
     Lines,
     prices_of,
     require_prices,
 )
-from meta_agent.models._roles import Server as Server
-from meta_agent.models._roles import roles_in_use as roles_in_use
-from meta_agent.models._roles import unasked as unasked
-from meta_agent.models._secrets import Scrubber
-from meta_agent.models._streaming import Timeouts
+from meta_agent.models.asking._roles import Server as Server
+from meta_agent.models.asking._roles import roles_in_use as roles_in_use
+from meta_agent.models.asking._roles import unasked as unasked
+from meta_agent.models.asking._secrets import Scrubber
+from meta_agent.models.asking.prices import Price, stated_prices
+from meta_agent.models.asking.transcripts import Transcripts
 from meta_agent.models.chat import ChatReply, ChatRequest
-from meta_agent.models.prices import Price, stated_prices
-from meta_agent.models.transcripts import Transcripts
+from meta_agent.models.providers._streaming import Timeouts
 from meta_agent.protocols import ROLES, Role
 from meta_agent.workspace import SETTINGS_FILE, read_settings
 

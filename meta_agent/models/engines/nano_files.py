@@ -17,7 +17,7 @@ from tokenizers import Regex, Tokenizer, decoders, pre_tokenizers
 from tokenizers import models as tokenizer_models
 from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
-from meta_agent.models import nano_tokenizer as nano
+from meta_agent.models.engines import nano_tokenizer as nano
 
 PAD = "<pad>"
 

@@ -21,10 +21,10 @@ from typing import Final
 from meta_agent.config import BROUGHT, RunConfig
 from meta_agent.errors import ConfigError, IntegrityError, ProviderError
 from meta_agent.models._dialect import Dialect
-from meta_agent.models._digest import Question, first_difference
-from meta_agent.models._exchange import Exchange, Failure
+from meta_agent.models.asking._digest import Question, first_difference
+from meta_agent.models.asking._exchange import Exchange, Failure
+from meta_agent.models.asking.transcripts import MANIFEST, Transcripts
 from meta_agent.models.chat import ChatReply, ChatRequest
-from meta_agent.models.transcripts import MANIFEST, Transcripts
 from meta_agent.protocols import JSON, Role
 
 PREFIX: Final = "replay:"

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from meta_agent.errors import ProviderError
-from meta_agent.models._digest import Question
+from meta_agent.models.asking._digest import Question
 from meta_agent.models.chat import ChatReply, ReplyTokens, ToolCall, Usage
 from meta_agent.protocols import JSON, Message, Role
 

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import threading
 
-from meta_agent.models._sessions import Extension, TokenSession
 from meta_agent.models.chat import ReplyTokens
+from meta_agent.models.engines._sessions import Extension, TokenSession
 from meta_agent.protocols import TokenRecord
 
 

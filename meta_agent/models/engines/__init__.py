@@ -1,0 +1,1 @@
+"""Local weights: engines that need torch, imported in the policy child and nowhere else."""

@@ -1,0 +1,1 @@
+"""The acting policy behind a server: its gateway, and a server of our own."""
