@@ -52,7 +52,7 @@ def backtest(
     from meta_agent.backtest.ceilings import Ceiling
     from meta_agent.cli._output import stdout_for_data
     from meta_agent.steps.backtested import backtest as replay_stored
-    from meta_agent.view.backtested import backtested as drawing
+    from meta_agent.view.terminal.backtested import backtested as drawing
 
     given = max_turns is not None or max_tokens is not None
     wanted = Ceiling(max_turns, max_tokens) if given else None
@@ -66,7 +66,7 @@ def backtest(
 
 def _history(workspace: Path | None, as_json: bool) -> None:
     from meta_agent.backtest.forecasts import forecasts, predictions_json
-    from meta_agent.view.backtested import history as drawing
+    from meta_agent.view.terminal.backtested import history as drawing
 
     with reading(workspace) as (_, ledger):
         told = predictions_json(forecasts(ledger))

@@ -59,7 +59,7 @@ def init(
     from meta_agent.steps.begin import MINE, begin
     from meta_agent.steps.bring import Answers, is_brought
     from meta_agent.steps.opening import open_or_create
-    from meta_agent.view.text import facts
+    from meta_agent.view.terminal.text import facts
 
     if config.domain == MINE:
         written = begin(Path.cwd())
@@ -91,7 +91,7 @@ def init(
 @takes("sandbox", "allow_unsafe_process", "workspace")
 def check(config: RunConfig, as_json: JsonOption = False) -> None:
     """Check the promoted harness without a model: its contract, its start, its end."""
-    from meta_agent.view.text import lines
+    from meta_agent.view.terminal.text import lines
 
     with stdout_for_data():
         found = _checked(config)
@@ -119,7 +119,7 @@ def adopt(
     """Hand over what was made: the harness as a branch or patches, the model as a folder."""
     from meta_agent.errors import ConfigError
     from meta_agent.history import HarnessRepo, adopt_branch, adopt_patches
-    from meta_agent.view.text import facts
+    from meta_agent.view.terminal.text import facts
     from meta_agent.workspace import open_workspace
 
     if sum(place is not None for place in (into, patches, model)) != 1:
@@ -173,7 +173,7 @@ def image(
 ) -> None:
     """Build an image for an agent: the base and its packages, from wheels alone."""
     from meta_agent.sandbox import build_agent_image, read_requirements
-    from meta_agent.view.text import facts
+    from meta_agent.view.terminal.text import facts
 
     with stdout_for_data():
         made = build_agent_image(

@@ -48,7 +48,7 @@ def calibrate(
     """Measure the harness against itself: luck, false promotions, the smallest visible gain."""
     require_used(config)
     told = _told(config, seeds, effect)
-    from meta_agent.view.calibration import calibration
+    from meta_agent.view.terminal.calibration import calibration
 
     emit(as_json, lambda: told, lambda: calibration(told))
 

@@ -34,7 +34,7 @@ def doctor(
 ) -> None:
     """Check what a run needs on this machine; each failing row names its fix."""
     from meta_agent.doctor import examine
-    from meta_agent.view.text import checks
+    from meta_agent.view.terminal.text import checks
 
     with stdout_for_data():
         health = examine(config, live=live)

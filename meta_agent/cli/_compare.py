@@ -74,7 +74,7 @@ def compare(
     require_used(config)
     with stdout_for_data():
         document, stopped = _compare(config, arms, seeds, out, read_only)
-    from meta_agent.view import compare as drawing
+    from meta_agent.view.pages import compare as drawing
 
     if html is not None:
         drawing.write_html(document, html)
@@ -89,7 +89,7 @@ def _compare(
     from meta_agent.evolve import evolve
     from meta_agent.steps.arms import carry_out, declare
     from meta_agent.steps.arms_results import report, results_of
-    from meta_agent.view.compare import beside
+    from meta_agent.view.pages.compare import beside
 
     names = [name.strip() for name in arms.split(",") if name.strip()]
     comparison = declare(config, names, seeds, out.expanduser().absolute())

@@ -42,7 +42,7 @@ def approve(
     from meta_agent.ledger import Ledger
     from meta_agent.steps.verbs.approve import answer
     from meta_agent.view import reduce
-    from meta_agent.view.text import lines
+    from meta_agent.view.terminal.text import lines
     from meta_agent.workspace import open_workspace
 
     reply = _reply(revise, abort)
@@ -69,7 +69,8 @@ def transcript(
 ) -> None:
     """What an agent saw and did: its conversation with the model, turn by turn."""
     from meta_agent.models.asking.transcripts import Transcripts
-    from meta_agent.view import dialogue, reduce
+    from meta_agent.view import reduce
+    from meta_agent.view.terminal import dialogue
 
     with reading(workspace) as (place, ledger):
         state = reduce(ledger, run)
@@ -108,7 +109,8 @@ def _reply(revise: str | None, abort: bool) -> Reply:
 
 
 def _show_waiting(run: str | None, workspace: Path | None, as_json: bool) -> None:
-    from meta_agent.view import asked, reduce
+    from meta_agent.view import reduce
+    from meta_agent.view.terminal import asked
 
     with reading(workspace) as (_, ledger):
         state = reduce(ledger, run)

@@ -48,12 +48,12 @@ def report(
         return
     from meta_agent.backtest.forecasts import forecasts, predictions_json
     from meta_agent.view import reduce
-    from meta_agent.view.text import report as drawing
+    from meta_agent.view.terminal.text import report as drawing
 
     with reading(workspace) as (_, ledger):
         state, told = reduce(ledger, run), predictions_json(forecasts(ledger))
     if html is not None:
-        from meta_agent.view.html import write_html
+        from meta_agent.view.pages.html import write_html
 
         write_html(state, html, predictions=told)
         typer.echo(f"wrote {html}", err=True)
@@ -70,7 +70,7 @@ def status(
     from meta_agent.ledger import live_owner
     from meta_agent.view import reduce
     from meta_agent.view.state import status_json
-    from meta_agent.view.text import status as drawing
+    from meta_agent.view.terminal.text import status as drawing
 
     with reading(workspace) as (place, ledger):
         state, owner = reduce(ledger, run), live_owner(place.ledger_file)
@@ -85,7 +85,7 @@ def log(
     """Every durable step and note, oldest first."""
     from meta_agent.view import reduce
     from meta_agent.view.state import log_json
-    from meta_agent.view.text import log as drawing
+    from meta_agent.view.terminal.text import log as drawing
 
     with reading(workspace) as (_, ledger):
         name = reduce(ledger, run).run
@@ -102,7 +102,8 @@ def show(
     as_json: JsonOption = False,
 ) -> None:
     """What a candidate is; without one, what the run was and came to."""
-    from meta_agent.view import reduce, text
+    from meta_agent.view import reduce
+    from meta_agent.view.terminal import text
 
     with reading(workspace) as (_, ledger):
         state = reduce(ledger, run)
@@ -122,7 +123,8 @@ def diff(
 ) -> None:
     """The change that a candidate makes to the harness."""
     from meta_agent.history import HarnessRepo
-    from meta_agent.view import reduce, text
+    from meta_agent.view import reduce
+    from meta_agent.view.terminal import text
 
     with reading(workspace) as (place, ledger):
         one = reduce(ledger, run).candidate(candidate)
@@ -139,7 +141,8 @@ def why(
     as_json: JsonOption = False,
 ) -> None:
     """Why a candidate was promoted, rejected or found invalid, with the numbers."""
-    from meta_agent.view import reduce, text
+    from meta_agent.view import reduce
+    from meta_agent.view.terminal import text
 
     with reading(workspace) as (_, ledger):
         state = reduce(ledger, run)
@@ -157,7 +160,7 @@ def verify(
     """Recompute a verdict from stored records, and compare."""
     from meta_agent.steps.review import verify as verify_stored
     from meta_agent.view import decisions_on_commit
-    from meta_agent.view.text import facts
+    from meta_agent.view.terminal.text import facts
 
     with reading(workspace) as (place, ledger):
         found = verify_stored(place, ledger, commit)

@@ -67,7 +67,7 @@ def import_rollouts(
     """Read rollouts of other tools into the workspace's store; says what was skipped and why."""
     from meta_agent.rollouts import RolloutStore
     from meta_agent.rollouts.exchange import read_rollouts
-    from meta_agent.view.text import lines
+    from meta_agent.view.terminal.text import lines
     from meta_agent.workspace import open_workspace
 
     _check_name(name)
@@ -102,7 +102,7 @@ def export_rollouts(
 ) -> None:
     """Write rollouts in another tool's format; says what that format cannot carry."""
     from meta_agent.rollouts.exchange import Reading, format_named, write_rollouts
-    from meta_agent.view.text import lines
+    from meta_agent.view.terminal.text import lines
 
     chosen = format_named(to)
     with stdout_for_data():
@@ -124,7 +124,7 @@ def export_rollouts(
 def formats(workspace: WorkspaceOption = None, as_json: JsonOption = False) -> None:
     """The formats that are known, how each is recognised, and whether it can be written."""
     from meta_agent.rollouts.exchange import FORMATS
-    from meta_agent.view.text import lines
+    from meta_agent.view.terminal.text import lines
 
     del workspace
     rows = [
@@ -184,13 +184,13 @@ def _report_on(
 ) -> None:
     from meta_agent.evidence import read_foreign, render_foreign
     from meta_agent.rollouts.exchange import read_rollouts
-    from meta_agent.view.text import lines
+    from meta_agent.view.terminal.text import lines
 
     reading = read_rollouts(*files, over=Pulse("rows read").over)
     found = read_foreign(_solved(reading, solved_at))
     document = {"schema_version": 1, "import": reading.tally.to_json(), **found.to_json()}
     if page is not None:
-        from meta_agent.view.foreign_page import write_foreign_page
+        from meta_agent.view.pages.foreign_page import write_foreign_page
 
         write_foreign_page(found, reading.tally.lines(), asked, page)
         typer.echo(f"wrote {page}", err=True)

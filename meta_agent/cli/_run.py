@@ -41,7 +41,7 @@ def evolve(
         _show_forecast(config, as_json)
         return
     state = _work(lambda display: _evolve(config, display))
-    from meta_agent.view.text import summary
+    from meta_agent.view.terminal.text import summary
 
     emit(as_json, state.to_json, lambda: summary(state))
 
@@ -66,7 +66,7 @@ def train(config: RunConfig, as_json: JsonOption = False) -> None:
     """Train once under the workspace's promoted harness, without the loop."""
     require_used(config)
     result = _work(lambda display: _train(config, display))
-    from meta_agent.view.text import facts
+    from meta_agent.view.terminal.text import facts
 
     emit(as_json, lambda: result, lambda: facts(result))
 
@@ -101,7 +101,7 @@ def _display() -> Iterator[Display]:
 
 def _show_forecast(config: RunConfig, as_json: bool) -> None:
     from meta_agent.steps.forecast import forecast
-    from meta_agent.view.forecast import forecast as drawing
+    from meta_agent.view.terminal.forecast import forecast as drawing
 
     with stdout_for_data():
         told = forecast(config)

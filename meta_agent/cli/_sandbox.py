@@ -20,7 +20,7 @@ def build(
 ) -> None:
     """Build the base image of the Docker sandbox, without a registry."""
     from meta_agent.sandbox import BASE_IMAGE, build_base_image
-    from meta_agent.view.text import facts
+    from meta_agent.view.terminal.text import facts
 
     del workspace  # one image serves every workspace; the option exists on every command
     with stdout_for_data():
@@ -41,7 +41,7 @@ def reap(
     """Remove sandboxes whose run is gone. Only this installation's own."""
     from meta_agent.sandbox import reap as remove_orphans
     from meta_agent.sandbox import reap_images
-    from meta_agent.view.text import lines
+    from meta_agent.view.terminal.text import lines
 
     del workspace
     removed = [*remove_orphans(), *(reap_images() if images else ())]

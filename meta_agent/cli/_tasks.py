@@ -68,7 +68,7 @@ def tasks_check(
 
     from meta_agent.domains.check import check_asked, default_manifest, render, write_manifest
     from meta_agent.steps.opening import asked_of
-    from meta_agent.view.text import lines
+    from meta_agent.view.terminal.text import lines
 
     with stdout_for_data():
         asked = asked_of(config, sandbox=_backend(config), run="tasks-check")
@@ -93,7 +93,7 @@ def tasks_images(
 ) -> None:
     """Make a task file's images available: from here, from tars, or (--pull) from registries."""
     from meta_agent.domains.swe import fetch_images
-    from meta_agent.view.text import lines
+    from meta_agent.view.terminal.text import lines
 
     if config.domain == "harbor":
         from meta_agent.domains.harbor import make_images
@@ -180,7 +180,7 @@ def tasks_mine(
 
 
 def _show(made: Made, as_json: bool) -> None:
-    from meta_agent.view.text import lines
+    from meta_agent.view.terminal.text import lines
 
     emit(as_json, made.to_json, lambda: lines(made.lines()))
 

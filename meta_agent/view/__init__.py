@@ -1,7 +1,7 @@
 """What people see of a run: progress, summaries and the HTML report, all from one reducer.
 
-`reduce(ledger, run)` gives the `RunState`; `open_display()` shows progress; `meta_agent.view.html`
-and `meta_agent.view.text` draw a state (imported where they are used: they need jinja2 and rich).
+`reduce(ledger, run)` gives the `RunState`; `open_display()` shows progress; `meta_agent.view.pages.html`
+and `meta_agent.view.terminal.text` draw a state (imported where they are used: they need jinja2 and rich).
 """
 
 from meta_agent.view._attribution import attribution_facts, attribution_note
@@ -18,7 +18,6 @@ from meta_agent.view._parts import (
     VersionView,
     effect_json,
 )
-from meta_agent.view.display import Display, open_display, recorded
 from meta_agent.view.state import (
     EVENT_KINDS,
     SCHEMA_VERSION,
@@ -27,6 +26,7 @@ from meta_agent.view.state import (
     decisions_on_commit,
     reduce,
 )
+from meta_agent.view.terminal.display import Display, open_display, recorded
 
 __all__ = [
     "A_PERSON",

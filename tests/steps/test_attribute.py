@@ -8,8 +8,9 @@ from meta_agent.backtest.live import Trained
 from meta_agent.protocols import JSON, Candidate, HarnessTree
 from meta_agent.steps.verbs.attribute import attribute
 from meta_agent.steps.verbs.propose import propose
-from meta_agent.view import attribution_note, reduce, text
-from meta_agent.view.html import render_html
+from meta_agent.view import attribution_note, reduce
+from meta_agent.view.pages.html import render_html
+from meta_agent.view.terminal import text
 from tests.steps._bench import Bench
 from tests.steps._ideas import (
     Idea,

@@ -154,8 +154,9 @@ def test_the_rest_is_made_only_where_no_cell_is_just_that(bench: Bench) -> None:
 def test_every_cell_is_a_step_of_the_journal_and_a_row_on_the_screen(bench: Bench) -> None:
     from rich.console import Console
 
-    from meta_agent.view import reduce, text
-    from meta_agent.view.html import render_html
+    from meta_agent.view import reduce
+    from meta_agent.view.pages.html import render_html
+    from meta_agent.view.terminal import text
 
     prepare(bench)
     having(bench, *FOUR[:2])

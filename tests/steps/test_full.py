@@ -19,8 +19,9 @@ from meta_agent.steps.finish import finish
 from meta_agent.steps.opening import first_version
 from meta_agent.steps.records import HandedOver
 from meta_agent.steps.run import Judged
-from meta_agent.view import reduce, text
-from meta_agent.view.html import render_html
+from meta_agent.view import reduce
+from meta_agent.view.pages.html import render_html
+from meta_agent.view.terminal import text
 from tests.steps._bench import Bench
 from tests.steps._ideas import (
     Idea,

@@ -16,8 +16,8 @@ from meta_agent.evidence import read_foreign
 from meta_agent.ledger import Ledger
 from meta_agent.rollouts.exchange import read_rollouts, write_mapped
 from meta_agent.view import reduce
-from meta_agent.view.foreign_page import write_foreign_page
-from meta_agent.view.html import write_html
+from meta_agent.view.pages.foreign_page import write_foreign_page
+from meta_agent.view.pages.html import write_html
 
 from .sample import write_sample
 

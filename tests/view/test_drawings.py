@@ -13,14 +13,15 @@ from rich.console import Console
 from meta_agent.errors import ConfigError
 from meta_agent.ledger import Ledger, Spend
 from meta_agent.protocols import Candidate, Effect, Hypothesis, Verdict, VerdictKind
-from meta_agent.view import RunState, open_display, recorded, reduce, text, verdict_note, visible
+from meta_agent.view import RunState, open_display, recorded, reduce, verdict_note, visible
 from meta_agent.view._format import dollars, duration, effect_text, one_line
-from meta_agent.view._health import compared
-from meta_agent.view._live import sparkline
 from meta_agent.view._money import rows as spend_rows
 from meta_agent.view._parts import EvidenceView
-from meta_agent.view._svg import arm_of
-from meta_agent.view.html import render_html, write_html
+from meta_agent.view.pages._svg import arm_of
+from meta_agent.view.pages.html import render_html, write_html
+from meta_agent.view.terminal import text
+from meta_agent.view.terminal._health import compared
+from meta_agent.view.terminal._live import sparkline
 
 from .sample import HOSTILE, PATCH, write_sample
 

@@ -17,8 +17,9 @@ import pytest
 from rich.console import Console
 
 from meta_agent.ledger import Ledger
-from meta_agent.view import DecisionView, Question, RunState, asked, reduce
-from meta_agent.view.asked import FileChange, changes
+from meta_agent.view import DecisionView, Question, RunState, reduce
+from meta_agent.view.terminal import asked
+from meta_agent.view.terminal.asked import FileChange, changes
 
 from .sample import HOSTILE, PATCH, write_sample
 

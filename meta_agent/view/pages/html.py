@@ -38,12 +38,12 @@ from meta_agent.view._format import (
 )
 from meta_agent.view._money import HEADINGS
 from meta_agent.view._money import rows as spend_rows
-from meta_agent.view._page import PARTS, STYLE, TEMPLATE
 from meta_agent.view._parts import CandidateView, Measured, MetricPoint
 from meta_agent.view._predictions import prediction_facts
 from meta_agent.view._replay import replay_facts
 from meta_agent.view._search import CELL_COLUMNS, handover_words, measured_cells, search_facts
-from meta_agent.view._svg import (
+from meta_agent.view.pages._page import PARTS, STYLE, TEMPLATE
+from meta_agent.view.pages._svg import (
     Curve,
     Interval,
     Node,

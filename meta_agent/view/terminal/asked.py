@@ -10,7 +10,6 @@ from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
-from meta_agent.view import text
 from meta_agent.view._decisions import DecisionView, Question
 from meta_agent.view._format import (
     effect_text,
@@ -21,8 +20,9 @@ from meta_agent.view._format import (
     visible,
 )
 from meta_agent.view._parts import CandidateView, parse_effect
-from meta_agent.view._style import verdict_style
 from meta_agent.view.state import RunState
+from meta_agent.view.terminal import text
+from meta_agent.view.terminal._style import verdict_style
 
 
 class FileChange(NamedTuple):

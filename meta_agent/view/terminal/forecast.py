@@ -11,8 +11,8 @@ from rich.table import Table
 from rich.text import Text
 
 from meta_agent.models.asking.estimate import Estimate, Range
-from meta_agent.view import text
 from meta_agent.view._format import dollars, visible
+from meta_agent.view.terminal import text
 
 
 def forecast(config: Mapping[str, Any], plan: Mapping[str, Any], told: Estimate) -> RenderableType:

@@ -35,15 +35,15 @@ from meta_agent.view._format import (
     value_text,
     visible,
 )
-from meta_agent.view._health import compared, whole
 from meta_agent.view._money import HEADINGS
 from meta_agent.view._money import rows as spend_rows
 from meta_agent.view._parts import CandidateView
 from meta_agent.view._predictions import prediction_facts
 from meta_agent.view._replay import replay_facts
 from meta_agent.view._search import CELL_COLUMNS, handover_words, measured_cells, search_facts
-from meta_agent.view._style import verdict_style
 from meta_agent.view.state import RunState
+from meta_agent.view.terminal._health import compared, whole
+from meta_agent.view.terminal._style import verdict_style
 
 
 def summary(state: RunState) -> RenderableType:

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from meta_agent.view._format import number, one_line, percent, points, visible
 from meta_agent.view._predictions import prediction_facts
-from meta_agent.view.text import facts_table
+from meta_agent.view.terminal.text import facts_table
 
 _SIDES: Final = (
     ("dead_group_ratio", "dead groups"),

@@ -51,7 +51,7 @@ class LineDisplay:
         self._line("verdict", f"{candidate} ({factor}) {verdict.kind}{effect}: {why or statement}")
 
     def ask(self, question: Question, stopping: Callable[[], bool]) -> Reply | None:
-        from meta_agent.view._prompt import person_at, prompt  # rich: most runs never ask
+        from meta_agent.view.terminal._prompt import person_at, prompt  # rich: most runs never ask
 
         if not person_at(self._stream):
             return None

@@ -55,10 +55,10 @@ def open_display(stream: TextIO | None = None, *, live: bool | None = None) -> D
     """The display for this stream (stderr): live on a terminal, lines elsewhere."""
     stream = sys.stderr if stream is None else stream
     if _is_live(stream) if live is None else live:
-        from meta_agent.view._live import LiveDisplay
+        from meta_agent.view.terminal._live import LiveDisplay
 
         return LiveDisplay(stream)
-    from meta_agent.view._lines import LineDisplay
+    from meta_agent.view.terminal._lines import LineDisplay
 
     return LineDisplay(stream)
 

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from meta_agent.view._calibration import lines
 from meta_agent.view._format import visible
-from meta_agent.view.text import facts_table
+from meta_agent.view.terminal.text import facts_table
 
 
 def calibration(told: Mapping[str, Any]) -> RenderableType:

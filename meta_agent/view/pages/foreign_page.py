@@ -14,8 +14,8 @@ from markupsafe import Markup
 
 from meta_agent.evidence import Alert, ForeignReport, meaning_of, next_command
 from meta_agent.view._format import number, percent, visible
-from meta_agent.view._svg import Interval, interval_chart
-from meta_agent.view.html import Card, rendered, write_page
+from meta_agent.view.pages._svg import Interval, interval_chart
+from meta_agent.view.pages.html import Card, rendered, write_page
 
 _COLOURS: Final = {"CRITICAL": "INVALID", "WARN": "REJECT"}
 _TEMPLATE: Final = """{{ head('rollouts') }}

@@ -15,13 +15,13 @@ from rich.table import Table
 from rich.text import Text
 
 from meta_agent.protocols import Verdict
-from meta_agent.view._compare_page import MORE_STYLE, TEMPLATE
 from meta_agent.view._decisions import Question, Reply
 from meta_agent.view._format import dollars, duration, percent, points, visible
-from meta_agent.view._svg import PALETTE_SIZE, Dot, Interval, dot_chart, interval_chart
-from meta_agent.view.display import Display, open_display
-from meta_agent.view.html import rendered, write_page
+from meta_agent.view.pages._compare_page import MORE_STYLE, TEMPLATE
+from meta_agent.view.pages._svg import PALETTE_SIZE, Dot, Interval, dot_chart, interval_chart
+from meta_agent.view.pages.html import rendered, write_page
 from meta_agent.view.state import RunState
+from meta_agent.view.terminal.display import Display, open_display
 
 HEADINGS: Final = (
     "arm",

@@ -1,0 +1,1 @@
+"""Pages: the report of a run, of a comparison and of somebody's rollouts, as HTML."""
