@@ -29,8 +29,8 @@ from scipy import stats
 
 from meta_agent.config import RunConfig
 from meta_agent.gate import wilson
+from meta_agent.gate.numbers.statistics import ErrorBudget, Pairs, effect
 from meta_agent.gate.simulate import Gate, StoredRuns
-from meta_agent.gate.statistics import ErrorBudget, Pairs, effect
 from meta_agent.steps.calibration import gate_of
 from meta_agent.steps.plan import Plan, plan_for
 

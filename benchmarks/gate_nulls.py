@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from meta_agent.gate import Course, ErrorBudget, wilson
 from meta_agent.gate.judge import kind_of_pairs
-from meta_agent.gate.statistics import Pairs, one_a_content
+from meta_agent.gate.numbers.statistics import Pairs, one_a_content
 from meta_agent.protocols import VerdictKind
 
 Matrix = NDArray[np.float64]

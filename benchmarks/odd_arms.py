@@ -24,7 +24,7 @@ import numpy as np
 
 from meta_agent.backtest.inspector import findings_about
 from meta_agent.gate import Arm, arm_of, judge_live, row_of, seen_of, wilson
-from meta_agent.gate.statistics import ErrorBudget
+from meta_agent.gate.numbers.statistics import ErrorBudget
 from meta_agent.protocols import Outcome, Rollout, ToolEvent, VerdictKind
 
 Draw = np.random.Generator

@@ -1,7 +1,7 @@
 """The one place where two stored arms become findings: the loop asks it, and so does `verify`.
 
 What a verdict's validity rests on must be the same whoever computes it, so the detectors are called
-here and nowhere else: `meta_agent.gate.detectors.DETECTORS` lists them. Records are streamed from
+here and nowhere else: `meta_agent.gate.validity.detectors.DETECTORS` lists them. Records are streamed from
 their shards, each shard once however often its arm is compared.
 
 Grading again is asked of every domain, of as many attempts an arm as it says (`regrade_at_most`),
@@ -38,7 +38,7 @@ from meta_agent.gate import (
     near_overlap,
     seen_of,
 )
-from meta_agent.gate.inspection import Regrade
+from meta_agent.gate.validity.inspection import Regrade
 from meta_agent.protocols import JSON, SPLITS, Domain, Outcome, Task
 from meta_agent.rollouts import RolloutStore
 from meta_agent.strict import leaves

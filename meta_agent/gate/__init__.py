@@ -5,26 +5,18 @@
 `judge_live` and `judge_diagnostics` decide.
 """
 
-from meta_agent.gate._course import COLLAPSE, Course, task_order
 from meta_agent.gate._guards import GuardTerms, Labels, guard_slices
-from meta_agent.gate._intervals import Interval, clustered, two_proportion_p, wilson
-from meta_agent.gate._limits import DEFAULT_LIMITS, ValidityLimits
-from meta_agent.gate._looks import DRAWN, Seen, merged, seen_of
-from meta_agent.gate._overlap import near_overlap
 from meta_agent.gate._records import Arm, Finding, OutcomeRow, Severity, arm_of, row_of
 from meta_agent.gate.diagnostics import judge_diagnostics
-from meta_agent.gate.inspection import (
-    explained,
-    inspect_arms,
-    inspect_seen,
-)
 from meta_agent.gate.judge import (
     MIN_TRAINING_SEEDS,
     judge_live,
     verdict_from_json,
     verdict_to_json,
 )
-from meta_agent.gate.statistics import (
+from meta_agent.gate.numbers._course import COLLAPSE, Course, task_order
+from meta_agent.gate.numbers._intervals import Interval, clustered, two_proportion_p, wilson
+from meta_agent.gate.numbers.statistics import (
     ErrorBudget,
     Pairs,
     SignFlip,
@@ -33,7 +25,15 @@ from meta_agent.gate.statistics import (
     sign_flip_p,
     worst_case,
 )
-from meta_agent.gate.validity import find_all, find_in_arm
+from meta_agent.gate.validity._limits import DEFAULT_LIMITS, ValidityLimits
+from meta_agent.gate.validity._looks import DRAWN, Seen, merged, seen_of
+from meta_agent.gate.validity._overlap import near_overlap
+from meta_agent.gate.validity.inspection import (
+    explained,
+    inspect_arms,
+    inspect_seen,
+)
+from meta_agent.gate.validity.rows import find_all, find_in_arm
 
 __all__ = [
     "COLLAPSE",

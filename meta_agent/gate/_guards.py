@@ -22,7 +22,7 @@ from typing import Final, NamedTuple
 
 from meta_agent.errors import ConfigError
 from meta_agent.gate._records import Arm, Finding
-from meta_agent.gate.statistics import Matrix, effect, mean_squares, pair
+from meta_agent.gate.numbers.statistics import Matrix, effect, mean_squares, pair
 from meta_agent.protocols import Effect
 
 Labels = Mapping[str, Mapping[str, str]]

@@ -15,8 +15,8 @@ from collections.abc import Sequence
 from itertools import combinations, pairwise
 from typing import NamedTuple
 
-from meta_agent.gate._intervals import wilson
-from meta_agent.gate._reward import mann_whitney_share, share_error
+from meta_agent.gate.numbers._intervals import wilson
+from meta_agent.gate.validity._reward import mann_whitney_share, share_error
 from meta_agent.protocols import JSON, Verdict, VerdictKind
 
 ALPHA = 0.05

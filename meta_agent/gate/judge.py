@@ -24,8 +24,9 @@ from dataclasses import asdict, dataclass
 from typing import NamedTuple
 
 from meta_agent.errors import ConfigError
-from meta_agent.gate._clusters import Grouped, by_groups
-from meta_agent.gate._course import (
+from meta_agent.gate._records import Arm, Finding
+from meta_agent.gate.numbers._clusters import Grouped, by_groups
+from meta_agent.gate.numbers._course import (
     Bounds,
     Collapse,
     Course,
@@ -34,8 +35,7 @@ from meta_agent.gate._course import (
     bounds_under_way,
     collapse_of,
 )
-from meta_agent.gate._records import Arm, Finding
-from meta_agent.gate.statistics import (
+from meta_agent.gate.numbers.statistics import (
     ErrorBudget,
     Pairs,
     pair,

@@ -26,10 +26,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meta_agent.errors import ConfigError
-from meta_agent.gate._course import Course
-from meta_agent.gate._intervals import Interval, wilson
 from meta_agent.gate.judge import kind_of_pairs
-from meta_agent.gate.statistics import ErrorBudget, Pairs
+from meta_agent.gate.numbers._course import Course
+from meta_agent.gate.numbers._intervals import Interval, wilson
+from meta_agent.gate.numbers.statistics import ErrorBudget, Pairs
 from meta_agent.protocols import Factor, VerdictKind
 
 Matrix = NDArray[np.float64]

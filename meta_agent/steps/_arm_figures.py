@@ -16,7 +16,7 @@ from statistics import fmean
 from typing import Final
 
 from meta_agent.backtest.measured import LOST_SHARE
-from meta_agent.gate.results import improvement, interval
+from meta_agent.gate.numbers.results import improvement, interval
 from meta_agent.protocols import JSON
 
 Cells = tuple[int | None, ...]

@@ -9,7 +9,7 @@ import numpy as np
 
 from meta_agent.errors import InfrastructureError
 from meta_agent.gate import Arm, OutcomeRow
-from meta_agent.gate.results import Matrix
+from meta_agent.gate.numbers.results import Matrix
 
 
 class Table(NamedTuple):

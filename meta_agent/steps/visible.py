@@ -17,7 +17,8 @@ from dataclasses import asdict, dataclass, replace
 from typing import Final, Self
 
 from meta_agent.config import RunConfig
-from meta_agent.gate import COLLAPSE, sequential
+from meta_agent.gate import COLLAPSE
+from meta_agent.gate.numbers import sequential
 from meta_agent.ledger import Step
 from meta_agent.models.asking.estimate import estimate
 from meta_agent.protocols import JSON

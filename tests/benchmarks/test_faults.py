@@ -19,7 +19,7 @@ from meta_agent.domains.nano._fault import Fault
 from meta_agent.domains.nano.faults import FAULTS
 from meta_agent.domains.nano.more_faults import MORE_FAULTS
 from meta_agent.domains.nano.sources import Variant, sources
-from meta_agent.gate.detectors import DETECTORS
+from meta_agent.gate.validity.detectors import DETECTORS
 from meta_agent.harness import parse_contract
 from meta_agent.protocols import HarnessTree, Rollout
 

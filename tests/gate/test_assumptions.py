@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from meta_agent.gate import Arm, Course, ErrorBudget, judge_live, pair, verdict_to_json
-from meta_agent.gate._clusters import by_groups
-from meta_agent.gate._course import collapse_of
-from meta_agent.gate.statistics import effect
+from meta_agent.gate.numbers._clusters import by_groups
+from meta_agent.gate.numbers._course import collapse_of
+from meta_agent.gate.numbers.statistics import effect
 from meta_agent.protocols import Verdict, VerdictKind
 
 from ._rows import arm, row

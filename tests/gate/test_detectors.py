@@ -21,9 +21,9 @@ from meta_agent.gate import (
     near_overlap,
     seen_of,
 )
-from meta_agent.gate._reward import mann_whitney_share, share_error
-from meta_agent.gate._special import special_cases
-from meta_agent.gate.detectors import DETECTORS, Detector
+from meta_agent.gate.validity._reward import mann_whitney_share, share_error
+from meta_agent.gate.validity._special import special_cases
+from meta_agent.gate.validity.detectors import DETECTORS, Detector
 from meta_agent.protocols import Outcome, Rollout
 
 from ._records import FIX, ISSUE, PATCH, code, inspect, rollout, shell

@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from meta_agent.errors import ConfigError
-from meta_agent.gate import results
+from meta_agent.gate.numbers import results
 
 FIVE = [0.70, 0.74, 0.71, 0.90, 0.10]
 

@@ -7,7 +7,7 @@ import pytest
 
 from meta_agent.errors import ConfigError
 from meta_agent.gate import ErrorBudget, Pairs, effect, pair, sign_flip_p, worst_case
-from meta_agent.gate.statistics import mean_squares, upper_anytime
+from meta_agent.gate.numbers.statistics import mean_squares, upper_anytime
 
 from ._rows import arm
 

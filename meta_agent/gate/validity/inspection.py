@@ -17,10 +17,11 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from meta_agent.gate._artefacts import unfinished, unheard
-from meta_agent.gate._intervals import Counted, counted, excess
-from meta_agent.gate._length import length_gaming
-from meta_agent.gate._limits import (
+from meta_agent.gate._records import Arm, ArmSide, Finding, OutcomeRow, Severity
+from meta_agent.gate.numbers._intervals import Counted, counted, excess
+from meta_agent.gate.validity._artefacts import unfinished, unheard
+from meta_agent.gate.validity._length import length_gaming
+from meta_agent.gate.validity._limits import (
     DEFAULT_LIMITS,
     LINES_SHOWN,
     ValidityLimits,
@@ -29,9 +30,8 @@ from meta_agent.gate._limits import (
     severity_of,
     told,
 )
-from meta_agent.gate._looks import DRAWN, Graded, Look, Seen, to_regrade
-from meta_agent.gate._records import Arm, ArmSide, Finding, OutcomeRow, Severity
-from meta_agent.gate._reward import CEILING_STOPS
+from meta_agent.gate.validity._looks import DRAWN, Graded, Look, Seen, to_regrade
+from meta_agent.gate.validity._reward import CEILING_STOPS
 from meta_agent.protocols import JSON, Outcome
 
 Regrade = Callable[[str, Mapping[str, JSON]], Outcome | None]

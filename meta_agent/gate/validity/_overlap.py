@@ -15,9 +15,9 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
-from meta_agent.gate._intervals import wilson
-from meta_agent.gate._limits import DEFAULT_LIMITS, LINES_SHOWN, ValidityLimits
 from meta_agent.gate._records import Finding, Severity
+from meta_agent.gate.numbers._intervals import wilson
+from meta_agent.gate.validity._limits import DEFAULT_LIMITS, LINES_SHOWN, ValidityLimits
 
 GRAM = 13
 SHORT = 8

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-from meta_agent.gate._intervals import counted
-from meta_agent.gate._limits import ValidityLimits, evidence_lines, numbers_of, severity_of, told
 from meta_agent.gate._records import Arm, ArmSide, Finding, OutcomeRow
+from meta_agent.gate.numbers._intervals import counted
+from meta_agent.gate.validity._limits import (
+    ValidityLimits,
+    evidence_lines,
+    numbers_of,
+    severity_of,
+    told,
+)
 
 LEAK_PREFIXES = ("leak:",)
 TAMPER_PREFIXES = ("tamper:", "forge:", "forgery:")

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection
 
-from meta_agent.gate._intervals import two_proportion_p
-from meta_agent.gate._limits import LINES_SHOWN, ValidityLimits, evidence_lines
 from meta_agent.gate._records import Arm, ArmSide, Finding, OutcomeRow
+from meta_agent.gate.numbers._intervals import two_proportion_p
+from meta_agent.gate.validity._limits import LINES_SHOWN, ValidityLimits, evidence_lines
 
 
 def _unknown(arm: Arm) -> list[OutcomeRow]:

@@ -8,9 +8,9 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from meta_agent.gate._intervals import counted, excess, two_proportion_p
-from meta_agent.gate._limits import ValidityLimits, evidence_lines, severity_of
 from meta_agent.gate._records import Arm, Finding, OutcomeRow, Severity
+from meta_agent.gate.numbers._intervals import counted, excess, two_proportion_p
+from meta_agent.gate.validity._limits import ValidityLimits, evidence_lines, severity_of
 
 MIN_SIDE = 10
 """Clean and unclean attempts, below which nothing is said of their order over all tasks."""

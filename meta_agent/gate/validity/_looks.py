@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from meta_agent.gate._transcripts import traces
+from meta_agent.gate.validity._transcripts import traces
 from meta_agent.protocols import JSON, Rollout
 
 DRAWN: Final = 64

@@ -16,8 +16,8 @@ import re
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from meta_agent.gate._copies import copies
-from meta_agent.gate._special import MAX_SOURCE_CHARS, special_cases
+from meta_agent.gate.validity._copies import copies
+from meta_agent.gate.validity._special import MAX_SOURCE_CHARS, special_cases
 from meta_agent.protocols import Rollout
 from meta_agent.syntax import parse_python
 

@@ -13,18 +13,18 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from meta_agent.gate._artefacts import not_finite
-from meta_agent.gate._conduct import leaks, suspects, tampering
-from meta_agent.gate._limits import DEFAULT_LIMITS, ValidityLimits
-from meta_agent.gate._measurement import (
+from meta_agent.gate._records import Arm, ArmSide, Finding
+from meta_agent.gate.validity._artefacts import not_finite
+from meta_agent.gate.validity._conduct import leaks, suspects, tampering
+from meta_agent.gate.validity._limits import DEFAULT_LIMITS, ValidityLimits
+from meta_agent.gate.validity._measurement import (
     comparable,
     denominator,
     overlap,
     unbalanced_infra,
     void_infra,
 )
-from meta_agent.gate._records import Arm, ArmSide, Finding
-from meta_agent.gate._reward import artefacts, constant_offset, divergence, one_sided_cuts
+from meta_agent.gate.validity._reward import artefacts, constant_offset, divergence, one_sided_cuts
 
 
 def find_all(

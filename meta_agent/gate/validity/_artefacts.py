@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from meta_agent.gate._intervals import two_proportion_p
-from meta_agent.gate._limits import LINES_SHOWN, ValidityLimits, evidence_lines
-from meta_agent.gate._looks import Look
 from meta_agent.gate._records import Arm, ArmSide, Finding, OutcomeRow, Severity
+from meta_agent.gate.numbers._intervals import two_proportion_p
+from meta_agent.gate.validity._limits import LINES_SHOWN, ValidityLimits, evidence_lines
+from meta_agent.gate.validity._looks import Look
 
 UNFINISHED_GAP = 0.25
 """Above what luck does: 32 training runs of one nano-swe harness left 2 % to 23 % unfinished."""

@@ -19,7 +19,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from meta_agent.gate.statistics import Pairs
+from meta_agent.gate.numbers.statistics import Pairs
 
 MIN_GROUPS: Final = 5
 

@@ -45,7 +45,7 @@ from numpy.typing import NDArray
 
 from meta_agent.errors import ConfigError
 from meta_agent.gate._records import Arm, OutcomeRow
-from meta_agent.gate.sequential import t_reach, t_wealth
+from meta_agent.gate.numbers.sequential import t_reach, t_wealth
 from meta_agent.protocols import JSON, Effect
 
 Matrix = NDArray[np.float64]

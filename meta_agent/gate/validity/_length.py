@@ -15,9 +15,9 @@ from collections.abc import Sequence
 from statistics import fmean, pvariance
 from typing import NamedTuple
 
-from meta_agent.gate._limits import ValidityLimits
 from meta_agent.gate._records import Arm, Finding, OutcomeRow, Severity
-from meta_agent.gate._reward import fell
+from meta_agent.gate.validity._limits import ValidityLimits
+from meta_agent.gate.validity._reward import fell
 
 MIN_ROWS = 20
 SHIFT_SD = 0.5

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
-from meta_agent.gate._intervals import Counted, excess
 from meta_agent.gate._records import OutcomeRow, Severity
+from meta_agent.gate.numbers._intervals import Counted, excess
 from meta_agent.protocols import JSON
 
 LINES_SHOWN = 5

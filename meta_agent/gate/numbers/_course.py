@@ -23,8 +23,8 @@ from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple
 
 from meta_agent.errors import ConfigError
-from meta_agent.gate.sequential import t_wealth
-from meta_agent.gate.statistics import Pairs, effect, upper_anytime
+from meta_agent.gate.numbers.sequential import t_wealth
+from meta_agent.gate.numbers.statistics import Pairs, effect, upper_anytime
 from meta_agent.protocols import JSON, Effect
 
 COLLAPSE: Final = 0.10

@@ -1,0 +1,1 @@
+"""Estimates, intervals and tests: numbers in, numbers out."""
