@@ -5,8 +5,6 @@ score moved and nothing explains it, `render_text` prints the health report.
 `read_foreign` reads rollouts that somebody else made, and says what their data does not hold.
 """
 
-from meta_agent.evidence._behind import Attempt
-from meta_agent.evidence._foreign_text import next_command, render_foreign
 from meta_agent.evidence._meanings import MEANINGS, Meaning, meaning_of
 from meta_agent.evidence._record import Alert, Evidence
 from meta_agent.evidence._roles import ROLE_WORDS, passed_tests, role_of
@@ -15,7 +13,9 @@ from meta_agent.evidence._thresholds import THRESHOLDS, Threshold
 from meta_agent.evidence.build import build_evidence
 from meta_agent.evidence.conversation import Exchange, exchanges, fates
 from meta_agent.evidence.exemplars import Exemplar, exemplars, failure_mode, summarize
-from meta_agent.evidence.foreign import ForeignReport, read_foreign
+from meta_agent.evidence.foreign._behind import Attempt
+from meta_agent.evidence.foreign._foreign_text import next_command, render_foreign
+from meta_agent.evidence.foreign.reading import ForeignReport, read_foreign
 from meta_agent.evidence.gap import Gap, gap
 from meta_agent.evidence.health import render_text
 from meta_agent.evidence.probe import probe

@@ -15,13 +15,13 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from meta_agent.evidence._behaviour import BehaviourLayer
 from meta_agent.evidence._record import Alert, Comparability, Evidence
 from meta_agent.evidence._rules import rule_alerts
-from meta_agent.evidence._score import ScoreLayer
-from meta_agent.evidence._signal import SignalLayer, trends
 from meta_agent.evidence._thresholds import threshold_alerts
 from meta_agent.evidence.conversation import Conversation
+from meta_agent.evidence.layers._behaviour import BehaviourLayer
+from meta_agent.evidence.layers._score import ScoreLayer
+from meta_agent.evidence.layers._signal import SignalLayer, trends
 from meta_agent.evidence.reference import Reference, reference_of
 from meta_agent.protocols import JSON, Rollout
 

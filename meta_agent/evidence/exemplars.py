@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, field
 from typing import Final
 
-from meta_agent.evidence._behaviour import CEILING_STOPS, Story, story_of
+from meta_agent.evidence.layers._behaviour import CEILING_STOPS, Story, story_of
 from meta_agent.protocols import JSON, Rollout
 
 _EXCERPT_CHARS: Final = 400

@@ -19,16 +19,16 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from meta_agent.evidence._alerts_counted import Seen, counted_alerts
-from meta_agent.evidence._behaviour import BehaviourLayer
-from meta_agent.evidence._behind import Attempt, Behind
 from meta_agent.evidence._record import Alert, Evidence
 from meta_agent.evidence._rules import rule_alerts
 from meta_agent.evidence._running import Correlation, Mean, Within, share
-from meta_agent.evidence._score import ScoreLayer
-from meta_agent.evidence._signal import SignalLayer
-from meta_agent.evidence._suspicions import Suspicions
 from meta_agent.evidence._thresholds import threshold_alerts
+from meta_agent.evidence.foreign._alerts_counted import Seen, counted_alerts
+from meta_agent.evidence.foreign._behind import Attempt, Behind
+from meta_agent.evidence.foreign._suspicions import Suspicions
+from meta_agent.evidence.layers._behaviour import BehaviourLayer
+from meta_agent.evidence.layers._score import ScoreLayer
+from meta_agent.evidence.layers._signal import SignalLayer
 from meta_agent.protocols import JSON, Message, Rollout
 from meta_agent.rollouts.exchange import absent
 

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Final, NamedTuple
 
-from meta_agent.evidence._behaviour import CEILING_STOPS, Story, story_of
 from meta_agent.evidence._roles import role_of
+from meta_agent.evidence.layers._behaviour import CEILING_STOPS, Story, story_of
 from meta_agent.protocols import JSON, Message, Rollout
 from meta_agent.rollouts.exchange import absent, origin
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from meta_agent.evidence._meanings import meaning_of
 from meta_agent.evidence._record import Alert
-from meta_agent.evidence.foreign import ForeignReport
+from meta_agent.evidence.foreign.reading import ForeignReport
 
 _SHOWN_POLICIES = 5
 

@@ -1,0 +1,1 @@
+"""The health report on rollouts that somebody else made."""

@@ -1,0 +1,1 @@
+"""The layers of evidence that are read off rollouts: score, signal and behaviour."""
