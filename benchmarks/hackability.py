@@ -22,7 +22,8 @@ from typing import Any
 from faults_cases import ALL_FAULTS, HONEST, honest
 from faults_lab import tree_of
 
-from meta_agent.backtest import ReplayReport, replay
+from meta_agent.backtest import ReplayReport
+from meta_agent.backtest.replays import replay
 from meta_agent.domains.nano._fault import Fault
 from meta_agent.domains.nano._fault import component as component_of
 from meta_agent.domains.nano.faults import REWARD

@@ -5,8 +5,8 @@ filter, `verify_commit` computes a recorded verdict again. The live apparatus is
 `meta_agent.backtest.live`; it is imported from there, for it brings the training child along.
 """
 
-from meta_agent.backtest._compare import ReplayReport
-from meta_agent.backtest.replay import replay
+from meta_agent.backtest.replays._compare import ReplayReport
+from meta_agent.backtest.replays.replay import replay
 from meta_agent.backtest.static import changed_paths, static_check
 from meta_agent.backtest.verify import (
     Difference,

@@ -49,7 +49,7 @@ def backtest(
     if history:
         _history(workspace, as_json)
         return
-    from meta_agent.backtest.ceilings import Ceiling
+    from meta_agent.backtest.replays.ceilings import Ceiling
     from meta_agent.cli._output import stdout_for_data
     from meta_agent.steps.backtested import backtest as replay_stored
     from meta_agent.view.terminal.backtested import backtested as drawing

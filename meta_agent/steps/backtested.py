@@ -16,10 +16,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from meta_agent.backtest import ReplayReport, changed_paths, replay
+from meta_agent.backtest import ReplayReport, changed_paths
 from meta_agent.backtest.arms import behaviour_hash, parts_of
-from meta_agent.backtest.ceilings import Ceiling
-from meta_agent.backtest.watching import Reading, compare_diagnostics
+from meta_agent.backtest.replays import replay
+from meta_agent.backtest.replays.ceilings import Ceiling
+from meta_agent.backtest.replays.watching import Reading, compare_diagnostics
 from meta_agent.config import RunConfig
 from meta_agent.errors import ConfigError
 from meta_agent.harness import HarnessSession, open_session, parse_contract

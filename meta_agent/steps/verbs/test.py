@@ -7,7 +7,7 @@ from typing import Final
 
 from meta_agent.backtest import ReplayReport
 from meta_agent.backtest.fair import fairly
-from meta_agent.backtest.replay import replay
+from meta_agent.backtest.replays.replay import replay
 from meta_agent.backtest.static import static_check
 from meta_agent.errors import CandidateError, ConfigError
 from meta_agent.gate import Finding

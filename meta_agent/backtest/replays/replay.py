@@ -19,11 +19,11 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final, NamedTuple, Protocol
 
-from meta_agent.backtest._compare import Comparison, GroupRow, ReplayReport, Scores
-from meta_agent.backtest._lines import Slim, slim
-from meta_agent.backtest._side import Seen
-from meta_agent.backtest.ceilings import Ceiling, Cut
-from meta_agent.backtest.probes import ProbeSample, Score, probe
+from meta_agent.backtest.replays._compare import Comparison, GroupRow, ReplayReport, Scores
+from meta_agent.backtest.replays._lines import Slim, slim
+from meta_agent.backtest.replays._side import Seen
+from meta_agent.backtest.replays.ceilings import Ceiling, Cut
+from meta_agent.backtest.replays.probes import ProbeSample, Score, probe
 from meta_agent.protocols import JSON, Rollout
 
 CHUNK_BYTES: Final = 512 * 1024

@@ -19,8 +19,8 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Any, Final, NamedTuple
 
-from meta_agent.backtest._lines import Slim
 from meta_agent.backtest._records import Record, extended, said, shortened
+from meta_agent.backtest.replays._lines import Slim
 from meta_agent.protocols import JSON
 
 PROBED_GROUPS: Final = 24

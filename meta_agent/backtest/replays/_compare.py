@@ -14,10 +14,10 @@ from dataclasses import asdict, dataclass, field
 from itertools import compress
 from typing import Final, Literal, NamedTuple
 
-from meta_agent.backtest._lines import Slim
-from meta_agent.backtest._ranks import Ranks
-from meta_agent.backtest._side import DEAD_STD, Seen, Side, share, std
-from meta_agent.backtest.probes import ProbeResult
+from meta_agent.backtest.replays._lines import Slim
+from meta_agent.backtest.replays._ranks import Ranks
+from meta_agent.backtest.replays._side import DEAD_STD, Seen, Side, share, std
+from meta_agent.backtest.replays.probes import ProbeResult
 from meta_agent.evidence import Mean
 from meta_agent.protocols import JSON
 

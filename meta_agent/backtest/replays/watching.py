@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple, Protocol
 
-from meta_agent.backtest._lines import slim
+from meta_agent.backtest.replays._lines import slim
 from meta_agent.harness import Measurement
 from meta_agent.protocols import JSON
 

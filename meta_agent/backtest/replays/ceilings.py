@@ -15,8 +15,8 @@ import json
 from dataclasses import dataclass
 from typing import Final
 
-from meta_agent.backtest._lines import Slim
 from meta_agent.backtest._records import shortened
+from meta_agent.backtest.replays._lines import Slim
 from meta_agent.errors import ConfigError
 from meta_agent.protocols import JSON
 
