@@ -21,7 +21,7 @@ sys.path[:0] = [str(HERE.parent), str(HERE)]
 
 import _inprocess as local  # noqa: E402
 
-from meta_agent.models import nano_tokenizer as tokenizer  # noqa: E402
+from meta_agent.models.engines import nano_tokenizer as tokenizer  # noqa: E402
 from meta_agent.protocols import GenerateReply, PlannedRollout  # noqa: E402
 
 

@@ -31,8 +31,8 @@ from meta_agent.config import RunConfig
 from meta_agent.gate import wilson
 from meta_agent.gate.numbers.statistics import ErrorBudget, Pairs, effect
 from meta_agent.gate.simulate import Gate, StoredRuns
-from meta_agent.steps.calibration import gate_of
 from meta_agent.steps.plan import Plan, plan_for
+from meta_agent.studies.calibration import gate_of
 
 Matrix = NDArray[np.float64]
 CANDIDATES = 10

@@ -1,6 +1,7 @@
 """One run: open it, tend the harness, search and prove (`steps.full`), open the vault once.
 
-The loop itself reads top to bottom in `ways/full.py` and, one generation, in `ways/search.py` (both in `steps`).
+The loop itself reads top to bottom in `steps/ways/full.py`, one generation in
+`steps/ways/search.py`.
 Every durable step is journalled: running the same command again resumes.
 """
 

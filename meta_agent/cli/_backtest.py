@@ -51,7 +51,7 @@ def backtest(
         return
     from meta_agent.backtest.replays.ceilings import Ceiling
     from meta_agent.cli._output import stdout_for_data
-    from meta_agent.steps.backtested import backtest as replay_stored
+    from meta_agent.studies.backtested import backtest as replay_stored
     from meta_agent.view.terminal.backtested import backtested as drawing
 
     given = max_turns is not None or max_tokens is not None
@@ -65,7 +65,7 @@ def backtest(
 
 
 def _history(workspace: Path | None, as_json: bool) -> None:
-    from meta_agent.backtest.forecasts import forecasts, predictions_json
+    from meta_agent.studies.forecasts import forecasts, predictions_json
     from meta_agent.view.terminal.backtested import history as drawing
 
     with reading(workspace) as (_, ledger):

@@ -54,7 +54,7 @@ def calibrate(
 
 
 def _told(config: RunConfig, seeds: int | None, effect: float | None) -> Any:
-    from meta_agent.steps.calibration import calibrate as measured
+    from meta_agent.studies.calibration import calibrate as measured
     from meta_agent.view import open_display
 
     with stdout_for_data():

@@ -87,8 +87,8 @@ def _compare(
     config: RunConfig, arms: str, seeds: int, out: Path, read_only: bool
 ) -> tuple[dict[str, Any], list[Exception]]:
     from meta_agent.evolve import evolve
-    from meta_agent.steps.arms import carry_out, declare
-    from meta_agent.steps.arms_results import report, results_of
+    from meta_agent.studies.arms import carry_out, declare
+    from meta_agent.studies.arms_results import report, results_of
     from meta_agent.view.pages.compare import beside
 
     names = [name.strip() for name in arms.split(",") if name.strip()]

@@ -46,7 +46,7 @@ def report(
     if rollouts:
         report_on_files(rollouts, solved_at, as_json, html, fields)
         return
-    from meta_agent.backtest.forecasts import forecasts, predictions_json
+    from meta_agent.studies.forecasts import forecasts, predictions_json
     from meta_agent.view import reduce
     from meta_agent.view.terminal.text import report as drawing
 
@@ -158,7 +158,7 @@ def verify(
     as_json: JsonOption = False,
 ) -> None:
     """Recompute a verdict from stored records, and compare."""
-    from meta_agent.steps.review import verify as verify_stored
+    from meta_agent.studies.review import verify as verify_stored
     from meta_agent.view import decisions_on_commit
     from meta_agent.view.terminal.text import facts
 

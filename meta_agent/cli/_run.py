@@ -100,7 +100,7 @@ def _display() -> Iterator[Display]:
 
 
 def _show_forecast(config: RunConfig, as_json: bool) -> None:
-    from meta_agent.steps.forecast import forecast
+    from meta_agent.studies.forecast import forecast
     from meta_agent.view.terminal.forecast import forecast as drawing
 
     with stdout_for_data():

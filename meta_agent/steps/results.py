@@ -16,7 +16,7 @@ from functools import partial
 from meta_agent.backtest.live import Job
 from meta_agent.gate.numbers import results
 from meta_agent.protocols import JSON
-from meta_agent.steps._matrix import Table, by_seed
+from meta_agent.steps.matrix import Table, by_seed
 from meta_agent.steps.run import Run, Version
 
 

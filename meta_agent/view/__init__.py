@@ -1,7 +1,7 @@
 """What people see of a run: progress, summaries and the HTML report, all from one reducer.
 
-`reduce(ledger, run)` gives the `RunState`; `open_display()` shows progress; `meta_agent.view.pages.html`
-and `meta_agent.view.terminal.text` draw a state (imported where they are used: they need jinja2 and rich).
+`reduce(ledger, run)` gives the `RunState`; `open_display()` shows progress; `view/pages` and
+`view/terminal` draw a state (imported where they are used: they need jinja2 and rich).
 """
 
 from meta_agent.view._attribution import attribution_facts, attribution_note

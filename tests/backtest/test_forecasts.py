@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from meta_agent.backtest.forecasts import agreement, agreements, forecasts, predictions_json
 from meta_agent.ledger import Ledger
+from meta_agent.studies.forecasts import agreement, agreements, forecasts, predictions_json
 
 
 def pairs(n: int, seed: int = 0) -> list[tuple[float, float]]:

@@ -11,7 +11,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="needs the train extra")
 pytest.importorskip("transformers", reason="needs the train extra")
 
-from meta_agent.models import nano_tokenizer as tokenizer  # noqa: E402
+from meta_agent.models.engines import nano_tokenizer as tokenizer  # noqa: E402
 from meta_agent.models.engines.nano_engine import NanoEngine  # noqa: E402
 from meta_agent.protocols import GenerateReply, TokenRecord  # noqa: E402
 from tests.models import _nano  # noqa: E402

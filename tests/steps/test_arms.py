@@ -16,15 +16,15 @@ from meta_agent.history import HarnessRepo
 from meta_agent.ledger import Ledger
 from meta_agent.protocols import RolloutFailure
 from meta_agent.skills import SkillLibrary
-from meta_agent.steps._arm_figures import Result, summary
-from meta_agent.steps.arms import Comparison, carry_out, declare
-from meta_agent.steps.arms_results import _promotions, report, results_of
 from meta_agent.steps.finish import finish
 from meta_agent.steps.opening import first_version, open_or_create
 from meta_agent.steps.plan import plan_for
 from meta_agent.steps.records import HandedOver
 from meta_agent.steps.run import Run, Version
 from meta_agent.steps.ways._by_score import ScoreOnly
+from meta_agent.studies._arm_figures import Result, summary
+from meta_agent.studies.arms import Comparison, carry_out, declare
+from meta_agent.studies.arms_results import _promotions, report, results_of
 from meta_agent.view import Display, open_display, reduce
 from tests.steps import _bench
 from tests.steps._bench import Bench, make_lab, rollout

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from meta_agent.evolve import evolve
-from meta_agent.steps.arms import carry_out, declare
-from meta_agent.steps.arms_results import report, results_of
 from meta_agent.steps.verbs import propose as propose_step
+from meta_agent.studies.arms import carry_out, declare
+from meta_agent.studies.arms_results import report, results_of
 from meta_agent.view import open_display
 from tests.loopback import openai_server
 from tests.steps._frozen_program import proposals, settings

@@ -17,11 +17,11 @@ from meta_agent.config import RunConfig
 from meta_agent.domains.halves import Halves
 from meta_agent.errors import ConfigError
 from meta_agent.protocols import JSON, HarnessTree, Split
-from meta_agent.steps import calibration
-from meta_agent.steps.calibration import calibrate, gate_of
 from meta_agent.steps.opening import load_run_domain
 from meta_agent.steps.plan import Plan, plan_for
 from meta_agent.steps.visible import KIND, declare, terms, visible
+from meta_agent.studies import calibration
+from meta_agent.studies.calibration import calibrate, gate_of
 from meta_agent.view import open_display, reduce
 from meta_agent.view._calibration import lines
 from meta_agent.view._claims import claim_facts

@@ -41,7 +41,7 @@ from meta_agent.gate.simulate import (
     spread,
 )
 from meta_agent.protocols import JSON, HarnessTree
-from meta_agent.steps._matrix import Table, by_sample, by_seed
+from meta_agent.steps.matrix import Table, by_sample, by_seed
 from meta_agent.steps.opening import backend_of, open_run
 from meta_agent.steps.plan import RACES, Plan, plan_for
 from meta_agent.steps.run import Run, Version, must_work

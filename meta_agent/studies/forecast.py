@@ -21,9 +21,9 @@ from meta_agent.models.asking.estimate import (
     measured_in,
 )
 from meta_agent.protocols import JSON, Domain
-from meta_agent.steps._models import REPLAY
 from meta_agent.steps.opening import load_run_domain, require_supported
 from meta_agent.steps.plan import Plan, plan_for
+from meta_agent.steps.served import REPLAY
 from meta_agent.steps.visible import KIND, visible
 from meta_agent.workspace import SETTINGS_FILE, open_workspace, require_fitting
 

@@ -25,10 +25,10 @@ from meta_agent.history import HarnessRepo
 from meta_agent.ledger import Ledger, Step
 from meta_agent.protocols import JSON, Domain
 from meta_agent.rollouts import RolloutStore
-from meta_agent.steps._arm_figures import Result, summary
-from meta_agent.steps.arms import ArmRun, Comparison
 from meta_agent.steps.budget import spent
 from meta_agent.steps.opening import load_run_domain
+from meta_agent.studies._arm_figures import Result, summary
+from meta_agent.studies.arms import ArmRun, Comparison
 from meta_agent.view import RunState, reduce
 from meta_agent.workspace import Workspace, open_workspace
 

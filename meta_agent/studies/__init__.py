@@ -1,0 +1,1 @@
+"""What studies runs from outside: comparing, calibrating, backtests, forecasts, review."""
