@@ -162,7 +162,7 @@ class Officials:
         if log is None:
             return Said(None, "hangs")
         if self.sources["swebench"] == "re-implemented":
-            from meta_agent.domains.swe._logs import pytest as parse
+            from meta_agent.domains.swe.grading._logs import pytest as parse
         else:
             parse = _swebench_parser(self._folder / WHEELS[1])
         found = parse(log)

@@ -20,20 +20,20 @@ from pathlib import Path
 
 from meta_agent.domains.formats import SourceSpec, SweRow, as_swe_row, split_rows
 from meta_agent.domains.formats.swebench import refuse_repeats
-from meta_agent.domains.swe._command import by_command
 from meta_agent.domains.swe._environment import SweEnvironment
-from meta_agent.domains.swe._grade import (
+from meta_agent.domains.swe._patch import PatchError, apply, parse
+from meta_agent.domains.swe._places import ImageFinder, Places
+from meta_agent.domains.swe._tree import Tree, prepared
+from meta_agent.domains.swe.grading._command import by_command
+from meta_agent.domains.swe.grading._grade import (
     GRADE_CPU_SEC,
     GRADE_TIMEOUT_SEC,
     SandboxFactory,
     grade_patch,
     staged,
 )
-from meta_agent.domains.swe._logs import PARSERS
-from meta_agent.domains.swe._patch import PatchError, apply, parse
-from meta_agent.domains.swe._places import ImageFinder, Places
-from meta_agent.domains.swe._sift import TaskFiles
-from meta_agent.domains.swe._tree import Tree, prepared
+from meta_agent.domains.swe.grading._logs import PARSERS
+from meta_agent.domains.swe.grading._sift import TaskFiles
 from meta_agent.errors import ConfigError
 from meta_agent.protocols import (
     JSON,

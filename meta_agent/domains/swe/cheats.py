@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
 from meta_agent.domains.swe._patch import make
-from meta_agent.domains.swe._sift import TaskFiles, is_test_path
+from meta_agent.domains.swe.grading._sift import TaskFiles, is_test_path
 
 Cheat = Callable[[TaskFiles], str]
 

@@ -21,7 +21,7 @@ from pathlib import PurePosixPath
 from meta_agent.domains.formats import SourceSpec, SweRow
 from meta_agent.domains.swe import Report, SandboxFactory, Tree, run_tests
 from meta_agent.domains.swe._domain import _LIMITS as TASK_LIMITS
-from meta_agent.domains.swe._grade import GRADE_CPU_SEC, guest_source, staged
+from meta_agent.domains.swe.grading._grade import GRADE_CPU_SEC, guest_source, staged
 from meta_agent.domains.tasks._package import Package
 from meta_agent.errors import ConfigError, SandboxError
 from meta_agent.protocols import JSON, ExecResult, Sandbox

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from meta_agent.domains.swe import Tree, is_test_path, make_patch
-from meta_agent.domains.swe._sift import is_control_path
+from meta_agent.domains.swe.grading._sift import is_control_path
 from meta_agent.history import ForeignHistory, PastCommit
 
 MAX_SOURCE_LINES = 200

@@ -23,7 +23,7 @@ from functools import cached_property
 from pathlib import Path, PurePosixPath
 
 from meta_agent.domains.swe import Tree, is_test_path, read_archive
-from meta_agent.domains.swe._sift import is_control_path
+from meta_agent.domains.swe.grading._sift import is_control_path
 from meta_agent.errors import ConfigError
 from meta_agent.history import foreign_history, read_folder
 

@@ -22,9 +22,10 @@ from meta_agent.domains.nano.code import NanoCodeEnvironment, told
 from meta_agent.domains.nano.math import NanoMathEnvironment
 from meta_agent.domains.nano.sources import SUITES
 from meta_agent.domains.nano.swe import NanoSweEnvironment
-from meta_agent.domains.swe import _grade, make_patch
+from meta_agent.domains.swe import make_patch
 from meta_agent.domains.swe._patch import PatchError, apply, parse
-from meta_agent.domains.swe._sift import TaskFiles
+from meta_agent.domains.swe.grading import _grade
+from meta_agent.domains.swe.grading._sift import TaskFiles
 from meta_agent.protocols import Outcome, Sandbox, SandboxLimits
 
 CORE: Final = '''"""Prices."""

@@ -14,7 +14,8 @@ import pytest
 from meta_agent.domains.check import check_domain, render
 from meta_agent.domains.formats import OfficialRun, SweRow
 from meta_agent.domains.swe import RealSwe, read_archive
-from meta_agent.domains.swe._command import (
+from meta_agent.domains.swe._tree import without_history
+from meta_agent.domains.swe.grading._command import (
     by_command,
     deciding_tests,
     status_of,
@@ -22,7 +23,6 @@ from meta_agent.domains.swe._command import (
     unmet,
     whole_map,
 )
-from meta_agent.domains.swe._tree import without_history
 from meta_agent.errors import ConfigError
 
 CORE = "def total(prices):\n    return sum(prices[1:])\n"
@@ -79,7 +79,7 @@ def test_a_command_decides_gold_nothing_and_cheats(own_command: Any) -> None:
 def test_code_that_wants_no_tests_resolves_nothing(
     own_command: Any, extra: str, verdict: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("meta_agent.domains.swe._grade.GRADE_CPU_SEC", 3)
+    monkeypatch.setattr("meta_agent.domains.swe.grading._grade.GRADE_CPU_SEC", 3)
     patch = own_command.patch({"core.py": CORE + extra})
     outcome = own_command.load().regrade("shelf-1", {"patch": patch})
     assert not outcome.success

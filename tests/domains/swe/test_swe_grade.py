@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from meta_agent.domains.swe import RealSwe, _grade
+from meta_agent.domains.swe import RealSwe
+from meta_agent.domains.swe.grading import _grade
 from meta_agent.errors import SandboxError
 from meta_agent.protocols import Outcome, Sandbox
 

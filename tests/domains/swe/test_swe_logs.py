@@ -13,8 +13,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from swe_official import official_parsers
 
-from meta_agent.domains.swe._ended import corrected, disagreement
-from meta_agent.domains.swe._logs import PARSERS, STATUSES
+from meta_agent.domains.swe.grading._ended import corrected, disagreement
+from meta_agent.domains.swe.grading._logs import PARSERS, STATUSES
 
 Official = dict[str, Callable[[str], dict[str, str]]]
 LOGS = Path(__file__).parent / "logs"

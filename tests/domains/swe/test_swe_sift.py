@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from meta_agent.domains.swe import RealSwe, Sifted, sift
-from meta_agent.domains.swe._scan import suspects
+from meta_agent.domains.swe.grading._scan import suspects
 
 TESTS = "tests/test_core.py"
 

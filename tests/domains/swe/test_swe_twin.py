@@ -9,8 +9,8 @@ import re
 
 import pytest
 
-from meta_agent.domains.swe._twin import twins_of
-from meta_agent.domains.swe._values import another, pool_of
+from meta_agent.domains.swe.grading._twin import twins_of
+from meta_agent.domains.swe.grading._values import another, pool_of
 
 PATH = "pkg/tests/test_a.py"
 HEAD = "import unittest\nimport pytest\nfrom pytest import approx, raises\n\n\n"

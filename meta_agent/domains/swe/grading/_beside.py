@@ -14,12 +14,12 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from threading import Barrier, BrokenBarrierError
 from typing import Final
 
-from meta_agent.domains.swe._command import deciding_tests, statuses_of
 from meta_agent.domains.swe._patch import overlay
-from meta_agent.domains.swe._report import Report
-from meta_agent.domains.swe._sift import TaskFiles
 from meta_agent.domains.swe._tree import Tree
-from meta_agent.domains.swe._twin import Twin, twins_of
+from meta_agent.domains.swe.grading._command import deciding_tests, statuses_of
+from meta_agent.domains.swe.grading._report import Report
+from meta_agent.domains.swe.grading._sift import TaskFiles
+from meta_agent.domains.swe.grading._twin import Twin, twins_of
 
 TWINS: Final = 3
 _AGREEING: Final = 2  # twins that have to say of a test that it fails as it must

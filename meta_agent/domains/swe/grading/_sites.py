@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from meta_agent.domains.swe._values import Pool, another, is_plain, leaves
+from meta_agent.domains.swe.grading._values import Pool, another, is_plain, leaves
 
 VALUE, INSIDE, COMPUTED, TURNED = range(4)
 Function = ast.FunctionDef | ast.AsyncFunctionDef

@@ -21,9 +21,9 @@ import secrets
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from meta_agent.domains.swe._sites import Function, Site, Text, sites_of
 from meta_agent.domains.swe._tree import Tree
-from meta_agent.domains.swe._values import pool_of
+from meta_agent.domains.swe.grading._sites import Function, Site, Text, sites_of
+from meta_agent.domains.swe.grading._values import pool_of
 from meta_agent.syntax import parse_python
 
 _TRIES = 4

@@ -17,9 +17,9 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from meta_agent.domains.formats import SweRow, resolved
-from meta_agent.domains.swe._ended import corrected, disagreement
-from meta_agent.domains.swe._logs import PARSERS
 from meta_agent.domains.swe._tree import Tree
+from meta_agent.domains.swe.grading._ended import corrected, disagreement
+from meta_agent.domains.swe.grading._logs import PARSERS
 from meta_agent.protocols import Sandbox
 
 _LOG_LIMIT_BYTES: Final = 16 << 20

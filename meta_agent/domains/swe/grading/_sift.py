@@ -21,8 +21,8 @@ from pathlib import PurePosixPath
 
 from meta_agent.domains.formats import SweRow
 from meta_agent.domains.swe._patch import Changes, PatchError, apply, overlay, parse
-from meta_agent.domains.swe._scan import suspects
 from meta_agent.domains.swe._tree import Tree
+from meta_agent.domains.swe.grading._scan import suspects
 
 _CONTROL_NAMES = frozenset(
     {"conftest.py", "pytest.ini", ".pytest.ini", "pytest.toml", ".pytest.toml", "tox.ini"}

@@ -21,20 +21,20 @@ from importlib import resources
 from pathlib import PurePosixPath
 
 from meta_agent.domains.formats import SweRow
-from meta_agent.domains.swe._beside import confirmed
-from meta_agent.domains.swe._command import (
+from meta_agent.domains.swe._patch import overlay
+from meta_agent.domains.swe._tree import Tree
+from meta_agent.domains.swe.grading._beside import confirmed
+from meta_agent.domains.swe.grading._command import (
     by_command,
     run_command,
     status_of,
     unmet,
     whole_map,
 )
-from meta_agent.domains.swe._patch import overlay
-from meta_agent.domains.swe._report import Report
-from meta_agent.domains.swe._scan import UNREADABLE
-from meta_agent.domains.swe._sift import Sifted, TaskFiles, sift
-from meta_agent.domains.swe._staging import place
-from meta_agent.domains.swe._tree import Tree
+from meta_agent.domains.swe.grading._report import Report
+from meta_agent.domains.swe.grading._scan import UNREADABLE
+from meta_agent.domains.swe.grading._sift import Sifted, TaskFiles, sift
+from meta_agent.domains.swe.grading._staging import place
 from meta_agent.errors import CANDIDATE_KILLS, SandboxError
 from meta_agent.protocols import JSON, ExecResult, Outcome, Sandbox
 

@@ -1,0 +1,1 @@
+"""How a patch is graded: sifted, run, and run again beside its twins."""
