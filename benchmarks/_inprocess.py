@@ -11,7 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from meta_agent.domains.nano import NanoSwe
-from meta_agent.domains.nano.seeds import seed_files
+from meta_agent.domains.nano.planted.seeds import seed_files
 from meta_agent.protocols import GenerateReply, GenerateRequest, PlannedRollout
 
 VARIANT = "competent"

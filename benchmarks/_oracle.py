@@ -20,8 +20,8 @@ from types import ModuleType, SimpleNamespace
 from typing import Any, Final
 
 from meta_agent.domains import load_domain
-from meta_agent.domains.nano import faults
-from meta_agent.domains.nano.faults import Fault
+from meta_agent.domains.nano.planted import faults
+from meta_agent.domains.nano.planted.faults import Fault
 from meta_agent.protocols import Rollout, ToolEvent
 from meta_agent.rollouts import to_line
 

@@ -16,7 +16,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from meta_agent.domains.nano.seeds import seed_files
+from meta_agent.domains.nano.planted.seeds import seed_files
 from meta_agent.gate import wilson
 from meta_agent.ledger import Ledger
 from meta_agent.rollouts import RolloutStore

@@ -42,7 +42,7 @@ from faults_tables import arms_table, cost_line, detection, false_alarms, repair
 
 from meta_agent.backtest.inspector import findings_about
 from meta_agent.domains import load_domain
-from meta_agent.domains.nano._fault import Fault
+from meta_agent.domains.nano.planted._fault import Fault
 from meta_agent.domains.nano.sources import sources
 from meta_agent.gate import Arm, Finding, judge_live, seen_of
 from meta_agent.gate.numbers.statistics import ErrorBudget

@@ -18,7 +18,7 @@ from _oracle import (
 )
 from faults_lab import Files
 
-from meta_agent.domains.nano.faults import FAULTS, Fault
+from meta_agent.domains.nano.planted.faults import FAULTS, Fault
 
 
 def is_free(fault: Fault, files: Files) -> bool:

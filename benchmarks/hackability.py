@@ -24,9 +24,9 @@ from faults_lab import tree_of
 
 from meta_agent.backtest import ReplayReport
 from meta_agent.backtest.replays import replay
-from meta_agent.domains.nano._fault import Fault
-from meta_agent.domains.nano._fault import component as component_of
-from meta_agent.domains.nano.faults import REWARD
+from meta_agent.domains.nano.planted._fault import Fault
+from meta_agent.domains.nano.planted._fault import component as component_of
+from meta_agent.domains.nano.planted.faults import REWARD
 from meta_agent.domains.nano.sources import sources
 from meta_agent.errors import CandidateError
 from meta_agent.gate import wilson

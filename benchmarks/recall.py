@@ -29,7 +29,7 @@ from typing import Any
 from _oracle import repaired
 
 from meta_agent.config import RunConfig, resolve
-from meta_agent.domains.nano.faults import FAULTS, Fault, fault
+from meta_agent.domains.nano.planted.faults import FAULTS, Fault, fault
 from meta_agent.domains.nano.sources import sources
 from meta_agent.history import HarnessRepo
 from meta_agent.steps.opening import FIRST_COMMIT, first_version, open_run

@@ -190,7 +190,7 @@ def open_or_create(
 
 def _first_files(config: RunConfig) -> dict[str, bytes]:
     if not config.own_tasks and config.policy == "nano":
-        from meta_agent.domains.nano.seeds import seed_files
+        from meta_agent.domains.nano.planted.seeds import seed_files
 
         variant: Literal["seed", "competent"] = (
             "competent" if config.harness == "competent" else "seed"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from meta_agent.domains.nano._fault import Edit, Fault, component
+from meta_agent.domains.nano.planted._fault import Edit, Fault, component
 from meta_agent.protocols import Factor
 
 

@@ -15,9 +15,9 @@ from faults_oracle import is_free, repaired
 from faults_tables import ARMS, interval
 
 from meta_agent.domains.nano import NanoSwe
-from meta_agent.domains.nano._fault import Fault
-from meta_agent.domains.nano.faults import FAULTS
-from meta_agent.domains.nano.more_faults import MORE_FAULTS
+from meta_agent.domains.nano.planted._fault import Fault
+from meta_agent.domains.nano.planted.faults import FAULTS
+from meta_agent.domains.nano.planted.more_faults import MORE_FAULTS
 from meta_agent.domains.nano.sources import Variant, sources
 from meta_agent.gate.validity.detectors import DETECTORS
 from meta_agent.harness import parse_contract

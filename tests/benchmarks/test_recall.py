@@ -6,7 +6,7 @@ import pytest
 from _oracle import FILTER, RECIPE, is_free, repaired
 from recall import CONTROL, Case, Proposed, summary, table
 
-from meta_agent.domains.nano.faults import (
+from meta_agent.domains.nano.planted.faults import (
     AGENT,
     CURRICULUM,
     FAULTS,

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 import meta_agent
-from meta_agent.domains.nano import faults
-from meta_agent.domains.nano.faults import FAULTS
-from meta_agent.domains.nano.seeds import seed_files
+from meta_agent.domains.nano.planted import faults
+from meta_agent.domains.nano.planted.faults import FAULTS
+from meta_agent.domains.nano.planted.seeds import seed_files
 from meta_agent.domains.nano.sources import sources as shipped
 from meta_agent.errors import ConfigError
 

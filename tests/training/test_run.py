@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from meta_agent.domains.nano import NanoSwe
-from meta_agent.domains.nano.seeds import seed_files
+from meta_agent.domains.nano.planted.seeds import seed_files
 from meta_agent.harness import HarnessSession
 from meta_agent.protocols import (
     JSON,

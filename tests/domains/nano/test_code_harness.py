@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from meta_agent.domains.nano.code import NanoCode, told
-from meta_agent.domains.nano.code_faults import FAULTS
 from meta_agent.domains.nano.code_tasks import problems
+from meta_agent.domains.nano.planted.code_faults import FAULTS
 from meta_agent.domains.nano.sources import Variant
 from meta_agent.domains.nano.sources import sources as shipped
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from meta_agent.domains.nano import code_faults, faults, math_faults
-from meta_agent.domains.nano._fault import Fault, drawn_from
-from meta_agent.domains.nano.seeds import seed_files
+from meta_agent.domains.nano.planted import code_faults, faults, math_faults
+from meta_agent.domains.nano.planted._fault import Fault, drawn_from
+from meta_agent.domains.nano.planted.seeds import seed_files
 from meta_agent.domains.nano.sources import Variant, sources
 from meta_agent.harness.contract import parse_contract
 from meta_agent.harness.recipe import parse_recipe

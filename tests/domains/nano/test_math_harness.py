@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from meta_agent.domains.nano.math_faults import FAULTS
+from meta_agent.domains.nano.planted.math_faults import FAULTS
 from meta_agent.domains.nano.sources import Variant
 from meta_agent.domains.nano.sources import sources as shipped
 

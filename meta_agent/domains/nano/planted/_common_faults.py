@@ -6,7 +6,7 @@ proposes, tests or judges may read this module.
 
 from __future__ import annotations
 
-from meta_agent.domains.nano._fault import Edit, Fault
+from meta_agent.domains.nano.planted._fault import Edit, Fault
 
 _WINNERS = '''"""Which groups to train on: those that show how it is done."""
 

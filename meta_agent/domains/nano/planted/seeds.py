@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from meta_agent.domains.nano import code_faults, faults, math_faults
-from meta_agent.domains.nano._fault import Edit, Fault, drawn_from
+from meta_agent.domains.nano.planted import code_faults, faults, math_faults
+from meta_agent.domains.nano.planted._fault import Edit, Fault, drawn_from
 from meta_agent.domains.nano.sources import Variant, sources
 
 _PLANTED: Final[Mapping[str, tuple[tuple[Fault, ...], tuple[str, ...]]]] = {

@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from meta_agent.domains.nano._fault import component
-from meta_agent.domains.nano.faults import AGENT, CURRICULUM, REWARD, Edit, Fault
+from meta_agent.domains.nano.planted._fault import component
+from meta_agent.domains.nano.planted.faults import AGENT, CURRICULUM, REWARD, Edit, Fault
 
 _SOLVED: Final = r'return 1\.0 if rollout\["outcome"\] else 0\.0'
 

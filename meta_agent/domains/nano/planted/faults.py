@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from meta_agent.domains.nano._common_faults import (
+from meta_agent.domains.nano.planted._common_faults import (
     anchored,
     cold_sampling,
     dead_reward,
@@ -24,7 +24,7 @@ from meta_agent.domains.nano._common_faults import (
     tiny_learning_rate,
     winners_only,
 )
-from meta_agent.domains.nano._fault import Edit, Fault, component
+from meta_agent.domains.nano.planted._fault import Edit, Fault, component
 
 __all__ = ["DEFAULT_SEED", "FAULTS", "LEAK_OFFERED", "Edit", "Fault", "fault"]
 
