@@ -2,7 +2,7 @@
 
 A planted case is a competent harness with one or more faults, with an exploit where the fault is a
 bonus that training would find; or a fault of the measurement, made from an ordinary arm's rollouts.
-`by` are the detectors of `meta_agent.gate.validity.detectors` any of which would be right to speak. A case
+`by` are the detectors of `gate/validity/detectors.py` any of which would be right to speak. A case
 that only slows training has none: nothing about its score is invalid.
 """
 

@@ -26,7 +26,7 @@ LAYERS = (
     ),
     ("rollouts", "history", "harness", "domains", "models", "sandbox", "ledger"),
     ("agents", "backtest", "gate", "training", "evidence", "skills", "view"),
-    ("steps", "evolve", "evolve_train", "doctor"),
+    ("steps", "studies", "evolve", "evolve_train", "doctor"),
     ("library", "__init__"),
     ("cli", "__main__"),
 )
@@ -154,15 +154,15 @@ def test_no_agent_reaches_the_planted_faults() -> None:
 
 def is_an_answer_key(module: str) -> bool:
     """Each suite lists its faults in `<suite>_faults`, swe in `faults`; seeds plants them."""
-    room, _, name = module.rpartition(".")
-    return room == "meta_agent.domains.nano" and name.endswith(("faults", "_fault", "seeds"))
+    return module.startswith("meta_agent.domains.nano.planted")
 
 
 def test_every_answer_key_is_known_as_one() -> None:
-    names = {name_of(path) for path in (PACKAGE / "domains" / "nano").glob("*.py")}
+    names = {name_of(path) for path in (PACKAGE / "domains" / "nano").rglob("*.py")}
     keys = {name for name in names if is_an_answer_key(name)}
     assert {
-        f"meta_agent.domains.nano.{name}" for name in ("faults", "math_faults", "code_faults")
+        f"meta_agent.domains.nano.planted.{name}"
+        for name in ("faults", "math_faults", "code_faults")
     } <= keys
 
 

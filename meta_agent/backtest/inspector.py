@@ -1,8 +1,8 @@
 """The one place where two stored arms become findings: the loop asks it, and so does `verify`.
 
 What a verdict's validity rests on must be the same whoever computes it, so the detectors are called
-here and nowhere else: `meta_agent.gate.validity.detectors.DETECTORS` lists them. Records are streamed from
-their shards, each shard once however often its arm is compared.
+here and nowhere else: `gate/validity/detectors.py` lists them. Records are streamed from their
+shards, each shard once however often its arm is compared.
 
 Grading again is asked of every domain, of as many attempts an arm as it says (`regrade_at_most`),
 and of each submission once.

@@ -199,11 +199,9 @@ BLIND_ROOMS = (
 
 
 def test_no_room_that_proposes_or_judges_imports_the_faults() -> None:
-    keys = ("faults", "_fault", "seeds")
     forbidden = {
-        f"meta_agent.domains.nano.{path.stem}"
-        for path in (PACKAGE / "domains" / "nano").glob("*.py")
-        if path.stem.endswith(keys)
+        f"meta_agent.domains.nano.planted.{path.stem}"
+        for path in (PACKAGE / "domains" / "nano" / "planted").glob("*.py")
     }
     assert len(forbidden) >= 4
     for room in BLIND_ROOMS:

@@ -261,7 +261,8 @@ def _grader_hash() -> str:
     # What a reader made of a file is in the hash of each row.
     formats = resources.files("meta_agent.domains.formats")
     files = [formats / name for name in ("swebench.py", "_swe_sets.py", "_swe_row.py", "r2e.py")]
-    files += resources.files("meta_agent.domains.swe").iterdir()
+    for room in ("meta_agent.domains.swe", "meta_agent.domains.swe.grading"):
+        files += resources.files(room).iterdir()
     for file in sorted(files, key=lambda item: item.name):
         if file.name.endswith(".py"):
             digest.update(file.name.encode() + b"\0" + file.read_bytes() + b"\0")

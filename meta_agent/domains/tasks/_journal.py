@@ -64,8 +64,10 @@ class Journal:
 def code_hash() -> str:
     """Of everything here and of the grader: what a measurement depends on."""
     digest = hashlib.sha256()
-    for package in ("meta_agent.domains.tasks", "meta_agent.domains.swe"):
-        for file in sorted(resources.files(package).iterdir(), key=lambda item: item.name):
+    for package in ("tasks", "swe", "swe.grading"):
+        for file in sorted(
+            resources.files(f"meta_agent.domains.{package}").iterdir(), key=lambda item: item.name
+        ):
             if file.name.endswith(".py"):
                 digest.update(file.name.encode() + b"\0" + file.read_bytes() + b"\0")
     return digest.hexdigest()
