@@ -5,7 +5,7 @@ from __future__ import annotations
 from meta_agent.config import RunConfig
 from meta_agent.protocols import JSON
 from meta_agent.steps.opening import first_version, open_run
-from meta_agent.steps.run import must_work
+from meta_agent.steps.records import must_work
 from meta_agent.view import Display
 
 

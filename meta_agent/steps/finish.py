@@ -7,9 +7,9 @@ from functools import partial
 from meta_agent.backtest.live import Job, Trained
 from meta_agent.gate import row_of, wilson
 from meta_agent.protocols import JSON
-from meta_agent.steps.records import HandedOver
+from meta_agent.steps.records import HandedOver, Version
 from meta_agent.steps.results import vault_results
-from meta_agent.steps.run import Run, Version
+from meta_agent.steps.run import Run
 
 
 def finish(run: Run, first: Version, handed: HandedOver) -> None:

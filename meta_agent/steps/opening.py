@@ -37,7 +37,8 @@ from meta_agent.skills import SkillLibrary
 from meta_agent.steps._headline import cautions, headline
 from meta_agent.steps.bring import NO_ANSWERS, Answers, Choose, create_brought, is_brought
 from meta_agent.steps.plan import plan_for
-from meta_agent.steps.run import Run, Version
+from meta_agent.steps.records import Version
+from meta_agent.steps.run import Run
 from meta_agent.steps.served import REPLAY, open_models, policies_of, require_servers
 from meta_agent.steps.visible import declare
 from meta_agent.training.hub import hf_place

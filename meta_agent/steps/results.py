@@ -17,7 +17,8 @@ from meta_agent.backtest.live import Job
 from meta_agent.gate.numbers import results
 from meta_agent.protocols import JSON
 from meta_agent.steps.matrix import Table, by_seed
-from meta_agent.steps.run import Run, Version
+from meta_agent.steps.records import Version
+from meta_agent.steps.run import Run
 
 
 def vault_results(run: Run, first: Version, last: Version) -> None:

@@ -44,7 +44,8 @@ from meta_agent.protocols import JSON, HarnessTree
 from meta_agent.steps.matrix import Table, by_sample, by_seed
 from meta_agent.steps.opening import backend_of, open_run
 from meta_agent.steps.plan import RACES, Plan, plan_for
-from meta_agent.steps.run import Run, Version, must_work
+from meta_agent.steps.records import Version, must_work
+from meta_agent.steps.run import Run
 from meta_agent.steps.visible import KIND, terms
 from meta_agent.view import Display
 

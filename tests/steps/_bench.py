@@ -35,9 +35,9 @@ from meta_agent.protocols import (
 from meta_agent.rollouts import RolloutStore
 from meta_agent.skills import SkillLibrary
 from meta_agent.steps.plan import Plan
-from meta_agent.steps.run import Run, Version
+from meta_agent.steps.records import Collected, Reading, Version
+from meta_agent.steps.run import Run
 from meta_agent.steps.verbs import propose as propose_step
-from meta_agent.steps.verbs.collect import Collected, Reading
 from meta_agent.view import open_display
 
 SEED = Path(__file__).parents[2] / "harness_repo/nano/swe/seed"

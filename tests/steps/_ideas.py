@@ -16,8 +16,7 @@ from meta_agent.config import RunConfig
 from meta_agent.protocols import Factor, HarnessTree, Hypothesis
 from meta_agent.steps.budget import one_cell
 from meta_agent.steps.opening import first_version
-from meta_agent.steps.records import Found, HandedOver, Read
-from meta_agent.steps.run import Version
+from meta_agent.steps.records import Found, HandedOver, Read, Version
 from meta_agent.steps.verbs import propose as propose_step
 from meta_agent.steps.verbs.cells import mixed
 from meta_agent.steps.verbs.collect import collect

@@ -7,7 +7,7 @@ from typing import Any
 
 from meta_agent.config import RunConfig
 from meta_agent.protocols import JSON, Candidate
-from meta_agent.steps.verbs.collect import Collected
+from meta_agent.steps.records import Collected
 from meta_agent.steps.verbs.propose import propose
 from tests.agents._models import Call, ScriptedModels, Turn
 from tests.steps._bench import Bench

@@ -19,8 +19,8 @@ from meta_agent.skills import SkillLibrary
 from meta_agent.steps.finish import finish
 from meta_agent.steps.opening import first_version, open_or_create
 from meta_agent.steps.plan import plan_for
-from meta_agent.steps.records import HandedOver
-from meta_agent.steps.run import Run, Version
+from meta_agent.steps.records import HandedOver, Version
+from meta_agent.steps.run import Run
 from meta_agent.steps.ways._by_score import ScoreOnly
 from meta_agent.studies._arm_figures import Result, summary
 from meta_agent.studies.arms import Comparison, carry_out, declare

@@ -24,7 +24,7 @@ from meta_agent.steps.budget import (
     spent,
 )
 from meta_agent.steps.plan import MIN_PAIRS
-from meta_agent.steps.run import Judged
+from meta_agent.steps.records import Judged
 from meta_agent.steps.verbs.calibrate import calibration
 from tests.steps._bench import PLAN, Bench
 from tests.steps._ideas import A_STEP

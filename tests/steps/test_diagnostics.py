@@ -19,12 +19,11 @@ from meta_agent.steps.diagnostics._gap import gap_terms, open_gap
 from meta_agent.steps.diagnostics._past import past_versions, split_past
 from meta_agent.steps.diagnostics.discriminate import discriminate
 from meta_agent.steps.diagnostics.tend import tend
-from meta_agent.steps.records import Found, Read
-from meta_agent.steps.run import Judged, Version
-from meta_agent.steps.run import Tested as Checked
+from meta_agent.steps.records import Collected, Found, Judged, Read, Reading, Version
+from meta_agent.steps.records import Tested as Checked
 from meta_agent.steps.verbs._same_set import by_one_set
 from meta_agent.steps.verbs.calibrate import calibration
-from meta_agent.steps.verbs.collect import Collected, Reading, read
+from meta_agent.steps.verbs.collect import read
 from meta_agent.steps.verbs.learn import conclude
 from meta_agent.steps.verbs.promote import promote_watching
 from meta_agent.steps.verbs.propose import propose

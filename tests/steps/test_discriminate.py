@@ -8,8 +8,8 @@ from meta_agent.backtest.verify import verify_verdict
 from meta_agent.gate import verdict_to_json
 from meta_agent.protocols import VerdictKind
 from meta_agent.steps.diagnostics.discriminate import discriminate
-from meta_agent.steps.run import Judged
-from meta_agent.steps.run import Tested as Checked
+from meta_agent.steps.records import Judged
+from meta_agent.steps.records import Tested as Checked
 from tests.steps._bench import TASKS, Bench, rollout
 
 DIAGNOSTIC = '''"""The share that was solved."""

@@ -14,7 +14,8 @@ from meta_agent.errors import CandidateError, ProviderError
 from meta_agent.ledger import Ledger
 from meta_agent.protocols import HarnessTree, Rollout
 from meta_agent.steps.budget import EXPERIMENT_SHARE, SEARCH_SHARE, attempts_a_step, spent
-from meta_agent.steps.verbs.collect import Collected, rolled_out_untrained
+from meta_agent.steps.records import Collected
+from meta_agent.steps.verbs.collect import rolled_out_untrained
 from meta_agent.steps.verbs.propose import revise
 from tests.agents._models import Call, ScriptedModels, Turn
 from tests.steps._bench import PLAN, Bench, replace_plan, rollout

@@ -15,8 +15,8 @@ from meta_agent.errors import (
 )
 from meta_agent.protocols import HarnessTree
 from meta_agent.steps.finish import finish
-from meta_agent.steps.records import HandedOver
-from meta_agent.steps.run import Run, Version
+from meta_agent.steps.records import HandedOver, Version
+from meta_agent.steps.run import Run
 from meta_agent.steps.verbs.collect import collect
 from meta_agent.steps.verbs.test import test as check
 from tests.steps._bench import PLAN, Bench

@@ -17,8 +17,7 @@ from meta_agent.protocols import JSON, Verdict, VerdictKind
 from meta_agent.steps.budget import allowed, spent
 from meta_agent.steps.finish import finish
 from meta_agent.steps.opening import first_version
-from meta_agent.steps.records import HandedOver
-from meta_agent.steps.run import Judged
+from meta_agent.steps.records import HandedOver, Judged
 from meta_agent.view import reduce
 from meta_agent.view.pages.html import render_html
 from meta_agent.view.terminal import text

@@ -25,9 +25,9 @@ from meta_agent.steps._headline import cautions
 from meta_agent.steps.budget import spent
 from meta_agent.steps.finish import finish
 from meta_agent.steps.plan import plan_for
-from meta_agent.steps.records import HandedOver
-from meta_agent.steps.run import Run, Version
-from meta_agent.steps.run import Tested as Checked
+from meta_agent.steps.records import HandedOver, Version
+from meta_agent.steps.records import Tested as Checked
+from meta_agent.steps.run import Run
 from meta_agent.steps.verbs import propose as propose_step
 from meta_agent.steps.ways import race as race_step
 from meta_agent.steps.ways.strategies import STRATEGIES

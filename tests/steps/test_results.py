@@ -9,8 +9,7 @@ import pytest
 
 from meta_agent.protocols import HarnessTree, Rollout, RolloutFailure, Task
 from meta_agent.steps.finish import finish
-from meta_agent.steps.records import HandedOver
-from meta_agent.steps.run import Version
+from meta_agent.steps.records import HandedOver, Version
 from tests.steps import _bench
 from tests.steps._bench import Bench, rollout
 

@@ -16,8 +16,7 @@ from meta_agent.protocols import HarnessTree
 from meta_agent.steps.budget import allowed, spent
 from meta_agent.steps.diagnostics.tend import tend
 from meta_agent.steps.opening import first_version
-from meta_agent.steps.records import HandedOver
-from meta_agent.steps.verbs.collect import Reading
+from meta_agent.steps.records import HandedOver, Reading
 from meta_agent.steps.ways._by_score import ScoreOnly
 from meta_agent.steps.ways._scores_shown import ScoresShown
 from meta_agent.steps.ways._static import Static

@@ -21,8 +21,8 @@ from meta_agent.harness import parse_contract
 from meta_agent.protocols import HarnessTree
 from meta_agent.steps.diagnostics._past import PastVersion, past_versions, split_past
 from meta_agent.steps.diagnostics.tend import admitted
+from meta_agent.steps.records import Collected
 from meta_agent.steps.run import Run
-from meta_agent.steps.verbs.collect import Collected
 
 LEADS: Final = 3
 RULES: Final = "rules"

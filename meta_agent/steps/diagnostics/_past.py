@@ -20,7 +20,8 @@ from meta_agent.backtest.arms import ArmRef, behaviour_hash
 from meta_agent.errors import CandidateError
 from meta_agent.harness import HarnessSession, Measurement
 from meta_agent.protocols import JSON, HarnessTree, Rollout, VerdictKind
-from meta_agent.steps.run import BY_SCORE, Run, machines_failed
+from meta_agent.steps.records import BY_SCORE, machines_failed
+from meta_agent.steps.run import Run
 
 HOLD_OUT_EVERY: Final = 3
 MAX_LIMIT: Final = 1e9

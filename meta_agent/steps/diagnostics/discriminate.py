@@ -26,7 +26,8 @@ from meta_agent.gate import judge_diagnostics, verdict_from_json, verdict_to_jso
 from meta_agent.gate.diagnostics import ALPHA
 from meta_agent.protocols import Verdict
 from meta_agent.steps.diagnostics._past import number_of, past_versions, readings, split_past
-from meta_agent.steps.run import Judged, Run, Tested, failure, stopped
+from meta_agent.steps.records import Judged, Tested, failure, stopped
+from meta_agent.steps.run import Run
 
 LOOKED_AT: Final[Mapping[str, int]] = {EXPLAIN_GAP: len(LIBRARY)}
 """By rule, how many numbers were compared to find the proposed one."""

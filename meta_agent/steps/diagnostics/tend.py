@@ -20,7 +20,8 @@ from meta_agent.errors import CandidateError
 from meta_agent.gate.diagnostics import Standing, still_discriminates
 from meta_agent.protocols import JSON, Candidate, HarnessTree
 from meta_agent.steps.diagnostics._past import number_of, past_versions, readings
-from meta_agent.steps.run import Run, Version, candidate_from_json
+from meta_agent.steps.records import Version, candidate_from_json
+from meta_agent.steps.run import Run
 
 
 class Admitted(NamedTuple):

@@ -14,9 +14,9 @@ from meta_agent.gate.race import BLOCK
 from meta_agent.protocols import JSON, Rollout, VerdictKind
 from meta_agent.skills import Skill
 from meta_agent.steps.diagnostics._gap import gap_terms, with_leads
-from meta_agent.steps.run import Run, candidate_from_json, machines_failed
+from meta_agent.steps.records import Collected, Reading, candidate_from_json, machines_failed
+from meta_agent.steps.run import Run
 from meta_agent.steps.verbs.approve import declined, feedback
-from meta_agent.steps.verbs.collect import Collected, Reading
 
 MOST_SKILLS = 8
 

@@ -17,9 +17,9 @@ from meta_agent.gate import Finding
 from meta_agent.history import candidate_message
 from meta_agent.protocols import JSON, HarnessTree, Hypothesis, SandboxLimits
 from meta_agent.sandbox import open_sandbox
+from meta_agent.steps.records import Collected
 from meta_agent.steps.run import Run
 from meta_agent.steps.verbs._experiments import Experiments, checked
-from meta_agent.steps.verbs.collect import Collected
 from meta_agent.steps.verbs.test import replayed
 
 WORKBENCH_SEC = 12 * 3600.0

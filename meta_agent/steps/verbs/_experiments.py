@@ -24,8 +24,9 @@ from meta_agent.gate import Finding, effect, pair
 from meta_agent.harness import parse_contract
 from meta_agent.protocols import FACTORS, JSON, Factor, HarnessTree, Rollout
 from meta_agent.steps.budget import attempts_a_step, for_experiments, left_for_experiments
-from meta_agent.steps.run import Run, Version
-from meta_agent.steps.verbs.collect import Collected, evidence_of
+from meta_agent.steps.records import Collected, Version
+from meta_agent.steps.run import Run
+from meta_agent.steps.verbs.collect import evidence_of
 from meta_agent.steps.verbs.test import broken_contract, untrained
 from meta_agent.training.run import of_steps
 

@@ -20,8 +20,8 @@ from meta_agent.errors import Aborted, ConfigError, Interrupted, Parked
 from meta_agent.gate import verdict_to_json
 from meta_agent.ledger import Ledger, Step
 from meta_agent.protocols import JSON, Candidate, Verdict, VerdictKind
-from meta_agent.steps.run import Judged, Run
-from meta_agent.steps.verbs.collect import Collected, Reading
+from meta_agent.steps.records import Collected, Judged, Reading
+from meta_agent.steps.run import Run
 from meta_agent.steps.verbs.learn import record
 from meta_agent.view import A_PERSON, DecisionView, Gate, Question, Reply, reduce
 

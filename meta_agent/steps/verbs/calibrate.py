@@ -11,8 +11,9 @@ from meta_agent.errors import CandidateError
 from meta_agent.evidence import build_evidence
 from meta_agent.gate import effect, pair
 from meta_agent.protocols import JSON, Candidate, Rollout
-from meta_agent.steps.run import Judged, Run
-from meta_agent.steps.verbs.collect import Collected, read_by
+from meta_agent.steps.records import Collected, Judged
+from meta_agent.steps.run import Run
+from meta_agent.steps.verbs.collect import read_by
 
 
 def calibration(run: Run, collected: Collected, candidate: Candidate, judged: Judged) -> JSON:

@@ -23,8 +23,8 @@ from meta_agent.backtest.live import ArmRef, Evaluated, Job
 from meta_agent.errors import CandidateError
 from meta_agent.gate import Finding, effect, pair
 from meta_agent.protocols import JSON, Candidate, HarnessTree
-from meta_agent.steps.run import Run, failure
-from meta_agent.steps.verbs.collect import Collected
+from meta_agent.steps.records import Collected, failure
+from meta_agent.steps.run import Run
 
 ALPHA: Final = 0.05
 WORTHWHILE: Final = 0.02

@@ -26,7 +26,8 @@ from meta_agent.gate import Course, judge_live, verdict_from_json, verdict_to_js
 from meta_agent.protocols import JSON, HarnessTree, Split, Verdict, VerdictKind
 from meta_agent.steps.budget import allowed, claim_pairs, first_tree, pays_for
 from meta_agent.steps.plan import Purchase, pairs_bought
-from meta_agent.steps.run import Judged, Run, Version, failure, must_work, stopped
+from meta_agent.steps.records import Judged, Version, failure, must_work, stopped
+from meta_agent.steps.run import Run
 
 Kind = Literal["harness", "version"]
 CLAIM: Final = "claim"

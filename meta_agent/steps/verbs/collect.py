@@ -9,43 +9,16 @@ with its training only after.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
 
 from meta_agent.backtest.fair import fairly
-from meta_agent.backtest.live import EXEMPLAR_STEPS, ArmRef, Evaluated, Trained
+from meta_agent.backtest.live import EXEMPLAR_STEPS, ArmRef, Evaluated
 from meta_agent.evidence import Evidence, build_evidence, exemplars, gap, probe
 from meta_agent.gate import Finding, wilson
 from meta_agent.protocols import JSON, HarnessTree, Rollout, Split
-from meta_agent.steps.run import Run, Version, must_work
+from meta_agent.steps.records import Collected, Reading, Version, must_work
+from meta_agent.steps.run import Run
 from meta_agent.steps.verbs._same_set import by_one_set
 from meta_agent.training.run import of_steps
-
-
-class Collected(NamedTuple):
-    """A version's policy (training seed 0) and its rollouts on the search split."""
-
-    version: Version
-    tree: HarnessTree
-    trained: Trained
-    evaluated: Evaluated
-    untrained: Evaluated | None = None
-    """The base policy under this version; None where nothing is trained."""
-
-
-class Reading(NamedTuple):
-    """What the evidence says, and what the validity detectors say of the version itself."""
-
-    evidence: Evidence
-    findings: tuple[Finding, ...]
-    behind: bool = True
-    """Whether a proposer may look behind it, at the attempts and the training."""
-    untrained: Evidence | None = None
-    """What the base policy does under this harness, before any training."""
-
-    @property
-    def invalid(self) -> bool:
-        """The version's own score is not what it seems: repair it first."""
-        return any(finding.severity == "veto" for finding in self.findings)
 
 
 def collect(run: Run, version: Version) -> Collected:

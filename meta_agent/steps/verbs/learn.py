@@ -10,10 +10,10 @@ from meta_agent.backtest.records import NOTE_RECORD
 from meta_agent.gate import verdict_to_json
 from meta_agent.protocols import JSON, Candidate, Verdict, VerdictKind
 from meta_agent.skills import SkillDraft, distil
-from meta_agent.steps.run import Judged, Run, machines_failed, proven
+from meta_agent.steps.records import Collected, Judged, Reading, machines_failed, proven
+from meta_agent.steps.run import Run
 from meta_agent.steps.verbs._team import llm_team
 from meta_agent.steps.verbs.calibrate import calibration
-from meta_agent.steps.verbs.collect import Collected, Reading
 from meta_agent.view import verdict_note
 
 

@@ -14,8 +14,8 @@ from typing import Any
 from meta_agent.backtest.live import ArmRef
 from meta_agent.gate import verdict_to_json
 from meta_agent.protocols import JSON, Candidate, Verdict, VerdictKind
-from meta_agent.steps.records import Found
-from meta_agent.steps.run import Judged, Run, Version
+from meta_agent.steps.records import Found, Judged, Version
+from meta_agent.steps.run import Run
 from meta_agent.steps.verbs.claim import CLAIM
 from meta_agent.steps.verbs.learn import learn, noted, record
 from meta_agent.view import attribution_note, claim_note

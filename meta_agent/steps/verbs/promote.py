@@ -14,8 +14,8 @@ from functools import partial
 from meta_agent.gate import verdict_from_json, verdict_to_json
 from meta_agent.ledger import crash_point
 from meta_agent.protocols import JSON, Candidate
-from meta_agent.steps.records import Found
-from meta_agent.steps.run import Judged, Run, Version
+from meta_agent.steps.records import Found, Judged, Version
+from meta_agent.steps.run import Run
 from meta_agent.steps.verbs.approve import to_merge
 from meta_agent.steps.verbs.attribute import attribute
 from meta_agent.steps.verbs.cells import mixed

@@ -21,12 +21,12 @@ from meta_agent.protocols import (
     HarnessTree,
     Hypothesis,
 )
-from meta_agent.steps.run import Run, candidate_from_json, candidate_to_json
+from meta_agent.steps.records import Collected, Reading, candidate_from_json, candidate_to_json
+from meta_agent.steps.run import Run
 from meta_agent.steps.verbs._briefing import brief_for, summary
 from meta_agent.steps.verbs._briefing import situation as _situation
 from meta_agent.steps.verbs._desk import HostDesk
 from meta_agent.steps.verbs._team import llm_team
-from meta_agent.steps.verbs.collect import Collected, Reading
 from meta_agent.steps.verbs.test import untrained
 
 __all__ = ["admit", "meta_agent_of", "propose", "revise", "told_of"]

@@ -13,8 +13,8 @@ from meta_agent.errors import CandidateError, ConfigError
 from meta_agent.gate import Finding
 from meta_agent.harness import CheckResult, parse_contract
 from meta_agent.protocols import JSON, Candidate, Factor, HarnessTree
-from meta_agent.steps.run import Run, Tested, failure
-from meta_agent.steps.verbs.collect import Collected
+from meta_agent.steps.records import Collected, Tested, failure
+from meta_agent.steps.run import Run
 
 REPLAYED: Final[frozenset[Factor]] = frozenset({"reward", "filter"})
 SAMPLES = 32

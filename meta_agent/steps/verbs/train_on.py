@@ -16,7 +16,8 @@ from meta_agent.backtest.live import Evaluated, Trained
 from meta_agent.errors import CandidateError, ConfigError
 from meta_agent.protocols import JSON, HarnessTree
 from meta_agent.steps.budget import allowed, left, one_cell
-from meta_agent.steps.run import Run, Version, must_work
+from meta_agent.steps.records import Version, must_work
+from meta_agent.steps.run import Run
 
 CHUNK: Final = 3
 FIRST_SEED: Final = 100

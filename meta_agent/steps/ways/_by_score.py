@@ -17,10 +17,19 @@ from meta_agent.gate import Arm
 from meta_agent.gate.judge import arm_summary
 from meta_agent.protocols import JSON, Candidate, Verdict, VerdictKind
 from meta_agent.steps.budget import one_cell, pays_for
-from meta_agent.steps.records import HandedOver
-from meta_agent.steps.run import BY_SCORE, Judged, Run, Tested, Version, failure, stopped
+from meta_agent.steps.records import (
+    BY_SCORE,
+    Collected,
+    HandedOver,
+    Judged,
+    Tested,
+    Version,
+    failure,
+    stopped,
+)
+from meta_agent.steps.run import Run
 from meta_agent.steps.verbs.cells import merge_terms
-from meta_agent.steps.verbs.collect import Collected, collect, read
+from meta_agent.steps.verbs.collect import collect, read
 from meta_agent.steps.verbs.learn import conclude
 from meta_agent.steps.verbs.propose import propose
 from meta_agent.steps.verbs.test import test

@@ -7,7 +7,7 @@ so is what is recorded for people.
 from __future__ import annotations
 
 from meta_agent.evidence import Evidence
-from meta_agent.steps.verbs.collect import Reading
+from meta_agent.steps.records import Reading
 from meta_agent.steps.ways.full import Full
 
 _SHOWN = ("score.", "tasks_")

@@ -7,8 +7,8 @@ rival: clean success is what the vault counts. A frozen policy is measured as it
 
 from __future__ import annotations
 
-from meta_agent.steps.records import HandedOver
-from meta_agent.steps.run import Run, Version
+from meta_agent.steps.records import HandedOver, Version
+from meta_agent.steps.run import Run
 from meta_agent.steps.verbs.train_on import one_long
 
 

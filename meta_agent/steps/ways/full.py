@@ -26,11 +26,10 @@ from meta_agent.steps.budget import (
     pays_for,
 )
 from meta_agent.steps.plan import MIN_PAIRS
-from meta_agent.steps.records import Found, HandedOver
-from meta_agent.steps.run import Judged, Run, Version
+from meta_agent.steps.records import Found, HandedOver, Judged, Reading, Version
+from meta_agent.steps.run import Run
 from meta_agent.steps.verbs.approve import to_merge
 from meta_agent.steps.verbs.claim import Sides, examine, prove_harness, prove_version
-from meta_agent.steps.verbs.collect import Reading
 from meta_agent.steps.verbs.members import conclude_claim, conclude_members
 from meta_agent.steps.verbs.promote import promote, promote_watching
 from meta_agent.steps.verbs.train_on import best_of, on_search, train_on

@@ -31,11 +31,22 @@ from meta_agent.gate.race import Buy, Chance, Race, racing
 from meta_agent.ledger import crash_point
 from meta_agent.protocols import JSON, Verdict, VerdictKind
 from meta_agent.steps.diagnostics.discriminate import discriminate
-from meta_agent.steps.records import Found, Read
-from meta_agent.steps.run import Judged, Run, Tested, Version, failure, must_work, stopped
+from meta_agent.steps.records import (
+    Collected,
+    Found,
+    Judged,
+    Read,
+    Reading,
+    Tested,
+    Version,
+    failure,
+    must_work,
+    stopped,
+)
+from meta_agent.steps.run import Run
 from meta_agent.steps.verbs.approve import to_test
 from meta_agent.steps.verbs.cells import mixed
-from meta_agent.steps.verbs.collect import Collected, Reading, read
+from meta_agent.steps.verbs.collect import read
 from meta_agent.steps.verbs.learn import conclude
 from meta_agent.steps.verbs.propose import propose, revise
 from meta_agent.steps.verbs.test import keeps_contract, test

@@ -23,8 +23,18 @@ from meta_agent.evidence import Evidence
 from meta_agent.protocols import JSON, Candidate, Verdict, VerdictKind
 from meta_agent.steps.budget import cells_left, pays_for_search
 from meta_agent.steps.diagnostics.discriminate import discriminate
-from meta_agent.steps.records import Found, Read
-from meta_agent.steps.run import Judged, Run, Tested, Version, failure, stopped
+from meta_agent.steps.records import (
+    Collected,
+    Found,
+    Judged,
+    Read,
+    Reading,
+    Tested,
+    Version,
+    failure,
+    stopped,
+)
+from meta_agent.steps.run import Run
 from meta_agent.steps.verbs.approve import to_test
 from meta_agent.steps.verbs.cells import (
     ALL,
@@ -42,7 +52,7 @@ from meta_agent.steps.verbs.cells import (
     shares,
     short,
 )
-from meta_agent.steps.verbs.collect import Collected, Reading, collect, read, rolled_out_untrained
+from meta_agent.steps.verbs.collect import collect, read, rolled_out_untrained
 from meta_agent.steps.verbs.learn import conclude
 from meta_agent.steps.verbs.propose import propose, revise
 from meta_agent.steps.verbs.test import test
