@@ -23,7 +23,7 @@ from faults_cases import ALL_FAULTS, HONEST, honest
 from faults_lab import tree_of
 
 from meta_agent.backtest import ReplayReport
-from meta_agent.backtest.replays import replay
+from meta_agent.backtest.replays.replay import replay
 from meta_agent.domains.nano.planted._fault import Fault
 from meta_agent.domains.nano.planted._fault import component as component_of
 from meta_agent.domains.nano.planted.faults import REWARD

@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from meta_agent.backtest.replays import replay
+from meta_agent.backtest.replays.replay import replay
 from meta_agent.harness import HarnessSession
 from meta_agent.protocols import HarnessTree, Rollout, TokenRecord, ToolEvent
 from meta_agent.rollouts import RolloutStore

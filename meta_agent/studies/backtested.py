@@ -18,8 +18,8 @@ from typing import Final, NamedTuple
 
 from meta_agent.backtest import ReplayReport, changed_paths
 from meta_agent.backtest.arms import behaviour_hash, parts_of
-from meta_agent.backtest.replays import replay
 from meta_agent.backtest.replays.ceilings import Ceiling
+from meta_agent.backtest.replays.replay import replay
 from meta_agent.backtest.replays.watching import Reading, compare_diagnostics
 from meta_agent.config import RunConfig
 from meta_agent.errors import ConfigError

@@ -11,13 +11,12 @@ from typing import Any
 import pytest
 
 from meta_agent.backtest import ReplayReport
-from meta_agent.backtest.replays import replay
 from meta_agent.backtest.replays._lines import _cut, slim
 from meta_agent.backtest.replays._ranks import Ranks
 from meta_agent.backtest.replays._side import ordering
 from meta_agent.backtest.replays.ceilings import Ceiling
 from meta_agent.backtest.replays.probes import PROBED_BYTES, PROBED_GROUPS, PROBES, ProbeSample
-from meta_agent.backtest.replays.replay import CHUNK_BYTES
+from meta_agent.backtest.replays.replay import CHUNK_BYTES, replay
 from meta_agent.errors import CandidateError, ConfigError, IntegrityError
 from meta_agent.protocols import Rollout, ToolEvent
 from meta_agent.rollouts import RolloutStore
