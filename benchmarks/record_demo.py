@@ -24,7 +24,7 @@ import zstandard
 
 from meta_agent.ledger import Ledger
 from meta_agent.ledger._rows import link
-from meta_agent.steps.demo import FOLDER
+from meta_agent.studies.demo import FOLDER
 
 OUT = Path(__file__).parents[1] / "examples/recorded-run/workspace.tar.zst"
 PARTS = ("harness_repo", "skills_library", "ledger.sqlite", "meta-agent.toml")  # settings last

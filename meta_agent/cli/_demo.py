@@ -24,9 +24,9 @@ def demo(
 ) -> None:
     """Play a recorded run back on the real screens: no model, no key, nothing is trained."""
     from meta_agent.ledger import Ledger
-    from meta_agent.steps.demo import FOLDER, play, unpacked
+    from meta_agent.studies.demo import FOLDER, play, unpacked
     from meta_agent.view import open_display
-    from meta_agent.view.text import summary
+    from meta_agent.view.terminal.text import summary
 
     with stdout_for_data():
         place = unpacked(Path(FOLDER))

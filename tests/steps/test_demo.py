@@ -11,7 +11,7 @@ import pytest
 from meta_agent.errors import ConfigError
 from meta_agent.ledger import Ledger
 from meta_agent.protocols import Verdict
-from meta_agent.steps.demo import play, unpacked
+from meta_agent.studies.demo import play, unpacked
 from meta_agent.view import RunState, reduce
 
 
