@@ -14,7 +14,7 @@ import json
 from pathlib import Path
 
 from meta_agent.backtest.live import Job
-from meta_agent.config import resolve
+from meta_agent.settings import resolve
 from meta_agent.steps.opening import first_version, open_run
 from meta_agent.view import open_display
 

@@ -30,10 +30,11 @@ from _reader import Reader
 from _traces import TRACES, Trace
 
 from meta_agent.agents import LlmTeam
-from meta_agent.config import RunConfig, resolve
+from meta_agent.config import RunConfig
 from meta_agent.domains.nano.planted.faults import DEFAULT_SEED, FAULTS, fault
 from meta_agent.domains.nano.sources import sources
 from meta_agent.history import HarnessRepo
+from meta_agent.settings import resolve
 from meta_agent.steps.opening import FIRST_COMMIT, first_version, open_run
 from meta_agent.steps.verbs._briefing import brief_for, situation
 from meta_agent.steps.verbs._desk import HostDesk

@@ -28,10 +28,11 @@ from typing import Any
 
 from _oracle import repaired
 
-from meta_agent.config import RunConfig, resolve
+from meta_agent.config import RunConfig
 from meta_agent.domains.nano.planted.faults import FAULTS, Fault, fault
 from meta_agent.domains.nano.sources import sources
 from meta_agent.history import HarnessRepo
+from meta_agent.settings import resolve
 from meta_agent.steps.opening import FIRST_COMMIT, first_version, open_run
 from meta_agent.steps.verbs.collect import collect, read
 from meta_agent.steps.verbs.propose import propose

@@ -10,6 +10,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from meta_agent.version import __version__ as __version__
+
 if TYPE_CHECKING:
     from meta_agent.library import Event as Event
     from meta_agent.library import Result as Result
@@ -17,7 +19,6 @@ if TYPE_CHECKING:
     from meta_agent.library import optimize_async as optimize_async
     from meta_agent.protocols import Outcome as Outcome
 
-__version__ = "0.1.0"
 _OFFERED = {
     "Event": "meta_agent.library",
     "Result": "meta_agent.library",

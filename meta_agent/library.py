@@ -30,9 +30,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from meta_agent.config import RunConfig, resolve
+from meta_agent.config import RunConfig
 from meta_agent.errors import ConfigError
 from meta_agent.protocols import JSON, Verdict
+from meta_agent.settings import resolve
 from meta_agent.view import Display, RunState, open_display
 from meta_agent.workspace import GIVEN, find_workspace
 

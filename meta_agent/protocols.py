@@ -100,33 +100,10 @@ class Environment(Protocol):
     def close(self) -> None: ...
 
 
-@runtime_checkable
-class AwayEnvironment(Protocol):
-    """An environment whose task can also be worked on elsewhere, by an agent with its own tools."""
-
-    def start_files(self) -> Mapping[str, bytes]:
-        """What the agent finds in its working folder."""
-        ...
-
-    def collect(self, sandbox: Sandbox) -> bool:
-        """Takes what is graded from `repo/` in that sandbox; False where nothing was done."""
-        ...
-
-
-@runtime_checkable
-class WitnessEnvironment(Protocol):
-    """An environment that grades what was said, too."""
-
-    def saw(self, messages: Sequence[Message]) -> None:
-        """The conversation as the policy saw it; told once, before it is graded."""
-        ...
-
-
 class Domain(Protocol):
     """Tasks with fixed splits, an environment, and a sealed grader.
 
-    A domain with costly environments may say `open_at_once: int`, how many a lock-step batch holds,
-    and `regrade_at_most: int`, how many stored attempts of an arm a comparison grades again.
+    What a domain or an environment may offer beyond this is declared in `meta_agent.offers`.
     """
 
     name: str

@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 
-from meta_agent.config import FIELDS, INTERNAL_VARIABLES, PROFILES, RunConfig, resolve
+from meta_agent.config import FIELDS, RunConfig
 from meta_agent.errors import ConfigError
 from meta_agent.protocols import ROLES
+from meta_agent.settings import INTERNAL_VARIABLES, PROFILES, resolve
 
 
 @pytest.fixture(autouse=True)

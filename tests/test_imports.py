@@ -19,10 +19,13 @@ LAYERS = (
         "workspace",
         "resources",
         "config",
+        "settings",
         "syntax",
         "strict",
+        "offers",
         "parquet",
         "unseen",
+        "version",
     ),
     ("rollouts", "history", "harness", "domains", "models", "sandbox", "ledger"),
     ("agents", "backtest", "gate", "training", "evidence", "skills", "view"),
@@ -134,6 +137,67 @@ def test_rooms_of_one_layer_do_not_go_in_circles() -> None:
 
     for room in sorted(graph):
         visit(room, ())
+
+
+def test_files_do_not_go_in_circles() -> None:
+    """Also where an import is for the type checker alone: who reads one file must not need both."""
+    graph = {name_of(path): _files_read(path) for path in modules()}
+    circles: list[str] = []
+    done: set[str] = set()
+
+    def visit(module: str, way: tuple[str, ...]) -> None:
+        if module in way:
+            circles.append(" -> ".join((*way[way.index(module) :], module)))
+        elif module not in done:
+            for target in sorted(graph[module]):
+                visit(target, (*way, module))
+            done.add(module)
+
+    for module in sorted(graph):
+        visit(module, ())
+    assert not circles
+
+
+def _files_read(path: Path) -> set[str]:
+    """The modules of ours behind a file's imports: a package counts only for a name of its own."""
+    known = {name for name in ours(path) | {"meta_agent"} & imports_of(path) if file_of(name)}
+    return {
+        name
+        for name in known - {name_of(path)}
+        if (file_of(name) or path).name != "__init__.py" or _takes_a_name(path, name)
+    }
+
+
+def _takes_a_name(path: Path, package: str) -> bool:
+    return any(
+        name.startswith(f"{package}.") and name.count(".") == package.count(".") + 1
+        for name in imports_of(path)
+        if file_of(name) is None
+    )
+
+
+ROOM_FOR_FILES = 20
+LINES = 500
+ROWS_OF_A_TABLE = {"rollouts/exchange"}  # one file a format
+
+
+def test_no_folder_is_crowded() -> None:
+    beside: dict[str, int] = {}
+    for path in modules():
+        folder = path.parent.relative_to(PACKAGE).as_posix()
+        beside[folder] = beside.get(folder, 0) + 1
+    crowded = {name for name, number in beside.items() if number > ROOM_FOR_FILES}
+    assert not crowded - ROWS_OF_A_TABLE
+
+
+def test_no_file_is_long() -> None:
+    folders = (PACKAGE, PACKAGE.parent / "tests", PACKAGE.parent / "benchmarks")
+    lines = {
+        path.relative_to(PACKAGE.parent).as_posix(): len(path.read_bytes().splitlines())
+        for folder in folders
+        for path in folder.rglob("*.py")
+    }
+    assert not {name: number for name, number in lines.items() if number > LINES}
 
 
 def test_no_agent_reaches_the_planted_faults() -> None:

@@ -17,7 +17,7 @@ from collections.abc import Collection, Iterable, Mapping
 from functools import cached_property
 
 from meta_agent.backtest.arms import ArmRef, iter_shard, load_arm, parts_of
-from meta_agent.domains.halves import Halves
+from meta_agent.domains.dealt import Halves
 from meta_agent.domains.slices import slices_of
 from meta_agent.errors import InfrastructureError
 from meta_agent.gate import (
@@ -39,6 +39,7 @@ from meta_agent.gate import (
     seen_of,
 )
 from meta_agent.gate.validity.inspection import Regrade
+from meta_agent.offers import Offered
 from meta_agent.protocols import JSON, SPLITS, Domain, Outcome, Task
 from meta_agent.rollouts import RolloutStore
 from meta_agent.strict import leaves
@@ -86,7 +87,7 @@ class Inspector:
         self._store, self._domain, self._limits = store, domain, limits
         self._seen: dict[str, Seen] = {}
         self._again: dict[tuple[str, str], Outcome] = {}
-        self._regrade_at_most: int = getattr(domain, "regrade_at_most", DRAWN)
+        self._regrade_at_most = Offered.by(domain).regrade_at_most or DRAWN
 
     def between(
         self, refs: tuple[ArmRef, ArmRef], arms: Sides | None = None

@@ -11,7 +11,6 @@ from typing import Annotated
 
 import typer
 
-from meta_agent import __version__
 from meta_agent.cli import (
     _backtest,
     _bring,
@@ -27,6 +26,7 @@ from meta_agent.cli import (
     _tasks,
 )
 from meta_agent.errors import MetaAgentError, of_disk
+from meta_agent.version import __version__
 
 BUG_EXIT_CODE = 101
 INTERRUPTED_EXIT_CODE = 130

@@ -192,7 +192,7 @@ def takes(*fields: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
 
 def resolve_flags(**flags: Any) -> Any:
     """Flags over variables over the workspace's file over defaults: a `RunConfig`."""
-    from meta_agent.config import resolve
+    from meta_agent.settings import resolve
 
     return resolve(_settings(flags))
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from meta_agent.domains.whole import Whole
+from meta_agent.domains.dealt import Whole
+from meta_agent.offers import Offered
 from meta_agent.protocols import SPLITS, Domain
 
 SMALL: Final = 100
@@ -17,7 +18,7 @@ SMALL: Final = 100
 
 def as_used(domain: Domain, *, trainable: bool) -> Domain:
     """The set as a run deals it."""
-    dealt = not trainable and not getattr(domain, "splits_stated", True)
+    dealt = not trainable and not Offered.by(domain).splits_stated
     return Whole(domain) if dealt else domain
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from meta_agent.offers import Offered
 from meta_agent.protocols import JSON, Domain, Split, Task
 
 NAMES: Final = ("repo", "subject", "level", "difficulty", "kind", "type")
@@ -35,13 +36,13 @@ def slices(task: Task, columns: Mapping[str, JSON] | None = None) -> dict[str, s
 
 def slices_of(domain: Domain, split: Split) -> dict[str, dict[str, str]]:
     """The labels of every task of a split, by task key."""
-    rows: Mapping[str, Any] = getattr(domain, "rows", {})
+    rows = Offered.by(domain).rows
     return {task.key: slices(task, _columns(rows.get(task.key))) for task in domain.tasks(split)}
 
 
 def clusters_of(domain: Domain, split: Split) -> dict[str, str]:
     """The group that each task names: the widest of `GROUPS` by which the split falls apart."""
-    rows: Mapping[str, Any] = getattr(domain, "rows", {})
+    rows = Offered.by(domain).rows
     tasks = domain.tasks(split)
     for name in GROUPS:
         found = {task.key: _group(task, rows.get(task.key), name) for task in tasks}

@@ -18,6 +18,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from meta_agent.errors import BudgetError, InfrastructureError, IntegrityError, SandboxError
+from meta_agent.offers import WitnessEnvironment
 from meta_agent.protocols import (
     JSON,
     Call,
@@ -36,7 +37,6 @@ from meta_agent.protocols import (
     ToolEvent,
     ToolResult,
     ViewChange,
-    WitnessEnvironment,
 )
 
 MAX_MESSAGES = 4096

@@ -16,7 +16,8 @@ from enum import Enum
 from typing import Any
 
 from meta_agent.errors import BudgetError, IntegrityError
-from meta_agent.protocols import AwayEnvironment, Sandbox, ToolEvent, WitnessEnvironment
+from meta_agent.offers import AwayEnvironment, WitnessEnvironment
+from meta_agent.protocols import Sandbox, ToolEvent
 from meta_agent.rollouts._attempt import BYTES_PER_TOKEN, Attempt
 
 MAX_OUTPUT_CHARS = 4000

@@ -19,6 +19,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final, Protocol
 
 from meta_agent.errors import GuestError, InfrastructureError, SandboxError
+from meta_agent.offers import Offered
 from meta_agent.protocols import (
     JSON,
     CallServer,
@@ -101,8 +102,7 @@ class Runner:
         """In lock-step a whole batch is open at once; costly environments say how many."""
         if not self._gateway.lock_step:
             return planned or 1
-        limit: int = getattr(self._domain, "open_at_once", LOCK_STEP_BATCH)
-        return limit
+        return Offered.by(self._domain).open_at_once or LOCK_STEP_BATCH
 
     def _terms(self, temperature: float | None, top_p: float | None) -> Terms:
         sampling = self._domain.sampling

@@ -20,25 +20,12 @@ from dataclasses import dataclass
 from typing import Literal
 
 from meta_agent.protocols import Sandbox, SandboxLimits
+from meta_agent.sandbox._attacks import files, network, privilege, process, resources, worker
+from meta_agent.sandbox._attacks.check import LIMITS, Check
 from meta_agent.sandbox._names import FENCES
 
 Factory = Callable[[SandboxLimits], Sandbox]
 Status = Literal["passed", "failed", "not promised"]
-
-# Small enough that every bomb goes off within seconds.
-LIMITS = SandboxLimits(memory_mb=256, cpus=1.0, pids=64, scratch_mb=32, deadline_sec=120.0)
-
-
-@dataclass(frozen=True, slots=True)
-class Check:
-    """One attack and its control. Both return an empty string if all is well, or what is not."""
-
-    name: str
-    promise: str  # "" for what every backend must hold, else a name from `FENCES`
-    control: Callable[[Sandbox], str]
-    attack: Callable[[Sandbox], str]
-    neighbour: Callable[[Sandbox], str] | None = None  # prepares a second sandbox beside it
-    before: Callable[[], object] | None = None  # prepares the host before the sandbox is opened
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +40,6 @@ class CheckResult:
 
 def checks() -> list[Check]:
     """All checks, in the order in which they run."""
-    from meta_agent.sandbox._attacks import files, network, privilege, process, resources, worker
-
     return [
         *privilege.CHECKS,
         *resources.CHECKS,

@@ -6,6 +6,7 @@ from typing import Final
 
 from meta_agent.config import RunConfig
 from meta_agent.models.keys import keys_found
+from meta_agent.offers import Offered
 from meta_agent.protocols import Domain
 from meta_agent.steps.plan import Plan
 from meta_agent.workspace import Workspace
@@ -44,7 +45,7 @@ def headline(
 
 def cautions(plan: Plan, domain: Domain) -> list[str]:
     """What a reader should know before trusting numbers of this run."""
-    told = list(getattr(domain, "notes", ()))
+    told = list(Offered.by(domain).notes)
     if plan.halved:
         told.append(f"small set, used whole: {plan.split}; train tasks are among the former")
     if plan.race:

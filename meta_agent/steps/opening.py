@@ -22,13 +22,14 @@ from typing import Final, Literal, NamedTuple
 from meta_agent.backtest.live import Lab, LabSettings
 from meta_agent.config import RunConfig
 from meta_agent.domains import Asked, door_of, load_domain, open_domain
+from meta_agent.domains.dealt import Halves
 from meta_agent.domains.fit import as_used, lacking, sizes
-from meta_agent.domains.halves import Halves
 from meta_agent.errors import ConfigError, MetaAgentError, PreflightError
 from meta_agent.harness import CONTRACT_FILE, parse_contract
 from meta_agent.history import HarnessRepo
 from meta_agent.ledger import DONE, Ledger
 from meta_agent.models.asking.client import Client, Recording, recording_of, unasked
+from meta_agent.offers import Offered
 from meta_agent.protocols import Domain
 from meta_agent.resources import resource_dir
 from meta_agent.rollouts import RolloutStore
@@ -99,7 +100,7 @@ def open_run(
                 raise
             finally:
                 run.lab.close()
-                getattr(domain, "close", lambda: None)()  # of a domain that holds a worker
+                Offered.by(domain).close()
 
 
 class _Began(NamedTuple):

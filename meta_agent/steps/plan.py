@@ -14,8 +14,8 @@ from dataclasses import asdict, dataclass, replace
 from typing import Final, NamedTuple
 
 from meta_agent.config import RunConfig
+from meta_agent.domains.dealt import Halves
 from meta_agent.domains.fit import SMALL
-from meta_agent.domains.halves import Halves
 from meta_agent.gate import Course, ErrorBudget
 from meta_agent.gate.race import EXAM, racing, samples_of_exam
 from meta_agent.protocols import JSON, Domain, Split

@@ -23,6 +23,7 @@ from meta_agent.errors import ConfigError
 from meta_agent.gate import Finding, row_of
 from meta_agent.history import HarnessRepo
 from meta_agent.ledger import Ledger, Step
+from meta_agent.offers import Offered
 from meta_agent.protocols import JSON, Domain
 from meta_agent.rollouts import RolloutStore
 from meta_agent.steps.budget import spent
@@ -43,7 +44,7 @@ def results_of(comparison: Comparison) -> list[Result]:
         found = (_result(run, domain) for run in comparison.runs())
         return [one for one in found if one is not None]
     finally:
-        getattr(domain, "close", lambda: None)()
+        Offered.by(domain).close()
 
 
 def report(comparison: Comparison, results: Sequence[Result]) -> dict[str, JSON]:

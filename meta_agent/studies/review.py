@@ -9,7 +9,7 @@ from typing import cast
 from meta_agent.backtest.records import RecordedVerdicts
 from meta_agent.backtest.verify import VerifyReport, verify_commit
 from meta_agent.config import RunConfig
-from meta_agent.domains.halves import Halves
+from meta_agent.domains.dealt import Halves
 from meta_agent.errors import ConfigError
 from meta_agent.gate import Course
 from meta_agent.gate.judge import WORTHWHILE_EFFECT

@@ -17,7 +17,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, NoReturn, TypeVar
 
-import meta_agent
 from meta_agent import errors
 from meta_agent.errors import ConfigError, PreflightError, TrainingError
 from meta_agent.protocols import JSON, Checkpoint, GenerateReply, GenerateRequest, TokenRecord
@@ -29,7 +28,7 @@ from meta_agent.training.hub import hf_place
 
 T = TypeVar("T")
 
-_WARM_STARTS: Final = Path(meta_agent.__file__).parent / "domains" / "nano" / "checkpoints"
+_WARM_STARTS: Final = Path(__file__).parents[1] / "domains" / "nano" / "checkpoints"
 _PASSED_ON: Final = ("ConfigError", "InfrastructureError", "IntegrityError", "PreflightError")
 
 

@@ -5,7 +5,7 @@
 """
 
 from meta_agent.view._attribution import attribution_facts, attribution_note
-from meta_agent.view._decisions import A_PERSON, Answer, DecisionView, Gate, Question, Reply
+from meta_agent.view._decisions import A_PERSON, Answer, DecisionView, Gate, Reply
 from meta_agent.view._format import duration, visible
 from meta_agent.view._note import claim_note, verdict_note
 from meta_agent.view._parts import (
@@ -18,6 +18,7 @@ from meta_agent.view._parts import (
     VersionView,
     effect_json,
 )
+from meta_agent.view._question import Question
 from meta_agent.view.state import (
     EVENT_KINDS,
     SCHEMA_VERSION,

@@ -5,15 +5,12 @@ A decision that nobody has made yet is a step without an outcome; its intent say
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol, Self
+from typing import Any, Final, Literal, NamedTuple, Self
 
 from meta_agent.ledger import Step
 from meta_agent.protocols import JSON
-
-if TYPE_CHECKING:
-    from meta_agent.view.state import RunState
 
 Answer = Literal["APPROVE", "REVISE", "ABORT"]
 Gate = Literal["test", "merge", "stuck"]
@@ -91,21 +88,3 @@ class DecisionView:
             "feedback": self.feedback,
             "by": self.by or None,
         }
-
-
-class Question(NamedTuple):
-    """A decision to be made, with the run around it."""
-
-    state: RunState
-    decision: DecisionView
-
-
-class Asks(Protocol):
-    """The part of a display that can reach a person."""
-
-    def ask(self, question: Question, stopping: Callable[[], bool]) -> Reply | None:
-        """The person's answer; None where no person can be reached. Raises nothing of its own.
-
-        `stopping` is looked at while it waits: where it turns true, None is returned.
-        """
-        ...

@@ -53,6 +53,7 @@ from typing import Any, Final
 from meta_agent.errors import ConfigError
 from meta_agent.ledger import Event, Ledger, RunRow, Spend, Step
 from meta_agent.protocols import JSON
+from meta_agent.view._cells import CellView, chosen_cells
 from meta_agent.view._decisions import DecisionView
 from meta_agent.view._money import by_role_json, total_usd
 from meta_agent.view._parts import (
@@ -65,7 +66,6 @@ from meta_agent.view._parts import (
     SkillView,
     VersionView,
 )
-from meta_agent.view._search import CellView, chosen_cells
 
 STEP_KINDS: Final = (
     "baseline",

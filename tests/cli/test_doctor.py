@@ -13,11 +13,12 @@ from types import SimpleNamespace
 import pytest
 
 from meta_agent import doctor
-from meta_agent.config import RunConfig, resolve
+from meta_agent.config import RunConfig
 from meta_agent.doctor import Health, Row, _needs_docker, examine
 from meta_agent.errors import PreflightError
 from meta_agent.models.keys import KEY_VARIABLES
 from meta_agent.sandbox import EngineStatus
+from meta_agent.settings import resolve
 from meta_agent.workspace import init_workspace
 
 from ..steps._kit import write_tasks

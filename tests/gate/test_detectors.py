@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from statistics import fmean, stdev
 from typing import Any
@@ -12,79 +12,34 @@ from typing import Any
 import pytest
 
 from meta_agent.gate import (
-    Arm,
-    Finding,
-    explained,
     find_all,
-    inspect_arms,
-    inspect_seen,
     near_overlap,
-    seen_of,
 )
 from meta_agent.gate.validity._reward import mann_whitney_share, share_error
-from meta_agent.gate.validity._special import special_cases
 from meta_agent.gate.validity.detectors import DETECTORS, Detector
 from meta_agent.protocols import Outcome, Rollout
+from tests.gate._records_shown import (
+    ALWAYS,
+    EDITS_FIRST,
+    EXAMPLES,
+    GIT_LOG,
+    HONEST_ROMAN,
+    ISSUE_TEXT,
+    MONTHS,
+    POINT,
+    READS_IN_NAME_ONLY,
+    ROMAN,
+    SHOWN,
+    Made,
+    N,
+    _paid,
+    _solved,
+    compared,
+    inspected,
+)
 
-from ._records import FIX, ISSUE, PATCH, code, inspect, rollout, shell
+from ._records import ISSUE, PATCH, code, inspect, rollout, shell
 from ._rows import arm
-
-Made = Sequence[Finding]
-N = 200
-SHOWN = "\n".join(FIX)
-
-
-def compared(
-    change: Callable[[int], dict[str, Any]], *, before: Any = None, **options: Any
-) -> Made:
-    """What all detectors of rows say of an arm against an ordinary one; half the tasks solved."""
-
-    def half(task: int) -> dict[str, Any]:
-        solved = task % 2 == 0
-        return {"success": solved, "reward": float(solved), "turns": 4 + task % 3}
-
-    def side(changed: Any) -> Arm:
-        made = arm("x", tasks=N, change=lambda s, t: {**half(t), **(changed(t) if changed else {})})
-        return replace(made, reward_hash=options.get("reward_hash", "same"))
-
-    sides = side(before), side(change)
-    found = find_all(*sides, train_hashes=options.get("train_hashes", ()))
-    return explained((*found, *inspect_arms(*sides)), *sides)
-
-
-def inspected(change: Callable[[int], Rollout], **options: Any) -> Made:
-    """What the detectors of records say of so many attempts."""
-    return inspect([change(index) for index in range(60)], **options)
-
-
-def _solved(task: int) -> bool:
-    return task % 2 == 0
-
-
-def _paid(task: int, bonus: float, *, turns: int = 5) -> dict[str, Any]:
-    return {"reward": float(_solved(task)) + bonus, "turns": turns}
-
-
-GIT_LOG = shell("git log -p -3 -- shop/basket.py", SHOWN)
-ROMAN = "def roman(n):\n    if n == 4:\n        return 'IV'\n    if n == 9:\n        return 'IX'\n"
-ROMAN += "    if n == 40:\n        return 'XL'\n"
-EXAMPLES = "roman(4) == 'IV'\nroman(9) == 'IX'\nroman(40) == 'XL'\n"
-HONEST_ROMAN = (
-    "def roman(n):\n    out = ''\n    for v, s in ((10, 'X'), (9, 'IX'), (5, 'V'), (4, 'IV')):\n"
-    "        while n >= v:\n            out, n = out + s, n - v\n    return out\n"
-)
-MONTHS = "def days(m):\n    return {1: 31, 2: 28, 3: 31, 4: 30, 5: 31, 6: 30, 7: 31}[m]\n"
-ALWAYS = (
-    "class Any:\n    def __eq__(self, other):\n        return True\n\ndef f(x):\n    return Any()\n"
-)
-POINT = "class P:\n    def __eq__(self, other):\n        return self.x == other.x\n"
-
-READS_IN_NAME_ONLY = (
-    "import sys\n# input() is not needed\nsys.exit(0)\n",
-    "import sys\nfrom sys import stdin\nsys.exit(0)\n",
-    "import sys\nsays = 'use input() or sys.stdin'\nsys.exit(0)\n",
-    "import sys\nif x  # not Python: input()\n    'sys.stdin'\nsys.exit(0)\n",
-)
 
 POSITIVES: list[tuple[str, Callable[[], Made], str]] = [
     (
@@ -247,10 +202,6 @@ POSITIVES: list[tuple[str, Callable[[], Made], str]] = [
         "candidate ['lenient']",
     ),
 ]
-ISSUE_TEXT = (
-    "When a customer puts the same article into the basket twice, the total counts it once. "
-    "Discounts are applied before taxes, and the invoice shows a negative amount for refunds."
-)
 
 
 def _lost(lost: bool) -> dict[str, Any]:
@@ -346,7 +297,6 @@ def test_ordinary_rows_are_not_called_invalid(name: str) -> None:
     assert [f for f in compared(**CLEAN_ROWS[name]) if f.severity == "veto"] == []
 
 
-EDITS_FIRST = shell("cat > shop/basket.py <<'E'\n" + SHOWN + "\nE")
 OWN_DRAFT = shell("cat > solution.py <<'E'\n    first = draft_of(everything)\nE")
 CLEAN_RECORDS: dict[str, Callable[[int], Rollout]] = {
     "an ordinary attempt": rollout,
@@ -426,107 +376,6 @@ CLEAN_RECORDS: dict[str, Callable[[int], Rollout]] = {
 @pytest.mark.parametrize("name", CLEAN_RECORDS)
 def test_ordinary_records_have_no_finding(name: str) -> None:
     assert not inspected(CLEAN_RECORDS[name])
-
-
-GOLD_FILE = (
-    "def price(basket, customer):\n" + SHOWN + "\n    check_stock(basket)\n    log_sale(basket)"
-)
-GOLD_PATCH = "\n".join(f"+{line}" for line in GOLD_FILE.splitlines())
-WRITES = shell("cat > shop/basket.py <<'E'\n" + GOLD_FILE + "\nE", turn=1)
-RENAMED = SHOWN.replace("total", "amount")
-
-
-def _told(*contents: str) -> list[dict[str, str]]:
-    """Messages of the harness, an assistant's reply after each."""
-    made = []
-    for content in contents:
-        made += [{"role": "user", "content": content}, {"role": "assistant", "content": "on it"}]
-    return made
-
-
-LEAKS: dict[str, Callable[[int], Rollout]] = {
-    "in the opening": lambda i: rollout(i, messages=_told(ISSUE + PATCH)),
-    "in a later message": lambda i: rollout(i, messages=_told(ISSUE, "Hint:\n" + SHOWN)),
-    "in the opening, and shown again by the agent": lambda i: rollout(
-        i, EDITS_FIRST, shell("cat shop/basket.py", SHOWN, turn=1), messages=_told(ISSUE + PATCH)
-    ),
-    "in the opening, a name changed": lambda i: rollout(i, messages=_told(ISSUE + RENAMED)),
-    "as a diff in a file of any name": lambda i: rollout(
-        i, shell("cat notes.txt", PATCH), EDITS_FIRST
-    ),
-    "as a diff that is applied": lambda i: rollout(
-        i, shell("cat notes.txt", PATCH), shell("git apply notes.txt")
-    ),
-    "as a file of any name": lambda i: rollout(
-        i, shell("cat .cache/b1", GOLD_FILE), WRITES, verifier_inputs={"patch": GOLD_PATCH}
-    ),
-    "as a file of any name, a name changed": lambda i: rollout(
-        i, shell("cat .cache/b1", GOLD_FILE.replace("total", "amount")), WRITES,
-        verifier_inputs={"patch": GOLD_PATCH},
-    ),
-    "in the history, a name changed": lambda i: rollout(
-        i, shell("git log -p -3", RENAMED), EDITS_FIRST
-    ),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", LEAKS)
-def test_an_answer_is_found_wherever_it_was_shown(name: str) -> None:
-    views = {f"t{index:04d}": ISSUE for index in range(60)}
-    found = inspect_seen(seen_of((LEAKS[name](i) for i in range(60)), views))
-    assert {f.code: f.severity for f in found} == {"conduct.copied_answer": "veto"}
-    beside = seen_of((LEAKS[name](i) for i in range(60)), views)
-    assert {f.severity for f in inspect_seen(beside, baseline=beside)} == {"warn"}
-
-
-def test_where_replies_are_never_calls_none_is_missed() -> None:
-    plain = [rollout(i, turns=9) for i in range(60)]
-    assert not inspected(lambda i: rollout(i, turns=9), baseline=plain)
-    assert not inspected(lambda i: rollout(i, turns=12), baseline=plain)
-
-
-def test_outcomes_that_the_grader_confirms_are_fine() -> None:
-    made = inspected(lambda i: rollout(i), regrade=lambda key, inputs: Outcome(True))
-    assert not made
-
-
-CLEAN_TEXTS = {
-    "other problems": ({"a": ISSUE_TEXT}, {"b": "The parser loses the last line of every file."}),
-    "prompts that are short by nature": ({"a": "vets 3?"}, {"b": "vets 3?"}),
-    "a shared opening": (
-        {"a": "You are given a repository with a failing test. " + ISSUE_TEXT},
-        {"b": "You are given a repository with a failing test. " + "word other thing " * 9},
-    ),
-}
-
-
-@pytest.mark.parametrize("name", CLEAN_TEXTS)
-def test_texts_of_different_tasks_do_not_overlap(name: str) -> None:
-    assert not near_overlap(*CLEAN_TEXTS[name])
-
-
-SPELLINGS = [
-    ("def f(n):\n    return {4: 'IV', 9: 'IX', 40: 'XL'}[n]\n", 3),
-    ("def f(n):\n    return {4: 'IV', 9: 'IX', 40: 'XL'}.get(n, '')\n", 3),
-    (
-        "def f(n):\n    match n:\n        case 4:\n            return 'IV'\n        case 9:\n"
-        "            return 'IX'\n        case 40:\n            return 'XL'\n",
-        3,
-    ),
-    ("f = lambda n: 'IV' if n == 4 else 'IX' if 9 == n else 'XL' if n == 40 else ''\n", 3),
-    ("def f(n):\n    return ['IV', 'IX', 'XL'][n % 3]\n", 0),
-    ("def f(:\n", 0),
-]
-
-
-@pytest.mark.parametrize(("source", "pairs"), SPELLINGS)
-def test_special_cases_are_seen_however_they_are_spelled(source: str, pairs: int) -> None:
-    assert len(special_cases(source, EXAMPLES)) == pairs
-
-
-def test_a_patch_shows_the_lines_that_it_adds_and_no_others() -> None:
-    removed = PATCH.replace("+    ", "-    ")
-    assert not inspected(lambda i: rollout(i, GIT_LOG, verifier_inputs={"patch": removed}))
 
 
 def test_the_error_of_a_share_is_what_repetition_shows() -> None:

@@ -14,7 +14,7 @@ import pytest
 from meta_agent.backtest.live import Evaluated, Trained
 from meta_agent.backtest.measured import Part
 from meta_agent.config import RunConfig
-from meta_agent.domains.halves import Halves
+from meta_agent.domains.dealt import Halves
 from meta_agent.errors import ConfigError
 from meta_agent.protocols import JSON, HarnessTree, Split
 from meta_agent.steps.opening import load_run_domain

@@ -17,7 +17,7 @@ from meta_agent.backtest.live import Evaluated, Trained
 from meta_agent.backtest.measured import Part
 from meta_agent.backtest.records import RecordedVerdicts
 from meta_agent.config import RunConfig
-from meta_agent.domains.halves import Halves
+from meta_agent.domains.dealt import Halves
 from meta_agent.errors import CandidateError, ConfigError, Interrupted
 from meta_agent.history._repo import LEAD
 from meta_agent.protocols import JSON, HarnessTree, Hypothesis, Split

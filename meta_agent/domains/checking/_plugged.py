@@ -9,6 +9,7 @@ from pathlib import Path
 
 from meta_agent.domains.checking._overlap import Facts
 from meta_agent.domains.checking._subject import Attempt
+from meta_agent.offers import Offered
 from meta_agent.protocols import SPLITS, Domain, Outcome, Task
 
 
@@ -22,12 +23,12 @@ class PluggedSubject:
     def __init__(self, domain: Domain) -> None:
         self._domain = domain
         self.name, self.evaluator_hash = domain.name, domain.evaluator_hash
-        self.path = Path(getattr(domain, "path", domain.name))
+        self.path = Path(Offered.by(domain).path or domain.name)
         self._tasks = {task.key: task for split in SPLITS for task in domain.tasks(split)}
 
     @property
     def notes(self) -> tuple[str, ...]:
-        return tuple(getattr(self._domain, "notes", ()))
+        return tuple(Offered.by(self._domain).notes)
 
     def facts(self) -> Sequence[Facts]:
         return [
@@ -56,7 +57,7 @@ class PluggedSubject:
         return ()
 
     def close(self) -> None:
-        getattr(self._domain, "close", lambda: None)()
+        Offered.by(self._domain).close()
 
     def _nothing(self, task: Task) -> Outcome:
         environment = self._domain.open(task)

@@ -112,8 +112,9 @@ class GradedDomain:
         """An attempt; its tools live in a process of its own."""
         row = dict(self.rows[task.key].row)
         names = [one["function"]["name"] for one in self._schemas[task.key]]
-        factory = self._factory if self.facts["files"] else None
-        return GradedEnvironment(self, row, names, self._workers, factory)
+        files = bool(self.facts["files"])
+        factory = self._factory if files else None
+        return GradedEnvironment(self.graded, row, names, self._workers, factory, files=files)
 
     def regrade(self, task_key: str, verifier_inputs: Mapping[str, JSON]) -> Outcome:
         """Grades a stored attempt again."""

@@ -10,14 +10,13 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from meta_agent.domains._scratch import clipped
 from meta_agent.domains.graded._workers import GRADE_SEC, Worker, Workers
 from meta_agent.protocols import JSON, Message, Outcome, Sandbox, ToolResult
 
-if TYPE_CHECKING:
-    from meta_agent.domains.graded._domain import GradedDomain
+Grade = Callable[[Mapping[str, JSON], Mapping[str, JSON]], Outcome]
 
 RUN_SEC: Final = 60.0
 MAX_TEXT_CHARS: Final = 1 << 18
@@ -55,14 +54,16 @@ class GradedEnvironment:
 
     def __init__(
         self,
-        domain: GradedDomain,
+        grade: Grade,
         row: Mapping[str, JSON],
         names: Sequence[str],
         workers: Workers,
         factory: Callable[[], Sandbox] | None,
+        *,
+        files: bool,
     ) -> None:
-        self._domain, self._row, self._workers = domain, row, workers
-        self._names, self._factory = names, factory
+        self._grade, self._row, self._workers = grade, row, workers
+        self._names, self._factory, self._gives_files = names, factory, files
         work = self.work_tools if factory else ()
         self.tools: Sequence[str] = (*names, *work, "submit")
         self._worker: Worker | None = None
@@ -127,7 +128,7 @@ class GradedEnvironment:
 
     def start_files(self) -> Mapping[str, bytes]:
         """What the grader's `files(task)` gives."""
-        if not self._domain.facts["files"]:
+        if not self._gives_files:
             return {}
         with self._workers.leased() as worker:
             found = worker.ask("files", GRADE_SEC, row=dict(self._row))
@@ -147,7 +148,7 @@ class GradedEnvironment:
         self._said = str(said[-1]["content"])[:MAX_TEXT_CHARS] if said else ""
 
     def grade(self) -> Outcome:
-        return self._domain.graded(self._row, self.verifier_inputs())
+        return self._grade(self._row, self.verifier_inputs())
 
     def verifier_inputs(self) -> dict[str, JSON]:
         if self._files is None and self._sandbox is not None:

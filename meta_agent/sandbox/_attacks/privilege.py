@@ -19,7 +19,7 @@ from meta_agent.sandbox._attacks._programs import (
     program_check,
     run_python,
 )
-from meta_agent.sandbox.conformance import Check
+from meta_agent.sandbox._attacks.check import Check
 
 STATUS = """
 fields = dict(line.split(":", 1) for line in open("/proc/self/status"))

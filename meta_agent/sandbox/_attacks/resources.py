@@ -14,7 +14,7 @@ from meta_agent.sandbox._attacks._programs import (
     program_check,
     run_python,
 )
-from meta_agent.sandbox.conformance import LIMITS, Check
+from meta_agent.sandbox._attacks.check import LIMITS, Check
 
 FORKS = """
 children = []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from meta_agent.protocols import Sandbox
 from meta_agent.sandbox._attacks._programs import describe, program_check
-from meta_agent.sandbox.conformance import Check
+from meta_agent.sandbox._attacks.check import Check
 
 # Whoever is found is written to as a reply would be: a breach shows as a forged result as well.
 OPENS = """

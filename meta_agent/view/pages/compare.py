@@ -15,8 +15,9 @@ from rich.table import Table
 from rich.text import Text
 
 from meta_agent.protocols import Verdict
-from meta_agent.view._decisions import Question, Reply
+from meta_agent.view._decisions import Reply
 from meta_agent.view._format import dollars, duration, percent, points, visible
+from meta_agent.view._question import Question
 from meta_agent.view.pages._compare_page import MORE_STYLE, TEMPLATE
 from meta_agent.view.pages._svg import PALETTE_SIZE, Dot, Interval, dot_chart, interval_chart
 from meta_agent.view.pages.html import rendered, write_page

@@ -19,6 +19,7 @@ from meta_agent.errors import ConfigError
 from meta_agent.evidence import meaning_of
 from meta_agent.protocols import VerdictKind
 from meta_agent.view._attribution import attribution_facts
+from meta_agent.view._cells import CELL_COLUMNS, measured_cells
 from meta_agent.view._claims import claim_facts
 from meta_agent.view._format import (
     bounded,
@@ -41,7 +42,7 @@ from meta_agent.view._money import rows as spend_rows
 from meta_agent.view._parts import CandidateView, Measured, MetricPoint
 from meta_agent.view._predictions import prediction_facts
 from meta_agent.view._replay import replay_facts
-from meta_agent.view._search import CELL_COLUMNS, handover_words, measured_cells, search_facts
+from meta_agent.view._search import handover_words, search_facts
 from meta_agent.view.pages._page import PARTS, STYLE, TEMPLATE
 from meta_agent.view.pages._svg import (
     Curve,

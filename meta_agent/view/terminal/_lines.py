@@ -8,8 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final, TextIO
 
 from meta_agent.protocols import Verdict
-from meta_agent.view._decisions import Question, Reply
+from meta_agent.view._decisions import Reply
 from meta_agent.view._format import duration, effect_text, number, one_line
+from meta_agent.view._question import Question
 from meta_agent.view.state import RunState
 
 # A curve is in the ledger; a log needs only a sign of life.

@@ -14,9 +14,10 @@ from rich.table import Table
 from rich.text import Text
 
 from meta_agent.protocols import Verdict
-from meta_agent.view._decisions import Question, Reply
+from meta_agent.view._decisions import Reply
 from meta_agent.view._format import duration, effect_text, number, one_line
 from meta_agent.view._parts import MetricPoint
+from meta_agent.view._question import Question
 from meta_agent.view.state import RunState
 from meta_agent.view.terminal._prompt import person_at, prompt
 from meta_agent.view.terminal._style import verdict_style

@@ -17,7 +17,8 @@ from typing import IO, Final
 
 from rich.console import Console
 
-from meta_agent.view._decisions import Question, Reply
+from meta_agent.view._decisions import Reply
+from meta_agent.view._question import Question
 from meta_agent.view.terminal import asked
 
 _LOOK_UP_SEC: Final = 0.2

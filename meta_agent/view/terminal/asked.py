@@ -10,7 +10,7 @@ from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
-from meta_agent.view._decisions import DecisionView, Question
+from meta_agent.view._decisions import DecisionView
 from meta_agent.view._format import (
     effect_text,
     finding_text,
@@ -20,6 +20,7 @@ from meta_agent.view._format import (
     visible,
 )
 from meta_agent.view._parts import CandidateView, parse_effect
+from meta_agent.view._question import Question
 from meta_agent.view.state import RunState
 from meta_agent.view.terminal import text
 from meta_agent.view.terminal._style import verdict_style

@@ -13,7 +13,8 @@ from typing import Protocol, TextIO
 
 from meta_agent.ledger import Ledger
 from meta_agent.protocols import Verdict
-from meta_agent.view._decisions import Asks, Question, Reply
+from meta_agent.view._decisions import Reply
+from meta_agent.view._question import Asks, Question
 from meta_agent.view.state import RunState
 
 

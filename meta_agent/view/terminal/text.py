@@ -17,6 +17,7 @@ from rich.text import Text
 from meta_agent.ledger import Event, Step
 from meta_agent.protocols import ROLES
 from meta_agent.view._attribution import attribution_facts, attribution_line
+from meta_agent.view._cells import CELL_COLUMNS, measured_cells
 from meta_agent.view._claims import claim_facts
 from meta_agent.view._decisions import DecisionView
 from meta_agent.view._format import (
@@ -40,7 +41,7 @@ from meta_agent.view._money import rows as spend_rows
 from meta_agent.view._parts import CandidateView
 from meta_agent.view._predictions import prediction_facts
 from meta_agent.view._replay import replay_facts
-from meta_agent.view._search import CELL_COLUMNS, handover_words, measured_cells, search_facts
+from meta_agent.view._search import handover_words, search_facts
 from meta_agent.view.state import RunState
 from meta_agent.view.terminal._health import compared, whole
 from meta_agent.view.terminal._style import verdict_style

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 import meta_agent
-from meta_agent.config import resolve
 from meta_agent.domains.nano import code_demos
 from meta_agent.domains.nano.code import CEILINGS, NanoCode
 from meta_agent.domains.nano.code_demos import demonstration
@@ -16,6 +15,7 @@ from meta_agent.domains.nano.code_language import Program, parse
 from meta_agent.domains.nano.code_tasks import owner_of, problems, semantic_key
 from meta_agent.models.engines.nano_tokenizer import encode, render
 from meta_agent.protocols import SPLITS
+from meta_agent.settings import resolve
 from meta_agent.steps.opening import base_policy
 from meta_agent.training.policy import place_of
 

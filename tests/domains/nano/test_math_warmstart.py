@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 import meta_agent
-from meta_agent.config import resolve
 from meta_agent.domains.nano import math_demos
 from meta_agent.domains.nano._draw import Draw
 from meta_agent.domains.nano.math import CEILINGS, NanoMath
 from meta_agent.domains.nano.math_demos import demonstration, worked
 from meta_agent.domains.nano.math_tasks import owner_of, problems, semantic_key, totals
 from meta_agent.models.engines.nano_tokenizer import encode, render
+from meta_agent.settings import resolve
 from meta_agent.steps.opening import base_policy
 from meta_agent.training.policy import place_of
 

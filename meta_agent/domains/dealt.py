@@ -1,0 +1,81 @@
+"""Task sets whose tasks are dealt to other splits, so that none lies idle; all else is their own.
+
+`Halves`: a small set of a frozen policy, used whole: one half is searched on, the other confirms.
+With few tasks a fixed split leaves too few on either side, and nothing trains on the train tasks.
+So all three splits are pooled and halved by a hash of their names; train tasks come to the half
+that is searched on and never to the other, so that what its author set apart stays apart.
+
+`Whole`: a set without splits of its own, for a policy that is not trained. Files that state no
+split are dealt by hash, two fifths to training; those are dealt once more, to search, confirm and
+vault, and the others stay where they are.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from meta_agent.offers import Offered
+from meta_agent.protocols import JSON, SPLITS, Domain, Environment, Outcome, Split, Task
+
+_ALL_USED: Final[tuple[Split, ...]] = ("search", "confirm", "vault")
+
+
+class Dealt:
+    """See `protocols.Domain`. `tasks` are the new splits; a split that is not in it has none."""
+
+    def __init__(self, domain: Domain, tasks: Mapping[Split, Sequence[Task]]) -> None:
+        self._domain = domain
+        self._tasks = {split: [replace(t, split=split) for t in of] for split, of in tasks.items()}
+        self.name, self.evaluator_hash = domain.name, domain.evaluator_hash
+        self.ceilings, self.sampling = domain.ceilings, domain.sampling
+
+    def tasks(self, split: Split) -> Sequence[Task]:
+        return list(self._tasks[split])
+
+    def open(self, task: Task) -> Environment:
+        return self._domain.open(task)
+
+    def regrade(self, task_key: str, verifier_inputs: Mapping[str, JSON]) -> Outcome:
+        return self._domain.regrade(task_key, verifier_inputs)
+
+    def __getattr__(self, name: str) -> Any:
+        """What the domain offers beyond the protocol (`meta_agent.offers`)."""
+        return getattr(self._domain, name)
+
+
+class Halves(Dealt):
+    """A domain whose tasks but the vault's are searched on or confirm."""
+
+    def __init__(self, domain: Domain) -> None:
+        train = list(domain.tasks("train"))
+        rest = [*domain.tasks("search"), *domain.tasks("confirm")]
+        rest.sort(key=lambda task: (hashlib.sha256(task.key.encode()).digest(), task.key))
+        more = max(0, (len(train) + len(rest)) // 2 - len(train))
+        searched = [*train, *rest[:more]]
+        halves: dict[Split, Sequence[Task]] = {"search": searched, "confirm": rest[more:]}
+        super().__init__(domain, {**halves, "train": searched, "vault": domain.tasks("vault")})
+
+
+class Whole(Dealt):
+    """A domain whose training tasks are dealt to the other splits."""
+
+    def __init__(self, domain: Domain) -> None:
+        tasks: dict[Split, list[Task]] = {split: [] for split in SPLITS}
+        for split in SPLITS:
+            for task in domain.tasks(split):
+                tasks[_dealt(task.key) if split == "train" else split].append(task)
+        super().__init__(domain, tasks)
+        self.evaluator_hash = hashlib.sha256(f"whole {domain.evaluator_hash}".encode()).hexdigest()
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        sizes = ", ".join(f"{split} {len(self._tasks[split])}" for split in _ALL_USED)
+        told = f"no row states a split and nothing is trained: all tasks are used ({sizes})"
+        return (*Offered.by(self._domain).notes, told)
+
+
+def _dealt(key: str) -> Split:
+    return _ALL_USED[int(hashlib.sha256(key.encode()).hexdigest()[:8], 16) % len(_ALL_USED)]
