@@ -24,6 +24,8 @@ Steps (the outcome of `Ledger.once`, by kind). Any outcome may also hold `rollou
 |             | outcome {answer: APPROVE|REVISE|ABORT, feedback, by}, none while it waits         |
 | `merge`     | {candidate, commit, version, policy?, generation, verdict?, undone?,              |
 |             | attribution?: {cells: {policy_harness: share}, effects: {name: interval}, n}}     |
+| `train`     | {policy, steps, kept: [{policy, steps}]}: and what the lab needs of it            |
+| `eval`      | {shard: {name}}: where the attempts of an evaluation are stored                   |
 | `cell`      | {generation, name, members: [id], commit, n, clean_success, delta, valid,        |
 |             | vetoes, failed}: a bundle, or a bundle without a member, on the search split      |
 | `bundle`    | {generation, clean_success, cells: [name], chosen, members: [id], shares:        |
@@ -78,6 +80,8 @@ STEP_KINDS: Final = (
     "verdict",
     "decision",
     "merge",
+    "train",
+    "eval",
     "cell",
     "bundle",
     "handover",
@@ -122,6 +126,8 @@ class RunState:
     evidence: list[EvidenceView] = field(default_factory=list)
     skills: list[SkillView] = field(default_factory=list)
     metrics: dict[str, list[MetricPoint]] = field(default_factory=lambda: defaultdict(list))
+    trained: dict[str, int] = field(default_factory=dict)  # steps by policy, checkpoints included
+    evaluated: list[str] = field(default_factory=list)  # names of shards, in the order they came
     spend: dict[str, Spend] = field(default_factory=dict)
     rollouts: int = 0
     train_steps: int = 0
@@ -436,6 +442,19 @@ def _fold_skill(state: RunState, outcome: Mapping[str, Any]) -> None:
     state.skills.append(SkillView.parse(outcome))
 
 
+def _fold_train(state: RunState, outcome: Mapping[str, Any]) -> None:
+    kept = outcome.get("kept")
+    for one in (outcome, *(kept if isinstance(kept, list) else ())):
+        if isinstance(one, dict):
+            state.trained[str(one.get("policy"))] = int(one.get("steps") or 0)
+
+
+def _fold_eval(state: RunState, outcome: Mapping[str, Any]) -> None:
+    shard = outcome.get("shard")
+    if isinstance(shard, dict):
+        state.evaluated.append(str(shard.get("name")))
+
+
 def _fold_visible(state: RunState, outcome: Mapping[str, Any]) -> None:
     state.visible = outcome
 
@@ -464,6 +483,8 @@ _FOLDS: Final[Mapping[str, Callable[[RunState, Mapping[str, Any]], None]]] = {
     "handover": _fold_handover,
     "lead": _fold_lead,
     "skill": _fold_skill,
+    "train": _fold_train,
+    "eval": _fold_eval,
     "visible": _fold_visible,
     "results": _fold_results,
     "calibration": _fold_calibration,

@@ -18,7 +18,7 @@ from ..view.sample import write_sample
 from .conftest import Done, Runner
 
 COMMANDS = ["evolve", "init", "train", "report", "status", "log", "show", "diff", "why"]
-COMMANDS += ["verify", "doctor", "approve", "transcript"]
+COMMANDS += ["verify", "doctor", "approve", "transcript", "view"]
 HEAVY = ("torch", "rich", "pydantic", "jinja2", "git", "docker", "scipy", "numpy", "sqlite3")
 
 

@@ -17,12 +17,13 @@ STYLE: Final = """
   --c0: #79aef2; --c1: #f0935a; --c2: #56c785; --c3: #cb92e3; --c4: #f58bb8; --c5: #55c2cc; } }
 * { box-sizing: border-box; }
 body { margin: 0 auto; max-width: 1000px; padding: 28px 24px 60px; background: var(--bg);
-  color: var(--ink); font: 15px/1.55 system-ui, "Segoe UI", "DejaVu Sans", sans-serif; }
+  color: var(--ink); overflow-wrap: break-word;
+  font: 15px/1.55 system-ui, "Segoe UI", "DejaVu Sans", sans-serif; }
 h1 { font-size: 24px; margin: 0 0 2px; } h2 { font-size: 18px; margin: 40px 0 12px; }
 h3 { font-size: 15px; margin: 20px 0 6px; }
 p { margin: 6px 0; } .dim, .tick { color: var(--dim); fill: var(--dim); }
 code, pre, .mono { font: 13px/1.5 ui-monospace, "SF Mono", "DejaVu Sans Mono", monospace; }
-nav { margin: 14px 0 0; } nav a { margin-right: 14px; } a { color: var(--open); }
+nav { margin: 14px 0 0; display: flex; flex-wrap: wrap; gap: 4px 14px; } a { color: var(--open); }
 .cards { display: flex; flex-wrap: wrap; gap: 12px; margin: 20px 0 14px; }
 .card { background: var(--panel); border-radius: 8px; padding: 12px 16px; flex: 1 1 170px; }
 .card b { display: block; font-size: 24px; font-weight: 650; line-height: 1.3;
@@ -68,12 +69,15 @@ svg { max-width: 100%; height: auto; display: block; } svg text { fill: var(--in
 """
 
 # What several pages are made of.
-PARTS: Final = """{% macro head(title, more='') -%}
+PARTS: Final = """{% macro head(title, more='', live=none) -%}
 <!doctype html>
 <html lang="en"><head><meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
-<title>meta-agent: {{ title | visible }}</title><style>{{ style }}{{ more }}</style></head><body>
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'
+{%- if live %}; script-src 'self'; connect-src 'self'{% endif %}">
+<title>meta-agent: {{ title | visible }}</title><style>{{ style }}{{ more }}{% if live %}{{
+live.style }}{% endif %}</style>{% if live %}<meta name="token" content="{{ live.token }}">
+<script src="/page.js" defer></script>{% endif %}</head><body>
 {%- endmacro %}
 {%- macro cards_of(cards) %}<div class="cards">
 {% for card in cards %}<div class="card"><span>{{ card.name }}</span><b>{{ card.value }}</b>
@@ -86,16 +90,22 @@ PARTS: Final = """{% macro head(title, more='') -%}
 </td><td class="dim">{{ (layer ~ '.' ~ name) | meaning }}</td></tr>{% endfor %}{% endfor %}
 </table></div>{% endmacro %}"""
 
-TEMPLATE: Final = """{{ head('run ' ~ state.run) }}
-<header><h1>{{ headline }}</h1>
+TEMPLATE: Final = """{{ head('run ' ~ state.run, '', live) }}<main>
+<header>{% if live %}<p id="alive" class="notice{{ ' dead' if live.dead }}">{{ live.word }}</p>
+{% endif %}<h1>{{ headline }}</h1>
 <p class="dim">run <span class="mono">{{ state.run | visible }}</span> · domain {{ state.domain |
 visible }} · policy {{ state.config.policy | visible }} · meta-agent {{ state.config.meta_model |
 visible }} · {{ ended }}</p>
 {% if replay %}<p class="notice">{% for name, value in replay %}<b>{{ name }}</b> {{ value }}
 {%- if not loop.last %} · {% endif %}{% endfor %}</p>{% endif %}
 {% for one in state.waiting %}<p class="notice"><b>waits for a person</b> {{ one.asks | visible }}
-</p>{% endfor %}
-<nav>{% for anchor, name in sections %}<a href="#{{ anchor }}">{{ name }}</a>{% endfor %}</nav>
+</p>{% if live %}<form class="answer" data-subject="{{ one.subject | visible }}">
+<input name="feedback" placeholder="what should change" aria-label="what should change">
+<button value="APPROVE">Approve</button> <button value="REVISE">Send back</button>
+<button value="ABORT">End the run</button> <span class="told alert"></span></form>{% endif %}
+{% endfor %}
+<nav>{% for anchor, name in sections %}<a href="#{{ anchor }}">{{ name }}</a>{% endfor %}{% if live
+%}<a href="#heat">Tasks</a><a href="#attempts">Attempts</a>{% endif %}</nav>
 </header>
 
 {{ cards_of(cards) }}
@@ -191,7 +201,7 @@ evidence.alerts | length > 1 }}</span>{% endif %}</summary><div>
 {% for alert in evidence.alerts %}<p><span class="alert">{{ alert.metric | visible }} {{ alert.value
 | number }}</span> {{ alert.message | visible }}{% for line in evidence.behind(alert) %}<br>
 <span class="mono">{{ line | visible }}</span>{% endfor %}</p>{% endfor %}
-{{ metrics_of(evidence.layers) }}
+<details><summary>Every metric</summary><div>{{ metrics_of(evidence.layers) }}</div></details>
 {% for exemplar in evidence.exemplars %}<details><summary>{{ exemplar.mode | visible }} ·
 <span class="mono">{{ exemplar.task_key | visible }}</span> {{ exemplar.summary | one_line }}
 </summary><div>{% if exemplar.steps %}<pre>{{ exemplar.steps
@@ -205,10 +215,11 @@ message.role | visible }}</span><pre>{{ message.content | visible }}</pre></div>
 
 {% if state.skills %}
 <h2 id="skills">Skills written</h2>
-<table><tr><th>skill</th><th>from</th><th>what it says</th></tr>{% for skill in state.skills %}
+<div class="scroll"><table><tr><th>skill</th><th>from</th><th>what it says</th></tr>
+{% for skill in state.skills %}
 <tr><td><b>{{ skill.name | visible }}</b>{% if skill.negative %} <span class="alert">warns</span>
 {% endif %}</td><td>{{ (skill.candidate or '') | visible }}</td><td>{{ skill.description |
-visible }}</td></tr>{% endfor %}</table>
+visible }}</td></tr>{% endfor %}</table></div>
 {% endif %}
 
 <h2 id="spend">Spend and settings</h2>
@@ -224,6 +235,7 @@ else 'No model behind a server was asked.' }}</p>{% endif %}
 {% for name, value in settings %}<tr><td>{{ name | visible }}</td><td class="mono">{{ value | flat
 }}</td><td class="dim">{{ origin.get(name, '') | visible }}</td></tr>{% endfor %}</table></div>
 </details>
+</main>{% if live %}{{ live.sections }}{% endif %}
 <footer>Made by meta-agent from {{ state.workspace | visible }}/ledger.sqlite. The same numbers:
 <code>meta-agent report --json</code>.</footer>
 </body></html>

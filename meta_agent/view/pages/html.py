@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from jinja2 import Environment, Undefined
+from jinja2 import Environment, Template, Undefined
 from markupsafe import Markup
 
 from meta_agent.errors import ConfigError
@@ -62,6 +63,16 @@ _METRIC_ORDER: Final = ("success", "clean_success", "reward", "dead_group_ratio"
 _MAX_CHARTS: Final = 12
 
 
+class Live(NamedTuple):
+    """What the page has more while it is served: it follows the run and takes answers."""
+
+    token: str
+    style: Markup
+    sections: Markup
+    word: str  # how the run stands
+    dead: bool  # it should be at work, and nobody is
+
+
 class Card(NamedTuple):
     """A number that is read first."""
 
@@ -70,12 +81,15 @@ class Card(NamedTuple):
     detail: str
 
 
-def render_html(state: RunState, predictions: Mapping[str, Any] | None = None) -> str:
+def render_html(
+    state: RunState, predictions: Mapping[str, Any] | None = None, live: Live | None = None
+) -> str:
     """The whole report as one page. `predictions` is about the whole workspace."""
     arms = group_by_arm(state.metrics)
     return rendered(
         TEMPLATE,
         state=state,
+        live=live,
         headline=_headline(state),
         ended=state.exit_reason or "not finished",
         sections=_sections(state),
@@ -107,6 +121,12 @@ def render_html(state: RunState, predictions: Mapping[str, Any] | None = None) -
 
 def rendered(template: str, **values: Any) -> str:
     """A page of the common parts, in the common style."""
+    return _compiled(PARTS + template).render(style=Markup(STYLE), **values)
+
+
+@cache
+def _compiled(template: str) -> Template:
+    """Compiling takes longer than filling in, and a page that is live is filled in often."""
     environment = Environment(autoescape=True)
     environment.filters.update(
         visible=_text,
@@ -118,7 +138,7 @@ def rendered(template: str, **values: Any) -> str:
         unit=unit_text,
         meaning=lambda name: meaning_of(name).what,
     )
-    return environment.from_string(PARTS + template).render(style=Markup(STYLE), **values)
+    return environment.from_string(template)
 
 
 def write_html(

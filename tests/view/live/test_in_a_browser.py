@@ -1,0 +1,192 @@
+"""The live page in a real browser: every kind of run, live, many attempts, by keys alone."""
+
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+
+from meta_agent.ledger import Ledger
+from meta_agent.view.live.server import PageServer
+from meta_agent.view.live.site import Site
+from meta_agent.workspace import Workspace
+
+from ..chromium import BROWSER, Tab, browser
+from .sample import RUN, TOKENS, attempt, lost, measured, mixed, workspace
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not BROWSER, reason="no chromium on this machine: apt-get install chromium"),
+]
+PHONE, DESK = (390, 844), (1200, 900)
+KINDS = ("finished", "running", "crashed", "parked", "empty")
+WORDS = {
+    "finished": "done",
+    "running": "running (process",
+    "crashed": "stopped without finishing",
+    "parked": "parked, waits for a person: meta-agent approve g1/c2",
+    "empty": "Nothing has run here yet",
+}
+
+
+@contextmanager
+def serving(place: Workspace) -> Iterator[PageServer]:
+    decide = lambda *told: f"recorded {told[1]} {told[2].answer}"  # noqa: E731
+    site = Site(place, None, token="t", predictions=lambda _: None, decide=decide)
+    server = PageServer(site, "t")
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield server
+    finally:
+        server.shutdown()
+        server.close()
+
+
+@pytest.fixture
+def tab(tmp_path: Path) -> Iterator[Tab]:
+    with browser(tmp_path) as tab:
+        yield tab
+
+
+def made(root: Path, kind: str, stack: ExitStack) -> Workspace:
+    """A workspace in which a run stands like that; a running one is owned as long as the test."""
+    if kind == "empty":
+        return workspace(root, recorded=False)
+    parked = {"waits_for": "g1/c2"} if kind == "parked" else {}
+    place = workspace(root, finished=kind == "finished", **parked)
+    rows = [attempt(0, tokens=TOKENS), attempt(1, outcome=False), lost(2), *mixed(60, seed=3)]
+    measured(place, one=rows, two=mixed(60, seed=4, commit="d" * 40))
+    if kind == "running":
+        stack.enter_context(Ledger.open(place.ledger_file))
+    return place
+
+
+def settled(tab: Tab) -> None:
+    """All that was asked for is there, and nothing is asked for again."""
+    parts = "[...document.querySelectorAll('[data-from]')]"
+    tab.until(f"{parts}.every(p => p.children.length) && !document.querySelector('[data-again]')")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_of_run_is_drawn_without_complaints(tmp_path: Path, tab: Tab, kind: str) -> None:
+    with ExitStack() as stack:
+        server = stack.enter_context(serving(made(tmp_path / "w", kind, stack)))
+        for size, phone in ((DESK, False), (PHONE, True)):
+            for dark in (False, True):
+                tab.look(*size, dark=dark, phone=phone)
+                tab.open(server.address)
+                if kind != "empty":
+                    settled(tab)
+                    assert tab.see("document.querySelectorAll('svg[role=img]').length") >= 5
+                assert WORDS[kind] in tab.see("document.querySelector('#alive').textContent")
+                assert tab.see("document.documentElement.scrollWidth") <= size[0]
+                assert "t=" not in tab.see("location.href")
+                shot = tab.shoot(tmp_path / "shot.png", whole=False)
+                assert len(shot) > 5_000, "a blank page has less"
+        assert tab.said == []
+        assert tab.see("document.title").startswith("meta-agent: ")
+        own = (f"http://127.0.0.1:{server.server_port}/", "about:blank")
+        assert [url for url in tab.asked if not url.startswith(own)] == []
+
+
+def test_attempts_are_found_opened_and_put_beside_by_keys_alone(tmp_path: Path, tab: Tab) -> None:
+    with ExitStack() as stack:
+        server = stack.enter_context(serving(made(tmp_path / "w", "finished", stack)))
+        tab.look(*DESK)
+        tab.open(server.address)
+        settled(tab)
+        tab.press("/")
+        for key in "0001":
+            tab.press(key)
+        tab.until("document.querySelector('#attempts b').textContent === '3'")
+        tab.see("document.activeElement.blur()")
+        tab.press("j")
+        tab.press("Enter")
+        tab.until("document.querySelectorAll('#opened article').length === 1")
+        for key in "jx":
+            tab.press(key)
+        tab.until("document.querySelectorAll('#opened article').length === 2")
+        told = tab.see("document.querySelector('#opened').innerText")
+        assert told.count("lab/0001") == 2 and "the question ends" in told
+        tab.press("Escape")
+        tab.until("!document.querySelector('#opened article')")
+        assert tab.said == []
+        assert tab.see("document.title").startswith("meta-agent: "), "no script of a text has run"
+
+
+def test_a_click_on_the_map_lists_that_task_in_that_version(tmp_path: Path, tab: Tab) -> None:
+    with ExitStack() as stack:
+        server = stack.enter_context(serving(made(tmp_path / "w", "finished", stack)))
+        tab.look(*DESK)
+        tab.open(server.address)
+        settled(tab)
+        tab.see(
+            "(() => { const map = document.querySelector('svg.heat');"
+            "const box = map.getBoundingClientRect();"
+            "map.dispatchEvent(new MouseEvent('click', {bubbles: true,"
+            "clientX: box.left + 8 + 26 * 1 + 5, clientY: box.top + 121})); })()"
+        )
+        tab.until("document.querySelector('[data-clear]')")
+        tab.until("document.querySelectorAll('tr[data-at]').length === 1")
+        assert "eval-two" in tab.see("document.querySelector('tr[data-at]').dataset.at")
+
+
+def test_the_page_follows_a_run_and_says_when_it_dies(tmp_path: Path, tab: Tab) -> None:
+    with ExitStack() as stack:
+        owner = stack.enter_context(ExitStack())
+        place = made(tmp_path / "w", "running", owner)
+        server = stack.enter_context(serving(place))
+        tab.open(server.address)
+        settled(tab)
+        tab.see("document.querySelector('main details').open = true")
+        owner.close()
+        tab.until("document.querySelector('#alive').textContent.includes('stopped without')")
+        assert tab.see("document.querySelector('#alive').className") == "notice dead"
+        assert tab.see("document.querySelector('main details').open")
+        with Ledger.open(place.ledger_file) as ledger:
+            tab.until("document.querySelector('#alive').textContent.includes('running')")
+            ledger.finish_run(RUN, "done")
+        tab.until("document.querySelector('#alive').textContent === 'done'")
+        assert tab.said == []
+
+
+def test_a_person_answers_on_the_page(tmp_path: Path, tab: Tab) -> None:
+    with ExitStack() as stack:
+        server = stack.enter_context(serving(made(tmp_path / "w", "parked", stack)))
+        tab.open(server.address)
+        tab.see("document.querySelector('.answer [value=REVISE]').click()")
+        tab.until("document.querySelector('.told').textContent.includes('what should change')")
+        tab.see("document.querySelector('.answer [value=APPROVE]').click()")
+        tab.until("document.querySelector('.answer').textContent === 'recorded g1/c2 APPROVE'")
+
+
+def test_a_figure_is_saved_as_a_file_of_its_own(tmp_path: Path, tab: Tab) -> None:
+    with ExitStack() as stack:
+        server = stack.enter_context(serving(made(tmp_path / "w", "finished", stack)))
+        tab.open(server.address)
+        settled(tab)
+        tab.call("Browser.setDownloadBehavior", behavior="allow", downloadPath=str(tmp_path))
+        tab.see("document.querySelector('.figure').click()")
+        deadline = time.monotonic() + 30
+        while not (files := list(tmp_path.glob("*.svg"))):
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        tab.open(files[0].as_uri())
+        assert tab.see("document.querySelectorAll('circle').length") >= 2
+        assert tab.said == []
+
+
+def test_of_many_attempts_a_page_is_shown_and_all_are_counted(tmp_path: Path, tab: Tab) -> None:
+    """Time and memory at 100,000 are measured by `benchmarks/page.py`."""
+    with tempfile.TemporaryDirectory() as root:
+        place = workspace(Path(root) / "w")
+        measured(place, **{f"e{n}": mixed(500, seed=n) for n in range(20)})
+        with serving(place) as server:
+            tab.look(*DESK)
+            tab.open(server.address)
+            settled(tab)
+            assert tab.see("document.querySelector('#attempts b').textContent") == "10,000"
+            assert tab.see("document.querySelectorAll('tr[data-at]').length") == 50

@@ -1,0 +1,159 @@
+"""The server of the live page: who is let in, what is answered, what a person may decide."""
+
+import http.client
+import json
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from meta_agent.errors import ConfigError
+from meta_agent.ledger import Ledger
+from meta_agent.view import Reply
+from meta_agent.view.live.server import PageServer
+from meta_agent.view.live.site import Site
+from meta_agent.workspace import Workspace
+
+from .sample import attempt, lost, measured, workspace
+
+TOKEN = "sesame"
+
+
+class Answered(NamedTuple):
+    status: int
+    text: str
+    headers: dict[str, str]
+
+
+class Served:
+    """A server of one workspace, and a reader of it."""
+
+    def __init__(self, place: Workspace) -> None:
+        self.decided: list[tuple[str, str, Reply]] = []
+
+        def decide(run: str, subject: str, reply: Reply) -> str:
+            self.decided.append((run, subject, reply))
+            return "recorded"
+
+        site = Site(place, None, token=TOKEN, predictions=lambda _: None, decide=decide)
+        self.server = PageServer(site, TOKEN)
+        self.port = self.server.server_port
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+    def ask(
+        self, path: str, *, method: str = "GET", body: str = "", known: bool = True, **headers: str
+    ) -> Answered:
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
+        told = {name.replace("_", "-"): value for name, value in headers.items()}
+        if known:
+            told["Cookie"] = f"meta-agent-{self.port}={TOKEN}"
+        connection.request(method, path, body=body or None, headers=told)
+        answer = connection.getresponse()
+        text = answer.read().decode()
+        connection.close()
+        return Answered(answer.status, text, dict(answer.getheaders()))
+
+    def close(self) -> None:
+        self.server.shutdown()
+        self.server.close()
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[Served]:
+    place = workspace(tmp_path / "w", waits_for="g1/c2")
+    measured(place, one=[attempt(0), attempt(1, outcome=False), lost(2)])
+    served = Served(place)
+    yield served
+    served.close()
+
+
+PATHS = ("/", "/attempts", "/attempt?at=x:0", "/heat", "/events", "/page.js", "/nothing")
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_nothing_is_answered_without_the_token(served: Served, path: str) -> None:
+    for headers in ({}, {"Cookie": f"meta-agent-{served.port}=guess"}, {"Cookie": "\x01;=;"}):
+        assert served.ask(path, known=False, **headers).status == 403
+    assert served.ask(f"{path}{'&' if '?' in path else '?'}token=guess", known=False).status == 403
+
+
+def test_another_host_name_is_refused_even_with_the_token(served: Served) -> None:
+    answered = served.ask("/", Host=f"evil.example:{served.port}")
+    assert (answered.status, "run" in answered.text) == (403, False)
+
+
+def test_the_token_in_the_address_becomes_a_cookie_that_scripts_do_not_get(served: Served) -> None:
+    answered = served.ask(f"/?token={TOKEN}", known=False)
+    assert (answered.status, answered.headers["Location"]) == (303, "/")
+    assert "HttpOnly; SameSite=Strict" in answered.headers["Set-Cookie"]
+    assert TOKEN in served.server.address and "//127.0.0.1:" in served.server.address
+
+
+@pytest.mark.parametrize(
+    ("path", "part"), [("/", "Clean success"), ("/heat", "<svg"), ("/attempts", "3</b> attempts")]
+)
+def test_pages(served: Served, path: str, part: str) -> None:
+    served.ask("/attempts")
+    site = served.server.site
+    site._index()[1].wait()
+    answered = served.ask(path)
+    assert answered.status == 200 and part in answered.text
+    policy = answered.headers["Content-Security-Policy"]
+    assert "default-src 'none'" in policy and "script-src 'self'" in policy
+    assert "\u202e" not in answered.text and "<script>" not in answered.text
+
+
+def test_an_attempt_that_is_not_there_is_a_sentence(served: Served) -> None:
+    for at in ("", "x", "eval-one-s0-x-search:99", "eval-one-s0-x-search:-1", "../..:0"):
+        answered = served.ask(f"/attempt?at={at}")
+        assert answered.status == 400 and "there is no attempt" in answered.text
+    assert "lab/0001" in served.ask("/attempt?at=eval-one-s0-x-search:1").text
+
+
+def test_a_person_answers_with_the_token_in_a_header(served: Served) -> None:
+    told = {"subject": "g1/c2", "answer": "REVISE", "feedback": " shorter "}
+    body = json.dumps(told)
+    assert served.ask("/answer", method="POST", body=body).status == 403
+    assert served.ask("/answer", method="POST", body=body, known=False, X_Token=TOKEN).status == 403
+    assert served.decided == []
+    answered = served.ask("/answer", method="POST", body=body, X_Token=TOKEN)
+    assert (answered.status, answered.text) == (200, "recorded")
+    assert served.decided == [("r1", "g1/c2", Reply("REVISE", "shorter"))]
+
+
+@pytest.mark.parametrize(
+    "body",
+    ["", "[]", "{", '{"answer": "MERGE"}', '{"answer": "REVISE", "feedback": " "}', "x" * 70_000],
+)
+def test_odd_answers_decide_nothing(served: Served, body: str) -> None:
+    assert served.ask("/answer", method="POST", body=body, X_Token=TOKEN).status == 400
+    assert served.decided == []
+
+
+def test_a_change_of_the_ledger_or_of_its_owner_is_told(tmp_path: Path) -> None:
+    place = workspace(tmp_path / "w", finished=False)
+    site = Site(place, None, token=TOKEN, predictions=lambda _: None, decide=lambda *_: "")
+    still = site.stamp()
+    assert site.stamp() == still
+    assert "stopped without finishing" in site.page({})
+    with Ledger.open(place.ledger_file) as ledger:
+        owned = site.stamp()
+        assert owned != still and "running (process" in site.page({})
+        ledger.event("note", {"text": "more"}, "r1")
+        assert site.stamp() != owned
+
+
+def test_an_empty_workspace_has_a_page(tmp_path: Path) -> None:
+    place = workspace(tmp_path / "w", recorded=False)
+    site = Site(place, None, token=TOKEN, predictions=lambda _: None, decide=lambda *_: "")
+    assert "Nothing has run here yet" in site.page({})
+    assert "No attempt is stored yet" in site.attempts({})
+    assert "No evaluation is stored yet" in site.heat({})
+
+
+def test_a_port_that_is_taken_is_a_sentence(served: Served) -> None:
+    for port in (served.port, 99_999):
+        with pytest.raises(ConfigError, match="cannot listen on port"):
+            PageServer(served.server.site, TOKEN, port)
