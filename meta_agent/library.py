@@ -351,14 +351,10 @@ def _contract(command: Sequence[str]) -> dict[str, str]:
 
 def _prompted(prompt: str) -> dict[str, str]:
     """The harness `open` with this system prompt."""
-    from meta_agent.resources import resource_dir
+    from meta_agent.resources import shipped_harness
 
-    source = resource_dir("harness_repo") / "open"
-    files = {
-        f"{_AGENT}/{path.relative_to(source).as_posix()}": path.read_text(encoding="utf-8")
-        for path in sorted(source.rglob("*"))
-        if path.is_file() and "__pycache__" not in path.parts
-    }
+    shipped = shipped_harness("open")
+    files = {f"{_AGENT}/{path}": content.decode() for path, content in shipped.items()}
     prompts = f"{_AGENT}/agent/prompts.py"
     tree = ast.parse(files[prompts])
     for node in tree.body:

@@ -1,8 +1,13 @@
-"""Where the data folders are: beside the package in a checkout, inside it in a wheel."""
+"""Where the data folders are, and the harnesses in one of them as they ship.
+
+They are beside the package in a checkout, inside it in a wheel. What harnesses have in common lies
+once in the folder `shared` above them; a file nearer to a harness takes the place of one above.
+There the folder `agent` stands for the harness's own, such as `swe`.
+"""
 
 from __future__ import annotations
 
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Literal
 
 from meta_agent.errors import PreflightError
@@ -20,3 +25,25 @@ def resource_dir(folder: Folder) -> Path:
         f"the data folder {folder!r} is missing from this installation",
         hint="pip install --force-reinstall meta-agent",
     )
+
+
+def shipped_harness(name: str) -> dict[str, bytes]:
+    """The files of a harness by path, such as `nano/swe/seed`."""
+    root = resource_dir("harness_repo")
+    home = root / name
+    (own,) = (path.name for path in home.iterdir() if path.is_dir())
+    above = home.parents[: len(PurePosixPath(name).parts)]
+    files: dict[str, bytes] = {}
+    for folder in (*(one / "shared" for one in reversed(above)), home):
+        for path, content in _files(folder):
+            parts = (own, *path.parts[1:]) if path.parts[0] == "agent" else path.parts
+            files["/".join(parts)] = content
+    return dict(sorted(files.items(), key=lambda file: PurePosixPath(file[0])))
+
+
+def _files(folder: Path) -> list[tuple[PurePosixPath, bytes]]:
+    return [
+        (PurePosixPath(path.relative_to(folder).as_posix()), path.read_bytes())
+        for path in folder.rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    ]

@@ -31,7 +31,7 @@ from meta_agent.ledger import DONE, Ledger
 from meta_agent.models.asking.client import Client, Recording, recording_of, unasked
 from meta_agent.offers import Offered
 from meta_agent.protocols import Domain
-from meta_agent.resources import resource_dir
+from meta_agent.resources import shipped_harness
 from meta_agent.rollouts import RolloutStore
 from meta_agent.sandbox import Backend, reap, resolve_backend
 from meta_agent.skills import SkillLibrary
@@ -199,13 +199,7 @@ def _first_files(config: RunConfig) -> dict[str, bytes]:
         )
         seed = seed_files(config.domain, config.seed, config.profile, variant=variant)
         return dict(seed.files)
-    root = resource_dir("harness_repo") / door_of(config.domain)[0].harness
-    files = (path for path in sorted(root.rglob("*")) if path.is_file())
-    return {
-        path.relative_to(root).as_posix(): path.read_bytes()
-        for path in files
-        if "__pycache__" not in path.parts
-    }
+    return shipped_harness(door_of(config.domain)[0].harness)
 
 
 def load_run_domain(config: RunConfig, *, sandbox: str | None = None, run: str = "tasks") -> Domain:

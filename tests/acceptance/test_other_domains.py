@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import shutil
 import subprocess
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from meta_agent.resources import shipped_harness
 from tests.acceptance._canary import leaks
 from tests.acceptance._cli import CANARIES, Cli, behind
 from tests.acceptance.brains.mender import Change, Mender
@@ -149,9 +149,9 @@ def _rows(case: Case, folder: Path) -> tuple[Path, dict[str, str]]:
 
 def _flawed(case: Case, folder: Path) -> Path:
     harness = folder / "harness"
-    shutil.copytree(
-        ROOT / "harness_repo" / case.domain, harness, ignore=shutil.ignore_patterns("__pycache__")
-    )
+    for path, content in shipped_harness(case.domain).items():
+        (harness / path).parent.mkdir(parents=True, exist_ok=True)
+        (harness / path).write_bytes(content)
     name, sound, flawed = case.flaw
     text = (harness / name).read_text(encoding="utf-8")
     assert text.count(sound) == 1

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from pathlib import Path
 
 from meta_agent.agents import (
     Proposal,
@@ -13,8 +12,8 @@ from meta_agent.agents import (
 )
 from meta_agent.evidence import Evidence
 from meta_agent.protocols import Ceilings, HarnessTree
+from meta_agent.resources import shipped_harness
 
-SEED = Path(__file__).parents[2] / "harness_repo/nano/swe/seed"
 CEILINGS = Ceilings(max_turns=12, max_tokens_per_turn=8, max_context_tokens=128, wall_sec=30.0)
 
 
@@ -48,11 +47,7 @@ BUSY = {
 
 def tree(edits: Mapping[str, tuple[str, str]] | None = None) -> HarnessTree:
     """The shipped sources, with (old, new) replacements by path."""
-    files = {
-        p.relative_to(SEED).as_posix(): p.read_bytes()
-        for p in sorted(SEED.rglob("*"))
-        if p.is_file() and "__pycache__" not in p.parts
-    }
+    files = shipped_harness("nano/swe/seed")
     for path, pattern, line in PINNED:
         files[path] = re.sub(pattern, line, files[path].decode(), flags=re.MULTILINE).encode()
     for path, (old, new) in (edits or {}).items():

@@ -21,10 +21,10 @@ from meta_agent.agents.team._proposer import Proposer
 from meta_agent.evidence import build_evidence
 from meta_agent.gate import Finding
 from meta_agent.protocols import Ceilings, Factor, HarnessTree, Hypothesis
+from meta_agent.resources import shipped_harness
 from tests.agents._models import ScriptedModels
 from tests.agents.test_evidence_files import rollout
 
-SEED = Path(__file__).parents[2] / "harness_repo/nano/swe/seed"
 ROWS = [rollout(n) for n in range(300)] + [rollout(n, "train") for n in range(300)]
 EVIDENCE = build_evidence(ROWS)
 FENCE = Fence.of("r", "g0/x")
@@ -53,11 +53,7 @@ class NoDesk:
 
 
 def brief(**changes: Any) -> Brief:
-    files = {
-        path.relative_to(SEED).as_posix(): path.read_bytes()
-        for path in sorted(SEED.rglob("*"))
-        if path.is_file() and "__pycache__" not in path.parts
-    }
+    files = shipped_harness("nano/swe/seed")
     findings = changes.get("findings", ())
     source = Source("v0", EVIDENCE, findings, ROWS)
     facts: dict[str, Any] = {

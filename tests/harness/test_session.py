@@ -12,6 +12,7 @@ import pytest
 from meta_agent.errors import CandidateError, ConfigError, SandboxError
 from meta_agent.harness import CheckResult, HarnessSession
 from meta_agent.protocols import HarnessTree, Sandbox, TokenRecord
+from meta_agent.resources import resource_dir, shipped_harness
 from meta_agent.rollouts import to_line
 from meta_agent.sandbox import open_sandbox
 
@@ -294,15 +295,13 @@ def test_a_broken_contract_is_found(sandbox: Sandbox, fault: str) -> None:
     assert told in result.detail
 
 
-SEEDS = sorted((Path(__file__).parents[2] / "harness_repo").rglob("harness.toml"))
+SHIPPED = [path.parents[1] for path in resource_dir("harness_repo").rglob("agent.py")]
 
 
-@pytest.mark.parametrize("toml", SEEDS, ids=lambda path: path.parent.as_posix()[-20:])
-def test_every_seed_harness_passes_its_contract_tests(sandbox: Sandbox, toml: Path) -> None:
-    home = toml.parent
-    files = {p.relative_to(home).as_posix(): p.read_bytes() for p in home.rglob("*.*")}
-    texts = {p: data for p, data in files.items() if "__pycache__" not in p}
-    held = HarnessSession(sandbox, HarnessTree("c", "t", texts))
+@pytest.mark.parametrize("home", sorted(SHIPPED), ids=lambda path: path.as_posix()[-20:])
+def test_every_shipped_harness_passes_its_contract_tests(sandbox: Sandbox, home: Path) -> None:
+    name = home.relative_to(resource_dir("harness_repo")).as_posix()
+    held = HarnessSession(sandbox, HarnessTree("c", "t", shipped_harness(name)))
     samples = [sample(outcome=True), sample(outcome=False, turns=5)]
     assert [result for result in held.check(samples, TASKS) if not result.ok] == []
 

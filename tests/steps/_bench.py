@@ -32,6 +32,7 @@ from meta_agent.protocols import (
     Split,
     Task,
 )
+from meta_agent.resources import shipped_harness
 from meta_agent.rollouts import RolloutStore
 from meta_agent.skills import SkillLibrary
 from meta_agent.steps.plan import Plan
@@ -40,7 +41,6 @@ from meta_agent.steps.run import Run
 from meta_agent.steps.verbs import propose as propose_step
 from meta_agent.view import open_display
 
-SEED = Path(__file__).parents[2] / "harness_repo/nano/swe/seed"
 TASKS = 200
 PLAN = Plan(
     steps=2,
@@ -58,11 +58,7 @@ Script = Callable[[HarnessTree], float]  # share of tasks that are solved, or it
 @cache
 def _seeded() -> TemporaryDirectory[str]:
     """The seed as a repository, made once and copied for every run."""
-    files = {
-        path.relative_to(SEED).as_posix(): path.read_bytes()
-        for path in sorted(SEED.rglob("*"))
-        if path.is_file() and "__pycache__" not in path.parts
-    }
+    files = shipped_harness("nano/swe/seed")
     folder = TemporaryDirectory()
     atexit.register(folder.cleanup)
     HarnessRepo.create(Path(folder.name), files, "feat: seed")
@@ -228,7 +224,7 @@ class Bench:
         return propose_step.propose(self.run, collected, self.reading, generation)
 
     def text(self, path: str) -> str:
-        return (SEED / path).read_text()
+        return shipped_harness("nano/swe/seed")[path].decode()
 
 
 def replace_plan(bench: Bench, **changes: Any) -> None:

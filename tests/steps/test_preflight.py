@@ -9,7 +9,7 @@ import pytest
 
 from meta_agent.config import RunConfig
 from meta_agent.errors import ConfigError, PreflightError
-from meta_agent.resources import resource_dir
+from meta_agent.resources import shipped_harness
 from meta_agent.steps import opening
 from meta_agent.view import open_display
 
@@ -80,7 +80,9 @@ def test_a_folder_with_a_contract_stands_in_for_the_seed_harness(
     suite: str, tmp_path: Path
 ) -> None:
     folder = tmp_path / "mine"
-    shutil.copytree(resource_dir("harness_repo") / "nano" / suite / "competent", folder)
+    for path, content in shipped_harness(f"nano/{suite}/competent").items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_bytes(content)
     agent = folder / suite / "agent.py"
     agent.write_text(agent.read_text() + "\n# mine\n")
     config = RunConfig(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final, Literal
 
 from meta_agent.errors import ConfigError
-from meta_agent.resources import resource_dir
+from meta_agent.resources import shipped_harness
 
 Variant = Literal["seed", "competent"]
 SUITES: Final = ("swe", "math", "code")
@@ -15,10 +15,4 @@ def sources(suite: str, variant: Variant) -> dict[str, bytes]:
     """Returns the files of a harness by path."""
     if suite not in SUITES:
         raise ConfigError(f"no nano suite {suite!r}", hint=f"choose one of: {', '.join(SUITES)}")
-    tree = resource_dir("harness_repo") / "nano" / suite / variant
-    paths = (path for path in sorted(tree.rglob("*")) if path.is_file())
-    return {
-        path.relative_to(tree).as_posix(): path.read_bytes()
-        for path in paths
-        if "__pycache__" not in path.parts
-    }
+    return shipped_harness(f"nano/{suite}/{variant}")

@@ -17,20 +17,13 @@ from meta_agent.protocols import (
     Rollout,
     TokenRecord,
 )
+from meta_agent.resources import shipped_harness
 from meta_agent.rollouts import Runner, Stamp
-
-SOURCES = Path(__file__).parents[3] / "harness_repo"
 
 
 def shipped(name: str) -> HarnessTree:
     """A harness as it ships."""
-    root = SOURCES / name
-    files = {
-        path.relative_to(root).as_posix(): path.read_bytes()
-        for path in sorted(root.rglob("*"))
-        if path.is_file() and "__pycache__" not in path.parts
-    }
-    return HarnessTree("c0ffee", "7ree", files)
+    return HarnessTree("c0ffee", "7ree", shipped_harness(name))
 
 
 class Cut(str):

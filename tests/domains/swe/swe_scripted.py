@@ -3,21 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from meta_agent.protocols import GenerateReply, GenerateRequest, HarnessTree, TokenRecord
-
-HARNESS = Path(__file__).parents[3] / "harness_repo" / "swe"
+from meta_agent.resources import shipped_harness
 
 
 def harness_tree() -> HarnessTree:
-    files = {
-        path.relative_to(HARNESS).as_posix(): path.read_bytes()
-        for path in sorted(HARNESS.rglob("*"))
-        if path.is_file() and "__pycache__" not in path.parts
-    }
-    return HarnessTree("c0ffee", "7ree", files)
+    return HarnessTree("c0ffee", "7ree", shipped_harness("swe"))
 
 
 class Scripted:
