@@ -156,11 +156,16 @@ def _did_you_mean(name: str, known: Iterable[str]) -> str | None:
     return f"did you mean {close[0]}?" if close else None
 
 
+def flag_of(field: str) -> str:
+    """The flag that fills a setting."""
+    return BY_ROLE.get(field) or "--" + field.replace("_", "-")
+
+
 def _in_plain_words(error: ValidationError, origin: Mapping[str, str]) -> ConfigError:
     problem = error.errors()[0]
     name = str(problem["loc"][0]) if problem["loc"] else "settings"
     where = origin.get(name, _DEFAULT)
-    flag = BY_ROLE.get(name) or "--" + name.replace("_", "-")
+    flag = flag_of(name)
     if problem["loc"][-1:] == ("[key]",):
         return _unknown_role(name, str(problem["loc"][1]), flag, where)
     shown = "" if name in MAY_HOLD_A_KEY else f" = {problem['input']!r}"

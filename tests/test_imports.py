@@ -30,7 +30,7 @@ LAYERS = (
     ("rollouts", "history", "harness", "domains", "models", "sandbox", "ledger"),
     ("agents", "backtest", "gate", "training", "evidence", "skills", "view"),
     ("steps", "studies", "evolve", "evolve_train", "doctor"),
-    ("library", "__init__"),
+    ("library", "given", "used", "__init__"),
     ("cli", "__main__"),
 )
 LAYER_OF = {room: level for level, rooms in enumerate(LAYERS) for room in rooms}

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import shlex
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +15,12 @@ import pytest
 
 import meta_agent
 from meta_agent.errors import ConfigError
-from meta_agent.library import source_of
+from meta_agent.given import source_of
+from meta_agent.resources import shipped_harness
 from tests.loopback import Call, Say, openai_server
 
 BONUS = 1
+LONG = "Answer with a number. " * 200  # longer than a file's name may be
 ROWS = [{"prompt": f"What is {n} + 1?", "sum": n + BONUS, "n": n} for n in range(40)]
 
 
@@ -78,7 +82,7 @@ def test_async_code_awaits_it_while_its_own_loop_goes_on(tmp_path: Path) -> None
         ticking = asyncio.create_task(tick())
         try:
             return await meta_agent.optimize_async(
-                tasks=ROWS, grade=grade, agent="Answer with a number.", **settings(tmp_path, url)
+                tasks=ROWS, grade=grade, agent=LONG, **settings(tmp_path, url)
             )
         finally:
             ticking.cancel()
@@ -87,7 +91,73 @@ def test_async_code_awaits_it_while_its_own_loop_goes_on(tmp_path: Path) -> None
         result = asyncio.run(both(url))
         systems = {str(call.messages[0]["content"]) for call in url.calls}
     assert result.exit_reason == "done" and len(ticks) > 5
-    assert systems == {"Answer with a number."}, "the agent was given as its prompt"
+    assert systems == {LONG}, "the agent was given as its prompt"
+
+
+def asks(prompt: str, base_url: str) -> str:
+    """An agent that is a function: one request, no library."""
+    import json
+    import urllib.request
+
+    messages = [{"role": "system", "content": "by hand"}, {"role": "user", "content": prompt}]
+    request = urllib.request.Request(
+        f"{base_url}/chat/completions",
+        json.dumps({"model": "any", "messages": messages}).encode(),
+        {"content-type": "application/json"},
+    )
+    with urllib.request.urlopen(request) as reply:
+        return str(json.load(reply)["choices"][0]["message"]["content"])
+
+
+def as_folder(tmp_path: Path) -> Path:
+    for path, content in shipped_harness("open").items():
+        (tmp_path / "own" / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "own" / path).write_bytes(content)
+    prompts = tmp_path / "own/agent/prompts.py"
+    prompts.write_text(prompts.read_text() + '\nSYSTEM = "by hand"\n')
+    return tmp_path / "own"
+
+
+def as_command(tmp_path: Path) -> list[str]:
+    script = tmp_path / "agent.py"
+    script.write_text(source_of({"asks": asks}) + RUN_ASKS)
+    return ["python3", "-c", script.read_text(), "{prompt}"]
+
+
+RUN_ASKS = """
+import os, pathlib, sys
+pathlib.Path("answer.txt").write_text(asks(sys.argv[1], os.environ["OPENAI_BASE_URL"]))
+"""
+AGENTS: dict[str, Callable[[Path], Any]] = {
+    "a folder": as_folder,
+    "a folder by its name": lambda tmp_path: str(as_folder(tmp_path)),
+    "a command": as_command,
+    "a command in one line": lambda tmp_path: shlex.join(as_command(tmp_path)),
+    "a prompt": lambda _: "by hand",
+    "a function": lambda _: asks,
+}
+
+
+@pytest.mark.parametrize("form", AGENTS)
+def test_an_agent_in_any_form_acts_and_is_graded(tmp_path: Path, form: str) -> None:
+    with openai_server(adds, serial=False) as url:
+        result = meta_agent.optimize(
+            tasks=ROWS[:16], grade=grade, agent=AGENTS[form](tmp_path), **settings(tmp_path, url)
+        )
+        systems = {str(call.messages[0]["content"]) for call in url.calls}
+    assert result.exit_reason == "done" and systems == {"by hand"}
+    assert result.before is not None and 0.5 < result.before < 1.0
+
+
+def test_a_folder_that_is_not_there_is_no_prompt(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="there is no folder"):
+        meta_agent.optimize(tasks=ROWS, grade=grade, agent="./my-agent", workspace=tmp_path / "ws")
+
+
+def test_what_a_mode_does_not_use_is_refused_as_on_the_command_line(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="--samples changes nothing here"):
+        meta_agent.optimize(workspace=tmp_path / "ws", samples=3)
+    assert not (tmp_path / "ws/ledger.sqlite").exists()
 
 
 def test_a_function_is_written_down_with_what_it_uses() -> None:

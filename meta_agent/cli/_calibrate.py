@@ -9,7 +9,6 @@ import typer
 from meta_agent.cli._flags import FLAGS, Grouped, takes
 from meta_agent.cli._options import JsonOption
 from meta_agent.cli._output import emit, stdout_for_data
-from meta_agent.cli._used import require_used
 
 if TYPE_CHECKING:
     from meta_agent.config import RunConfig
@@ -46,6 +45,8 @@ def calibrate(
     as_json: JsonOption = False,
 ) -> None:
     """Measure the harness against itself: luck, false promotions, the smallest visible gain."""
+    from meta_agent.used import require_used
+
     require_used(config)
     told = _told(config, seeds, effect)
     from meta_agent.view.terminal.calibration import calibration

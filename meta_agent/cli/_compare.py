@@ -10,7 +10,6 @@ import typer
 from meta_agent.cli._flags import Grouped, takes
 from meta_agent.cli._options import JsonOption
 from meta_agent.cli._output import emit, stdout_for_data
-from meta_agent.cli._used import require_used
 
 if TYPE_CHECKING:
     from meta_agent.config import RunConfig
@@ -71,6 +70,8 @@ def compare(
     as_json: JsonOption = False,
 ) -> None:
     """Compare ways to search at equal budget; the same command goes on where it ended."""
+    from meta_agent.used import require_used
+
     require_used(config)
     with stdout_for_data():
         document, stopped = _compare(config, arms, seeds, out, read_only)

@@ -11,7 +11,6 @@ import typer
 from meta_agent.cli._flags import FLAGS, Grouped, takes
 from meta_agent.cli._options import JsonOption
 from meta_agent.cli._output import emit, stdout_for_data
-from meta_agent.cli._used import require_used
 
 if TYPE_CHECKING:
     from meta_agent.config import RunConfig
@@ -36,14 +35,15 @@ def evolve(
     as_json: JsonOption = False,
 ) -> None:
     """Run the loop, or resume it: the same command takes an unfinished run up again."""
-    require_used(config)
+    from meta_agent import library
+
     if dry_run:
         _show_forecast(config, as_json)
         return
-    state = _work(lambda display: _evolve(config, display))
+    result = _work(lambda display: library.run(config, display))
     from meta_agent.view.terminal.text import summary
 
-    emit(as_json, state.to_json, lambda: summary(state))
+    emit(as_json, result.to_json, lambda: summary(result.state))
 
 
 @takes(
@@ -64,23 +64,12 @@ def evolve(
 )
 def train(config: RunConfig, as_json: JsonOption = False) -> None:
     """Train once under the workspace's promoted harness, without the loop."""
-    require_used(config)
-    result = _work(lambda display: _train(config, display))
+    from meta_agent import library
+
+    result = _work(lambda display: library.train(config, display))
     from meta_agent.view.terminal.text import facts
 
     emit(as_json, lambda: result, lambda: facts(result))
-
-
-def _evolve(config: RunConfig, display: Display) -> Any:
-    from meta_agent.evolve import evolve as run_loop
-
-    return run_loop(config, display)
-
-
-def _train(config: RunConfig, display: Display) -> Any:
-    from meta_agent.evolve_train import train_alone
-
-    return train_alone(config, display)
 
 
 def _work(work: Callable[[Display], Any]) -> Any:
@@ -100,10 +89,10 @@ def _display() -> Iterator[Display]:
 
 
 def _show_forecast(config: RunConfig, as_json: bool) -> None:
-    from meta_agent.studies.forecast import forecast
+    from meta_agent import library
     from meta_agent.view.terminal.forecast import forecast as drawing
 
     with stdout_for_data():
-        told = forecast(config)
+        told = library.forecast(config)
     plan = told.plan.to_json()
     emit(as_json, told.to_json, lambda: drawing(told.config.to_json(), plan, told.estimate))

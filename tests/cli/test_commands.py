@@ -280,11 +280,12 @@ def test_ctrl_c_while_modules_load_is_quiet(tmp_path: Path, name: str) -> None:
 NOISY = """
 import os, sys, types, subprocess
 import meta_agent.cli as cli
-def evolve(config, display):
+from meta_agent.view import RunState
+def evolve(config, display, stop):
     display.begin(["here we go"])
     print("a stray print"); os.system("echo a child process"); os.write(1, b"a C library\\n")
     display.phase("train", "g0/c0")
-    return types.SimpleNamespace(to_json=lambda: {"schema_version": 1})
+    return RunState("told")
 sys.modules["meta_agent.evolve"] = types.SimpleNamespace(evolve=evolve)
 cli.main()
 """
@@ -292,7 +293,7 @@ cli.main()
 
 def test_evolve_json_is_one_document_whatever_else_writes(tmp_path: Path) -> None:
     done = in_a_process(NOISY, "evolve", "--json", cwd=tmp_path)
-    assert done.document == {"schema_version": 1}
+    assert done.document["run"] == "told"
     for part in ("here we go", "a stray print", "a child process", "a C library"):
         assert part in done.stderr
 
@@ -312,7 +313,7 @@ def test_evolve_json_is_one_document_with_the_live_display_on(tmp_path: Path) ->
         output = process.stdout.read() if process.stdout else b""
     seen = os.read(leader, 65536)
     os.close(leader)
-    assert json.loads(output) == {"schema_version": 1}
+    assert json.loads(output)["run"] == "told"
     assert b"\x1b[" in seen
 
 

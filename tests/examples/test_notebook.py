@@ -1,9 +1,7 @@
-"""The notebook's cells run in order, as a kernel would run them."""
+"""The notebook's cells run in order in a real kernel, as a person would run them."""
 
 from __future__ import annotations
 
-import json
-import linecache
 import shutil
 from pathlib import Path
 from typing import Any
@@ -14,30 +12,36 @@ from tests.examples.support_desk import desk
 from tests.loopback import openai_server
 
 EXAMPLE = Path(__file__).parents[2] / "examples/customer-support"
-
-
-def run_cells(notebook: Path) -> dict[str, Any]:
-    """What the cells leave; their source can be read back, as in a kernel."""
-    space: dict[str, Any] = {"__name__": "__main__"}
-    cells = json.loads(notebook.read_text())["cells"]
-    for number, cell in enumerate(one for one in cells if one["cell_type"] == "code"):
-        name, text = f"<cell {number}>", "".join(cell["source"])
-        linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
-        exec(compile(text, name, "exec"), space)  # noqa: S102
-    return space
+LATER = """
+again = await meta_agent.optimize_async(
+    tasks=tasks, grade=grade, tools=tools, agent="You answer customers of a shop.",
+    policy=POLICY, generations=1, samples=1, sandbox="process", allow_unsafe_process=True,
+    **SETTINGS,
+)
+assert again.run == result.run, "an awaited call beside the kernel's own loop reads the same run"
+"""
 
 
 def test_the_notebook_of_the_example_runs_to_its_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    nbclient = pytest.importorskip("nbclient", reason="pip install nbclient ipykernel")
+    nbformat = pytest.importorskip("nbformat")
     for name in ("optimize.ipynb", "tasks.jsonl"):
         shutil.copy(EXAMPLE / name, tmp_path / name)
-    monkeypatch.chdir(tmp_path)
+    book = nbformat.read(tmp_path / "optimize.ipynb", as_version=4)
+    book.cells.append(nbformat.v4.new_code_cell(LATER))
     with openai_server(desk, serial=False) as url:
         monkeypatch.setenv("BASE_URL", url)
         monkeypatch.setenv("POLICY", "openai/desk")
-        result = run_cells(tmp_path / "optimize.ipynb")["result"]
+        kernel = {"metadata": {"path": str(tmp_path)}}
+        nbclient.NotebookClient(book, timeout=600, resources=kernel).execute()
         systems = {str(call.messages[0]["content"]) for call in url.calls}
-    assert result.exit_reason == "done" and 0.5 < result.before <= 1.0
+    shown = [data for cell in book.cells for data in outputs(cell)]
+    assert any("<table>" in str(data.get("text/html", "")) for data in shown)
     assert "You answer customers of a shop." in systems
-    assert result._repr_html_().startswith("<table>")
+
+
+def outputs(cell: Any) -> list[dict[str, Any]]:
+    """What a cell shows, by form."""
+    return [one["data"] for one in cell.get("outputs", []) if "data" in one]

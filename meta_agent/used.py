@@ -7,12 +7,11 @@ replay, whose settings are those of its recording.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
-from meta_agent.cli._flags import FLAGS
-
-if TYPE_CHECKING:
-    from meta_agent.config import RunConfig
+from meta_agent.config import RunConfig
+from meta_agent.errors import ConfigError
+from meta_agent.settings import flag_of
 
 
 class Use(NamedTuple):
@@ -61,18 +60,11 @@ USES: Final[Mapping[str, Use]] = {
 
 def require_used(config: RunConfig) -> None:
     """Raises ConfigError at the first flag that was typed and that this mode does not use."""
-    from meta_agent.errors import ConfigError
-
     if config.meta_model.startswith("replay:"):
         return
     for field, use in USES.items():
         if config.origin.get(field, "").startswith("command line") and not use.by(config):
             raise ConfigError(
-                f"{_flag(field)} changes nothing here: it is for {use.words}",
+                f"{flag_of(field)} changes nothing here: it is for {use.words}",
                 hint="leave it out",
             )
-
-
-def _flag(field: str) -> str:
-    known = FLAGS[field.removeprefix("role_")]
-    return known.names[0] if known.names else "--" + field.replace("_", "-")
