@@ -6,7 +6,9 @@ BIN    := $(VENV)/bin
 # options that pytorch.org's selector shows for "CPU" here.
 TORCH_PIP_ARGS ?=
 EVOLVE_ARGS    ?=
-PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/pip install -q
+# Bytecode of all that is installed takes half of the set-up, and most of it is never imported: what is, is compiled at the end.
+INSTALL := install -q --no-compile
+PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/pip $(INSTALL)
 # Two more environments for tests: one without torch, one with vLLM alone.
 API_VENV     ?= .venv-api
 VLLM_VENV    ?= .venv-vllm
@@ -15,8 +17,8 @@ VLLM_TORCH   ?= 2.13.0
 VERIFIERS_VENV ?= .venv-verifiers
 # Each is a whole run with containers of its own.
 ACCEPTANCE_WORKERS ?= 2
-API_PIP  := PIP_DISABLE_PIP_VERSION_CHECK=1 $(API_VENV)/bin/pip install -q
-VLLM_PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 $(VLLM_VENV)/bin/pip install -q
+API_PIP  := PIP_DISABLE_PIP_VERSION_CHECK=1 $(API_VENV)/bin/pip $(INSTALL)
+VLLM_PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 $(VLLM_VENV)/bin/pip $(INSTALL)
 
 .PHONY: evolve test test-all test-slow acceptance vllm verifiers lint format setup clean
 
@@ -52,7 +54,7 @@ verifiers: $(VERIFIERS_VENV)/.ready
 
 $(VERIFIERS_VENV)/.ready: Makefile
 	@$(PYTHON) -m venv --clear $(VERIFIERS_VENV)
-	@PIP_DISABLE_PIP_VERSION_CHECK=1 $(VERIFIERS_VENV)/bin/pip install -q verifiers==0.4.0
+	@PIP_DISABLE_PIP_VERSION_CHECK=1 $(VERIFIERS_VENV)/bin/pip $(INSTALL) verifiers==0.4.0
 	@touch $@
 
 lint: $(VENV)/.dev
@@ -66,11 +68,12 @@ format: $(VENV)/.dev
 
 # torch first: what depends on it then takes the build that is already there.
 $(VENV)/.ready: pyproject.toml constraints.txt
-	@echo "setting up $(VENV) (once; about 2 minutes)" >&2
+	@echo "setting up $(VENV) (once; about a minute)" >&2
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed; set PYTHON=...")'
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(PIP) $(TORCH_PIP_ARGS) -c constraints.txt torch
 	@$(PIP) -c constraints.txt -e '.[train]'
+	@env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -c 'import meta_agent.__main__, trl; from trl import GRPOTrainer'
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.ready

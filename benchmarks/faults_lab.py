@@ -166,9 +166,10 @@ class Bench:
         seed: int,
         exploit: Exploit | None,
         split: Split,
+        limit: int | None = None,
     ) -> list[Rollout]:
         gateway: Any = _Mixed(self.child, exploit) if exploit else self.child
-        tasks = self.domain.tasks(split)[: self.tasks]
+        tasks = self.domain.tasks(split)[: limit or self.tasks]
         plan = [PlannedRollout(task, 0, seed, f"{split}/{task.key}") for task in tasks]
         runner = Runner(self.domain, session, gateway, Stamp("faults", "v", tree.commit))
         sampling = self.domain.sampling
@@ -212,6 +213,20 @@ class Bench:
                 self._evidence(session, after, last, trained.metrics),
                 _clean(judged),
             )
+
+    def sample(
+        self, trees: Sequence[HarnessTree], tasks: int | None, *, base_policy: str
+    ) -> list[dict[str, bool] | None]:
+        """What the base policy solves cleanly under each of these, as the loop's desk has it."""
+        return [self._sample(tree.files, tasks or self.tasks, base_policy) for tree in trees]
+
+    def _sample(self, files: Files, tasks: int, base_policy: str) -> dict[str, bool] | None:
+        try:
+            with self._loaded(files, base_policy) as (session, tree):
+                found = self._roll_out(session, tree, 0, None, "search", tasks)
+        except (CandidateError, ConfigError):
+            return None
+        return {rollout.task_key: rollout.clean for rollout in found}
 
     def clean(self, files: Files, *, steps: int, out: Path, base_policy: str) -> float:
         """Clean success on the confirm split after that many steps: a share."""

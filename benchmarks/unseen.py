@@ -30,14 +30,16 @@ from typing import Any
 from faults_lab import Bench, Files, tree_of
 from unseen_faults import Unseen, unseen_faults
 
-from meta_agent.agents import WORTH_TRYING, Proposal, propose
+from meta_agent.agents import WORTH_TRYING, Proposal, propose, small_edits
 from meta_agent.domains import load_domain
 from meta_agent.domains.nano.sources import sources
 from meta_agent.errors import CandidateError, ConfigError
 from meta_agent.evidence import Evidence
+from meta_agent.protocols import HarnessTree
 from meta_agent.training import PolicyChild
 
 TASKS = 512
+LENT = 4_800  # attempts, by a default run to its first generation's experiments
 FIRST, SOONEST = 6, 3  # ideas that a generation's bundle takes, and half of them
 RESTORED = 0.5  # of the loss
 Edits = frozenset[tuple[str, str]]
@@ -65,7 +67,26 @@ class Lab:
                 known = found.setdefault(_edits(one), one)
                 if one.strength > known.strength:
                     found[_edits(one)] = one
-        return sorted(found.values(), key=lambda one: -one.strength)
+        tried = self._small_edits(suite, files)
+        return sorted([*found.values(), *tried], key=lambda one: -one.strength)
+
+    def _small_edits(self, suite: str, files: Files) -> list[Proposal]:
+        """What the rules agent tries on the base policy, with what a default run lends for it."""
+
+        def sample(trees: Sequence[HarnessTree], tasks: int | None, /) -> list[Any]:
+            key = [tree_of(tree.files).commit for tree in trees]
+            return [self._sampled(suite, *pair, tasks) for pair in zip(key, trees, strict=True)]
+
+        return small_edits(tree_of(files), sample, LENT)
+
+    def _sampled(self, suite: str, key: str, tree: HarnessTree, tasks: int | None) -> Any:
+        book = json.loads(self.book.read_text()) if self.book.exists() else {}
+        name = f"sample/{suite}/{key}/{tasks}"
+        if name not in book:
+            bench = self._bench(suite, tree.files)
+            (book[name],) = bench.sample([tree], tasks, base_policy=f"nano:{suite}")
+            self.book.write_text(json.dumps(book))
+        return book[name]
 
     def _bench(self, suite: str, files: Files) -> Bench:
         return Bench(self.child, files, tasks=TASKS, domain=load_domain(suite))

@@ -23,6 +23,7 @@ from meta_agent.agents._rules import (
 )
 from meta_agent.agents._rules_agent import RulesAgent
 from meta_agent.agents._transcript import transcript
+from meta_agent.agents._trials import small_edits
 from meta_agent.agents.evidence_files import Source, evidence_files, story
 from meta_agent.agents.rules import (
     WORTH_TRYING,
@@ -59,6 +60,7 @@ __all__ = [
     "Workbench",
     "evidence_files",
     "propose",
+    "small_edits",
     "source_of",
     "story",
     "transcript",

@@ -87,6 +87,14 @@ class Desk(Protocol):
         """Carries it out in sandboxes, once: asked again it is read from the journal."""
         ...
 
+    def sample(
+        self, trees: Sequence[HarnessTree], tasks: int | None
+    ) -> Sequence[Mapping[str, bool] | None]:
+        """Whether the base policy solves cleanly under each of these, by task: the first `tasks`
+        of the search split (None: all), one attempt each. None where one cannot be measured.
+        """
+        ...
+
     def tell(self, text: str) -> None:
         """A line for whoever watches the run. Called from one thread, in the same order always."""
         ...

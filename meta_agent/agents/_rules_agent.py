@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from meta_agent.agents._meta import Brief, Draft, Proposed, Refused
+from meta_agent.agents._trials import small_edits
 from meta_agent.agents.rules import WORTH_TRYING, Proposal, propose
 from meta_agent.backtest.fair import fairly
 from meta_agent.errors import CandidateError
@@ -46,7 +47,7 @@ class RulesAgent:
 
         kept = [
             one
-            for one in found.values()
+            for one in (*found.values(), *_small_edits(brief))
             if one.hypothesis.factor in brief.factors and one.strength >= WORTH_TRYING
         ]
         return sorted(kept, key=place)[: brief.k]
@@ -61,6 +62,14 @@ class RulesAgent:
             repair=repair,
             situation=brief.situation,
         )
+
+
+def _small_edits(brief: Brief) -> list[Proposal]:
+    """Where a policy is trained: a race screens every edit of a frozen one by rollouts anyway."""
+    if brief.untrained is None or "scaffold" not in brief.factors:
+        return []
+    lent = brief.desk.lend("small edits", 1)
+    return small_edits(brief.tree, brief.desk.sample, lent.attempts, brief.tried)
 
 
 def _draft(brief: Brief, index: int, proposal: Proposal) -> Draft | Refused:

@@ -22,7 +22,7 @@ class Surgery:
 
     def __init__(self, file: PythonFile) -> None:
         self.file = file
-        self._edits: dict[tuple[int, int], str] = {}
+        self.edits: dict[tuple[int, int], str] = {}
         self._removed: set[ast.stmt] = set()
 
     @cached_property
@@ -65,7 +65,7 @@ class Surgery:
         """Puts other source in a node's place."""
         if self.source(node) != text:
             start, end = self.file.span(node)
-            self._edits[start, end] = text
+            self.edits[start, end] = text
 
     def remove(self, statement: ast.stmt) -> None:
         """Takes a statement out."""
@@ -85,18 +85,18 @@ class Surgery:
     def insert(self, text: str, *, before: ast.stmt) -> None:
         """Adds a statement in front of another."""
         start, _ = self.file.span(before)
-        known = self._edits.get((start, start), "")
-        self._edits[start, start] = f"{known}{text}\n{' ' * before.col_offset}"
+        known = self.edits.get((start, start), "")
+        self.edits[start, start] = f"{known}{text}\n{' ' * before.col_offset}"
 
     def append(self, text: str, *, after: ast.stmt) -> None:
         """Adds a statement behind another."""
         _, end = self.file.span(after)
-        self._edits[end, end] = f"\n{' ' * after.col_offset}{text}"
+        self.edits[end, end] = f"\n{' ' * after.col_offset}{text}"
 
     @property
     def text(self) -> str | None:
         """The whole file after all edits."""
-        edits = {**self._edits, **self._removals()}
+        edits = {**self.edits, **self._removals()}
         if not edits:
             return None
         raw = self.file.text.encode()

@@ -84,6 +84,12 @@ class HostDesk:
         """Carries it out, once."""
         return self.experiments.experiment(tree, trial)
 
+    def sample(
+        self, trees: Sequence[HarnessTree], tasks: int | None
+    ) -> list[Mapping[str, bool] | None]:
+        """What the base policy solves cleanly under each of these, by task of the search split."""
+        return [self.experiments.sample(tree, tasks) for tree in trees]
+
     def tell(self, text: str) -> None:
         """A note in the run's log."""
         self.run.note(text)

@@ -88,6 +88,15 @@ class Experiments:
             told = self.run.once(key, "experiment", {"edit": tree.tree_hash, "how": how}, made)
         return Rehearsal(told["ok"], told["text"])
 
+    def sample(self, tree: HarnessTree, tasks: int | None) -> dict[str, bool] | None:
+        """What the base policy solves cleanly under a harness, by task; no check comes before."""
+        lab, limit = self.run.lab, tasks or self.run.plan.search
+        try:
+            seen = lab.evaluate(tree, lab.untrained(), split="search", limit=limit)
+        except (CandidateError, ConfigError):
+            return None
+        return {one.task_key: one.clean for one in lab.rollouts(seen.shard)}
+
     # --- an edit rolled out ----------------------------------------------------------------------
 
     def _tried(self, tree: HarnessTree, trial: Trial) -> Iterator[str]:
