@@ -17,7 +17,9 @@ _REASON_CHARS = 400
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """One earlier attempt. `verdict` is `REFUSED` where no candidate came of it."""
+    """One earlier attempt. `verdict` is `REFUSED` where no candidate came of it; `KEPT` or `TRIED`
+    while a bundle was measured and the claim is to come: what was gone on from has it, or not.
+    """
 
     name: str
     statement: str

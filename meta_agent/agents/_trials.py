@@ -67,14 +67,12 @@ def small_edits(
     (version,) = sample([tree], None)
     left, found = around, list[Better]()
     for kept, tasks in rungs:
-        left = [one.mutant for one in found][:kept] if found else left
+        left = [one.mutant for one in _apart(found)][:kept] if found else left
         found = _better(left, sample([_edited(tree, one) for one in left], tasks), version or {})
         if not found:
             return []
     sure = [one for one in found if _p_value(one) * len(around) <= ALPHA]
-    by_line = {(one.mutant.path, one.mutant.line): one for one in reversed(sure)}
-    best = sorted(by_line.values(), key=lambda one: -one.gain)[:PROPOSED]
-    return [_proposal(one, len(around)) for one in best]
+    return [_proposal(one, len(around)) for one in _apart(sure)[:PROPOSED]]
 
 
 def _neighbours(tree: HarnessTree, known: set[str]) -> list[Mutant]:
@@ -102,6 +100,12 @@ def _better(tried: Sequence[Mutant], seen: Sequence[Clean | None], version: Clea
         if wins > losses:
             found.append(Better(mutant, (wins - losses) / len(same), wins, losses, len(same)))
     return sorted(found, key=lambda one: -one.gain)
+
+
+def _apart(found: Sequence[Better]) -> list[Better]:
+    """The best of each line, best first: edits of one line mostly do the same."""
+    lines = {(one.mutant.path, one.mutant.line): one for one in reversed(found)}
+    return sorted(lines.values(), key=lambda one: -one.gain)
 
 
 def _p_value(one: Better) -> float:

@@ -435,3 +435,31 @@ def test_a_race_is_told_as_it_is(bench: Bench) -> None:
         assert "a race of 2,000 attempts on 200 search tasks" in said
         assert "in blocks of 8 attempts" in said and "5 samples of each of 40 tasks" in said
         assert "once without each" not in said and "bundle" not in said
+
+
+# --- what the rules agent tries by itself ---------------------------------------------------------
+
+
+def test_the_rules_agent_tries_small_edits_once_and_counts_them(bench: Bench) -> None:
+    replace_plan(bench, trainings=1000)
+    collected = bench.collected()
+    bench.lab.script = lambda tree: 1.0 if b"if done:" not in tree.files[AGENT] else 0.0
+    bench.reading = bench.reading._replace(untrained=bench.reading.evidence)
+    before = made(bench)
+    found = proposed(bench, collected)
+    tried = [one for one in found if one.hypothesis.rule.startswith("small-edit-")]
+    assert [one.factor for one in tried] == ["scaffold"]
+    assert b"if done:" not in bench.repo.tree(tried[0].commit).files[AGENT]
+    assert made(bench) > before
+    measured = evals(bench)
+    assert [one.commit for one in proposed(bench, collected)] == [one.commit for one in found]
+    assert evals(bench) == measured
+
+
+def test_small_edits_wait_for_a_budget_that_pays_for_them(bench: Bench) -> None:
+    collected = rich(bench)
+    replace_plan(bench, trainings=3)
+    bench.reading = bench.reading._replace(untrained=bench.reading.evidence)
+    before = evals(bench)
+    proposed(bench, collected)
+    assert evals(bench) == before

@@ -126,6 +126,23 @@ def test_a_lesson_is_of_one_change_and_says_what_it_was_proven_with(bench: Bench
     )
 
 
+def test_a_member_that_adds_nothing_teaches_nothing(bench: Bench) -> None:
+    """Proven with the others it is, but nobody should learn to do it."""
+    prepare(bench, trainings=40)
+    having(bench, REWARD, DATA, FILTER)
+
+    def score(found: Marks) -> float:
+        return 0.3 + 0.4 * ({"reward", "data"} <= found) + 0.005 * ("filter" in found)
+
+    solving(bench, score)
+    handed = whole(bench)
+    assert in_it(bench, handed) == {"reward", "data", "filter"}
+    kinds = {one["candidate"]: one["kind"] for one in outcomes(bench, "verdict")}
+    taught = {str(skill.get("candidate")) for skill in bench.run.skills.all()}
+    assert {kinds[f"r/g0/c{n}"] for n in range(3)} == {"PROMOTE"}
+    assert len(taught) == 2 and taught < set(kinds)
+
+
 def test_of_what_changes_nothing_the_start_is_handed_over_and_said_to_be(bench: Bench) -> None:
     prepare(bench)
     having(bench, REWARD, DATA, FILTER)

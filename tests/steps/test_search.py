@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from meta_agent.agents._past import history_page
 from meta_agent.errors import BudgetError
 from meta_agent.steps.budget import SEARCH_SHARE, allowed, spent
+from meta_agent.steps.verbs._briefing import past
 from tests.steps._bench import Bench
 from tests.steps._ideas import (
     Idea,
@@ -81,6 +83,27 @@ def test_what_does_better_absent_is_dropped(bench: Bench) -> None:
     kind, reason = verdicts(bench)["g0/c1"]
     assert kind == "REJECT" and "dropped: with it the bundle does -30.0 points" in reason
     assert "g0/c0" not in verdicts(bench), "what is gone on with has its verdict at the end"
+
+
+def test_later_authors_hear_what_bundles_showed_before_any_verdict(bench: Bench) -> None:
+    prepare(bench)
+    having(bench, REWARD, DATA, FILTER)
+
+    def score(found: Marks) -> float:
+        return 0.3 + 0.2 * ("reward" in found) + 0.2 * ("data" in found) - 0.3 * ("filter" in found)
+
+    solving(bench, score)
+    found = searched(bench)
+    told = {one.name: one for one in past(bench.run, found.version.commit)}
+    assert {name: one.verdict for name, one in told.items()} == {
+        "g0/c0": "KEPT",
+        "g0/c1": "REJECT",
+        "g0/c2": "KEPT",
+    }
+    assert told["g0/c0"].delta is not None
+    assert round(told["g0/c0"].delta[0], 2) == 0.2
+    page = history_page(list(told.values()))
+    assert "## g0/c0: KEPT" in page and "what its bundle did with it" in page
 
 
 def test_two_that_harm_are_left_out_at_once(bench: Bench) -> None:

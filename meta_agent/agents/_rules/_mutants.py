@@ -4,7 +4,7 @@ Mutation testing plants such edits to see whether tests notice. Here they are re
 a scaffold does something to words that it should not, one of its neighbours does not do it.
 
 Operators: a statement of a function left out; a guard left out; an expression replaced by what it
-is made from (the receiver or first argument of a call, the whole of a slice, a summand, a branch of
+is made from (the receiver or first argument of a call, the whole of a part, a summand, a branch of
 a conditional, a negation's operand); a condition left out of several, a comparison turned or moved
 by one; two arguments, summands or elements swapped; first for last; a keyword argument left out; a
 truth value turned; a text without its blanks or some of them, in the other case, or left out.
@@ -114,7 +114,7 @@ def _instead(s: Surgery, node: ast.AST) -> Iterator[str]:
         case ast.Tuple(ctx=ast.Load()) | ast.List(ctx=ast.Load()):
             yield from _swapped(s, node, node.elts)
         case ast.JoinedStr():
-            yield from _other_texts(s, node)
+            yield from _other_texts(node)
         case ast.Constant(value=bool(value)):
             yield repr(not value)
         case ast.Constant(value=str(value)):
@@ -128,11 +128,8 @@ def _other_bound(s: Surgery, node: ast.Compare, op: ast.cmpop) -> Iterator[str]:
 
 
 def _less_done(s: Surgery, node: ast.Call) -> Iterator[str]:
-    if isinstance(node.func, ast.Attribute):
-        if not isinstance(s.parents[node], ast.Await):
-            yield s.source(node.func.value)
-    elif node.args:
-        yield s.source(node.args[0])
+    if not isinstance(s.parents[node], ast.Await):
+        yield from _inside(s, node)
     yield from _swapped(s, node, node.args)
     parts = [*node.args, *node.keywords]
     for keyword in node.keywords:
@@ -140,11 +137,24 @@ def _less_done(s: Surgery, node: ast.Call) -> Iterator[str]:
         yield f"{s.source(node.func)}({kept})"
 
 
+def _inside(s: Surgery, node: ast.expr) -> Iterator[str]:
+    """What an expression was made from, and what that was made from: `a`, of `a.split("-")[0]`."""
+    inner: ast.expr | None = None
+    match node:
+        case ast.Call(func=ast.Attribute(value=inner)) | ast.Subscript(value=inner):
+            pass
+        case ast.Call(args=[inner, *_]):
+            pass
+    if inner is not None:
+        yield s.source(inner)
+        yield from _inside(s, inner)
+
+
 def _elsewhere(s: Surgery, node: ast.Subscript) -> Iterator[str]:
     of = s.source(node.value)
-    if isinstance(node.slice, ast.Slice):
-        yield of
-    elif isinstance(node.slice, ast.Constant) and node.slice.value == 0:
+    if isinstance(node.ctx, ast.Load):
+        yield from _inside(s, node)
+    if isinstance(node.slice, ast.Constant) and node.slice.value == 0:
         yield f"{of}[-1]"
     elif s.source(node.slice) == "-1":
         yield f"{of}[0]"
@@ -158,7 +168,12 @@ def _swapped(s: Surgery, node: ast.expr, parts: list[ast.expr]) -> Iterator[str]
         yield (text[:a] + text[c:d] + text[b:c] + text[a:b] + text[d:]).decode()
 
 
-def _other_texts(s: Surgery, node: ast.JoinedStr) -> Iterator[str]:
+def _other_texts(node: ast.JoinedStr) -> Iterator[str]:
+    constants = [part for part in node.values if isinstance(part, ast.Constant)]
+    for said in zip(*(_variants(str(part.value)) for part in constants), strict=True):
+        changed = dict(zip(constants, said, strict=True))
+        values = [ast.Constant(changed[v]) if v in changed else v for v in node.values]
+        yield ast.unparse(ast.JoinedStr([value for value in values if _says(value)]))
     for at, part in enumerate(node.values):
         if isinstance(part, ast.Constant):
             for value in _variants(str(part.value)):

@@ -75,8 +75,9 @@ def _values(
     facts = [f"verdict: {verdict.kind}", *verdict.reasons]
     if verdict.effect is not None:
         effect = verdict.effect
-        interval = f"[{effect.ci_low:.4g}, {effect.ci_high:.4g}]"
-        facts.append(f"clean success {effect.delta:.4g} {interval}, {effect.pairs} pairs")
+        low, high = 100 * effect.ci_low, 100 * effect.ci_high
+        gain = f"{100 * effect.delta:+.1f} points [{low:+.1f}, {high:+.1f}]"
+        facts.append(f"gain in clean success {gain}, over {effect.pairs} pairs of attempts")
     if prediction:
         facts.append(prediction)
     return {

@@ -128,11 +128,38 @@ def _fitting(run: Run, reading: Reading) -> Sequence[Skill]:
 
 
 def past(run: Run, base: str) -> list[Past]:
-    """Every attempt of this workspace, those that were refused included."""
-    found = [_past_candidate(run, base, *judged) for judged in _judged(run) if judged[1]]
+    """Every attempt of this workspace: refused ones too, and what waits for the claim."""
+    waiting = _waiting(run)
+    found = [
+        _past_candidate(run, base, candidate, told)
+        for candidate, verdict in _judged(run)
+        if (told := verdict or waiting.get(candidate["id"]))
+    ]
     return found + [
         one for step in run.ledger.steps(kind="proposal") for one in _refused(run, step)
     ]
+
+
+def _waiting(run: Run) -> dict[str, Mapping[str, Any]]:
+    """What bundles of this run showed of their members, by candidate: verdicts come at the end."""
+    found: dict[str, Mapping[str, Any]] = {}
+    for bundle in (step.outcome for step in run.ledger.steps(run.id, kind="bundle") if step.done):
+        for share in bundle["shares"]:
+            kept = share["candidate"] in bundle["members"]
+            where = (
+                "part of what was gone on from" if kept else "in a bundle that did not do better"
+            )
+            reason = f"{where}: what its bundle did with it, less what it did without it"
+            found[share["candidate"]] = {
+                "kind": "KEPT" if kept else "TRIED",
+                "reasons": [f"{reason} (search split, training seed 0)"],
+                "effect": share,
+                "screened_out": False,
+                "evidence": {},
+                "base_invalid": False,
+                "calibration": {"realised": share["delta"]},
+            }
+    return found
 
 
 def noted(run: Run) -> list[tuple[str, str]]:
@@ -147,6 +174,8 @@ def _past_candidate(
     assert verdict is not None
     known = candidate_from_json(dict(candidate))
     effect, scored = verdict.get("effect"), verdict.get("calibration")
+    if verdict["kind"] in ("KEPT", "TRIED") and known.hypothesis.metric != "clean_success":
+        scored = None  # its own metric is compared when its verdict is made
     return Past(
         name=known.id.removeprefix(f"{run.id}/"),
         statement=known.hypothesis.statement,

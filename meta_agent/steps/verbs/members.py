@@ -24,14 +24,16 @@ from meta_agent.view import attribution_note, claim_note
 def conclude_members(
     run: Run, first: Version, found: Found, decided: Judged | None, *, skills: bool
 ) -> None:
-    """Records each member's verdict; only what is proven over training seeds teaches."""
+    """Records each member's verdict. Only what is proven over training seeds teaches, and of that
+    only members that do something: whose share in their bundle is surely above nothing.
+    """
     told = _shares(run)
     for member in _acting(found):
         share = told.get(member.id)
         judged = _of_member(run, first, found, member, decided, share)
         generation = found.read[member.generation]
         record(run, generation.collected, member, judged, generation.reading)
-        if skills:
+        if skills and (share is None or share["ci_low"] > 0):
             learn(run, _with_company(found, member), _lesson(judged, decided), generation.reading)
 
 
