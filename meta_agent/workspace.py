@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from meta_agent.durable import part_of, write_whole
 from meta_agent.errors import ConfigError
 
 SETTINGS_FILE: Final = "meta-agent.toml"
@@ -44,7 +45,7 @@ _log = logging.getLogger(__name__)
 # What an interrupted `init_workspace` may have left behind.
 _OURS: Final = {
     *_DIRECTORIES,
-    *(GIVEN, _REPO, _MAKER, f".{_REPO}.building", f"{SETTINGS_FILE}.partial"),
+    *(GIVEN, _REPO, _MAKER, f".{_REPO}.building", part_of(Path(SETTINGS_FILE)).name),
 }
 
 _SETTINGS: Final = """\
@@ -307,14 +308,4 @@ def _make_directories(root: Path) -> None:
 def _write_settings(root: Path, *, domain: str, harness: str, seed: int) -> None:
     named = json.dumps(harness, ensure_ascii=False)[1:-1]  # a path: TOML escapes as JSON does
     text = _SETTINGS.format(schema_version=SCHEMA_VERSION, domain=domain, harness=named, seed=seed)
-    partial = root / f"{SETTINGS_FILE}.partial"
-    with partial.open("w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    partial.replace(root / SETTINGS_FILE)
-    directory = os.open(root, os.O_RDONLY)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)
+    write_whole(root / SETTINGS_FILE, text)

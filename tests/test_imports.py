@@ -19,6 +19,7 @@ LAYERS = (
         "workspace",
         "resources",
         "config",
+        "durable",
         "settings",
         "syntax",
         "strict",

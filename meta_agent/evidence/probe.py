@@ -32,10 +32,11 @@ import random
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Final, Protocol
+from typing import Final
 
 from meta_agent.errors import CandidateError
 from meta_agent.evidence._running import share
+from meta_agent.harness import Teaches
 from meta_agent.protocols import JSON, Rollout, Task
 
 _SEED: Final = 0
@@ -46,22 +47,8 @@ _MOST_FEATURES: Final = 48
 _BY_CHANCE: Final = 3.5  # standard errors that the largest of as many features may move
 
 
-class Asked(Protocol):
-    """The part of a harness session that answers."""
-
-    weights: dict[str, float]
-
-    def reward(self, rollouts: Sequence[Rollout]) -> list[dict[str, float]]: ...
-
-    def keep(self, groups: Sequence[Mapping[str, JSON]]) -> list[float]: ...
-
-    def order(
-        self, tasks: Sequence[Mapping[str, JSON]], history: Mapping[str, Mapping[str, int]]
-    ) -> list[str]: ...
-
-
 def probe(
-    session: Asked,
+    session: Teaches,
     rollouts: Sequence[Rollout],
     tasks: Sequence[Task],
     *,
@@ -78,7 +65,7 @@ def probe(
 # --- the reward ---------------------------------------------------------------------------------
 
 
-def ask_reward(session: Asked, rollouts: Sequence[Rollout]) -> dict[str, float]:
+def ask_reward(session: Teaches, rollouts: Sequence[Rollout]) -> dict[str, float]:
     """What attempts would be paid if they were solved, and if they failed in several ways."""
     real = [r for r in rollouts if r.error is None and r.messages][:_ATTEMPTS]
     if not real:
@@ -135,7 +122,7 @@ _FAILURES: Final[Mapping[str, Callable[[Rollout], Rollout]]] = {
 
 
 def ask_filter(
-    session: Asked, rollouts: Sequence[Rollout], *, groups: int, size: int
+    session: Teaches, rollouts: Sequence[Rollout], *, groups: int, size: int
 ) -> dict[str, float]:
     """How a filter weighs groups with any share of solved attempts."""
     draw = random.Random(_SEED)
@@ -194,7 +181,7 @@ def _std(values: Sequence[float]) -> float:
 
 
 def ask_curriculum(
-    session: Asked, tasks: Sequence[Task], *, groups: int, size: int
+    session: Teaches, tasks: Sequence[Task], *, groups: int, size: int
 ) -> dict[str, float]:
     """Which tasks a curriculum would have trained on, as the training loop picks them."""
     if not tasks:

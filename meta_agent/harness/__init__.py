@@ -4,7 +4,7 @@ from meta_agent.harness._paths import matches, matches_any, safe_path
 from meta_agent.harness.command import CommandSession, Opener, open_session
 from meta_agent.harness.contract import CONTRACT_FILE, Entry, HarnessContract, parse_contract
 from meta_agent.harness.recipe import RECIPE_FILE, Recipe, parse_recipe
-from meta_agent.harness.session import CheckResult, HarnessSession, Measurement
+from meta_agent.harness.session import CheckResult, HarnessSession, Measurement, Teaches
 
 __all__ = [
     "CONTRACT_FILE",
@@ -17,6 +17,7 @@ __all__ = [
     "Measurement",
     "Opener",
     "Recipe",
+    "Teaches",
     "matches",
     "matches_any",
     "open_session",

@@ -15,7 +15,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from meta_agent.errors import CandidateError, ConfigError, GuestError, SandboxError
 from meta_agent.harness.contract import HarnessContract, parse_contract
@@ -40,6 +40,20 @@ _ROLE_FILES: Final = (
     ("filter", "filter.py"),
     ("data", "curriculum.py"),
 )
+
+
+class Teaches(Protocol):
+    """The part of a harness that acts through training: reward, filter and curriculum."""
+
+    weights: dict[str, float]
+
+    def reward(self, rollouts: Sequence[Rollout]) -> Rewards: ...
+
+    def keep(self, groups: Sequence[Mapping[str, JSON]]) -> list[float]: ...
+
+    def order(
+        self, tasks: Sequence[Mapping[str, JSON]], history: Mapping[str, Mapping[str, int]]
+    ) -> list[str]: ...
 
 
 @dataclass(frozen=True, slots=True)

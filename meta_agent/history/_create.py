@@ -12,8 +12,9 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
+from meta_agent.durable import sync
 from meta_agent.errors import CandidateError, ConfigError, IntegrityError
-from meta_agent.history._git import Git, GitError, flush_directory, read_files
+from meta_agent.history._git import Git, GitError, read_files
 from meta_agent.history._limits import AdmissionLimits
 from meta_agent.history._locks import busy, clear_locks
 from meta_agent.history._policy import check_collisions, check_path
@@ -31,7 +32,7 @@ def create_repository(path: Path, files: Mapping[str, bytes], message: str, when
     building.mkdir(parents=True)
     _first_commit(building.resolve(), files, message, when)
     building.replace(path)
-    flush_directory(path.parent)
+    sync(path.parent)
 
 
 def check_repository(git: Git, path: Path) -> None:

@@ -21,6 +21,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from meta_agent.durable import sync
 from meta_agent.errors import InfrastructureError, PreflightError
 
 NAME, EMAIL = "meta-agent", "meta-agent@localhost"
@@ -193,7 +194,8 @@ def migrate(source: Git, host: Git, tip: str, known: str | None = None) -> None:
     revisions = f"{tip}\n" + (f"^{known}\n" if known else "")
     pack = source.run("pack-objects", "-q", "--stdout", "--revs", stdin=revisions.encode()).stdout
     host.run("index-pack", "--stdin", "--strict", "--fsck-objects", stdin=pack)
-    flush_directory(host.objects / "pack")
+    # git flushes files but not folders
+    sync(host.objects / "pack")
 
 
 def read_commit(repo: Any, oid: str) -> Commit:
@@ -214,15 +216,6 @@ def read_files(repo: Any, oid: str) -> Mapping[str, tuple[int, bytes]]:
 
 def _content(entry: Any) -> bytes:
     return bytes(entry.data_stream.read()) if entry.type == "blob" else b""
-
-
-def flush_directory(folder: Path) -> None:
-    """Makes renames inside `folder` survive a power cut; git flushes files but not folders."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def git_version() -> tuple[int, ...]:

@@ -15,18 +15,11 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import NamedTuple
 
+from meta_agent.durable import sync
 from meta_agent.errors import IntegrityError
 from meta_agent.history._admission import AdmittedCommit, Allowlist, admit_pack
 from meta_agent.history._create import check_repository, create_repository
-from meta_agent.history._git import (
-    ZERO,
-    Commit,
-    Git,
-    GitError,
-    flush_directory,
-    read_commit,
-    read_files,
-)
+from meta_agent.history._git import ZERO, Commit, Git, GitError, read_commit, read_files
 from meta_agent.history._limits import AdmissionLimits, refuse
 from meta_agent.history._locks import busy
 from meta_agent.history._merging import edit_commit, merge_commit
@@ -287,7 +280,7 @@ class HarnessRepo:
     def _flush_refs(self, ref: str) -> None:
         folder = (self._git.git_dir / ref).parent
         while folder != self._git.git_dir:
-            flush_directory(folder)
+            sync(folder)
             folder = folder.parent
 
     def _follow(self, commit: str) -> str:

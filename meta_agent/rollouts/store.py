@@ -24,9 +24,9 @@ from typing import IO, Final, cast
 
 import zstandard
 
+from meta_agent.durable import AtomicFile, sync, write_whole
 from meta_agent.errors import IntegrityError
 from meta_agent.protocols import JSON, Rollout, TokenRecord
-from meta_agent.rollouts._atomic import AtomicFile, sync_directory, write_atomic
 from meta_agent.rollouts.record import (
     SCHEMA_VERSION,
     from_json,
@@ -91,8 +91,8 @@ class RolloutStore:
     def _publish(self, ref: ShardRef) -> ShardRef:
         before = self._manifest(ref.name)
         text = json.dumps({"schema_version": SCHEMA_VERSION, **asdict(ref)}, indent=1)
-        sync_directory(self._manifest_path(ref.name).parent)
-        write_atomic(self._manifest_path(ref.name), text.encode() + b"\n")
+        sync(self._manifest_path(ref.name).parent)
+        write_whole(self._manifest_path(ref.name), text + "\n", mode=0o600)
         if before is not None:
             self._drop_replaced(before, ref)
         return ref

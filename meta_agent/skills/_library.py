@@ -9,11 +9,11 @@ first's; two writers of different lessons do not meet.
 
 from __future__ import annotations
 
-import os
 import shutil
 from pathlib import Path
 from uuid import uuid4
 
+from meta_agent.durable import sync, write_whole
 from meta_agent.errors import ConfigError
 from meta_agent.skills._format import UnreadableError, parse, render
 from meta_agent.skills._rank import rank
@@ -105,10 +105,7 @@ def _write_folder(folder: Path, draft: SkillDraft, name: str) -> None:
     for path, text in files.items():
         target = folder / path
         target.parent.mkdir(parents=True, exist_ok=True)
-        with target.open("w", encoding="utf-8", newline="\n") as stream:
-            stream.write(text)
-            stream.flush()
-            os.fsync(stream.fileno())
+        write_whole(target, text)
         if path.startswith("scripts/"):
             target.chmod(0o755)
 
@@ -124,8 +121,4 @@ def _move_into_place(built: Path, final: Path) -> None:
         return
     shutil.rmtree(final, ignore_errors=True)
     built.replace(final)
-    handle = os.open(final.parent, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+    sync(final.parent)

@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Final, NamedTuple, Protocol
 
 from meta_agent.config import RunConfig
+from meta_agent.durable import write_whole
 from meta_agent.errors import ConfigError, Interrupted, MetaAgentError
 from meta_agent.history import HarnessRepo
 from meta_agent.protocols import JSON, Domain, HarnessTree
@@ -204,9 +205,7 @@ def _keep(comparison: Comparison) -> None:
     if path.is_file():
         _require_same(json.loads(path.read_text(encoding="utf-8")), told, path)
     comparison.folder.mkdir(parents=True, exist_ok=True)
-    partial = path.with_suffix(".partial")
-    partial.write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
-    partial.replace(path)
+    write_whole(path, json.dumps(told, indent=1) + "\n")
 
 
 def _require_same(kept: Mapping[str, JSON], told: Mapping[str, JSON], path: Path) -> None:

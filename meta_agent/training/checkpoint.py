@@ -20,6 +20,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final, Literal, NamedTuple
 
+from meta_agent.durable import sync, write_whole
 from meta_agent.errors import ConfigError, InfrastructureError, IntegrityError
 from meta_agent.protocols import JSON, Checkpoint
 from meta_agent.strict import document
@@ -67,7 +68,7 @@ def write_checkpoint(
             hint="free some space, then run the same command again: it resumes",
         ) from error
     partial.rename(path)
-    _sync(path.parent)
+    sync(path.parent)
     return checkpoint
 
 
@@ -97,7 +98,7 @@ def _seal(
 ) -> Checkpoint:
     files = _hash_files(partial)
     for name in files:
-        _sync(partial / name)
+        sync(partial / name)
     policy = _identity(kind, files)
     manifest = {
         "schema_version": SCHEMA_VERSION,
@@ -108,9 +109,7 @@ def _seal(
         "notes": dict(notes),
         "files": files,
     }
-    (partial / MANIFEST).write_text(json.dumps(manifest, indent=1, sort_keys=True) + "\n")
-    _sync(partial / MANIFEST)
-    _sync(partial)
+    write_whole(partial / MANIFEST, json.dumps(manifest, indent=1, sort_keys=True) + "\n")
     return Checkpoint(path=path, policy=policy, steps=steps, seed=seed)
 
 
@@ -173,12 +172,3 @@ def _sha256(path: Path) -> str:
 def _identity(kind: PolicyKind, files: Mapping[str, str]) -> str:
     text = "".join(f"{name} {digest}\n" for name, digest in sorted(files.items()))
     return f"{kind}@{hashlib.sha256(text.encode()).hexdigest()[:12]}"
-
-
-def _sync(path: Path) -> None:
-    """fsync of a file or a directory."""
-    fd = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from meta_agent.harness import Teaches
 from meta_agent.protocols import (
     JSON,
     Checkpoint,
@@ -50,20 +51,6 @@ class RollsOut(Protocol):
     ) -> list[Rollout]: ...
 
 
-class Harness(Protocol):
-    """The part of `harness.HarnessSession` that training needs."""
-
-    weights: dict[str, float]
-
-    def reward(self, rollouts: Sequence[Rollout]) -> list[dict[str, float]]: ...
-
-    def keep(self, groups: Sequence[Mapping[str, JSON]]) -> list[float]: ...
-
-    def order(
-        self, tasks: Sequence[Mapping[str, JSON]], history: Mapping[str, Mapping[str, int]]
-    ) -> list[str]: ...
-
-
 @dataclass(frozen=True, slots=True)
 class TrainResult:
     """A trained policy and what was seen on the way."""
@@ -78,7 +65,7 @@ class TrainResult:
 def train_policy(
     child: PolicyChild,
     runner: RollsOut,
-    session: Harness,
+    session: Teaches,
     domain: Domain,
     recipe: Any,
     *,
@@ -146,7 +133,7 @@ class _Loop:
     def __init__(
         self,
         runner: RollsOut,
-        session: Harness,
+        session: Teaches,
         domain: Domain,
         settings: Mapping[str, JSON],
         seed: int,

@@ -174,7 +174,7 @@ def test_a_providers_own_blocks_make_no_other_question() -> None:
 
 
 def test_manifest_is_whole_whatever_a_crash_left_of_the_one_before(tmp_path: Path) -> None:
-    (tmp_path / ".manifest.json.partial").write_text('{"run_id": "' + "x" * 5000)
+    (tmp_path / ".manifest.json.part").write_text('{"run_id": "' + "x" * 5000)
     Transcripts(tmp_path).write_manifest({"run_id": "r"})
     assert Transcripts(tmp_path).manifest() == {"schema_version": 1, "run_id": "r"}
 

@@ -21,9 +21,11 @@ import re
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+from meta_agent.durable import sync, write_whole
 from meta_agent.errors import InfrastructureError, IntegrityError
 from meta_agent.models.asking._exchange import Exchange as Exchange
 from meta_agent.models.asking._exchange import Failure as Failure
@@ -118,11 +120,9 @@ class Transcripts:
     def write_manifest(self, values: Mapping[str, JSON]) -> None:
         """Replaces the manifest, durably and at once."""
         _make(self.root)
-        partial = self.root / f".{MANIFEST}.partial"
         text = json.dumps({"schema_version": SCHEMA_VERSION, **values}, indent=2, sort_keys=True)
-        _write(partial, 0, (text + "\n").encode())
-        partial.replace(self.root / MANIFEST)
-        _sync_directory(self.root)
+        with _in_plain_words(self.root / MANIFEST):
+            write_whole(self.root / MANIFEST, text + "\n", mode=0o600)
 
     def _conversation(self, name: str) -> _Conversation:
         found = self._open.pop(name, None) or _Conversation(self.root / file_of(name), name)
@@ -164,7 +164,7 @@ class _Conversation:
         fresh = not self._path.exists()
         _write(self._path, self._sound_bytes, data)
         if fresh:
-            _sync_directory(self._path.parent)
+            sync(self._path.parent)
         self._sound_bytes += len(data)
 
     def _load(self, data: bytes) -> None:
@@ -247,7 +247,7 @@ def _damaged(path: Path, what: str) -> IntegrityError:
 
 def _write(path: Path, offset: int, data: bytes) -> None:
     """Writes at an offset, drops what was behind it, and syncs."""
-    try:
+    with _in_plain_words(path):
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT, 0o600)
         with os.fdopen(descriptor, "wb") as file:
             file.truncate(offset)
@@ -255,6 +255,12 @@ def _write(path: Path, offset: int, data: bytes) -> None:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
+
+
+@contextmanager
+def _in_plain_words(path: Path) -> Iterator[None]:
+    try:
+        yield
     except OSError as error:
         raise InfrastructureError(
             f"writing {path} failed: {error.strerror}",
@@ -266,12 +272,4 @@ def _make(directory: Path) -> None:
     missing = [one for one in (directory, *directory.parents) if not one.is_dir()]
     directory.mkdir(parents=True, exist_ok=True)
     for one in missing:
-        _sync_directory(one.parent)
-
-
-def _sync_directory(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+        sync(one.parent)

@@ -6,9 +6,9 @@ import json
 from collections.abc import Iterable
 from pathlib import Path
 
+from meta_agent.durable import AtomicFile
 from meta_agent.errors import ConfigError
 from meta_agent.protocols import JSON, Rollout
-from meta_agent.rollouts._atomic import AtomicFile
 
 
 def open_target(path: Path) -> AtomicFile:

@@ -16,6 +16,7 @@ from typing import Any, Final, NamedTuple
 from jinja2 import Environment, Template, Undefined
 from markupsafe import Markup
 
+from meta_agent.durable import write_whole
 from meta_agent.errors import ConfigError
 from meta_agent.evidence import meaning_of
 from meta_agent.protocols import VerdictKind
@@ -151,9 +152,7 @@ def write_html(
 def write_page(page: str, path: Path) -> None:
     """Writes a page, whole or not at all."""
     try:
-        partial = path.with_name(f".{path.name}.partial")
-        partial.write_text(page, encoding="utf-8")
-        partial.replace(path)
+        write_whole(path, page)
     except OSError as error:
         raise ConfigError(
             f"cannot write {path}: {error.strerror}", hint="choose another path for --html"

@@ -12,9 +12,9 @@ import tempfile
 from pathlib import Path
 
 
-def sync_directory(path: Path) -> None:
-    """Makes renames in a directory durable."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+def sync(path: Path) -> None:
+    """Makes what a file holds durable; of a directory, the names in it."""
+    descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:
@@ -51,7 +51,7 @@ class AtomicFile:
         self._handle.close()
         self._temporary.replace(target)
         self._temporary = None
-        sync_directory(target.parent)
+        sync(target.parent)
         return target
 
     def discard(self) -> None:
@@ -62,11 +62,18 @@ class AtomicFile:
             self._temporary = None
 
 
-def write_atomic(path: Path, data: bytes) -> None:
-    """Writes a whole small file durably."""
-    file = AtomicFile(path.parent, path.name)
-    try:
-        file.write(data)
-        file.publish(path.name)
-    finally:
-        file.discard()
+def write_whole(path: Path, text: str, *, mode: int = 0o666) -> None:
+    """Writes a small file durably; what a crash left half written is overwritten."""
+    part = part_of(path)
+    handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
+    with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    part.replace(path)
+    sync(path.parent)
+
+
+def part_of(path: Path) -> Path:
+    """Where `write_whole` writes before the file has its name."""
+    return path.with_name(f".{path.name}.part")
