@@ -234,7 +234,7 @@ def _warm_start(suite: str) -> Path:
     if not path.is_dir():
         raise PreflightError(
             f"no warm start for nano suite {suite!r} at {path}",
-            hint=f"python -m meta_agent.training.warmstart --suite {suite} --out {path}",
+            hint=f"python -m maintain.warmstart --suite {suite} --out {path}",
         )
     return path
 

@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 
 import meta_agent
-from meta_agent.domains.nano import NanoSwe, swe_demos, swe_tasks
+from maintain import swe_demos
+from maintain.swe_demos import demonstration, guesses, problem_of
+from meta_agent.domains.nano import NanoSwe, swe_tasks
 from meta_agent.domains.nano.expression import polynomial
 from meta_agent.domains.nano.swe import CEILINGS
-from meta_agent.domains.nano.swe_demos import demonstration, guesses, problem_of
 from meta_agent.models.engines.nano_tokenizer import encode, render
 
 CHECKPOINT = Path(meta_agent.__file__).parent / "domains" / "nano" / "checkpoints" / "swe"
@@ -69,7 +70,7 @@ def test_the_fix_is_among_the_guesses_that_an_issue_allows() -> None:
 @pytest.mark.train
 @needs_train
 def test_only_the_policys_own_tokens_are_taught() -> None:
-    from meta_agent.training.warmstart import IGNORED, labelled
+    from maintain.warmstart import IGNORED, labelled
 
     ids, labels = labelled(
         [{"role": "user", "content": "vets 35"}, {"role": "assistant", "content": "s"}]
@@ -96,7 +97,7 @@ def test_the_checkpoint_is_whole_small_and_measured_on_this_very_evaluator() -> 
 def test_the_checkpoint_solves_as_often_as_its_notes_say() -> None:
     from transformers import AutoModelForCausalLM
 
-    from meta_agent.training.warmstart import measure
+    from maintain.warmstart import measure
 
     model = AutoModelForCausalLM.from_pretrained(CHECKPOINT)
     notes = json.loads((CHECKPOINT / "manifest.json").read_text())["notes"]

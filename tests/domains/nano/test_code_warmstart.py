@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 import meta_agent
-from meta_agent.domains.nano import code_demos
+from maintain import code_demos
+from maintain.code_demos import demonstration
 from meta_agent.domains.nano.code import CEILINGS, NanoCode
-from meta_agent.domains.nano.code_demos import demonstration
 from meta_agent.domains.nano.code_language import Program, parse
 from meta_agent.domains.nano.code_tasks import owner_of, problems, semantic_key
 from meta_agent.models.engines.nano_tokenizer import encode, render
@@ -116,7 +116,7 @@ def test_the_checkpoint_is_whole_small_and_measured_on_this_very_evaluator() -> 
 def test_the_checkpoint_solves_as_often_as_its_notes_say() -> None:
     from transformers import AutoModelForCausalLM
 
-    from meta_agent.training.warmstart import measure
+    from maintain.warmstart import measure
 
     model = AutoModelForCausalLM.from_pretrained(CHECKPOINT)
     notes = json.loads((CHECKPOINT / "manifest.json").read_text())["notes"]

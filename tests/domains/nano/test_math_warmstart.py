@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 import meta_agent
-from meta_agent.domains.nano import math_demos
+from maintain import math_demos
+from maintain.math_demos import demonstration, worked
 from meta_agent.domains.nano._draw import Draw
 from meta_agent.domains.nano.math import CEILINGS, NanoMath
-from meta_agent.domains.nano.math_demos import demonstration, worked
 from meta_agent.domains.nano.math_tasks import owner_of, problems, semantic_key, totals
 from meta_agent.models.engines.nano_tokenizer import encode, render
 from meta_agent.settings import resolve
@@ -116,7 +116,7 @@ def test_the_checkpoint_is_whole_small_and_measured_on_this_very_evaluator() -> 
 def test_the_checkpoint_solves_as_often_as_its_notes_say() -> None:
     from transformers import AutoModelForCausalLM
 
-    from meta_agent.training.warmstart import measure
+    from maintain.warmstart import measure
 
     model = AutoModelForCausalLM.from_pretrained(CHECKPOINT)
     notes = json.loads((CHECKPOINT / "manifest.json").read_text())["notes"]

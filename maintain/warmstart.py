@@ -1,12 +1,12 @@
 """Makes a suite's warm start: a small Qwen3 model taught by demonstrations, from a fixed seed.
 
-    python -m meta_agent.training.warmstart --suite swe|math --out DIR
+    python -m maintain.warmstart --suite swe|math --out DIR
 
 Promises: the same machine kind, thread count and library versions give the same checkpoint; DIR
 loads in transformers; the notes in its manifest say how it was made and how often it solves
 `search` tasks under the competent scaffold, with a confidence interval.
 
-A suite is its name: `domains/nano/<suite>_demos.py` has the demonstrations, the harness sources of
+A suite is its name: `<suite>_demos.py` has the demonstrations, the harness sources of
 that name the scaffold, and `load_domain` the tasks.
 
 Needs the `train` extra. Not covered: reinforcement learning, which starts from here.
@@ -27,8 +27,8 @@ import torch
 from torch import Tensor
 from transformers import AutoModelForCausalLM
 
+from maintain.drive import Attempt, Driver
 from meta_agent.domains import load_domain
-from meta_agent.domains.nano.drive import Attempt, Driver
 from meta_agent.domains.nano.sources import SUITES, sources
 from meta_agent.models.engines import nano_tokenizer as tokenizer
 from meta_agent.models.engines.nano_engine import NanoEngine
@@ -120,7 +120,7 @@ def _backward(model: Any, rows: list[tuple[list[int], list[int]]], parts: int) -
 def demonstrations_of(suite: str) -> Callable[[int], list[Message]]:
     """Returns the function that plays demonstration number `index` of a suite."""
     play: Callable[[int], list[Message]]
-    play = import_module(f"meta_agent.domains.nano.{suite}_demos").demonstration
+    play = import_module(f"maintain.{suite}_demos").demonstration
     return play
 
 
