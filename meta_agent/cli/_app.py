@@ -18,6 +18,7 @@ from meta_agent.cli import (
     _checks,
     _compare,
     _demo,
+    _history,
     _people,
     _review,
     _rollouts,
@@ -42,7 +43,7 @@ app = typer.Typer(
 )
 _run.register(app)
 _bring.register(app, _sandbox.sandbox_app)
-for group in (_demo, _calibrate, _compare, _people, _review, _view, _backtest, _checks):
+for group in (_demo, _calibrate, _compare, _people, _review, _history, _view, _backtest, _checks):
     group.register(app)
 app.add_typer(_tasks.tasks_app, name="tasks")
 app.add_typer(_sandbox.sandbox_app, name="sandbox")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
@@ -21,9 +22,42 @@ WorkspaceOption = Annotated[
 JsonOption = Annotated[
     bool, typer.Option("--json", help="Print one JSON document on stdout, and nothing else.")
 ]
+
+
+def _known(of: str) -> Callable[[typer.Context, str], list[str]]:
+    """Completion with what is there now: `names` of candidates and versions, or `runs`."""
+
+    def complete(context: typer.Context, begun: str) -> list[str]:
+        try:
+            from meta_agent.ledger import Ledger
+            from meta_agent.studies.story import names
+
+            file = workspace_root(context.params.get("workspace")) / "ledger.sqlite"
+            with Ledger.open(file, owner_lock=False) as ledger:
+                known = names(ledger) if of == "names" else [row.run for row in ledger.runs()]
+        except Exception:
+            return []  # a shell that waits for words is no place for a sentence
+        return [one for one in known if one.startswith(begun)]
+
+    return complete
+
+
 RunOption = Annotated[
-    str | None, typer.Option("--run", help="Which run. Default: the newest.", show_default=False)
+    str | None,
+    typer.Option(
+        "--run",
+        help="Which run. Default: the newest.",
+        show_default=False,
+        autocompletion=_known("runs"),
+    ),
 ]
+NAME = typer.Argument(
+    help="Candidate (g0/c1), version (v1), main, lead, or the start of a commit.",
+    show_default=False,
+    autocompletion=_known("names"),
+)
+NameArgument = Annotated[str, NAME]
+MaybeName = Annotated[str | None, NAME]
 
 
 def workspace_root(named: Path | None) -> Path:
@@ -32,4 +66,12 @@ def workspace_root(named: Path | None) -> Path:
     return root
 
 
-__all__ = ["JsonOption", "RunOption", "WorkspaceOption", "resolve_flags", "workspace_root"]
+__all__ = [
+    "JsonOption",
+    "MaybeName",
+    "NameArgument",
+    "RunOption",
+    "WorkspaceOption",
+    "resolve_flags",
+    "workspace_root",
+]

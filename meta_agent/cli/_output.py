@@ -27,20 +27,32 @@ def emit_json(document: Any) -> None:
     sys.stdout.flush()
 
 
-def emit(as_json: bool, document: Callable[[], Any], drawing: Callable[[], RenderableType]) -> None:
+def emit(
+    as_json: bool,
+    document: Callable[[], Any],
+    drawing: Callable[[], RenderableType],
+    *,
+    paged: bool = False,
+) -> None:
     """Prints a result as JSON or for people; only the wanted one is made."""
     if as_json:
         emit_json(document())
     else:
-        draw(drawing())
+        draw(drawing(), paged=paged)
 
 
-def draw(drawing: RenderableType) -> None:
-    """Prints for people, on stdout."""
+def draw(drawing: RenderableType, *, paged: bool = False) -> None:
+    """Prints for people, on stdout; long texts on a terminal through a pager, as git does."""
     from rich.console import Console
 
-    width = None if sys.stdout.isatty() else _PIPE_WIDTH
-    Console(width=width, highlight=False).print(drawing)
+    terminal = sys.stdout.isatty()
+    console = Console(width=None if terminal else _PIPE_WIDTH, highlight=False)
+    if not (paged and terminal):
+        console.print(drawing)
+        return
+    os.environ.setdefault("LESS", "FRX")  # git's own: what fits on the screen stays on it
+    with console.pager(styles=True):
+        console.print(drawing)
 
 
 class Pulse:

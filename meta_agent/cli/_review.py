@@ -1,4 +1,4 @@
-"""Commands that read a run: report, status, log, show, diff, why, verify."""
+"""Commands that read a run: report, status, log, why, verify."""
 
 from __future__ import annotations
 
@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from meta_agent.cli._options import JsonOption, RunOption, WorkspaceOption, workspace_root
+from meta_agent.cli._options import (
+    JsonOption,
+    NameArgument,
+    RunOption,
+    WorkspaceOption,
+    workspace_root,
+)
 from meta_agent.cli._output import emit
 from meta_agent.cli._rollouts import FieldsOption, RolloutsOption, SolvedAtOption, report_on_files
 
@@ -17,14 +23,10 @@ if TYPE_CHECKING:
     from meta_agent.ledger import Ledger
     from meta_agent.workspace import Workspace
 
-CandidateArgument = Annotated[
-    str, typer.Argument(help="Candidate: its id, the end of its id (g0/c1), or its commit.")
-]
-
 
 def register(app: typer.Typer) -> None:
     """Adds this group's commands."""
-    for command in (report, status, log, show, diff, why, verify):
+    for command in (report, status, log, why, verify):
         app.command()(command)
 
 
@@ -93,49 +95,8 @@ def log(
     emit(as_json, lambda: log_json(name, steps, events), lambda: drawing(steps, events))
 
 
-def show(
-    candidate: Annotated[
-        str | None, typer.Argument(help="Candidate to show. Default: the whole run.")
-    ] = None,
-    run: RunOption = None,
-    workspace: WorkspaceOption = None,
-    as_json: JsonOption = False,
-) -> None:
-    """What a candidate is; without one, what the run was and came to."""
-    from meta_agent.view import reduce
-    from meta_agent.view.terminal import text
-
-    with reading(workspace) as (_, ledger):
-        state = reduce(ledger, run)
-    if candidate is None:
-        document = {**state.to_json(), "config": dict(state.config)}
-        emit(as_json, lambda: document, lambda: text.summary(state))
-        return
-    one = state.candidate(candidate)
-    emit(as_json, lambda: {"schema_version": 1, **one.to_json()}, lambda: text.show(one))
-
-
-def diff(
-    candidate: CandidateArgument,
-    run: RunOption = None,
-    workspace: WorkspaceOption = None,
-    as_json: JsonOption = False,
-) -> None:
-    """The change that a candidate makes to the harness."""
-    from meta_agent.history import HarnessRepo
-    from meta_agent.view import reduce
-    from meta_agent.view.terminal import text
-
-    with reading(workspace) as (place, ledger):
-        one = reduce(ledger, run).candidate(candidate)
-    # Not `HarnessRepo.open`: that mends what a killed run left, which is the owner's to do.
-    patch = HarnessRepo(place.harness_repo).diff(one.base, one.commit)
-    document = {"schema_version": 1, "id": one.id, "base": one.base, "commit": one.commit}
-    emit(as_json, lambda: {**document, "diff": patch}, lambda: text.diff(patch))
-
-
 def why(
-    candidate: CandidateArgument,
+    candidate: NameArgument,
     run: RunOption = None,
     workspace: WorkspaceOption = None,
     as_json: JsonOption = False,

@@ -39,6 +39,21 @@ def edit_commit(
         return commit
 
 
+def revert_commit(host: Git, onto: str, commit: str, message: str, when: int) -> str:
+    """A commit on `onto` without what `commit` changed against its first parent.
+
+    Raises CandidateError on a conflict with what came later, and where nothing of it is left.
+    """
+    with scratch(host) as git:
+        undone = ("commit-tree", f"{commit}^1^{{tree}}", "-p", commit)
+        tree = _merged_tree(git, onto, git.line(*undone, stdin=b"undone", when=when))
+        if tree == git.line("rev-parse", "--verify", f"{onto}^{{tree}}"):
+            refuse("empty", f"nothing of {commit[:12]} is left in {onto[:12]}")
+        made = git.line("commit-tree", tree, "-p", onto, stdin=message.encode(), when=when)
+        migrate(git, host, made, onto)
+        return made
+
+
 def _row(git: Git, path: str, content: bytes | None) -> bytes:
     """One file as `update-index` reads it; mode 0 takes it away."""
     if content is None:

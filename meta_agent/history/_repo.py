@@ -22,7 +22,7 @@ from meta_agent.history._create import check_repository, create_repository
 from meta_agent.history._git import ZERO, Commit, Git, GitError, read_commit, read_files
 from meta_agent.history._limits import AdmissionLimits, refuse
 from meta_agent.history._locks import busy
-from meta_agent.history._merging import edit_commit, merge_commit
+from meta_agent.history._merging import edit_commit, merge_commit, revert_commit
 from meta_agent.history._message import parse_trailers, plain, with_trailers
 from meta_agent.history._worktree import MAIN, check_clean, follow_main
 from meta_agent.protocols import HarnessTree
@@ -32,6 +32,7 @@ CANDIDATES = "refs/heads/candidate/"
 LEAD = "refs/heads/lead"
 _REF = re.compile(r"refs/heads/candidate/[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)+", re.ASCII)
 _NOTES = "refs/notes/commits"
+_BLAMED = re.compile(r"[0-9a-f]{40} \d+ \d+")
 
 
 class LogEntry(NamedTuple):
@@ -111,6 +112,38 @@ class HarnessRepo:
         argv = ["diff-tree", "-r", "-p", "--text", "--no-ext-diff", "--no-textconv"]
         argv += ["--no-renames", "--no-color", "--full-index", before, after, "--"]
         return self._git.run(*argv).stdout.decode("utf-8", "replace")
+
+    def parent(self, commit: str) -> str | None:
+        """The first parent of a commit; None of the first one."""
+        return self.tip(f"{commit}^")
+
+    def subject(self, commit: str) -> str:
+        """The first line of a commit's message."""
+        with self._git.reader() as repo:
+            return read_commit(repo, commit).message.partition("\n")[0]
+
+    def blame(self, commit: str, path: str) -> list[tuple[str, str]]:
+        """Each line of a file: the commit that brought it, and its text."""
+        argv = ("blame", "--porcelain", commit, "--", path)
+        found, brought = [], commit
+        for row in self._git.run(*argv).stdout.decode("utf-8", "replace").split("\n"):
+            if row.startswith("\t"):
+                found.append((brought, row[1:]))
+            elif _BLAMED.match(row):
+                brought = row[:40]
+        return found
+
+    def brought_by(self, commit: str) -> str | None:
+        """The commit on `main`'s own line that brought this one; itself where it lies there."""
+        line = self._git.line("rev-list", "--first-parent", MAIN).split()
+        return commit if commit in line[:-1] else self._merge_of(commit)
+
+    def line_of_main(self, after: str, upto: str) -> list[str]:
+        """The commits on `main`'s own line behind one and up to another, newest first."""
+        line = self._git.line("rev-list", "--first-parent", MAIN).split()
+        if after not in line or upto not in line:
+            return []
+        return line[line.index(upto) : line.index(after)]
 
     def log(self, n: int = 50, *, ref: str = MAIN) -> list[LogEntry]:
         """The newest `n` commits that a ref reaches, merged candidates included."""
@@ -227,6 +260,17 @@ class HarnessRepo:
         with self._writing():
             commit = edit_commit(self._git, onto, edits, plain(message), when)
             return commit if commit == self.head() else self._advance_main(commit, onto)
+
+    def revert(self, commit: str, *, message: str) -> str:
+        """Takes back what a commit on `main`'s own line changed, by a commit on top of it.
+
+        Raises CandidateError (`merge_conflict`, or `empty` where it is taken back already).
+        """
+        head = self.head()
+        with self._writing():
+            when = self._date(None, head)
+            made = revert_commit(self._git, head, commit, plain(message), when)
+            return self._advance_main(made, head)
 
     def set_lead(self, commit: str) -> None:
         """Puts the branch of unproven changes at a commit."""

@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final
 
 from meta_agent.backtest import ReplayReport, changed_paths
 from meta_agent.backtest.arms import behaviour_hash, parts_of
@@ -30,18 +30,11 @@ from meta_agent.protocols import JSON, HarnessTree, Sandbox, SandboxLimits
 from meta_agent.rollouts import RolloutStore
 from meta_agent.sandbox import open_sandbox
 from meta_agent.steps.opening import backend_of
+from meta_agent.studies.story import Named, named, newest
 from meta_agent.workspace import Workspace
 
 SANDBOX_SEC: Final = 600.0
 _SHOWN: Final = 5
-
-
-class Named(NamedTuple):
-    """A version of the harness as somebody named it."""
-
-    name: str
-    commit: str
-    base: str | None = None  # of a candidate
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,8 +83,8 @@ def backtest(
     began = time.monotonic()
     # Not `HarnessRepo.open`: that mends what a killed run left, which is the owner's to do.
     repo, store = HarnessRepo(place.harness_repo), RolloutStore(place.rollouts)
-    what = _resolve(repo, ledger, name) if name else _newest(ledger)
-    other = _resolve(repo, ledger, against) if against else _base_of(repo, what)
+    what = named(repo, ledger, name) if name else newest(ledger)
+    other = named(repo, ledger, against) if against else _base_of(repo, what)
     before, after = repo.tree(other.commit), repo.tree(what.commit)
     shards = _shards(ledger, store, before, rollouts)
     changed = changed_paths(before, after)
@@ -111,39 +104,10 @@ def backtest(
 # --- what is meant ------------------------------------------------------------------------------
 
 
-def _newest(ledger: Ledger) -> Named:
-    steps = [step for step in ledger.steps(kind="candidate") if step.done]
-    if not steps:
-        raise ConfigError("no candidate has been made here yet", hint="meta-agent evolve")
-    return _candidate(steps[-1].outcome)
-
-
-def _candidate(told: JSON) -> Named:
-    return Named(str(told["id"]), str(told["commit"]), str(told["base"]))
-
-
-def _resolve(repo: HarnessRepo, ledger: Ledger, name: str) -> Named:
-    """A candidate (newest first), else a branch, else a commit."""
-    for step in reversed(ledger.steps(kind="candidate")):
-        told = step.outcome if step.done else {"id": "", "commit": ""}
-        by_commit = len(name) >= 6 and told["commit"].startswith(name)
-        if by_commit or told["id"] == name or told["id"].endswith(f"/{name}"):
-            return _candidate(told)
-    plain = not name.startswith("-") and not set(name) & set(" \t\n:~^@{")
-    for ref in (f"refs/heads/{name}", name) if plain else ():
-        if commit := repo.tip(ref):
-            return Named(name, commit)
-    known = [_candidate(s.outcome).name for s in ledger.steps(kind="candidate") if s.done]
-    shown = ", ".join(one.split("/", 1)[-1] for one in known[-_SHOWN:]) or "none yet"
-    raise ConfigError(
-        f"{name!r} is no candidate, branch or commit of {repo.path}",
-        hint=f"candidates: {shown}; branches: git -C {repo.path} branch",
-    )
-
-
 def _base_of(repo: HarnessRepo, what: Named) -> Named:
     """A candidate's own base, which its verdict is about too; of anything else `main`."""
-    return Named("its base", what.base) if what.base else Named("main", repo.head())
+    of_candidate = "/" in what.name and what.base
+    return Named("its base", of_candidate) if of_candidate else Named("main", repo.head())
 
 
 def _factors(before: HarnessTree, changed: Sequence[str]) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from meta_agent.view._decisions import A_PERSON, Answer, DecisionView, Gate, Rep
 from meta_agent.view._format import duration, visible
 from meta_agent.view._note import claim_note, verdict_note
 from meta_agent.view._parts import (
+    BlamedLine,
     CandidateView,
     EvidenceView,
     Measured,
@@ -35,6 +36,7 @@ __all__ = [
     "SCHEMA_VERSION",
     "STEP_KINDS",
     "Answer",
+    "BlamedLine",
     "CandidateView",
     "DecisionView",
     "Display",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from meta_agent.protocols import JSON, Effect
 
@@ -100,6 +100,7 @@ class CandidateView:
     verdict: dict[str, Any] | None = None
     merge: dict[str, Any] | None = None
     declined: str | None = None  # what a person said against its merge
+    reverted: str | None = None  # the commit that took it back
 
     @classmethod
     def parse(cls, outcome: Mapping[str, Any]) -> Self:
@@ -185,6 +186,7 @@ class CandidateView:
             "screened_out": self.screened_out,
             "merge": (self.merge or {}).get("commit"),
             "declined": self.declined,
+            "reverted": self.reverted,
             "attribution": dict(self.attribution) if self.attribution else None,
         }
 
@@ -199,6 +201,16 @@ class CandidateView:
             "decision": self.verdict,
             "merged": self.merge,
         }
+
+
+class BlamedLine(NamedTuple):
+    """One line of a file, and what brought it; of no candidate where the host wrote it."""
+
+    number: int
+    text: str
+    commit: str
+    subject: str
+    candidate: CandidateView | None
 
 
 @dataclass(frozen=True, slots=True)

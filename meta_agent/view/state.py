@@ -24,6 +24,7 @@ Steps (the outcome of `Ledger.once`, by kind). Any outcome may also hold `rollou
 |             | outcome {answer: APPROVE|REVISE|ABORT, feedback, by}, none while it waits         |
 | `merge`     | {candidate, commit, version, policy?, generation, verdict?, undone?,              |
 |             | attribution?: {cells: {policy_harness: share}, effects: {name: interval}, n}}     |
+| `revert`    | {candidate, reverted, commit}: taken back by a person, outside any run            |
 | `train`     | {policy, steps, kept: [{policy, steps}]}: and what the lab needs of it            |
 | `eval`      | {shard: {name}}: where the attempts of an evaluation are stored                   |
 | `cell`      | {generation, name, members: [id], commit, n, clean_success, delta, valid,        |
@@ -80,6 +81,7 @@ STEP_KINDS: Final = (
     "verdict",
     "decision",
     "merge",
+    "revert",
     "train",
     "eval",
     "cell",
@@ -255,9 +257,20 @@ def reduce(ledger: Ledger, run: str | None = None) -> RunState:
     )
     for step in ledger.steps(row.run):
         apply_step(state, step)
+    for step in ledger.steps(kind="revert"):  # by a person, after any run
+        apply_step(state, step)
     for event in ledger.events(row.run):
         apply_event(state, event)
     return state
+
+
+def every_candidate(ledger: Ledger) -> dict[str, CandidateView]:
+    """The candidates of all runs by id, with what became of them."""
+    every = RunState("")
+    for step in ledger.steps():
+        if step.kind in ("candidate", "verdict", "merge", "revert"):
+            apply_step(every, step)
+    return every.candidates
 
 
 def decisions_on_commit(ledger: Ledger, commit: str) -> list[DecisionView]:
@@ -422,16 +435,17 @@ def _fold_merge(state: RunState, outcome: Mapping[str, Any]) -> None:
     state.versions.append(VersionView.parse(outcome, measured))
 
 
+def _fold_revert(state: RunState, outcome: Mapping[str, Any]) -> None:
+    if candidate := state.candidates.get(str(outcome.get("candidate"))):
+        candidate.reverted = str(outcome.get("commit"))
+
+
 def _fold_cell(state: RunState, outcome: Mapping[str, Any]) -> None:
     state.cells.append(CellView.parse(outcome))
 
 
 def _fold_bundle(state: RunState, outcome: Mapping[str, Any]) -> None:
     state.cells = chosen_cells(state.cells, outcome)
-
-
-def _fold_handover(state: RunState, outcome: Mapping[str, Any]) -> None:
-    state.handover = outcome
 
 
 def _fold_lead(state: RunState, outcome: Mapping[str, Any]) -> None:
@@ -455,16 +469,9 @@ def _fold_eval(state: RunState, outcome: Mapping[str, Any]) -> None:
         state.evaluated.append(str(shard.get("name")))
 
 
-def _fold_visible(state: RunState, outcome: Mapping[str, Any]) -> None:
-    state.visible = outcome
-
-
-def _fold_calibration(state: RunState, outcome: Mapping[str, Any]) -> None:
-    state.calibration = outcome
-
-
-def _fold_results(state: RunState, outcome: Mapping[str, Any]) -> None:
-    state.results = outcome
+def _kept_as(name: str) -> Callable[[RunState, Mapping[str, Any]], None]:
+    """The outcome as it is."""
+    return lambda state, outcome: setattr(state, name, outcome)
 
 
 _FOLDS: Final[Mapping[str, Callable[[RunState, Mapping[str, Any]], None]]] = {
@@ -478,14 +485,15 @@ _FOLDS: Final[Mapping[str, Callable[[RunState, Mapping[str, Any]], None]]] = {
     "live": _fold_live,
     "verdict": _fold_verdict,
     "merge": _fold_merge,
+    "revert": _fold_revert,
     "cell": _fold_cell,
     "bundle": _fold_bundle,
-    "handover": _fold_handover,
+    "handover": _kept_as("handover"),
     "lead": _fold_lead,
     "skill": _fold_skill,
     "train": _fold_train,
     "eval": _fold_eval,
-    "visible": _fold_visible,
-    "results": _fold_results,
-    "calibration": _fold_calibration,
+    "visible": _kept_as("visible"),
+    "results": _kept_as("results"),
+    "calibration": _kept_as("calibration"),
 }

@@ -137,8 +137,8 @@ def test_nothing_is_recorded(meta_agent: Runner, place: Workspace) -> None:
 @pytest.mark.parametrize(
     ("arguments", "problem", "hint"),
     [
-        (("nobody",), "no candidate, branch or commit", "candidates: g0/c0"),
-        (("--against", "-x"), "no candidate, branch or commit", "branch"),
+        (("nobody",), "no candidate, version, branch or commit", "candidates: g0/c0"),
+        (("--against", "-x"), "no candidate, version, branch or commit", "branch"),
         (("--rollouts", "none"), "no run or shard is named", "train-x-s0-n2"),
         (("--max-turns", "0"), "a ceiling is at least 1", ""),
     ],

@@ -356,6 +356,8 @@ def facts_table() -> Table:
 
 
 def _verdict_word(one: CandidateView) -> str:
+    if one.reverted is not None:
+        return f"{one.kind} (taken back)"
     if one.declined is not None:
         return f"{one.kind} (declined)"
     return f"{one.kind} (screened out)" if one.screened_out else one.kind

@@ -1,0 +1,112 @@
+"""Commands about a harness's history: show, diff, blame, timeline, revert."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from meta_agent.cli._options import (
+    JsonOption,
+    MaybeName,
+    NameArgument,
+    RunOption,
+    WorkspaceOption,
+    workspace_root,
+)
+from meta_agent.cli._output import emit
+from meta_agent.cli._review import reading
+
+
+def register(app: typer.Typer) -> None:
+    """Adds this group's commands."""
+    for command in (show, diff, blame, timeline, revert):
+        app.command()(command)
+
+
+def show(
+    name: MaybeName = None,
+    run: RunOption = None,
+    workspace: WorkspaceOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """What a candidate is; without one, what the run was and came to."""
+    from meta_agent.view import reduce
+    from meta_agent.view.terminal import text
+
+    with reading(workspace) as (_, ledger):
+        state = reduce(ledger, run)
+    if name is None:
+        document = {**state.to_json(), "config": dict(state.config)}
+        emit(as_json, lambda: document, lambda: text.summary(state))
+        return
+    one = state.candidate(name)
+    emit(as_json, lambda: {"schema_version": 1, **one.to_json()}, lambda: text.show(one))
+
+
+def diff(
+    name: NameArgument,
+    other: MaybeName = None,
+    workspace: WorkspaceOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """What a candidate, version or commit changed; with a second name, from the first to it."""
+    from meta_agent.history import HarnessRepo
+    from meta_agent.studies.story import named
+    from meta_agent.view.terminal import text
+
+    with reading(workspace) as (place, ledger):
+        # Not `HarnessRepo.open`: that mends what a killed run left, which is the owner's to do.
+        repo = HarnessRepo(place.harness_repo)
+        what = named(repo, ledger, name)
+        second = named(repo, ledger, other) if other else None
+    before, after = (what.commit, second.commit) if second else (what.before(repo), what.commit)
+    patch = repo.diff(before, after)
+    document = {"schema_version": 1, "id": what.name, "base": before, "commit": after}
+    emit(as_json, lambda: {**document, "diff": patch}, lambda: text.diff(patch), paged=True)
+
+
+def blame(
+    file: Annotated[str, typer.Argument(help="A file of the harness, as git names it.")],
+    at: Annotated[str, typer.Option("--at", help="In which version.")] = "main",
+    workspace: WorkspaceOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Which promotion brought each line of a file, and what the verdict on it was."""
+    from meta_agent.history import HarnessRepo
+    from meta_agent.studies.story import blame as blamed
+    from meta_agent.studies.story import named
+    from meta_agent.view.terminal import story
+
+    with reading(workspace) as (place, ledger):
+        repo = HarnessRepo(place.harness_repo)
+        commit = named(repo, ledger, at).commit
+        lines = blamed(repo, ledger, file, commit)
+    document = story.blame_json(file, commit, lines)
+    emit(as_json, lambda: document, lambda: story.blame(lines), paged=True)
+
+
+def timeline(workspace: WorkspaceOption = None, as_json: JsonOption = False) -> None:
+    """What changed the harness, or what is known of it, oldest first: all runs together."""
+    from meta_agent.view.terminal import story
+
+    with reading(workspace) as (_, ledger):
+        told = story.moments(ledger.steps())
+    document = story.timeline_json(told)
+    emit(as_json, lambda: document, lambda: story.timeline(told), paged=True)
+
+
+def revert(
+    name: NameArgument, workspace: WorkspaceOption = None, as_json: JsonOption = False
+) -> None:
+    """Take back what a promotion brought to main; the next run measures what is left."""
+    from meta_agent.ledger import Ledger
+    from meta_agent.studies.story import revert as take_back
+    from meta_agent.view.terminal import story
+    from meta_agent.workspace import open_workspace
+
+    place = open_workspace(workspace_root(workspace))
+    with Ledger.open(place.ledger_file) as ledger:
+        done = take_back(place, ledger, name)
+    document = {"schema_version": 1, "reverted": done}
+    emit(as_json, lambda: document, lambda: story.reverted(done, str(place.root)))

@@ -1,0 +1,188 @@
+"""A harness's history under the names that people use: what is meant, who brought a line, and
+taking a promotion back.
+
+Promises: what is taken back is exactly what a promotion brought, by a commit of the host on `main`
+with a note of what was known of it; nothing is lost, and taking back twice is refused. The next run
+measures what is then on `main` before it builds on it: a verdict on the rest is not carried over.
+Does not cover: another verdict without a run; trainings are what it costs.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from meta_agent.errors import CandidateError, ConfigError
+from meta_agent.history import HarnessRepo
+from meta_agent.ledger import Ledger, Step
+from meta_agent.protocols import JSON
+from meta_agent.view import A_PERSON, BlamedLine, CandidateView
+from meta_agent.view.state import every_candidate
+from meta_agent.workspace import Workspace
+
+_SHOWN: Final = 5
+_ODD: Final = set(" \t\n:~^@{")
+
+
+class Named(NamedTuple):
+    """A version of the harness as somebody named it."""
+
+    name: str
+    commit: str
+    base: str | None = None  # of a candidate, and of a version the one before it
+
+    def before(self, repo: HarnessRepo) -> str:
+        """What it changed: its base, else its first parent."""
+        return self.base or repo.parent(self.commit) or self.commit
+
+
+# --- what a name means --------------------------------------------------------------------------
+
+
+def newest(ledger: Ledger) -> Named:
+    """The candidate that was made last."""
+    steps = [step for step in ledger.steps(kind="candidate") if step.done]
+    if not steps:
+        raise ConfigError("no candidate has been made here yet", hint="meta-agent evolve")
+    return _candidate(steps[-1].outcome)
+
+
+def named(repo: HarnessRepo, ledger: Ledger, name: str) -> Named:
+    """A candidate (newest first), a version (`v1`), a branch (`main`, `lead`), or a commit."""
+    for step in reversed(ledger.steps(kind="candidate")):
+        told = step.outcome if step.done else {"id": "", "commit": ""}
+        by_commit = len(name) >= 6 and told["commit"].startswith(name)
+        if by_commit or told["id"] == name or told["id"].endswith(f"/{name}"):
+            return _candidate(told)
+    if found := _version(ledger, name):
+        return found
+    plain = not name.startswith("-") and not set(name) & _ODD
+    for ref in (f"refs/heads/{name}", name) if plain else ():
+        if commit := repo.tip(ref):
+            return Named(name, commit)
+    known = [step.outcome["id"] for step in ledger.steps(kind="candidate") if step.done]
+    shown = ", ".join(str(one).split("/", 1)[-1] for one in known[-_SHOWN:]) or "none yet"
+    raise ConfigError(
+        f"{name!r} is no candidate, version, branch or commit of {repo.path}",
+        hint=f"candidates: {shown}; branches: git -C {repo.path} branch",
+    )
+
+
+def names(ledger: Ledger) -> list[str]:
+    """All that people may type, the newest first: for completion."""
+    steps = ledger.steps(kind="candidate")
+    tried = [str(step.outcome["id"]).split("/", 1)[-1] for step in steps if step.done]
+    versions = [name for name, _ in _versions(ledger)]
+    return list(dict.fromkeys([*reversed(tried), *reversed(versions), "main", "lead"]))
+
+
+def _candidate(told: JSON) -> Named:
+    return Named(str(told["id"]), str(told["commit"]), str(told["base"]))
+
+
+def _version(ledger: Ledger, name: str) -> Named | None:
+    """The newest version of that name, with the one that it was made from."""
+    found, before = None, None
+    for known, commit in _versions(ledger):
+        if known == name:
+            found = Named(known, commit, before)
+        before = commit
+    return found
+
+
+def _versions(ledger: Ledger) -> list[tuple[str, str]]:
+    steps = sorted((*ledger.steps(kind="baseline"), *ledger.steps(kind="merge")), key=_order)
+    made = (step.outcome for step in steps if step.done and not step.outcome.get("undone"))
+    return [
+        (str(one.get("version")), str(one.get("commit") or one.get("harness_commit")))
+        for one in made
+    ]
+
+
+def _order(step: Step) -> int:
+    return step.seq
+
+
+# --- who brought a line -------------------------------------------------------------------------
+
+
+def blame(repo: HarnessRepo, ledger: Ledger, path: str, at: str) -> list[BlamedLine]:
+    """Each line of a file with the commit that brought it, and the candidate which that was."""
+    files = repo.tree(at).files
+    if path not in files:
+        near = [one for one in files if path.rpartition("/")[2] in one] or list(files)
+        raise ConfigError(
+            f"{path!r} is no file of {at[:12]}", hint=f"files: {', '.join(sorted(near)[:8])}"
+        )
+    by_commit = {one.commit: one for one in every_candidate(ledger).values()}
+    lines = repo.blame(at, path)
+    subjects = {commit: repo.subject(commit) for commit, _ in lines}
+    return [
+        BlamedLine(number, text, commit, subjects[commit], by_commit.get(commit))
+        for number, (commit, text) in enumerate(lines, 1)
+    ]
+
+
+# --- taking back --------------------------------------------------------------------------------
+
+
+def revert(place: Workspace, ledger: Ledger, name: str) -> list[dict[str, JSON]]:
+    """Takes back what a candidate, version or commit brought to `main`, the newest commit first.
+
+    The ledger has to be owned: nobody is building on `main` meanwhile.
+    """
+    repo = HarnessRepo.open(place.harness_repo)
+    what = named(repo, ledger, name)
+    every = every_candidate(ledger)
+    brought = _brought(repo, what)
+    if not brought:
+        verdict = f" ({every[what.name].kind})" if what.name in every else ""
+        raise ConfigError(
+            f"{name} is not on main{verdict}: there is nothing to take back",
+            hint="meta-agent timeline says what came to main",
+        )
+    done = []
+    for commit in brought:
+        found = (one for one in every.values() if repo.brought_by(one.commit) == commit)
+        done.append(_take_back(repo, ledger, commit, next(found, None)))
+    return done
+
+
+def _brought(repo: HarnessRepo, what: Named) -> list[str]:
+    """The commits on `main`'s own line that it came by: of a version all since the one before."""
+    if what.base and "/" not in what.name:
+        return repo.line_of_main(what.base, what.commit)
+    found = repo.brought_by(what.commit)
+    return [found] if found else []
+
+
+def _take_back(
+    repo: HarnessRepo, ledger: Ledger, commit: str, known: CandidateView | None
+) -> dict[str, JSON]:
+    name = known.id if known else commit
+
+    def work() -> JSON:
+        message = f"revert({known.label if known else 'harness'}): take {_short(name)} back\n\n"
+        message += f"Meta-Agent-Candidate: {name}\n" if known else ""
+        try:
+            made = repo.revert(commit, message=message)
+        except CandidateError as error:
+            raise ConfigError(
+                f"{_short(name)} cannot be taken back alone: {error}",
+                hint="take back first what came later and touches the same lines",
+            ) from error
+        repo.note(made, _note(name, known))
+        return {"candidate": name, "reverted": commit, "commit": made}
+
+    return dict(ledger.once(f"revert/{commit}", "revert", {"commit": commit}, work))
+
+
+def _short(name: str) -> str:
+    return name.partition("/")[2] or name[:12]
+
+
+def _note(name: str, known: CandidateView | None) -> str:
+    """What was known of it, which is no verdict on what is left."""
+    lines = [f"REVERTED {name} by {A_PERSON}", ""]
+    if known:
+        lines += [f"It was {known.kind}: {'; '.join(known.reasons)}", ""]
+    return "\n".join((*lines, "Not judged again yet: the next run measures main before it builds."))
