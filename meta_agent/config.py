@@ -50,6 +50,7 @@ _NOT_HASHED: Final = frozenset(
         "tasks",
         "grade",
         "python",
+        "log",
     }
 )
 
@@ -74,6 +75,7 @@ _VARIABLE: Final = re.compile(r"[A-Z_][A-Z0-9_]*")
 BUILT_IN_SUITES: Final = ("swe", "math", "code")
 """Domains that have tasks of their own, for the nano policy."""
 _DOMAIN: Final = re.compile(r"[A-Za-z][\w.-]*(:[\w./@-]+)?")
+TRACKER_NAMES: Final = ("wandb", "mlflow", "trackio", "tensorboard")
 BROUGHT: Final = "brought"
 """What the hash of the settings knows of somebody's own harness."""
 _MODEL_FORMS: Final = "nano, hf:PATH, vllm:PATH or provider/model"
@@ -159,6 +161,12 @@ class RunConfig(BaseModel):
     jobs: int = Field(default_factory=lambda: os.cpu_count() or 1, ge=1, le=256)
     """Training children at the same time."""
 
+    log: str = ""
+    """Experiment trackers that hear of every training, beside the run's own record; with commas."""
+    notify: str | None = None
+    """A URL that is called where a person is needed or the run ends. It may hold a secret, so it is
+    never part of a snapshot."""
+
     origin: dict[str, str] = Field(default_factory=dict, repr=False)
     """Where each value came from, by field."""
 
@@ -182,6 +190,23 @@ class RunConfig(BaseModel):
         if not isinstance(value, str):
             return value
         return pairs_of(value)
+
+    @field_validator("log")
+    @classmethod
+    def _known_trackers(cls, value: str) -> str:
+        names = [name.strip() for name in value.split(",") if name.strip()]
+        if unknown := sorted(set(names) - set(TRACKER_NAMES)):
+            raise ValueError(f"{unknown[0]} is none of {', '.join(TRACKER_NAMES)}")
+        return ",".join(dict.fromkeys(names))
+
+    @field_validator("notify")
+    @classmethod
+    def _an_address(cls, value: str | None) -> str | None:
+        if value and (
+            urlsplit(value).scheme not in ("http", "https") or not urlsplit(value).netloc
+        ):
+            raise ValueError("expected http://HOST... or https://HOST...")
+        return value
 
     @field_validator("harness")
     @classmethod
@@ -287,6 +312,11 @@ class RunConfig(BaseModel):
             hashed["grade_sha256"] = _file_sha256(self.grade)
         return {**hashed, "tasks_sha256": _file_sha256(self.tasks)}
 
+    @property
+    def trackers(self) -> tuple[str, ...]:
+        """Names of the trackers that hear of this run."""
+        return tuple(filter(None, self.log.split(",")))
+
     def to_json(self) -> dict[str, JSON]:
         """The snapshot a run stores."""
         return {**self._values(), "origin": dict(self.origin)}
@@ -299,7 +329,7 @@ class RunConfig(BaseModel):
         )
 
     def _values(self) -> dict[str, JSON]:
-        return self.model_dump(mode="json", exclude={"origin"})
+        return self.model_dump(mode="json", exclude={"origin", "notify"})
 
 
 def pairs_of(text: str) -> dict[str, str]:

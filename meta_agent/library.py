@@ -19,30 +19,22 @@ from __future__ import annotations
 import asyncio
 import html
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from meta_agent.config import RunConfig
 from meta_agent.given import Agent, config_of
-from meta_agent.protocols import JSON, Verdict
+from meta_agent.protocols import JSON
 from meta_agent.used import require_used
 from meta_agent.view import Display, RunState, open_display
+from meta_agent.view.told import Event, Told
 
 if TYPE_CHECKING:
     from meta_agent.studies.forecast import Forecast
 
 Grade = Callable[..., Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Event:
-    """One thing that the display would show: `kind` is the verb, `text` the line."""
-
-    kind: str
-    text: str = ""
-    data: Mapping[str, JSON] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +196,7 @@ def _shown(
 ) -> Result:
     display: Display = open_display(live=False)
     if on_event is not None:
-        display = _Told(display, on_event)
+        display = Told(display, on_event)
     try:
         return run(config, display, stop)
     finally:
@@ -242,43 +234,6 @@ class _Work:
             raise self._error
         assert self._found is not None
         return self._found
-
-
-class _Told:
-    """A display that also tells a callback. What the callback raises ends the run."""
-
-    def __init__(self, inner: Display, tell: Callable[[Event], None]) -> None:
-        self._inner, self._tell = inner, tell
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._inner, name)
-
-    def begin(self, headline: Sequence[str]) -> None:
-        self._tell(Event("begin", "\n".join(headline)))
-        self._inner.begin(headline)
-
-    def phase(
-        self, name: str, detail: str = "", *, done: int | None = None, total: int | None = None
-    ) -> None:
-        self._tell(Event("phase", detail, {"name": name, "done": done, "total": total}))
-        self._inner.phase(name, detail, done=done, total=total)
-
-    def note(self, text: str) -> None:
-        self._tell(Event("note", text))
-        self._inner.note(text)
-
-    def metric(self, series: str, step: int, values: Mapping[str, float]) -> None:
-        self._tell(Event("metric", series, {"step": step, **values}))
-        self._inner.metric(series, step, values)
-
-    def verdict(self, candidate: str, factor: str, verdict: Verdict, statement: str = "") -> None:
-        told = {"candidate": candidate, "factor": factor, "kind": str(verdict.kind)}
-        self._tell(Event("verdict", statement, told))
-        self._inner.verdict(candidate, factor, verdict, statement)
-
-    def done(self, state: RunState) -> None:
-        self._tell(Event("done", str(state.exit_reason)))
-        self._inner.done(state)
 
 
 __all__ = ["Event", "Result", "forecast", "optimize", "optimize_async", "run", "train"]

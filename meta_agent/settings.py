@@ -47,7 +47,7 @@ BY_ROLE: Final[Mapping[str, str]] = {
     "role_max_tokens": "--max-tokens",
 }
 # What stands here by mistake may be a key: it is refused without being repeated.
-MAY_HOLD_A_KEY: Final = frozenset({"base_urls", "key_env"})
+MAY_HOLD_A_KEY: Final = frozenset({"base_urls", "key_env", "notify"})
 
 
 def resolve(flags: Mapping[str, Any], *, cwd: Path | None = None) -> RunConfig:

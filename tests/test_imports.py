@@ -29,7 +29,7 @@ LAYERS = (
         "version",
     ),
     ("rollouts", "history", "harness", "domains", "models", "sandbox", "ledger"),
-    ("agents", "backtest", "gate", "training", "evidence", "skills", "view"),
+    ("agents", "backtest", "gate", "training", "evidence", "skills", "view", "trackers"),
     ("steps", "studies", "evolve", "evolve_train", "doctor"),
     ("library", "given", "used", "__init__"),
     ("cli", "__main__"),

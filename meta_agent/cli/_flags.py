@@ -127,6 +127,10 @@ FLAGS: Final[dict[str, Flag]] = {
     "approve": Flag(
         str, _LIMITS, "A person decides: auto (nothing), merge, or each candidate. [default: auto]"
     ),
+    "log": Flag(str, _MACHINE, "Trackers: wandb, mlflow, trackio, tensorboard; with commas."),
+    "notify": Flag(
+        str, _MACHINE, "URL to call where a person is needed, a cap is met, or the run ends."
+    ),
     "sandbox": Flag(
         str, _MACHINE, "Where harness code runs: auto, docker or process. [default: auto]"
     ),

@@ -60,6 +60,8 @@ def evolve(
     "harness",
     "sandbox",
     "threads",
+    "log",
+    "notify",
     "workspace",
 )
 def train(config: RunConfig, as_json: JsonOption = False) -> None:

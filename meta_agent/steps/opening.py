@@ -30,7 +30,7 @@ from meta_agent.history import HarnessRepo
 from meta_agent.ledger import DONE, Ledger
 from meta_agent.models.asking.client import Client, Recording, recording_of, unasked
 from meta_agent.offers import Offered
-from meta_agent.protocols import Domain
+from meta_agent.protocols import JSON, Domain
 from meta_agent.resources import shipped_harness
 from meta_agent.rollouts import RolloutStore
 from meta_agent.sandbox import Backend, reap, resolve_backend
@@ -42,8 +42,10 @@ from meta_agent.steps.records import Version
 from meta_agent.steps.run import Run
 from meta_agent.steps.served import REPLAY, open_models, policies_of, require_servers
 from meta_agent.steps.visible import declare
+from meta_agent.trackers import Place, listening, require_trackers
 from meta_agent.training.hub import hf_place
-from meta_agent.view import Display, recorded
+from meta_agent.view import Display, recorded, reduce
+from meta_agent.view.told import Event, Told
 from meta_agent.workspace import Workspace, init_workspace, is_workspace
 
 FIRST_COMMIT = "feat: the harness this workspace starts from"
@@ -71,6 +73,7 @@ def open_run(
     if config.policy.startswith("hf:"):
         hf_place(config.policy.removeprefix("hf:"))
     require_servers(config)
+    require_trackers(config.trackers)
     backend = backend_of(config)
     run_id = "-".join(filter(None, (config.slug, purpose, config.config_hash[:10])))
     run_id = recording.run_id if recording else run_id
@@ -80,10 +83,13 @@ def open_run(
     with Ledger.open(workspace.ledger_file) as ledger, drain as stopping:
         reap()
         began = _Began.of(asked, ledger, run_id, recording)
-        with _models(asked, ledger, began, workspace, display) as client:
+        with (
+            _heard(config, ledger, began, workspace, display) as shown,
+            _models(asked, ledger, began, workspace, shown) as client,
+        ):
             run = _assemble(
                 config,
-                display,
+                shown,
                 workspace,
                 ledger,
                 domain,
@@ -139,6 +145,34 @@ def _recording(config: RunConfig) -> Recording | None:
     if not config.meta_model.startswith(REPLAY):
         return None
     return recording_of(config.meta_model, config.workspace)
+
+
+@contextmanager
+def _heard(
+    config: RunConfig, ledger: Ledger, began: _Began, workspace: Workspace, display: Display
+) -> Iterator[Display]:
+    """The display, where trackers and a person's URL hear of the run as well."""
+    if began.done or not (config.trackers or config.notify):
+        yield display
+        return
+    place = Place.of(began.run_id, workspace.root, config.to_json())
+    with listening(place, config.trackers, config.notify, display.note) as tell:
+        ended = DONE
+        try:
+            yield Told(display, tell)
+        except BaseException as error:
+            ended = _reason(error)
+            raise
+        finally:
+            tell(Event("ended", ended, _figures(ledger, began.run_id)))
+
+
+def _figures(ledger: Ledger, run: str) -> dict[str, JSON]:
+    if ledger.run(run) is None:
+        return {}
+    state = reduce(ledger, run)
+    sides = {"before": state.baseline, "after": state.final}
+    return {f"clean_success_{name}": one.clean_success for name, one in sides.items() if one}
 
 
 def _models(

@@ -4,6 +4,7 @@ The host's half (`PolicyChild`, `train_policy`) needs no torch. The child's half
 `_trainer`, `_recipe`) is imported by the child alone.
 """
 
+from meta_agent.training._metrics import TRL_NAMES
 from meta_agent.training._wire import (
     Advantages,
     RolloutEvent,
@@ -17,6 +18,7 @@ from meta_agent.training.policy import PolicyChild, Timeouts
 from meta_agent.training.run import TrainResult, train_policy
 
 __all__ = [
+    "TRL_NAMES",
     "Advantages",
     "OpenedPolicy",
     "PolicyChild",

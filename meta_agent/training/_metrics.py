@@ -44,6 +44,12 @@ _FROM_TRL: Final[Mapping[str, str]] = {
     "trained_row_ratio": "trained_row_ratio",
 }
 
+TRL_NAMES: Final[Mapping[str, str]] = {
+    "dead_group_ratio": "frac_reward_zero_std",
+    **{ours: theirs for theirs, ours in reversed(list(_FROM_TRL.items()))},
+}
+"""What TRL calls a metric of ours, for those who read it beside other trainings."""
+
 
 def from_trl(logs: Mapping[str, JSON]) -> dict[str, float]:
     """Renames what TRL logged; drops what is missing or not a number."""

@@ -1,0 +1,24 @@
+"""The only file that calls a person's URL: one POST of JSON where a person may have to act."""
+
+from __future__ import annotations
+
+import json
+import urllib.request
+from collections.abc import Mapping
+from typing import Final
+
+TIMEOUT_SEC: Final = 10
+ENDED: Final[Mapping[str, str]] = {
+    "done": "is done",
+    "parked": "is parked: it waits for a person",
+    "budget": "stopped at a cap",
+    "interrupted": "was interrupted",
+}
+
+
+def notify(url: str, run: str, event: str, text: str) -> None:
+    """`{"run", "event", "text"}`; chat hooks show `text`. Raises what the connection raises."""
+    body = json.dumps({"run": run, "event": event, "text": f"meta-agent {run} {text}"}).encode()
+    request = urllib.request.Request(url, body, {"content-type": "application/json"})
+    with urllib.request.urlopen(request, timeout=TIMEOUT_SEC):
+        pass
