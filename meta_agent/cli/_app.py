@@ -25,7 +25,6 @@ from meta_agent.cli import (
     _run,
     _sandbox,
     _tasks,
-    _view,
 )
 from meta_agent.errors import MetaAgentError, of_disk
 from meta_agent.version import __version__
@@ -43,7 +42,7 @@ app = typer.Typer(
 )
 _run.register(app)
 _bring.register(app, _sandbox.sandbox_app)
-for group in (_demo, _calibrate, _compare, _people, _review, _history, _view, _backtest, _checks):
+for group in (_demo, _calibrate, _compare, _people, _review, _history, _backtest, _checks):
     group.register(app)
 app.add_typer(_tasks.tasks_app, name="tasks")
 app.add_typer(_sandbox.sandbox_app, name="sandbox")
