@@ -50,7 +50,6 @@ from meta_agent.ledger import Ledger
 from meta_agent.protocols import (
     JSON,
     Domain,
-    Gateway,
     HarnessTree,
     PlannedRollout,
     Rollout,
@@ -381,20 +380,19 @@ class Lab:
     def _roll_out(
         self, name: str, tree: HarnessTree, trained: Trained, plan: Sequence[PlannedRollout]
     ) -> list[Rollout]:
-        sampling, settings = self.domain.sampling, self.settings
-        with (
-            self._policies.acting(trained.path, name) as gateway,
-            self.session(tree, life_sec=self._life_sec(gateway, len(plan))) as session,
-        ):
-            stamp = self._stamp(tree, name)
-            runner = Runner(self.domain, session, gateway, stamp, concurrency=settings.concurrency)
-            found = runner.run(plan, temperature=sampling.temperature, top_p=sampling.top_p)
+        sampling, at_once = self.domain.sampling, self.settings.concurrency
+        # The sandbox first: a harness that does not load is no reason to end a child.
+        with self.session(tree, life_sec=self._life_sec(len(plan))) as session:
+            with self._policies.acting(trained.path, name) as gateway:
+                stamp = self._stamp(tree, name)
+                runner = Runner(self.domain, session, gateway, stamp, concurrency=at_once)
+                found = runner.run(plan, temperature=sampling.temperature, top_p=sampling.top_p)
             score(session, found)
         return found
 
-    def _life_sec(self, gateway: Gateway, planned: int) -> float:
+    def _life_sec(self, planned: int) -> float:
         """How long a sandbox has to live for these rollouts, if each takes all its time."""
-        if gateway.lock_step:
+        if self._policies.lock_step:
             return SANDBOX_SEC
         rounds = -(-planned // self.settings.concurrency)
         return SANDBOX_SEC + rounds * (self.domain.ceilings.wall_sec + GRACE_SEC)

@@ -88,7 +88,7 @@ class HostDesk:
         self, trees: Sequence[HarnessTree], tasks: int | None
     ) -> list[Mapping[str, bool] | None]:
         """What the base policy solves cleanly under each of these, by task of the search split."""
-        return [self.experiments.sample(tree, tasks) for tree in trees]
+        return self.experiments.sample(trees, tasks)
 
     def tell(self, text: str) -> None:
         """A note in the run's log."""

@@ -11,7 +11,8 @@ Not covered: proof. One training seed, few steps, and tasks that ideas are chose
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -88,8 +89,14 @@ class Experiments:
             told = self.run.once(key, "experiment", {"edit": tree.tree_hash, "how": how}, made)
         return Rehearsal(told["ok"], told["text"])
 
-    def sample(self, tree: HarnessTree, tasks: int | None) -> dict[str, bool] | None:
-        """What the base policy solves cleanly under a harness, by task; no check comes before."""
+    def sample(
+        self, trees: Sequence[HarnessTree], tasks: int | None
+    ) -> list[Mapping[str, bool] | None]:
+        """What the base policy solves cleanly under each, by task; no check comes before."""
+        with ThreadPoolExecutor(self.run.lab.settings.workers) as pool:
+            return list(pool.map(lambda tree: self._sample(tree, tasks), trees))
+
+    def _sample(self, tree: HarnessTree, tasks: int | None) -> dict[str, bool] | None:
         lab, limit = self.run.lab, tasks or self.run.plan.search
         try:
             seen = lab.evaluate(tree, lab.untrained(), split="search", limit=limit)
