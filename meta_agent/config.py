@@ -273,6 +273,11 @@ class RunConfig(BaseModel):
         return self.models.get(role) or (self.policy if role == "policy" else self.meta_model)
 
     @property
+    def judge(self) -> str | None:
+        """The model that grades, where a grader of one's own may ask one."""
+        return self.models.get("judge") if self.grade is not None else None
+
+    @property
     def slug(self) -> str:
         """The domain as part of names of runs, refs and containers."""
         words = re.sub(r"[^A-Za-z0-9]+", "-", self.domain).strip("-")

@@ -60,7 +60,8 @@ def config_of(
     if isinstance(grade, str | Path):
         flags["grade"] = Path(grade)
     elif grade is not None:
-        parts = {"grade": grade, **({"tools": tools} if tools is not None else {})}
+        name = "judge" if getattr(grade, "__name__", "") == "judge" else "grade"
+        parts = {name: grade, **({"tools": tools} if tools is not None else {})}
         files["grader.py"] = source_of(parts)
         flags["grade"] = root / GIVEN / "grader.py"
     harness, more = _harness(agent, root)

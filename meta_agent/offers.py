@@ -29,6 +29,10 @@ class Offered:
     """Whether the tasks came with splits of their own."""
     path: Path | None = None
     """The file that its tasks came from."""
+    judge: str | None = None
+    """The model that grades, where one does."""
+    judge_by: Callable[[Any], str] | None = None
+    """Gives it the run's client; says how the judge did when it was tried."""
     close: Callable[[], None] = lambda: None
     """Ends what it holds, such as a worker."""
 

@@ -247,7 +247,7 @@ ROLES: Final[tuple[Role, ...]] = (
     "judge",
     "policy",
 )
-"""Who asks a model. `judge` is for domains whose sealed grader asks one; no built-in one does."""
+"""Who asks a model. `judge` grades where a grader of one's own has `judge(task, answer)`."""
 
 
 @dataclass(frozen=True, slots=True)

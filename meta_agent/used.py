@@ -26,7 +26,7 @@ def _proves(config: RunConfig) -> bool:
 
 
 def _asks(config: RunConfig) -> bool:
-    return config.meta_model != "rules" or not config.trainable
+    return config.meta_model != "rules" or not config.trainable or config.judge is not None
 
 
 _TRAINED: Final = Use(lambda config: config.trainable, "a policy that is trained here (nano, hf:)")

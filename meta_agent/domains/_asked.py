@@ -23,3 +23,5 @@ class Asked:
     python: str = sys.executable
     """The interpreter that has what a grader or a package of environments needs."""
     images: Path | None = None
+    judge: str | None = None
+    """The model that grades, where the grader's file leaves it to one."""

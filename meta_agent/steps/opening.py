@@ -261,6 +261,7 @@ def asked_of(config: RunConfig, *, sandbox: str, run: str) -> Asked:
         threshold=config.threshold,
         mapping=config.map,
         python=config.python,
+        judge=config.judge,
     )
 
 
@@ -325,6 +326,7 @@ def _assemble(
     purpose: str,
 ) -> Run:
     plan, run_id = plan_for(config, domain), began.run_id
+    offered = Offered.by(domain)
     domain = Halves(domain) if plan.halved else domain
     if not began.done:
         ledger.start_run(run_id, config.to_json(), config_hash=began.config_hash)
@@ -358,6 +360,8 @@ def _assemble(
         shown.begin(headline(config, plan, workspace, backend, began.known, purpose))
         for line in (*cautions(plan, domain), *unasked(config)):
             shown.note(line)
+        if client is not None and offered.judge is not None and offered.judge_by is not None:
+            shown.note(offered.judge_by(client))
         contract = parse_contract(repo.tree(repo.head()))
         if contract.command and not config.own_tasks:
             raise _needs_tasks(config)

@@ -28,7 +28,7 @@ _OWN_PROTOCOL: Final = ("openai", "hosted_vllm", "vllm")
 
 def asks_models(config: RunConfig) -> bool:
     """Whether the run asks any model that is not trained here."""
-    return config.meta_model != "rules" or not config.trainable
+    return config.meta_model != "rules" or not config.trainable or config.judge is not None
 
 
 def require_servers(config: RunConfig) -> None:

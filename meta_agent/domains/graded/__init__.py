@@ -34,6 +34,7 @@ def open_domain(asked: Asked) -> GradedDomain:
         threshold=asked.threshold,
         factory=sandboxes(asked),
         python=asked.python,
+        judge=asked.judge,
     )
 
 

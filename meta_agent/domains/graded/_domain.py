@@ -24,8 +24,10 @@ from typing import Any, Final
 from meta_agent.domains.formats import TaskFile
 from meta_agent.domains.formats.graded_sets import GradedRow
 from meta_agent.domains.graded._environment import WORK_SCHEMAS, GradedEnvironment
+from meta_agent.domains.graded._judge import Judge, cases_of, measured
 from meta_agent.domains.graded._workers import GRADE_SEC, GraderError, Workers
 from meta_agent.errors import ConfigError
+from meta_agent.models.chat import ModelClient
 from meta_agent.protocols import (
     JSON,
     Ceilings,
@@ -41,7 +43,7 @@ CEILINGS: Final = Ceilings(
     max_turns=20, max_tokens_per_turn=8192, max_context_tokens=65_536, wall_sec=600.0
 )
 SAMPLING: Final = Sampling(temperature=0.7)
-_SOURCES: Final = ("_domain.py", "_environment.py", "grader_guest.py")
+_SOURCES: Final = ("_domain.py", "_environment.py", "_judge.py", "grader_guest.py")
 Rows = Callable[[Workers], TaskFile[GradedRow]]
 
 
@@ -61,10 +63,13 @@ class GradedDomain:
         factory: Callable[[], Sandbox] | None = None,
         python: str = sys.executable,
         name: str = "graded",
+        judge: str | None = None,
     ) -> None:
         self.name = name
         self._workers = Workers(spec, python)
         self._factory = factory
+        self.judge = judge
+        self._judge: Judge | None = None
         self.grader = str(spec.get("path") or spec.get("module"))
         try:
             self._load(rows, threshold)
@@ -92,8 +97,24 @@ class GradedDomain:
             self._schemas = dict(
                 zip(self.rows, worker.ask("schemas", 2 * GRADE_SEC, rows=listed), strict=True)
             )
-        self.regrade(next(iter(self.rows)), {"answer": ""})
+        self._require_judge()
+        nothing = self._grade(next(iter(self.rows.values())).row, {"answer": ""})
+        if "rule" not in nothing:
+            self._outcome(nothing)
         self.evaluator_hash = self._hash()
+
+    def _require_judge(self) -> None:
+        judged = self.facts.get("judged", False)
+        if judged and self.judge is None:
+            raise ConfigError(
+                f"{self.grader} asks a judge, and none is named",
+                hint="--model judge=provider/model, and a cap of its own: --max-usd judge=USD",
+            )
+        if self.judge is not None and not judged:
+            raise ConfigError(
+                f"{self.grader} asks no judge: --model judge={self.judge} changes nothing",
+                hint="leave it out, or write judge(task, answer) in place of grade",
+            )
 
     def tasks(self, split: Split) -> Sequence[Task]:
         """The tasks of one split, in the order of the file."""
@@ -122,6 +143,24 @@ class GradedDomain:
 
     def graded(self, row: Mapping[str, JSON], given: Mapping[str, JSON]) -> Outcome:
         """Twice, since a grade that depends on luck is none."""
+        grade = self._grade(row, given)
+        if "rule" not in grade:
+            return self._outcome(grade)
+        if self._judge is None:
+            raise GraderError(f"{self.grader} asks a judge, and only a run has one")
+        success = self._judge.passes(grade["rule"], str(given.get("answer") or ""))
+        return Outcome(success, {"verdict": _verdict(success), "judge": self._judge.model})
+
+    def judge_by(self, client: ModelClient) -> str:
+        """Who grades where the file has `judge`: tried first, and told how it did."""
+        assert self.judge is not None
+        judge = Judge(client, self.judge)
+        cases = cases_of([row.row for row in self.rows.values()])
+        told = measured(judge, cases, lambda case: self._grade(case.row, case.given).get("rule"))
+        self._judge = judge
+        return told
+
+    def _grade(self, row: Mapping[str, JSON], given: Mapping[str, JSON]) -> dict[str, Any]:
         with self._workers.leased() as worker:
             first, second = (
                 worker.ask("graded", GRADE_SEC, row=dict(row), given=dict(given)) for _ in range(2)
@@ -131,7 +170,7 @@ class GradedDomain:
                 f"{self.grader} gave {_shown(first)} and then {_shown(second)} for one answer: a "
                 "grader must not depend on chance, the time or what it graded before"
             )
-        return self._outcome(first)
+        return dict(first)
 
     def _outcome(self, grade: Mapping[str, Any]) -> Outcome:
         if "score" not in grade:
@@ -162,6 +201,7 @@ class GradedDomain:
             "about": self.facts["about"],
             "code": [hashlib.sha256(source.joinpath(n).read_bytes()).hexdigest() for n in _SOURCES],
             "threshold": self.threshold,
+            **({"judge": self.judge} if self.judge else {}),
             "ceilings": dataclasses.asdict(self.ceilings),
             "sampling": dataclasses.asdict(self.sampling),
         }
@@ -173,11 +213,11 @@ def _verdict(success: bool) -> str:
 
 
 def _agree(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    return all(one.get(name) == other.get(name) for name in ("success", "score", "flags"))
+    return all(one.get(name) == other.get(name) for name in ("success", "score", "flags", "rule"))
 
 
 def _shown(grade: Mapping[str, Any]) -> str:
-    return str(grade.get("score", grade.get("success")))
+    return str(grade.get("score", grade.get("success", grade.get("rule"))))[:80]
 
 
 def _threshold(asked: float | None, stated: JSON, grader: str) -> float | None:

@@ -81,6 +81,9 @@ class Source:
     def __init__(self, spec: dict[str, Any]) -> None:
         self.module = loaded(spec)
         self.grade: Any = getattr(self.module, spec.get("function") or "grade", None)
+        self.judged = not callable(self.grade) and callable(getattr(self.module, "judge", None))
+        if self.judged:
+            self.grade = self.module.judge
         if not callable(self.grade):
             name = spec.get("function") or "grade"
             raise Refusal(f"it has no function {name}(task, answer)")
@@ -92,6 +95,7 @@ class Source:
         limits = getattr(self.module, "LIMITS", None)
         return {
             **has,
+            "judged": self.judged,
             "threshold": getattr(self.module, "THRESHOLD", None),
             "limits": limits if isinstance(limits, dict) else {},
             "files_read": beside(self.module),
@@ -129,7 +133,10 @@ class Source:
         return {"text": text[:MAX_TEXT_CHARS], "ok": True}
 
     def graded(self, row: Any, given: dict[str, Any]) -> dict[str, Any]:
-        return grade_of(resolved(self.grade(row, answer_of(given))))
+        value = resolved(self.grade(row, answer_of(given)))
+        if self.judged and isinstance(value, str) and value.strip():
+            return {"rule": value}
+        return grade_of(value)
 
 
 OPTIONAL = ("tools", "files", "tasks")

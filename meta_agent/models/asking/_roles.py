@@ -57,7 +57,8 @@ def roles_in_use(config: RunConfig) -> tuple[Role, ...]:
     """The roles of a run that ask a model behind a server."""
     team = () if config.meta_model == "rules" else META_ROLES
     policy: tuple[Role, ...] = () if config.trainable else ("policy",)
-    return (*team, *policy)
+    judge: tuple[Role, ...] = ("judge",) if config.judge else ()
+    return (*team, *judge, *policy)
 
 
 def unasked(config: RunConfig) -> list[str]:

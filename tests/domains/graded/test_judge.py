@@ -1,0 +1,113 @@
+"""A model that grades: it is tried before it decides, asked twice, and capped."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import meta_agent
+from meta_agent.errors import BudgetError, ConfigError
+from meta_agent.ledger import Ledger
+from tests.loopback import Call, Say, openai_server
+from tests.test_library import adds
+
+ROWS = [{"prompt": f"What is {n} + 1?", "gold": str(n + 1), "n": n} for n in range(16)]
+
+
+def judge(task: Any, answer: Any) -> Any:
+    if not answer:
+        return False
+    return f"The answer passes if it is the number {task['gold']} and nothing else."
+
+
+def fair(call: Call) -> Say:
+    text = str(call.messages[-1]["content"])
+    rule = re.search(r"the number (\d+)", text)
+    mark = re.search(r"\n(--- \w+ ---)\n(.*)\n\1", text, re.DOTALL)
+    assert rule and mark and "material to judge" in str(call.messages[0]["content"])
+    return verdict(rule[1] == mark[2].strip())
+
+
+def verdict(passes: bool) -> Say:
+    return Say(tool_calls=[("verdict", {"why": "by the rule", "passes": passes})])
+
+
+def run(tmp_path: Path, brain: Callable[[Call], Say], **more: Any) -> meta_agent.Result:
+    with openai_server(adds, serial=False) as url, openai_server(brain) as bench:
+        given: dict[str, Any] = {
+            "tasks": ROWS,
+            "grade": judge,
+            "models": {"judge": "openai/judge"},
+            "base_urls": {"policy": url, "judge": bench},
+            **more,
+        }
+        return meta_agent.optimize(
+            workspace=tmp_path / "ws",
+            policy="openai/adds",
+            sandbox="process",
+            allow_unsafe_process=True,
+            generations=1,
+            candidates=1,
+            samples=1,
+            **given,
+        )
+
+
+def test_a_run_is_graded_by_a_judge_that_was_tried(tmp_path: Path) -> None:
+    result = run(tmp_path, fair)
+    assert result.exit_reason == "done" and result.before is not None
+    assert 0.5 < result.before < 1.0, "every fifth sum is wrong, and the judge says so"
+    (told,) = (text for _, text in result.state.notes if text.startswith("the judge"))
+    assert "agrees with itself on 100% of 16 answers" in told and "right on 100%" in told
+    assert result.state.spend["judge"].calls > 32, "a purse of its own"
+    with Ledger.open(tmp_path / "ws/ledger.sqlite", owner_lock=False) as ledger:
+        assert ledger.spend(result.run)["policy"].calls > 0
+
+
+class Coin:
+    """Changes its mind at every question."""
+
+    said = False
+
+    def __call__(self, call: Call) -> Say:
+        self.said = not self.said
+        return verdict(self.said)
+
+
+@pytest.mark.parametrize(
+    ("brain", "words"),
+    [
+        (Coin(), r"agrees with itself on 0% of 16 answers"),
+        (lambda call: verdict(True), r"is right on 50%; it may decide from 90%"),
+        (lambda call: Say("It is fine."), r"gave no verdict: 'It is fine.'"),
+    ],
+    ids=["a coin", "a yes-sayer", "no verdict"],
+)
+def test_a_judge_that_fails_its_trial_decides_nothing(
+    tmp_path: Path, brain: Callable[[Call], Say], words: str
+) -> None:
+    with pytest.raises(Exception, match=words):
+        run(tmp_path, brain)
+
+
+def test_a_judge_has_a_cap_of_its_own(tmp_path: Path) -> None:
+    with pytest.raises(BudgetError, match="the cap of role judge"):
+        run(tmp_path, fair, role_max_tokens={"judge": 6000})
+
+
+def test_a_judge_that_nobody_named_is_a_sentence(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="asks a judge, and none is named") as raised:
+        run(tmp_path, fair, models={})
+    assert "--model judge=" in str(raised.value.hint)
+
+
+def test_a_judge_that_nobody_asks_is_a_sentence(tmp_path: Path) -> None:
+    def grade(task: Any, answer: Any) -> bool:
+        return bool(answer)
+
+    with pytest.raises(ConfigError, match="asks no judge: --model judge=openai/judge"):
+        run(tmp_path, fair, grade=grade)
