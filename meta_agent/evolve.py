@@ -10,9 +10,11 @@ from __future__ import annotations
 from threading import Event
 
 from meta_agent.config import RunConfig
+from meta_agent.protocols import JSON
 from meta_agent.steps.diagnostics.tend import tend
 from meta_agent.steps.finish import finish
 from meta_agent.steps.opening import first_version, open_run
+from meta_agent.steps.records import must_work
 from meta_agent.steps.replayed import telling_replay
 from meta_agent.steps.run import Run
 from meta_agent.steps.ways.strategies import STRATEGIES
@@ -32,3 +34,28 @@ def _evolve(run: Run) -> None:
     first = tend(run, first_version(run))
     handed = STRATEGIES[run.config.strategy]().carry_out(run, first)
     finish(run, first, handed)
+
+
+def train_alone(config: RunConfig, display: Display) -> JSON:
+    """Trains `main` for `config.train_steps` steps and measures it on the search split."""
+    with open_run(config, display, purpose="train") as run:
+        version = first_version(run)
+        tree = run.repo.tree(version.commit)
+        run.phase("train", f"{config.train_steps} steps on {version.commit[:12]}")
+        with must_work(version):
+            trained = run.lab.train(tree, seed=0, steps=config.train_steps)
+            seen = run.lab.evaluate(tree, trained, split="search", limit=run.plan.search)
+        run.finish()
+    return {
+        "schema_version": 1,
+        "run": run.id,
+        "harness_commit": version.commit,
+        "policy": trained.policy,
+        "checkpoint": trained.path,
+        "steps": trained.steps,
+        "split": "search",
+        "n": seen.planned,
+        "success": seen.solved / seen.planned,
+        "clean_success": seen.clean / seen.planned,
+        "metrics": trained.metrics,
+    }

@@ -177,7 +177,7 @@ def run(config: RunConfig, display: Display, stop: threading.Event | None = None
 
 def train(config: RunConfig, display: Display) -> JSON:
     """One training, without the loop: what `meta-agent train` does."""
-    from meta_agent.evolve_train import train_alone
+    from meta_agent.evolve import train_alone
 
     require_used(config)
     return train_alone(config, display)

@@ -30,7 +30,7 @@ LAYERS = (
     ),
     ("rollouts", "history", "harness", "domains", "models", "sandbox", "ledger"),
     ("agents", "backtest", "gate", "training", "evidence", "skills", "view", "trackers"),
-    ("steps", "studies", "evolve", "evolve_train", "doctor"),
+    ("steps", "studies", "evolve", "doctor"),
     ("library", "given", "used", "__init__"),
     ("cli", "__main__"),
 )

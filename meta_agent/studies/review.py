@@ -15,6 +15,7 @@ from meta_agent.gate import Course
 from meta_agent.gate.judge import WORTHWHILE_EFFECT
 from meta_agent.history import HarnessRepo
 from meta_agent.ledger import Ledger
+from meta_agent.offers import Offered
 from meta_agent.protocols import JSON, Domain
 from meta_agent.rollouts import RolloutStore
 from meta_agent.steps.opening import load_run_domain
@@ -35,7 +36,9 @@ def verify(place: Workspace, ledger: Ledger, commit: str) -> VerifyReport:
     plan = plan_for(config, domain)
     domain = Halves(domain) if plan.halved else domain
     source = RecordedVerdicts(ledger, repo, store, domain, lambda told: _declared(plan, told))
-    return verify_commit(source, commit, domain=domain)
+    # What a judge said is recorded; nobody is asked again here.
+    asked_again = None if Offered.by(domain).judge else domain
+    return verify_commit(source, commit, domain=asked_again)
 
 
 _no_domain = cast("Domain", None)  # finding a verdict asks no domain

@@ -26,7 +26,7 @@ from meta_agent.domains.formats.graded_sets import GradedRow
 from meta_agent.domains.graded._environment import WORK_SCHEMAS, GradedEnvironment
 from meta_agent.domains.graded._judge import Judge, cases_of, measured
 from meta_agent.domains.graded._workers import GRADE_SEC, GraderError, Workers
-from meta_agent.errors import ConfigError
+from meta_agent.errors import ConfigError, InfrastructureError
 from meta_agent.models.chat import ModelClient
 from meta_agent.protocols import (
     JSON,
@@ -147,7 +147,7 @@ class GradedDomain:
         if "rule" not in grade:
             return self._outcome(grade)
         if self._judge is None:
-            raise GraderError(f"{self.grader} asks a judge, and only a run has one")
+            raise InfrastructureError(f"{self.grader} asks a judge, and only a run has one")
         success = self._judge.passes(grade["rule"], str(given.get("answer") or ""))
         return Outcome(success, {"verdict": _verdict(success), "judge": self._judge.model})
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import meta_agent
-from meta_agent.errors import BudgetError, ConfigError
+from meta_agent.errors import BudgetError, ConfigError, InfrastructureError
 from meta_agent.ledger import Ledger
+from tests.domains.graded.test_graded import opened, write
 from tests.loopback import Call, Say, openai_server
 from tests.test_library import adds
 
@@ -111,3 +113,13 @@ def test_a_judge_that_nobody_asks_is_a_sentence(tmp_path: Path) -> None:
 
     with pytest.raises(ConfigError, match="asks no judge: --model judge=openai/judge"):
         run(tmp_path, fair, grade=grade)
+
+
+def test_without_a_run_nobody_is_asked(tmp_path: Path) -> None:
+    text = "def judge(task, answer):\n    return 'It says yes.' if answer else False\n"
+    asked = replace(write(tmp_path, text), judge="openai/judge")
+    with opened(asked) as domain:
+        key = next(iter(domain.rows))
+        assert domain.regrade(key, {"answer": ""}).success is False
+        with pytest.raises(InfrastructureError, match="only a run has one"):
+            domain.regrade(key, {"answer": "yes"})
