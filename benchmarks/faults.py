@@ -44,9 +44,8 @@ from meta_agent.backtest.inspector import findings_about
 from meta_agent.domains import load_domain
 from meta_agent.domains.nano.planted._fault import Fault
 from meta_agent.domains.nano.sources import sources
-from meta_agent.gate import Arm, Finding, judge_live, seen_of
+from meta_agent.gate import Arm, Finding, Regrade, judge_live, seen_of
 from meta_agent.gate.numbers.statistics import ErrorBudget
-from meta_agent.gate.validity.inspection import Regrade
 from meta_agent.protocols import Factor, VerdictKind
 from meta_agent.rollouts import RolloutStore
 from meta_agent.training import PolicyChild

@@ -104,7 +104,7 @@ class RunConfig(BaseModel):
     """Generations of the loop."""
     candidates: int = Field(6, ge=1, le=64)
     """Candidates proposed per generation, one factor each: at most so many are bundled."""
-    strategy: Literal["full", "static", "score-only", "no-diagnostics"] = "full"
+    strategy: str = "full"
     """How a run searches; `full` is the loop with everything (see `steps.strategies`)."""
     prove: Literal["harness", "version"] | None = None
     """Which claim moves `main`: this harness, over training seeds, or this version, with these

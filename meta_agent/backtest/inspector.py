@@ -26,6 +26,7 @@ from meta_agent.gate import (
     Arm,
     Finding,
     Labels,
+    Regrade,
     Seen,
     ValidityLimits,
     explained,
@@ -38,7 +39,6 @@ from meta_agent.gate import (
     near_overlap,
     seen_of,
 )
-from meta_agent.gate.validity.inspection import Regrade
 from meta_agent.offers import Offered
 from meta_agent.protocols import JSON, SPLITS, Domain, Outcome, Task
 from meta_agent.rollouts import RolloutStore

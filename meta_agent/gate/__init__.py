@@ -28,6 +28,7 @@ from meta_agent.gate.numbers.statistics import (
 from meta_agent.gate.validity._limits import DEFAULT_LIMITS, ValidityLimits
 from meta_agent.gate.validity._looks import DRAWN, Seen, merged, seen_of
 from meta_agent.gate.validity._overlap import near_overlap
+from meta_agent.gate.validity._repeats import Regrade
 from meta_agent.gate.validity.inspection import (
     explained,
     inspect_arms,
@@ -49,6 +50,7 @@ __all__ = [
     "Labels",
     "OutcomeRow",
     "Pairs",
+    "Regrade",
     "Seen",
     "Severity",
     "SignFlip",

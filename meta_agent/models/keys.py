@@ -1,31 +1,46 @@
-"""Which provider keys this environment holds: their names, never their values."""
+"""The table of model providers, and which of their keys this environment holds: never a value."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
-# By provider, as model strings name it; the first one set counts. Providers that take more than a
-# key (Bedrock, Vertex) are not here: litellm reads what they need by their own names.
-KEYS_OF: Final[Mapping[str, tuple[str, ...]]] = {
-    "openai": ("OPENAI_API_KEY",),
-    "anthropic": ("ANTHROPIC_API_KEY",),
-    "gemini": ("GEMINI_API_KEY", "GOOGLE_API_KEY"),
-    "openrouter": ("OPENROUTER_API_KEY",),
-    "deepseek": ("DEEPSEEK_API_KEY",),
-    "mistral": ("MISTRAL_API_KEY",),
-    "xai": ("XAI_API_KEY",),
-    "together_ai": ("TOGETHER_API_KEY", "TOGETHERAI_API_KEY"),
-    "groq": ("GROQ_API_KEY",),
-    "azure": ("AZURE_API_KEY",),
-    "huggingface": ("HF_TOKEN", "HUGGINGFACE_API_KEY"),
-    "fireworks_ai": ("FIREWORKS_API_KEY", "FIREWORKS_AI_API_KEY"),
-    "cerebras": ("CEREBRAS_API_KEY",),
-    "moonshot": ("MOONSHOT_API_KEY",),
-    "dashscope": ("DASHSCOPE_API_KEY",),
-    "zai": ("ZAI_API_KEY",),
+
+class Maker(NamedTuple):
+    """A provider of models, as model strings name it."""
+
+    keys: tuple[str, ...]
+    """Variables that may hold its key; the first one set counts."""
+    url: str = ""
+    """The variable of its address, where its users set one beside the key."""
+    sdk: str = "_litellm:LiteLLMProvider"
+    """The file in `models/providers` that speaks its SDK, and the `Provider` there."""
+
+
+# Providers that take more than a key (Bedrock, Vertex) are not here: litellm reads what they need
+# by their own names, and speaks to every maker that has no row.
+MAKERS: Final[Mapping[str, Maker]] = {
+    "openai": Maker(("OPENAI_API_KEY",), "OPENAI_BASE_URL", "_openai:OpenAIProvider"),
+    "anthropic": Maker(
+        ("ANTHROPIC_API_KEY",), "ANTHROPIC_BASE_URL", "_anthropic:AnthropicProvider"
+    ),
+    "gemini": Maker(("GEMINI_API_KEY", "GOOGLE_API_KEY")),
+    "openrouter": Maker(("OPENROUTER_API_KEY",)),
+    "deepseek": Maker(("DEEPSEEK_API_KEY",)),
+    "mistral": Maker(("MISTRAL_API_KEY",)),
+    "xai": Maker(("XAI_API_KEY",)),
+    "together_ai": Maker(("TOGETHER_API_KEY", "TOGETHERAI_API_KEY")),
+    "groq": Maker(("GROQ_API_KEY",)),
+    "azure": Maker(("AZURE_API_KEY",)),
+    "huggingface": Maker(("HF_TOKEN", "HUGGINGFACE_API_KEY")),
+    "fireworks_ai": Maker(("FIREWORKS_API_KEY", "FIREWORKS_AI_API_KEY")),
+    "cerebras": Maker(("CEREBRAS_API_KEY",)),
+    "moonshot": Maker(("MOONSHOT_API_KEY",)),
+    "dashscope": Maker(("DASHSCOPE_API_KEY",)),
+    "zai": Maker(("ZAI_API_KEY",)),
 }
+KEYS_OF: Final = {name: maker.keys for name, maker in MAKERS.items()}
 
 KEY_VARIABLES: Final = tuple(name for names in KEYS_OF.values() for name in names)
 

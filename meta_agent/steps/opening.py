@@ -42,6 +42,7 @@ from meta_agent.steps.records import Version
 from meta_agent.steps.run import Run
 from meta_agent.steps.served import REPLAY, open_models, policies_of, require_servers
 from meta_agent.steps.visible import declare
+from meta_agent.steps.ways.strategies import STRATEGIES
 from meta_agent.trackers import Place, listening, require_trackers
 from meta_agent.training.hub import hf_place
 from meta_agent.view import Display, recorded, reduce
@@ -282,8 +283,12 @@ def _require_training() -> None:
 
 
 def require_supported(config: RunConfig) -> None:
-    """Raises ConfigError where policy and tasks do not fit each other."""
+    """Raises ConfigError where a name is unknown, or policy and tasks do not fit each other."""
     door_of(config.domain)
+    if config.strategy not in STRATEGIES:
+        raise ConfigError(
+            f"there is no strategy {config.strategy!r}", hint=f"one of {', '.join(STRATEGIES)}"
+        )
     if not config.trainable and not config.own_tasks:
         raise ConfigError(
             f"--policy {config.policy} needs tasks: the built-in suites are cut for the nano "

@@ -15,7 +15,7 @@ from meta_agent.gate import Finding
 from meta_agent.protocols import HarnessTree
 from meta_agent.steps.budget import allowed, spent
 from meta_agent.steps.diagnostics.tend import tend
-from meta_agent.steps.opening import first_version
+from meta_agent.steps.opening import first_version, require_supported
 from meta_agent.steps.records import HandedOver, Reading
 from meta_agent.steps.ways._by_score import ScoreOnly
 from meta_agent.steps.ways._scores_shown import ScoresShown
@@ -27,9 +27,10 @@ from tests.steps._ideas import A_STEP, Idea, having, in_it, outcomes, prepare, s
 LEAK = Finding("conduct.leak", "veto", "it leaks")
 
 
-def test_every_name_in_the_settings_has_a_strategy() -> None:
-    known = RunConfig.model_fields["strategy"].annotation
-    assert set(STRATEGIES) == set(known.__args__)  # type: ignore[union-attr]
+def test_a_strategy_that_is_not_there_is_refused_with_those_that_are() -> None:
+    with pytest.raises(ConfigError, match="no strategy 'luck'") as refused:
+        require_supported(RunConfig(strategy="luck"))
+    assert all(name in str(refused.value.hint) for name in STRATEGIES)
 
 
 def test_a_run_that_names_no_strategy_keeps_the_name_it_had() -> None:

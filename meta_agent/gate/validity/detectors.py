@@ -1,128 +1,212 @@
-"""Every validity detector in one table: what it looks for, what it reads, where it is asked.
+"""Every validity detector in one table: what it looks for, its codes, and how it looks.
 
-For readers of reports and for benchmarks, which count per detector what it found and what it
-called by mistake. `codes` are those of the findings it makes; one that ends in a dot is a prefix.
+Every comparison goes through it, in this order; benchmarks count by it what each found and what
+it called by mistake. `codes` are those of the findings it makes; one that ends in a dot is a
+prefix. What a detector without a function of its own looks for is found by another's.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final, NamedTuple
 
-Reads = Literal["rows", "rollouts", "texts"]
-Asked = Literal["find_all", "inspect"]
+from meta_agent.gate._records import Arm, ArmSide, Finding
+from meta_agent.gate.validity._answers import conduct
+from meta_agent.gate.validity._artefacts import not_finite, unfinished, unheard
+from meta_agent.gate.validity._conduct import leaks, suspects, tampering
+from meta_agent.gate.validity._length import length_gaming
+from meta_agent.gate.validity._limits import ValidityLimits
+from meta_agent.gate.validity._looks import Seen, to_regrade
+from meta_agent.gate.validity._measurement import (
+    comparable,
+    denominator,
+    overlap,
+    unbalanced_infra,
+    void_infra,
+)
+from meta_agent.gate.validity._repeats import Regrade, disagreeing, two_answers, unrepeatable
+from meta_agent.gate.validity._reward import artefacts, constant_offset, divergence, one_sided_cuts
 
 
-@dataclass(frozen=True, slots=True)
+class OneArm(NamedTuple):
+    """An arm to look at, and the one that it stands beside."""
+
+    arm: Arm
+    limits: ValidityLimits
+    side: ArmSide
+    beside: Arm | None
+    train_hashes: Collection[str]
+
+
+class Records(NamedTuple):
+    """What was kept of the records of an arm, beside a baseline's."""
+
+    seen: Seen
+    baseline: Seen
+    limits: ValidityLimits
+    side: ArmSide
+    regrade: Regrade | None
+    regrade_at_most: int
+
+
+Arms = Callable[[Arm, Arm, ValidityLimits], Iterable[Finding]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Detector:
-    """One kind of invalid score, and the finding codes by which it is known."""
+    """One kind of invalid score, the codes by which it is known, and where it looks."""
 
     name: str
     codes: tuple[str, ...]
     looks_for: str
-    reads: Reads = "rows"
-    asked: Asked = "find_all"
+    first: Arms | None = None
+    """Rows of both arms, before all: whether they can be compared."""
+    in_arm: Callable[[OneArm], Iterable[Finding]] | None = None
+    """Rows of one arm; asked of both."""
+    between: Arms | None = None
+    """Rows of both arms."""
+    wider: Arms | None = None
+    """The same, where a reader may have good reasons for what it finds."""
+    in_records: Callable[[Records], Iterable[Finding]] | None = None
+    """Whole records of one arm."""
 
     def makes(self, code: str) -> bool:
         """Whether a finding of this code may be its work."""
         return any(code == own or (own[-1] == "." and code.startswith(own)) for own in self.codes)
 
 
+def _graded_otherwise(of: Records) -> list[Finding]:
+    if of.regrade is None:
+        return []
+    stored, before = (to_regrade(seen, of.regrade_at_most) for seen in (of.seen, of.baseline))
+    return disagreeing(stored, before, of.regrade, of.side)
+
+
 DETECTORS: Final[tuple[Detector, ...]] = (
-    Detector("answer leakage", ("conduct.leak",), "solutions flagged as read from a leak"),
     Detector(
-        "copied answers",
-        ("conduct.copied_answer",),
-        "submitted lines that the record shows before the agent wrote them",
-        "rollouts",
-        "inspect",
-    ),
-    Detector("tampering", ("conduct.tamper",), "attempts on tests, their runner or the report"),
-    Detector(
-        "forgery",
-        ("conduct.forgery", "conduct.suspect"),
-        "submissions that end the process well or write the report",
-        "rollouts",
-        "inspect",
+        name="evaluator mismatch",
+        codes=("incomparable.evaluator",),
+        looks_for="arms measured by two graders",
+        first=lambda before, after, _: comparable(before, after),
     ),
     Detector(
-        "always-equal objects",
-        ("conduct.always_equal", "conduct.suspect"),
-        "submitted classes that equal everything",
-        "rollouts",
-        "inspect",
+        name="answer leakage",
+        codes=("conduct.leak",),
+        looks_for="solutions flagged as read from a leak",
+        in_arm=lambda of: leaks(of.arm, of.limits, of.side, of.beside),
     ),
     Detector(
-        "special-casing",
-        ("conduct.special_case", "conduct.suspect"),
-        "submissions that know the shown examples by heart",
-        "rollouts",
-        "inspect",
+        name="tampering",
+        codes=("conduct.tamper",),
+        looks_for="attempts on tests, their runner or the report",
+        in_arm=lambda of: tampering(of.arm, of.limits, of.side, of.beside),
     ),
     Detector(
-        "forged outcomes",
-        ("grader.disagrees",),
-        "stored outcomes that the sealed grader does not confirm",
-        "rollouts",
-        "inspect",
+        name="length gaming",
+        codes=("reward.length_gaming",),
+        looks_for="attempts that changed in length because length is paid",
+        wider=length_gaming,
     ),
     Detector(
-        "flaky grader",
-        ("grader.flaky",),
-        "one submission graded both ways",
-        "rollouts",
-        "inspect",
+        name="broken format",
+        codes=("artefact.unfinished", "artefact.unheard"),
+        looks_for="attempts newly never handed in, replies newly not understood",
+        wider=unfinished,
+        in_records=lambda of: unheard(of.baseline.looks, of.seen.looks, of.limits),
     ),
     Detector(
-        "unrepeatable reward",
-        ("reward.unrepeatable", "contract."),
-        "one attempt rewarded in two ways",
-        "rollouts",
-        "inspect",
+        name="copied answers",
+        codes=("conduct.copied_answer",),
+        looks_for="submitted lines that the record shows before the agent wrote them",
+        in_records=lambda of: conduct(of.seen.looks, of.baseline.looks, of.limits, of.side),
     ),
     Detector(
-        "shaped against true reward",
-        ("divergence.reward_up", "divergence.inverted"),
-        "a reward that rises without clean success, or puts unclean attempts first",
-    ),
-    Detector("constant offset", ("reward.constant_offset",), "the same added to every reward"),
-    Detector(
-        "length gaming",
-        ("reward.length_gaming",),
-        "attempts that changed in length because length is paid",
-        asked="inspect",
+        name="forgery",
+        codes=("conduct.forgery", "conduct.suspect"),
+        looks_for="submissions that end the process well or write the report",
+        in_arm=lambda of: suspects(of.arm, of.limits, of.side, of.beside),
     ),
     Detector(
-        "rewards that are no numbers",
-        ("artefact.not_finite", "artefact.none_reward", "contract."),
-        "NaN, infinite or missing rewards",
-    ),
-    Detector("truncation", ("artefact.truncation",), "attempts newly cut by a ceiling"),
-    Detector("one-sided clock", ("artefact.clock",), "a baseline cut by the clock more often"),
-    Detector(
-        "broken format",
-        ("artefact.unfinished", "artefact.unheard"),
-        "attempts newly never handed in, replies newly not understood",
-        "rollouts",
-        "inspect",
+        name="always-equal objects",
+        codes=("conduct.always_equal", "conduct.suspect"),
+        looks_for="submitted classes that equal everything",
     ),
     Detector(
-        "infrastructure failures",
-        ("infra.unbalanced", "infra.void"),
-        "outcomes that one arm lost, or too many",
-    ),
-    Detector("train/eval overlap", ("overlap.train_eval",), "evaluation tasks trained on"),
-    Detector(
-        "near-duplicate tasks",
-        ("overlap.near_duplicate",),
-        "evaluation tasks whose text stands in training tasks",
-        "texts",
-        "inspect",
+        name="special-casing",
+        codes=("conduct.special_case", "conduct.suspect"),
+        looks_for="submissions that know the shown examples by heart",
     ),
     Detector(
-        "denominator drift",
-        ("denominator.mismatch", "incomparable.plan"),
-        "planned attempts that are missing, or there twice",
+        name="flaky grader",
+        codes=("grader.flaky",),
+        looks_for="one submission graded both ways",
+        in_records=lambda of: two_answers(of.seen.looks, of.baseline.looks, of.side),
     ),
-    Detector("evaluator mismatch", ("incomparable.evaluator",), "arms measured by two graders"),
+    Detector(
+        name="unrepeatable reward",
+        codes=("reward.unrepeatable", "contract."),
+        looks_for="one attempt rewarded in two ways",
+        in_records=lambda of: unrepeatable(of.seen.looks, of.baseline.looks, of.side),
+    ),
+    Detector(
+        name="forged outcomes",
+        codes=("grader.disagrees",),
+        looks_for="stored outcomes that the sealed grader does not confirm",
+        in_records=_graded_otherwise,
+    ),
+    Detector(
+        name="infrastructure failures",
+        codes=("infra.unbalanced", "infra.void"),
+        looks_for="outcomes that one arm lost, or too many",
+        in_arm=lambda of: void_infra(of.arm, of.limits, of.side),
+        between=unbalanced_infra,
+    ),
+    Detector(
+        name="denominator drift",
+        codes=("denominator.mismatch", "incomparable.plan"),
+        looks_for="planned attempts that are missing, or there twice",
+        in_arm=lambda of: denominator(of.arm),
+    ),
+    Detector(
+        name="train/eval overlap",
+        codes=("overlap.train_eval",),
+        looks_for="evaluation tasks trained on",
+        in_arm=lambda of: overlap(of.arm, of.train_hashes),
+    ),
+    Detector(
+        name="rewards that are no numbers",
+        codes=("artefact.not_finite", "artefact.none_reward", "contract."),
+        looks_for="NaN, infinite or missing rewards",
+        in_arm=lambda of: not_finite(of.arm, of.side, of.beside),
+    ),
+    Detector(
+        name="truncation",
+        codes=("artefact.truncation",),
+        looks_for="attempts newly cut by a ceiling",
+        between=artefacts,
+    ),
+    Detector(
+        name="one-sided clock",
+        codes=("artefact.clock",),
+        looks_for="a baseline cut by the clock more often",
+        between=one_sided_cuts,
+    ),
+    Detector(
+        name="shaped against true reward",
+        codes=("divergence.reward_up", "divergence.inverted"),
+        looks_for="a reward that rises without clean success, or puts unclean attempts first",
+        between=divergence,
+    ),
+    Detector(
+        name="constant offset",
+        codes=("reward.constant_offset",),
+        looks_for="the same added to every reward",
+        between=lambda before, after, _: constant_offset(before, after),
+    ),
+    Detector(
+        name="near-duplicate tasks",
+        codes=("overlap.near_duplicate",),
+        looks_for="evaluation tasks whose text stands in training tasks (`near_overlap`)",
+    ),
 )

@@ -14,17 +14,8 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from meta_agent.gate._records import Arm, ArmSide, Finding
-from meta_agent.gate.validity._artefacts import not_finite
-from meta_agent.gate.validity._conduct import leaks, suspects, tampering
 from meta_agent.gate.validity._limits import DEFAULT_LIMITS, ValidityLimits
-from meta_agent.gate.validity._measurement import (
-    comparable,
-    denominator,
-    overlap,
-    unbalanced_infra,
-    void_infra,
-)
-from meta_agent.gate.validity._reward import artefacts, constant_offset, divergence, one_sided_cuts
+from meta_agent.gate.validity.detectors import DETECTORS, OneArm
 
 
 def find_all(
@@ -35,15 +26,15 @@ def find_all(
     train_hashes: Collection[str] = (),
 ) -> tuple[Finding, ...]:
     """Every finding about this comparison, vetoes first."""
+    first, between = (
+        [found for look in looks if look for found in look(baseline, candidate, limits)]
+        for looks in ([each.first for each in DETECTORS], [each.between for each in DETECTORS])
+    )
     found = [
-        *comparable(baseline, candidate),
+        *first,
         *find_in_arm(baseline, limits=limits, side="baseline"),
         *find_in_arm(candidate, limits=limits, train_hashes=train_hashes, beside=baseline),
-        *unbalanced_infra(baseline, candidate, limits),
-        *artefacts(baseline, candidate, limits),
-        *one_sided_cuts(baseline, candidate, limits),
-        *divergence(baseline, candidate, limits),
-        *constant_offset(baseline, candidate),
+        *between,
     ]
     rank = {"veto": 0, "unproven": 1, "warn": 2}
     return tuple(sorted(found, key=lambda finding: rank[finding.severity]))
@@ -58,12 +49,5 @@ def find_in_arm(
     beside: Arm | None = None,
 ) -> tuple[Finding, ...]:
     """What one arm shows by itself, or beyond the arm that it stands beside."""
-    return (
-        *leaks(arm, limits, side, beside),
-        *tampering(arm, limits, side, beside),
-        *suspects(arm, limits, side, beside),
-        *void_infra(arm, limits, side),
-        *denominator(arm),
-        *overlap(arm, train_hashes),
-        *not_finite(arm, side, beside),
-    )
+    asked = OneArm(arm, limits, side, beside, train_hashes)
+    return tuple(found for each in DETECTORS if each.in_arm for found in each.in_arm(asked))

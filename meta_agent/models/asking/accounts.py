@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final
 
 from meta_agent.config import RunConfig
 from meta_agent.models.asking.client import roles_in_use
@@ -19,15 +19,13 @@ from meta_agent.models.keys import KEYS_OF
 from meta_agent.models.providers._endpoints import URL_VARIABLES, sdk_of
 from meta_agent.protocols import Role
 
-Via = Literal["openai", "anthropic", "litellm", "vllm", "script", "recording"]
-
 
 @dataclass(frozen=True, slots=True)
 class Account:
     """One model on one server, for the roles that share it."""
 
     model: str
-    via: Via
+    via: str
     roles: tuple[Role, ...]
     base_url: str | None  # None: the provider's own
     variables: tuple[str, ...]  # any of these may hold the key
@@ -80,12 +78,12 @@ def _maker(model: str) -> str:
     return maker if slash and ":" not in maker else ""
 
 
-def _via(model: str, base_url: str | None) -> Via:
+def _via(model: str, base_url: str | None) -> str:
     local = next((via for prefix, via in _LOCAL.items() if model.startswith(prefix)), None)
     return local or sdk_of(model, base_url)
 
 
-_LOCAL: Final[Mapping[str, Via]] = {
+_LOCAL: Final[Mapping[str, str]] = {
     "scripted:": "script",
     "replay:": "recording",
     "vllm:": "vllm",

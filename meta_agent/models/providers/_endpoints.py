@@ -7,8 +7,8 @@ environment are different: there the user has set address and key side by side, 
 that every SDK reads together, so that key goes to that address; a role with a base URL of its own
 sees neither of the two.
 
-Which SDK: `anthropic/...` is the anthropic SDK; `openai/...`, and whatever else has a base URL, is
-the openai SDK; `litellm/provider/...` and every other provider is litellm, imported when opened.
+Which SDK: a maker's own, where its row of `models.keys.MAKERS` names one; whatever else has a base
+URL is the openai SDK; `litellm/provider/...` and every other provider is litellm.
 
 Does not cover: whether a key works, which only a request can tell.
 """
@@ -18,19 +18,21 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final, Literal
+from importlib import import_module
+from typing import Final
 from urllib.parse import urlsplit
 
 from meta_agent.config import RunConfig
 from meta_agent.errors import ConfigError, PreflightError
 from meta_agent.models.chat import Provider
-from meta_agent.models.keys import KEYS_OF
+from meta_agent.models.keys import KEYS_OF, MAKERS, Maker
 from meta_agent.models.providers._streaming import Timeouts
 from meta_agent.protocols import Role
 
-SDK = Literal["openai", "anthropic", "litellm"]
 NO_KEY: Final = "none"
-URL_VARIABLES: Final = {"openai": "OPENAI_BASE_URL", "anthropic": "ANTHROPIC_BASE_URL"}
+LITELLM: Final = "litellm"
+OWN_SDK: Final = {n: maker for n, maker in MAKERS.items() if maker.sdk != Maker(()).sdk}
+URL_VARIABLES: Final = {name: maker.url for name, maker in MAKERS.items() if maker.url}
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +40,7 @@ class Endpoint:
     """Where a role's model is. `api_key` stays out of the repr; None: litellm finds it itself."""
 
     model: str
-    provider: SDK
+    provider: str  # a maker with an SDK of its own, or litellm
     base_url: str | None  # None: the provider's own
     api_key: str | None = field(repr=False)
     key_name: str = field(default="", compare=False)
@@ -94,7 +96,7 @@ def resolve_endpoint(
         _require_url(url)
     usual = None if api_key else _usual_key(model, environment, needed=url is None)
     key = api_key or (environment[usual] if usual else None)
-    return Endpoint(model, sdk, url, key or (NO_KEY if sdk != "litellm" else None), usual or "")
+    return Endpoint(model, sdk, url, key or (NO_KEY if sdk != LITELLM else None), usual or "")
 
 
 def open_provider(
@@ -112,32 +114,27 @@ def open_provider(
 
 def open_endpoint(endpoint: Endpoint, timeouts: Timeouts | None = None) -> Provider:
     """Opens the SDK of an endpoint; SDKs are imported here, each only when one is wanted."""
-    patience = timeouts or Timeouts()
-    url, key = endpoint.base_url, endpoint.api_key
-    if endpoint.provider == "litellm":
-        from meta_agent.models.providers._litellm import LiteLLMProvider
-
-        return LiteLLMProvider(base_url=url, api_key=key, timeouts=patience)
-    if endpoint.provider == "anthropic":
-        from meta_agent.models.providers._anthropic import AnthropicProvider
-
-        return AnthropicProvider(base_url=url, api_key=key or NO_KEY, timeouts=patience)
-    from meta_agent.models.providers._openai import OpenAIProvider
-
-    return OpenAIProvider(base_url=url, api_key=key or NO_KEY, timeouts=patience)
+    maker = OWN_SDK.get(endpoint.provider, Maker(()))
+    module, _, kind = maker.sdk.partition(":")
+    speaks = getattr(import_module(f"{__package__}.{module}"), kind)
+    key = endpoint.api_key or (None if endpoint.provider == LITELLM else NO_KEY)
+    opened: Provider = speaks(
+        base_url=endpoint.base_url, api_key=key, timeouts=timeouts or Timeouts()
+    )
+    return opened
 
 
-def sdk_of(model: str, base_url: str | None) -> SDK:
+def sdk_of(model: str, base_url: str | None) -> str:
     """Who speaks to this model. Raises ConfigError where the string asks for the wrong one."""
     maker, _, name = model.partition("/")
-    if maker == "litellm":
-        if name.partition("/")[0] in ("openai", "anthropic"):
+    if maker == LITELLM:
+        if name.partition("/")[0] in OWN_SDK:
             # Through litellm these SDKs would send headers of the environment to any address.
             raise ConfigError(f"{model} does not go through litellm", hint=f"write it as {name}")
-        return "litellm"
-    if maker == "anthropic":
-        return "anthropic"
-    return "openai" if maker == "openai" or base_url is not None else "litellm"
+        return LITELLM
+    if maker in OWN_SDK:
+        return maker
+    return LITELLM if base_url is None else "openai"
 
 
 def _usual_key(model: str, environment: Mapping[str, str], *, needed: bool) -> str | None:
