@@ -1,10 +1,11 @@
 """A harness's recipe -> TRL's GRPOConfig.
 
-Promises: a recipe may set the algorithm and nothing else. Names are TRL's, so its documentation
-applies; `groups_per_step` and `lora_*` are ours. Names that reach files, networks or other code
-(`output_dir`, `hub_token`, `model_init_kwargs`, ...) are not on the list, and an unknown name is
-refused, because a recipe is written by whoever edits the harness. What TRL itself refuses is
-refused before anything starts, by constructing its config.
+Promises: a recipe may set the algorithm and nothing else: the fields of `harness.Recipe`, which are
+TRL's, so its documentation applies, but for `groups_per_step`. What belongs to a run (`lora_*`,
+`optim`, memory) is known here too. Names that reach files, networks or other code (`output_dir`,
+`hub_token`, `model_init_kwargs`, ...) are not on the list, and an unknown name is refused: a recipe
+is written by whoever edits the harness. What TRL itself refuses is refused before anything starts,
+by constructing its config.
 
 Not covered: whether a recipe is any good.
 """
@@ -19,25 +20,17 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from meta_agent.errors import ConfigError
+from meta_agent.harness.recipe import LOSS_TYPES, Recipe
 from meta_agent.protocols import JSON
 
-_ALGORITHM: Final = frozenset({
-    "learning_rate", "lr_scheduler_type", "lr_scheduler_kwargs", "warmup_steps", "weight_decay",
-    "adam_beta1", "adam_beta2", "adam_epsilon", "max_grad_norm", "optim", "num_generations",
-    "temperature", "beta", "num_iterations", "epsilon", "epsilon_high", "delta",
-    "importance_sampling_level", "scale_rewards", "loss_type", "mask_truncated_completions",
-    "top_entropy_quantile", "entropy_coef", "use_adaptive_entropy", "entropy_coef_min",
-    "entropy_coef_max", "entropy_coef_delta", "entropy_target", "sapo_temperature_neg",
-    "sapo_temperature_pos", "vespo_k_pos", "vespo_k_neg", "vespo_lambda_pos", "vespo_lambda_neg",
-    "off_policy_mask_threshold", "use_bias_correction_kl", "sync_ref_model",
-    "ref_model_mixup_alpha", "ref_model_sync_steps", "max_completion_length",
-    "per_device_train_batch_size", "gradient_checkpointing", "disable_dropout",
-})  # fmt: skip
-_SAMPLING: Final = frozenset({"top_p"})  # used by the runner on the host, not by TRL
+_OURS: Final = frozenset({"groups_per_step", "top_p"})  # used by the runner on the host, not by TRL
+_ALGORITHM: Final = frozenset(Recipe.__dataclass_fields__) - _OURS
+# What belongs to a run and not to a recipe: memory, adapters, and the length TRL divides by.
 _LORA: Final = frozenset({"lora_r", "lora_alpha", "lora_dropout", "lora_target_modules"})
+_PLACED: Final = frozenset({"optim", "gradient_checkpointing", "max_completion_length"})
 # TRL looks at these only once training runs, so they are checked here.
 _CHOICES: Final[Mapping[str, tuple[JSON, ...]]] = {
-    "loss_type": ("dapo", "grpo", "dr_grpo", "bnpo", "cispo", "sapo", "luspo", "vespo"),
+    "loss_type": LOSS_TYPES,
     "importance_sampling_level": ("token", "sequence"),
     "scale_rewards": ("group", "batch", "none", True, False),
     "optim": ("adamw_torch", "adamw_torch_fused", "sgd", "adafactor"),
@@ -102,7 +95,7 @@ def plan_training(
     _check_names(values)
     groups = _positive_int(values, "groups_per_step")
     size = _positive_int(values, "num_generations")
-    algorithm = {name: value for name, value in values.items() if name in _ALGORITHM}
+    algorithm = {name: value for name, value in values.items() if name in _ALGORITHM | _PLACED}
     config = _construct(
         algorithm | _batching(algorithm, groups * size), steps, seed, output_dir, on_cpu
     )
@@ -110,7 +103,7 @@ def plan_training(
 
 
 def _check_names(values: Mapping[str, JSON]) -> None:
-    known = _ALGORITHM | _SAMPLING | _LORA | {"groups_per_step"}
+    known = _ALGORITHM | _OURS | _PLACED | _LORA
     unknown = sorted(set(values) - known)
     if unknown:
         raise ConfigError(f"the recipe sets {', '.join(unknown)}: not a setting of the algorithm")

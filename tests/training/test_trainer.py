@@ -119,10 +119,8 @@ CASES: list[dict[str, Any]] = [
     {"per_device_train_batch_size": 4, "loss_type": "bnpo"},
     {"mask_truncated_completions": True},
     {"temperature": 0.7},
-    {"off_policy_mask_threshold": 0.5, "num_iterations": 2},
     # a row without an advantage still counts in these, so nothing may be skipped
     {"beta": 0.1, "num_iterations": 2},
-    {"entropy_coef": 0.05},
     {"top_entropy_quantile": 0.5},
 ]
 

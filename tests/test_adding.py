@@ -1,0 +1,156 @@
+"""What CONTRIBUTING shows: a file and a row in one table, and what was added is asked.
+
+Each test adds from outside what a change would add inside, and goes the way that a run goes.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from meta_agent.backtest.live import Trained
+from meta_agent.config import RunConfig
+from meta_agent.domains import DOORS, Asked, Door, open_domain
+from meta_agent.domains.check import check_asked
+from meta_agent.errors import ConfigError
+from meta_agent.gate import Arm, Finding, find_all
+from meta_agent.gate.validity import rows as validity
+from meta_agent.gate.validity.detectors import DETECTORS, Detector, OneArm
+from meta_agent.harness.recipe import _CHECKS, Recipe, parse_recipe
+from meta_agent.models.chat import ChatReply, ChatRequest
+from meta_agent.models.keys import MAKERS, Maker
+from meta_agent.models.providers import _endpoints
+from meta_agent.protocols import Ceilings, Environment, Outcome, Sampling, Split, Task
+from meta_agent.rollouts.exchange import FORMATS, read_rollouts
+from meta_agent.rollouts.exchange._draft import Draft
+from meta_agent.rollouts.exchange._format import Count, Format, has
+from meta_agent.rollouts.exchange._row import Row
+from meta_agent.steps.opening import require_supported
+from meta_agent.steps.records import HandedOver, Version
+from meta_agent.steps.run import Run
+from meta_agent.steps.ways.strategies import STRATEGIES
+from meta_agent.training._recipe import _ALGORITHM, _OURS
+
+from .gate._rows import arm
+
+
+def test_a_detector(monkeypatch: pytest.MonkeyPatch) -> None:
+    def lucky(of: OneArm) -> list[Finding]:
+        return [Finding("luck.seven", "warn", "seven of them", side=of.side)]
+
+    row = Detector(name="luck", codes=("luck.",), looks_for="sevens", in_arm=lucky)
+    monkeypatch.setattr(validity, "DETECTORS", (*DETECTORS, row))
+    found: Sequence[Finding] = find_all(_arm("before"), _arm("after"))
+    assert [(one.code, one.side) for one in found] == [
+        ("luck.seven", "baseline"),
+        ("luck.seven", "candidate"),
+    ]
+
+
+def _arm(name: str) -> Arm:
+    return arm(name, tasks=4)
+
+
+def test_a_strategy(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Stays:
+        def carry_out(self, run: Run, first: Version) -> HandedOver:
+            trained: Trained | None = None
+            return HandedOver(first, trained, "start", "nothing was searched for")
+
+    with pytest.raises(ConfigError, match="no strategy 'stays'"):
+        require_supported(RunConfig(strategy="stays"))
+    monkeypatch.setitem(STRATEGIES, "stays", Stays)  # type: ignore[arg-type]
+    require_supported(RunConfig(strategy="stays"))
+
+
+def test_a_model_provider(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Provider:
+        def __init__(self, **told: Any) -> None:
+            self.told = told
+
+        def chat(self, request: ChatRequest) -> ChatReply:
+            raise NotImplementedError
+
+        def close(self) -> None: ...
+
+    file = ModuleType("meta_agent.models.providers._mine")
+    file.MineProvider = Provider  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, file.__name__, file)
+    row = Maker(("MINE_API_KEY",), sdk="_mine:MineProvider")
+    for table in (MAKERS, _endpoints.OWN_SDK):
+        monkeypatch.setitem(table, "mine", row)  # type: ignore[arg-type]
+    monkeypatch.setitem(_endpoints.KEYS_OF, "mine", row.keys)
+    opened = _endpoints.open_provider("mine/large", environment={"MINE_API_KEY": "k"})
+    assert isinstance(opened, Provider)
+    assert opened.told["api_key"] == "k"
+
+
+def test_a_rollouts_format(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def read(row: Row, count: Count) -> Draft:
+        said = [{"role": "assistant", "content": row.text("said")}]
+        return Draft(prompt=[], messages=said, outcome=row.flag("won"))
+
+    def claims(value: Any) -> int:
+        return 3 if has(value, "said", "won") else 0
+
+    monkeypatch.setitem(FORMATS, "mine", Format("mine", "games", "said, won", claims, read))
+    path = tmp_path / "games.jsonl"
+    path.write_text(json.dumps({"said": "b4", "won": True}) + "\n")
+    (rollout,) = read_rollouts(path)
+    assert (rollout.outcome, rollout.messages[-1]["content"]) == (True, "b4")
+
+
+def test_a_recipe_knob() -> None:
+    """A field and a check in `harness/recipe.py`: the trainer takes every field."""
+    assert set(_CHECKS) == set(Recipe.__dataclass_fields__) == _ALGORITHM | _OURS
+    assert parse_recipe("beta = 0.5").beta == 0.5
+
+
+class _Echo:
+    """Tasks that are solved by saying their name."""
+
+    name, evaluator_hash = "echo", "echo-1"
+    ceilings, sampling = Ceilings(4, 100, 1000, 10.0), Sampling(1.0)
+
+    def tasks(self, split: Split) -> Sequence[Task]:
+        return [Task("echo", f"{split}-{n}", split, f"{split}{n}", {"prompt": n}) for n in "ab"]
+
+    def open(self, task: Task) -> Environment:
+        return _Attempt(task.key)
+
+    def regrade(self, task_key: str, verifier_inputs: Any) -> Outcome:
+        return Outcome(verifier_inputs["said"] == task_key)
+
+
+class _Attempt:
+    tools = ("say",)
+
+    def __init__(self, key: str) -> None:
+        self._key = key
+
+    def call(self, tool: str, arguments: Any) -> Any:
+        raise NotImplementedError
+
+    def grade(self) -> Outcome:
+        return Outcome(False, {"verdict": "graded"})
+
+    def verifier_inputs(self) -> dict[str, Any]:
+        return {"said": ""}
+
+    def close(self) -> None: ...
+
+
+def test_a_domain(monkeypatch: pytest.MonkeyPatch) -> None:
+    file = ModuleType("echo_door")
+    file.open_domain = lambda asked: _Echo()  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "echo_door", file)
+    row = Door("echo_door", "meta_agent.domains.checking._plugged", "open", needs_file=False)
+    monkeypatch.setitem(DOORS, "echo", row)  # type: ignore[arg-type]
+    assert open_domain(Asked("echo")).name == "echo"
+    assert len(check_asked(Asked("echo")).tasks) == 8
