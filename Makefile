@@ -72,18 +72,18 @@ $(VENV)/.ready: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed; set PYTHON=...")'
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(PIP) $(TORCH_PIP_ARGS) -c constraints.txt torch
-	@$(PIP) -c constraints.txt -e '.[train]'
+	@$(PIP) -c constraints.txt -e '.[run,train]'
 	@env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -c 'import meta_agent.__main__, trl; from trl import GRPOTrainer'
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.ready
-	@$(PIP) -c constraints.txt -e '.[train,math,dev]'
+	@$(PIP) -c constraints.txt -e '.[run,train,math,dev]'
 	@touch $@
 
 $(API_VENV)/.ready: pyproject.toml constraints.txt
 	@$(PYTHON) -m venv --clear $(API_VENV)
 	@rm -rf build
-	@$(API_PIP) -c constraints.txt . pytest pytest-timeout pytest-xdist
+	@$(API_PIP) -c constraints.txt '.[run]' pytest pytest-timeout pytest-xdist
 	@touch $@
 
 $(VLLM_VENV)/.ready: Makefile

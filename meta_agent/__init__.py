@@ -10,7 +10,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from meta_agent.version import __version__ as __version__
+from meta_agent.distribution import __version__ as __version__
 
 if TYPE_CHECKING:
     from meta_agent.library import Event as Event

@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
 from meta_agent.config import RunConfig
+from meta_agent.distribution import install
 from meta_agent.errors import MetaAgentError
 from meta_agent.protocols import JSON
 
@@ -134,7 +135,7 @@ def _training(config: RunConfig) -> Iterator[Row]:
     missing = [name for name in ("torch", "transformers", "trl") if _version(name) is None]
     if missing:
         level: Level = "fail" if local else "warn"
-        fix = "pip install 'meta-agent[train]'; on Linux without a GPU see the README first: "
+        fix = f"{install('train')}; on Linux without a GPU see the README first: "
         fix += "the CPU build of torch saves gigabytes"
         yield Row("training", level, f"not installed: {', '.join(missing)}", fix)
         return

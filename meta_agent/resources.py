@@ -10,6 +10,7 @@ from __future__ import annotations
 from pathlib import Path, PurePosixPath
 from typing import Literal
 
+from meta_agent.distribution import install
 from meta_agent.errors import PreflightError
 
 Folder = Literal["harness_repo", "sandboxes", "skills_library", "examples/recorded-run"]
@@ -23,7 +24,7 @@ def resource_dir(folder: Folder) -> Path:
             return path
     raise PreflightError(
         f"the data folder {folder!r} is missing from this installation",
-        hint="pip install --force-reinstall meta-agent",
+        hint=f"{install()} --force-reinstall",
     )
 
 

@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from meta_agent.distribution import install
 from meta_agent.durable import part_of, write_whole
 from meta_agent.errors import ConfigError
 
@@ -260,7 +261,7 @@ def _identity(path: Path) -> dict[str, Any]:
         raise ConfigError(
             f"{path} has [workspace] schema_version {version!r}; this meta-agent reads "
             f"{SCHEMA_VERSION}",
-            hint="pip install --upgrade meta-agent, or start anew with --workspace DIR",
+            hint=f"{install()} --upgrade, or start anew with --workspace DIR",
         )
     expected: dict[str, type] = {"domain": str, "harness": str, "seed": int}
     for name in {*expected, *table}:

@@ -14,10 +14,10 @@ import pytest
 from meta_agent.domains.formats._rows import stream_rows
 from meta_agent.errors import ConfigError, MetaAgentError, SandboxError
 from meta_agent.models.policy.vllm_server import _config_of
-from meta_agent.parquet import parquet_rows
+from meta_agent.parsing.parquet import parquet_rows
+from meta_agent.parsing.strict import Budget, Unfit, document, parse
 from meta_agent.rollouts.exchange._source import Source, values
 from meta_agent.sandbox._images import saved_images
-from meta_agent.strict import Budget, Unfit, document, parse
 from meta_agent.training.checkpoint import open_checkpoint
 
 DIGEST = "ab" * 32

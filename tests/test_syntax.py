@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from meta_agent.syntax import parse_python
+from meta_agent.parsing.syntax import parse_python
 
 SOURCE = Path(ast.__file__).read_text(encoding="utf-8")
 

@@ -28,8 +28,8 @@ from bugs import BUGS
 from meta_agent.domains.formats import SourceSpec, SweRow
 from meta_agent.domains.swe import SandboxFactory, Tree, make_patch, run_tests
 from meta_agent.domains.swe import read_archive as read_source
+from meta_agent.parsing.syntax import parse_python
 from meta_agent.protocols import Sandbox
-from meta_agent.syntax import parse_python
 
 PACKAGE, VERSION = "toolz", "1.0.0"
 ARCHIVE = f"{PACKAGE}-{VERSION}.tar.gz"

@@ -40,9 +40,9 @@ from meta_agent.gate import (
     seen_of,
 )
 from meta_agent.offers import Offered
+from meta_agent.parsing.strict import leaves
 from meta_agent.protocols import JSON, SPLITS, Domain, Outcome, Task
 from meta_agent.rollouts import RolloutStore
-from meta_agent.strict import leaves
 
 Sides = tuple[Arm, Arm]
 

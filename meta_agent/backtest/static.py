@@ -17,8 +17,8 @@ from typing import Final, Protocol
 
 from meta_agent.errors import CandidateError
 from meta_agent.gate import Finding, Severity
+from meta_agent.parsing.syntax import parse_python
 from meta_agent.protocols import Factor, HarnessTree
-from meta_agent.syntax import parse_python
 
 MAX_FILE_BYTES: Final = 256 * 1024
 MAX_TREE_BYTES: Final = 4 * 1024 * 1024

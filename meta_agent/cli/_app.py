@@ -26,8 +26,8 @@ from meta_agent.cli import (
     _sandbox,
     _tasks,
 )
-from meta_agent.errors import MetaAgentError, of_disk
-from meta_agent.version import __version__
+from meta_agent.distribution import RUN_NEEDS, __version__, install
+from meta_agent.errors import MetaAgentError, PreflightError, of_disk
 
 BUG_EXIT_CODE = 101
 INTERRUPTED_EXIT_CODE = 130
@@ -72,9 +72,19 @@ def main() -> None:
         sys.exit(_explain(error))
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED_EXIT_CODE)
+    except ModuleNotFoundError as error:
+        sys.exit(_explain(_not_installed(error.name)) if _of_runs(error) else _report_bug(error))
     except Exception as error:
         known = of_disk(error) if isinstance(error, OSError) else None
         sys.exit(_explain(known) if known else _report_bug(error))
+
+
+def _of_runs(error: ModuleNotFoundError) -> bool:
+    return (error.name or "").partition(".")[0] in RUN_NEEDS
+
+
+def _not_installed(module: str | None) -> MetaAgentError:
+    return PreflightError(f"this command needs {module}", hint=install("run"))
 
 
 def _explain(error: MetaAgentError) -> int:

@@ -34,8 +34,8 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from meta_agent.evidence._running import Mean, share
+from meta_agent.parsing.strict import leaves
 from meta_agent.protocols import JSON, Message, Rollout, ToolEvent
-from meta_agent.strict import leaves
 
 EXAMPLES: Final = 3
 _KNOWN_REPLIES = 20_000

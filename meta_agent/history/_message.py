@@ -12,8 +12,8 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterable, Mapping
 
+from meta_agent.parsing.unseen import unseen
 from meta_agent.protocols import Hypothesis
-from meta_agent.unseen import unseen
 
 _SUBJECT_CHARS, _WIDTH = 72, 88
 

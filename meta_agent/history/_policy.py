@@ -18,7 +18,7 @@ from typing import NamedTuple
 from meta_agent.harness import matches_any
 from meta_agent.history._git import IDENTITY
 from meta_agent.history._limits import AdmissionLimits, refuse
-from meta_agent.unseen import unseen
+from meta_agent.parsing.unseen import unseen
 
 REGULAR_MODES = frozenset({"100644", "100755"})
 _HEADERS = ("tree", "parent", "author", "committer")

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
 
+from meta_agent.distribution import install
 from meta_agent.errors import ConfigError, InfrastructureError, IntegrityError, MetaAgentError
 from meta_agent.ledger._migrations import LATER, MIGRATIONS
 
@@ -73,7 +74,7 @@ class Journal:
         if newer := sorted(applied - known):
             raise ConfigError(
                 f"{self.path} was written by a newer meta-agent (it has {newer[0]})",
-                hint="pip install --upgrade meta-agent",
+                hint=f"{install()} --upgrade",
             )
         if not upgrade and known - applied - LATER:
             raise ConfigError(

@@ -27,8 +27,8 @@ from pathlib import Path
 from typing import IO, BinaryIO, Final, NamedTuple
 
 from meta_agent.errors import SandboxError
+from meta_agent.parsing.strict import parse
 from meta_agent.protocols import JSON
-from meta_agent.strict import parse
 
 TAR_SUFFIXES: Final = (".tar", ".tar.gz", ".tgz")
 IMPORTED: Final = "meta-agent-imported"

@@ -19,8 +19,8 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from meta_agent.errors import SandboxError
+from meta_agent.parsing.strict import Budget, Unfit, parse
 from meta_agent.protocols import JSON
-from meta_agent.strict import Budget, Unfit, parse
 
 FRAME_LIMIT_BYTES = 64 << 20
 

@@ -20,9 +20,9 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from meta_agent.errors import GuestError, SandboxError
+from meta_agent.parsing.strict import Budget
 from meta_agent.protocols import JSON, Answer, Call, CallServer, ExecResult
 from meta_agent.sandbox._link import Link, LinkClosed, LinkTimeout, Stream, protocol_error
-from meta_agent.strict import Budget
 
 T = TypeVar("T")
 # Above the worker's own deadline for a command: it kills and drains before it replies.

@@ -21,6 +21,7 @@ from typing import Final, Literal, NamedTuple
 
 from meta_agent.backtest.live import Lab, LabSettings
 from meta_agent.config import RunConfig
+from meta_agent.distribution import install
 from meta_agent.domains import Asked, door_of, load_domain, open_domain
 from meta_agent.domains.dealt import Halves
 from meta_agent.domains.fit import as_used, lacking, sizes
@@ -277,7 +278,7 @@ def _require_training() -> None:
     if missing:
         raise PreflightError(
             f"training needs {', '.join(missing)}, which this installation does not have",
-            hint="pip install 'meta-agent[train]' (in a clone: pip install '.[train]'); "
+            hint=f"{install('train')} (in a clone: pip install '.[train]'); "
             "the README says how to avoid CUDA wheels",
         )
 

@@ -10,6 +10,7 @@ from functools import partial
 from importlib.util import find_spec
 from typing import Any, Final, Self
 
+from meta_agent.distribution import install
 from meta_agent.errors import PreflightError
 from meta_agent.trackers._notify import ENDED, notify
 from meta_agent.trackers._tracker import Place, Tracker, by_trl, open_tracker
@@ -26,7 +27,7 @@ def require_trackers(names: Sequence[str]) -> None:
         if find_spec(name) is None:
             raise PreflightError(
                 f"--log {name}: {name} is not installed",
-                hint=f"pip install 'meta-agent[{name}]', or leave it out",
+                hint=f"{install(name)}, or leave it out",
             )
 
 

@@ -22,8 +22,8 @@ from typing import Final, Literal, NamedTuple
 
 from meta_agent.durable import sync, write_whole
 from meta_agent.errors import ConfigError, InfrastructureError, IntegrityError
+from meta_agent.parsing.strict import document
 from meta_agent.protocols import JSON, Checkpoint
-from meta_agent.strict import document
 
 MANIFEST: Final = "manifest.json"
 SCHEMA_VERSION: Final = 1

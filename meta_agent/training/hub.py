@@ -11,6 +11,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
+from meta_agent.distribution import install
 from meta_agent.errors import ConfigError, PreflightError
 
 _NAME: Final = re.compile(r"[\w.-]+/[\w.-]+(@[\w./-]+)?")
@@ -41,7 +42,7 @@ def _fetched(name: str) -> Path:
     except ImportError as error:
         raise PreflightError(
             f"hf:{name} is a model of the hub, which needs huggingface_hub",
-            hint="pip install 'meta-agent[train]', or give a folder",
+            hint=f"{install('train')}, or give a folder",
         ) from error
     model, _, revision = name.partition("@")
     try:

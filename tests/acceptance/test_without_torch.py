@@ -9,6 +9,7 @@ from importlib.util import find_spec
 
 import pytest
 
+from meta_agent.distribution import install
 from tests.acceptance._cli import Cli
 
 pytestmark = [
@@ -26,7 +27,7 @@ def test_training_is_refused_before_anything_starts(
     cli = make_cli("training")
     ran = cli("evolve", "--workspace", "ws", "--policy", policy, "--sandbox", "process", ok=(2, 3))
     if policy == "nano":
-        assert ran.returncode == 3 and "pip install 'meta-agent[train]'" in ran.stderr
+        assert ran.returncode == 3 and install("train") in ran.stderr
     assert not (cli.folder / "ws" / "ledger.sqlite").exists()
 
 

@@ -14,6 +14,7 @@ import pytest
 
 from meta_agent import doctor
 from meta_agent.config import RunConfig
+from meta_agent.distribution import install
 from meta_agent.doctor import Health, Row, _needs_docker, examine
 from meta_agent.errors import PreflightError
 from meta_agent.models.keys import KEY_VARIABLES
@@ -58,7 +59,7 @@ def test_missing_training_packages_fail_for_a_local_policy_only(
     monkeypatch.setattr(doctor, "_version", lambda name: None)
     local = examine(resolve({"workspace": tmp_path}))
     assert row(local, "training").level == "fail"
-    assert "meta-agent[train]" in row(local, "training").fix
+    assert install("train") in row(local, "training").fix
     assert not local.ok
     remote = examine(resolve({"workspace": tmp_path, "policy": "openai/some-model"}))
     assert row(remote, "training").level == "warn"

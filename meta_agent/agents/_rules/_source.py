@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from meta_agent.syntax import parse_python
+from meta_agent.parsing.syntax import parse_python
 
 
 @dataclass(frozen=True)

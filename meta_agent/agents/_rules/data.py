@@ -8,8 +8,8 @@ from typing import ClassVar
 from meta_agent.agents._rules._case import Case
 from meta_agent.agents._rules._rule import Finding, clamp, line
 from meta_agent.agents._rules._source import PythonFile, renewed
+from meta_agent.parsing.syntax import parse_python
 from meta_agent.protocols import Factor
-from meta_agent.syntax import parse_python
 
 _MIXED = '''
 def order(tasks, history):

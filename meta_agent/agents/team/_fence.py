@@ -16,7 +16,7 @@ import re
 import unicodedata
 from dataclasses import dataclass
 
-from meta_agent.unseen import unseen
+from meta_agent.parsing.unseen import unseen
 
 _LABEL_CHARS = 10
 _IN_PLACE = "[fence label]"

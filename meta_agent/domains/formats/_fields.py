@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from meta_agent.errors import ConfigError
+from meta_agent.parsing.strict import document
 from meta_agent.protocols import JSON
-from meta_agent.strict import document
 
 _SHOWN_CHARS = 80
 

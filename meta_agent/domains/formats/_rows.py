@@ -17,9 +17,9 @@ from pathlib import Path
 
 from meta_agent.domains.formats._fields import Fields, shown
 from meta_agent.errors import ConfigError
-from meta_agent.parquet import parquet_rows
+from meta_agent.parsing.parquet import parquet_rows
+from meta_agent.parsing.strict import document
 from meta_agent.protocols import JSON
-from meta_agent.strict import document
 
 
 def stream_rows(path: Path, mapping: Mapping[str, str] | None = None) -> Iterator[Fields]:

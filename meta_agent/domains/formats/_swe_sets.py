@@ -32,8 +32,8 @@ from meta_agent.domains.formats._fields import Fields
 from meta_agent.domains.formats._reversed import reversed_patch
 from meta_agent.domains.formats._swe_row import OfficialRun, SourceSpec
 from meta_agent.errors import ConfigError
+from meta_agent.parsing.strict import document
 from meta_agent.protocols import JSON
-from meta_agent.strict import document
 
 CORE: Final = ("instance_id", "repo", "base_commit", "problem_statement", "FAIL_TO_PASS")
 KNOWN_SETS: Final = (

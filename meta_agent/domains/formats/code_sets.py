@@ -26,8 +26,8 @@ from meta_agent.domains.formats._rows import stream_rows
 from meta_agent.domains.formats._splits import explicit_split, hashed_split
 from meta_agent.domains.formats._task_file import TaskFile
 from meta_agent.errors import ConfigError
+from meta_agent.parsing.strict import document
 from meta_agent.protocols import JSON, SPLITS, Split
-from meta_agent.strict import document
 
 CodeKind = Literal["asserts", "stdio", "function"]
 DEFAULT_TIME_SEC: Final = 6.0

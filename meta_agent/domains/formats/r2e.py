@@ -29,8 +29,8 @@ from meta_agent.domains.formats.swebench import (
     swe_row,
 )
 from meta_agent.errors import ConfigError
+from meta_agent.parsing.strict import document
 from meta_agent.protocols import JSON, Split
-from meta_agent.strict import document
 
 STATUSES: Final = frozenset({"PASSED", "FAILED", "ERROR", "SKIPPED", "XFAIL", "XPASS"})
 _KNOWN = frozenset(

@@ -17,6 +17,7 @@ from importlib import metadata, resources, util
 from pathlib import Path
 from typing import Final
 
+from meta_agent.distribution import install
 from meta_agent.errors import CANDIDATE_KILLS, PreflightError, SandboxError
 from meta_agent.protocols import JSON, Sandbox, SandboxLimits
 
@@ -126,7 +127,7 @@ def require_library() -> None:
     if util.find_spec("math_verify") is None:
         raise PreflightError(
             "answers are checked with math-verify, which is not installed",
-            hint="pip install 'meta-agent[math]'",
+            hint=install("math"),
         )
 
 

@@ -24,7 +24,7 @@ from meta_agent.domains.tasks._swaps import (
     SIBLINGS,
     TYPE_CHECKS,
 )
-from meta_agent.syntax import parse_python
+from meta_agent.parsing.syntax import parse_python
 
 _SIMPLE = (ast.Expr, ast.Assign, ast.AugAssign)
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)

@@ -11,7 +11,7 @@ import textwrap
 from collections.abc import Iterable
 
 from meta_agent.domains.swe import Tree
-from meta_agent.syntax import parse_python
+from meta_agent.parsing.syntax import parse_python
 
 _SHOWN_LINES = 20
 _MOST_LINES = 40

@@ -34,8 +34,8 @@ from meta_agent.domains.tasks._rows import Row, archive_folder, task_row, write_
 from meta_agent.domains.tasks._stable import Results, Stable, repeated, together
 from meta_agent.domains.tasks._suite_source import UnreachableError, plain_name, without_tests
 from meta_agent.errors import ConfigError
+from meta_agent.parsing.syntax import parse_python
 from meta_agent.protocols import JSON
-from meta_agent.syntax import parse_python
 
 MAX_FAILING_FUNCTIONS = 6
 _BAD = frozenset({"FAILED", "ERROR", "MISSING"})

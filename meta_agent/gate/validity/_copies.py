@@ -22,8 +22,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
+from meta_agent.parsing.strict import leaves
 from meta_agent.protocols import Rollout, ToolEvent
-from meta_agent.strict import leaves
 
 LOOKS: Final[Mapping[str, re.Pattern[str]]] = {
     "history": re.compile(

@@ -16,7 +16,7 @@ import ast
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from meta_agent.syntax import parse_python
+from meta_agent.parsing.syntax import parse_python
 
 MIN_PAIRS = 3
 COPIED_SHARE = 0.8

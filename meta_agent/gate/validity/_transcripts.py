@@ -18,8 +18,8 @@ from typing import Final, NamedTuple
 
 from meta_agent.gate.validity._copies import copies
 from meta_agent.gate.validity._special import MAX_SOURCE_CHARS, special_cases
+from meta_agent.parsing.syntax import parse_python
 from meta_agent.protocols import Rollout
-from meta_agent.syntax import parse_python
 
 READING: Final = re.compile(r"\binput\(|\bstdin\b|\bopen\(0\)")
 _QUOTED: Final = re.compile(r"(['\"]).*?(?:\1|$)|#.*", re.MULTILINE)

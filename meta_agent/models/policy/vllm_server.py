@@ -29,8 +29,8 @@ from typing import Final, Self
 
 from meta_agent.errors import ConfigError, PreflightError, ProviderError
 from meta_agent.models.policy._server_process import ServerProcess, runs
+from meta_agent.parsing.strict import document
 from meta_agent.protocols import JSON
-from meta_agent.strict import document
 
 PREFIX: Final = "vllm:"
 PYTHON_VARIABLE: Final = "META_AGENT_VLLM_PYTHON"

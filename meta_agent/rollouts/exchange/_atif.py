@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final, get_args
 
+from meta_agent.distribution import __version__
 from meta_agent.protocols import JSON, Message, Rollout, StopReason, TokenRecord
 from meta_agent.rollouts.exchange._draft import Draft, absent
 from meta_agent.rollouts.exchange._files import write_lines
@@ -27,7 +28,6 @@ from meta_agent.rollouts.exchange._messages import (
 )
 from meta_agent.rollouts.exchange._row import Row, RowError
 from meta_agent.rollouts.exchange._tokens import CallTokens, call_tokens, joined
-from meta_agent.version import __version__
 
 NAME = "atif"
 CANNOT_CARRY = frozenset(

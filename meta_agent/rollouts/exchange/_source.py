@@ -20,9 +20,9 @@ from typing import Final, NamedTuple, cast
 import zstandard
 
 from meta_agent.errors import ConfigError
-from meta_agent.parquet import parquet_rows
+from meta_agent.parsing.parquet import parquet_rows
+from meta_agent.parsing.strict import document
 from meta_agent.rollouts.exchange._format import Placed
-from meta_agent.strict import document
 
 LINE_LIMIT_BYTES: Final = 256 << 20
 DOCUMENT_LIMIT_BYTES: Final = 512 << 20

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from meta_agent.errors import ConfigError
-from meta_agent.parquet import parquet_module
+from meta_agent.parsing.parquet import parquet_module
 from meta_agent.protocols import JSON, Rollout
 from meta_agent.rollouts.exchange._draft import Draft, digest
 from meta_agent.rollouts.exchange._files import split_prompt

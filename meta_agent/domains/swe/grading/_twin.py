@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from meta_agent.domains.swe._tree import Tree
 from meta_agent.domains.swe.grading._sites import Function, Site, Text, sites_of
 from meta_agent.domains.swe.grading._values import pool_of
-from meta_agent.syntax import parse_python
+from meta_agent.parsing.syntax import parse_python
 
 _TRIES = 4
 _UNITTEST = re.compile(r"(\w+) \(([\w.]+)\)")

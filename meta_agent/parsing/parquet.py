@@ -13,9 +13,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
+from meta_agent.distribution import install
 from meta_agent.errors import ConfigError, PreflightError
+from meta_agent.parsing.strict import check_depth
 from meta_agent.protocols import JSON
-from meta_agent.strict import check_depth
 
 MAX_GROUP_BYTES: Final = 1 << 30
 MAX_COLUMNS: Final = 4096
@@ -30,7 +31,7 @@ def parquet_module() -> Any:  # pyarrow has no types
     except ImportError as error:
         raise PreflightError(
             "Parquet files need pyarrow, which is not installed",
-            hint="pip install 'meta-agent[train]', or export the table as JSON lines",
+            hint=f"{install('train')}, or export the table as JSON lines",
         ) from error
     return parquet
 

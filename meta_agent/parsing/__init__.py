@@ -1,0 +1,1 @@
+"""What untrusted bytes are read with: JSON, Python source, unseen characters, Parquet rows."""

@@ -1,0 +1,52 @@
+"""What reads and reports needs no SDK, no Docker, no git library and no SciPy."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from meta_agent.distribution import RUN_NEEDS, install
+
+# What is not installed cannot be found: the same error as in an installation without the extra.
+_WITHOUT = f"""
+import sys
+class Nowhere:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {sorted(RUN_NEEDS)!r}:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+sys.meta_path.insert(0, Nowhere())
+from meta_agent.__main__ import main
+main()
+"""
+
+
+def light(*argv: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", _WITHOUT, *argv]
+    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=120)
+
+
+@pytest.fixture
+def rollouts(tmp_path: Path) -> Path:
+    path = tmp_path / "games.jsonl"
+    rows = [
+        {"prompt": f"add {n} and 1", "completion": f"it is {n + 1}", "reward": float(n % 2)}
+        for n in range(8)
+    ]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+@pytest.mark.parametrize("argv", [["--json"], ["--html", "page.html"], []], ids=str)
+def test_rollouts_are_reported(argv: list[str], rollouts: Path, tmp_path: Path) -> None:
+    ran = light("report", "--rollouts", str(rollouts), *argv, cwd=tmp_path)
+    assert (ran.returncode, "Traceback" in ran.stderr) == (0, False), ran.stderr
+
+
+def test_a_run_says_what_to_install(tmp_path: Path) -> None:
+    ran = light("evolve", "--domain", "swe", "--dry-run", cwd=tmp_path)
+    assert ran.returncode == 3
+    assert install("run") in ran.stderr
