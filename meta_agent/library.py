@@ -28,7 +28,7 @@ from meta_agent.config import RunConfig
 from meta_agent.given import Agent, config_of
 from meta_agent.protocols import JSON
 from meta_agent.used import require_used
-from meta_agent.view import Display, RunState, open_display
+from meta_agent.view import Display, RunState, handover_words, open_display
 from meta_agent.view.told import Event, Told
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ class Result:
             harness_commit=str(product["harness_commit"] or ""),
             weights=Path(str(product["weights"])) if product["weights"] else None,
             usd=state.usd,
-            claim=str(visible.get("words", "")),
+            claim=handover_words(state) or str(visible.get("words", "")),
             state=state,
         )
 

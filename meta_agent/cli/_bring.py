@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 import sys
 from pathlib import Path
@@ -141,7 +140,7 @@ def _hand_over_model(config: RunConfig, target: Path) -> dict[str, str]:
     from meta_agent.errors import ConfigError
     from meta_agent.ledger import Ledger
     from meta_agent.training.handover import hand_over
-    from meta_agent.view import reduce
+    from meta_agent.view import card_facts, reduce
     from meta_agent.workspace import open_workspace
 
     with Ledger.open(open_workspace(config.workspace).ledger_file) as ledger:
@@ -152,14 +151,7 @@ def _hand_over_model(config: RunConfig, target: Path) -> dict[str, str]:
             f"the run {state.run} handed no weights over",
             hint="a policy behind a server is not trained; an unfinished run: meta-agent evolve",
         )
-    told = {
-        "run": state.run,
-        "harness": str(made["harness_commit"]),
-        "before": json.dumps(state.baseline.to_json()) if state.baseline else "not measured",
-        "after": json.dumps(state.final.to_json()) if state.final else "not measured",
-        "claim": str((state.visible or {}).get("words", "none")),
-    }
-    served = hand_over(Path(str(made["weights"])), target.absolute(), told)
+    served = hand_over(Path(str(made["weights"])), target.absolute(), list(card_facts(state)))
     return {"model": str(target.absolute()), "policy": str(made["policy"]), "serve": served}
 
 

@@ -7,7 +7,7 @@ measured and what it does not claim, and how to serve the model.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -17,7 +17,7 @@ from meta_agent.training.checkpoint import MANIFEST, open_checkpoint
 CARD: Final = "README.md"
 
 
-def hand_over(checkpoint: Path, target: Path, facts: Mapping[str, str]) -> str:
+def hand_over(checkpoint: Path, target: Path, facts: Sequence[tuple[str, str]]) -> str:
     """Copies a checkpoint to a new folder, its card beside it; returns the command that serves it.
 
     `facts` are lines for the card. Raises ConfigError where something is in the way.
@@ -43,8 +43,8 @@ def serving(folder: Path) -> str:
     return f"vllm serve {folder} --served-model-name {folder.name}"
 
 
-def _card(policy: str, facts: Mapping[str, str], served: str) -> str:
-    lines = [f"- {name}: {value}" for name, value in facts.items()]
+def _card(policy: str, facts: Sequence[tuple[str, str]], served: str) -> str:
+    lines = [f"- **{name}**: {value}" for name, value in facts]
     return "\n".join(
         [
             "---",

@@ -30,7 +30,7 @@ def hf_place(name: str) -> Path:
                 hint="give the folder that save_pretrained wrote",
             )
         return folder.absolute()
-    if folder.is_absolute() or not _NAME.fullmatch(name):
+    if folder.is_absolute() or name.startswith(".") or not _NAME.fullmatch(name):
         raise ConfigError(f"there is no model folder {folder}", hint="hf:FOLDER, or hf:ORG/NAME")
     return _fetched(name)
 

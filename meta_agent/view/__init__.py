@@ -20,6 +20,7 @@ from meta_agent.view._parts import (
     effect_json,
 )
 from meta_agent.view._question import Question
+from meta_agent.view._search import card_facts, handover_words
 from meta_agent.view.state import (
     EVENT_KINDS,
     SCHEMA_VERSION,
@@ -52,10 +53,12 @@ __all__ = [
     "VersionView",
     "attribution_facts",
     "attribution_note",
+    "card_facts",
     "claim_note",
     "decisions_on_commit",
     "duration",
     "effect_json",
+    "handover_words",
     "open_display",
     "recorded",
     "reduce",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from meta_agent.view._format import points, visible
+from meta_agent.view._format import measured_text, points, visible
 from meta_agent.view._parts import parse_effect
 from meta_agent.view.state import RunState
 
@@ -24,6 +24,25 @@ def handover_words(state: RunState) -> str:
 
 def search_facts(state: RunState) -> Iterator[tuple[str, str]]:
     """Names and sentences: both claims, and the harness and weights in one's hands."""
+    yield from _claims(state)
+    yield from product_facts(state)
+
+
+def card_facts(state: RunState) -> Iterator[tuple[str, str]]:
+    """What goes with the weights, wherever they go: the verdict, and what it rests on."""
+    yield "verdict", handover_words(state) or "the run has not ended: nothing is claimed"
+    yield "before", f"{measured_text(state.baseline)} (clean success on the vault split)"
+    yield "after", measured_text(state.final)
+    yield from _claims(state)
+    if words := (state.visible or {}).get("words"):
+        yield "sight", visible(words)
+    made, config = state.product, state.config
+    yield "run", visible(f"{state.run}: domain {state.domain}, seed {config.get('seed')}")
+    yield "base", visible(config.get("policy", "?"))
+    yield "harness", visible(f"commit {made['harness_commit']}: the weights were trained inside it")
+
+
+def _claims(state: RunState) -> Iterator[tuple[str, str]]:
     for kind, verdict in state.claims.items():
         effect = parse_effect(verdict.get("effect"))
         seen = ""
@@ -33,7 +52,6 @@ def search_facts(state: RunState) -> Iterator[tuple[str, str]]:
         reasons = "; ".join(map(str, verdict.get("reasons") or ()))
         about = _ABOUT.get(kind, kind)
         yield "claim", visible(f"{about}: {verdict.get('kind')}{seen}: {reasons}")
-    yield from product_facts(state)
 
 
 def product_facts(state: RunState) -> list[tuple[str, str]]:
