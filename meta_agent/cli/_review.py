@@ -69,14 +69,13 @@ def status(
     run: RunOption = None, workspace: WorkspaceOption = None, as_json: JsonOption = False
 ) -> None:
     """Where a run stands: running, done, or waiting to be resumed."""
-    from meta_agent.ledger import live_owner
     from meta_agent.view import reduce
     from meta_agent.view.state import status_json
     from meta_agent.view.terminal.text import status as drawing
 
-    with reading(workspace) as (place, ledger):
-        state, owner = reduce(ledger, run), live_owner(place.ledger_file)
-    emit(as_json, lambda: status_json(state, owner), lambda: drawing(state, owner))
+    with reading(workspace) as (_, ledger):
+        state = reduce(ledger, run)
+    emit(as_json, lambda: status_json(state), lambda: drawing(state))
 
 
 def log(

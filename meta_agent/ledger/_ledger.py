@@ -22,7 +22,7 @@ from typing import Self
 from meta_agent.errors import ConfigError, IntegrityError, MetaAgentError
 from meta_agent.ledger._crash import crash_point
 from meta_agent.ledger._journal import Journal
-from meta_agent.ledger._lock import OwnerLock
+from meta_agent.ledger._lock import OwnerLock, live_owner
 from meta_agent.ledger._money import Purse
 from meta_agent.ledger._rows import (
     FAILED,
@@ -187,6 +187,11 @@ class Ledger:
         """One step by its key, done or in flight."""
         found = self._journal.rows(Step.QUERY + "WHERE key = ?", (key,))
         return Step.parse(found[0]) if found else None
+
+    @property
+    def owner(self) -> str | None:
+        """The process that works on this ledger now, which may be this one."""
+        return live_owner(self._journal.path)
 
     def steps(self, run: str | None = None, kind: str | None = None) -> list[Step]:
         """Steps in the order in which they first began."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, Self
@@ -10,6 +11,7 @@ from meta_agent.protocols import JSON
 from meta_agent.view._format import one_line, percent, points, visible
 from meta_agent.view._parts import Measured
 
+_Z95: Final = 1.959964
 CELL_COLUMNS: Final = ("", "cell", "members", "search split", "points", "")
 
 
@@ -23,6 +25,7 @@ class CellView:
     commit: str
     clean_success: float | None
     delta: float | None
+    n: int
     valid: bool
     why: str
     chosen: bool = False
@@ -38,9 +41,20 @@ class CellView:
             commit=str(outcome.get("commit", "")),
             clean_success=float(clean) if isinstance(clean, int | float) else None,
             delta=float(delta) if isinstance(delta, int | float) else None,
+            n=int(outcome.get("n") or 0),
             valid=bool(outcome.get("valid")),
             why="; ".join(vetoes),
         )
+
+    @property
+    def measured(self) -> Measured | None:
+        """Its clean success with Wilson's interval over tasks; None where it failed."""
+        if self.clean_success is None or not self.n:
+            return None
+        share, n = self.clean_success, self.n
+        middle, spread = share + _Z95**2 / (2 * n), share * (1 - share) / n + (_Z95 / (2 * n)) ** 2
+        half, over = _Z95 * math.sqrt(max(0.0, spread)), 1 + _Z95**2 / n
+        return Measured("search", n, None, share, ((middle - half) / over, (middle + half) / over))
 
     @property
     def row(self) -> tuple[str, ...]:

@@ -105,6 +105,7 @@ class RunState:
     run: str
     config: Mapping[str, JSON] = field(default_factory=dict)
     exit_reason: str | None = None  # None: running, or killed
+    owner: str | None = None  # the process that works in this workspace now
     started_at: float = 0.0
     last_at: float = 0.0
     finished_at: float | None = None
@@ -248,6 +249,7 @@ def reduce(ledger: Ledger, run: str | None = None) -> RunState:
         run=row.run,
         config=row.config or {},
         exit_reason=row.exit_reason,
+        owner=ledger.owner,
         started_at=row.started_at,
         last_at=row.started_at,
         finished_at=row.finished_at,
@@ -285,14 +287,14 @@ def decisions_on_commit(ledger: Ledger, commit: str) -> list[DecisionView]:
     return [one for one in decisions if one.candidate in meant]
 
 
-def status_json(state: RunState, owner: str | None) -> dict[str, JSON]:
-    """`status --json`. `owner`: the process that works in the workspace now."""
+def status_json(state: RunState) -> dict[str, JSON]:
+    """`status --json`."""
     return {
         "schema_version": SCHEMA_VERSION,
         "run": state.run,
         "workspace": state.workspace,
-        "live": owner is not None and state.exit_reason is None,
-        "owner": owner,
+        "live": state.owner is not None and state.exit_reason is None,
+        "owner": state.owner,
         "exit_reason": state.exit_reason,
         "phase": state.phase,
         "phase_detail": state.phase_detail,

@@ -64,7 +64,7 @@ def test_every_screen_escapes_what_others_wrote(state: RunState) -> None:
     for drawing in (
         text.summary(state),
         text.report(state),
-        text.status(state, None),
+        text.status(state),
         text.why(state.candidate("g1/c1")),
         text.show(state.candidate("g1/c1")),
         text.diff(HOSTILE),
@@ -284,7 +284,7 @@ def test_seeds_of_one_arm_share_a_colour(series: str, arm: str) -> None:
 
 
 def test_spend_by_role_is_in_every_summary(state: RunState) -> None:
-    for shown in (printed(text.summary(state)), printed(text.status(state, None))):
+    for shown in (printed(text.summary(state)), printed(text.status(state))):
         for row in (
             "analyst 2 84,440 $0.0512 3,000 tokens, $0.0200",
             "proposer 1 4,100 $0.1875 –",

@@ -1,6 +1,7 @@
 """The reducer: what the ledger recorded, and nothing else."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -99,7 +100,7 @@ def test_what_waits_for_a_person_is_neither_in_flight_nor_decided(tmp_path: Path
         state = reduce(ledger)
     assert [one.subject for one in state.waiting] == ["g1/c2"]
     assert state.open_steps == []
-    status = status_json(state, None)
+    status = status_json(state)
     assert [one["gate"] for one in status["waiting"]] == ["test"]
 
 
@@ -168,8 +169,8 @@ def test_a_step_in_flight_is_shown_as_open(tmp_path: Path) -> None:
             ledger.once("r/x", "candidate", {}, lambda: (_ for _ in ()).throw(OSError("gone")))
         state = reduce(ledger)
     assert [step.key for step in state.open_steps] == ["r/x"]
-    assert status_json(state, "12")["live"] is True
-    assert status_json(state, None)["live"] is False
+    assert status_json(replace(state, owner="12"))["live"] is True
+    assert status_json(replace(state, owner=None))["live"] is False
 
 
 def test_records_of_the_wrong_shape_do_not_break_the_view(tmp_path: Path) -> None:

@@ -43,7 +43,7 @@ button { cursor: pointer; } :focus-visible { outline: 2px solid var(--open); out
 .key .clean { background: var(--c0); } .key .flagged { background: #ee8434; }
 .key .part { background: color-mix(in srgb, var(--c0) 55%, transparent); }
 .key .failed { background: color-mix(in srgb, var(--warn) 30%, transparent); }
-.key .lost { background: var(--dim); } #alive.dead { border-color: var(--bad); }
+.key .lost { background: var(--dim); } .dead { color: var(--bad); }
 .figure { float: right; font-size: 12px; padding: 1px 6px; color: var(--dim); }
 """
 

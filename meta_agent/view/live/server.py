@@ -164,6 +164,9 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(200, make(), kind)
         except MetaAgentError as error:
             self._send(400, f"{error}" + (f" ({error.hint})" if error.hint else ""))
+        except Exception as error:
+            self._send(500, f"a bug of ours: {type(error).__name__}: {error}"[:500])
+            raise
 
     def _send(self, status: int, text: str, kind: str = _TEXT) -> None:
         body = text.encode("utf-8", "backslashreplace")

@@ -85,9 +85,8 @@ class Site:
         live = Live(self._token, Markup(drawn.STYLE), Markup(drawn.SECTIONS), "", False)
         if seen.state is None:
             return rendered(_EMPTY, live=live, root=self._place.root)
-        owner = live_owner(self._place.ledger_file)
-        dead = seen.state.exit_reason is None and owner is None
-        live = live._replace(word=_word(seen.state, owner), dead=dead)
+        dead = seen.state.exit_reason is None and seen.state.owner is None
+        live = live._replace(word=_word(seen.state), dead=dead)
         return render_html(seen.state, seen.predictions, live)
 
     def attempts(self, query: Query) -> str:
@@ -172,9 +171,9 @@ def _json(path: Path) -> Any:
         return None
 
 
-def _word(state: RunState, owner: str | None) -> str:
+def _word(state: RunState) -> str:
     """How the run stands, and since when nothing was heard of one that should be at work."""
-    word = state_word(state, owner)
+    word = state_word(state)
     if state.exit_reason is None:
         word += f"; last sign of life {duration(max(0.0, time.time() - state.last_at))} ago"
     return word

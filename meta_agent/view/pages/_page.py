@@ -48,6 +48,8 @@ pre .add { color: var(--good); } pre .del { color: var(--bad); } pre .hunk { col
 .INCONCLUSIVE { color: var(--open); fill: var(--open); stroke: var(--open); }
 .pending { color: var(--dim); fill: var(--dim); stroke: var(--dim); }
 .version { fill: var(--ink); stroke: var(--ink); }
+.first { margin: 12px 0; } .first td { border: none; font-size: 15px; padding-bottom: 4px; }
+@media (max-width: 600px) { .first td { display: block; width: auto !important; padding: 0; } }
 .notice { background: var(--panel); border-left: 3px solid var(--open); padding: 6px 12px; }
 .spend tr:last-child td { font-weight: 650; border-bottom: none; }
 .spend td, .spend th { width: 20%; }
@@ -56,6 +58,7 @@ svg { max-width: 100%; height: auto; display: block; } svg text { fill: var(--in
   stroke: none; } svg text.tick { fill: var(--dim); font-size: 11px; }
 .grid { stroke: var(--rule); stroke-width: 1; } .zero { stroke: var(--dim); stroke-width: 1.5; }
 .bar { stroke-width: 3; stroke-linecap: round; opacity: .75; }
+svg a:hover .dot, svg a:focus .dot { stroke-width: 5; }
 .edge { fill: none; stroke: var(--rule); stroke-width: 2; } .edge.merge { stroke: var(--good); }
 .curve { fill: none; stroke-width: 1.6; stroke-linejoin: round; }
 .c0 { stroke: var(--c0); } .c1 { stroke: var(--c1); } .c2 { stroke: var(--c2); }
@@ -91,11 +94,13 @@ live.style }}{% endif %}</style>{% if live %}<meta name="token" content="{{ live
 </table></div>{% endmacro %}"""
 
 TEMPLATE: Final = """{{ head('run ' ~ state.run, '', live) }}<main>
-<header>{% if live %}<p id="alive" class="notice{{ ' dead' if live.dead }}">{{ live.word }}</p>
-{% endif %}<h1>{{ headline }}</h1>
+<header><h1>{{ headline }}</h1>
 <p class="dim">run <span class="mono">{{ state.run | visible }}</span> · domain {{ state.domain |
 visible }} · policy {{ state.config.policy | visible }} · meta-agent {{ state.config.meta_model |
-visible }} · {{ ended }}</p>
+visible }} · <b id="alive"{% if live and live.dead %} class="dead"{% endif %}>{{ live.word if live
+else ended }}</b></p>
+<table class="facts first">{% for one in sentences %}<tr><td>{{ one.about }}</td><td>{{ one.words }}
+{%- if one.command %}<br><code>{{ one.command }}</code>{% endif %}</td></tr>{% endfor %}</table>
 {% if replay %}<p class="notice">{% for name, value in replay %}<b>{{ name }}</b> {{ value }}
 {%- if not loop.last %} · {% endif %}{% endfor %}</p>{% endif %}
 {% for one in state.waiting %}<p class="notice"><b>waits for a person</b> {{ one.asks | visible }}
@@ -112,12 +117,17 @@ visible }} · {{ ended }}</p>
 {% if before_after %}<div class="scroll">{{ before_after }}</div>
 <p class="dim">Clean success: solved according to the sealed grader and without flagged conduct.
 Bars are 95 % intervals. The vault split is read once, at the end.</p>{% endif %}
-{% for name, value in claims %}<p class="dim"><b>{{ name }}</b> {{ value }}</p>{% endfor %}
+{% if claims %}<details id="claims"><summary>What is claimed, on what it rests, what is not
+</summary><div>{% for name, value in claims %}<p class="dim"><b>{{ name }}</b> {{ value }}</p>
+{% endfor %}</div></details>{% endif %}
 
 {% if cells %}
 <h2 id="cells">Bundles</h2>
 <p class="dim">Ideas trained together and without each: clean success on the search split, training
 seed 0, against what the cell stands on. It explains; what is proven is the claim.</p>
+{% if by_generation %}<div class="scroll">{{ by_generation }}</div><p class="dim">Green is what was
+gone on from, red is barred by a veto; bars are 95 % intervals over tasks, of one training.</p>
+{% endif %}
 <div class="scroll"><table><tr>{% for name in cell_columns %}<th>{{ name }}</th>{% endfor %}</tr>
 {% for row in cells %}<tr>{% for value in row %}<td{% if loop.index in (4, 5) %} class="num"
 {%- endif %}>{{ value }}</td>{% endfor %}</tr>{% endfor %}</table></div>
@@ -132,7 +142,7 @@ seed 0, against what the cell stands on. It explains; what is proven is the clai
 <details id="{{ one.short_id | visible }}"{% if one.kind == 'PROMOTE' %} open{% endif %}>
 <summary><span class="tag {{ css(one.kind) }}">{{ one.kind | visible }}</span>
 <b>{{ one.short_id | visible }}</b> <span class="dim">{{ one.label | visible }}</span> ·
-{{ one.statement | one_line }}</summary><div>
+{{ one.statement | one_line }}</summary><div id="in-{{ one.short_id | visible }}">
 <table class="facts">
 <tr><td>hypothesis</td><td>{{ one.statement | visible }}</td></tr>
 <tr><td>prediction</td><td>{{ prediction(one.hypothesis) }}</td></tr>
@@ -197,7 +207,9 @@ class="dim">{{ name | visible }}, by step</figcaption>{{ chart }}</figure>{% end
 <details{% if loop.last %} open{% endif %}><summary><b>Generation {{ evidence.generation }}</b>,
 version <span class="mono">{{ evidence.version | visible }}</span>
 {% if evidence.alerts %}<span class="alert">{{ evidence.alerts | length }} alert{{ 's' if
-evidence.alerts | length > 1 }}</span>{% endif %}</summary><div>
+evidence.alerts | length > 1 }}</span>{% endif %}</summary><div{% if not
+loop.previtem or loop.previtem.version != evidence.version %} id="in-{{ evidence.version | visible
+}}"{% endif %}>
 {% for alert in evidence.alerts %}<p><span class="alert">{{ alert.metric | visible }} {{ alert.value
 | number }}</span> {{ alert.message | visible }}{% for line in evidence.behind(alert) %}<br>
 <span class="mono">{{ line | visible }}</span>{% endfor %}</p>{% endfor %}

@@ -45,6 +45,7 @@ class Node(NamedTuple):
     css: str
     parent: tuple[float, int] | None
     merged_into: float | None = None
+    opens: str = ""  # the id of what tells more
 
 
 def interval_chart(title: str, rows: Sequence[Interval], *, unit: str, zero: bool) -> Markup:
@@ -151,7 +152,9 @@ def lineage(title: str, nodes: Sequence[Node], columns: int) -> Markup:
     for node in nodes:
         x, y = at(node.column, node.lane)
         label_y = y + 21 if node.lane else y - 11  # below the dot: the merge edge leaves upwards
-        parts += [_circle(x, y, 6, node.css), _text(x, label_y, node.label, "middle")]
+        drawn = _circle(x, y, 6, node.css) + _text(x, label_y, node.label, "middle")
+        link = Markup('<a href="#{}">{}</a>').format(node.opens, drawn)
+        parts.append(link if node.opens else drawn)
     return _svg(title, width, height, parts)
 
 

@@ -45,6 +45,7 @@ from meta_agent.view._parts import CandidateView, Measured, MetricPoint
 from meta_agent.view._predictions import prediction_facts
 from meta_agent.view._replay import replay_facts
 from meta_agent.view._search import handover_words, search_facts
+from meta_agent.view._sentences import sentences
 from meta_agent.view.pages._page import PARTS, STYLE, TEMPLATE
 from meta_agent.view.pages._svg import (
     Curve,
@@ -92,10 +93,12 @@ def render_html(
         state=state,
         live=live,
         headline=_headline(state),
+        sentences=sentences(state),
         ended=state.exit_reason or "not finished",
         sections=_sections(state),
         cards=list(_cards(state)),
         before_after=_before_after(state),
+        by_generation=_by_generation(state),
         lineage=_lineage(state),
         effects=_effects(state),
         arms=arms,
@@ -233,6 +236,18 @@ def _measured_row(label: str, measured: Measured | None) -> Interval | None:
     return Interval(label, middle, low, high, "version", text)
 
 
+def _by_generation(state: RunState) -> Markup | None:
+    """Clean success on the search split: the start, and every cell of every bundle."""
+    rows = [row for row in [_measured_row("start", state.first)] if row]
+    for cell in state.cells:
+        name = f"g{cell.generation} {one_line(cell.name, 14)}"
+        css = "PROMOTE" if cell.chosen else "version" if cell.valid else "INVALID"
+        if row := _measured_row(name, cell.measured):
+            rows.append(row._replace(css=css))
+    title = "Clean success on the search split by generation"
+    return interval_chart(title, rows, unit=" %", zero=False) if len(rows) > 1 else None
+
+
 def _effects(state: RunState) -> Markup | None:
     rows = []
     for one in state.candidates.values():
@@ -254,7 +269,10 @@ def _lineage(state: RunState) -> Markup:
         label = one_line(version.version or version.commit[:8], 18)
         label += " (undone)" if version.undone else ""
         parent = None if last is None else (last, 0)
-        nodes.append(Node(label, column, 0, "pending" if version.undone else "version", parent))
+        css = "pending" if version.undone else "version"
+        read = any(one.version == version.version for one in state.evidence)
+        opens = f"in-{visible(version.version)}" if read else ""
+        nodes.append(Node(label, column, 0, css, parent, opens=opens))
         last = last if version.undone else column
     lanes: dict[int, int] = {}
     for one in state.candidates.values():
@@ -276,6 +294,7 @@ def _branch_node(state: RunState, one: CandidateView, lane: int) -> Node:
         css=_css(one.kind),
         parent=(float(max(standing, default=0)), 0),
         merged_into=float(merged[0]) if merged else None,
+        opens=f"in-{visible(one.short_id)}",
     )
 
 

@@ -42,6 +42,7 @@ from meta_agent.view._parts import CandidateView
 from meta_agent.view._predictions import prediction_facts
 from meta_agent.view._replay import replay_facts
 from meta_agent.view._search import handover_words, search_facts
+from meta_agent.view._sentences import sentences
 from meta_agent.view.state import RunState
 from meta_agent.view.terminal._health import compared, whole
 from meta_agent.view.terminal._style import verdict_style
@@ -61,14 +62,14 @@ def summary(state: RunState) -> RenderableType:
     return Group(*parts, *_spent(state), Text(), *_next_commands(state))
 
 
-def status(state: RunState, owner: str | None) -> RenderableType:
-    """Where a run stands right now. `owner`: the process that is working on it."""
+def status(state: RunState) -> RenderableType:
+    """Where a run stands right now."""
     table = facts_table()
     table.add_row("run", Text(visible(state.run)))
-    table.add_row("state", Text(state_word(state, owner)))
+    table.add_row("state", Text(state_word(state)))
     if state.exit_reason is None and state.phase:
         table.add_row("phase", Text(one_line(f"{state.phase} {state.phase_detail}")))
-    if owner:
+    if state.owner:
         idle = max(0.0, time.time() - state.last_at)
         table.add_row("last sign of life", Text(f"{duration(idle)} ago"))
     for decision in state.waiting:
@@ -81,7 +82,7 @@ def status(state: RunState, owner: str | None) -> RenderableType:
     return table
 
 
-def state_word(state: RunState, owner: str | None) -> str:
+def state_word(state: RunState) -> str:
     """`running`, `done`, why it stopped, or that it stopped without a word; and how to go on."""
     if state.exit_reason == "parked":
         return _parked(state)
@@ -91,8 +92,8 @@ def state_word(state: RunState, owner: str | None) -> str:
         return f"{state.exit_reason}; the same evolve command resumes it"
     if state.exit_reason:
         return state.exit_reason
-    if owner:
-        return f"running (process {owner})"
+    if state.owner:
+        return f"running (process {state.owner})"
     return "stopped without finishing; the same evolve command resumes it"
 
 
@@ -278,6 +279,9 @@ def lines(texts: Iterable[str]) -> Text:
 def _headline(state: RunState) -> RenderableType:
     table = facts_table()
     table.add_row("run", Text(visible(f"{state.run}  {state.exit_reason or 'not finished'}")))
+    for one in sentences(state):
+        command = f"\n{one.command}" if one.command else ""
+        table.add_row(one.about, Text(one.words).append(command, style="bold"))
     if told := handover_words(state):
         table.add_row("handed over", Text(one_line(told, 400), style="bold"))
     table.add_row("before", Text(measured_text(state.baseline)))

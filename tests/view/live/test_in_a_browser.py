@@ -144,13 +144,24 @@ def test_the_page_follows_a_run_and_says_when_it_dies(tmp_path: Path, tab: Tab) 
         tab.see("document.querySelector('main details').open = true")
         owner.close()
         tab.until("document.querySelector('#alive').textContent.includes('stopped without')")
-        assert tab.see("document.querySelector('#alive').className") == "notice dead"
+        assert tab.see("document.querySelector('#alive').className") == "dead"
         assert tab.see("document.querySelector('main details').open")
         with Ledger.open(place.ledger_file) as ledger:
             tab.until("document.querySelector('#alive').textContent.includes('running')")
             ledger.finish_run(RUN, "done")
         tab.until("document.querySelector('#alive').textContent === 'done'")
         assert tab.said == []
+
+
+def test_a_node_of_the_lineage_opens_what_it_stands_for(tmp_path: Path, tab: Tab) -> None:
+    with ExitStack() as stack:
+        server = stack.enter_context(serving(made(tmp_path / "w", "finished", stack)))
+        tab.open(server.address)
+        closed = "document.getElementById('in-g1/c0').parentElement.open"
+        assert tab.see(closed) is False
+        link = "document.querySelector('svg a[href=\"#in-g1/c0\"]')"
+        tab.see(f"{link}.dispatchEvent(new MouseEvent('click', {{bubbles: true}}))")
+        tab.until(closed)
 
 
 def test_a_person_answers_on_the_page(tmp_path: Path, tab: Tab) -> None:

@@ -1,0 +1,163 @@
+"""What happened, why, and what to do next: a sentence each, and the command. Read before anything.
+
+Every screen begins with these, so each says only what the record holds: a gain that is not proven
+is called an estimate, and what nobody measured is not mentioned.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from meta_agent.protocols import Effect
+from meta_agent.view._format import duration, effect_text, one_line, percent, points, visible
+from meta_agent.view._parts import CandidateView, parse_effect
+from meta_agent.view.state import RunState
+
+
+class Sentence(NamedTuple):
+    """One of the three, with the command that it leads to."""
+
+    about: str
+    words: str
+    command: str = ""
+
+
+def sentences(state: RunState) -> list[Sentence]:
+    """What happened, why, and what next."""
+    where = f" --workspace {visible(state.workspace)}" if state.workspace else ""
+    if state.exit_reason not in ("done", "aborted"):
+        found = _unfinished(state, where)
+    else:
+        found = [_outcome(state), *_reasons(state), _use(state, where)]
+    return [one._replace(words=visible(one.words)) for one in found]
+
+
+# --- a run that has not ended -------------------------------------------------------------------
+
+
+def _unfinished(state: RunState, where: str) -> list[Sentence]:
+    so_far = Sentence("so far", _so_far(state))
+    if state.waiting:
+        subjects = " ".join(visible(one.subject) for one in state.waiting)
+        asked = "; ".join(one.asks for one in state.waiting)
+        happened = Sentence("what happened", f"The run waits for a person: {asked}")
+        answer = "Answer; the same evolve command then goes on."
+        return [happened, so_far, Sentence("next", answer, f"meta-agent approve {subjects}{where}")]
+    if state.owner and state.exit_reason is None:
+        now = f"The run is at work: {state.phase} {state.phase_detail}".rstrip()
+        watch = Sentence(
+            "next", "Nothing to do; watch it, if you like.", f"meta-agent watch{where}"
+        )
+        return [Sentence("what happens", now), so_far, watch]
+    ended = {
+        "budget": "The run stopped at a cap on money or tokens",
+        "interrupted": "The run was interrupted",
+        "infrastructure": "A machine or a server failed, and the run stopped",
+        "parked": "Every question is answered, and the run has not gone on yet",
+        None: "The run stopped without a word: it was killed, or the machine went down",
+    }
+    words = ended.get(state.exit_reason, f"The run ended: {state.exit_reason}")
+    words += f", {duration(state.wall_sec)} after it began; what is recorded is not lost."
+    goes_on = "The same evolve command goes on from the last recorded step"
+    goes_on += " (with a higher cap)." if state.exit_reason == "budget" else "."
+    command = f"meta-agent evolve{where}"
+    return [Sentence("what happened", words), so_far, Sentence("next", goes_on, command)]
+
+
+def _so_far(state: RunState) -> str:
+    tried = list(state.candidates.values())
+    judged = [one for one in tried if one.verdict]
+    told = f"{len(tried)} ideas, {len(judged)} of them judged"
+    if state.first and state.first.clean_success is not None:
+        told += (
+            f"; the start solves {percent(state.first.clean_success)} cleanly on the search split"
+        )
+    chosen = [one for one in state.cells if one.chosen and one.clean_success is not None]
+    if chosen:
+        told += f", the best bundle so far {percent(chosen[-1].clean_success)}"
+    return told + "."
+
+
+# --- a run that has ended -----------------------------------------------------------------------
+
+
+def _outcome(state: RunState) -> Sentence:
+    standing = str((state.handover or {}).get("standing") or "")
+    before, after = state.baseline, state.final
+    moved = ""
+    if before and after and None not in (before.clean_success, after.clean_success):
+        moved = f"clean success from {percent(before.clean_success)} to "
+        moved += f"{percent(after.clean_success)} on {after.n} tasks that nobody had seen"
+    what = "A better harness was found and proven"
+    if standing == "unproven":
+        what = "What is estimated best is handed over unproven"
+    elif standing == "start" or not _carriers(state):
+        what = "Nothing that was tried was proven to be better than the start"
+    return Sentence("what happened", f"{what}{': ' if moved else ''}{moved}.")
+
+
+def _reasons(state: RunState) -> list[Sentence]:
+    told = []
+    if carriers := _carriers(state):
+        parts = [f"{one.short_id}, {_then(one)} ({_share(one)})" for one in carriers]
+        told.append(Sentence("why", f"{'; '.join(parts)}."))
+    claims = [
+        f"this {kind} {effect_text(effect)} points ({verdict.get('kind')})"
+        for kind, verdict in state.claims.items()
+        if (effect := parse_effect(verdict.get("effect")))
+    ]
+    if claims:
+        told.append(Sentence("how sure", f"Against the start: {', '.join(claims)}."))
+    if best := _best_refused(state):
+        reason = best.reasons[0] if best.reasons else "no reason is recorded"
+        shown = effect_text(best.effect or best.share)
+        words = f"{best.short_id} at {shown} points is {best.kind}: {one_line(reason, 240)}."
+        told.append(Sentence("why not", words, f"meta-agent why {visible(best.short_id)}"))
+    return told
+
+
+def _use(state: RunState, where: str) -> Sentence:
+    if state.exit_reason == "aborted":
+        return Sentence(
+            "next", "A person ended it; see what was decided.", f"meta-agent log{where}"
+        )
+    if _carriers(state):
+        words = "Take the harness into a clone of your own repository."
+        return Sentence("next", words, f"meta-agent adopt --into CLONE{where}")
+    standing = str((state.handover or {}).get("standing") or "")
+    if standing == "unproven":
+        words = "See what a proof would take, then run again with that budget."
+        return Sentence("next", words, f"meta-agent evolve --dry-run{where}")
+    words = "See which attempts fail, and how."
+    return Sentence("next", words, f"meta-agent view{where}")
+
+
+def _carriers(state: RunState) -> list[CandidateView]:
+    """What has come to `main` and stayed."""
+    merged = (one for one in state.candidates.values() if one.merge and not one.reverted)
+    stayed = [one for one in merged if one.merge and not one.merge.get("undone")]
+    return sorted(stayed, key=lambda one: -(gain.delta if (gain := _gain(one)) else 0.0))
+
+
+def _gain(one: CandidateView) -> Effect | None:
+    """What it adds: its share where it came in a bundle."""
+    return one.share or one.effect
+
+
+def _best_refused(state: RunState) -> CandidateView | None:
+    """The highest estimate that was not taken, as far as it looked like a gain."""
+    refused = [one for one in state.candidates.values() if one.kind in ("INVALID", "REJECT")]
+    gains = [(gain.delta, one) for one in refused if (gain := one.effect or one.share)]
+    up = [pair for pair in gains if pair[0] > 0]
+    best = [pair for pair in up if pair[1].kind == "INVALID"] or up
+    return max(best, key=lambda pair: pair[0])[1] if best else None
+
+
+def _share(one: CandidateView) -> str:
+    gain = _gain(one)
+    return f"{one.label}, {points(gain.delta)} points" if gain else one.label
+
+
+def _then(one: CandidateView) -> str:
+    """What its hypothesis changes, without what it foretells."""
+    return one_line(one.statement.removeprefix("if ").partition(" then ")[0], 120)

@@ -1,0 +1,71 @@
+"""The three sentences that every screen begins with, for each way in which a run may stand."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from meta_agent.ledger import Ledger
+from meta_agent.view import RunState, reduce
+from meta_agent.view._sentences import sentences
+
+from .sample import HOSTILE, write_sample
+
+
+def told(state: RunState) -> dict[str, str]:
+    return {one.about: f"{one.words} [{one.command}]" for one in sentences(state)}
+
+
+def state_of(path: Path, **how: Any) -> RunState:
+    write_sample(path, **how)
+    with Ledger.open(path, owner_lock=False) as ledger:
+        return reduce(ledger)
+
+
+def test_a_finished_run_says_what_came_why_and_which_command_uses_it(tmp_path: Path) -> None:
+    said = told(state_of(tmp_path / "l.sqlite"))
+    assert list(said) == ["what happened", "why", "why not", "next"]
+    assert "proven: clean success from 47.6 % to 61.3 % on 512 tasks" in said["what happened"]
+    assert "g0/c0, the reward counts tests (reward, +10.3 points)." in said["why"]
+    assert "g0/c1 at +12.1 [+6.0, +18.0] points is INVALID: answer leakage" in said["why not"]
+    assert "[meta-agent why g0/c1]" in said["why not"]
+    assert "meta-agent adopt --into CLONE" in said["next"]
+
+
+def test_nothing_found_is_said_as_that() -> None:
+    state = RunState("r", exit_reason="done", handover={"standing": "start", "words": "the start"})
+    said = told(state)
+    assert "Nothing that was tried was proven to be better" in said["what happened"]
+    assert "meta-agent view" in said["next"]
+    unproven = told(RunState("r", exit_reason="done", handover={"standing": "unproven"}))
+    assert "unproven" in unproven["what happened"] and "--dry-run" in unproven["next"]
+
+
+@pytest.mark.parametrize(
+    ("reason", "happened", "command"),
+    [
+        (None, "stopped without a word", "meta-agent evolve"),
+        ("interrupted", "was interrupted", "meta-agent evolve"),
+        ("infrastructure", "a server failed", "meta-agent evolve"),
+        ("budget", "a cap on money", "meta-agent evolve"),
+        (HOSTILE, "ended: ends", "meta-agent evolve"),
+    ],
+)
+def test_a_run_that_has_not_ended_says_how_it_goes_on(
+    reason: str | None, happened: str, command: str
+) -> None:
+    said = told(RunState("r", exit_reason=reason))
+    assert happened in said["what happened"] and command in said["next"]
+    assert "0 ideas, 0 of them judged" in said["so far"]
+    assert not any("\x1b" in text or "\u202e" in text for text in said.values())
+
+
+def test_a_running_one_needs_nothing_and_a_parked_one_an_answer(tmp_path: Path) -> None:
+    path = tmp_path / "l.sqlite"
+    write_sample(path, finished=False)
+    with Ledger.open(path) as ledger:
+        running = told(reduce(ledger))
+    assert "at work: collect" in running["what happens"] and "watch" in running["next"]
+    parked = told(state_of(tmp_path / "p.sqlite", waits_for="g1/c2"))
+    assert "waits for a person: g1/c2: may it be tested?" in parked["what happened"]
+    assert "meta-agent approve g1/c2" in parked["next"]
