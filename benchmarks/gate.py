@@ -1,6 +1,6 @@
 """How often the gate promotes nothing-at-all, and what a decision costs.
 
-Two tables, from stored A/A training runs (`benchmarks/aa_runs.py`). "Ours" is the loop's own rule
+Two tables from stored A/A training runs (`benchmarks/aa_runs.py`). "Ours" is the loop's own rule
 in each of them: the looks of a `Plan`, put before `gate.simulate.Gate`, which asks the judge.
 
 1. *False promotions.* A run tries ten candidates that change nothing. Both arms are drawn from the
@@ -9,8 +9,10 @@ in each of them: the looks of a `Plan`, put before `gate.simulate.Gate`, which a
    many others, so that only the choice of tasks can make them look better.
 2. *Pairs of training runs.* Ten candidates: eight null, one harmful, one at the target. What do
    they cost, beside a fixed-size test of the same declared error and 80 % power?
+3. *Nulls that break gates*, the ordinary ones beside them, and what is found (`gate_nulls.py`).
+4. *Estimates of promotions*, raw and with their selection allowed for.
 
-    python benchmarks/gate.py [--data benchmarks/data/aa_nano_swe.json] [--runs 2000]
+    python benchmarks/gate.py [--tables 1234] [--data FILE] [--runs 2000]
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
+import gate_nulls
 import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
@@ -31,8 +34,7 @@ from meta_agent.config import RunConfig
 from meta_agent.gate import wilson
 from meta_agent.gate.numbers.statistics import ErrorBudget, Pairs, effect
 from meta_agent.gate.simulate import Gate, StoredRuns
-from meta_agent.steps.plan import Plan, plan_for
-from meta_agent.studies.calibration import gate_of
+from meta_agent.steps.plan import Plan, gate_of, plan_for
 
 Matrix = NDArray[np.float64]
 CANDIDATES = 10
@@ -48,7 +50,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, default=DATA)
     parser.add_argument("--runs", type=int, default=2000)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--tables", default="12")
+    parser.add_argument("--tables", default="1234")
     args = parser.parse_args()
     told = json.loads(args.data.read_text())
     clean = np.array([[int(c) for c in line] for line in told["clean"].values()], dtype=float)
@@ -60,6 +62,9 @@ def main() -> None:
     for name, table in (("1", false_promotions), ("2", trainings)):
         if name in args.tables:
             table(clean, args.runs, np.random.default_rng(args.seed))
+    for name, others in (("3", gate_nulls.table), ("4", gate_nulls.estimates)):
+        if name in args.tables:
+            others(args.runs // 4, args.seed)
 
 
 def plan_of(policy: str, **changes: object) -> Plan:

@@ -1,18 +1,14 @@
-"""What breaks a gate though nothing is better: candidates that collapse, tasks that hang together.
+"""What breaks a gate though nothing is better: `python benchmarks/gate.py --tables 3`.
 
-One claim at the whole alpha, judged by the gate's own rule (`judge.kind_of_pairs`) after each pair
-of training runs from the third to the eighth, or once on a frozen policy's tasks. Each null has a
-true mean effect of exactly 0; the rows below them say what the same rule still finds. "Without" is
-the same rule without the condition in question.
-
-    python benchmarks/gate_nulls.py [--runs 1000] [--seed 0]
-
-Not covered: nulls of stored training runs and of ten candidates a run (`gate.py`).
+Candidates that collapse, tasks that hang together, a model that changes behind its server, many
+runs in one workspace. A claim is judged by the gate's own rule (`judge.kind_of_pairs`) after each
+pair of training runs from the third to the eighth, or once on a frozen policy's tasks. Each null
+has a true mean effect of exactly 0; the rows below them say what the same rule still finds.
+"Without" is the same without the condition in question.
 """
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable
 from dataclasses import replace
 from typing import NamedTuple
@@ -20,14 +16,16 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from meta_agent.gate import Course, ErrorBudget, wilson
-from meta_agent.gate.judge import kind_of_pairs
+from meta_agent.gate import Course, ErrorBudget, judge_diagnostics, wilson
+from meta_agent.gate.diagnostics import Separation, separation
+from meta_agent.gate.judge import _case, _Inputs, kind_of_pairs
 from meta_agent.gate.numbers.statistics import Pairs, one_a_content
 from meta_agent.protocols import VerdictKind
+from meta_agent.steps.plan import ALPHA
+from meta_agent.steps.spending import share_of
 
 Matrix = NDArray[np.float64]
 Draw = np.random.Generator
-BUDGET = ErrorBudget(0.05)
 TRAINED = Course("training_pairs", 8, 0.05)
 LEVEL, SPREAD, TASKS = 0.5, 0.025, 128
 """Of the baseline; between the differences of training seeds; of the confirm split."""
@@ -39,6 +37,13 @@ class Claim(NamedTuple):
     looks: tuple[Pairs, ...]
     course: Course | None
     clusters: dict[str, str] | None = None
+    alpha: float = ALPHA
+
+    @property
+    def without(self) -> Claim:
+        """As the gate judged before: seeds taken as normal, tasks as independent."""
+        course = replace(self.course, collapse=0.0) if self.course else None
+        return self._replace(course=course, clusters=None)
 
 
 def promoted(claim: Claim) -> bool:
@@ -46,11 +51,12 @@ def promoted(claim: Claim) -> bool:
         kind, goes_on = kind_of_pairs(
             pairs,
             factor="recipe" if claim.course else "scaffold",
-            budget=BUDGET,
+            budget=ErrorBudget(claim.alpha),
             look=0,
             final_look=at == len(claim.looks) - 1,
             course=claim.course,
             clusters=claim.clusters,
+            ties="" if claim.course else "bench",
         )
         if not goes_on:
             break
@@ -109,56 +115,175 @@ def _looked(row: Matrix, names: list[str], copies: int) -> Pairs:
     return one_a_content(pairs, {names[at]: str(at // copies) for at in range(TASKS)})
 
 
+# --- a model that changes, and many runs ---------------------------------------------------------
+
+Judged = Callable[[Draw], tuple[bool, bool]]
+"""Whether a null is promoted, with the condition in question and without it."""
+
+
+def judged(make: Callable[[Draw], Claim]) -> Judged:
+    def both(draw: Draw) -> tuple[bool, bool]:
+        claim = make(draw)
+        return promoted(claim), promoted(claim.without)
+
+    return both
+
+
+def drifting(by: float, samples: int = 2) -> Judged:
+    """Behind an API all tasks become easier: at any moment of the exam, or between its sides."""
+
+    def both(draw: Draw) -> tuple[bool, bool]:
+        rates, moment = draw.uniform(0.2, 0.8, TASKS), draw.random()
+        later = np.arange(samples * TASKS).reshape(samples, TASKS) >= moment * samples * TASKS
+        sides = (_attempts(draw, rates + by * later) for _ in range(2))
+        before, after = sides
+        turns = _once(after - before)
+        earlier, since = (_attempts(draw, rates + moved + 0.0 * later) for moved in (0.0, by))
+        return promoted(turns), promoted(_once(since - earlier))
+
+    return both
+
+
+def _attempts(draw: Draw, rates: Matrix) -> Matrix:
+    return (draw.random(rates.shape) < rates).astype(float)
+
+
+def _once(moved: Matrix) -> Claim:
+    """One look at [sample, task] differences."""
+    names = tuple(f"{at:04d}" for at in range(moved.shape[1]))
+    cells = moved.mean(axis=0, keepdims=True)
+    return Claim((Pairs(cells, moved.size, 0, len(moved), tasks=names, level=LEVEL),), None)
+
+
+def exam(tasks: int, gain: float, samples: int = 2) -> Callable[[Draw], Claim]:
+    """One look at so many tasks, every one of them that much easier."""
+
+    def claim(draw: Draw) -> Claim:
+        rates = np.broadcast_to(draw.uniform(0.1, 0.7, tasks), (samples, tasks))
+        return _once(_attempts(draw, rates + gain) - _attempts(draw, rates))
+
+    return claim
+
+
+def runs_in_one_workspace(count: int) -> Judged:
+    """One claim a run, each of a null: any of them promoted; without, at the whole error each."""
+
+    def both(draw: Draw) -> tuple[bool, bool]:
+        found = [False, False]
+        for at in range(count):
+            claim = frozen()(draw)
+            found[1] = found[1] or promoted(claim)
+            found[0] = found[0] or promoted(claim._replace(alpha=ALPHA * share_of(at)))
+        return found[0], found[1]
+
+    return both
+
+
+def ended_until_it_looks_good(count: int) -> Judged:
+    """An author ends every claim that does not look good before it is recorded, and resumes.
+
+    The work that is resumed is drawn as it was; without that it is drawn anew.
+    """
+
+    def both(draw: Draw) -> tuple[bool, bool]:
+        claims = [frozen()(draw) for _ in range(count)]
+        return promoted(claims[0]), any(map(promoted, claims))
+
+    return both
+
+
+def best_of_numbers(count: int, versions: int = 12) -> Judged:
+    """So many meaningless numbers on as many good and bad versions, a third of either held out."""
+
+    def both(draw: Draw) -> tuple[bool, bool]:
+        found, kept = [False, False], versions - versions // 3
+        for at in range(count):
+            good, bad = draw.normal(size=(2, versions))
+            line = separation(good[:kept], bad[:kept])
+            for place, alpha in enumerate((ALPHA / (1 + at), ALPHA)):
+                found[place] = found[place] or (
+                    line is not None and _admitted(good, bad, kept, line, alpha)
+                )
+        return found[0], found[1]
+
+    return both
+
+
+def _admitted(good: Matrix, bad: Matrix, kept: int, line: Separation, alpha: float) -> bool:
+    verdict = judge_diagnostics(
+        list(good[:kept]),
+        list(bad[:kept]),
+        heldout_good=list(good[kept:]),
+        heldout_bad=list(bad[kept:]),
+        threshold=line.threshold,
+        higher_is_bad=line.higher_is_bad,
+        alpha=alpha,
+    )
+    return verdict.kind is VerdictKind.PROMOTE
+
+
 # --- the table -----------------------------------------------------------------------------------
 
-CASES: dict[str, Callable[[Draw], Claim]] = {
-    "null: seeds as normal": trained(0.0),
-    "null: one seed in ten loses 45, the others +5": trained(0.05, rate=0.1),
-    "null: one seed in ten loses 30, the others +3.3": trained(0.3 / 9, rate=0.1, loss=0.3),
-    "null: one seed in twenty loses 45, the others +2.4": trained(0.45 / 19, rate=0.05),
-    "beyond what is declared: one seed in five, the others +11.25": trained(0.1125, rate=0.2),
-    "a gain of 5 points, trained": trained(0.05),
-    "a gain of 10 points, trained": trained(0.10),
-    "a gain of 15 points, trained": trained(0.15),
-    "a gain of 25 points, trained": trained(0.25),
-    "null: independent tasks": frozen(),
-    "null: eight repositories 20 points apart": frozen(groups=8, apart=0.2),
-    "null: thirty files 20 points apart": frozen(groups=30, apart=0.2),
-    "null: each task there four times": frozen(copies=4),
-    "a gain of 20 points, independent tasks": frozen(0.2),
-    "a gain of 20 points, eight repositories alike": frozen(0.2, groups=8),
-    "a gain of 20 points, eight repositories 10 points apart": frozen(0.2, groups=8, apart=0.1),
+CASES: dict[str, Judged] = {
+    "null: seeds as normal": judged(trained(0.0)),
+    "null: one seed in ten loses 45, the others +5": judged(trained(0.05, rate=0.1)),
+    "null: one seed in ten loses 30, the others +3.3": judged(trained(0.3 / 9, rate=0.1, loss=0.3)),
+    "null: one seed in twenty loses 45, the others +2.4": judged(trained(0.45 / 19, rate=0.05)),
+    "beyond what is declared: one seed in five, the others +11.25": judged(
+        trained(0.1125, rate=0.2)
+    ),
+    "a gain of 5 points, trained": judged(trained(0.05)),
+    "a gain of 10 points, trained": judged(trained(0.10)),
+    "a gain of 15 points, trained": judged(trained(0.15)),
+    "a gain of 25 points, trained": judged(trained(0.25)),
+    "null: independent tasks": judged(frozen()),
+    "null: eight repositories 20 points apart": judged(frozen(groups=8, apart=0.2)),
+    "null: thirty files 20 points apart": judged(frozen(groups=30, apart=0.2)),
+    "null: each task there four times": judged(frozen(copies=4)),
+    "a gain of 20 points, independent tasks": judged(frozen(0.2)),
+    "a gain of 20 points, eight repositories alike": judged(frozen(0.2, groups=8)),
+    "a gain of 20 points, eight repositories 10 points apart": judged(
+        frozen(0.2, groups=8, apart=0.1)
+    ),
+    "null: +5 points behind the API, two samples": drifting(0.05),
+    "null: +15 points behind the API, two samples": drifting(0.15),
+    "null: twenty runs of one claim each (5 % + 5 % declared)": runs_in_one_workspace(20),
+    "null: ended up to ten times before it is recorded": ended_until_it_looks_good(10),
+    "null: the best of forty meaningless diagnostics": best_of_numbers(40),
 }
 
 
-def without(claim: Claim) -> Claim:
-    """As the gate judged before: seeds taken as normal, tasks as independent."""
-    course = replace(claim.course, collapse=0.0) if claim.course else None
-    return claim._replace(course=course, clusters=None)
+def estimates(runs: int, seed: int) -> None:
+    """What promotions say of a gain that is there: the raw estimate, and what is likelier."""
+    print("\n4. Estimates of promotions, in points\n")
+    cases = {
+        (tasks, gain): exam(tasks, gain) for tasks in (16, 30, 128) for gain in (0.05, 0.1, 0.2)
+    }
+    cases |= {(0, gain): trained(gain) for gain in (0.10, 0.15, 0.25)}
+    for (tasks, gain), make in cases.items():
+        found = []
+        for at in range(runs):
+            claim = make(np.random.default_rng([seed, at]))
+            last = next(
+                (pairs for pairs in claim.looks if promoted(claim._replace(looks=(pairs,)))), None
+            )
+            if last is not None:
+                case = _case(
+                    _Inputs("scaffold", ErrorBudget(ALPHA), 0, True, 0.0, 0.02, claim.course), last
+                )
+                found.append((case.effect.delta, case.shrunk))
+        raw, likelier = 100 * np.mean(found, axis=0) if found else (np.nan, np.nan)
+        about = f"{tasks} tasks, two samples" if tasks else "trained"
+        told = f"promoted {len(found) / runs:6.1%}   raw {raw:+6.1f}   likelier {likelier:+6.1f}"
+        print(f"  true {100 * gain:+5.1f}, {about:<24} {told}", flush=True)
 
 
-def shares(name: str, runs: int, seed: int) -> tuple[int, int]:
+def table(runs: int, seed: int) -> None:
     """Promotions with the conditions and without, on the same draws."""
-    found = [0, 0]
-    for at in range(runs):
-        claim = CASES[name](np.random.default_rng([seed, at]))
-        found[0] += promoted(claim)
-        found[1] += promoted(without(claim))
-    return found[0], found[1]
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--runs", type=int, default=1000)
-    parser.add_argument("--seed", type=int, default=0)
-    args = parser.parse_args()
-    print(f"share of {args.runs} claims that are promoted, alpha 5 %\n")
-    for name in CASES:
-        hits, before = shares(name, args.runs, args.seed)
-        low, high = wilson(hits, args.runs)
-        told = f"{hits / args.runs:6.1%} [{low:.1%}, {high:.1%}]"
-        print(f"  {name:<62} {told:<24} without {before / args.runs:6.1%}", flush=True)
-
-
-if __name__ == "__main__":
-    main()
+    print(f"3. Share of {runs} claims that are promoted, alpha {ALPHA:.0%}\n")
+    for name, case in CASES.items():
+        found = np.array([case(np.random.default_rng([seed, at])) for at in range(runs)])
+        hits, before = found.sum(axis=0)
+        low, high = wilson(int(hits), runs)
+        told = f"{hits / runs:6.1%} [{low:.1%}, {high:.1%}]"
+        print(f"  {name:<62} {told:<24} without {before / runs:6.1%}", flush=True)

@@ -29,7 +29,7 @@ from scipy.special import expit
 
 from meta_agent.gate import ErrorBudget, Pairs, effect
 from meta_agent.gate.judge import kind_of_pairs
-from meta_agent.gate.race import Race, racing, samples_of_exam
+from meta_agent.gate.race import Race, exam_of, racing
 from meta_agent.protocols import VerdictKind
 from meta_agent.steps.plan import ALPHA
 
@@ -134,17 +134,22 @@ def by_race(world: World, attempts: int) -> Ended:
 
 
 def _examined(world: World, tip: int, attempts: int, asked: int) -> Ended:
-    samples = samples_of_exam(attempts, world.half)
+    samples, extra = exam_of(attempts, world.half)
     true = world.gain(tip)
     if not tip or not samples:
         return Ended(0.0, None, tip=true, asked=asked)
     tasks = range(world.half, 2 * world.half)
-    sides = [np.array([world.attempt(v, tasks) for _ in range(samples)]) for v in (0, tip)]
-    row = (sides[1].astype(float) - sides[0]).mean(axis=0)
-    pairs = Pairs(row[None], samples * world.half, 0, samples, 0, tuple(map(str, tasks)))
+    sides = [np.array([world.attempt(v, tasks) for _ in range(samples + 1)]) for v in (0, tip)]
+    moved = sides[1].astype(float) - sides[0]
+    row = moved[:samples].mean(axis=0)
+    row[:extra] = moved[:, :extra].mean(axis=0)  # what is left of the exam's attempts
+    made = samples * world.half + extra
+    pairs = Pairs(row[None], made, 0, samples + 1, 0, tuple(map(str, tasks)))
     seen = effect(pairs, alpha=ALPHA)
     budget = ErrorBudget(ALPHA)
-    kind, _ = kind_of_pairs(pairs, factor="scaffold", budget=budget, look=0, final_look=True)
+    kind, _ = kind_of_pairs(
+        pairs, factor="scaffold", budget=budget, look=0, final_look=True, ties="bench"
+    )
     proven = kind is VerdictKind.PROMOTE
     handed = proven or seen.delta > 0
     claimed = seen.delta if handed else None

@@ -24,9 +24,8 @@ from meta_agent.config import RunConfig
 from meta_agent.gate import wilson
 from meta_agent.gate.simulate import Gate
 from meta_agent.protocols import Candidate, Hypothesis, VerdictKind
-from meta_agent.steps.plan import plan_for
+from meta_agent.steps.plan import gate_of, plan_for
 from meta_agent.steps.verbs.cells import Cell, Mix, best, is_better, kept_of
-from meta_agent.studies.calibration import gate_of
 
 TASKS = 512
 GENERATIONS = 3

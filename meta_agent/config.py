@@ -370,6 +370,6 @@ def _file_sha256(path: Path | None) -> str | None:
         return hashlib.sha256(json.dumps(told).encode()).hexdigest()
     except OSError as error:
         raise ConfigError(
-            f"cannot read the task file {path}: {error.strerror}",
+            f"cannot read {path}: {error.strerror}",
             hint="meta-agent tasks check FILE explains the format",
         ) from error

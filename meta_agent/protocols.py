@@ -466,6 +466,13 @@ class Effect:
     pairs: int
     training_seeds: int
     p_improvement: float | None = None
+    shrunk: float | None = None
+    """Of a promotion: the gain, allowing for that only estimates above a bar are promoted."""
+
+    @property
+    def selected(self) -> str:
+        """For beside the estimate: what is left of it when its selection is allowed for."""
+        return "" if self.shrunk is None else f" (selected; likelier {100 * self.shrunk:+.1f})"
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,6 +70,9 @@ EXEMPLAR_STEPS = 3
 SANDBOX_SEC: Final = 3600.0
 """The life of a sandbox in which nothing is trained."""
 ONE_SAMPLE: Final = range(1)
+TURNS: Final = 8
+"""About how often versions that are compared take turns, where blocks do not become too small."""
+SMALLEST_TURN: Final = 8
 
 
 class Lab:
@@ -148,8 +151,43 @@ class Lab:
         seen = [
             self.evaluate(tree, base, split=split, limit=limit, samples=some) for some in samples
         ]
-        planned = sum(one.planned for one in seen)
-        return ArmRef(name, planned, reward_hash(tree), {0: [one.shard for one in seen]})
+        return _arm_of_blocks(name, tree, seen)
+
+    def side_by_side(
+        self,
+        trees: Mapping[str, HarnessTree],
+        *,
+        samples: int,
+        extra: int,
+        split: Split,
+        limit: int,
+        order: str,
+    ) -> list[ArmRef]:
+        """The same of several versions, their attempts made by turns, at `extra` tasks one more.
+
+        A policy behind a server may change while it is asked: then it changes for all of them.
+        """
+        seen: dict[str, list[Evaluated]] = {name: [] for name in trees}
+        for at, (some, part) in enumerate(self._turns(samples, extra, split, limit, order)):
+            for name in list(trees)[:: -1 if at % 2 else 1]:
+                base = self.train(trees[name], seed=0, steps=0)
+                seen[name].append(
+                    self.evaluate(
+                        trees[name], base, split=split, limit=limit, samples=some, part=part
+                    )
+                )
+        return [_arm_of_blocks(name, tree, seen[name]) for name, tree in trees.items()]
+
+    def _turns(
+        self, samples: int, extra: int, split: Split, limit: int, order: str
+    ) -> Iterator[tuple[range, Part]]:
+        """Passes over the tasks in blocks that are not small, the last one over some of them."""
+        tasks = min(limit, len(self.domain.tasks(split)))
+        size = max(SMALLEST_TURN, -(-(tasks * samples + extra) // TURNS))
+        for sample, most in enumerate([*[tasks] * samples, extra]):
+            for start in range(0, most, size):
+                stop = min(most, start + size)
+                yield range(sample, sample + 1), Part(order, range(start, stop))
 
     def arm_of(self, name: str, tree: HarnessTree, measured: Mapping[int, Evaluated]) -> ArmRef:
         """An arm from evaluations by training seed."""
@@ -348,14 +386,15 @@ class Lab:
             for sample in samples
             for task in tasks
         ]
-        found = self._rolled_out(name, tree, trained, plan)
+        served: set[str] = set()
+        found = self._rolled_out(name, tree, trained, plan, served)
         if behaviour_hash(tree) in self._required:
             require_measured(found, f"{self._label_of(tree)} on the {split} split")
         shard = self.store.write(f"{self.settings.run}/eval-{name}", found)
         solved = sum(bool(rollout.outcome) for rollout in found)
         clean = sum(rollout.clean for rollout in found)
         seen = Evaluated(named(shard), len(plan), solved, clean, trained.seed, len(found))
-        return seen._asdict()
+        return {**seen._asdict(), "served": sorted(served)}
 
     def _tasks(self, split: Split, limit: int, part: Part | None) -> Sequence[Task]:
         tasks = self.domain.tasks(split)[:limit]
@@ -366,19 +405,33 @@ class Lab:
         return [by_key[order[at]] for at in part.at]
 
     def _rolled_out(
-        self, name: str, tree: HarnessTree, trained: Trained, plan: Sequence[PlannedRollout]
+        self,
+        name: str,
+        tree: HarnessTree,
+        trained: Trained,
+        plan: Sequence[PlannedRollout],
+        served: set[str],
     ) -> list[Rollout]:
-        """The rollouts of a plan, once more where machines lost some."""
-        found = self._roll_out(name, tree, trained, plan)
-        again = to_repeat(found, whole=self._policies.lock_step)
-        redone = self._roll_out(name, tree, trained, [plan[at] for at in again]) if again else []
-        for at, rollout in zip(again, redone, strict=True):
+        """The rollouts of a plan, once more where machines lost some, drawn as they were before.
+
+        `served` collects what a server called the model.
+        """
+        found = self._roll_out(name, tree, trained, plan, served)
+        lost = to_repeat(found, whole=self._policies.lock_step)
+        again = [plan[at] for at in lost]
+        redone = self._roll_out(name, tree, trained, again, served) if again else []
+        for at, rollout in zip(lost, redone, strict=True):
             found[at] = rollout
         require_heard(found)
         return found
 
     def _roll_out(
-        self, name: str, tree: HarnessTree, trained: Trained, plan: Sequence[PlannedRollout]
+        self,
+        name: str,
+        tree: HarnessTree,
+        trained: Trained,
+        plan: Sequence[PlannedRollout],
+        served: set[str],
     ) -> list[Rollout]:
         sampling, at_once = self.domain.sampling, self.settings.concurrency
         # The sandbox first: a harness that does not load is no reason to end a child.
@@ -388,6 +441,7 @@ class Lab:
                 runner = Runner(self.domain, session, gateway, stamp, concurrency=at_once)
                 found = runner.run(plan, temperature=sampling.temperature, top_p=sampling.top_p)
             score(session, found)
+            served |= getattr(gateway, "served", set())
         return found
 
     def _life_sec(self, planned: int) -> float:
@@ -422,6 +476,11 @@ class Lab:
 
         with open_session(tree, opened) as session:
             yield session
+
+
+def _arm_of_blocks(name: str, tree: HarnessTree, seen: Sequence[Evaluated]) -> ArmRef:
+    planned = sum(one.planned for one in seen)
+    return ArmRef(name, planned, reward_hash(tree), {0: [one.shard for one in seen]})
 
 
 def _short(policy: str) -> str:

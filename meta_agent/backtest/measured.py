@@ -47,6 +47,8 @@ class Evaluated(NamedTuple):
     clean: int
     seed: int
     rollouts: int = 0
+    served: Sequence[str] = ()
+    """What a server called the model behind these attempts, with its fingerprint."""
 
 
 class Part(NamedTuple):

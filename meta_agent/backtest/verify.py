@@ -293,7 +293,7 @@ def _diagnostics(inputs: Mapping[str, JSON]) -> dict[str, JSON]:
 
 def _differences(recorded: Mapping[str, JSON], again: Mapping[str, JSON]) -> Iterator[Difference]:
     for key in ("kind", "effect", "reasons"):
-        yield from _compare(key, recorded.get(key), again.get(key))
+        yield from _compare(key, recorded.get(key), _known(recorded.get(key), again.get(key)))
     old, new = recorded["evidence"], again["evidence"]
     if old.get("judge") == "live":
         yield from _compare("terms", _inputs(old), _inputs(new))
@@ -303,6 +303,12 @@ def _differences(recorded: Mapping[str, JSON], again: Mapping[str, JSON]) -> Ite
         sorted(f"{f['code']}:{f['severity']}" for f in e.get("findings", ())) for e in (old, new)
     ]
     yield from _compare("findings", *codes)
+
+
+def _known(recorded: JSON, again: JSON) -> JSON:
+    """Without what is said of an effect since, and was not when it was recorded."""
+    both = isinstance(recorded, Mapping) and isinstance(again, Mapping)
+    return {key: again[key] for key in again if key in recorded} if both else again
 
 
 def _compare(what: str, recorded: JSON, again: JSON) -> Iterator[Difference]:

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import NamedTuple
 
 from meta_agent.errors import ConfigError
@@ -35,11 +35,14 @@ from meta_agent.gate.numbers._course import (
     bounds_under_way,
     collapse_of,
 )
+from meta_agent.gate.numbers._selection import given_promotion
 from meta_agent.gate.numbers.statistics import (
     ErrorBudget,
     Pairs,
     pair,
     sign_flip_p,
+    standard_error,
+    tie_of,
     worst_case,
 )
 from meta_agent.protocols import JSON, TRAINING_FACTORS, Effect, Factor, Verdict, VerdictKind
@@ -61,6 +64,7 @@ class _Inputs:
     course: Course | None
     elsewhere: tuple[float, ...] = ()
     clusters: Mapping[str, str] | None = None
+    ties: str = ""
 
     def __post_init__(self) -> None:
         if self.factor == "diagnostics":
@@ -69,8 +73,8 @@ class _Inputs:
             raise ConfigError(f"min_effect={self.min_effect}: must be 0 or more")
 
     def to_json(self) -> dict[str, JSON]:
-        elsewhere = list(self.elsewhere)
-        return {**asdict(self), "budget": self.budget.to_json(), "elsewhere": elsewhere}
+        told = {**asdict(self), "budget": self.budget.to_json(), "elsewhere": list(self.elsewhere)}
+        return told if self.ties else {name: told[name] for name in told if name != "ties"}
 
     @property
     def wanted(self) -> float:
@@ -118,6 +122,19 @@ class _Case(NamedTuple):
         return by_groups(self.pairs, self.inputs.clusters, self.effect.ci_low, self.alpha)
 
     @property
+    def shrunk(self) -> float:
+        """The gain, allowing for that only an estimate above the bar is promoted."""
+        seen, least = self.effect, self.inputs.min_effect
+        needed = self.collapse.needs(least) if self.collapse else least
+        slack = [seen.ci_low - needed]
+        if self.grouped and self.grouped.low is not None:
+            slack.append(self.grouped.low - least)
+        if self.pairs.lost:
+            slack.append(worst_case(self.pairs).delta - least)
+        bar = seen.delta - max(0.0, min(slack))
+        return given_promotion(seen.delta, standard_error(self.pairs), bar, least)
+
+    @property
     def given_up(self) -> bool:
         """The gain that this test is tuned to is ruled out, so nothing more is bought."""
         return self.futility_high < self.worthwhile
@@ -137,17 +154,19 @@ def judge_live(
     course: Course | None = None,
     elsewhere: Sequence[float] = (),
     clusters: Mapping[str, str] | None = None,
+    ties: str = "",
 ) -> Verdict:
     """Judges one candidate on the confirm split at one declared look (counted from 0).
 
     With a `course` the look is a whole sequential test, asked after each of its units. `elsewhere`
     are this change's differences over training seeds in other places of the run (a ranking, a
     search): they prove nothing, and a collapse among them counts. `clusters` is the group that each
-    task names, such as its repository.
+    task names, such as its repository. `ties` is a salt by which ties of the exact test over tasks
+    are broken, so that few tasks use all of the declared error; without one they count against.
     """
     inputs = _Inputs(
         factor, budget, look, final_look, min_effect, worthwhile_effect, course,
-        tuple(elsewhere), clusters or None,
+        tuple(elsewhere), clusters or None, ties,
     )  # fmt: skip
     found = tuple(findings)
     case = _case(inputs, pair(baseline_arm, candidate_arm))
@@ -159,7 +178,9 @@ def judge_live(
         "findings": [finding.to_json() for finding in found],
         "numbers": _numbers(case),
     }
-    return Verdict(kind, reasons, case.effect, evidence=evidence)
+    promoted = kind is VerdictKind.PROMOTE
+    seen = replace(case.effect, shrunk=case.shrunk) if promoted else case.effect
+    return Verdict(kind, reasons, seen, evidence=evidence)
 
 
 def kind_of_pairs(
@@ -173,6 +194,7 @@ def kind_of_pairs(
     worthwhile_effect: float = WORTHWHILE_EFFECT,
     course: Course | None = None,
     clusters: Mapping[str, str] | None = None,
+    ties: str = "",
 ) -> tuple[VerdictKind, bool]:
     """What `judge_live` decides on pairs without any finding, and whether more may be bought.
 
@@ -180,7 +202,7 @@ def kind_of_pairs(
     """
     inputs = _Inputs(
         factor, budget, look, final_look, min_effect, worthwhile_effect, course,
-        clusters=clusters,
+        clusters=clusters, ties=ties,
     )  # fmt: skip
     case = _case(inputs, pairs)
     kind = _by_effect(case)[0]
@@ -326,7 +348,8 @@ def _exact_p(case: _Case) -> float | None:
     """The permutation test over tasks; with several training seeds the seeds are the unit."""
     if case.effect.training_seeds != 1 or case.inputs.course is not None:
         return None
-    return sign_flip_p(case.pairs.cells[0], case.pairs.samples).p
+    exact, salt = sign_flip_p(case.pairs.cells[0], case.pairs.samples), case.inputs.ties
+    return exact.broken(tie_of(salt, case.pairs)) if salt else exact.p
 
 
 def _points(share: float) -> str:

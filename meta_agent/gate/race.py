@@ -366,6 +366,6 @@ def racing(attempts: int) -> int:
     return int(attempts * (1 - EXAM))
 
 
-def samples_of_exam(attempts: int, tasks: int) -> int:
-    """Attempts at each of so many tasks that either side gets in the exam; 0: too few for one."""
-    return (attempts - racing(attempts)) // (2 * tasks) if tasks else 0
+def exam_of(attempts: int, tasks: int) -> tuple[int, int]:
+    """Either side's passes over so many tasks in the exam, and the tasks that one more reaches."""
+    return divmod((attempts - racing(attempts)) // 2, tasks) if tasks else (0, 0)

@@ -51,6 +51,8 @@ class Look(NamedTuple):
     tasks: int
     final: bool
     course: Course | None
+    extra: int = 0
+    """Of a frozen policy: so many tasks have one more sample."""
 
 
 class Passed(NamedTuple):
@@ -73,6 +75,7 @@ class Gate:
     budget: ErrorBudget
     min_effect: float = 0.0
     frozen: bool = False
+    ties: str = ""
 
     def __post_init__(self) -> None:
         if not self.looks:
@@ -81,7 +84,7 @@ class Gate:
     @property
     def repeats(self) -> int:
         """Training seeds, or samples of a task, that a candidate may use up."""
-        return max(look.repeats for look in self.looks)
+        return max(look.repeats + bool(look.extra) for look in self.looks)
 
     @property
     def tasks(self) -> int:
@@ -93,15 +96,19 @@ class Gate:
         `level` is the baseline's clean success.
         """
         for look in self.looks:
-            kind, goes_on = self._kind(look, differences[: look.repeats, : look.tasks], level)
+            repeats = look.repeats + bool(look.extra)
+            kind, goes_on = self._kind(look, differences[:repeats, : look.tasks], level)
             if not goes_on:
                 break
         return Passed(kind, look.repeats, look.tasks)
 
     def _kind(self, look: Look, cells: Matrix, level: float) -> tuple[VerdictKind, bool]:
-        samples = look.repeats if self.frozen else 1
-        shown = cells.mean(axis=0, keepdims=True) if self.frozen else cells
-        pairs = Pairs(shown, cells.size, 0, samples, level=level)
+        samples, shown, made = 1, cells, cells.size
+        if self.frozen:
+            samples, made = len(cells), look.repeats * look.tasks + look.extra
+            shown = cells[: look.repeats].mean(axis=0, keepdims=True)
+            shown[0, : look.extra] = cells[:, : look.extra].mean(axis=0)
+        pairs = Pairs(shown, made, 0, samples, level=level)
         factor: Factor = "scaffold" if self.frozen else "reward"
         return kind_of_pairs(
             pairs,
@@ -111,6 +118,7 @@ class Gate:
             final_look=look.final,
             min_effect=self.min_effect,
             course=look.course,
+            ties=self.ties,
         )
 
 
@@ -157,6 +165,8 @@ class Modelled:
     rates: Matrix  # [task], inside (0, 1)
     seed_sd: float = 0.0
     """Between-seed deviation of the mean, attempts aside; 0 for a frozen policy."""
+    swapped: float = 0.0
+    """Of the tasks, the share at which one arm is as good as the other is at another of them."""
 
     def null_pair(self, repeats: int, tasks: int, rng: Random) -> tuple[Matrix, Matrix]:
         from scipy.special import expit, logit
@@ -164,9 +174,18 @@ class Modelled:
         rates = self.rates[rng.integers(0, self.rates.size, tasks)]
         # A step on the logit scale moves a mean by the average of p (1 - p).
         step = self.seed_sd / float(np.mean(self.rates * (1 - self.rates)))
-        luck = rng.normal(0.0, step, (2 * repeats, 1))
-        both = (rng.random((2 * repeats, tasks)) < expit(logit(rates) + luck)).astype(float)
-        return both[:repeats], both[repeats:]
+        luck = rng.normal(0.0, step, (2, repeats, 1))
+        other = _swapped(rates, self.swapped, rng) if self.swapped else rates
+        shares = (expit(logit(one) + some) for one, some in zip((rates, other), luck, strict=True))
+        before, after = (rng.random((repeats, tasks)) < share for share in shares)
+        return before.astype(float), after.astype(float)
+
+
+def _swapped(rates: Matrix, share: float, rng: Random) -> Matrix:
+    moved = rng.random(rates.size) < share
+    found = rates.copy()
+    found[moved] = rng.permutation(rates[moved])
+    return found
 
 
 def population(clean: Matrix, gate: Gate) -> Population:

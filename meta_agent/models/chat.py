@@ -100,6 +100,7 @@ class ChatReply:
     tokens: ReplyTokens | None = None
     seconds: float = 0.0
     replayed: bool = False  # it came from a record: nothing was asked or paid now
+    fingerprint: str = ""  # of what serves the model, where the server tells it
     request_id: str = field(default="", compare=False)  # the provider's, for its support
 
     @property

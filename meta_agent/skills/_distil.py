@@ -90,7 +90,8 @@ def _delta_words(effect: Effect | None) -> str:
     if effect is None:
         return ""
     low, high = 100 * effect.ci_low, 100 * effect.ci_high
-    return f", clean success {100 * effect.delta:+.1f} points [{low:+.1f}, {high:+.1f}]"
+    seen = f"{100 * effect.delta:+.1f} points [{low:+.1f}, {high:+.1f}]"
+    return f", clean success {seen}{effect.selected}"
 
 
 def _metadata(
@@ -174,6 +175,8 @@ def _measured(candidate: Candidate, verdict: Verdict, evidence: Mapping[str, JSO
         rows += [("delta (share)", f"{effect.delta:+.4f}"), ("pairs", str(effect.pairs))]
         rows += [("interval", f"[{effect.ci_low:+.4f}, {effect.ci_high:+.4f}]")]
         rows += [("training seeds", str(effect.training_seeds))]
+        if effect.shrunk is not None:
+            rows += [("likelier, allowing for selection", f"{effect.shrunk:+.4f}")]
     rows += list(_scalars("verdict", verdict.evidence)) + list(_scalars("before", evidence))
     lines = [f"| {_cell(name)} | {_cell(value)} |" for name, value in rows[:_MAX_ROWS]]
     return "\n".join(

@@ -10,6 +10,7 @@ from meta_agent.protocols import JSON
 from meta_agent.steps.records import HandedOver, Version
 from meta_agent.steps.results import vault_results
 from meta_agent.steps.run import Run
+from meta_agent.steps.spending import runs_that_read_vault
 
 
 def finish(run: Run, first: Version, handed: HandedOver) -> None:
@@ -56,18 +57,12 @@ def _open_vault(run: Run, first: Version, handed: HandedOver) -> None:
     }
     if not run.lab.trained(jobs[first.commit]):
         del sides["baseline"]
-    reads = _runs_that_read(run)
+    reads = len(runs_that_read_vault(run.ledger) | {run.id})
     for which, (version, trained) in sides.items():
         told = {"which": which, "vault_reads_in_workspace": reads}
         score = partial(_score, run, version, jobs[version.commit], told, trained)
         run.once(f"vault/{which}", "vault", {"commit": version.commit}, score)
     vault_results(run, first, handed.version)
-
-
-def _runs_that_read(run: Run) -> int:
-    """Runs of this workspace that began to measure on the vault, this one included."""
-    evals = run.ledger.steps(kind="eval")
-    return len({step.run for step in evals if step.intent["split"] == "vault"} | {run.id})
 
 
 def _score(run: Run, version: Version, job: Job, told: JSON, policy: Trained | None) -> JSON:

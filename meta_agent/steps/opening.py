@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from types import FrameType
@@ -42,6 +43,7 @@ from meta_agent.steps.plan import plan_for
 from meta_agent.steps.records import Version
 from meta_agent.steps.run import Run
 from meta_agent.steps.served import REPLAY, open_models, policies_of, require_servers
+from meta_agent.steps.spending import alpha_of, shared_words
 from meta_agent.steps.visible import declare
 from meta_agent.steps.ways.strategies import STRATEGIES
 from meta_agent.trackers import Place, listening, require_trackers
@@ -77,8 +79,7 @@ def open_run(
     require_servers(config)
     require_trackers(config.trackers)
     backend = backend_of(config)
-    run_id = "-".join(filter(None, (config.slug, purpose, config.config_hash[:10])))
-    run_id = recording.run_id if recording else run_id
+    run_id = recording.run_id if recording else name_of(config, purpose)
     domain = load_run_domain(config, sandbox=backend, run=run_id)
     workspace = open_or_create(config)
     drain = nullcontext(stop) if stop else draining()
@@ -109,6 +110,11 @@ def open_run(
             finally:
                 run.lab.close()
                 Offered.by(domain).close()
+
+
+def name_of(config: RunConfig, purpose: str = "") -> str:
+    """A run's name: the same settings are the same run."""
+    return "-".join(filter(None, (config.slug, purpose, config.config_hash[:10])))
 
 
 class _Began(NamedTuple):
@@ -331,7 +337,8 @@ def _assemble(
     client: Client | None,
     purpose: str,
 ) -> Run:
-    plan, run_id = plan_for(config, domain), began.run_id
+    run_id = began.run_id
+    plan = replace(plan_for(config, domain), alpha=alpha_of(ledger, run_id))
     offered = Offered.by(domain)
     domain = Halves(domain) if plan.halved else domain
     if not began.done:
@@ -364,7 +371,8 @@ def _assemble(
     )
     if not run.finished:
         shown.begin(headline(config, plan, workspace, backend, began.known, purpose))
-        for line in (*cautions(plan, domain), *unasked(config)):
+        shared = shared_words(ledger, run_id, plan)
+        for line in (*cautions(plan, domain), *shared, *unasked(config)):
             shown.note(line)
         if client is not None and offered.judge is not None and offered.judge_by is not None:
             shown.note(offered.judge_by(client))

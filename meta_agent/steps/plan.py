@@ -17,7 +17,8 @@ from meta_agent.config import RunConfig
 from meta_agent.domains.dealt import Halves
 from meta_agent.domains.fit import SMALL
 from meta_agent.gate import Course, ErrorBudget
-from meta_agent.gate.race import EXAM, racing, samples_of_exam
+from meta_agent.gate.race import EXAM, exam_of
+from meta_agent.gate.simulate import Gate, Look
 from meta_agent.protocols import JSON, Domain, Split
 
 MISS: Final = 0.2
@@ -27,6 +28,8 @@ MIN_PAIRS: Final = 3
 """Pairs of trainings below which nothing can be proven."""
 TRAININGS: Final = 25
 """Trainings that the default budget pays for: to search, to prove, and to go on."""
+AGAIN_OF: Final = 50
+"""One attempt of so many in a race is made once more, to see whether the model has changed."""
 RACES: Final = ("full", "no-diagnostics")
 """Strategies that race with a frozen policy: what they differ in is not how they prove things."""
 
@@ -82,6 +85,11 @@ class Plan:
     """The budget where none is declared, in trainings of the start with their evaluation."""
     race: int = 0
     """Attempts that a frozen policy's race plays for, those of its exam included; 0: no race."""
+    extra: int = 0
+    """Of the exam's tasks, those that get one sample more: what is left of its attempts."""
+    again: int = 0
+    """Of these, attempts of the start that are made once more before the exam: a model behind
+    somebody's server may have changed since the race began."""
     halved: bool = False
     """Search and confirm tasks are halves of one small set (`domains.halves`)."""
     train: int | None = None
@@ -98,6 +106,11 @@ class Plan:
                 f"{self.confirm} to confirm on, {self.vault} in the vault"
             )
         return f"{self.search} tasks searched on, {self.confirm} to confirm on"
+
+    @property
+    def ties(self) -> str:
+        """Salts how ties of a frozen policy's exam are broken."""
+        return f"ties/{self.order}" if self.race else ""
 
     @property
     def unit(self) -> str:
@@ -138,6 +151,17 @@ class Plan:
         return {**asdict(self), "looks": list(self.looks)}
 
 
+def gate_of(plan: Plan) -> Gate:
+    """The rule of the loop under this plan, with all that a claim may buy."""
+
+    def look(bought: Purchase) -> Look:
+        size = (plan.looks[0], bought.units) if plan.frozen else (bought.units, plan.confirm)
+        return Look(0, *size, bought.final, bought.course, plan.extra)
+
+    looks = tuple(map(look, plan.purchases()))
+    return Gate(looks, plan.budget, plan.min_effect, plan.frozen, plan.ties)
+
+
 def plan_for(config: RunConfig, domain: Domain | None = None) -> Plan:
     """The plan of a profile, bounded by what a frozen policy's domain or one's own file has."""
     if config.trainable:
@@ -156,10 +180,11 @@ def _raced(config: RunConfig, plan: Plan, domain: Domain | None) -> Plan:
     tried = plan.search * (1 + config.generations * config.candidates)
     wanted = max(tried / (1 - EXAM), 2 * plan.confirm * config.samples / EXAM)
     attempts = config.budget or math.ceil(wanted)
-    samples, confirm = samples_of_exam(attempts, plan.confirm), plan.confirm
+    (samples, extra), confirm = exam_of(attempts, plan.confirm), plan.confirm
     if not samples:
-        samples, confirm = 1, max(2, (attempts - racing(attempts)) // 2)
-    return replace(plan, race=attempts, confirm=confirm, looks=(samples,))
+        samples, extra, confirm = 1, 0, max(2, extra)
+    again = 0 if config.policy.startswith("vllm:") else min(plan.search, attempts // AGAIN_OF)
+    return replace(plan, race=attempts, confirm=confirm, looks=(samples,), extra=extra, again=again)
 
 
 def _size(domain: Domain | None, split: Split, at_most: int) -> int:

@@ -27,7 +27,6 @@ from meta_agent.config import RunConfig
 from meta_agent.errors import ConfigError
 from meta_agent.gate.simulate import (
     Gate,
-    Look,
     Matrix,
     Modelled,
     Population,
@@ -43,9 +42,10 @@ from meta_agent.gate.simulate import (
 from meta_agent.protocols import JSON, HarnessTree
 from meta_agent.steps.matrix import Table, by_sample, by_seed
 from meta_agent.steps.opening import backend_of, open_run
-from meta_agent.steps.plan import RACES, Plan, plan_for
+from meta_agent.steps.plan import RACES, Plan, gate_of, plan_for
 from meta_agent.steps.records import Version, must_work
 from meta_agent.steps.run import Run
+from meta_agent.steps.spending import alpha_of
 from meta_agent.steps.visible import KIND, terms
 from meta_agent.view import Display
 
@@ -89,7 +89,8 @@ def calibrate(
     if effect is not None and not 0 < effect < 1:
         raise ConfigError(f"--effect {100 * effect:g}: points of clean success, from 0 to 100")
     with open_run(_measuring(config), display, purpose="calibrate") as run:
-        plan = plan_for(config, run.lab.domain)
+        left = alpha_of(run.ledger, run.id)  # as the next `evolve` here would claim
+        plan = replace(plan_for(config, run.lab.domain), alpha=left)
         told = _calibrated(run, config, plan, count, effect)
         run.ledger.finish_run(run.id, CALIBRATED)
     return told
@@ -155,16 +156,6 @@ def _samples(run: Run, tree: HarnessTree, plan: Plan, count: int) -> Table:
 
 
 # --- what it says --------------------------------------------------------------------------------
-
-
-def gate_of(plan: Plan) -> Gate:
-    """The rule of the loop under this plan, with all that a claim may buy."""
-
-    def look(units: int) -> tuple[int, int]:
-        return (plan.looks[0], units) if plan.frozen else (units, plan.confirm)
-
-    looks = (Look(0, *look(one.units), one.final, one.course) for one in plan.purchases())
-    return Gate(tuple(looks), plan.budget, plan.min_effect, plan.frozen)
 
 
 def _told(plan: Plan, seen: Table, effect: float | None, facts: dict[str, str]) -> JSON:

@@ -7,24 +7,26 @@ and the workspace alone is refused here, too.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, replace
 
 from meta_agent.config import RunConfig
 from meta_agent.ledger import Ledger, Step
 from meta_agent.models.asking.client import prices_in_use, recording_of
 from meta_agent.models.asking.estimate import (
+    TOO_COARSE,
     Estimate,
     Sight,
     estimate,
     latest_transcripts,
     measured_in,
+    too_coarse,
 )
 from meta_agent.protocols import JSON, Domain
-from meta_agent.steps.opening import load_run_domain, require_supported
-from meta_agent.steps.plan import Plan, plan_for
+from meta_agent.steps.opening import load_run_domain, name_of, require_supported
+from meta_agent.steps.plan import ALPHA, Plan, plan_for
 from meta_agent.steps.served import REPLAY
-from meta_agent.steps.visible import KIND, visible
+from meta_agent.steps.spending import alpha_of
+from meta_agent.steps.visible import KIND, tasks_that_do, visible
 from meta_agent.workspace import SETTINGS_FILE, open_workspace, require_fitting
 
 
@@ -52,24 +54,29 @@ def forecast(config: RunConfig) -> Forecast:
     require_supported(config)
     require_fitting(config.workspace, domain=config.domain, harness=config.harness)
     domain = _domain_of(config)
-    plan = plan_for(config, domain)
+    calibrations, alpha = _recorded(config)
+    plan = replace(plan_for(config, domain), alpha=alpha)
     earlier = latest_transcripts(config.workspace)
     measured = measured_in(earlier) if earlier else None
-    sight = visible(config, plan, _calibrations(config.workspace), domain.evaluator_hash)
-    seen = Sight(sight.effect, sight.words)
-    told = estimate(config, plan, prices_in_use(config), measured, seen=seen)
+    sight = visible(config, plan, calibrations, domain.evaluator_hash)
+    enough = tasks_that_do(plan, TOO_COARSE) if too_coarse(sight.effect) else None
+    seen = Sight(sight.effect, sight.words, enough)
+    told = estimate(config, plan, prices_in_use(config), seen, measured)
     return Forecast(config, plan, told)
 
 
-def _calibrations(root: Path) -> list[Step]:
-    """What was ever calibrated in a workspace; it is not made for the sake of a forecast."""
-    if not (root / SETTINGS_FILE).is_file():
-        return []
-    file = open_workspace(root).ledger_file
+def _recorded(config: RunConfig) -> tuple[list[Step], float]:
+    """What was ever calibrated in a workspace, and what its runs left of the error of a claim.
+
+    No workspace is made for the sake of a forecast.
+    """
+    if not (config.workspace / SETTINGS_FILE).is_file():
+        return [], ALPHA
+    file = open_workspace(config.workspace).ledger_file
     if not file.is_file():
-        return []
+        return [], ALPHA
     with Ledger.open(file, owner_lock=False) as ledger:
-        return ledger.steps(kind=KIND)
+        return ledger.steps(kind=KIND), alpha_of(ledger, name_of(config))
 
 
 def _finite(value: JSON) -> JSON:

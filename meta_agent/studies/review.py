@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import cast
 
 from meta_agent.backtest.records import RecordedVerdicts
@@ -20,6 +20,7 @@ from meta_agent.protocols import JSON, Domain
 from meta_agent.rollouts import RolloutStore
 from meta_agent.steps.opening import load_run_domain
 from meta_agent.steps.plan import Plan, plan_for
+from meta_agent.steps.spending import declared_alpha
 from meta_agent.workspace import Workspace
 
 
@@ -33,7 +34,7 @@ def verify(place: Workspace, ledger: Ledger, commit: str) -> VerifyReport:
     own = str(known["candidate"]).partition("/")[0] if known else runs[-1].run
     config = RunConfig.from_json((ledger.run(own) or runs[-1]).config)
     domain = load_run_domain(config)
-    plan = plan_for(config, domain)
+    plan = replace(plan_for(config, domain), alpha=declared_alpha(ledger, own))
     domain = Halves(domain) if plan.halved else domain
     source = RecordedVerdicts(ledger, repo, store, domain, lambda told: _declared(plan, told))
     # What a judge said is recorded; nobody is asked again here.
@@ -55,6 +56,7 @@ def _declared(plan: Plan, recorded: JSON) -> Mapping[str, JSON]:
         "budget": plan.budget.to_json(),
         "min_effect": plan.min_effect,
         "worthwhile_effect": WORTHWHILE_EFFECT,
+        **({"ties": plan.ties} if plan.ties else {}),
     }
     if course is None or claim != "harness":
         return terms

@@ -38,6 +38,8 @@ def _lead(told: Mapping[str, Any] | None) -> str:
     if isinstance(effect, list) and len(effect) == 3:
         low, high = points(effect[1]), points(effect[2])
         seen = f", together {points(effect[0])} points [{low}, {high}] against main"
+        if isinstance(likelier := (told or {}).get("likelier"), int | float):
+            seen += f" on the tasks they were chosen on (likelier {points(likelier)})"
     return f"unproven, not in main: {names}{seen}"
 
 
@@ -45,8 +47,11 @@ def _over_runs(told: Mapping[str, Any] | None) -> str:
     before, after = (_figures((told or {}).get(side)) for side in ("before", "after"))
     if not before:
         return ""
-    count = len((told or {}).get("seeds") or ())
+    seeds = (told or {}).get("seeds") or ()
+    count = len(seeds)
     runs = f"{count} training seeds" if count > 1 else "one policy, over tasks alone"
+    if count > 1 and 0 not in seeds:  # those of the claim: fresh ones would cost trainings
+        runs += ", those of the claim, so only the tasks are new"
     if not after:
         return f"before {before}; {runs}"
     parts = [f"before {before}, after {after}"]

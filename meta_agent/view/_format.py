@@ -63,6 +63,13 @@ def measured_text(measured: Measured | None) -> str:
     return f"{percent(measured.clean_success)}{interval}, n {measured.n}"
 
 
+def vault_text(measured: Measured | None) -> str:
+    """What the figures before and after are, and how often the vault was read by then."""
+    reads = measured.reads if measured else 1
+    again = f"; {reads} runs of this workspace have read it" if reads > 1 else ""
+    return f"clean success on the vault split, 95 % interval{again}"
+
+
 def bounded(effect: Effect) -> bool:
     """Whether the interval says anything: a difference of two shares is within [-1, 1] anyway."""
     return effect.ci_low > -1 or effect.ci_high < 1
@@ -74,7 +81,8 @@ def effect_text(effect: Effect | None) -> str:
         return "–"
     if not bounded(effect):
         return f"{points(effect.delta)} [no bound yet]"
-    return f"{points(effect.delta)} [{points(effect.ci_low)}, {points(effect.ci_high)}]"
+    ends = f"[{points(effect.ci_low)}, {points(effect.ci_high)}]"
+    return f"{points(effect.delta)} {ends}{effect.selected}"
 
 
 def finding_text(found: Mapping[str, Any]) -> str:

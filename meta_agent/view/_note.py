@@ -40,8 +40,10 @@ def _measured(commit: str, verdict: Verdict) -> Iterator[str]:
     if effect := verdict.effect:
         yield (
             f"measured   clean success {points(effect.delta)} points, interval at the run's alpha "
-            f"[{points(effect.ci_low)}, {points(effect.ci_high)}]"
+            f"[{points(effect.ci_low)}, {points(effect.ci_high)}]{effect.selected}"
         )
+        if effect.selected:
+            yield "selected   only what is estimated above a bar is promoted: too high on average"
         yield f"based on   {effect.pairs} pairs, {unit_text(effect.training_seeds)}"
         if test := test_text(verdict.evidence):
             yield f"test       {test}"

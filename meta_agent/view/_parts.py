@@ -18,6 +18,8 @@ class Measured:
     success: float | None
     clean_success: float | None
     ci: tuple[float, float] | None  # of clean success
+    reads: int = 1
+    """Runs of the workspace that had measured on the vault by then."""
 
     @classmethod
     def parse(cls, outcome: Mapping[str, Any]) -> Self:
@@ -28,6 +30,7 @@ class Measured:
             success=_number(outcome.get("success")),
             clean_success=_number(outcome.get("clean_success")),
             ci=_pair(low_high),
+            reads=int(outcome.get("vault_reads_in_workspace") or 1),
         )
 
     def to_json(self) -> dict[str, JSON]:
@@ -362,6 +365,7 @@ def effect_json(effect: Effect) -> dict[str, JSON]:
         "pairs": effect.pairs,
         "training_seeds": effect.training_seeds,
         "p_improvement": effect.p_improvement,
+        "shrunk": effect.shrunk,
     }
 
 
@@ -379,6 +383,7 @@ def parse_effect(value: Any) -> Effect | None:
         pairs=int(value.get("pairs") or 0),
         training_seeds=int(value.get("training_seeds") or 0),
         p_improvement=_number(value.get("p_improvement")),
+        shrunk=_number(value.get("shrunk")),
     )
 
 

@@ -48,7 +48,7 @@ def _claims(state: RunState) -> Iterator[tuple[str, str]]:
         seen = ""
         if effect:
             low, high = points(effect.ci_low), points(effect.ci_high)
-            seen = f" {points(effect.delta)} points [{low}, {high}]"
+            seen = f" {points(effect.delta)} points [{low}, {high}]{effect.selected}"
         reasons = "; ".join(map(str, verdict.get("reasons") or ()))
         about = _ABOUT.get(kind, kind)
         yield "claim", visible(f"{about}: {verdict.get('kind')}{seen}: {reasons}")

@@ -226,3 +226,14 @@ def test_validity_does_not_block_honest_candidates() -> None:
         found = find_all(drawn_arm("a", tasks, rng), drawn_arm("b", tasks, rng))
         blocked += any(finding.severity != "warn" for finding in found)
     assert blocked == 0
+
+
+def test_few_tasks_prove_more_where_ties_are_broken_by_a_declared_salt() -> None:
+    """Four wins of four have a chance of 1 in 16, which one time in five is still too much."""
+    before, after = _first(0.0, tasks=20), _first(0.2, tasks=20)
+    assert _judge(before, after).kind is VerdictKind.INCONCLUSIVE
+    kinds = [_judge(before, after, ties=f"salt {n}").kind for n in range(40)]
+    assert {VerdictKind.PROMOTE, VerdictKind.INCONCLUSIVE} == set(kinds)
+    told = _judge(before, after, ties="salt 0").evidence
+    assert told["inputs"]["ties"] == "salt 0" and told["numbers"]["sign_flip_p"] <= 1 / 16
+    assert "ties" not in _judge(before, after).evidence["inputs"]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.special import expit
 
-from meta_agent.gate.race import BLOCK, TERMS, Field, Race, racing, samples_of_exam
+from meta_agent.gate.race import BLOCK, TERMS, Field, Race, exam_of, racing
 
 TASKS = 24
 
@@ -185,5 +185,5 @@ def test_what_ran_out_before_an_attempt_at_each_task_is_no_tip() -> None:
 
 
 def test_a_fifth_is_left_for_the_exam() -> None:
-    assert (racing(1000), samples_of_exam(1000, 30)) == (800, 3)
-    assert samples_of_exam(100, 30) == 0 and samples_of_exam(100, 0) == 0
+    assert (racing(1000), exam_of(1000, 30)) == (800, (3, 10))
+    assert exam_of(100, 30) == (0, 10) and exam_of(100, 0) == (0, 0)

@@ -4,10 +4,11 @@ import math
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from meta_agent.errors import ConfigError
 from meta_agent.gate import ErrorBudget, Pairs, effect, pair, sign_flip_p, worst_case
-from meta_agent.gate.numbers.statistics import mean_squares, upper_anytime
+from meta_agent.gate.numbers.statistics import mean_squares, tie_of, upper_anytime
 
 from ._rows import arm
 
@@ -221,3 +222,32 @@ def _brute_force(row: list[float]) -> float:
 def test_sign_flip_of_mixed_sample_counts_is_still_exact() -> None:
     row = np.array([1 / 3, 1 / 2, -1 / 3, 1.0])
     assert sign_flip_p(row, 3).p == pytest.approx(_brute_force(row.tolist()))
+
+
+# --- ties ----------------------------------------------------------------------------------------
+
+
+def test_with_broken_ties_the_exact_test_uses_all_of_its_error() -> None:
+    """All 256 ways in which eight tasks can differ, and evenly spread numbers that break ties."""
+    ways = [np.array([1.0 if way >> at & 1 else -1.0 for at in range(8)]) for way in range(256)]
+    tests = [sign_flip_p(row, 1) for row in ways]
+    ties = (np.arange(200) + 0.5) / 200
+    plain = np.mean([test.p <= 0.05 for test in tests])
+    broken = np.mean([[test.broken(tie) <= 0.05 for tie in ties] for test in tests])
+    assert plain == pytest.approx(9 / 256)
+    assert broken == pytest.approx(0.05, abs=0.002)
+
+
+def test_what_breaks_a_tie_does_not_hang_on_which_way_tasks_went() -> None:
+    row = np.array([[1.0, 0.0, -0.5, 1.0]])
+    pairs = Pairs(row, 8, 0, 2, tasks=("a", "b", "c", "d"))
+    tie = tie_of("salt", pairs)
+    assert 0 <= tie < 1
+    assert tie_of("salt", pairs._replace(cells=-row)) == tie
+    assert tie_of("other", pairs) != tie != tie_of("salt", pairs._replace(cells=row[:, ::-1]))
+
+
+def test_numbers_that_break_ties_are_spread_evenly() -> None:
+    rows = np.random.default_rng(0).integers(0, 2, (400, 1, 20)).astype(float)
+    ties = [tie_of("salt", Pairs(row, 20, 0, 1)) for row in rows]
+    assert stats.kstest(ties, "uniform").pvalue > 0.001

@@ -103,7 +103,8 @@ def _stop(say: Say) -> str:
 
 def _head(call: Call, say: Say, kind: str) -> dict[str, Any]:
     name = say.model or call.model
-    return {"id": f"chatcmpl-{call.number}", "object": kind, "created": 1, "model": name}
+    head = {"id": f"chatcmpl-{call.number}", "object": kind, "created": 1, "model": name}
+    return head | ({"system_fingerprint": say.fingerprint} if say.fingerprint else {})
 
 
 def _add_tokens(call: Call, say: Say, chunk: dict[str, Any], choice: dict[str, Any]) -> None:

@@ -65,6 +65,7 @@ class Say:
     token_ids: Sequence[int] | None = None
     logprobs: Sequence[float] | None = None
     model: str | None = None  # as the server names itself; None: as it was asked
+    fingerprint: str | None = None  # of what serves it
 
     def arguments(self) -> list[str]:
         """Each call's arguments as they go over the wire."""

@@ -87,6 +87,14 @@ def test_a_call_has_its_place_in_the_record_and_its_own_seed() -> None:
     assert client.requests[0].role == "policy" and client.requests[0].lenient_tools
 
 
+def test_what_the_server_calls_the_model_is_kept_with_its_fingerprint() -> None:
+    replies = [said(), said(fingerprint="fp_1"), said(model="m-2", fingerprint="fp_2")]
+    gateway = ApiGateway(Asked(lambda _request, turn: replies[turn]), "openai/m", label="x")
+    for turn in range(3):
+        gateway.generate([call(turn)])
+    assert gateway.served == {"m", "m fp_1", "m-2 fp_2"}
+
+
 def test_tool_calls_come_back_in_openai_form_with_tokens_and_price() -> None:
     calls = (ToolCall("c1", "view", {"path": "ü.py"}),)
     (reply,) = ask(

@@ -43,6 +43,18 @@ def test_reply_is_priced_recorded_and_settled(tmp_path: Path) -> None:
     assert recorded.at == 1_700_000_123.0
 
 
+def test_what_serves_the_model_is_recorded_with_the_reply(tmp_path: Path) -> None:
+    say = Say("hi", model="m-2026", fingerprint="fp_1")
+    with (
+        openai_server(lambda _: say) as url,
+        opened(tmp_path, meta_model=OURS, base_urls={"all": url}) as run,
+    ):
+        reply = run.client.chat(request("hello"), conversation="g0/analyst", turn=0)
+    (recorded,) = Transcripts(tmp_path / "transcripts" / RUN).read("g0/analyst")
+    assert (reply.model, reply.fingerprint) == ("m-2026", "fp_1")
+    assert recorded.reply == reply
+
+
 def test_each_role_has_its_own_model_server_and_key(tmp_path: Path) -> None:
     with openai_server(echo, key="key-of-a") as a, anthropic_server(echo, key="key-of-b") as b:
         with opened(

@@ -95,6 +95,14 @@ def test_only_settled_verdicts_teach(name: str, library: SkillLibrary) -> None:
     assert (library.write(made).kind if made else None) == kind
 
 
+def test_a_lesson_says_what_its_selection_did_to_the_estimate() -> None:
+    assert PROMOTE.effect is not None
+    seen = replace(PROMOTE, effect=replace(PROMOTE.effect, shrunk=0.07))
+    made = draft(seen)
+    assert "[+4.0, +16.0] (selected; likelier +7.0)" in made.description
+    assert "| likelier, allowing for selection | +0.0700 |" in made.files["references/measured.md"]
+
+
 def test_a_written_skill_is_valid_and_tells_its_story(library: SkillLibrary) -> None:
     skill = library.write(draft())
     assert validate(skill.path) == []

@@ -18,10 +18,10 @@ from meta_agent.domains.dealt import Halves
 from meta_agent.errors import ConfigError
 from meta_agent.protocols import JSON, HarnessTree, Split
 from meta_agent.steps.opening import load_run_domain
-from meta_agent.steps.plan import Plan, plan_for
+from meta_agent.steps.plan import Plan, gate_of, plan_for
 from meta_agent.steps.visible import KIND, declare, terms, visible
 from meta_agent.studies import calibration
-from meta_agent.studies.calibration import calibrate, gate_of
+from meta_agent.studies.calibration import calibrate
 from meta_agent.view import open_display, reduce
 from meta_agent.view._calibration import lines
 from meta_agent.view._claims import claim_facts

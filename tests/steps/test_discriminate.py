@@ -79,3 +79,17 @@ def test_a_number_without_a_limit_cannot_be_judged(bench: Bench, thresholds: str
     assert verdict.kind is VerdictKind.INVALID
     code = "broke_protocol" if thresholds == HUGE else "no_threshold"  # no such number is taken
     assert code in verdict.reasons[0]
+
+
+def test_every_number_that_was_read_before_makes_the_next_one_dearer(bench: Bench) -> None:
+    """The best of many meaningless numbers looks like one that means something."""
+    past(bench, "PROMOTE", 0.7, 6)
+    past(bench, "REJECT", 0.2, 6)
+    for at in range(4):
+        told = {"verdict": {"evidence": {"numbers": {"past": at}}}}
+        bench.run.ledger.once(f"old/{at}", "discrimination", {}, lambda told=told: told)
+    nothing = {"verdict": {"evidence": {"numbers": {}}}}
+    bench.run.ledger.once("old/none", "discrimination", {}, lambda: nothing)
+    verdict = judge(bench).verdict
+    assert verdict.evidence["inputs"]["alpha"] == 0.05 / 5
+    assert verdict.kind is VerdictKind.REJECT and "permutation p" in verdict.reasons[0]

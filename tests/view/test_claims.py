@@ -49,6 +49,19 @@ def test_both_versions_are_told_over_their_training_runs() -> None:
     assert said.endswith("3 training seeds, 95 % intervals")
 
 
+def test_training_seeds_of_the_claim_are_said_not_to_be_fresh() -> None:
+    told = {"seeds": [1, 2, 3], "before": arm(0.5), "after": arm(0.7)}
+    said = facts(results=told)["over runs"]
+    assert "3 training seeds, those of the claim, so only the tasks are new" in said
+
+
+def test_what_joined_a_lead_has_what_is_likelier_beside_what_it_was_chosen_by() -> None:
+    told = {"members": ["r/g0/c0"], "effect": [0.2, 0.1, 0.3], "likelier": 0.08}
+    said = facts(lead=told)["lead"]
+    assert "+20.0 points [+10.0, +30.0] against main on the tasks they were chosen on" in said
+    assert "(likelier +8.0)" in said
+
+
 def test_one_policy_has_no_interquartile_mean_and_no_chance_of_improvement() -> None:
     told = {
         "seeds": [0],

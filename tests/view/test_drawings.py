@@ -226,6 +226,11 @@ def test_note_tells_verdict_prediction_and_measurement() -> None:
     for part in ("Verdict: PROMOTE", "because clear gain", "up by 0.05", "[+4.0, +16.0]"):
         assert part in note
     assert f"meta-agent verify {'c' * 12}" in note
+    assert "selected" not in note
+    told_of = replace(effect, shrunk=0.07)
+    note = verdict_note(candidate, Verdict(VerdictKind.PROMOTE, ("clear gain",), told_of))
+    assert "[+4.0, +16.0] (selected; likelier +7.0)" in note and "too high on average" in note
+    assert effect_text(told_of) == "+10.0 [+4.0, +16.0] (selected; likelier +7.0)"
 
 
 def test_an_interval_that_says_nothing_is_not_shown_as_one() -> None:

@@ -67,8 +67,9 @@ def _stream(path: Path) -> Iterator[Fields]:
             else:
                 yield from _lines(path, first, file)
     except (OSError, UnicodeDecodeError, EOFError, zlib.error) as problem:
+        why = getattr(problem, "strerror", None) or problem
         raise ConfigError(
-            f"cannot read the task file {path}: {problem}",
+            f"cannot read the task file {path}: {why}",
             hint="give JSON lines, a JSON list (gzipped or not), CSV with a header, or Parquet",
         ) from problem
 

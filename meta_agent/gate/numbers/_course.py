@@ -76,6 +76,10 @@ class Collapse(NamedTuple):
         """The lower bound of the mean, where `low` is that of runs that do not collapse."""
         return (1 - self.rate) * low - self.rate * self.level
 
+    def needs(self, least: float) -> float:
+        """The lower bound of which more than `least` is left."""
+        return (least + self.rate * self.level) / (1 - self.rate)
+
 
 def collapse_of(pairs: Pairs, declared: float, elsewhere: Sequence[float] = ()) -> Collapse:
     """`elsewhere` are differences of training seeds that this change has shown in other places.

@@ -35,6 +35,8 @@ Not covered: the tests that may stop at any moment (`sequential`).
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -224,6 +226,14 @@ def upper_anytime(pairs: Pairs, *, alpha: float) -> float:
     return min(1.0, _mean(pairs.cells) + _spreads(pairs.cells, True)[1].half(alpha))
 
 
+def standard_error(pairs: Pairs) -> float:
+    """Of the mean difference."""
+    seeds, tasks = pairs.cells.shape
+    if not seeds or tasks < 2:
+        return 0.0
+    return math.sqrt(_spreads(pairs.cells, False)[0].variance)
+
+
 def _spreads(cells: Matrix, anytime: bool) -> tuple[_Spread, _Spread]:
     """Below the mean, and above it."""
     if len(cells) > 1 and cells.any():
@@ -308,6 +318,12 @@ class SignFlip:
 
     p: float
     discordant: int
+    tied: float = 0.0
+    """The chance of exactly the observed sum: with few tasks a large part of `p`."""
+
+    def broken(self, tie: float) -> float:
+        """`p` with ties broken by a number drawn evenly from [0, 1): its level is exact."""
+        return self.p - (1 - tie) * self.tied
 
 
 def sign_flip_p(row: Matrix, samples: int) -> SignFlip:
@@ -326,7 +342,19 @@ def sign_flip_p(row: Matrix, samples: int) -> SignFlip:
         wider[2 * int(size) :] += dist / 2
         dist = wider
     observed = int(units.sum()) + int(sizes.sum())
-    return SignFlip(min(1.0, float(dist[observed:].sum())), int(sizes.size))
+    above = float(dist[observed + 1 :].sum())
+    return SignFlip(min(1.0, above + float(dist[observed])), int(sizes.size), float(dist[observed]))
+
+
+def tie_of(salt: str, pairs: Pairs) -> float:
+    """The number that breaks ties of one exact test, from [0, 1).
+
+    It hangs on a declared salt and on how far the tasks moved, never on which way: so nobody can
+    choose it, and given what it hangs on every way is as likely as any other where nothing helps.
+    """
+    moved = [round(abs(float(one)), 9) for one in pairs.cells[0]]
+    told = json.dumps([salt, list(pairs.tasks), moved]).encode()
+    return int.from_bytes(hashlib.sha256(told).digest()[:7], "big") / 2**56
 
 
 def _scale(row: Matrix, samples: int) -> int:

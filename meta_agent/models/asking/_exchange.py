@@ -146,7 +146,7 @@ def reply_to_json(reply: ChatReply, before: ChatReply | None = None) -> dict[str
             {"id": call.id, "name": call.name, "arguments": dict(call.arguments)}
             for call in reply.tool_calls
         ]
-    for name in ("reasoning", "provider_blocks", "request_id"):
+    for name in ("reasoning", "provider_blocks", "fingerprint", "request_id"):
         if getattr(reply, name):
             value[name] = getattr(reply, name)
     if reply.tokens is not None:
@@ -168,6 +168,7 @@ def reply_from_json(value: Mapping[str, Any], before: ChatReply | None = None) -
         provider_blocks=value.get("provider_blocks"),
         tokens=_tokens_from_json(value.get("tokens"), before.tokens if before else None),
         seconds=value["seconds"],
+        fingerprint=value.get("fingerprint", ""),
         request_id=value.get("request_id", ""),
     )
 

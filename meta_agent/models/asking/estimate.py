@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Final, NamedTuple, Protocol
 
 from meta_agent.config import RunConfig
-from meta_agent.models.asking._power import Design, assumptions, smallest_effect, tasks_needed
 from meta_agent.models.asking._replay import PREFIX as REPLAY
 from meta_agent.models.asking._roles import unasked
 from meta_agent.models.asking.prices import Price
@@ -52,19 +51,13 @@ class Sight(NamedTuple):
 
     effect: float | None
     basis: str
-
-
-class ErrorShares(Protocol):
-    """`gate.ErrorBudget`, as far as it is needed here."""
-
-    def at(self, look: int) -> float: ...
+    enough: int | None = None
+    """Where that is too coarse: confirm tasks that would do."""
 
 
 class Sizes(Protocol):
     """`steps.plan.Plan`, as far as it is needed here."""
 
-    @property
-    def looks(self) -> tuple[int, ...]: ...
     @property
     def search(self) -> int: ...
     @property
@@ -74,13 +67,9 @@ class Sizes(Protocol):
     @property
     def generations(self) -> int: ...
     @property
-    def min_effect(self) -> float: ...
-    @property
     def frozen(self) -> bool: ...
     @property
     def race(self) -> int: ...
-    @property
-    def budget(self) -> ErrorShares: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,9 +134,8 @@ def estimate(
     config: RunConfig,
     plan: Sizes,
     prices: Mapping[Role, Price | None],
+    seen: Sight,
     measured: Mapping[Role, Habits] | None = None,
-    *,
-    seen: Sight | None = None,
 ) -> Estimate:
     """The forecast for these settings.
 
@@ -155,8 +143,8 @@ def estimate(
         config: the run's settings.
         plan: its sizes, with the task counts that the domain really has.
         prices: `client.prices_in_use(config)`: one entry for each role that asks a model.
+        seen: the smallest effect that can be proven.
         measured: `measured_in(...)` of an earlier run, if there is one.
-        seen: the smallest effect where somebody knows better than the assumptions here.
     """
     habits = {**ASSUMED, **(measured or {})}
     asked = {} if config.meta_model.startswith(REPLAY) else prices
@@ -165,8 +153,6 @@ def estimate(
     }
     planned = plan.generations * config.candidates
     bought = _bought(config, planned, roles)
-    design = _design(plan)
-    sight = seen or Sight(smallest_effect(design), assumptions(design))
     return Estimate(
         roles=roles,
         calls=_sum(one.calls for one in roles.values()),
@@ -174,12 +160,12 @@ def estimate(
         usd=_known_sum(one.usd for one in roles.values()),
         planned_candidates=planned,
         bought_candidates=bought,
-        smallest_effect=sight.effect,
-        effect_assumes=sight.basis,
+        smallest_effect=seen.effect,
+        effect_assumes=seen.basis,
         warnings=(
             *unasked(config),
             *_of_money(planned, bought, roles),
-            *_of_effect(plan, design, sight.effect),
+            *_of_effect(plan, seen),
         ),
     )
 
@@ -308,11 +294,6 @@ def _floor(amount: float, each: float) -> float:
     return math.floor(amount / each) if each else math.inf
 
 
-def _design(plan: Sizes) -> Design:
-    alpha = plan.budget.at(0)
-    return Design(plan.confirm, plan.looks[-1], alpha, plan.frozen, plan.min_effect)
-
-
 def _of_money(planned: int, bought: Range | None, roles: Mapping[Role, RoleEstimate]) -> list[str]:
     said = []
     unpriced = sorted({one.model for one in roles.values() if one.usd is None})
@@ -330,13 +311,17 @@ def _of_money(planned: int, bought: Range | None, roles: Mapping[Role, RoleEstim
     return said
 
 
-def _of_effect(plan: Sizes, design: Design, effect: float | None) -> list[str]:
-    if effect is not None and effect <= TOO_COARSE:
+def too_coarse(effect: float | None) -> bool:
+    """Whether a plan that finds no smaller gain has to be warned of."""
+    return effect is None or effect > TOO_COARSE
+
+
+def _of_effect(plan: Sizes, seen: Sight) -> list[str]:
+    if not too_coarse(seen.effect):
         return []
-    said = "nothing" if effect is None else f"only gains of {100 * effect:.0f} points and more"
-    same = effect == smallest_effect(design)  # else the figure rests on other assumptions
-    enough = tasks_needed(design, TOO_COARSE) if same else None
-    helps = [f"{enough} confirm tasks instead of {design.tasks}"] if enough else ["more tasks"]
+    gains = f"only gains of {100 * (seen.effect or 0):.0f} points and more"
+    said, tasks, enough = gains if seen.effect else "nothing", plan.confirm, seen.enough
+    helps = [f"{enough} confirm tasks instead of {tasks}"] if enough else ["more tasks"]
     more = "a larger --budget" if plan.race else "more --samples"
-    helps.append(more if design.frozen else "more training seeds")
-    return [f"{design.tasks} confirm tasks can prove {said}; what helps: {', '.join(helps)}"]
+    helps.append(more if plan.frozen else "more training seeds")
+    return [f"{tasks} confirm tasks can prove {said}; what helps: {', '.join(helps)}"]

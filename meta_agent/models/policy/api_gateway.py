@@ -69,7 +69,9 @@ class ApiGateway:
         self._label = label
         self._logprobs = logprobs
         self._rows = TokenRows()
-        self._lock = threading.Lock()  # guards the three below
+        self.served: set[str] = set()
+        """What the server called the model, with its fingerprint, in any reply."""
+        self._lock = threading.Lock()  # guards that and the three below
         self._dialect = Dialect()
         self._density: dict[str, float] = {}  # characters per token, by rollout
         self._blocks: dict[str, dict[str, JSON]] = {}  # provider blocks, by rollout and reply
@@ -147,6 +149,7 @@ class ApiGateway:
         """Keeps what later calls of the rollout need."""
         self._rows.add(request.key, reply.tokens)
         with self._lock:
+            self.served.add(" ".join(filter(None, (reply.model, reply.fingerprint))))
             self._density[request.key] = _size(asked) / max(1, reply.usage.input_tokens)
             if reply.provider_blocks is not None:
                 known = self._blocks.setdefault(request.key, {})

@@ -134,6 +134,7 @@ class Chunks:
             fields = error if isinstance(error, Mapping) else {"message": error}
             raise of_event(fields)
         self.said.model = chunk.get("model") or self.said.model
+        self.said.fingerprint = "" + (chunk.get("system_fingerprint") or self.said.fingerprint)
         self.said.request_id = chunk.get("id") or self.said.request_id
         self._numbers(self._prompt_ids, chunk.get("prompt_token_ids"))
         if chunk.get("usage"):

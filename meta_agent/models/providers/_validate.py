@@ -58,6 +58,7 @@ class Said:
     calls: list[SaidCall] = field(default_factory=list)
     usage: Usage | None = None
     model: str = ""
+    fingerprint: str = ""
     request_id: str = ""
     provider_blocks: JSON = None
     tokens: ReplyTokens | None = None
@@ -83,6 +84,7 @@ def accept(said: Said, request: ChatRequest, *, seconds: float = 0.0) -> ChatRep
         provider_blocks=None if cut else mended(said.provider_blocks),
         tokens=said.tokens,
         seconds=seconds,
+        fingerprint=said.fingerprint,
         request_id=said.request_id,
     )
 

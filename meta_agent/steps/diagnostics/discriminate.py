@@ -2,7 +2,8 @@
 
 The new diagnostic reads the stored rollouts of past versions; nothing is trained. It has to do so
 as well on versions that it was not written from (`_past.split_past`). A number that was picked out
-of a library pays for all that were looked at: its error is divided by their count.
+of a library pays for all that were looked at: its error is divided by their count, and by that of
+all numbers that were read on this workspace's versions before it.
 
 An admission is outside the run's error budget, on purpose: that budget is for claims that a harness
 is better, and a diagnostic changes no attempt, no reward and no verdict. What a wrong one costs is
@@ -29,6 +30,7 @@ from meta_agent.steps.diagnostics._past import number_of, past_versions, reading
 from meta_agent.steps.records import Judged, Tested, failure, stopped
 from meta_agent.steps.run import Run
 
+KIND: Final = "discrimination"
 LOOKED_AT: Final[Mapping[str, int]] = {EXPLAIN_GAP: len(LIBRARY)}
 """By rule, how many numbers were compared to find the proposed one."""
 
@@ -39,7 +41,7 @@ def discriminate(run: Run, tested: Tested) -> Judged:
     run.phase("judge", f"{candidate.id}: does it tell good past versions from bad ones?")
     outcome = run.once(
         f"{candidate.id}/discriminate",
-        "discrimination",
+        KIND,
         {"commit": candidate.commit},
         lambda: {"candidate": candidate.id, "verdict": verdict_to_json(_verdict(run, tested))},
     )
@@ -66,5 +68,11 @@ def _judged(run: Run, tested: Tested) -> Verdict:
         heldout_bad=unseen.bad,
         threshold=number.threshold,
         higher_is_bad=number.higher_is_bad,
-        alpha=ALPHA / LOOKED_AT.get(candidate.hypothesis.rule, 1),
+        alpha=ALPHA / (LOOKED_AT.get(candidate.hypothesis.rule, 1) + _read_before(run)),
     )
+
+
+def _read_before(run: Run) -> int:
+    """Numbers that were read on past versions of this workspace before, whatever came of it."""
+    steps = (step.outcome for step in run.ledger.steps(kind=KIND) if step.done)
+    return sum(bool(told["verdict"]["evidence"].get("numbers")) for told in steps)

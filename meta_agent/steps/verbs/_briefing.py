@@ -11,11 +11,13 @@ from typing import Any
 
 from meta_agent.agents import Brief, Desk, Past, Situation, Source, Tried, evidence_files
 from meta_agent.gate.race import BLOCK
+from meta_agent.ledger import Step
 from meta_agent.protocols import JSON, Rollout, VerdictKind
 from meta_agent.skills import Skill
 from meta_agent.steps.diagnostics._gap import gap_terms, with_leads
 from meta_agent.steps.records import Collected, Reading, candidate_from_json, machines_failed
 from meta_agent.steps.run import Run
+from meta_agent.steps.spending import crosses
 from meta_agent.steps.verbs.approve import declined, feedback
 
 MOST_SKILLS = 8
@@ -87,11 +89,18 @@ def tried(run: Run, base: str) -> list[Tried]:
 
 
 def _judged(run: Run) -> Iterator[tuple[dict[str, Any], dict[str, Any] | None]]:
-    """Every candidate of the workspace, and its verdict if it has one."""
-    steps = run.ledger.steps
-    verdicts = {s.outcome["candidate"]: s.outcome for s in steps(kind="verdict") if s.done}
-    for candidate in (step.outcome for step in steps(kind="candidate") if step.done):
-        yield candidate, verdicts.get(candidate["id"])
+    """Every candidate of the workspace that may be spoken of, and its verdict if it has one."""
+    verdicts = run.ledger.steps(kind="verdict")
+    known = {step.outcome["candidate"]: step.outcome for step in verdicts if step.done}
+    for step in _spoken_of(run, "candidate"):
+        yield step.outcome, known.get(step.outcome["id"])
+
+
+def _spoken_of(run: Run, kind: str) -> list[Step]:
+    """Steps of the workspace's runs; none of one that searched on what confirms here."""
+    steps = [step for step in run.ledger.steps(kind=kind) if step.done]
+    left_out = {name for name in {step.run for step in steps} if crosses(run, str(name))}
+    return [step for step in steps if step.run not in left_out]
 
 
 # --- the evidence as files ----------------------------------------------------------------------
@@ -135,9 +144,7 @@ def past(run: Run, base: str) -> list[Past]:
         for candidate, verdict in _judged(run)
         if (told := verdict or waiting.get(candidate["id"]))
     ]
-    return found + [
-        one for step in run.ledger.steps(kind="proposal") for one in _refused(run, step)
-    ]
+    return found + [one for step in _spoken_of(run, "proposal") for one in _refused(run, step)]
 
 
 def _waiting(run: Run) -> dict[str, Mapping[str, Any]]:
@@ -201,9 +208,7 @@ def _caveat(verdict: Mapping[str, Any]) -> str:
     return ""
 
 
-def _refused(run: Run, step: Any) -> Iterator[Past]:
-    if not step.done:
-        return
+def _refused(run: Run, step: Step) -> Iterator[Past]:
     at = step.key.removeprefix(f"{run.id}/").removesuffix("/propose")
     for row in step.outcome["refused"]:
         reasons = (f"{row['code']}: {row['reason']}",)

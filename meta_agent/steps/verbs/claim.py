@@ -25,9 +25,11 @@ from meta_agent.errors import CandidateError
 from meta_agent.gate import Course, judge_live, verdict_from_json, verdict_to_json
 from meta_agent.protocols import JSON, HarnessTree, Split, Verdict, VerdictKind
 from meta_agent.steps.budget import allowed, claim_pairs, first_tree, pays_for
+from meta_agent.steps.drift import drift
 from meta_agent.steps.plan import Purchase, pairs_bought
 from meta_agent.steps.records import Judged, Version, failure, must_work, stopped
 from meta_agent.steps.run import Run
+from meta_agent.steps.spending import begin_claim
 
 Kind = Literal["harness", "version"]
 CLAIM: Final = "claim"
@@ -64,6 +66,7 @@ def prove_version(run: Run, sides: Sides, weights: tuple[Trained, Trained]) -> J
     run.phase("claim", f"this version against the start, {limit} confirm tasks")
     if not pays_for(run, f"{CLAIM}/version", attempts=2 * limit):
         return Judged(_unpaid(run))
+    begin_claim(run)
     refs = []
     try:
         for name, tree, trained in zip(("baseline", "found"), trees, weights, strict=True):
@@ -77,16 +80,18 @@ def prove_version(run: Run, sides: Sides, weights: tuple[Trained, Trained]) -> J
 def examine(run: Run, sides: Sides) -> Judged:
     """The same of a frozen policy: fresh attempts at every confirm task, on either side."""
     plan, trees = run.plan, _trees(run, sides)
-    samples = plan.looks[0]
+    samples, names = plan.looks[0], ("baseline", "found")
     run.phase("claim", f"an exam: {plan.confirm} tasks, {samples} attempts at each, either side")
-    refs = []
+    begin_claim(run)
     try:
-        for name, tree in zip(("baseline", "found"), trees, strict=True):
-            refs.append(
-                run.lab.sampled_arm(
-                    name, tree, samples=[range(samples)], split=SPLIT, limit=plan.confirm
-                )
-            )
+        refs = run.lab.side_by_side(
+            dict(zip(names, trees, strict=True)),
+            samples=samples,
+            extra=plan.extra,
+            split=SPLIT,
+            limit=plan.confirm,
+            order=plan.order,
+        )
     except CandidateError as error:
         return stopped((failure(error),))
     return _judged(run, "version", (refs[0], refs[1]), course=None, look=0, final=True)
@@ -98,6 +103,7 @@ def examine(run: Run, sides: Sides) -> Judged:
 def _look(run: Run, sides: Sides, bought: Purchase, most: int) -> Judged:
     pairs = bought.units
     run.phase("claim", f"this harness against the start: {pairs} of at most {most} training pairs")
+    begin_claim(run)
     plan, trees = run.plan, _trees(run, sides)
     run.lab.prepare(_due(run, sides, pairs))
     seeds = proof_seeds(pairs)
@@ -152,10 +158,11 @@ def _judged(
             look=0,
             final_look=final,
             min_effect=run.plan.min_effect,
-            findings=run.lab.inspector.handed_over(refs, arms),
+            findings=(*run.lab.inspector.handed_over(refs, arms), *drift(run, refs)),
             course=course,
             elsewhere=elsewhere,
             clusters=clusters_of(run.lab.domain, SPLIT),
+            ties=run.plan.ties,
         )
         evidence = {**verdict.evidence, "claim": {"kind": kind}}
         return {

@@ -199,7 +199,7 @@ def _estimate(judged: Judged) -> str:
     if seen is None:
         return judged.verdict.reasons[0]
     low, high = 100 * seen.ci_low, 100 * seen.ci_high
-    return f"{100 * seen.delta:+.1f} points [{low:+.1f}, {high:+.1f}] over the start"
+    return f"{100 * seen.delta:+.1f} points [{low:+.1f}, {high:+.1f}] over the start{seen.selected}"
 
 
 def _missing(run: Run, proof: Proof) -> str:

@@ -31,6 +31,7 @@ from meta_agent.gate.race import Buy, Chance, Race, racing
 from meta_agent.ledger import crash_point
 from meta_agent.protocols import JSON, Verdict, VerdictKind
 from meta_agent.steps.diagnostics.discriminate import discriminate
+from meta_agent.steps.drift import note_drift
 from meta_agent.steps.records import (
     Collected,
     Found,
@@ -44,6 +45,7 @@ from meta_agent.steps.records import (
     stopped,
 )
 from meta_agent.steps.run import Run
+from meta_agent.steps.spending import note_half
 from meta_agent.steps.verbs.approve import to_test
 from meta_agent.steps.verbs.cells import mixed
 from meta_agent.steps.verbs.collect import read
@@ -71,12 +73,16 @@ class Stand(NamedTuple):
 
 def race(run: Run, first: Version, shows: Callable[[Reading], Reading]) -> Found:
     """The tip of a race from `first`; nothing of it is proven yet."""
+    if run.plan.halved:
+        note_half(run)
     course = _Course(run, first, shows)
     course.run_down(0, "the start")
     for generation in range(run.config.generations):
         if course.race.over or not course.generation(generation):
             break
     course.race.finish()
+    if course.race.tip:
+        course.once_more()
     tip = course.tip
     candidates = tuple(member.tested.candidate for member in tip.members)
     return Found(tip.version, candidates, course.read)
@@ -88,10 +94,11 @@ class _Course:
     def __init__(self, run: Run, first: Version, shows: Callable[[Reading], Reading]) -> None:
         tasks = min(run.plan.search, len(run.lab.domain.tasks(SEARCH)))
         edits = run.config.generations * run.config.candidates
-        self.race = Race(tasks, racing(run.plan.race), edits=edits)
+        self.race = Race(tasks, racing(run.plan.race) - run.plan.again, edits=edits)
         self._run, self._first, self._tasks = run, first, tasks
         self._stands = {0: Stand(first)}
         self._bought: dict[int, list[tuple[Buy, Evaluated]]] = {0: []}
+        self._gains: dict[int, float] = {}  # over its parent, by the model, when it joined
         self._shows = shows
         self.read: dict[int, Read] = {}
         run.lab.label(run.repo.tree(first.commit), first.id)
@@ -135,6 +142,23 @@ class _Course:
                 return told
         return None
 
+    def once_more(self) -> None:
+        """The start's first attempts, made again: has the model changed since the race began?"""
+        run, tree = self._run, self._run.repo.tree(self._first.commit)
+        if not run.plan.again:
+            return
+        run.phase("race", f"{run.plan.again} attempts of the start once more, for drift")
+        seen = run.lab.evaluate(
+            tree,
+            run.lab.untrained(),
+            split=SEARCH,
+            limit=run.plan.search,
+            part=Part(run.plan.order, range(run.plan.again)),
+            again="-again",
+        )
+        first = [one for buy, one in self._bought[0] if buy.sample == 0]
+        note_drift(run, self._rows(0, first), self._rows(0, [seen]))
+
     # --- one edit --------------------------------------------------------------------------------
 
     def _tried(self, member: Member) -> Judged | None:
@@ -174,6 +198,7 @@ class _Course:
             return stopped((*objections, *member.tested.findings))
         if self.race.tip != number:
             return _open(_words(told, self.race.made(number)))
+        self._gains[number] = told.get("gain", 0.0) if told else 0.0
         self._join(member, stand, number)
         return None
 
@@ -213,7 +238,7 @@ class _Course:
             f"{candidate.id}/lead",
             "lead",
             {"commit": candidate.commit, "main": self._first.commit},
-            lambda: {**told, "effect": self._gain(number)},
+            lambda: {**told, "effect": self._gain(number), "likelier": self._likelier()},
         )
         crash_point("before_lead_moves")
         run.repo.set_lead(kept["commit"])
@@ -294,6 +319,10 @@ class _Course:
         before, after = (self._run.lab.rows(ref) for ref in refs)
         seen = effect(pair(before, after), alpha=0.05)
         return [seen.delta, seen.ci_low, seen.ci_high]
+
+    def _likelier(self) -> float:
+        """The tip over the start by the race's model, which expects most edits to do little."""
+        return sum(self._gains.get(at, 0.0) for at in self.race.trail)
 
 
 def _words(told: JSON, made: int) -> str:

@@ -137,7 +137,9 @@ gone on from, red is barred by a veto; bars are 95 % intervals over tasks, of on
 <h2 id="candidates">What was tried</h2>
 <div class="scroll">{{ lineage }}</div>
 {% if effects %}<h3>Effect on clean success; of a bundle's member its share, which explains</h3>
-<div class="scroll">{{ effects }}</div>{% endif %}
+<div class="scroll">{{ effects }}</div>
+<p class="dim">Only what is estimated above a bar is promoted, so such estimates are too high on
+average; "likelier" allows for that.</p>{% endif %}
 {% for one in state.candidates.values() %}
 <details id="{{ one.short_id | visible }}"{% if one.kind == 'PROMOTE' %} open{% endif %}>
 <summary><span class="tag {{ css(one.kind) }}">{{ one.kind | visible }}</span>

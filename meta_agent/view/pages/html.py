@@ -37,6 +37,7 @@ from meta_agent.view._format import (
     prediction_text,
     test_text,
     unit_text,
+    vault_text,
     visible,
 )
 from meta_agent.view._money import HEADINGS
@@ -223,7 +224,7 @@ def _before_after(state: RunState) -> Markup | None:
         for label, measured in (("vault, before", state.baseline), ("vault, after", state.final))
         if (row := _measured_row(label, measured))
     ]
-    title = "Clean success on the vault"
+    title = f"C{vault_text(state.final)[1:]}"
     return interval_chart(title, rows, unit=" %", zero=False) if rows else None
 
 

@@ -34,6 +34,7 @@ from meta_agent.view._format import (
     test_text,
     unit_text,
     value_text,
+    vault_text,
     visible,
 )
 from meta_agent.view._money import HEADINGS
@@ -286,7 +287,7 @@ def _headline(state: RunState) -> RenderableType:
         table.add_row("handed over", Text(one_line(told, 400), style="bold"))
     table.add_row("before", Text(measured_text(state.baseline)))
     table.add_row("after", Text(measured_text(state.final)))
-    table.add_row("", Text("clean success on the vault split, 95 % interval", style="dim"))
+    table.add_row("", Text(vault_text(state.final), style="dim"))
     for name, value in (*search_facts(state), *claim_facts(state)):
         table.add_row(name, Text(one_line(value, 500)))
     for name, value in replay_facts(state):
@@ -377,7 +378,8 @@ def _effect_long(one: CandidateView) -> str:
     assert effect is not None
     return (
         f"{points(effect.delta)} points of clean success, interval at the run's alpha "
-        f"[{points(effect.ci_low)}, {points(effect.ci_high)}], {effect.pairs} pairs, "
+        f"[{points(effect.ci_low)}, {points(effect.ci_high)}]{effect.selected}, "
+        f"{effect.pairs} pairs, "
         f"{unit_text(effect.training_seeds)}"
     )
 

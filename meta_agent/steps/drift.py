@@ -1,0 +1,80 @@
+"""Whether a frozen policy behind somebody's server stayed what it was.
+
+In the exam both sides take turns, so what changes there changes for both. What the race went by
+was measured earlier: before the exam some attempts of the start are made once more, with the
+seeds they had, and compared with the first ones. And a server names its model in every reply,
+often with a fingerprint: more than one name in a run is a finding, and names that the sides of a
+claim do not share leave it unproven.
+
+Not covered: a change that moves no outcome and no name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from meta_agent.backtest.arms import ArmRef, parts_of
+from meta_agent.gate import Arm, Finding, pair, sign_flip_p
+from meta_agent.protocols import JSON
+from meta_agent.steps.run import Run
+
+SURE: Final = 0.01
+"""Two-sided error at which the start's second attempts are called different from its first."""
+_KEY: Final = "race/again"
+
+
+def note_drift(run: Run, first: Arm, again: Arm) -> None:
+    """Compares and journals the start's attempts at the race's beginning and before its exam."""
+    told = run.once(_KEY, "drift", {}, lambda: _compared(first, again))
+    if told["p"] <= SURE:
+        run.note(_words(told))
+
+
+def drift(run: Run, refs: tuple[ArmRef, ArmRef]) -> Iterator[Finding]:
+    """What a claim says of the model behind it."""
+    step = run.ledger.step(f"{run.id}/{_KEY}")
+    if step and step.done and step.outcome["p"] <= SURE:
+        numbers = {name: float(step.outcome[name]) for name in ("before", "after", "p")}
+        yield Finding("drift.outcomes", "warn", _words(step.outcome), (), numbers, "both")
+    served = _served(run)
+    names = sorted({name for some in served.values() for name in some})
+    if len(names) > 1:
+        listed = ", ".join(names[:4]) + (", ..." if len(names) > 4 else "")
+        told = f"the server named its model {len(names)} ways in this run: {listed}"
+        yield Finding("drift.model", "warn", told, side="both")
+    before, after = (_names(served, ref) for ref in refs)
+    if before and after and before.isdisjoint(after):
+        told = f"{', '.join(sorted(before))} answered for one side, {', '.join(sorted(after))}"
+        yield Finding("drift.sides", "unproven", f"{told} for the other", side="both")
+
+
+def _compared(first: Arm, again: Arm) -> JSON:
+    pairs = pair(first, again)
+    row = pairs.cells[0] if pairs.cells.size else pairs.cells.ravel()
+    better, worse = (sign_flip_p(sign * row, pairs.samples).p for sign in (1, -1))
+    after = [one.clean for one in again.rows() if one.clean is not None]
+    mean = float(row.mean()) if row.size else 0.0
+    share = sum(after) / len(after) if after else 0.0
+    p = min(1.0, 2 * min(better, worse))
+    return {"attempts": int(row.size), "before": share - mean, "after": share, "p": p}
+
+
+def _words(told: JSON) -> str:
+    return (
+        f"the start solved {told['before']:.0%} of {told['attempts']} attempts when the race began "
+        f"and {told['after']:.0%} of the same now (p {told['p']:.2g}): the model may have changed; "
+        "the exam's sides took turns, what was chosen before it is less sure"
+    )
+
+
+def _served(run: Run) -> dict[str, frozenset[str]]:
+    """By shard, what the server called the model."""
+    evals = (step.outcome for step in run.ledger.steps(run.id, kind="eval") if step.done)
+    told = (one for one in evals if one.get("served"))
+    return {one["shard"]["name"]: frozenset(one["served"]) for one in told}
+
+
+def _names(served: dict[str, frozenset[str]], ref: ArmRef) -> set[str]:
+    parts = (part for shard in ref.shards.values() for part in parts_of(shard))
+    return {name for part in parts for name in served.get(part["name"], ())}

@@ -1,0 +1,132 @@
+"""What people type wrongly: each gives one sentence, exit code 2, nothing on stdout, no traceback.
+
+One table. A row is the command line, run in a folder with the files of `prepare`, and a part of
+the sentence that says what was wrong.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from .conftest import Runner
+
+WRONG = (
+    ("evlove", "No such command 'evlove'. Did you mean 'evolve'?"),
+    ("--bogus", "No such option: --bogus"),
+    ("evolve --bogus", "No such option: --bogus"),
+    ("evolve extra words", "unexpected extra argument"),
+    ("evolve --generations 0", "generations = 0 (from command line)"),
+    ("evolve --generations two", "Invalid value for '--generations'"),
+    ("evolve --candidates -1", "candidates = -1"),
+    ("evolve --samples 0", "samples = 0"),
+    ("evolve --train-steps 0", "train_steps = 0"),
+    ("evolve --seed -5", "seed = -5"),
+    ("evolve --seed x", "Invalid value for '--seed'"),
+    ("evolve --jobs 0", "jobs = 0"),
+    ("evolve --concurrency 0", "concurrency = 0"),
+    ("evolve --threads 0", "threads = 0"),
+    ("evolve --budget 0", "budget = 0"),
+    ("evolve --budget many", "Invalid value for '--budget'"),
+    ("evolve --max-usd -1", "max_usd = '-1'"),
+    ("evolve --max-usd lots", "max_usd = 'lots'"),
+    ("evolve --max-tokens 1.5", "max_tokens = '1.5'"),
+    ("evolve --domain chess", "there is no domain 'chess'; there are code, graded"),
+    ("evolve --policy gpt", "policy = 'gpt'"),
+    ("evolve --policy openai/", "expected nano, hf:PATH, vllm:PATH or provider/model"),
+    ("evolve --policy hf:", "policy = 'hf:'"),
+    ("evolve --policy vllm:", "policy = 'vllm:'"),
+    ("evolve --policy openai/m", "--policy openai/m needs tasks"),
+    ("evolve --sandbox podman", "'auto', 'docker' or 'process'"),
+    ("evolve --profile huge", "'default' or 'tiny'"),
+    ("evolve --strategy best", "strategy = 'best'"),
+    ("evolve --prove nothing", "'harness' or 'version'"),
+    ("evolve --hand-over worst", "'proven' or 'best'"),
+    ("evolve --approve never", "'auto', 'merge' or 'each'"),
+    ("evolve --model openai/x", "expected ROLE=MODEL"),
+    ("evolve --model propser=a/b", "no role 'propser'"),
+    ("evolve --base-url notaurl", "expected http://HOST"),
+    ("evolve --key-env sk-canary", "never the key itself"),
+    ("evolve --meta-model nobody", "meta_model = 'nobody'"),
+    ("evolve --meta-model replay:nowhere", "there is no recording 'nowhere'"),
+    ("evolve --meta-model scripted:none.jsonl", "cannot read the script none.jsonl"),
+    ("evolve --harness nowhere", "harness = 'nowhere'"),
+    ("evolve --harness file", "expected seed, competent, a folder"),
+    ("evolve --workspace file", "is a file, not a directory"),
+    ("evolve --threshold 2", "--threshold changes nothing here"),
+    ("evolve --python none", "--python changes nothing here"),
+    ("evolve --map x", "expected THEIRS=OURS pairs"),
+    ("evolve --tasks none.jsonl --policy a/x", "none.jsonl: No such file or directory"),
+    ("evolve --tasks bad.jsonl --policy a/x", "bad.jsonl:1: not JSON"),
+    ("evolve --tasks empty.jsonl --policy a/x", "empty.jsonl holds no tasks"),
+    ("evolve --tasks list.jsonl --policy a/x", "list.jsonl:1: expected an object"),
+    ("evolve --tasks latin.jsonl --policy a/x", "can't decode byte 0xe9"),
+    ("evolve --tasks other.jsonl --policy a/x", "this is no repository task"),
+    ("evolve --tasks folder --policy a/x", "folder: Is a directory"),
+    ("evolve --tasks rows.jsonl", "the nano policy reads one-line repositories"),
+    ("evolve --tasks rows.jsonl --grade none.py --policy a/x", "none.py: No such file"),
+    ("evolve --tasks rows.jsonl --grade bad.py --policy a/x", "bad.py: SyntaxError"),
+    ("evolve --tasks rows.jsonl --grade mute.py --policy a/x", "no function grade(task, answer)"),
+    ("evolve --grade mute.py --policy a/x", "there are no tasks"),
+    ("train --steps 0", "No such option: --steps"),
+    ("init --domain chess", "there is no domain 'chess'"),
+    ("init --harness nowhere", "harness = 'nowhere'"),
+    ("check nowhere", "unexpected extra argument"),
+    ("calibrate --seeds 1", "--seeds 1: two runs at least"),
+    ("calibrate --effect 200", "--effect 200: points of clean success"),
+    ("compare --arms nothing", "unknown arm 'nothing'"),
+    ("compare --seeds 0 --arms full,static", "--seeds 0: expected at least 1"),
+    ("status", "is not a workspace"),
+    ("status --workspace file", "is not a workspace"),
+    ("show", "is not a workspace"),
+    ("why g0/c0", "is not a workspace"),
+    ("verify abc", "is not a workspace"),
+    ("report", "is not a workspace"),
+    ("report --html", "requires an argument"),
+    ("report --rollouts none.jsonl", "there is no file none.jsonl"),
+    ("report --rollouts bad.jsonl", "no rollout could be read"),
+    ("report --rollouts empty.jsonl", "no rollout could be read: 1 files, all empty"),
+    ("adopt", "adopt writes to one place"),
+    ("backtest --reward x", "No such option: --reward"),
+    ("tasks check", "Missing argument 'file'"),
+    ("tasks check none.jsonl", "none.jsonl: No such file or directory"),
+    ("tasks check folder", "folder: Is a directory"),
+    ("tasks synth nowhere --out x", "neither a folder nor a source distribution"),
+    ("tasks synth folder", "Missing option '--out'"),
+    ("sandbox bogus", "No such command 'bogus'"),
+    ("rollouts export", "Missing argument 'source'"),
+)
+
+
+@pytest.fixture(scope="module")
+def prepare(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Files that are none of what is asked for. No row writes here: each is refused before."""
+    folder = tmp_path_factory.mktemp("wrong")
+    (folder / "folder").mkdir()
+    for name, content in {
+        "file": b"x",
+        "bad.jsonl": b"{not json}\n",
+        "empty.jsonl": b"",
+        "list.jsonl": b"[1, 2]\n",
+        "latin.jsonl": b'{"prompt": "caf\xe9"}\n',
+        "other.jsonl": b'{"foo": 1}\n',
+        "rows.jsonl": b'{"prompt": "p", "gold": "g"}\n',
+        "bad.py": b"def grade(:\n",
+        "mute.py": b"x = 1\n",
+    }.items():
+        (folder / name).write_bytes(content)
+    return folder
+
+
+@pytest.mark.parametrize(("words", "part"), WRONG, ids=[words for words, _ in WRONG])
+def test_a_wrong_usage_is_one_sentence(
+    meta_agent: Runner, prepare: Path, words: str, part: str
+) -> None:
+    before = sorted(prepare.rglob("*"))
+    done = meta_agent(*words.split(), cwd=prepare)
+    assert (done.returncode, done.stdout) == (2, "")
+    said = [line for line in done.stderr.splitlines() if line.startswith(("meta-agent: ", "Error"))]
+    assert len(said) == 1 and part in said[0], done.stderr
+    assert "Traceback" not in done.stderr and "sk-canary" not in done.stderr
+    assert sorted(prepare.rglob("*")) == before, "nothing is made for what is refused"

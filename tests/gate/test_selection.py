@@ -1,0 +1,78 @@
+"""The estimate of a promotion is one of those that passed a bar, and says so."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from meta_agent.backtest.verify import verify_verdict
+from meta_agent.gate import Course, ErrorBudget, judge_live, verdict_to_json
+from meta_agent.gate.numbers._selection import given_promotion
+from meta_agent.protocols import Effect, VerdictKind
+
+from ._rows import Arm, drawn_arm
+
+ONE_LOOK = 1.645
+
+
+@pytest.mark.parametrize("truth", [1.0, 1.5, 2.0, 3.0])
+def test_over_many_promotions_it_is_nearer_to_the_truth_than_the_raw_one(truth: float) -> None:
+    """In standard errors; a bar at 5 %. The raw one is 1.25 too high where the truth is 1."""
+    drawn = truth + np.random.default_rng(0).normal(size=4000)
+    passed = drawn[drawn > ONE_LOOK][:800]
+    found = np.mean([given_promotion(x, 1.0, ONE_LOOK) for x in passed])
+    assert abs(found - truth) < 0.5
+    assert truth > 2.5 or abs(found - truth) < passed.mean() - truth
+
+
+def test_far_above_the_bar_nothing_is_taken_off_and_at_the_bar_all() -> None:
+    assert given_promotion(6.0, 1.0, ONE_LOOK) == pytest.approx(6.0, abs=0.01)
+    assert given_promotion(ONE_LOOK + 1e-9, 1.0, ONE_LOOK) == 0.0
+    assert given_promotion(0.3, 0.0, 0.1) == 0.3
+    steps = [given_promotion(x / 10, 1.0, ONE_LOOK) for x in range(17, 60)]
+    assert steps == sorted(steps)
+
+
+def two(gain: float, *, seeds: int = 1, tasks: int = 200) -> tuple[Arm, Arm]:
+    rng = np.random.default_rng(3)
+    shares = np.full((seeds, tasks), 0.4)
+    return drawn_arm("a", shares, rng), drawn_arm("b", shares + gain, rng)
+
+
+def test_a_promotion_has_it_beside_the_raw_estimate_and_nothing_else_has() -> None:
+    look = {"factor": "scaffold", "budget": ErrorBudget(), "look": 0, "final_look": True}
+    verdict = judge_live(*two(0.25), **look)  # type: ignore[arg-type]
+    assert verdict.kind is VerdictKind.PROMOTE and verdict.effect is not None
+    assert verdict.effect.shrunk is not None
+    assert 0 < verdict.effect.shrunk <= verdict.effect.delta
+    doubted = judge_live(*two(0.0), **look).effect  # type: ignore[arg-type]
+    assert doubted is not None and doubted.shrunk is None
+
+
+def test_a_collapse_that_has_to_be_outlasted_raises_the_bar() -> None:
+    arms = two(0.3, seeds=4)
+    told = {"factor": "recipe", "budget": ErrorBudget(), "look": 0, "final_look": True}
+    shrunk = []
+    for collapse in (0.0, 0.1):
+        course = Course("training_pairs", 8, 0.1, collapse)
+        effect = judge_live(*arms, **told, course=course).effect  # type: ignore[arg-type]
+        assert effect is not None and effect.shrunk is not None
+        shrunk.append(effect.shrunk)
+    assert shrunk[1] < shrunk[0]
+
+
+def test_a_record_from_before_it_was_said_is_still_the_same() -> None:
+    arms = two(0.25)
+    told = verdict_to_json(
+        judge_live(*arms, factor="scaffold", budget=ErrorBudget(), look=0, final_look=True)
+    )
+    del told["effect"]["shrunk"]
+    assert verify_verdict(told, arms).ok
+    told["effect"]["shrunk"] = 0.9
+    (difference,) = verify_verdict({**told, "effect": {**told["effect"]}}, arms).differences
+    assert difference.what == "effect.shrunk"
+
+
+def test_both_stand_beside_each_other_in_words() -> None:
+    assert Effect(0.2, 0.1, 0.3, 10, 1, shrunk=0.123).selected == " (selected; likelier +12.3)"
+    assert Effect(0.2, 0.1, 0.3, 10, 1).selected == ""

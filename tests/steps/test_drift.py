@@ -1,0 +1,114 @@
+"""A model behind somebody's server may change while a run measures it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from meta_agent.steps.plan import plan_for
+from tests.steps._bench import Bench
+from tests.steps.test_race import (
+    FROZEN,
+    Luck,
+    claim_of,
+    first,
+    ideas,
+    marked,
+    race,
+    raced,  # noqa: F401
+)
+
+Wrapped = Callable[..., dict[str, Any]]
+
+
+def served(bench: Bench, monkeypatch: pytest.MonkeyPatch, by: Callable[[str], list[str]]) -> None:
+    """What the server calls the model in each evaluation, by its name."""
+    evaluate = Luck._evaluate
+
+    def told(self: Any, name: str, *rest: Any) -> dict[str, Any]:
+        return {**evaluate(self, name, *rest), "served": by(name)}
+
+    monkeypatch.setattr(Luck, "_evaluate", told)
+
+
+def findings(bench: Bench) -> dict[str, str]:
+    found = claim_of(bench)["evidence"]["findings"]
+    return {one["code"]: one["severity"] for one in found if one["code"].startswith("drift")}
+
+
+@pytest.fixture
+def behind_a_server(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Bench:
+    bench: Bench = request.getfixturevalue("raced")
+    bench.run.plan = replace(bench.run.plan, again=20)
+    ideas(monkeypatch, ["# better"])
+    bench.lab.script = marked({"# better": 0.4})
+    return bench
+
+
+def test_both_sides_of_the_exam_take_turns(behind_a_server: Bench) -> None:
+    bench = behind_a_server
+    race(bench.run, first(bench))
+    steps = [s.key for s in bench.run.ledger.steps(kind="eval") if "-confirm-" in s.key]
+    theirs = {key.partition("/eval/")[2][:12] for key in steps}
+    assert len(theirs) == 2 and len(steps) == 2 * 5 * 2, "five samples in two blocks each"
+    sides = "".join("ab"[key.partition("/eval/")[2][:12] == min(theirs)] for key in steps)
+    assert sides in ("abba" * 5, "baab" * 5)
+    arms = claim_of(bench)["evidence"]["arms"]
+    assert arms["baseline"]["n"] == arms["candidate"]["n"] == 200
+
+
+def test_a_model_that_stayed_what_it_was_is_no_finding(
+    behind_a_server: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    served(behind_a_server, monkeypatch, lambda _: ["m fp_1"])
+    found = race(behind_a_server.run, first(behind_a_server))
+    assert found.standing == "proven" and findings(behind_a_server) == {}
+    made = behind_a_server.run.ledger.step("r/race/again")
+    assert made is not None and made.outcome["attempts"] == 20 and made.outcome["p"] == 1
+
+
+def test_a_start_that_does_otherwise_before_the_exam_is_a_finding(
+    behind_a_server: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    evaluate = Luck._evaluate
+
+    def drifted(self: Any, name: str, *rest: Any) -> Any:
+        if name.endswith("-again"):
+            self.script = lambda _: 1.0
+        return evaluate(self, name, *rest)
+
+    monkeypatch.setattr(Luck, "_evaluate", drifted)
+    race(behind_a_server.run, first(behind_a_server))
+    assert findings(behind_a_server)["drift.outcomes"] == "warn"
+
+
+def test_a_model_that_is_named_otherwise_is_a_finding_and_no_veto(
+    behind_a_server: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = lambda name: ["m fp_2"] if "-confirm-" in name else ["m fp_1"]  # noqa: E731
+    served(behind_a_server, monkeypatch, names)
+    assert race(behind_a_server.run, first(behind_a_server)).standing == "proven"
+    assert findings(behind_a_server) == {"drift.model": "warn"}
+
+
+def test_sides_that_were_answered_by_different_models_prove_nothing(
+    behind_a_server: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sides: dict[str, str] = {}
+    served(
+        behind_a_server,
+        monkeypatch,
+        lambda name: [sides.setdefault(name[:12], f"m fp_{len(sides)}")],
+    )
+    found = race(behind_a_server.run, first(behind_a_server))
+    assert findings(behind_a_server)["drift.sides"] == "unproven"
+    assert claim_of(behind_a_server)["kind"] == "INCONCLUSIVE" and found.standing == "unproven"
+
+
+@pytest.mark.parametrize(("policy", "again"), [("openai/m", True), ("vllm:/models/m", False)])
+def test_only_what_somebody_else_serves_is_asked_once_more(policy: str, again: bool) -> None:
+    plan = plan_for(FROZEN.model_copy(update={"policy": policy}))
+    assert bool(plan.again) is again and plan.again < plan.race / 20

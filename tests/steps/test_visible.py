@@ -1,0 +1,59 @@
+"""What a frozen policy's exam can see: the run's own rule, simulated before a cent is spent."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from meta_agent.config import RunConfig
+from meta_agent.gate.simulate import Modelled, power
+from meta_agent.steps.plan import Plan, gate_of, plan_for
+from meta_agent.steps.visible import _agents, tasks_that_do, visible
+
+CONFIG = RunConfig(policy="openai/m", samples=2)
+PLAN = plan_for(CONFIG)
+
+
+def seen(plan: Plan) -> float | None:
+    return visible(CONFIG, plan, [], "ev").effect
+
+
+def test_more_tasks_and_more_samples_see_smaller_gains_and_less_error_larger_ones() -> None:
+    small = replace(PLAN, confirm=48, extra=0)
+    found = {
+        "base": seen(small),
+        "tasks": seen(replace(small, confirm=192)),
+        "samples": seen(replace(small, looks=(6,))),
+        "error": seen(replace(small, alpha=0.005)),
+    }
+    assert None not in found.values()
+    assert found["tasks"] < found["base"] > found["samples"]  # type: ignore[operator]
+    assert found["error"] > found["base"]  # type: ignore[operator]
+
+
+@pytest.mark.parametrize("tasks", [0, 1, 4])
+def test_tasks_that_can_prove_nothing_say_so(tasks: int) -> None:
+    assert seen(replace(PLAN, confirm=tasks, extra=0)) is None
+
+
+def test_what_is_said_to_be_seen_is_found_by_the_run_s_rule_four_times_in_five() -> None:
+    effect = seen(PLAN)
+    assert effect is not None and 0.04 < effect < 0.2
+    assert 0.7 < power(gate_of(PLAN), _agents(), effect, draws=300, seed=5).share < 0.95
+
+
+def test_attempts_that_are_left_over_are_used() -> None:
+    """With 2 passes and 120 of 128 tasks left the exam is nearly one of 3 passes."""
+    source = Modelled(_agents().rates)
+    plans = [replace(PLAN, looks=(2,), extra=extra) for extra in (0, 120)]
+    few, more = (power(gate_of(plan), source, 0.07, draws=300).share for plan in plans)
+    assert more > few
+
+
+def test_a_size_that_does_is_named_where_one_of_those_tried_does() -> None:
+    small = replace(PLAN, confirm=16, extra=0)
+    enough = tasks_that_do(small, 0.2)
+    assert enough is not None and 24 <= enough <= 96
+    assert tasks_that_do(small, 0.001) is None
+    assert tasks_that_do(plan_for(RunConfig()), 0.2) is None, "of trained policies nobody asks"
