@@ -217,6 +217,7 @@ def open_or_create(
     tell: Callable[[str], None] = lambda _: None,
 ) -> Workspace:
     """The workspace of these settings, made where there is none. The rest is for brought agents."""
+    door_of(config.domain)  # nothing is made for a domain that is not there
 
     def create(path: Path) -> HarnessRepo:
         if is_brought(config.harness):

@@ -16,7 +16,7 @@ from typing import Final
 from meta_agent.backtest.policies import ChildPolicies, FrozenPolicy, Policies
 from meta_agent.config import RunConfig
 from meta_agent.ledger import Ledger
-from meta_agent.models.asking.client import Client, Server, open_client
+from meta_agent.models.asking.client import Client, Server, open_client, require_scripts
 from meta_agent.models.asking.transcripts import Transcripts
 from meta_agent.models.policy.vllm_server import PREFIX, VllmServer, require_vllm
 from meta_agent.protocols import ROLES, Role
@@ -32,7 +32,8 @@ def asks_models(config: RunConfig) -> bool:
 
 
 def require_servers(config: RunConfig) -> None:
-    """Raises PreflightError where a model server would have to be started and cannot be."""
+    """Raises where a model server would have to be started and cannot be, or a script be read."""
+    require_scripts(config)
     if _paths(config):
         require_vllm()
 

@@ -68,7 +68,7 @@ WRONG = (
     ("evolve --tasks rows.jsonl --grade none.py --policy a/x", "none.py: No such file"),
     ("evolve --tasks rows.jsonl --grade bad.py --policy a/x", "bad.py: SyntaxError"),
     ("evolve --tasks rows.jsonl --grade mute.py --policy a/x", "no function grade(task, answer)"),
-    ("evolve --grade mute.py --policy a/x", "there are no tasks"),
+    ("evolve --grade good.py --policy a/x", "there are no tasks"),
     ("train --steps 0", "No such option: --steps"),
     ("init --domain chess", "there is no domain 'chess'"),
     ("init --harness nowhere", "harness = 'nowhere'"),
@@ -114,6 +114,7 @@ def prepare(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "rows.jsonl": b'{"prompt": "p", "gold": "g"}\n',
         "bad.py": b"def grade(:\n",
         "mute.py": b"x = 1\n",
+        "good.py": b"def grade(task, answer):\n    return True\n",
     }.items():
         (folder / name).write_bytes(content)
     return folder

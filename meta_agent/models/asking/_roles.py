@@ -108,6 +108,17 @@ def require_prices(config: RunConfig, prices: Mapping[Role, Price | None]) -> No
             )
 
 
+def require_scripts(config: RunConfig) -> None:
+    """Raises ConfigError where a scripted model has no script that can be read."""
+    for role in roles_in_use(config):
+        if (model := config.model_of(role)).startswith(_SCRIPTED):
+            _script(model)
+
+
+def _script(model: str) -> Script:
+    return Script.load(Path(model.removeprefix(_SCRIPTED)).expanduser())
+
+
 class Lines:
     """The lines of a run, and the providers behind them."""
 
@@ -158,7 +169,7 @@ class Lines:
     def _line(self, role: Role, price: Price | None) -> Line:
         model = self._config.model_of(role)
         if model.startswith(_SCRIPTED):
-            script = Script.load(Path(model.removeprefix(_SCRIPTED)).expanduser())
+            script = _script(model)
             return Line(model, model, price, script.chat, Retrying(self._policy, Breaker()))
         endpoint = self._endpoint(role)
         # One SDK serves every model of an account, and one breaker watches it.

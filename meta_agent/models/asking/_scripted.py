@@ -42,7 +42,8 @@ class Script:
         try:
             text = path.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
-            raise ConfigError(f"cannot read the script {path}: {error}") from error
+            why = getattr(error, "strerror", None) or error
+            raise ConfigError(f"cannot read the script {path}: {why}") from error
         numbered = enumerate(text.splitlines(), start=1)
         return cls(path, [_line(path, n, line) for n, line in numbered if line.strip()])
 

@@ -41,6 +41,7 @@ from meta_agent.models.asking._roles import (
     require_prices,
 )
 from meta_agent.models.asking._roles import Server as Server
+from meta_agent.models.asking._roles import require_scripts as require_scripts
 from meta_agent.models.asking._roles import roles_in_use as roles_in_use
 from meta_agent.models.asking._roles import unasked as unasked
 from meta_agent.models.asking._secrets import Scrubber
