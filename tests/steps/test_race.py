@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any, ClassVar
 
 import pytest
@@ -31,6 +32,7 @@ from meta_agent.steps.run import Run
 from meta_agent.steps.verbs import propose as propose_step
 from meta_agent.steps.ways import race as race_step
 from meta_agent.steps.ways.strategies import STRATEGIES
+from meta_agent.studies.review import _declared
 from meta_agent.view import reduce
 from tests.steps._bench import PLAN, Bench, ScriptedLab, Tasks, rollout
 
@@ -346,7 +348,8 @@ def test_every_member_s_verdict_is_computed_again(
     ideas(monkeypatch, ["# better", "# more"])
     race(raced.run, first(raced))
     domain: Any = raced.lab.domain
-    source = RecordedVerdicts(raced.run.ledger, raced.repo, raced.lab.store, domain)
+    declared = partial(_declared, raced.run.plan)
+    source = RecordedVerdicts(raced.run.ledger, raced.repo, raced.lab.store, domain, declared)
     for told in verdicts(raced).values():
         report = verify_commit(source, told["commit"])
         assert report.ok and report.recomputed == "PROMOTE", report.differences
