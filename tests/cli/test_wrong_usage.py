@@ -40,7 +40,7 @@ WRONG = (
     ("evolve --policy openai/m", "--policy openai/m needs tasks"),
     ("evolve --sandbox podman", "'auto', 'docker' or 'process'"),
     ("evolve --profile huge", "'default' or 'tiny'"),
-    ("evolve --strategy best", "strategy = 'best'"),
+    ("evolve --strategy best", "no strategy 'best'"),
     ("evolve --prove nothing", "'harness' or 'version'"),
     ("evolve --hand-over worst", "'proven' or 'best'"),
     ("evolve --approve never", "'auto', 'merge' or 'each'"),
