@@ -44,7 +44,7 @@ DOORS: Final[Mapping[str, Door]] = {
     "math": Door(f"{_IN}.math.door", f"{_IN}.checking._math", "math"),
     "code": Door(f"{_IN}.code.door", f"{_IN}.checking._code", "code"),
     "graded": Door(f"{_IN}.graded", f"{_IN}.checking._graded", "open", needs_file=False),
-    "harbor": Door(f"{_IN}.harbor", f"{_IN}.checking._harbor", "harbor"),
+    "harbor": Door(f"{_IN}.harbor", f"{_IN}.checking._harbor", "open"),
     "verifiers": Door(f"{_IN}.verifiers", f"{_IN}.checking._graded", "open", needs_file=False),
     "plugged": Door(f"{_IN}.plugged", f"{_IN}.checking._plugged", "open", needs_file=False),
 }

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from meta_agent.domains import Asked, door_of, open_domain
+from meta_agent.domains import DOORS, Asked, door_of, open_domain
 from meta_agent.domains.check import check_asked
 from meta_agent.errors import ConfigError
+from meta_agent.resources import shipped_harness
 
 DOMAIN = """
 import hashlib
@@ -101,3 +102,8 @@ def test_an_entry_point_is_a_door(module: str, tmp_path: Path) -> None:
 def test_a_name_that_nobody_offers_names_those_there_are() -> None:
     with pytest.raises(ConfigError, match="no domain 'chess'; there are code, graded, harbor"):
         door_of("chess")
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_every_door_starts_from_a_harness_that_is_shipped(door: str) -> None:
+    assert "harness.toml" in shipped_harness(DOORS[door].harness)
