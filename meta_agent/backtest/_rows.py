@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from meta_agent.backtest.measured import LOST_SHARE
+from meta_agent.backtest.measured import LOST_SHARE, Evaluated, Trained
 from meta_agent.errors import CandidateError, ConfigError, InfrastructureError
 from meta_agent.harness import HarnessSession, Recipe
 from meta_agent.models.policy.api_gateway import REFUSED
-from meta_agent.protocols import JSON, Rollout
+from meta_agent.protocols import JSON, PlannedRollout, Rollout
 from meta_agent.rollouts import ShardRef
 from meta_agent.training import PolicyChild
 from meta_agent.training.run import settings_of
@@ -76,6 +76,19 @@ def _detail(rollout: Rollout) -> str:
 
 def named(shard: ShardRef) -> JSON:
     return {"name": shard.name, "sha256": shard.sha256}
+
+
+def counted(
+    shard: ShardRef,
+    plan: Sequence[PlannedRollout],
+    rollouts: Sequence[Rollout],
+    trained: Trained,
+) -> JSON:
+    """An evaluation as the journal keeps it."""
+    solved = sum(bool(rollout.outcome) for rollout in rollouts)
+    clean = sum(rollout.clean for rollout in rollouts)
+    made = len(rollouts)
+    return Evaluated(named(shard), len(plan), solved, clean, trained.seed, made)._asdict()
 
 
 def score(session: HarnessSession, rollouts: list[Rollout]) -> None:

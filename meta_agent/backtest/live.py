@@ -32,6 +32,7 @@ from typing import Final
 
 from meta_agent.backtest._rows import (
     accepted_recipe,
+    counted,
     named,
     require_heard,
     require_measured,
@@ -379,22 +380,23 @@ class Lab:
         samples: range = ONE_SAMPLE,
         part: Part | None = None,
     ) -> JSON:
-        tasks = self._tasks(split, limit, part)
-        seed = self._seed(trained.seed)
-        plan = [
-            PlannedRollout(task, sample, seed, f"{split}/{task.key}")
-            for sample in samples
-            for task in tasks
-        ]
+        plan = self._plan(trained, split, limit, samples, part)
         served: set[str] = set()
         found = self._rolled_out(name, tree, trained, plan, served)
         if behaviour_hash(tree) in self._required:
             require_measured(found, f"{self._label_of(tree)} on the {split} split")
         shard = self.store.write(f"{self.settings.run}/eval-{name}", found)
-        solved = sum(bool(rollout.outcome) for rollout in found)
-        clean = sum(rollout.clean for rollout in found)
-        seen = Evaluated(named(shard), len(plan), solved, clean, trained.seed, len(found))
-        return {**seen._asdict(), "served": sorted(served)}
+        return {**counted(shard, plan, found, trained), "served": sorted(served)}
+
+    def _plan(
+        self, trained: Trained, split: Split, limit: int, samples: range, part: Part | None
+    ) -> list[PlannedRollout]:
+        seed = self._seed(trained.seed)
+        return [
+            PlannedRollout(task, sample, seed, f"{split}/{task.key}")
+            for sample in samples
+            for task in self._tasks(split, limit, part)
+        ]
 
     def _tasks(self, split: Split, limit: int, part: Part | None) -> Sequence[Task]:
         tasks = self.domain.tasks(split)[:limit]

@@ -23,7 +23,7 @@ from meta_agent.history._message import (
     with_trailers,
 )
 from meta_agent.history._past import ForeignHistory, PastCommit, foreign_history, read_folder
-from meta_agent.history._repo import CANDIDATES, EPOCH, HarnessRepo, LogEntry
+from meta_agent.history._repo import CANDIDATES, EPOCH, LEAD, HarnessRepo, LogEntry
 
 __all__ = [
     "CANDIDATES",
@@ -31,6 +31,7 @@ __all__ = [
     "EPOCH",
     "IDENTITY",
     "IMPORT_TRAILER",
+    "LEAD",
     "NAME",
     "OLDEST_GIT",
     "AdmissionLimits",

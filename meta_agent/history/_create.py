@@ -9,7 +9,8 @@ Does not cover: repairing objects. Recorded state that contradicts itself is nev
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping
+import stat
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from meta_agent.durable import sync
@@ -33,6 +34,21 @@ def create_repository(path: Path, files: Mapping[str, bytes], message: str, when
     _first_commit(building.resolve(), files, message, when)
     building.replace(path)
     sync(path.parent)
+
+
+def copy_repository(source: Path, folder: Path, main: str, forgotten: Sequence[str]) -> None:
+    """All objects and refs but the `forgotten` ones, with `main` at a commit, checked out."""
+    unstable = shutil.ignore_patterns("*.lock", "index", "meta-agent.busy")
+    shutil.copytree(source / ".git", folder / ".git", symlinks=True, ignore=unstable)
+    for path in (folder / ".git").rglob("*"):
+        path.chmod(path.stat().st_mode | stat.S_IWUSR)
+    check_settings(folder)
+    git = Git(folder.resolve() / ".git", work_tree=folder.resolve())
+    git.run("symbolic-ref", "HEAD", MAIN)
+    git.run("update-ref", MAIN, main)
+    for ref in forgotten:
+        git.run("update-ref", "-d", ref)
+    git.run("read-tree", "--reset", "-u", MAIN)
 
 
 def check_repository(git: Git, path: Path) -> None:

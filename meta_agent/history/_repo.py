@@ -18,7 +18,7 @@ from typing import NamedTuple
 from meta_agent.durable import sync
 from meta_agent.errors import IntegrityError
 from meta_agent.history._admission import AdmittedCommit, Allowlist, admit_pack
-from meta_agent.history._create import check_repository, create_repository
+from meta_agent.history._create import check_repository, copy_repository, create_repository
 from meta_agent.history._git import ZERO, Commit, Git, GitError, read_commit, read_files
 from meta_agent.history._limits import AdmissionLimits, refuse
 from meta_agent.history._locks import busy
@@ -69,6 +69,11 @@ class HarnessRepo:
         check_repository(repo._git, path)
         follow_main(repo._git, path)
         return repo
+
+    def rewound(self, folder: Path, main: str) -> HarnessRepo:
+        """A copy with `main` at an earlier commit and no note or lead, to go on from there."""
+        copy_repository(self.path, folder, main, (LEAD, _NOTES))
+        return HarnessRepo.open(folder)
 
     # --- reading ---------------------------------------------------------------------------
 
@@ -162,6 +167,14 @@ class HarnessRepo:
         """The note on a commit, if it has one."""
         ran = self._git.run("notes", "show", commit, accept=(0, 1))
         return ran.stdout.decode("utf-8", "replace") if ran.exit_code == 0 else None
+
+    def all_notes(self) -> Mapping[str, str]:
+        """Every note, by the commit that it is on."""
+        return self._notes_by_commit()
+
+    def on_main(self, commit: str) -> bool:
+        """Whether `main` holds this commit."""
+        return self._reaches(MAIN, commit)
 
     # --- writing ---------------------------------------------------------------------------
 

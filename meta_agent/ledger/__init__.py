@@ -7,6 +7,7 @@ durable step goes through `Ledger.once`, so that running the same command again 
 from meta_agent.ledger._crash import CRASH_VARIABLE, crash_point
 from meta_agent.ledger._ledger import Ledger
 from meta_agent.ledger._lock import live_owner
+from meta_agent.ledger._retrace import RetracedLedger, UnrecordedError
 from meta_agent.ledger._rows import DONE, Event, RunRow, Spend, Step
 
 __all__ = [
@@ -14,9 +15,11 @@ __all__ = [
     "DONE",
     "Event",
     "Ledger",
+    "RetracedLedger",
     "RunRow",
     "Spend",
     "Step",
+    "UnrecordedError",
     "crash_point",
     "live_owner",
 ]

@@ -170,6 +170,24 @@ class Ledger:
         found = self._journal.rows("SELECT digest FROM chain WHERE key = ?", (key,))
         return str(found[0][0]) if found else None
 
+    def order(self) -> list[str]:
+        """The keys of all finished steps in the order in which they were recorded."""
+        chained: list[str] = []
+        if self._journal.has("chain"):
+            found = self._journal.rows("SELECT key FROM chain ORDER BY seq")
+            chained = [str(key) for (key,) in found]
+        known = set(chained)
+        before = self._journal.rows(
+            "SELECT key FROM steps WHERE finished_at IS NOT NULL ORDER BY finished_at, seq"
+        )
+        return [*(key for (key,) in before if key not in known), *chained]
+
+    def heads(self) -> frozenset[str]:
+        """Every digest of the chain."""
+        if not self._journal.has("chain"):
+            return frozenset()
+        return frozenset(str(one) for (one,) in self._journal.rows("SELECT digest FROM chain"))
+
     def broken(self) -> str | None:
         """The first step at which the journal is not what its chain was made over, or None."""
         if not self._journal.has("chain"):

@@ -11,12 +11,15 @@ from meta_agent.steps.records import HandedOver, Version
 from meta_agent.steps.results import vault_results
 from meta_agent.steps.run import Run
 from meta_agent.steps.spending import runs_that_read_vault
+from meta_agent.steps.verbs.learn import note_parts, recorded_in
+from meta_agent.view import handover_note
 
 
 def finish(run: Run, first: Version, handed: HandedOver) -> None:
     """Records what is handed over, measures it and the first version on the vault, and ends."""
     _name(run, handed)
     _open_vault(run, first, handed)
+    _seal(run, handed.version.commit)
     run.finish()
 
 
@@ -63,6 +66,25 @@ def _open_vault(run: Run, first: Version, handed: HandedOver) -> None:
         score = partial(_score, run, version, jobs[version.commit], told, trained)
         run.once(f"vault/{which}", "vault", {"commit": version.commit}, score)
     vault_results(run, first, handed.version)
+
+
+def _seal(run: Run, commit: str) -> None:
+    """A note on what is handed over: which weights, what the vault said, the journal's head."""
+    handed = _outcome(run, "handover")
+    sides = {which: _outcome(run, f"vault/{which}") for which in ("baseline", "final")}
+    vault = {which: told["clean_success"] for which, told in sides.items() if told}
+    note = handover_note(run.id, handed, vault)
+    record = {"run": run.id, "policy": handed["policy"], "vault": vault}
+    last = [key for key in run.ledger.order() if key.startswith(f"{run.id}/")][-1]
+    mine = recorded_in(note, record, run.ledger.head(last))
+    others = note_parts(run.repo.notes(commit) or "")
+    kept = [text for text, told in others if told.get("run") != run.id]
+    run.repo.note(commit, "\n\n".join([*kept, mine]), when=run.date(run.config.generations, 990))
+
+
+def _outcome(run: Run, name: str) -> JSON:
+    step = run.ledger.step(f"{run.id}/{name}")
+    return step.outcome if step and step.done else None
 
 
 def _score(run: Run, version: Version, job: Job, told: JSON, policy: Trained | None) -> JSON:

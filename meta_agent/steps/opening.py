@@ -68,8 +68,7 @@ def open_run(
     `purpose` keeps runs of other commands apart from those of `evolve` with the same settings.
     `stop` drains several runs at once; without it, this run listens for Ctrl-C itself.
     """
-    recording = _recording(config)
-    asked = recording.effective(config) if recording else config
+    asked, recording = _asked(config)
     config = _acting(asked, recording)
     require_supported(config)
     if config.trainable:
@@ -149,10 +148,21 @@ def _acting(asked: RunConfig, recording: Recording | None) -> RunConfig:
     return asked.model_copy(update={"meta_model": "rules"})
 
 
-def _recording(config: RunConfig) -> Recording | None:
+def _asked(config: RunConfig) -> tuple[RunConfig, Recording | None]:
+    """The settings that are asked for; a replay takes the rest from its recording."""
     if not config.meta_model.startswith(REPLAY):
-        return None
-    return recording_of(config.meta_model, config.workspace)
+        return config, None
+    recording = recording_of(config.meta_model, config.workspace)
+    return recording.effective(config), recording
+
+
+def settled(config: RunConfig) -> tuple[RunConfig, str]:
+    """The settings that a recorded run acted by, without its models; and its name by them."""
+    asked, recording = _asked(config)
+    acting = _acting(asked, recording)
+    if recording:
+        acting = acting.model_copy(update={"models": dict(recording.models)})
+    return acting, recording.run_id if recording else name_of(acting)
 
 
 @contextmanager
@@ -348,17 +358,8 @@ def _assemble(
     clock = ledger.once(f"{run_id}/clock", "clock", {}, lambda: {"at": began.at})["at"]
     repo = HarnessRepo.open(workspace.harness_repo)
     lab = Lab(
-        LabSettings(
-            run=run_id,
-            base_policy=base_policy(config),
-            backend=backend,
-            # Side by side, two evaluations would have twice the rollouts under way.
-            workers=config.jobs if config.trainable else 1,
-            concurrency=config.concurrency,
-            threads=config.threads,
-            checkpoints=workspace.checkpoints,
-            seed=config.seed,
-        ),
+        # Side by side, two evaluations would have twice the rollouts under way.
+        lab_settings(config, run_id, backend, workspace, config.jobs if config.trainable else 1),
         ledger=ledger,
         store=RolloutStore(workspace.rollouts),
         domain=domain,
@@ -383,6 +384,22 @@ def _assemble(
         if not purpose:
             declare(run)
     return run
+
+
+def lab_settings(
+    config: RunConfig, run_id: str, backend: str, workspace: Workspace, workers: int
+) -> LabSettings:
+    """What a lab of these settings needs to know."""
+    return LabSettings(
+        run=run_id,
+        base_policy=base_policy(config),
+        backend=backend,
+        workers=workers,
+        concurrency=config.concurrency,
+        threads=config.threads,
+        checkpoints=workspace.checkpoints,
+        seed=config.seed,
+    )
 
 
 @contextmanager

@@ -1,65 +1,266 @@
-"""Reading commands that need more than the ledger: `verify`."""
+"""`verify`: the run behind a verdict gone through again, by the code that made it.
+
+The loop is carried out once more from the settings, over a ledger that computes every step again
+which rests on others (verdicts, cells, budgets, the vault's figures, merges, notes), and a lab that
+reads what is stored where it would measure (`backtest.recorded`). So a verdict's terms are the
+plan's, its arms what the plan buys and the journal has, its commits those that git makes again, its
+weights those on disk; all of it is set beside the record. Git works in a copy; nothing is written.
+
+What nothing can be made again from is read and named: proposals, what people said, the way of a
+training. Of that the journal's chain holds the hashes, and notes hold the chain's heads.
+
+Not covered: a workspace that was written anew as a whole, chain, notes and refs. The head that the
+report names, kept elsewhere, shows that.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, replace
-from typing import cast
+import io
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Final, cast
 
-from meta_agent.backtest.records import RecordedVerdicts
-from meta_agent.backtest.verify import VerifyReport, verify_commit
+from meta_agent.backtest.recorded import RecordedLab
+from meta_agent.backtest.verify import Difference, VerifyReport, compared, regrade
 from meta_agent.config import RunConfig
 from meta_agent.domains.dealt import Halves
-from meta_agent.errors import ConfigError
-from meta_agent.gate import Course
-from meta_agent.gate.judge import WORTHWHILE_EFFECT
-from meta_agent.history import HarnessRepo
-from meta_agent.ledger import Ledger
+from meta_agent.errors import ConfigError, IntegrityError, MetaAgentError
+from meta_agent.history import LEAD, HarnessRepo
+from meta_agent.ledger import DONE, Ledger, RetracedLedger, RunRow, Step, UnrecordedError
+from meta_agent.models.chat import ModelClient
 from meta_agent.offers import Offered
-from meta_agent.protocols import JSON, Domain
+from meta_agent.protocols import JSON
 from meta_agent.rollouts import RolloutStore
-from meta_agent.steps.opening import load_run_domain
-from meta_agent.steps.plan import Plan, plan_for
-from meta_agent.steps.spending import declared_alpha
+from meta_agent.skills import SkillLibrary
+from meta_agent.steps.diagnostics.tend import tend
+from meta_agent.steps.finish import finish
+from meta_agent.steps.opening import (
+    backend_of,
+    first_version,
+    lab_settings,
+    load_run_domain,
+    settled,
+)
+from meta_agent.steps.plan import plan_for
+from meta_agent.steps.run import Run
+from meta_agent.steps.spending import alpha_of
+from meta_agent.steps.verbs.learn import note_parts
+from meta_agent.steps.visible import declare
+from meta_agent.steps.ways.strategies import STRATEGIES
+from meta_agent.view import open_display
 from meta_agent.workspace import Workspace
+
+TAKEN: Final = frozenset(
+    {"clock", "start", "proposal", "revision", "decision", "experiment", "skill"}
+)
+"""Kinds of steps that cannot be done again, or not without those who did them."""
+_WITHIN: Final = frozenset({"train", "eval", "budget", "experiment"})
+"""Kinds of steps that the work of a taken one may have made."""
+_UNREADABLE: Final = (LookupError, TypeError, ValueError, AttributeError)
+"""What comes of records that do not have the form in which we write them."""
+_SHORTEST: Final = 6
 
 
 def verify(place: Workspace, ledger: Ledger, commit: str) -> VerifyReport:
-    """Recomputes the verdict on a commit by its own run's settings, grading every attempt again."""
-    runs = ledger.runs()
-    if not runs:
+    """Goes through the run of a verdict again, and grades the attempts behind it again."""
+    told = _verdict_on(ledger, commit)
+    row = ledger.run(str(told["candidate"]).partition("/")[0])
+    if row is None:
+        raise ConfigError(f"the ledger knows no run of {told['candidate']}", hint="meta-agent log")
+    with tempfile.TemporaryDirectory(prefix="meta-agent-verify-") as folder:
+        walk = _walked(place, ledger, row, Path(folder))
+    return walk.report(told)
+
+
+def _verdict_on(ledger: Ledger, commit: str) -> JSON:
+    """The last verdict on the candidate whose commit, or whose merge, begins so."""
+    if not ledger.runs():
         raise ConfigError("nothing has run in this workspace yet", hint="meta-agent evolve")
-    repo, store = HarnessRepo.open(place.harness_repo), RolloutStore(place.rollouts)
-    known = RecordedVerdicts(ledger, repo, store, _no_domain).verdict(commit)
-    own = str(known["candidate"]).partition("/")[0] if known else runs[-1].run
-    config = RunConfig.from_json((ledger.run(own) or runs[-1]).config)
-    domain = load_run_domain(config)
-    plan = replace(plan_for(config, domain), alpha=declared_alpha(ledger, own))
+    if len(commit) < _SHORTEST:
+        raise ConfigError(
+            f"{commit!r} is too short: give at least {_SHORTEST} characters of the commit",
+            hint="meta-agent show",
+        )
+    merges = [step.outcome for step in ledger.steps(kind="merge") if step.done]
+    merged = {one["candidate"] for one in merges if one["commit"].startswith(commit)}
+    for step in reversed(ledger.steps(kind="verdict")):
+        told = step.outcome if step.done else {"commit": "", "candidate": ""}
+        if told["commit"].startswith(commit) or told["candidate"] in merged:
+            return told
+    raise ConfigError(f"no verdict is recorded for {commit}", hint="meta-agent log")
+
+
+def _walked(place: Workspace, ledger: Ledger, row: RunRow, folder: Path) -> Walk:
+    """The run of this row, gone through again in `folder`."""
+    config = RunConfig.from_json(row.config)
+    walk = Walk(ledger, HarnessRepo(place.harness_repo), row.run, row.exit_reason == DONE)
+    walk.compare("settings", row.config_hash, config.config_hash)
+    config, named = settled(config.model_copy(update={"workspace": place.root}))
+    walk.compare("the run's name, by its settings", row.run, named)
+    backend = backend_of(config)
+    domain = load_run_domain(config, sandbox=backend, run=f"verify-{row.run}"[:40])
+    start = ledger.step(f"{row.run}/start")
+    if start is None or not start.done:
+        raise ConfigError(f"the run {row.run} has not begun yet", hint="meta-agent status")
+    copy = walk.repo.rewound(folder / "harness_repo", start.outcome["commit"])
+    retraced = RetracedLedger(ledger, row.run, TAKEN, walk.hear)
+    clock = retraced.once(f"{row.run}/clock", "clock", {}, dict)["at"]
+    plan = replace(plan_for(config, domain), alpha=alpha_of(retraced, row.run))
     domain = Halves(domain) if plan.halved else domain
-    source = RecordedVerdicts(ledger, repo, store, domain, lambda told: _declared(plan, told))
-    # What a judge said is recorded; nobody is asked again here.
-    asked_again = None if Offered.by(domain).judge else domain
-    return verify_commit(source, commit, domain=asked_again)
+    lab = RecordedLab(
+        copy,
+        lab_settings(config, row.run, backend, place, workers=1),
+        ledger=retraced,
+        store=RolloutStore(place.rollouts),
+        domain=domain,
+        on_step=lambda *_: None,
+        stopping=lambda: False,
+    )
+    display = open_display(io.StringIO(), live=False)
+    skills = SkillLibrary(folder / "skills")
+    models = None if config.meta_model == "rules" else cast("ModelClient", object())
+    run = Run(
+        row.run, config, plan, retraced, copy, lab, skills, display, clock, lambda: False, models
+    )
+    try:
+        walk.through(run, _whole)
+    finally:
+        lab.close()
+        Offered.by(domain).close()
+    return walk
 
 
-_no_domain = cast("Domain", None)  # finding a verdict asks no domain
+def _whole(run: Run) -> None:
+    """What `evolve` does with a run."""
+    declare(run)
+    first = tend(run, first_version(run))
+    finish(run, first, STRATEGIES[run.config.strategy]().carry_out(run, first))
 
 
-def _declared(plan: Plan, recorded: JSON) -> Mapping[str, JSON]:
-    """What the judge was to be told, from the run's settings and the claim's kind."""
-    evidence = recorded["evidence"]
-    if evidence.get("judge") != "live":
-        return {}
-    claim = (evidence.get("claim") or {}).get("kind")
-    inputs, course = evidence["inputs"], evidence["inputs"].get("course")
-    terms = {
-        "budget": plan.budget.to_json(),
-        "min_effect": plan.min_effect,
-        "worthwhile_effect": WORTHWHILE_EFFECT,
-        **({"ties": plan.ties} if plan.ties else {}),
-    }
-    if course is None or claim != "harness":
-        return terms
-    most = min(int(inputs["course"]["maximum"]), plan.looks[-1])
-    declared = Course("training_pairs", max(2, most), plan.target)
-    return {**terms, "course": asdict(declared)}
+@dataclass(slots=True)
+class Walk:
+    """A run that is gone through again, and what was found on the way."""
+
+    ledger: Ledger
+    repo: HarnessRepo
+    run: str
+    finished: bool
+    differences: list[Difference] = field(default_factory=list)
+    verdicts: dict[str, JSON] = field(default_factory=dict)
+    """By candidate, computed again."""
+    taken: set[str] = field(default_factory=set)
+    lab: RecordedLab | None = None
+    steps: int = 0
+
+    def compare(self, what: str, recorded: JSON, again: JSON) -> None:
+        self.differences += compared(what, recorded, again)
+
+    def hear(self, step: Step, told: JSON, again: JSON) -> None:
+        """Of a step as it was recorded, what it was to do, and what came of it now."""
+        name = step.key.removeprefix(f"{self.run}/")
+        self.compare(name, {"kind": step.kind, "intent": step.intent}, told)
+        if isinstance(again, Mapping) and "error" in again and "error" not in step.outcome:
+            self.differences.append(Difference(name, "done", again["error"]))
+        else:
+            self.compare(name, step.outcome, again)
+        if step.kind in TAKEN:
+            self.taken.add(step.kind)
+        elif isinstance(again, Mapping) and "refused" in again:
+            self.taken.add(f"{name}, which its harness broke off")
+        elif step.kind == "verdict":
+            self.verdicts[step.outcome["candidate"]] = again
+
+    def through(self, run: Run, carried_out: Callable[[Run], None]) -> None:
+        """Carries the run out over what is recorded; then journal, refs and notes are compared."""
+        retraced = cast("RetracedLedger", run.ledger)
+        self.lab = cast("RecordedLab", run.lab)
+        try:
+            carried_out(run)
+        except UnrecordedError as missing:
+            if self.finished:
+                self.compare("steps of the run", "finished", f"{missing} is not recorded")
+        except (MetaAgentError, *_UNREADABLE) as error:
+            told = f"{type(error).__name__}: {error}"
+            self.differences.append(Difference("steps of the run", "can be read", told))
+        else:
+            self._strays(retraced)
+        self.steps = len(retraced.walked)
+        if (step := self.ledger.broken()) is not None:
+            self.compare("the journal's chain", "unbroken", f"broken at step {step}")
+        self._refs(run.repo)
+        self._notes(run.repo)
+
+    def _strays(self, retraced: RetracedLedger) -> None:
+        """Steps that nothing in this run leads to."""
+        for step in self.ledger.steps(self.run):
+            if step.done and step.key not in retraced.walked and step.kind not in _WITHIN:
+                self.compare(step.key, "recorded", "no step of this run")
+
+    def _refs(self, copy: HarnessRepo) -> None:
+        mine, last = f"/{self.run}/", self.ledger.runs()[-1].run == self.run
+        then, now = copy.candidates(), self.repo.candidates()
+        for ref in sorted(ref for ref in {*then, *now} if mine in ref):
+            if (at := now.get(ref)) is not None:
+                self.compare(f"{ref} on main", self.repo.on_main(at), copy.on_main(at))
+        recorded = [s.outcome for s in self.ledger.steps(self.run, kind="candidate") if s.done]
+        for one in recorded:
+            self.compare(one["ref"], one["commit"], now.get(one["ref"]))
+        if last and self.finished:
+            self.compare("the branch lead", self.repo.tip(LEAD), copy.tip(LEAD))
+
+    def _notes(self, copy: HarnessRepo) -> None:
+        """Notes that this run wrote, word for word; none may speak of a journal that is no more."""
+        told, heads = self.repo.all_notes(), self.ledger.heads()
+        others = {row.run for row in self.ledger.runs()} - {self.run}
+        for commit, again in copy.all_notes().items():
+            parts = note_parts(told.get(commit, ""))
+            mine = [text for text, record in parts if record.get("run") not in others]
+            if mine != [text for text, _ in note_parts(again)]:
+                self.compare(f"git note on {commit[:12]}", told.get(commit), again)
+        for commit, note in told.items():
+            said = {record["journal"] for _, record in note_parts(note) if record.get("journal")}
+            for head in sorted(said - heads):
+                self.compare(f"git note on {commit[:12]}", head, "no head of this journal")
+
+    def report(self, told: JSON) -> VerifyReport:
+        """What is to be said of one verdict: of its run, and of the attempts behind it."""
+        again = self.verdicts.get(told["candidate"])
+        kind = again.get("kind") if isinstance(again, Mapping) else None
+        rows, regraded = self._graded(told) if self.lab else (0, 0)
+        return VerifyReport(
+            told["commit"],
+            str(told["kind"]),
+            str(kind or "nothing"),
+            tuple(self.differences),
+            tuple(sorted(self.taken)),
+            steps=self.steps,
+            rows=rows,
+            regraded=regraded,
+            journal=self.ledger.head(self.ledger.order()[-1]),
+        )
+
+    def _graded(self, told: JSON) -> tuple[int, int]:
+        """The attempts of both arms, and those at the vault, graded again."""
+        assert self.lab is not None
+        arms = [part for ref in told.get("arms") or () for part in ref["shards"].values()]
+        vault = [
+            step.outcome["shard"]
+            for step in self.ledger.steps(self.run, kind="eval")
+            if step.done and step.intent["split"] == "vault" and "shard" in step.outcome
+        ]
+        rows, checked = 0, 0
+        for shard in arms + vault:
+            try:
+                seen = self.lab.rollouts(shard)
+            except IntegrityError as error:
+                self.compare("rollouts", shard, str(error))
+                continue
+            # What a model said as the grader is recorded; nobody is asked again here.
+            asked = [] if Offered.by(self.lab.domain).judge else seen
+            again = regrade(asked, self.lab.domain)
+            self.differences += again.differences
+            rows += len(seen) if shard in arms else 0
+            checked += again.checked
+        return rows, checked

@@ -7,7 +7,7 @@
 from meta_agent.view._attribution import attribution_facts, attribution_note
 from meta_agent.view._decisions import A_PERSON, Answer, DecisionView, Gate, Reply
 from meta_agent.view._format import duration, visible
-from meta_agent.view._note import claim_note, verdict_note
+from meta_agent.view._note import claim_note, handover_note, verdict_note
 from meta_agent.view._parts import (
     BlamedLine,
     CandidateView,
@@ -58,6 +58,7 @@ __all__ = [
     "decisions_on_commit",
     "duration",
     "effect_json",
+    "handover_note",
     "handover_words",
     "open_display",
     "recorded",

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
-from meta_agent.protocols import Candidate, Verdict
+from meta_agent.protocols import JSON, Candidate, Verdict
 from meta_agent.view._format import one_line, points, test_text, unit_text, visible
 
 
@@ -19,6 +19,19 @@ def claim_note(commit: str, members: Sequence[str], verdict: Verdict) -> str:
     about = "this harness, over training seeds" if inputs.get("course") else "this version"
     head = f"Claim: {about}, of {', '.join(map(visible, members))} together"
     return "\n".join([head, *_verdict(verdict), "", *_measured(commit, verdict)]) + "\n"
+
+
+def handover_note(run: str, handed: JSON, vault: Mapping[str, float | None]) -> str:
+    """What a run handed over, and what the vault said of it and of the start."""
+    shares = {which: "unknown" if s is None else f"{100 * s:.1f} %" for which, s in vault.items()}
+    told = ", ".join(f"{which} {share}" for which, share in shares.items()) or "not read"
+    return "\n".join(
+        [
+            f"Handed over by {run}: {handed['standing']}: {one_line(handed['words'], 400)}",
+            f"weights    {visible(handed['policy'])}",
+            f"vault      clean success: {told}",
+        ]
+    )
 
 
 def _lines(candidate: Candidate, verdict: Verdict) -> Iterator[str]:

@@ -188,8 +188,7 @@ def test_nobody_else_calls_the_detectors() -> None:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
         if isinstance(node, ast.Call) and getattr(node.func, "id", "") in asked
     }
-    # `verify_verdict` on rows alone is for those who hold no records.
-    assert callers - {"backtest/verify.py", "gate/validity/rows.py"} == {"backtest/inspector.py"}
+    assert callers - {"gate/validity/rows.py"} == {"backtest/inspector.py"}
 
 
 class Sorted(Tasks):

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import io
+import sqlite3
+from contextlib import closing
 from typing import Any
 
 import pytest
 
-from meta_agent.backtest import verify_commit
 from meta_agent.backtest.live import Trained
-from meta_agent.backtest.records import RecordedVerdicts
 from meta_agent.protocols import HarnessTree
 from meta_agent.steps.budget import allowed, cap_for, claim_pairs, first_tree, spent
 from meta_agent.steps.records import HandedOver
 from meta_agent.steps.ways.full import say_what_can_be_proven
 from meta_agent.view import Reply, open_display
+from tests.steps._again import gone_through_again
 from tests.steps._bench import Bench
 from tests.steps._ideas import Idea, found_with, handed_over, marks, outcomes, prepare
 from tests.steps.test_approve import Person, gates
@@ -248,38 +249,32 @@ def test_a_person_may_decline_what_is_proven(bench: Bench) -> None:
 # --- the record ----------------------------------------------------------------------------------
 
 
-def source(bench: Bench) -> RecordedVerdicts:
-    domain: Any = bench.lab.domain
-    return RecordedVerdicts(bench.run.ledger, bench.repo, bench.lab.store, domain)
-
-
 @pytest.mark.parametrize("prove", ["harness", "version"])
-def test_the_claim_can_be_computed_again_from_its_commit(bench: Bench, prove: str) -> None:
+def test_the_claim_is_computed_again_and_found_the_same(bench: Bench, prove: str) -> None:
     prepare(bench, prove=prove)
     by_seed(bench, 0.15, luck=0.01)
-    handed = claimed(bench)
-    report = verify_commit(source(bench), handed.version.commit)
-    assert report.ok, report.differences
-    assert report.recomputed == "PROMOTE" and report.rows > 0
+    claimed(bench)
+    again = gone_through_again(bench, claimed)
+    assert again.differences == []
+    assert {told["kind"] for told in again.verdicts.values()} == {"PROMOTE"}
 
 
-def test_a_member_says_what_its_claim_says_computed_again(bench: Bench) -> None:
+@pytest.mark.parametrize(
+    ("where", "named"),
+    [
+        ("$.effect.delta", "claim/verdict.effect.delta"),
+        ("$.evidence.inputs.budget.alpha", "claim/verdict.evidence.inputs.budget.alpha"),
+        ("$.arms[1].planned", "claim/verdict.arms"),
+    ],
+)
+def test_a_row_that_was_written_over_is_named(bench: Bench, where: str, named: str) -> None:
     prepare(bench)
     by_seed(bench, 0.15)
     claimed(bench)
-    (commit, *_) = [told["commit"] for told in outcomes(bench, "candidate")]
-    assert verify_commit(source(bench), commit).ok
-    step = bench.run.ledger.step("r/claim/verdict")
-    assert step is not None
-    row = step.outcome
-    row["effect"]["delta"] += 0.1  # what a record that was tampered with would say
-
-    class Tampered(RecordedVerdicts):
-        def verdict(self, commit: str) -> Any:
-            told = super().verdict(commit)
-            return row if told and told["candidate"] == "r/claim" else told
-
-    domain: Any = bench.lab.domain
-    told = Tampered(bench.run.ledger, bench.repo, bench.lab.store, domain)
-    report = verify_commit(told, commit)
-    assert [one.what for one in report.differences] == ["claim effect.delta"]
+    with closing(sqlite3.connect(bench.run.ledger._journal.path)) as db, db:
+        db.execute(
+            "UPDATE steps SET outcome = json_set(outcome, ?, 0.44) WHERE key = 'r/claim/verdict'",
+            (where,),
+        )
+    again = gone_through_again(bench, claimed)
+    assert {named, "the journal's chain"} <= {one.what for one in again.differences}

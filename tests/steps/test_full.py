@@ -10,8 +10,6 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from meta_agent.backtest import verify_commit
-from meta_agent.backtest.records import RecordedVerdicts
 from meta_agent.ledger import Ledger
 from meta_agent.protocols import JSON, Verdict, VerdictKind
 from meta_agent.steps.budget import allowed, spent
@@ -21,6 +19,7 @@ from meta_agent.steps.records import HandedOver, Judged
 from meta_agent.view import reduce
 from meta_agent.view.pages.html import render_html
 from meta_agent.view.terminal import text
+from tests.steps._again import gone_through_again
 from tests.steps._bench import Bench
 from tests.steps._ideas import (
     Idea,
@@ -106,11 +105,10 @@ def test_every_reader_shows_it_and_every_verdict_can_be_computed_again(bench: Be
     assert "of it the interaction" in shown
     page = render_html(state)
     assert "proven: this harness, over training seeds" in page and "Bundles" in page
-    domain: Any = bench.lab.domain
-    source = RecordedVerdicts(bench.run.ledger, bench.repo, bench.lab.store, domain)
-    for commit in [*(one.commit for one in state.candidates.values()), handed.version.commit]:
-        report = verify_commit(source, commit)
-        assert report.ok, (commit, report.differences)
+    again = gone_through_again(bench, whole)
+    assert again.differences == []
+    assert set(again.verdicts) == {*state.candidates, "r/claim"}
+    assert bench.repo.head() == handed.version.commit
 
 
 def test_a_lesson_is_of_one_change_and_says_what_it_was_proven_with(bench: Bench) -> None:

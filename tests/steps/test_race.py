@@ -5,18 +5,15 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from typing import Any, ClassVar
 
 import pytest
 
 from meta_agent import evolve
 from meta_agent.agents import Proposal
-from meta_agent.backtest import verify_commit
 from meta_agent.backtest.inspector import Inspector
 from meta_agent.backtest.live import Evaluated, Trained
 from meta_agent.backtest.measured import Part
-from meta_agent.backtest.records import RecordedVerdicts
 from meta_agent.config import RunConfig
 from meta_agent.domains.dealt import Halves
 from meta_agent.errors import CandidateError, ConfigError, Interrupted
@@ -32,8 +29,8 @@ from meta_agent.steps.run import Run
 from meta_agent.steps.verbs import propose as propose_step
 from meta_agent.steps.ways import race as race_step
 from meta_agent.steps.ways.strategies import STRATEGIES
-from meta_agent.studies.review import _declared
 from meta_agent.view import reduce
+from tests.steps._again import gone_through_again
 from tests.steps._bench import PLAN, Bench, ScriptedLab, Tasks, rollout
 
 FROZEN = RunConfig(policy="openai/m", samples=2, generations=3, candidates=2)
@@ -347,12 +344,9 @@ def test_every_member_s_verdict_is_computed_again(
 ) -> None:
     ideas(monkeypatch, ["# better", "# more"])
     race(raced.run, first(raced))
-    domain: Any = raced.lab.domain
-    declared = partial(_declared, raced.run.plan)
-    source = RecordedVerdicts(raced.run.ledger, raced.repo, raced.lab.store, domain, declared)
-    for told in verdicts(raced).values():
-        report = verify_commit(source, told["commit"])
-        assert report.ok and report.recomputed == "PROMOTE", report.differences
+    again = gone_through_again(raced, lambda bench: race(bench.run, first(bench)))
+    assert again.differences == []
+    assert {told["kind"] for told in again.verdicts.values()} == {"PROMOTE"}
 
 
 # --- sizes ---------------------------------------------------------------------------------------

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
+from typing import Final
 
-from meta_agent.backtest.records import NOTE_RECORD
 from meta_agent.gate import verdict_to_json
 from meta_agent.protocols import JSON, Candidate, Verdict, VerdictKind
 from meta_agent.skills import SkillDraft, distil
@@ -15,6 +15,9 @@ from meta_agent.steps.run import Run
 from meta_agent.steps.verbs._team import llm_team
 from meta_agent.steps.verbs.calibrate import calibration
 from meta_agent.view import verdict_note
+
+NOTE_RECORD: Final = "Record: "
+"""Begins the line of a git note that holds its verdict as JSON, and the journal's head."""
 
 
 def conclude(
@@ -127,9 +130,31 @@ def _write(run: Run, candidate: Candidate, draft: SkillDraft) -> JSON:
 
 
 def noted(note: str, verdict: Verdict, head: str | None) -> str:
-    """The note for people, and a last line for `meta-agent verify`: the verdict again, and what the
-    journal's chain was when it was recorded."""
-    told = {**verdict_to_json(verdict), "journal": head}
-    kept = ("kind", "effect", "reasons", "journal")
-    record = json.dumps({key: told[key] for key in kept}, sort_keys=True)
-    return f"{note}\n\n{NOTE_RECORD}{record}"
+    """The note for people, and a last line with the verdict again, which `verify` looks for."""
+    told = verdict_to_json(verdict)
+    return recorded_in(note, {key: told[key] for key in ("kind", "effect", "reasons")}, head)
+
+
+def recorded_in(note: str, told: Mapping[str, JSON], head: str | None) -> str:
+    """A note that ends in JSON, and in what the journal's chain was when that was recorded."""
+    return f"{note}\n\n{NOTE_RECORD}{json.dumps({**told, 'journal': head}, sort_keys=True)}"
+
+
+def note_parts(note: str) -> list[tuple[str, Mapping[str, JSON]]]:
+    """A note's parts: each ends in a line that holds its record, or has none."""
+    parts: list[tuple[str, Mapping[str, JSON]]] = []
+    text: list[str] = []
+    for line in note.strip().splitlines():
+        text.append(line)
+        if line.startswith(NOTE_RECORD):
+            parts.append(("\n".join(text).strip(), _record(line)))
+            text = []
+    return parts + ([("\n".join(text).strip(), {})] if text else [])
+
+
+def _record(line: str) -> Mapping[str, JSON]:
+    try:
+        told = json.loads(line.removeprefix(NOTE_RECORD))
+    except ValueError:
+        return {}
+    return told if isinstance(told, Mapping) else {}
