@@ -11,6 +11,7 @@ from threading import Event
 
 from meta_agent.config import RunConfig
 from meta_agent.protocols import JSON
+from meta_agent.steps.budget import allowed
 from meta_agent.steps.diagnostics.tend import tend
 from meta_agent.steps.finish import finish
 from meta_agent.steps.opening import first_version, open_run
@@ -32,6 +33,7 @@ def evolve(config: RunConfig, display: Display, stop: Event | None = None) -> Ru
 
 def _evolve(run: Run) -> None:
     first = tend(run, first_version(run))
+    run.ledger.event("plan", {"attempts": allowed(run)})
     handed = STRATEGIES[run.config.strategy]().carry_out(run, first)
     finish(run, first, handed)
 

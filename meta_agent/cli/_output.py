@@ -48,7 +48,7 @@ def draw(drawing: RenderableType, *, paged: bool = False) -> None:
     terminal = sys.stdout.isatty()
     console = Console(width=None if terminal else _PIPE_WIDTH, highlight=False)
     if not (paged and terminal):
-        console.print(drawing)
+        console.print(drawing, crop=terminal)  # a pipe gets lines whole
         return
     os.environ.setdefault("LESS", "FRX")  # git's own: what fits on the screen stays on it
     with console.pager(styles=True):

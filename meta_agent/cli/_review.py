@@ -1,4 +1,4 @@
-"""Commands that read a run: report, status, log, why, verify."""
+"""Commands that read a run: report, status, watch, log, why, verify."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 def register(app: typer.Typer) -> None:
     """Adds this group's commands."""
-    for command in (report, status, log, why, verify):
+    for command in (report, status, watch, log, why, verify):
         app.command()(command)
 
 
@@ -70,7 +70,7 @@ def status(
 ) -> None:
     """Where a run stands: running, done, or waiting to be resumed."""
     from meta_agent.view import reduce
-    from meta_agent.view.state import status_json
+    from meta_agent.view.documents import status_json
     from meta_agent.view.terminal.text import status as drawing
 
     with reading(workspace) as (_, ledger):
@@ -78,20 +78,51 @@ def status(
     emit(as_json, lambda: status_json(state), lambda: drawing(state))
 
 
+def watch(
+    run: RunOption = None, workspace: WorkspaceOption = None, as_json: JsonOption = False
+) -> None:
+    """The state of a run on the whole screen until it ends; --json says nothing until then."""
+    from meta_agent.view.documents import status_json
+    from meta_agent.view.terminal import watching
+    from meta_agent.view.terminal.text import summary
+
+    with reading(workspace) as (_, ledger):
+        state = watching.watch(ledger, run, draw=not as_json)
+    emit(as_json, lambda: status_json(state), lambda: summary(state))
+
+
 def log(
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Go on as it grows, until the run ends.")
+    ] = False,
+    graph: Annotated[
+        bool, typer.Option("--graph", help="The harness's commits instead, with their notes.")
+    ] = False,
     run: RunOption = None,
     workspace: WorkspaceOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Every durable step and note, oldest first."""
-    from meta_agent.view import reduce
-    from meta_agent.view.state import log_json
-    from meta_agent.view.terminal.text import log as drawing
+    from rich.console import Group
 
-    with reading(workspace) as (_, ledger):
+    from meta_agent.history import HarnessRepo
+    from meta_agent.view import reduce
+    from meta_agent.view.documents import log_json
+    from meta_agent.view.terminal import text, watching
+
+    with reading(workspace) as (place, ledger):
+        if graph:
+            told = HarnessRepo(place.harness_repo).graph()
+            document = {"schema_version": 1, "graph": told}
+            emit(as_json, lambda: document, lambda: text.lines(told.splitlines()), paged=True)
+            return
+        if follow and not as_json:
+            watching.follow(ledger, run)
+            return
         name = reduce(ledger, run).run
         steps, events = ledger.steps(name), ledger.events(name)
-    emit(as_json, lambda: log_json(name, steps, events), lambda: drawing(steps, events))
+    document = log_json(name, steps, events)
+    emit(as_json, lambda: document, lambda: Group(*text.log(steps, events)), paged=True)
 
 
 def why(

@@ -158,6 +158,11 @@ class HarnessRepo:
         notes = self._notes_by_commit()
         return [_log_entry(commit, notes.get(commit.id)) for commit in commits]
 
+    def graph(self) -> str:
+        """All branches as git draws them, with their notes."""
+        argv = ("log", "--graph", "--branches", "--notes", "--date-order", "--format=%h %s%d%n%N")
+        return self._git.run(*argv).stdout.decode("utf-8", "replace")
+
     def candidates(self) -> dict[str, str]:
         """Every candidate ref and the commit it is at, failed ones included."""
         rows = self._git.line("for-each-ref", "--format=%(refname) %(objectname)", CANDIDATES)

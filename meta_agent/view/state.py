@@ -40,17 +40,17 @@ Steps (the outcome of `Ledger.once`, by kind). Any outcome may also hold `rollou
 | `results`   | {split, seeds, before: {runs, mean, iqm}, after?, difference?, iqm_difference?,   |
 |             | improvement?}, each figure {value, low, high, runs}: over training runs           |
 
-Events: `phase` {name, detail, generation?}, `note` {text, level}, `metrics` {series, step, and
-numbers}, `replay` {recording, labels: {name: value}, drift: requests that differ from the recorded
-ones}, the newest counts. `series` names a curve's owner, an arm and a seed: "g0/c2/s1" or
-"4f2a-s1-n30".
+Events: `plan` {attempts}, `phase` {name, detail, generation?}, `note` {text, level}, `metrics`
+{series, step, and numbers}, `replay` {recording, labels: {name: value}, drift: requests that differ
+from the recorded ones}, the newest counts. `series` names a curve's owner, an arm and a seed:
+"g0/c2/s1" or "4f2a-s1-n30".
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from meta_agent.errors import ConfigError
@@ -94,7 +94,7 @@ STEP_KINDS: Final = (
     "results",
     "calibration",
 )
-EVENT_KINDS: Final = ("phase", "note", "metrics", "replay")
+EVENT_KINDS: Final = ("phase", "note", "metrics", "replay", "plan")
 SCHEMA_VERSION: Final = 1
 
 
@@ -134,6 +134,7 @@ class RunState:
     spend: dict[str, Spend] = field(default_factory=dict)
     rollouts: int = 0
     train_steps: int = 0
+    planned: int = 0  # attempts that the run may make, those at vault tasks aside; 0: not recorded
     confirm_queries: int = 0  # looks at the confirm split: each is a chance to be fooled by it
     phase: str = ""
     phase_detail: str = ""
@@ -153,6 +154,18 @@ class RunState:
     def wall_sec(self) -> float:
         """From the first start to the last sign of life, pauses between resumptions included."""
         return max(0.0, (self.finished_at or self.last_at) - self.started_at)
+
+    @property
+    def share(self) -> float | None:
+        """How much of its attempts a run has made; an early end leaves the rest unspent."""
+        return min(1.0, self.rollouts / self.planned) if self.planned else None
+
+    @property
+    def left_sec(self) -> float | None:
+        """Time to go at the pace so far, where there is a pace to speak of."""
+        share = self.share or 0.0
+        going = self.exit_reason is None and share >= 0.02
+        return self.wall_sec * (1 - share) / share if going else None
 
     @property
     def usd(self) -> float | None:
@@ -287,37 +300,6 @@ def decisions_on_commit(ledger: Ledger, commit: str) -> list[DecisionView]:
     return [one for one in decisions if one.candidate in meant]
 
 
-def status_json(state: RunState) -> dict[str, JSON]:
-    """`status --json`."""
-    return {
-        "schema_version": SCHEMA_VERSION,
-        "run": state.run,
-        "workspace": state.workspace,
-        "live": state.owner is not None and state.exit_reason is None,
-        "owner": state.owner,
-        "exit_reason": state.exit_reason,
-        "phase": state.phase,
-        "phase_detail": state.phase_detail,
-        "last_at": state.last_at,
-        "starts": state.starts,
-        "in_flight": [step.key for step in state.open_steps],
-        "waiting": [one.to_json() for one in state.waiting],
-        "candidates": {one.id: one.kind for one in state.candidates.values()},
-        "versions": [version.version for version in state.versions],
-        "spend": state.spend_json(),
-    }
-
-
-def log_json(run: str, steps: Sequence[Step], events: Sequence[Event]) -> dict[str, JSON]:
-    """`log --json`: every step with intent and outcome, every event."""
-    return {
-        "schema_version": SCHEMA_VERSION,
-        "run": run,
-        "steps": [{**asdict(step), "done": step.done} for step in steps],
-        "events": [asdict(event) for event in events],
-    }
-
-
 def apply_step(state: RunState, step: Step) -> None:
     """Folds one step in. Kinds we do not know count for time and usage alone."""
     state.last_at = max(state.last_at, step.finished_at or step.started_at)
@@ -343,6 +325,8 @@ def apply_event(state: RunState, event: Event) -> None:
         state.phase_detail = str(payload.get("detail", ""))
     elif event.kind == "note":
         state.notes.append((event.at, str(payload.get("text", ""))))
+    elif event.kind == "plan":
+        state.planned = int(payload.get("attempts") or 0)
     elif event.kind == "replay":
         state.replay = payload
     elif event.kind == "metrics":

@@ -19,7 +19,7 @@ from .conftest import Done, Runner
 
 COMMANDS = ["evolve", "init", "train", "report", "status", "log", "show", "diff", "why"]
 COMMANDS += ["verify", "doctor", "approve", "transcript", "view"]
-COMMANDS += ["blame", "timeline", "revert"]
+COMMANDS += ["blame", "timeline", "revert", "watch"]
 HEAVY = ("torch", "rich", "pydantic", "jinja2", "git", "docker", "scipy", "numpy", "sqlite3")
 
 
@@ -101,7 +101,7 @@ def test_data_commands_print_one_document(
 def test_data_commands_print_for_people(meta_agent: Runner, workspace: Path, command: str) -> None:
     done = meta_agent(*command.split(), "--workspace", str(workspace), cwd=workspace.parent)
     assert done.returncode == 0
-    assert "r1" in done.stdout
+    assert ("g0/c0" if command == "log" else "r1") in done.stdout  # a log is about one run
     assert "\x1b" not in done.stdout
 
 

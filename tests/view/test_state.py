@@ -10,7 +10,8 @@ from meta_agent.errors import ConfigError
 from meta_agent.ledger import Ledger
 from meta_agent.view import STEP_KINDS, RunState, decisions_on_commit, reduce
 from meta_agent.view._format import test_text as sentence
-from meta_agent.view.state import _FOLDS, log_json, status_json
+from meta_agent.view.documents import log_json, status_json
+from meta_agent.view.state import _FOLDS
 
 from .sample import write_sample
 

@@ -199,6 +199,9 @@ def _cards(state: RunState) -> Iterator[Card]:
         detail = ", ".join(f"{kinds.count(kind)} {kind.lower()}" for kind in dict.fromkeys(kinds))
         detail += f"; {state.confirm_queries} looks at the confirm split"
         yield Card("candidates", str(len(kinds)), visible(detail))
+    if state.share is not None and state.exit_reason is None:
+        left = "" if state.left_sec is None else f"about {duration(state.left_sec)} left"
+        yield Card("done", f"{100 * state.share:.0f} %", f"of {state.planned:,} attempts; {left}")
     yield Card("skills written", str(len(state.skills)), "in view of the next proposals")
     yield Card(
         "time",

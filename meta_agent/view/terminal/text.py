@@ -55,9 +55,9 @@ def summary(state: RunState) -> RenderableType:
     if state.cells:
         parts += [cells(state), Text()]
     if state.candidates:
-        parts += [candidates(state), Text()]
+        parts += [candidates(state.candidates.values()), Text()]
     if state.refused or state.decisions or state.analyses:
-        parts += [_told(state), Text()]
+        parts += [_said(state), Text()]
     if state.skills:
         parts += [_skills(state), Text()]
     return Group(*parts, *_spent(state), Text(), *_next_commands(state))
@@ -77,10 +77,20 @@ def status(state: RunState) -> RenderableType:
         table.add_row("waits for", Text(one_line(f"a person: {decision.asks}", 300)))
     for step in state.open_steps:
         table.add_row("in flight", Text(one_line(_open_step(step))))
+    if told := progress(state):
+        table.add_row("progress", Text(told))
     table.add_row("candidates", Text(_verdict_counts(state)))
     table.add_row("versions", Text(str(len(state.versions))))
     table.add_row("spend", Group(*_spent(state)))
     return table
+
+
+def progress(state: RunState) -> str:
+    """`43 % of 108,800 attempts, about 5 min left`; nothing where no plan was recorded."""
+    if state.share is None:
+        return ""
+    left = "" if state.left_sec is None else f", about {duration(state.left_sec)} left"
+    return f"{100 * state.share:.0f} % of {state.planned:,} attempts{left}"
 
 
 def state_word(state: RunState) -> str:
@@ -106,14 +116,14 @@ def _parked(state: RunState) -> str:
     return visible(f"parked, waits for a person: meta-agent approve {subjects}{where}")
 
 
-def candidates(state: RunState) -> RenderableType:
+def candidates(every: Iterable[CandidateView]) -> RenderableType:
     """One row per candidate."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in ("candidate", "factor", "verdict"):
         table.add_column(column, no_wrap=True)
     table.add_column("clean success, points", no_wrap=True)
     table.add_column("why", overflow="fold")
-    for one in state.candidates.values():
+    for one in every:
         table.add_row(
             Text(visible(one.short_id)),
             Text(visible(one.label)),
@@ -187,17 +197,23 @@ def show(one: CandidateView) -> RenderableType:
     return table
 
 
-def log(steps: Iterable[Step], events: Iterable[Event]) -> RenderableType:
-    """Steps and notes, oldest first."""
+def log(steps: Iterable[Step], events: Iterable[Event]) -> list[Text]:
+    """Steps and notes, a line each, oldest first; nothing is cut."""
     rows = [(step.started_at, step.kind, _step_line(step)) for step in steps]
-    rows += [
-        (event.at, event.kind, _flat(event.payload)) for event in events if event.kind != "metrics"
-    ]
-    table = Table.grid(padding=(0, 2))
-    for at, kind, text in sorted(rows, key=lambda row: row[0]):
+    rows += [(event.at, event.kind, _told(event)) for event in events if event.kind != "metrics"]
+    found = []
+    for at, kind, told in sorted(rows, key=lambda row: row[0]):
         stamp = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at))
-        table.add_row(Text(stamp, style="dim"), Text(visible(kind)), Text(one_line(text, 300)))
-    return table
+        line = Text(stamp, style="dim", no_wrap=True, overflow="ignore")
+        flat = " ".join(visible(told).split())
+        found.append(line.append(f"  {visible(kind):<10}  {flat}", style="not dim"))
+    return found
+
+
+def _told(event: Event) -> str:
+    """A note's own words, of other events the fields."""
+    note = event.payload.get("text") if isinstance(event.payload, dict) else None
+    return str(note) if isinstance(note, str) else _flat(event.payload)
 
 
 def report(
@@ -274,7 +290,8 @@ def checks(rows: Iterable[tuple[str, str, str, str]]) -> RenderableType:
 
 def lines(texts: Iterable[str]) -> Text:
     """Lines that were made elsewhere, made harmless here."""
-    return Text("\n".join(visible(text) for text in texts))
+    made = "\n".join(visible(text) for text in texts)
+    return Text(made, no_wrap=True, overflow="ignore")
 
 
 def _headline(state: RunState) -> RenderableType:
@@ -295,7 +312,7 @@ def _headline(state: RunState) -> RenderableType:
     return table
 
 
-def _told(state: RunState) -> RenderableType:
+def _said(state: RunState) -> RenderableType:
     """Drafts that were refused, what analysts noted, and what people decided."""
     table = facts_table()
     for said in state.analyses:
@@ -399,7 +416,7 @@ def _screen(screen: Mapping[str, Any]) -> str:
 
 def _open_step(step: Step) -> str:
     failure = f": {step.error}" if step.error else ""
-    return f"{step.kind} {step.key}, attempt {step.attempts}{failure}"
+    return f"{step.kind} {_key(step)}, attempt {step.attempts}{failure}"
 
 
 def _step_line(step: Step) -> str:
@@ -410,7 +427,12 @@ def _step_line(step: Step) -> str:
     clean = outcome.get("clean_success")
     extra = f", clean success {percent(clean)}" if isinstance(clean, float) else ""
     kind = f", {outcome['kind']}" if step.kind == "verdict" and "kind" in outcome else ""
-    return f"{step.key}{took}{extra}{kind}"
+    return f"{_key(step)}{took}{extra}{kind}"
+
+
+def _key(step: Step) -> str:
+    """Without the run's name: a screen is about one run."""
+    return step.key.partition("/")[2] or step.key
 
 
 def _flat(value: Any) -> str:
