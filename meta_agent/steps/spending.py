@@ -18,9 +18,9 @@ from meta_agent.ledger import Ledger
 from meta_agent.steps.plan import ALPHA, Plan
 from meta_agent.steps.run import Run
 
-ERROR: Final = "error"
+BEGUN: Final = "claim"
 """The ledger's word for a claim that is about to be measured."""
-_KEY: Final = "claim/error"
+_KEY: Final = "claim/begun"
 _HALF: Final = "race/tasks"
 
 
@@ -42,11 +42,11 @@ def declared_alpha(ledger: Ledger, run: str) -> float:
 def begin_claim(run: Run) -> None:
     """From here on this run has claimed something, whatever becomes of it."""
     told = {"alpha": run.plan.alpha, "earlier": _claimed_before(run.ledger, run.id)}
-    run.once(_KEY, ERROR, {}, lambda: told)
+    run.once(_KEY, BEGUN, {}, lambda: told)
 
 
 def _claimed_before(ledger: Ledger, run: str) -> int:
-    runs = [step.run for step in ledger.steps(kind=ERROR)]
+    runs = [step.run for step in ledger.steps(kind=BEGUN)]
     return runs.index(run) if run in runs else len(runs)
 
 

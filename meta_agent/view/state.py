@@ -14,8 +14,7 @@ Steps (the outcome of `Ledger.once`, by kind). Any outcome may also hold `rollou
 |             | messages?}]}}                                                                     |
 | `proposal`  | {generation, bottleneck?, candidates: [id], skills: [name],                       |
 |             | refused?: [{statement, code, reason}], nothing?, noted?}: the last two in words   |
-| `revision`  | {admitted, refused?: {statement, code, reason}}: a candidate that a person sent  |
-|             | back, again                                                                       |
+| `revision`  | {admitted, refused?}: a candidate that a person sent back, again                  |
 | `candidate` | {id, generation, index, ref, commit, base, factor, hypothesis, paths, diff?}      |
 | `screen`    | {candidate, stage: static|contract|replay|seed, passed, reasons?, numbers?}       |
 | `live`      | {candidate, split, claim?, seeds?, samples?, tasks?, verdict?, numbers?}: one look |
@@ -32,7 +31,7 @@ Steps (the outcome of `Ledger.once`, by kind). Any outcome may also hold `rollou
 | `bundle`    | {generation, clean_success, cells: [name], chosen, members: [id], shares:        |
 |             | [{candidate, delta, ci_low, ci_high}]}: what is gone on from                      |
 | `handover`  | {version, commit, standing, words, policy, checkpoint, steps}                     |
-| `lead`      | {candidate, generation, commit, main, members: [id], effect}: joined, unproven   |
+| `lead`      | {candidate, generation, commit, main, members: [id], effect, likelier?}: unproven |
 | `skill`     | {name, path, candidate?, description?, negative?}                                 |
 | `vault`     | {which: baseline|final, version, split, n, success, clean_success, ci}            |
 | `visible`   | {effect, low, high, basis, calibrated, words}: the smallest gain it can see       |

@@ -19,7 +19,7 @@ from tests.steps._bench import Bench, replace_plan
 def earlier_claims(ledger: Ledger, *runs: str) -> None:
     for run in runs:
         ledger.start_run(run, {}, config_hash="h")
-        ledger.once(f"{run}/claim/error", "error", {}, lambda: {})
+        ledger.once(f"{run}/claim/begun", "claim", {}, lambda: {})
 
 
 def sides(bench: Bench) -> Sides:
