@@ -66,7 +66,7 @@ def import_rollouts(
 ) -> None:
     """Read rollouts of other tools into the workspace's store; says what was skipped and why."""
     from meta_agent.rollouts import RolloutStore
-    from meta_agent.rollouts.exchange import read_rollouts
+    from meta_agent.rollouts.exchange import judged, read_rollouts
     from meta_agent.view.terminal.text import lines
     from meta_agent.workspace import open_workspace
 
@@ -74,7 +74,7 @@ def import_rollouts(
     place = open_workspace(workspace_root(workspace))
     reading = read_rollouts(*files, format_name=format_name, run=name)
     with stdout_for_data():
-        shard = RolloutStore(place.rollouts).write(name, _solved(reading, solved_at))
+        shard = RolloutStore(place.rollouts).write(name, judged(reading, solved_at))
     document = {"schema_version": 1, "name": shard.name, "bytes": shard.bytes}
     document["import"] = reading.tally.to_json()
     text = [*reading.tally.lines(), f"stored as {shard.name} ({shard.bytes} bytes)"]
@@ -183,11 +183,11 @@ def _report_on(
     files: list[Path], solved_at: float | None, as_json: bool, page: Path | None, asked: str
 ) -> None:
     from meta_agent.evidence import read_foreign, render_foreign
-    from meta_agent.rollouts.exchange import read_rollouts
+    from meta_agent.rollouts.exchange import judged, read_rollouts
     from meta_agent.view.terminal.text import lines
 
     reading = read_rollouts(*files, over=Pulse("rows read").over)
-    found = read_foreign(_solved(reading, solved_at))
+    found = read_foreign(judged(reading, solved_at))
     document = {"schema_version": 1, "import": reading.tally.to_json(), **found.to_json()}
     if page is not None:
         from meta_agent.view.pages.foreign_page import write_foreign_page
@@ -211,19 +211,6 @@ class _Counted:
         for rollout in self._rollouts:
             self.count += 1
             yield rollout
-
-
-def _solved(rollouts: Reading, solved_at: float | None) -> Iterable[Rollout]:
-    return rollouts if solved_at is None else (_judged(one, solved_at) for one in rollouts)
-
-
-def _judged(rollout: Rollout, solved_at: float) -> Rollout:
-    """Takes the reward's word where the data has no outcome of its own."""
-    from meta_agent.rollouts.exchange import with_outcome
-
-    if rollout.outcome is not None or rollout.error is not None or not rollout.rewards:
-        return rollout
-    return with_outcome(rollout, rollout.total_reward >= solved_at, "reward")
 
 
 def _from(source: str, workspace: Path | None) -> Reading | Iterator[Rollout]:

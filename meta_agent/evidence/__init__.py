@@ -13,9 +13,10 @@ from meta_agent.evidence._thresholds import THRESHOLDS, Threshold
 from meta_agent.evidence.build import build_evidence
 from meta_agent.evidence.conversation import Exchange, exchanges, fates
 from meta_agent.evidence.exemplars import Exemplar, exemplars, failure_mode, summarize
+from meta_agent.evidence.foreign._alerts_counted import MINIMUM
 from meta_agent.evidence.foreign._behind import Attempt
 from meta_agent.evidence.foreign._foreign_text import next_command, render_foreign
-from meta_agent.evidence.foreign.reading import ForeignReport, read_foreign
+from meta_agent.evidence.foreign.reading import ForeignReport, read_foreign, rests_on
 from meta_agent.evidence.gap import Gap, gap
 from meta_agent.evidence.health import render_text
 from meta_agent.evidence.probe import probe
@@ -23,6 +24,7 @@ from meta_agent.evidence.reference import Reference, reference_of
 
 __all__ = [
     "MEANINGS",
+    "MINIMUM",
     "ROLE_WORDS",
     "THRESHOLDS",
     "Alert",
@@ -51,6 +53,7 @@ __all__ = [
     "reference_of",
     "render_foreign",
     "render_text",
+    "rests_on",
     "role_of",
     "summarize",
 ]

@@ -8,6 +8,7 @@ from meta_agent.skills._distil import distil, lesson_kind
 from meta_agent.skills._library import SkillLibrary, load_skill
 from meta_agent.skills._skill import PREFIX, STATUSES, Kind, Skill, SkillDraft, Status
 from meta_agent.skills._validate import redact, validate
+from meta_agent.skills._watched import check_script, watched
 
 __all__ = [
     "PREFIX",
@@ -17,9 +18,11 @@ __all__ = [
     "SkillDraft",
     "SkillLibrary",
     "Status",
+    "check_script",
     "distil",
     "lesson_kind",
     "load_skill",
     "redact",
     "validate",
+    "watched",
 ]

@@ -3,6 +3,8 @@
 The edit is the unified diff in PATCH. Blocks are found by their text, near the recorded line first,
 so the edit also applies to a harness that has moved on around them.
 
+An edit that was measured to bring nothing, or harm, is written only with `--force`.
+
 Does not cover: a harness in which the surrounding lines themselves differ; that is exit status 1,
 and nothing is written.
 """
@@ -16,6 +18,8 @@ import sys
 from pathlib import Path
 
 PATCH: list[str] = []
+DO_NOT_REPEAT = False
+"""Whether a verdict spoke against this edit."""
 
 _FILE = re.compile(r"diff --git a/(.*) b/(.*)")
 _HUNK = re.compile(r"@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@")
@@ -107,14 +111,24 @@ def write(harness: Path, changed: dict[str, str]) -> None:
             target.unlink()
 
 
+def measured() -> str:
+    """What the verdict was, from the file beside the script."""
+    try:
+        text = (Path(__file__).parents[1] / "references/measured.md").read_text("utf-8")
+    except OSError:
+        return "a verdict spoke against it"
+    return next((row for row in text.splitlines() if row and row[0] not in "#|"), text)
+
+
 def main(argv: list[str] | None = None) -> int:
-    """Exit status: 0 done, 1 the edit does not apply, 2 usage."""
+    """Exit status: 0 done, 1 the edit does not apply, 2 usage, 3 refused: do not repeat it."""
     parser = argparse.ArgumentParser(description="Apply a recorded harness edit.")
     parser.add_argument("harness", nargs="?", type=Path, help="folder with harness.toml")
     parser.add_argument(
         "--check", action="store_true", help="say whether it applies; write nothing"
     )
     parser.add_argument("--undo", action="store_true", help="replace the new text by the old")
+    parser.add_argument("--force", action="store_true", help="also an edit not to be repeated")
     parser.add_argument("--show", action="store_true", help="print the diff and stop")
     options = parser.parse_args(argv)
     if options.show:
@@ -127,6 +141,9 @@ def main(argv: list[str] | None = None) -> int:
     except (DoesNotApplyError, UnicodeDecodeError) as error:
         print(json.dumps({"applies": False, "missing": str(error)}))
         return 1
+    if DO_NOT_REPEAT and not (options.check or options.undo or options.force):
+        print(json.dumps({"applies": True, "written": False, "refused": measured()}))
+        return 3
     if not options.check:
         write(options.harness, changed)
     print(json.dumps({"applies": True, "written": not options.check, "paths": sorted(changed)}))

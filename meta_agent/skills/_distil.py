@@ -15,13 +15,21 @@ import re
 from collections.abc import Iterator, Mapping
 from importlib.resources import files
 
+from meta_agent.evidence import meaning_of
 from meta_agent.protocols import JSON, Candidate, Effect, Verdict, VerdictKind
 from meta_agent.skills._apply import lines_of
 from meta_agent.skills._skill import Kind, SkillDraft
 from meta_agent.skills._validate import MAX_DESCRIPTION, redact
+from meta_agent.skills._watched import check_script, trigger_of
 
 _MAX_ROWS = 60
 _PATCH_LINE = "PATCH: list[str] = []"
+_HYPOTHESIS = re.compile(r"if (?P<does>.+?) then .+", re.IGNORECASE)
+_CHECK = (
+    "`python3 scripts/check.py ROLLOUTS` looks for the sign of it in rollouts of any form that "
+    "`meta-agent report` reads ([scripts/check.py](scripts/check.py)): exit 0 where all was looked "
+    "at and nothing shows, 1 where it shows, 3 where it could not look."
+)
 
 
 def distil(
@@ -49,7 +57,8 @@ def distil(
         body=redact(_body(candidate, verdict, kind, domain)),
         metadata=_metadata(candidate, verdict, kind, domain, trusted_text),
         files={
-            "scripts/apply.py": redact(_script(diff)),
+            "scripts/apply.py": redact(_script(diff, kind)),
+            "scripts/check.py": check_script([trigger_of(candidate.hypothesis, evidence)]),
             "references/measured.md": redact(_measured(candidate, verdict, evidence)),
         },
     )
@@ -78,8 +87,8 @@ def _description(candidate: Candidate, verdict: Verdict, kind: Kind, domain: str
     seen = hypothesis.evidence[0] if hypothesis.evidence else f"{hypothesis.metric} is poor"
     lead = "Do not repeat" if kind == "negative" else "Proven change"
     text = (
-        f"{lead} ({candidate.factor} of a {domain} harness): {_sentence(hypothesis.statement)}. "
-        f"Verdict {verdict.kind}{_delta_words(verdict.effect)}. "
+        f"{lead} ({candidate.factor} of a {domain} harness): {tried(hypothesis.statement)}. "
+        f"Measured: {verdict.kind}{_delta_words(verdict.effect)}. "
         f"Use when diagnosing {domain} and you see: {seen}"
     )
     plain = redact(" ".join(text.split())).replace("<", "under ").replace(">", "over ")
@@ -116,17 +125,19 @@ def _metadata(
 def _body(candidate: Candidate, verdict: Verdict, kind: Kind, domain: str) -> str:
     hypothesis = candidate.hypothesis
     sections = {
+        "Lesson": _lesson(candidate, verdict, kind, domain),
         "Trigger": _bullets(hypothesis.evidence) or f"`{hypothesis.metric}` is the bottleneck.",
         "Intervention": _intervention(candidate, kind),
         "Expected outcome": (
-            f"`{hypothesis.metric}` goes {hypothesis.direction} by about "
-            f"{abs(hypothesis.expected_delta):.3g}. At risk: "
+            f"Foretold, and not measured here: `{hypothesis.metric}` goes {hypothesis.direction} "
+            f"by about {abs(hypothesis.expected_delta):.3g}. At risk: "
             f"{'; '.join(hypothesis.risks) or 'nothing was named'}."
         ),
         "Evidence": (
             f"{verdict.kind}{_delta_words(verdict.effect)}.\n\n{_bullets(verdict.reasons)}\n\n"
             "All numbers: [references/measured.md](references/measured.md)."
         ),
+        "Check": _CHECK,
         "Validation": _validation(candidate, kind),
         "Applicability": (
             f"Measured on `{domain}`, factor `{candidate.factor}`, from commit "
@@ -139,13 +150,32 @@ def _body(candidate: Candidate, verdict: Verdict, kind: Kind, domain: str) -> st
 
 def _intervention(candidate: Candidate, kind: Kind) -> str:
     paths = ", ".join(f"`{path}`" for path in candidate.paths)
-    verb = "This was tried and must not be repeated" if kind == "negative" else "Do this"
+    negative = kind == "negative"
+    verb = "This was tried and must not be repeated" if negative else "Do this"
     code = "scripts/apply.py"
     use = "holds the edit (`--show`), finds out whether a harness has it (`--check --undo`)"
+    applies = "refuses to apply it without `--force`" if negative else "applies it"
     return (
-        f"{verb}: {_sentence(candidate.hypothesis.statement)}.\n\nIt touches {paths}. "
-        f"[{code}]({code}) {use}, and applies it (`python3 {code} HARNESS`); see `--help`."
+        f"{verb}: {tried(candidate.hypothesis.statement)}.\n\nIt touches {paths}. "
+        f"[{code}]({code}) {use}, and {applies} (`python3 {code} HARNESS`); see `--help`."
     )
+
+
+def tried(statement: str) -> str:
+    """What an edit does, of a hypothesis that also says what was hoped of it and why."""
+    found = _HYPOTHESIS.fullmatch(_sentence(statement))
+    return found["does"].rstrip(",") if found else _sentence(statement)
+
+
+def _lesson(candidate: Candidate, verdict: Verdict, kind: Kind, domain: str) -> str:
+    """What carries over: the sign that was acted on, and what acting on it came to."""
+    hypothesis, meant = candidate.hypothesis, meaning_of(candidate.hypothesis.metric)
+    sign = f"The sign: {meant.what} " if meant.what else ""
+    remedy = f"{meant.then} " if meant.then and kind == "positive" else ""
+    came = f"On {domain} this was measured: {tried(hypothesis.statement)}"
+    judged = f"{verdict.kind}{_delta_words(verdict.effect)}"
+    rest = "It is no answer to that sign." if kind == "negative" else "Look for that sign first."
+    return f"{sign}{remedy}{came}: {judged}. Why it was so is not measured. {rest}"
 
 
 def _validation(candidate: Candidate, kind: Kind) -> str:
@@ -161,9 +191,10 @@ def _validation(candidate: Candidate, kind: Kind) -> str:
     )
 
 
-def _script(diff: str) -> str:
+def _script(diff: str, kind: Kind) -> str:
     """The stand-alone script with this diff in it."""
     source = files("meta_agent.skills").joinpath("_apply.py").read_text("utf-8")
+    source = source.replace("DO_NOT_REPEAT = False", f"DO_NOT_REPEAT = {kind == 'negative'}", 1)
     rows = "".join(f"    {json.dumps(line)},\n" for line in lines_of(diff))
     return source.replace(_PATCH_LINE, f"PATCH: list[str] = [\n{rows}]", 1)
 
@@ -180,8 +211,23 @@ def _measured(candidate: Candidate, verdict: Verdict, evidence: Mapping[str, JSO
     rows += list(_scalars("verdict", verdict.evidence)) + list(_scalars("before", evidence))
     lines = [f"| {_cell(name)} | {_cell(value)} |" for name, value in rows[:_MAX_ROWS]]
     return "\n".join(
-        [f"# Measured: {candidate.id}", "", "| what | value |", "|---|---|", *lines, ""]
+        [
+            f"# Measured: {candidate.id}",
+            "",
+            _sentence_of(candidate, verdict),
+            "",
+            "| what | value |",
+            "|---|---|",
+            *lines,
+            "",
+        ]
     )
+
+
+def _sentence_of(candidate: Candidate, verdict: Verdict) -> str:
+    judged = f"{verdict.kind}{_delta_words(verdict.effect)}"
+    because = "; ".join(verdict.reasons[:2]) or "no reason was recorded"
+    return f"{tried(candidate.hypothesis.statement)}: {judged}: {' '.join(because.split())}."
 
 
 def _scalars(prefix: str, value: JSON) -> Iterator[tuple[str, str]]:

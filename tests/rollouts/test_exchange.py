@@ -78,7 +78,7 @@ def test_openai_messages_tell_turns_tools_and_reward(tmp_path: Path) -> None:
     assert (found.turns, found.rewards) == (2, {"reward": 1.0})
     (event,) = found.tool_events
     assert (event.tool, event.arguments, event.result) == ("bash", {"cmd": "ls"}, "a.py")
-    assert absent(found) == {"tool_ok", "stop_reason", "outcome", "tokens", "task"}
+    assert absent(found) == {"tool_ok", "stop_reason", "outcome", "tokens", "flags", "task"}
 
 
 def test_content_parts_become_text_and_images_are_counted(tmp_path: Path) -> None:

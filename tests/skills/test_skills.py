@@ -184,6 +184,52 @@ def test_the_script_explains_itself(library: SkillLibrary) -> None:
     assert run_script(skill)[0] == 2
 
 
+WORSE = Verdict(VerdictKind.REJECT, ("it lost",), Effect(-0.1, -0.16, -0.04, 512, 2))
+
+
+def test_what_is_not_to_be_repeated_refuses_to_be(library: SkillLibrary, tmp_path: Path) -> None:
+    skill, folder = library.write(draft(WORSE)).path, harness(tmp_path, BEFORE)
+    status, out = run_script(skill, str(folder))
+    told = json.loads(out)
+    assert (status, told["written"]) == (3, False)
+    assert "REJECT, clean success -10.0 points [-16.0, -4.0]: it lost" in told["refused"]
+    assert (folder / "swe/agent.py").read_text() == BEFORE
+    assert run_script(skill, str(folder), "--check")[0] == 0
+    assert run_script(skill, str(folder), "--force")[0] == 0
+    assert "MAX_TURNS = 8\n" in (folder / "swe/agent.py").read_text()
+    assert run_script(skill, str(folder), "--undo")[0] == 0, "taking it out is never refused"
+
+
+@pytest.mark.parametrize("verdict", [WORSE, PROMOTE], ids=["negative", "positive"])
+def test_a_lesson_says_what_was_measured_and_not_what_was_hoped(
+    verdict: Verdict, library: SkillLibrary
+) -> None:
+    skill = library.write(draft(verdict))
+    assert "MAX_TURNS grows from 4 to 8" in skill.description
+    for text in (skill.description, skill.body.split("## Expected outcome")[0]):
+        assert "more attempts submit" not in text, "that was the hope"
+        assert f"{100 * verdict.effect.delta:+.1f} points" in text  # type: ignore[union-attr]
+    assert "Foretold, and not measured here" in skill.body
+
+
+def test_its_check_reads_any_rollouts(library: SkillLibrary, tmp_path: Path) -> None:
+    about = replace(HYPOTHESIS, metric="signal.dead_group_ratio", direction="down")
+    skill = library.write(draft(candidate=replace(CANDIDATE, hypothesis=about)))
+    script = str(skill.path / "scripts/check.py")
+    rows = [
+        {"prompt": f"do {n % 6}", "completion": "x", "reward": 1.0 + spread * (n // 6)}
+        for spread in (0.0, 0.5)
+        for n in range(24)
+    ]
+    for name, part, status in (("dead", rows[:24], 1), ("alive", rows[24:], 0)):
+        file = tmp_path / f"{name}.jsonl"
+        file.write_text("".join(json.dumps(row) + "\n" for row in part))
+        ran = subprocess.run([sys.executable, script, str(file)], capture_output=True, check=False)
+        assert ran.returncode == status, ran.stdout
+    ran = subprocess.run([sys.executable, script, "/nowhere"], capture_output=True, check=False)
+    assert ran.returncode == 3
+
+
 ODD_EDITS = {
     "a new file": (None, "x = 1\ny = 2\n"),
     "a removed file": ("x = 1\n", None),

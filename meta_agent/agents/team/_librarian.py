@@ -124,5 +124,5 @@ def _heading(body: str) -> str:
 def _measured(body: str) -> str:
     """The sections that the host writes: what was measured, and the code."""
     sections = re.split(r"\n\n(?=## )", body)
-    kept = [part for part in sections if part.startswith(_KEPT) or "scripts/apply.py" in part]
+    kept = [part for part in sections if part.startswith(_KEPT) or "](scripts/" in part]
     return "\n\n".join(kept)

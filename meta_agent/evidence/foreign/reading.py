@@ -45,6 +45,7 @@ NEEDED_FOR: Final[Mapping[str, str]] = {
     "turns": "turns",
     "stop_reason": "how attempts ended, truncation",
     "tokens": "token probabilities, exactness of token rows",
+    "flags": "answers read and attacks on the grader, beyond what calls look like",
     "task": "tasks by name (told apart by their prompts instead)",
 }
 _ON_OUTCOME = (
@@ -389,6 +390,28 @@ def _absent(rollout: Rollout) -> frozenset[str]:
 def _loops(text: str) -> bool:
     tail = text[-_TAIL_CHARS:]
     return len(tail) == _TAIL_CHARS and bool(tail.strip()) and text.count(tail) >= 3
+
+
+def rests_on(metric: str) -> tuple[str, ...]:
+    """The fields without which a metric, by its full name, cannot be read off rollouts."""
+    layer, _, name = metric.partition(".")
+    if layer == "score":
+        return ("outcome", "flags") if "clean" in name else ("outcome",)
+    if layer == "signal":
+        return ("rewards", "outcome") if _on_outcome(name) else ("rewards",)
+    if layer != "behaviour":
+        return ("tool_events",) if name.startswith("suspect") else ("messages",)
+    if name.startswith(_ON_FLAGS):
+        return ("flags",)
+    if _on_ok(name):
+        return ("tool_events", "tool_ok")
+    return (
+        ("tool_events",)
+        if _on_tools(name)
+        else ("stop_reason",)
+        if _on_ending(name)
+        else ("turns",)
+    )
 
 
 def _kept(metrics: Mapping[str, float], wanted: Callable[[str], bool]) -> dict[str, float]:

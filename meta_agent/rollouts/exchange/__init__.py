@@ -5,7 +5,14 @@ skipped; `absent(rollout)` says what was not in the data; `write_rollouts` expor
 one module with `claims` and `read`, listed in `_registry.py`.
 """
 
-from meta_agent.rollouts.exchange._draft import ABSENCES, IMPORTED, absent, origin, with_outcome
+from meta_agent.rollouts.exchange._draft import (
+    ABSENCES,
+    IMPORTED,
+    absent,
+    judged,
+    origin,
+    with_outcome,
+)
 from meta_agent.rollouts.exchange._format import Format
 from meta_agent.rollouts.exchange._mapped import write_mapped
 from meta_agent.rollouts.exchange._read import Reading, read_rollouts, write_rollouts
@@ -21,6 +28,7 @@ __all__ = [
     "Tally",
     "absent",
     "format_named",
+    "judged",
     "origin",
     "read_rollouts",
     "sniff",

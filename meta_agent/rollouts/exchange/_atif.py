@@ -70,7 +70,7 @@ def read(row: Row, count: Count) -> Draft:
         advantage=own.number("advantage"),
         outcome=own.flag("outcome", "resolved"),
         stop_reason=_stop(own),
-        flags=[str(flag) for flag in own.items("flags") or ()],
+        flags=own.words("flags"),
         tokens=joined(_calls(replies)),
         cost=_cost(row.object("final_metrics")),
     )
@@ -175,8 +175,8 @@ def _record(rollout: Rollout) -> dict[str, JSON]:
         "advantage": rollout.advantage,
         "outcome": rollout.outcome,
         "stop_reason": None if "stop_reason" in unknown else rollout.stop_reason,
-        "flags": rollout.flags,
     }
+    flags = {} if "flags" in unknown else {"flags": rollout.flags}
     name = rollout.domain or "meta-agent"
     model = rollout.policy
     return {
@@ -185,7 +185,7 @@ def _record(rollout: Rollout) -> dict[str, JSON]:
         "agent": {"name": name, "version": rollout.version, "model_name": model},
         "steps": _steps(rollout.messages, rollout.tokens),
         "final_metrics": _final(rollout),
-        "extra": {_EXTRA: {k: v for k, v in own.items() if v not in (None, {}, [])}},
+        "extra": {_EXTRA: {k: v for k, v in own.items() if v not in (None, {}, [])} | flags},
         "notes": f"written by meta-agent {__version__}",
     }
 

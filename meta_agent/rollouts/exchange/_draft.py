@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -27,7 +27,7 @@ IMPORTED: Final = "imported"
 # What a record may lack. `tool_ok`: calls are known, but not whether they worked.
 ABSENCES: Final = (
     *("messages", "tool_events", "tool_ok", "turns", "stop_reason"),
-    *("rewards", "outcome", "tokens", "task"),
+    *("rewards", "outcome", "tokens", "flags", "task"),
 )
 
 
@@ -56,7 +56,7 @@ class Draft:
     verifier_inputs: dict[str, JSON] = field(default_factory=dict)
     stop_reason: StopReason | None = None
     error: RolloutFailure | None = None
-    flags: list[str] = field(default_factory=list)
+    flags: list[str] | None = None
     tokens: TokenRecord | None = None
     timings: dict[str, float] = field(default_factory=dict)
     cost: dict[str, float] = field(default_factory=dict)
@@ -73,6 +73,7 @@ class Draft:
             "rewards": bool(self.rewards),
             "outcome": self.outcome is not None or self.error is not None,
             "tokens": self.tokens is not None,
+            "flags": self.flags is not None,
             "task": self.task_key is not None,
         }
         return [name for name in ABSENCES if not known[name]]
@@ -124,7 +125,7 @@ def to_rollout(
         verifier_inputs=draft.verifier_inputs,
         stop_reason=draft.stop_reason or ("error" if draft.error else "returned"),
         error=draft.error,
-        flags=draft.flags,
+        flags=draft.flags or [],
         turns=draft.turns or 0,
         timings=draft.timings,
         cost=draft.cost,
@@ -148,6 +149,16 @@ def absent(rollout: Rollout) -> frozenset[str]:
     """What was not in the data that this record came from; nothing for records of our own."""
     names = origin(rollout).get("absent")
     return frozenset(names) & frozenset(ABSENCES) if isinstance(names, list) else frozenset()
+
+
+def judged(rollouts: Iterable[Rollout], solved_at: float | None) -> Iterator[Rollout]:
+    """Rollouts whose reward says whether they solved their task, where nothing else does."""
+    for one in rollouts:
+        known = one.outcome is not None or one.error is not None or not one.rewards
+        if solved_at is None or known:
+            yield one
+        else:
+            yield with_outcome(one, one.total_reward >= solved_at, "reward")
 
 
 def digest(value: JSON) -> str:

@@ -78,7 +78,7 @@ def read(row: Row, count: Count) -> Draft:
         advantage=row.number("advantage"),
         outcome=row.flag("outcome", "success", "resolved"),
         stop_reason=stop_of(row, count),
-        flags=[str(flag) for flag in row.items("flags") or ()],
+        flags=row.words("flags"),
     )
 
 
@@ -163,7 +163,6 @@ def _record(rollout: Rollout) -> dict[str, JSON]:
             model=rollout.policy,
             rewards=rollout.rewards,
             weights=rollout.weights,
-            flags=rollout.flags,
         ),
         **{
             name: value
@@ -171,6 +170,7 @@ def _record(rollout: Rollout) -> dict[str, JSON]:
                 ("sample_idx", rollout.sample_idx),
                 ("advantage", rollout.advantage),
                 ("outcome", rollout.outcome),
+                ("flags", None if "flags" in unknown else rollout.flags),
                 ("stop_reason", None if "stop_reason" in unknown else rollout.stop_reason),
             )
             if value is not None

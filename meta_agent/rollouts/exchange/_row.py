@@ -87,6 +87,11 @@ class Row:
         found: list[JSON] | None = self._first((name,), (list,), "a list")
         return found
 
+    def words(self, name: str) -> list[str] | None:
+        """A list as texts."""
+        found = self.items(name)
+        return None if found is None else [str(one) for one in found]
+
     def object(self, name: str) -> Row | None:
         """A nested object as a row of its own."""
         value = self._first((name,), (Mapping,), "an object")
