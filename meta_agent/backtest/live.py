@@ -48,6 +48,7 @@ from meta_agent.errors import CandidateError, Interrupted
 from meta_agent.gate import Arm, task_order
 from meta_agent.harness import HarnessSession, open_session
 from meta_agent.ledger import Ledger
+from meta_agent.ledger.kinds import Kind
 from meta_agent.protocols import (
     JSON,
     Domain,
@@ -327,7 +328,7 @@ class Lab:
         with suppress(CandidateError):
             self.measure(job)
 
-    def _once(self, name: str, kind: str, intent: JSON, work: Callable[[], JSON]) -> JSON:
+    def _once(self, name: str, kind: Kind, intent: JSON, work: Callable[[], JSON]) -> JSON:
         """`Ledger.once`, where a harness that fails is an outcome; a drain takes effect here."""
         if self._stopping():
             raise Interrupted

@@ -17,7 +17,7 @@ from contextlib import suppress
 from functools import reduce
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Self, TypeVar
 
 from meta_agent.errors import ConfigError, IntegrityError, MetaAgentError
 from meta_agent.ledger._crash import crash_point
@@ -36,7 +36,10 @@ from meta_agent.ledger._rows import (
     link,
 )
 from meta_agent.ledger._step_locks import StepLocks
+from meta_agent.ledger.kinds import KINDS, Kind
 from meta_agent.protocols import JSON
+
+T = TypeVar("T")
 
 
 class Ledger:
@@ -91,7 +94,7 @@ class Ledger:
 
     # --- steps ---------------------------------------------------------------------------------
 
-    def once(self, key: str, kind: str, intent: JSON, work: Callable[[], JSON]) -> JSON:
+    def once(self, key: str, kind: Kind, intent: JSON, work: Callable[[], JSON]) -> JSON:
         """Runs `work` unless `key` is recorded done; returns the recorded outcome either way.
 
         The same key must always come with the same kind and intent: they say what the work is.
@@ -211,13 +214,18 @@ class Ledger:
         """The process that works on this ledger now, which may be this one."""
         return live_owner(self._journal.path)
 
-    def steps(self, run: str | None = None, kind: str | None = None) -> list[Step]:
+    def steps(self, run: str | None = None, kind: Kind | None = None) -> list[Step]:
         """Steps in the order in which they first began."""
         where, arguments = _filter(run=run, kind=kind)
         return [
             Step.parse(row)
             for row in self._journal.rows(Step.QUERY + where + "ORDER BY seq", arguments)
         ]
+
+    def outcomes(self, kind: Kind, holds: type[T], run: str | None = None) -> list[T]:
+        """What came of the steps of a kind that are done; `holds` is its outcome in `kinds`."""
+        assert KINDS[kind].outcome is holds, f"{kind} holds {KINDS[kind].outcome}"
+        return [step.outcome for step in self.steps(run, kind) if step.done]
 
     # --- events --------------------------------------------------------------------------------
 

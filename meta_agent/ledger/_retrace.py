@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection
 from meta_agent.errors import MetaAgentError
 from meta_agent.ledger._ledger import Ledger
 from meta_agent.ledger._rows import RunRow, Step, canonical, decode, encode
+from meta_agent.ledger.kinds import Kind
 from meta_agent.protocols import JSON
 
 Compare = Callable[[Step, JSON, JSON], None]
@@ -37,7 +38,7 @@ class RetracedLedger(Ledger):
         """The place in the order up to which the walk has come."""
         self.walked: set[str] = set()
 
-    def once(self, key: str, kind: str, intent: JSON, work: Callable[[], JSON]) -> JSON:
+    def once(self, key: str, kind: Kind, intent: JSON, work: Callable[[], JSON]) -> JSON:
         """The recorded outcome, after the work was done again."""
         step = super().step(key)
         if step is None or not step.done:
@@ -57,7 +58,7 @@ class RetracedLedger(Ledger):
         found = super().step(key)
         return found if found and self._was_there(found) else None
 
-    def steps(self, run: str | None = None, kind: str | None = None) -> list[Step]:
+    def steps(self, run: str | None = None, kind: Kind | None = None) -> list[Step]:
         """Steps that were recorded by then."""
         return [step for step in super().steps(run, kind) if self._was_there(step)]
 

@@ -20,6 +20,7 @@ from typing import Final
 from meta_agent.backtest.live import Job
 from meta_agent.harness import RECIPE_FILE, Recipe, parse_contract, parse_recipe
 from meta_agent.ledger import Ledger, Step
+from meta_agent.ledger.kinds import Kind
 from meta_agent.protocols import JSON, HarnessTree
 from meta_agent.steps.plan import MIN_PAIRS, Plan
 from meta_agent.steps.run import Run
@@ -32,7 +33,7 @@ _SPARED: Final = 3
 """Cells that experiments leave to the search: a bundle of two, and each of them left out."""
 
 
-def spent(ledger: Ledger, run: str, kinds: Sequence[str] = ("train", "eval")) -> int:
+def spent(ledger: Ledger, run: str, kinds: Sequence[Kind] = ("train", "eval")) -> int:
     """Attempts that a run has made so far, those at vault tasks aside."""
     return sum(_made(step) for kind in kinds for step in ledger.steps(run, kind=kind))
 

@@ -10,6 +10,7 @@ from meta_agent.config import RunConfig
 from meta_agent.errors import Interrupted
 from meta_agent.history import HarnessRepo, standard_trailers
 from meta_agent.ledger import DONE, Ledger
+from meta_agent.ledger.kinds import Kind
 from meta_agent.models.asking.client import Client
 from meta_agent.models.chat import ModelClient
 from meta_agent.protocols import (
@@ -53,7 +54,7 @@ class Run:
         trains = self.config.trainable
         return tuple(factor for factor in FACTORS if trains or factor not in TRAINING_FACTORS)
 
-    def once(self, name: str, kind: str, intent: JSON, work: Callable[[], JSON]) -> JSON:
+    def once(self, name: str, kind: Kind, intent: JSON, work: Callable[[], JSON]) -> JSON:
         """`Ledger.once` under this run's prefix; the place where a drain takes effect."""
         if self.stopping():
             raise Interrupted

@@ -23,6 +23,7 @@ from meta_agent.errors import ConfigError
 from meta_agent.gate import Finding, row_of
 from meta_agent.history import HarnessRepo
 from meta_agent.ledger import Ledger, Step
+from meta_agent.ledger.kinds import Live, Merge
 from meta_agent.offers import Offered
 from meta_agent.protocols import JSON, Domain
 from meta_agent.rollouts import RolloutStore
@@ -147,7 +148,7 @@ def _promotions(
     ledger: Ledger, state: RunState, inspector: Inspector
 ) -> tuple[tuple[str, ...], dict[str, tuple[str, ...]]]:
     """Everything that became `main`, and what of it should not have."""
-    merged = [s.outcome for s in ledger.steps(state.run, kind="merge") if s.done]
+    merged = ledger.outcomes("merge", Merge, state.run)
     kept = [m["candidate"] for m in merged if not m["undone"]]
     judged = {cid: refs for cid in kept if (refs := _arms_behind(ledger, cid))}
     findings = {cid: _vetoes(inspector.between(refs)) for cid, refs in judged.items()}
@@ -157,7 +158,7 @@ def _promotions(
 
 def _arms_behind(ledger: Ledger, candidate: str) -> tuple[ArmRef, ArmRef] | None:
     """What the promotion rested on: the last look, or the verdict's own comparison."""
-    looks = [s.outcome for s in ledger.steps(kind="live") if s.done]
+    looks = ledger.outcomes("live", Live)
     rows = [look["arms"] for look in looks if look["candidate"] == candidate]
     verdict = ledger.step(f"{candidate}/verdict")
     if verdict is not None and verdict.done and verdict.outcome["arms"]:

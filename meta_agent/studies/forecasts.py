@@ -21,6 +21,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final, NamedTuple
 
 from meta_agent.ledger import Ledger
+from meta_agent.ledger.kinds import Candidate, Screen
 from meta_agent.protocols import JSON
 
 ENOUGH: Final = 4
@@ -66,11 +67,11 @@ class Agreement:
 
 def forecasts(ledger: Ledger) -> list[Forecast]:
     """Every candidate with a verdict that rests on a comparison, oldest first."""
-    candidates = {s.outcome["id"]: s.outcome for s in ledger.steps(kind="candidate") if s.done}
+    candidates = {made["id"]: made for made in ledger.outcomes("candidate", Candidate)}
     replays = {
-        step.outcome["candidate"]: step.outcome["numbers"]
-        for step in ledger.steps(kind="screen")
-        if step.done and step.outcome.get("stage") == "replay" and step.outcome.get("numbers")
+        screen["candidate"]: screen["numbers"]
+        for screen in ledger.outcomes("screen", Screen)
+        if screen.get("stage") == "replay" and screen.get("numbers")
     }
     found = []
     for step in ledger.steps(kind="verdict"):

@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 from meta_agent.errors import CandidateError, ConfigError
 from meta_agent.history import HarnessRepo
 from meta_agent.ledger import Ledger, Step
+from meta_agent.ledger.kinds import Candidate
 from meta_agent.protocols import JSON
 from meta_agent.view import A_PERSON, BlamedLine, CandidateView
 from meta_agent.view.state import every_candidate
@@ -59,7 +60,7 @@ def named(repo: HarnessRepo, ledger: Ledger, name: str) -> Named:
     for ref in (f"refs/heads/{name}", name) if plain else ():
         if commit := repo.tip(ref):
             return Named(name, commit)
-    known = [step.outcome["id"] for step in ledger.steps(kind="candidate") if step.done]
+    known = [made["id"] for made in ledger.outcomes("candidate", Candidate)]
     shown = ", ".join(str(one).split("/", 1)[-1] for one in known[-_SHOWN:]) or "none yet"
     raise ConfigError(
         f"{name!r} is no candidate, version, branch or commit of {repo.path}",
@@ -69,8 +70,8 @@ def named(repo: HarnessRepo, ledger: Ledger, name: str) -> Named:
 
 def names(ledger: Ledger) -> list[str]:
     """All that people may type, the newest first: for completion."""
-    steps = ledger.steps(kind="candidate")
-    tried = [str(step.outcome["id"]).split("/", 1)[-1] for step in steps if step.done]
+    made = ledger.outcomes("candidate", Candidate)
+    tried = [str(one["id"]).split("/", 1)[-1] for one in made]
     versions = [name for name, _ in _versions(ledger)]
     return list(dict.fromkeys([*reversed(tried), *reversed(versions), "main", "lead"]))
 

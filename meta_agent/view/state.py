@@ -3,41 +3,7 @@
 Terminal, HTML, `--json` and the queries of the command line read nothing else, so they cannot
 disagree. Reading is tolerant: a field that an older run did not record is None, never invented.
 
-Steps (the outcome of `Ledger.once`, by kind). Any outcome may also hold `rollouts` and
-`train_steps`: what *this* step itself used, not what steps nested in it used.
-
-| kind        | outcome                                                                           |
-|-------------|-----------------------------------------------------------------------------------|
-| `baseline`  | {version, policy, harness_commit, split, n, success, clean_success, ci, valid?}   |
-| `evidence`  | {generation, version, layers: {layer: {metric: value}}, alerts: [{metric, value,  |
-|             | threshold, message}], exemplars?: {mode: [{task_key, steps?, last_words?,         |
-|             | messages?}]}}                                                                     |
-| `proposal`  | {generation, bottleneck?, candidates: [id], skills: [name],                       |
-|             | refused?: [{statement, code, reason}], nothing?, noted?}: the last two in words   |
-| `revision`  | {admitted, refused?}: a candidate that a person sent back, again                  |
-| `candidate` | {id, generation, index, ref, commit, base, factor, hypothesis, paths, diff?}      |
-| `screen`    | {candidate, stage: static|contract|replay|seed, passed, reasons?, numbers?}       |
-| `live`      | {candidate, split, claim?, seeds?, samples?, tasks?, verdict?, numbers?}: one look |
-| `verdict`   | {candidate, kind, reasons, effect?, screened_out?, evidence?}                     |
-| `decision`  | intent {gate: test|merge|stuck, subject, candidate?, verdict?, failed?};          |
-|             | outcome {answer: APPROVE|REVISE|ABORT, feedback, by}, none while it waits         |
-| `merge`     | {candidate, commit, version, policy?, generation, verdict?, undone?,              |
-|             | attribution?: {cells: {policy_harness: share}, effects: {name: interval}, n}}     |
-| `revert`    | {candidate, reverted, commit}: taken back by a person, outside any run            |
-| `train`     | {policy, steps, kept: [{policy, steps}]}: and what the lab needs of it            |
-| `eval`      | {shard: {name}}: where the attempts of an evaluation are stored                   |
-| `cell`      | {generation, name, members: [id], commit, n, clean_success, delta, valid,        |
-|             | vetoes, failed}: a bundle, or a bundle without a member, on the search split      |
-| `bundle`    | {generation, clean_success, cells: [name], chosen, members: [id], shares:        |
-|             | [{candidate, delta, ci_low, ci_high}]}: what is gone on from                      |
-| `handover`  | {version, commit, standing, words, policy, checkpoint, steps}                     |
-| `lead`      | {candidate, generation, commit, main, members: [id], effect, likelier?}: unproven |
-| `skill`     | {name, path, candidate?, description?, negative?}                                 |
-| `vault`     | {which: baseline|final, version, split, n, success, clean_success, ci}            |
-| `visible`   | {effect, low, high, basis, calibrated, words}: the smallest gain it can see       |
-| `calibration` | what `meta-agent calibrate` found: see `steps.calibration`                     |
-| `results`   | {split, seeds, before: {runs, mean, iqm}, after?, difference?, iqm_difference?,   |
-|             | improvement?}, each figure {value, low, high, runs}: over training runs           |
+What steps there are stands in `ledger.kinds`.
 
 Events: `plan` {attempts}, `phase` {name, detail, generation?}, `note` {text, level}, `metrics`
 {series, step, and numbers}, `replay` {recording, labels: {name: value}, drift: requests that differ
@@ -54,6 +20,7 @@ from typing import Any, Final
 
 from meta_agent.errors import ConfigError
 from meta_agent.ledger import Event, Ledger, RunRow, Spend, Step
+from meta_agent.ledger.kinds import KINDS
 from meta_agent.protocols import JSON
 from meta_agent.view._cells import CellView, chosen_cells
 from meta_agent.view._decisions import DecisionView
@@ -69,30 +36,7 @@ from meta_agent.view._parts import (
     VersionView,
 )
 
-STEP_KINDS: Final = (
-    "baseline",
-    "evidence",
-    "proposal",
-    "revision",
-    "candidate",
-    "screen",
-    "live",
-    "verdict",
-    "decision",
-    "merge",
-    "revert",
-    "train",
-    "eval",
-    "cell",
-    "bundle",
-    "handover",
-    "lead",
-    "skill",
-    "vault",
-    "visible",
-    "results",
-    "calibration",
-)
+STEP_KINDS: Final = tuple(kind for kind, wrote in KINDS.items() if wrote.shown)
 EVENT_KINDS: Final = ("phase", "note", "metrics", "replay", "plan")
 SCHEMA_VERSION: Final = 1
 

@@ -18,6 +18,7 @@ from typing import NamedTuple
 from meta_agent.backtest.fair import fairly
 from meta_agent.errors import CandidateError
 from meta_agent.gate.diagnostics import Standing, still_discriminates
+from meta_agent.ledger.kinds import Candidate as Made
 from meta_agent.protocols import JSON, Candidate, HarnessTree
 from meta_agent.steps.diagnostics._past import number_of, past_versions, readings
 from meta_agent.steps.records import Version, candidate_from_json
@@ -39,9 +40,9 @@ class Admitted(NamedTuple):
 def admitted(run: Run) -> Iterator[Admitted]:
     """Every diagnostic that was merged and held, oldest first."""
     proposed = {
-        step.outcome["id"]: step.outcome
-        for step in run.ledger.steps(kind="candidate")
-        if step.done and step.outcome["factor"] == "diagnostics"
+        made["id"]: made
+        for made in run.ledger.outcomes("candidate", Made)
+        if made["factor"] == "diagnostics"
     }
     for step in run.ledger.steps(kind="merge"):
         if step.done and not step.outcome["undone"]:

@@ -12,6 +12,7 @@ from typing import Any
 from meta_agent.agents import Brief, Desk, Past, Situation, Source, Tried, evidence_files
 from meta_agent.gate.race import BLOCK
 from meta_agent.ledger import Step
+from meta_agent.ledger.kinds import Bundle, Kind, Proposal
 from meta_agent.protocols import JSON, Rollout, VerdictKind
 from meta_agent.skills import Skill
 from meta_agent.steps.diagnostics._gap import gap_terms, with_leads
@@ -96,7 +97,7 @@ def _judged(run: Run) -> Iterator[tuple[dict[str, Any], dict[str, Any] | None]]:
         yield step.outcome, known.get(step.outcome["id"])
 
 
-def _spoken_of(run: Run, kind: str) -> list[Step]:
+def _spoken_of(run: Run, kind: Kind) -> list[Step]:
     """Steps of the workspace's runs; none of one that searched on what confirms here."""
     steps = [step for step in run.ledger.steps(kind=kind) if step.done]
     left_out = {name for name in {step.run for step in steps} if crosses(run, str(name))}
@@ -150,7 +151,7 @@ def past(run: Run, base: str) -> list[Past]:
 def _waiting(run: Run) -> dict[str, Mapping[str, Any]]:
     """What bundles of this run showed of their members, by candidate: verdicts come at the end."""
     found: dict[str, Mapping[str, Any]] = {}
-    for bundle in (step.outcome for step in run.ledger.steps(run.id, kind="bundle") if step.done):
+    for bundle in run.ledger.outcomes("bundle", Bundle, run.id):
         for share in bundle["shares"]:
             kept = share["candidate"] in bundle["members"]
             where = (
@@ -171,8 +172,8 @@ def _waiting(run: Run) -> dict[str, Mapping[str, Any]]:
 
 def noted(run: Run) -> list[tuple[str, str]]:
     """What analysts of this run wrote down for later ones: generation and text, oldest first."""
-    steps = [step.outcome for step in run.ledger.steps(run.id, kind="proposal") if step.done]
-    return [(f"g{told['generation']}", told["noted"]) for told in steps if told.get("noted")]
+    made = run.ledger.outcomes("proposal", Proposal, run.id)
+    return [(f"g{told['generation']}", told["noted"]) for told in made if told.get("noted")]
 
 
 def _past_candidate(

@@ -13,6 +13,7 @@ from typing import Any
 
 from meta_agent.backtest.live import ArmRef
 from meta_agent.gate import verdict_to_json
+from meta_agent.ledger.kinds import Bundle
 from meta_agent.protocols import JSON, Candidate, Verdict, VerdictKind
 from meta_agent.steps.records import Found, Judged, Version
 from meta_agent.steps.run import Run
@@ -101,7 +102,7 @@ def _of_member(
 
 def _shares(run: Run) -> dict[str, Mapping[str, Any]]:
     """Every member's share in its bundle, as recorded."""
-    bundles = (step.outcome for step in run.ledger.steps(run.id, kind="bundle") if step.done)
+    bundles = run.ledger.outcomes("bundle", Bundle, run.id)
     return {share["candidate"]: share for bundle in bundles for share in bundle["shares"]}
 
 
