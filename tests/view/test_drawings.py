@@ -13,7 +13,15 @@ from rich.console import Console
 from meta_agent.errors import ConfigError
 from meta_agent.ledger import Ledger, Spend
 from meta_agent.protocols import Candidate, Effect, Hypothesis, Verdict, VerdictKind
-from meta_agent.view import RunState, open_display, recorded, reduce, verdict_note, visible
+from meta_agent.view import (
+    MetricPoint,
+    RunState,
+    open_display,
+    recorded,
+    reduce,
+    verdict_note,
+    visible,
+)
 from meta_agent.view._format import dollars, duration, effect_text, one_line
 from meta_agent.view._money import rows as spend_rows
 from meta_agent.view._parts import EvidenceView
@@ -282,7 +290,13 @@ def test_money_and_lines() -> None:
 
 
 @pytest.mark.parametrize(
-    ("series", "arm"), [("g0/c2/s1", "g0/c2"), ("4f2a-s12-n30", "4f2a-n30"), ("single", "single")]
+    ("series", "arm"),
+    [
+        ("g0/c2/s1", "g0/c2"),
+        ("4f2a-s12-n30", "4f2a-n30"),
+        ("v0 seed 1, 30 steps", "v0, 30 steps"),
+        ("single", "single"),
+    ],
 )
 def test_seeds_of_one_arm_share_a_colour(series: str, arm: str) -> None:
     assert arm_of(series) == arm
@@ -312,6 +326,17 @@ def test_the_summary_has_a_line_per_refused_draft_and_decision(state: RunState) 
     assert "noted" in shown and "the filter drops what is hard" in shown
     for part in ("g1 path_outside_allowlist: ", "g0/c0 a person: APPROVE (merge)"):
         assert part in shown
+
+
+def test_a_version_is_one_curve_with_a_band_over_its_seeds() -> None:
+    points = {f"g0/c1/s{seed}": [MetricPoint("", 1, {"reward": seed / 10})] for seed in (1, 3)}
+    points |= {"alone/s0": [MetricPoint("", step, {"reward": 0.2}) for step in (1, 2)]}
+    page = render_html(RunState("r", metrics=points))
+    assert page.count('class="band ') == 1 and page.count("<title>alone</title>") == 1
+    (dot,) = re.findall(r'<circle class="dot c0"[^>]* cy="([\d.]+)"', page)
+    ends = re.findall(r'class="band c0" points="[\d.]+,([\d.]+) [\d.]+,([\d.]+)"', page)[0]
+    high, low = map(float, ends)
+    assert high < float(dot) < low and abs((high + low) / 2 - float(dot)) < 0.2
 
 
 @pytest.mark.parametrize(

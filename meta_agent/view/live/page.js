@@ -149,18 +149,20 @@ document.addEventListener("pointermove", (event) => {
 
 function figures(within) {
   for (const svg of all("svg[role=img]", within)) {
-    const before = svg.parentElement.previousElementSibling;
+    const held = svg.closest(".scroll") || svg; // beside what scrolls, not in it
+    const before = held.previousElementSibling;
     if (before && before.matches(".figure")) continue;
     const button = document.createElement("button");
     button.className = "figure";
     button.textContent = "SVG";
     button.title = "save this figure";
-    svg.parentElement.before(button);
+    held.before(button);
   }
 }
 
 function save(button) {
-  const copy = find("svg[role=img]", button.nextElementSibling).cloneNode(true);
+  const held = button.nextElementSibling;
+  const copy = (held.matches("svg") ? held : find("svg[role=img]", held)).cloneNode(true);
   const style = document.createElementNS("http://www.w3.org/2000/svg", "style");
   style.textContent = all("style").map((one) => one.textContent).join("\n");
   copy.prepend(style);

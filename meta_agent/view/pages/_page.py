@@ -63,6 +63,9 @@ svg a:hover .dot, svg a:focus .dot { stroke-width: 5; }
 .curve { fill: none; stroke-width: 1.6; stroke-linejoin: round; }
 .c0 { stroke: var(--c0); } .c1 { stroke: var(--c1); } .c2 { stroke: var(--c2); }
 .c3 { stroke: var(--c3); } .c4 { stroke: var(--c4); } .c5 { stroke: var(--c5); }
+.band { stroke: none; opacity: .16; } .band.c0 { fill: var(--c0); } .band.c1 { fill: var(--c1); }
+.band.c2 { fill: var(--c2); } .band.c3 { fill: var(--c3); } .band.c4 { fill: var(--c4); }
+.band.c5 { fill: var(--c5); }
 .charts { display: grid; grid-template-columns: repeat(auto-fill, minmax(300px, 1fr)); gap: 18px; }
 .legend span { margin-right: 16px; white-space: nowrap; } .legend svg { display: inline-block;
   vertical-align: middle; margin-right: 6px; }
@@ -141,7 +144,7 @@ gone on from, red is barred by a veto; bars are 95 % intervals over tasks, of on
 <p class="dim">Only what is estimated above a bar is promoted, so such estimates are too high on
 average; "likelier" allows for that.</p>{% endif %}
 {% for one in state.candidates.values() %}
-<details id="{{ one.short_id | visible }}"{% if one.kind == 'PROMOTE' %} open{% endif %}>
+<details id="{{ one.short_id | visible }}">
 <summary><span class="tag {{ css(one.kind) }}">{{ one.kind | visible }}</span>
 <b>{{ one.short_id | visible }}</b> <span class="dim">{{ one.label | visible }}</span> ·
 {{ one.statement | one_line }}</summary><div id="in-{{ one.short_id | visible }}">
@@ -196,6 +199,8 @@ one.subject | visible }}</td><td>{{ one.told | visible }}</td></tr>{% endfor %}<
 
 {% if charts %}
 <h2 id="training">Training</h2>
+<p class="dim">A line is a version's mean over its training seeds, the band their least and
+greatest.</p>
 <p class="legend dim">{% for arm, colour in arms.items() %}<span><svg width="22" height="8"
 viewBox="0 0 22 8"><line class="curve c{{ colour }}" x1="1" y1="4" x2="21" y2="4"/></svg>{{ arm |
 visible }}</span>{% endfor %}</p>

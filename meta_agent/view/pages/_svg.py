@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from markupsafe import Markup, escape
 
 PALETTE_SIZE: Final = 6
-_SEED: Final = re.compile(r"[-/]s\d+(?=$|[-/])")
+_SEED: Final = re.compile(r"(?:[-/]s| seed )\d+(?=$|[-/,])")
 
 
 class Interval(NamedTuple):
@@ -34,6 +34,7 @@ class Curve(NamedTuple):
     name: str
     colour: int
     points: Sequence[tuple[float, float]]
+    band: Sequence[tuple[float, float, float]] = ()  # x, least, greatest
 
 
 class Node(NamedTuple):
@@ -111,6 +112,7 @@ def line_chart(title: str, curves: Sequence[Curve]) -> Markup:
     width, height, left, bottom, top, right = 370, 190, 46, 26, 10, 10
     xs = [x for curve in curves for x, _ in curve.points]
     ys = [y for curve in curves for _, y in curve.points]
+    ys += [end for curve in curves for _, *ends in curve.band for end in ends]
     low_x, high_x = min(xs), max(max(xs), min(xs) + 1)
     low, high = _range(ys, include_zero=False)
 
@@ -129,6 +131,9 @@ def line_chart(title: str, curves: Sequence[Curve]) -> Markup:
     for tick in _whole_ticks(low_x, high_x):
         parts.append(_text(x(tick), height - 8, f"{tick:g}", "middle", "tick"))
     for curve in curves:
+        above = [(x(a), y(high)) for a, _, high in curve.band]
+        below = [(x(a), y(low)) for a, low, _ in reversed(curve.band)]
+        parts.append(_band([*above, *below], curve.colour))
         parts.append(_polyline([(x(a), y(b)) for a, b in curve.points], curve))
     return _svg(title, width, height, parts)
 
@@ -222,6 +227,13 @@ def _text(x: float, y: float, text: str, anchor: str, css: str = "") -> Markup:
     )
 
 
+def _band(around: Sequence[tuple[float, float]], colour: int) -> Markup:
+    path = " ".join(f"{x:.1f},{y:.1f}" for x, y in around)
+    return (
+        Markup('<polygon class="band c{}" points="{}"/>').format(colour, path) if path else Markup()
+    )
+
+
 def _polyline(points: Sequence[tuple[float, float]], curve: Curve) -> Markup:
     if len(points) == 1:
         return _circle(*points[0], 2.5, f"c{curve.colour}")
@@ -238,5 +250,5 @@ def group_by_arm(names: Iterable[str]) -> Mapping[str, int]:
 
 
 def arm_of(series: str) -> str:
-    """`g0/c2/s1` and `4f2a-s1-n30` are training seed 1 of the arms `g0/c2` and `4f2a-n30`."""
+    """Without the training seed: `g0/c2/s1`, `4f2a-s1-n30` and `v0 seed 1, 30 steps` have one."""
     return _SEED.sub("", series, count=1)

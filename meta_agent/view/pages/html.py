@@ -8,8 +8,10 @@ content by its own Content-Security-Policy.
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from functools import cache
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -42,7 +44,7 @@ from meta_agent.view._format import (
 )
 from meta_agent.view._money import HEADINGS
 from meta_agent.view._money import rows as spend_rows
-from meta_agent.view._parts import CandidateView, Measured, MetricPoint
+from meta_agent.view._parts import CandidateView, Measured
 from meta_agent.view._predictions import prediction_facts
 from meta_agent.view._replay import replay_facts
 from meta_agent.view._search import handover_words, search_facts
@@ -290,7 +292,8 @@ def _lineage(state: RunState) -> Markup:
 
 def _branch_node(state: RunState, one: CandidateView, lane: int) -> Node:
     standing = [v.column for v in state.versions if not v.undone and v.column <= one.generation]
-    merged = [v.column for v in state.versions if v.candidate == one.id]
+    came_by = str((one.merge or {}).get("commit"))
+    merged = [v.column for v in state.versions if came_by == v.commit and not v.undone]
     return Node(
         label=f"{visible(one.short_id)} {visible(one.factor)}",
         column=one.generation + 0.5,
@@ -306,15 +309,22 @@ def _charts(state: RunState, arms: Mapping[str, int]) -> Iterator[tuple[str, Mar
     names = {name for points in state.metrics.values() for point in points for name in point.values}
     order = {name: at for at, name in enumerate(_METRIC_ORDER)}
     for name in sorted(names, key=lambda one: (order.get(one, len(order)), one))[:_MAX_CHARTS]:
-        curves = [
-            Curve(series, arms[arm_of(series)], _line_of(name, points))
-            for series, points in state.metrics.items()
-        ]
+        curves = [_curve(state, name, arm, colour) for arm, colour in arms.items()]
         yield name, line_chart(f"{name} by step", [curve for curve in curves if curve.points])
 
 
-def _line_of(metric: str, points: list[MetricPoint]) -> list[tuple[float, float]]:
-    return [(point.step, point.values[metric]) for point in points if metric in point.values]
+def _curve(state: RunState, metric: str, arm: str, colour: int) -> Curve:
+    """One version's mean over its training seeds, and from their least to their greatest."""
+    by_step: dict[int, list[float]] = defaultdict(list)
+    seeds = [points for series, points in state.metrics.items() if arm_of(series) == arm]
+    for point in chain.from_iterable(seeds):
+        if metric in point.values:
+            by_step[point.step].append(point.values[metric])
+    steps = sorted(by_step.items())
+    band = [(step, min(seen), max(seen)) for step, seen in steps]
+    apart = any(low < high for _, low, high in band)
+    line = [(step, sum(seen) / len(seen)) for step, seen in steps]
+    return Curve(arm, colour, line, band if apart else ())
 
 
 def _diff_lines(patch: str) -> Iterator[tuple[str, str]]:
