@@ -172,3 +172,58 @@ def test_a_package_that_is_not_there_is_one_sentence(folder: Path) -> None:
 def test_without_the_library_it_says_how_to_get_it() -> None:
     with pytest.raises(ConfigError, match="the package verifiers is not installed here"):
         open_domain(Asked("verifiers:sums"))
+
+
+# --- the older form ------------------------------------------------------------------------------
+
+OLDER = """
+import verifiers as vf
+from datasets import Dataset
+
+def add(a: int, b: int) -> int:
+    'Add two numbers.'
+    return a + b
+
+def correct(completion, answer, **kwargs) -> float:
+    return float(completion[-1]["content"].strip() == answer)
+
+async def brief(completion, **kwargs) -> float:
+    return 1 / (1 + len(completion[-1]["content"]))
+
+def load_environment(tools: bool = {tools}, **kwargs):
+    rows = [dict(question=f"What is {{n}} + {{n + 1}}?", answer=str(2 * n + 1)) for n in range(20)]
+    rubric = vf.Rubric(funcs=[correct, brief], weights=[1.0, 0.25])
+    made = dict(dataset=Dataset.from_list(rows), rubric=rubric, system_prompt="Add.")
+    return vf.ToolEnv(tools=[add], **made) if tools else vf.SingleTurnEnv(**made)
+"""
+
+
+def knows_the_older_form() -> bool:
+    code = "import verifiers as vf; vf.load_environment, vf.ToolEnv, vf.Rubric"
+    return subprocess.run([PYTHON, "-W", "ignore", "-c", code], capture_output=True).returncode == 0
+
+
+@needs_library
+@pytest.mark.parametrize("tools", [False, True], ids=["SingleTurnEnv", "ToolEnv"])
+def test_an_environment_of_the_older_form_is_a_domain(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tools: bool
+) -> None:
+    if not knows_the_older_form():
+        pytest.skip("this version of verifiers has no load_environment: 0.1 has")
+    (tmp_path / "older_sums.py").write_text(OLDER.format(tools=tools))
+    monkeypatch.chdir(tmp_path)
+    domain = opened("older-sums")
+    assert len(domain.rows) == 20
+    task = domain.task("3")
+    assert [message["role"] for message in task.view["messages"]] == ["system", "user"]
+    assert task.view["tools"] == (["add", "submit"] if tools else ["submit"])
+    environment = domain.open(task)
+    if tools:
+        assert environment.call("add", {"a": 3, "b": 4}).text == "7"
+    environment.call("submit", {"answer": "7"})
+    right = environment.grade()
+    wrong = domain.regrade("3", {"answer": "70"})
+    environment.close()
+    domain.close()
+    assert right.success and right.detail["score"] == pytest.approx(1.0 + 0.25 / 2)
+    assert not wrong.success and wrong.detail["score"] == pytest.approx(0.25 / 3)

@@ -38,10 +38,18 @@ def setup(name: str) -> None:
             "the package verifiers is not installed here: pip install verifiers, or name the "
             "interpreter that has it by --python"
         )
-    modern = importlib.util.find_spec("verifiers.v1") is not None
-    world = Tasksets(name) if modern else Environments(name)
+    world = Environments(name) if is_older(name) else Tasksets(name)
     ABOUT.update(world.about)
     _KEPT[:] = [world]
+
+
+def is_older(name: str) -> bool:
+    """Whether the package is of the older form; some versions of the library know both."""
+    if importlib.util.find_spec("verifiers.v1") is None:
+        return True
+    module = name.replace("-", "_")
+    found = importlib.util.find_spec(module) is not None
+    return found and callable(getattr(importlib.import_module(module), "load_environment", None))
 
 
 def tasks() -> list[dict[str, Any]]:
