@@ -36,13 +36,14 @@ class Loaded:
 
     def __init__(self) -> None:
         self.package = ""
+        self.loads = 0
         self.roles: dict[str, Any] = {}
         self.staged: list[Json] = []
 
     def replace(self, files: Mapping[str, str], roles: dict[str, Any]) -> None:
         """Puts another harness in the place of the one that was loaded."""
         forget_loaded()
-        home = tempfile.mkdtemp(prefix=PACKAGE_PREFIX)
+        home = self._home()
         self.package = os.path.basename(home)  # noqa: PTH119
         root = os.path.join(home, self.package)  # noqa: PTH118
         write_tree(root, files)
@@ -53,6 +54,18 @@ class Loaded:
         importlib.invalidate_caches()
         self.roles = roles
         self.staged = []
+
+    def _home(self) -> str:
+        """A new folder, by the same name each time: models read it in tracebacks."""
+        while True:
+            self.loads += 1
+            name = f"{PACKAGE_PREFIX}{self.loads}"
+            home = os.path.join(tempfile.gettempdir(), name)  # noqa: PTH118
+            try:
+                os.mkdir(home, 0o700)  # noqa: PTH102
+            except FileExistsError:
+                continue
+            return home
 
     def module(self, path: str) -> ModuleType:
         """The module of a file such as `swe/reward.py`."""

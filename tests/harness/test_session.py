@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -180,6 +181,25 @@ def test_the_traceback_of_harness_code_reaches_its_reader(sandbox: Sandbox) -> N
     with pytest.raises(CandidateError, match=r"reward\.py.*line 3") as caught:
         HarnessSession(sandbox, tree(reward=bad)).reward([sample()])
     assert caught.value.reason == "harness_reward_failed"
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        "WEIGHTS = {}\ndef reward(rollout):\n    return {'x': 1 / 0}\n",
+        "from . import nothing\nWEIGHTS = {}\n",
+        "import sys\nsys.modules[__name__].gone()\n",
+        "WEIGHTS = {}\ndef reward(rollout):\n    raise ValueError(__name__ + ' ' + __file__)\n",
+    ],
+)
+def test_an_error_reads_the_same_each_time(bad: str) -> None:
+    """What a model reads is part of its next request, which a replay has to find again."""
+    told = set()
+    for _ in range(2):
+        with open_sandbox("process", run="same") as own, pytest.raises(CandidateError) as caught:
+            HarnessSession(own, tree(reward=bad)).reward([sample()])
+        told.add(re.sub(r"/\S*/meta-agent-sandbox-\w+", "", str(caught.value)))  # its own folder
+    assert len(told) == 1, told
 
 
 def test_diagnostics_see_token_rows_where_there_are_any(sandbox: Sandbox) -> None:
