@@ -151,13 +151,13 @@ def verify(
     """Recompute a verdict from stored records, and compare."""
     from meta_agent.studies.review import verify as verify_stored
     from meta_agent.view import decisions_on_commit
-    from meta_agent.view.terminal.text import facts
+    from meta_agent.view.terminal.text import verified
 
     with reading(workspace) as (place, ledger):
         found = verify_stored(place, ledger, commit)
         decided = [one.told for one in decisions_on_commit(ledger, commit)]
     document = {**found.to_json(), "decided": decided}
-    emit(as_json, lambda: document, lambda: facts(document))
+    emit(as_json, lambda: document, lambda: verified(document))
     if not found.ok:
         raise typer.Exit(1)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import unicodedata
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from meta_agent.protocols import Effect
@@ -146,6 +146,32 @@ def duration(seconds: float) -> str:
     if whole < 3600:
         return f"{whole // 60} min {whole % 60:02d} s"
     return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
+
+
+def interval_bar(effect: Effect, width: int = 41) -> str:
+    """An effect and its interval around nothing (`|`), between bounds that are alike."""
+    most = max(abs(effect.ci_low), abs(effect.ci_high), abs(effect.delta), 0.01)
+
+    def place(share: float) -> int:
+        return round((share / most + 1) / 2 * (width - 1))
+
+    low, high = place(effect.ci_low), place(effect.ci_high)
+    cells = ["─" if low <= at <= high else " " for at in range(width)]
+    cells[place(0.0)], cells[place(effect.delta)] = "|", "●"
+    return f"{points(-most)} [{''.join(cells)}] {points(most)} points of clean success"
+
+
+def plain_leaves(name: str, value: object) -> Iterator[tuple[str, str]]:
+    """What a record holds, a line each, without its form: that is what `--json` is for."""
+    if isinstance(value, Mapping):
+        for inner, one in value.items():
+            yield from plain_leaves(f"{name}.{inner}", one)
+    elif isinstance(value, list) and any(isinstance(one, dict | list) for one in value):
+        yield name, f"{len(value)} entries (--json shows them)"
+    elif isinstance(value, list):
+        yield name, ", ".join(map(number, value)) or "none"
+    elif value is not None:
+        yield name, number(value)
 
 
 def number(value: object) -> str:

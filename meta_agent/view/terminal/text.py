@@ -25,10 +25,12 @@ from meta_agent.view._format import (
     duration,
     effect_text,
     finding_text,
+    interval_bar,
     live_text,
     measured_text,
     one_line,
     percent,
+    plain_leaves,
     points,
     prediction_text,
     test_text,
@@ -145,7 +147,18 @@ def cells(state: RunState) -> RenderableType:
 
 
 def why(one: CandidateView, decisions: Iterable[DecisionView] = ()) -> RenderableType:
-    """All that decided about a candidate."""
+    """All that decided about a candidate: in a sentence and a picture, then the numbers."""
+    return Group(*_in_short(one), Text(), _decided(one, decisions))
+
+
+def _in_short(one: CandidateView) -> list[RenderableType]:
+    because = f", because {'; '.join(one.reasons[:2])}" if one.reasons else ""
+    told = f"{visible(one.short_id)} is {_verdict_word(one)}{visible(because)}."
+    seen = one.effect or one.share
+    return [Text(told, style="bold"), *([Text(interval_bar(seen))] if seen else [])]
+
+
+def _decided(one: CandidateView, decisions: Iterable[DecisionView]) -> RenderableType:
     table = facts_table()
     table.add_row("candidate", Text(f"{visible(one.id)} ({visible(one.label)})"))
     table.add_row("hypothesis", Text(visible(one.statement)))
@@ -167,7 +180,8 @@ def why(one: CandidateView, decisions: Iterable[DecisionView] = ()) -> Renderabl
         table.add_row("test", Text(test))
     for name, value in _evidence(one).items():
         if name != "findings":
-            table.add_row(f"  {visible(name)}", Text(value_text(value)))
+            for leaf, told in plain_leaves(name, value):
+                table.add_row(f"  {visible(leaf)}", Text(told))
     for found in _evidence(one).get("findings") or ():
         table.add_row(f"  {visible(found.get('severity', ''))}", Text(finding_text(found)))
     if one.merge:
@@ -251,6 +265,30 @@ def facts(rows: Mapping[str, Any]) -> RenderableType:
         if name != "schema_version":
             table.add_row(visible(name), Text(one_line(value_text(value), 300)))
     return table
+
+
+def verified(told: Mapping[str, Any]) -> RenderableType:
+    """What came of going through a run again, in sentences; then every difference."""
+    commit, found = visible(told["commit"][:12]), told["differences"]
+    if told["ok"]:
+        head = f"{commit} is {told['recorded']}, and computed again it is the same."
+    else:
+        head = f"{commit} is recorded as {told['recorded']}: {len(found)} differences were found."
+    taken = ", ".join(map(visible, told["taken_as_recorded"])) or "nothing"
+    parts = [
+        Text(head, style="bold"),
+        Text(
+            f"{told['steps']} steps of its run were gone through again, {told['rows']} attempts "
+            f"are behind it, {told['regraded']} were graded again. Taken as recorded: {taken}."
+        ),
+        Text(f"Head of the journal: {told['journal']}. Kept elsewhere, it shows any rewriting."),
+    ]
+    parts += [Text(f"decided by {visible(one)}") for one in told["decided"]]
+    table = facts_table()
+    for one in found:
+        sides = (one_line(value_text(one[side]), 120) for side in ("recorded", "recomputed"))
+        table.add_row(one_line(one["what"], 60), Text(" -> ".join(sides)))
+    return Group(*parts, table)
 
 
 def settings(config: Mapping[str, Any], plan: Mapping[str, Any]) -> RenderableType:
