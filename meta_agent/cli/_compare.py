@@ -13,6 +13,7 @@ from meta_agent.cli._output import emit, stdout_for_data
 
 if TYPE_CHECKING:
     from meta_agent.config import RunConfig
+    from meta_agent.view import RunState
 
 DEFAULT_FOLDER = Path("meta-agent-comparison")
 
@@ -48,6 +49,13 @@ def register(app: typer.Typer) -> None:
 )
 def compare(
     config: RunConfig,
+    runs: Annotated[
+        list[str] | None,
+        typer.Argument(
+            help="Two recorded runs: ids in this workspace, or workspaces. Without: arms are run.",
+            show_default=False,
+        ),
+    ] = None,
     arms: Annotated[
         str,
         typer.Option(
@@ -69,7 +77,10 @@ def compare(
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Compare ways to search at equal budget; the same command goes on where it ended."""
+    """Compare ways to search at equal budget, or two recorded runs; goes on where it ended."""
+    if runs:
+        _two_runs(config.workspace, runs, as_json)
+        return
     from meta_agent.used import require_used
 
     require_used(config)
@@ -96,3 +107,32 @@ def _compare(
     comparison = declare(config, names, seeds, out.expanduser().absolute())
     stopped = {} if read_only else carry_out(comparison, evolve, beside())
     return report(comparison, results_of(comparison)), list(stopped.values())
+
+
+def _two_runs(here: Path, names: list[str], as_json: bool) -> None:
+    from meta_agent.errors import ConfigError
+    from meta_agent.view.terminal import two_runs
+
+    if len(names) != 2:
+        raise ConfigError(
+            f"two runs are compared, and {len(names)} are named: {' '.join(names)}",
+            hint="meta-agent compare RUN RUN, each an id in this workspace or a workspace",
+        )
+    first, second = (_recorded(here, name) for name in names)
+    emit(
+        as_json,
+        lambda: two_runs.document(first, second),
+        lambda: two_runs.table(first, second),
+    )
+
+
+def _recorded(here: Path, name: str) -> RunState:
+    """The newest run of a workspace of that name, else the run of that name here."""
+    from meta_agent.cli._review import reading
+    from meta_agent.view import reduce
+    from meta_agent.workspace import is_workspace
+
+    elsewhere = Path(name).expanduser()
+    found = is_workspace(elsewhere)
+    with reading(elsewhere if found else here) as (_, ledger):
+        return reduce(ledger, None if found else name)

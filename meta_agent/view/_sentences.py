@@ -6,12 +6,15 @@ is called an estimate, and what nobody measured is not mentioned.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import shlex
+from typing import Final, NamedTuple
 
 from meta_agent.protocols import Effect
 from meta_agent.view._format import duration, effect_text, one_line, percent, points, visible
 from meta_agent.view._parts import CandidateView, parse_effect
 from meta_agent.view.state import RunState
+
+_TYPED: Final = "command line"
 
 
 class Sentence(NamedTuple):
@@ -60,8 +63,24 @@ def _unfinished(state: RunState, where: str) -> list[Sentence]:
     words += f", {duration(state.wall_sec)} after it began; what is recorded is not lost."
     goes_on = "The same evolve command goes on from the last recorded step"
     goes_on += " (with a higher cap)." if state.exit_reason == "budget" else "."
-    command = f"meta-agent evolve{where}"
+    command = f"meta-agent evolve{_flags(state)}{where}"
     return [Sentence("what happened", words), so_far, Sentence("next", goes_on, command)]
+
+
+def _flags(state: RunState) -> str:
+    """What the run was begun with: other flags would begin another run."""
+    origin = state.config.get("origin")
+    typed = (
+        [name for name, at in origin.items() if at == _TYPED] if isinstance(origin, dict) else []
+    )
+    told = ""
+    for name in (one for one in typed if one != "workspace"):
+        value, flag = state.config.get(name), f" --{name.replace('_', '-')}"
+        if isinstance(value, str | int | float):
+            told += flag if value is True else f"{flag} {shlex.quote(str(value))}"
+        else:
+            told += f"{flag} ..."
+    return visible(told)
 
 
 def _so_far(state: RunState) -> str:

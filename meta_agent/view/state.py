@@ -107,7 +107,7 @@ class RunState:
     def left_sec(self) -> float | None:
         """Time to go at the pace so far, where there is a pace to speak of."""
         share = self.share or 0.0
-        going = self.exit_reason is None and share >= 0.02
+        going = self.exit_reason is None and self.owner and share >= 0.1
         return self.wall_sec * (1 - share) / share if going else None
 
     @property

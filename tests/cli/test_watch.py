@@ -86,7 +86,7 @@ def test_watch_fills_a_terminal_until_the_run_ends(root: Path) -> None:
         )
         os.close(terminal)
         shown = b""
-        while b"The run is at work" not in shown or b"attempts, about" not in shown:
+        while b"The run is at work" not in shown or b"of 100,000 attempts" not in shown:
             shown += read(reader)
         ledger.finish_run(RUN, "done")
     while process.poll() is None:

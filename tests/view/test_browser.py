@@ -2,7 +2,6 @@
 
 import json
 import re
-import shutil
 import socket
 import subprocess
 from collections.abc import Iterator
@@ -19,11 +18,9 @@ from meta_agent.view import reduce
 from meta_agent.view.pages.foreign_page import write_foreign_page
 from meta_agent.view.pages.html import write_html
 
+from .chromium import BROWSER
 from .sample import write_sample
 
-BROWSER = next(
-    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), ""
-)
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(not BROWSER, reason="no chromium on this machine: apt-get install chromium"),

@@ -60,6 +60,14 @@ def test_a_run_that_has_not_ended_says_how_it_goes_on(
     assert not any("\x1b" in text or "\u202e" in text for text in said.values())
 
 
+def test_what_goes_on_is_the_command_that_it_was_begun_with() -> None:
+    origin = dict.fromkeys(("profile", "workspace", "tasks", "models"), "command line")
+    config = {"profile": "tiny", "tasks": "a b", "workspace": "/w", "models": {"x": "y"}, "seed": 3}
+    said = told(RunState("r", config={**config, "origin": {**origin, "seed": "default"}}))
+    expected = "[meta-agent evolve --profile tiny --tasks 'a b' --models ... --workspace /w]"
+    assert said["next"].endswith(expected)
+
+
 def test_a_running_one_needs_nothing_and_a_parked_one_an_answer(tmp_path: Path) -> None:
     path = tmp_path / "l.sqlite"
     write_sample(path, finished=False)
