@@ -57,6 +57,18 @@ def check_needs() -> None:
     if os.geteuid() != 0:
         command = f"sudo {sys.executable} -m meta_agent sandbox build"
         raise PreflightError("debootstrap needs root", hint=command)
+    if not keyring().exists():
+        hint = "apt-get install debian-archive-keyring, or MA_DEBIAN_KEYRING=FILE"
+        raise PreflightError(
+            f"{keyring()}, which says whose packages these are, is missing", hint=hint
+        )
+
+
+def keyring() -> Path:
+    """The keys that sign what a mirror serves; `build-rootfs.sh` looks at the same place."""
+    return Path(
+        os.environ.get("MA_DEBIAN_KEYRING", "/usr/share/keyrings/debian-archive-keyring.gpg")
+    )
 
 
 def make_rootfs(archive: Path, progress: Callable[[str], None]) -> None:

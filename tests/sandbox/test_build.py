@@ -41,6 +41,17 @@ def test_building_needs_root(monkeypatch: pytest.MonkeyPatch) -> None:
         _build.check_needs()
 
 
+def test_nothing_is_built_without_the_keys_of_what_is_downloaded(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(shutil, "which", lambda name: "/usr/sbin/debootstrap")
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setenv("MA_DEBIAN_KEYRING", str(tmp_path / "keys.gpg"))
+    with pytest.raises(PreflightError, match=r"keys\.gpg.* is missing") as caught:
+        _build.check_needs()
+    assert "debian-archive-keyring" in str(caught.value.hint)
+
+
 def test_the_recipe_is_a_valid_shell_script() -> None:
     subprocess.run(["sh", "-n", str(resource_dir("sandboxes") / "build-rootfs.sh")], check=True)
 
