@@ -34,11 +34,6 @@ def alpha_of(ledger: Ledger, run: str) -> float:
     return ALPHA * share_of(_claimed_before(ledger, run))
 
 
-def declared_alpha(ledger: Ledger, run: str) -> float:
-    """The same for a claim that was made; versions without this rule had the whole error."""
-    return alpha_of(ledger, run) if ledger.step(f"{run}/{_KEY}") else ALPHA
-
-
 def begin_claim(run: Run) -> None:
     """From here on this run has claimed something, whatever becomes of it."""
     told = {"alpha": run.plan.alpha, "earlier": _claimed_before(run.ledger, run.id)}

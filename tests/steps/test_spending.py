@@ -61,14 +61,6 @@ def test_a_run_that_claims_nothing_spends_nothing(bench: Bench) -> None:
     assert spending.alpha_of(bench.run.ledger, "new") == ALPHA
 
 
-def test_a_run_of_a_version_without_this_rule_keeps_the_error_that_it_declared(
-    bench: Bench,
-) -> None:
-    earlier_claims(bench.run.ledger, "a", "b")
-    assert spending.declared_alpha(bench.run.ledger, "old") == ALPHA
-    assert spending.declared_alpha(bench.run.ledger, "b") == ALPHA / 2
-
-
 def test_a_later_run_says_what_is_left_and_that_the_vault_was_read(bench: Bench) -> None:
     run = bench.run
     assert list(spending.shared_words(run.ledger, run.id, run.plan)) == []
