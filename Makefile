@@ -15,12 +15,13 @@ VLLM_VENV    ?= .venv-vllm
 VLLM_VERSION ?= 0.32.0
 VLLM_TORCH   ?= 2.13.0
 VERIFIERS_VENV ?= .venv-verifiers
+TRACKERS_VENV  ?= .venv-trackers
 # Each is a whole run with containers of its own.
 ACCEPTANCE_WORKERS ?= 2
 API_PIP  := PIP_DISABLE_PIP_VERSION_CHECK=1 $(API_VENV)/bin/pip $(INSTALL)
 VLLM_PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 $(VLLM_VENV)/bin/pip $(INSTALL)
 
-.PHONY: evolve test test-all test-slow acceptance vllm verifiers lint format setup clean
+.PHONY: evolve test test-all test-slow acceptance vllm verifiers trackers lint format setup clean
 
 evolve: $(VENV)/.ready
 	$(BIN)/meta-agent evolve --domain swe $(EVOLVE_ARGS)
@@ -55,6 +56,15 @@ verifiers: $(VERIFIERS_VENV)/.ready
 $(VERIFIERS_VENV)/.ready: Makefile
 	@$(PYTHON) -m venv --clear $(VERIFIERS_VENV)
 	@PIP_DISABLE_PIP_VERSION_CHECK=1 $(VERIFIERS_VENV)/bin/pip $(INSTALL) verifiers==0.4.0
+	@touch $@
+
+# What `--log` writes is read back by each tracker's own package; they pin what we do not.
+trackers: $(TRACKERS_VENV)/.ready
+	$(TRACKERS_VENV)/bin/pytest tests/trackers $(PYTEST_ARGS)
+
+$(TRACKERS_VENV)/.ready: pyproject.toml
+	@$(PYTHON) -m venv --clear $(TRACKERS_VENV)
+	@PIP_DISABLE_PIP_VERSION_CHECK=1 $(TRACKERS_VENV)/bin/pip $(INSTALL) -e '.[run,wandb,mlflow,trackio,tensorboard]' pytest pytest-timeout pytest-xdist
 	@touch $@
 
 lint: $(VENV)/.dev
