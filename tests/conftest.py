@@ -7,11 +7,16 @@ ours does in turn is not seen; those that may train are known by their command.
 
 from __future__ import annotations
 
+import signal
 import sys
 from collections.abc import Generator
 from typing import Any, NamedTuple
 
 import pytest
+
+# Ctrl-C as on a terminal. Whoever starts the tests in the background hands down that it is
+# ignored, to every program that is tried here.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 class Needed(NamedTuple):

@@ -255,7 +255,6 @@ def test_a_bug_leaves_a_report_for_maintainers(workspace: Path, tmp_path: Path) 
 
 STRUCK = """
 import os, signal, sys
-signal.signal(signal.SIGINT, signal.default_int_handler)  # as on a terminal
 class Strikes:
     def find_spec(self, name, path=None, target=None):
         if name == {name!r}:
