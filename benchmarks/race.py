@@ -139,10 +139,12 @@ def _examined(world: World, tip: int, attempts: int, asked: int) -> Ended:
     if not tip or not samples:
         return Ended(0.0, None, tip=true, asked=asked)
     tasks = range(world.half, 2 * world.half)
-    sides = [np.array([world.attempt(v, tasks) for _ in range(samples + 1)]) for v in (0, tip)]
-    moved = sides[1].astype(float) - sides[0]
-    row = moved[:samples].mean(axis=0)
-    row[:extra] = moved[:, :extra].mean(axis=0)  # what is left of the exam's attempts
+    sides = [np.array([world.attempt(v, tasks) for _ in range(samples)]) for v in (0, tip)]
+    moved = (sides[1].astype(float) - sides[0]).sum(axis=0)
+    row = moved / samples
+    if extra:  # what is left of the exam's attempts
+        more = [np.array(world.attempt(v, tasks[:extra]), dtype=float) for v in (0, tip)]
+        row[:extra] = (moved[:extra] + more[1] - more[0]) / (samples + 1)
     made = samples * world.half + extra
     pairs = Pairs(row[None], made, 0, samples + 1, 0, tuple(map(str, tasks)))
     seen = effect(pairs, alpha=ALPHA)

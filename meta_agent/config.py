@@ -314,8 +314,8 @@ class RunConfig(BaseModel):
         if self.harness not in BUILT_IN_HARNESSES:  # the workspace holds it, wherever it was
             hashed["harness"] = BROUGHT
         if self.grade is not None:
-            hashed["grade_sha256"] = _file_sha256(self.grade)
-        return {**hashed, "tasks_sha256": _file_sha256(self.tasks)}
+            hashed["grade_sha256"] = _file_sha256(self.grade, "grader's")
+        return {**hashed, "tasks_sha256": _file_sha256(self.tasks, "task")}
 
     @property
     def trackers(self) -> tuple[str, ...]:
@@ -357,7 +357,7 @@ def _model_string(value: str, words: set[str], prefixes: set[str], forms: str) -
     return value
 
 
-def _file_sha256(path: Path | None) -> str | None:
+def _file_sha256(path: Path | None, whose: str) -> str | None:
     """Of a file; of a folder, of all that is in it."""
     if path is None:
         return None
@@ -370,6 +370,6 @@ def _file_sha256(path: Path | None) -> str | None:
         return hashlib.sha256(json.dumps(told).encode()).hexdigest()
     except OSError as error:
         raise ConfigError(
-            f"cannot read {path}: {error.strerror}",
+            f"cannot read the {whose} file {path}: {error.strerror}",
             hint="meta-agent tasks check FILE explains the format",
         ) from error

@@ -15,6 +15,8 @@ from meta_agent.sandbox import engine_status
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "team-run"
 LIMIT_SEC = 2400
+OURS = 2
+"""Requests that hold an error message with line numbers of our own source, which changes."""
 
 pytestmark = [
     pytest.mark.slow,
@@ -64,7 +66,7 @@ def test_it_ends_proven_and_pays_nobody(replayed: dict[str, Any]) -> None:
 def test_where_nothing_drifted_every_commit_and_verdict_is_the_recorded_one(
     replayed: dict[str, Any],
 ) -> None:
-    if drift := replayed["replay"]["drift"]:
+    if (drift := replayed["replay"]["drift"]) > OURS:
         pytest.skip(f"{drift} requests differ: this machine measures other figures than recorded")
     kept = ("id", "commit", "factor", "verdict")
     told = [{name: one[name] for name in kept} for one in replayed["candidates"]]

@@ -174,7 +174,8 @@ def finished(config: RunConfig, share: float) -> None:
         repo = HarnessRepo.open(workspace.harness_repo)
         skills = SkillLibrary(workspace.skills_library)
         run = Run(
-            "r", config, plan_for(config), ledger, repo, lab, skills, quiet(""), 0, lambda: False
+            *("r", config, plan_for(config), ledger, repo, lab, skills, quiet("")),
+            *(1_800_000_000, lambda: False),
         )
         version = Version("v0", repo.head())
         trained = lab.train(repo.tree(version.commit), seed=0, steps=run.plan.steps)

@@ -115,7 +115,8 @@ def test_a_lesson_is_of_one_change_and_says_what_it_was_proven_with(bench: Bench
     whole(begun(bench))
     skills = {skill.get("candidate"): skill for skill in bench.run.skills.all()}
     (one,) = [skill for name, skill in skills.items() if str(name).endswith("g1/c0")]
-    assert "proven together with" in one.body and one.body.count("proven together with") == 1
+    assert "next (proven together with data, reward, not alone)" in one.body
+    assert "not alone" in one.description
     assert "MARK_next" in "".join(
         path.read_text() for path in one.path.rglob("*") if path.is_file()
     )

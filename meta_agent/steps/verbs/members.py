@@ -113,6 +113,7 @@ def _with_company(found: Found, member: Candidate) -> Candidate:
     )
     if not others:
         return member
-    told = member.hypothesis
-    statement = f"{told.statement} (proven together with {others}, not alone)"
+    told, company = member.hypothesis, f"(proven together with {others}, not alone)"
+    does, then, hoped = told.statement.partition(" then ")  # a skill keeps what it does
+    statement = f"{does} {company}{then}{hoped}"
     return replace(member, hypothesis=replace(told, statement=statement))
