@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import re
 import socket
+import struct
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextvars import ContextVar
@@ -25,6 +26,8 @@ EVENT_BYTES: Final = 2 << 20
 EVENT_LINES: Final = 1000  # the SDKs put an event's lines together in time that grows by the square
 ERROR_BYTES: Final = 64 << 10
 _BLANK_LINE: Final = re.compile(rb"\r\n\r\n|\n\n|\r\r")
+_RESET_AT_CLOSE: Final = struct.pack("ii", 1, 0)
+"""Else a server that a full window has stopped hears of the end a minute after the close."""
 _LINE_END_BYTES: Final = 3  # of a blank line that the next piece may complete
 
 _KEPT: Final = frozenset(
@@ -66,6 +69,7 @@ class Cord:
     def __init__(self) -> None:
         self._lock = threading.Lock()  # whoever comes second, the connection or its end, acts
         self._network: Any = None
+        self._response: Any = None
         self._cut = False
 
     @contextlib.contextmanager
@@ -85,6 +89,10 @@ class Cord:
                 if self._cut:
                     self._shut_down()
 
+    def answered(self, response: Any) -> None:
+        """The response whose body comes over this connection."""
+        self._response = response
+
     def cut(self) -> None:
         """Ends the connection: a thread that waits in `recv` is only woken by a shutdown."""
         with self._lock:
@@ -92,7 +100,14 @@ class Cord:
             self._shut_down()
 
     def drop(self) -> None:
-        """Closes the connection, once nobody reads from it any more."""
+        """Closes the connection, once nobody reads from it any more.
+
+        The response first. Left to the garbage collector, it asks for the lock of its client's pool
+        in whatever thread the collector runs, and that thread may hold the lock.
+        """
+        with contextlib.suppress(Exception):
+            if self._response is not None:
+                self._response.close()
         with self._lock, contextlib.suppress(OSError):
             if self._network is not None:
                 self._network.close()
@@ -101,6 +116,7 @@ class Cord:
         found = self._network and self._network.get_extra_info("socket")
         if found is not None:
             with contextlib.suppress(OSError):
+                found.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_AT_CLOSE)
                 found.shutdown(socket.SHUT_RDWR)
 
 
@@ -124,6 +140,8 @@ def _leave(request: Any) -> None:
 
 
 def _arrive(response: Any) -> None:
+    if cord := _CORD.get():
+        cord.answered(response)
     failed = response.status_code >= 300
     encoding = response.headers.pop("content-encoding", "identity")
     if encoding != "identity" and not failed:
