@@ -52,6 +52,8 @@ class Grant:
     """Of a short training."""
     version: int = 0
     """Attempts for the version's side of the first short training."""
+    edit: int = 0
+    """Attempts for an edit's side of each."""
 
 
 class Desk(Protocol):

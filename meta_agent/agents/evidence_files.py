@@ -36,6 +36,7 @@ _STILL: Final = 0.005
 _SHOWN_PER_MODE: Final = 6
 _CLOCK: Final = re.compile(r"(^|_)(sec|secs|seconds|time|runtime|memory|mb)($|_)|per_sec")
 _STORY_CHARS: Final = 700
+_SAID_CHARS: Final = 80
 _ASKED_CHARS: Final = 100
 _SKILL_BYTES: Final = 64 << 10
 
@@ -141,9 +142,11 @@ def _short(path: str) -> str:
 
 def story(rollout: Rollout) -> str:
     """An attempt in one line."""
-    steps = "; ".join(summarize(rollout).steps) or "no tool call"
+    short = summarize(rollout)
+    steps = "; ".join(short.steps) or "no tool call"
     how = "clean" if rollout.clean else failure_mode(rollout)
-    told = f"[{how}, {rollout.stop_reason}] {_asked(rollout)} -> {steps}"
+    said = clipped(short.last_words, _SAID_CHARS)
+    told = f"[{how}, {rollout.stop_reason}] {_asked(rollout)} -> {steps}; said {said!r}"
     return " ".join(clipped(told, _STORY_CHARS).split())
 
 
@@ -283,7 +286,7 @@ def _readme(
             *_on_training(source),
             f"- rollouts/index.csv: one row per rollout: {counts['search']} of the search split",
             "  (the version as measured)" + _of_others(counts),
-            "- rollouts/actions.md: every rollout in one line, its tool calls in order",
+            "- rollouts/actions.md: every rollout in one line, its tool calls and last reply",
             "- rollouts/counts.csv: how many by kind, failure mode, stop reason and turns",
             f"- {_transcript_names(counts)}: each attempt in full",
             "- exemplars.md: rollouts by failure mode, with paths",

@@ -34,7 +34,7 @@ MODES: Final[tuple[tuple[str, Fits], ...]] = (
     ("submitted_red", lambda r, s: s.last_test_passed is False),
     ("green_but_wrong", lambda r, s: bool(s.last_test_passed) and s.tests > 0 and s.edits > 0),
     ("untested_edit", lambda r, s: s.edits > 0 and s.tests == 0),
-    ("no_edit", lambda r, s: s.edits == 0 and bool(s.roles)),
+    ("no_edit", lambda r, s: s.edits == 0 and bool(set(s.roles) - {"submit"})),
     ("wrong", lambda r, s: True),
 )
 

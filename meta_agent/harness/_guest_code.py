@@ -14,10 +14,11 @@ import os
 import shutil
 import sys
 import tempfile
-import traceback
 from collections.abc import Callable, Iterator, Mapping
 from types import ModuleType
 from typing import Any
+
+from meta_agent.sandbox.inside.frames import traceback_of
 
 MAX_TRACEBACK_CHARS = 2000
 PACKAGE_PREFIX = "loaded_harness_"
@@ -123,11 +124,10 @@ def find_function(module: ModuleType, path: str, name: str) -> Callable[..., Any
 
 def describe(error: BaseException) -> dict[str, str]:
     """An exception as the host records it."""
-    text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
     return {
         "type": type(error).__name__,
         "message": str(error)[:500],
-        "traceback": text[-MAX_TRACEBACK_CHARS:],
+        "traceback": traceback_of(error)[-MAX_TRACEBACK_CHARS:],
     }
 
 

@@ -290,6 +290,7 @@ def test_a_workspace_replaces_a_block_of_a_prompt(tmp_path: Path) -> None:
         '{% extends "builtin/reviewer.md" %}\n{% block opening %}Mine: {{ diff }}{% endblock %}\n'
     )
     values = {"harness": "h", "domain": "swe", "editable": (), "protected": (), "factors": []}
+    values["bundled"] = False
     prompt = Prompts(tmp_path).render("reviewer", {**values, "diff": "{{ 7 * 7 }}"})
     assert prompt.opening == "Mine: {{ 7 * 7 }}\n"
     assert prompt.system.startswith("You review one change to the harness `h`")

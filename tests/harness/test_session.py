@@ -181,6 +181,7 @@ def test_the_traceback_of_harness_code_reaches_its_reader(sandbox: Sandbox) -> N
     with pytest.raises(CandidateError, match=r"reward\.py.*line 3") as caught:
         HarnessSession(sandbox, tree(reward=bad)).reward([sample()])
     assert caught.value.reason == "harness_reward_failed"
+    assert not any(ours in str(caught.value) for ours in ("<worker>", "<guest", "<frames>"))
 
 
 @pytest.mark.parametrize(

@@ -258,17 +258,17 @@ def test_a_call_beyond_what_is_left_is_refused_in_a_sentence(bench: Bench) -> No
     replace_plan(bench, trainings=12, steps=30)
     step = attempts_a_step(collected.tree)
     most = int(EXPERIMENT_SHARE * SEARCH_SHARE * 12 * (30 * step + PLAN.search))
-    both = 2 * (10 * step + 128)
-    assert most < both
+    assert most < 2 * (10 * step + 128)
     before = bench.lab.made.copy()
-    models = with_team(bench, analysed(training(MORE), trying(MORE)))
+    tries = [trying({**MORE, "new": f"MAX_TURNS = {9 + at}"}, tasks=8) for at in range(8)]
+    models = with_team(bench, analysed(training(MORE), *tries))
     proposed(bench, collected)
-    refused, told = models.heard("g0/analyst")
-    assert refused == (
-        f"ERROR: this takes one call and {both:,} attempts; {most:,} attempts and 8 calls are left "
-        f"to you, of the {most:,} attempts that this generation may spend on experiments"
-    )
-    assert "the edit: 6 of 8 clean" in told and bench.lab.made == before
+    absent, *told = models.heard("g0/analyst")
+    assert "train_edit" not in [tool.name for tool in models.requests["g0/analyst", 0].tools]
+    assert "train_edit" not in str(models.requests["g0/analyst", 0].messages)
+    assert "no tool" in absent
+    assert len(told) == 8
+    assert bench.lab.made == before
 
 
 def test_calls_are_counted_too(bench: Bench) -> None:

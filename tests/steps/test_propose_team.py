@@ -94,8 +94,8 @@ def test_one_refused_author_does_not_cost_the_others(bench: Bench) -> None:
 
 def test_an_author_mends_what_it_is_told(bench: Bench) -> None:
     broken = [("edit", {"path": AGENT, "content": "def run(:\n"})]
-    author: list[Turn] = [broken, FINISH, COMMIT, FINISH, shell("git reset -q --hard HEAD~1")]
-    models = with_team(bench, script([*author, edit(), COMMIT, FINISH]))
+    author: list[Turn] = [FINISH, broken, FINISH, shell("git reset -q --hard HEAD~1")]
+    models = with_team(bench, script([*author, edit(), FINISH]))
     assert len(proposed(bench)) == 1
     heard = "\n".join(models.heard("g0/c0/proposer"))
     assert "never_committed" in heard and "breaks_contract" in heard
@@ -146,7 +146,7 @@ BAD: dict[str, tuple[Sequence[Turn], str]] = {
     "changes two factors": (committed_by_shell("echo '# x' >> swe/reward.py; echo >> swe/agent.py"),
                             "several_factors"),
     "breaks the code": (committed_by_shell("echo 'x = (' >> swe/agent.py"), "breaks_contract"),
-    "never commits": ([edit(), FINISH, FINISH, FINISH], "never_committed"),
+    "never edits": ([FINISH, FINISH, FINISH], "never_committed"),
     "reads for ever": ([[("view", {"path": AGENT, "start_line": n + 1})] for n in range(60)],
                        "never_committed"),
     "repeats itself": ([shell("ls")] * 60, "looped"),
@@ -298,7 +298,9 @@ def test_a_reviewer_sees_what_an_author_would_hide(bench: Bench) -> None:
     hide = shell("mkdir -p .git/info; echo '* -diff' > .git/info/attributes")
     models = with_team(bench, script([hide, *good()]))
     proposed(bench)
-    assert "+MAX_TURNS = 9" in models.opening("g0/c0/reviewer")
+    opening = models.opening("g0/c0/reviewer")
+    assert "+MAX_TURNS = 9" in opening
+    assert "contract checks on it, passed" in opening and f"{AGENT}, whole" in opening
 
 
 # --- what is within an author's reach ------------------------------------------------------------

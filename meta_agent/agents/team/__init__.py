@@ -138,10 +138,10 @@ class LlmTeam:
         brief = case.brief
         base = f"g{brief.generation}/c{index}"
 
-        def reviewed(told: Hypothesis, diff: str, look: int) -> Review:
+        def reviewed(told: Hypothesis, diff: str, beside: Mapping[str, str], look: int) -> Review:
             named = self._named(f"{base}/reviewer" + (str(look) if look > 1 else ""))
             line = self._line("reviewer", brief, broken)
-            return review(case, line, self._prompts, *named, told, diff)
+            return review(case, line, self._prompts, *named, told, diff, beside)
 
         line = self._line("proposer", brief, broken)
         named = self._run, f"{base}/proposer"

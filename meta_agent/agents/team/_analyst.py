@@ -77,7 +77,7 @@ def analyst_dialogue(
     edit = inline(brief.tree)
     lent = grant or Grant()
     experiments = Experiments(brief.desk, lent, fence, edit, given_inline(), case.keep)
-    opening = {**_opening(case, fence), "experiments": experiments.left}
+    opening = {**_opening(case, fence), **experiments.values()}
     prompt = prompts.render("analyst", {**case.values(), **opening})
     opened = set[str]()
     desk = _Submission(case, fence, opened)

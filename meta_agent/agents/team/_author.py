@@ -11,7 +11,8 @@ quarantine decides.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from meta_agent.agents._meta import Desk, Grant, Rehearsal
@@ -42,6 +43,8 @@ from meta_agent.agents.workbench import Workbench
 from meta_agent.errors import CandidateError, GuestError
 from meta_agent.protocols import HarnessTree, Hypothesis
 
+Reviewing = Callable[[Hypothesis, str, Mapping[str, str], int], Review]
+"""Reviews what is handed in, for the nth time."""
 REGULAR = frozenset({"100644", "100755", "000000"})
 _SUBJECT, _STATEMENT = 60, 500
 
@@ -62,7 +65,7 @@ class Author:
     idea: Idea
     bench: Workbench
     fence: Fence
-    review: Callable[[Hypothesis, str, int], Review]
+    review: Reviewing
     grant: Grant = field(default_factory=Grant)
     unfit: CandidateError | None = None
     """Why the last `finish` could not be taken."""
@@ -199,7 +202,7 @@ class Author:
 
     def _finish(self, arguments: Arguments) -> str:
         hypothesis, subject = self._refined(arguments), line_of(arguments, "subject", 200)
-        self.unfit = self.problem()
+        self.unfit = self.problem(subject)
         if self.unfit is not None:
             self._tries += 1
             if self._tries >= _limits.FINISH_TRIES:
@@ -207,7 +210,8 @@ class Author:
             raise ToolError(
                 f"not ready to hand in ({self.unfit.reason}): {self._plain(str(self.unfit))}"
             )
-        review = self.review(hypothesis, self.bench.committed_diff(), self._reviews + 1)
+        diff, look = self.bench.committed_diff(), self._reviews + 1
+        review = self.review(hypothesis, diff, self._beside(), look)
         if not review.approved:
             return self._sent_back(review)
         raise Done(Finished(hypothesis, visible(subject)[:_SUBJECT]))
@@ -224,9 +228,28 @@ class Author:
             "Change the work or the statement where they are right, commit, and call finish again."
         )
 
-    def problem(self) -> CandidateError | None:
+    def _beside(self) -> dict[str, str]:
+        """What a reviewer reads beside the diff: what the checks said, and short files whole."""
+        tree = self.tree().tree_hash
+        passed = {
+            f"{key.split()[0]} checks on it, passed": clip(
+                self._plain(found.text), _limits.EDIT_CHARS
+            )
+            for key, found in self._checked.items()
+            if found.ok and key.endswith(tree)
+        }
+        texts = {path: self._text(path) or "" for path in self.bench.committed()}
+        short = {
+            f"{path}, whole, as it would be": text
+            for path, text in texts.items()
+            if 0 < len(text) <= _limits.EDIT_CHARS
+        }
+        return {**passed, **short}
+
+    def problem(self, subject: str) -> CandidateError | None:
         """Why these commits could not become a candidate, if they could not."""
         try:
+            self._commit_ours(subject)
             self._require_committed()
             self._require_in_bounds()
         except CandidateError as error:
@@ -236,6 +259,13 @@ class Author:
             text = clip(self._plain(found.text), 2000)
             return CandidateError(f"the contract tests fail: {text}", reason="breaks_contract")
         return None
+
+    def _commit_ours(self, subject: str) -> None:
+        """Commits what is pending, unless something lies there that this candidate may not hold."""
+        if pending := self.bench.uncommitted():
+            with suppress(CandidateError):
+                if self.case.contract.factor_of(pending) == self.idea.hypothesis.factor:
+                    self.bench.commit(visible(subject))
 
     def _require_committed(self) -> None:
         pending = self.bench.uncommitted()
@@ -300,11 +330,11 @@ _REPLAY = (
     "Scores stored training rollouts again under your reward and filter and compares their "
     "orderings with the version's. Only for the factors reward and filter."
 )
-_COMMIT = "Commits all changes in your clone. You may commit more than once."
+_COMMIT = "Commits all changes in your clone; `finish` does it, too."
 _FINISH = (
-    "Hands in what is committed. `subject` says in a few words what changes. Give `statement` (at "
-    f"most {_STATEMENT} characters) or `expected_delta` only to refine the hypothesis by what you "
-    "have learned."
+    "Commits all changes and hands them in. `subject` says in a few words what changes. Give "
+    f"`statement` (at most {_STATEMENT} characters) or `expected_delta` only to refine the "
+    "hypothesis by what you have learned."
 )
 _EDIT_ARGUMENTS = {"path": TEXT, "old": TEXT, "new": TEXT, "content": TEXT}
 _REFINED = ("statement", "expected_delta")

@@ -32,6 +32,8 @@ from meta_agent.errors import CandidateError, ConfigError
 from meta_agent.protocols import JSON, HarnessTree
 
 FILE_CHARS: Final = 200_000
+UNPAID: Final[Mapping[str, object]] = {"experiments": "", "trains_edits": False}
+"""What a prompt says where nothing was lent."""
 _FILES: Final = 20
 _EDITS: Final[JSON] = {
     "type": "array",
@@ -74,6 +76,13 @@ class Experiments:
             f"{lent.declared:,} attempts that this generation may spend on experiments"
         )
 
+    def values(self) -> dict[str, object]:
+        """What a prompt may say of them."""
+        return {"experiments": self.left, "trains_edits": self._pays_training()}
+
+    def _pays_training(self) -> bool:
+        return 0 < self.grant.version + self.grant.edit <= self.grant.attempts
+
     def tools(self) -> list[Tool]:
         if not self.grant.attempts:
             return []
@@ -82,9 +91,11 @@ class Experiments:
             "split": {"type": "string", "enum": ["search", "train"]},
             "tasks": {**WHOLE, "maximum": _limits.TRIED_TASKS},
         }
-        steps = self.grant.steps
+        lent = self.grant
         found = [tool("try_edit", _TRY, {**trial, **self.given}, self._try)]
-        found.append(tool("train_edit", _TRAIN.format(steps=steps), self.given, self._train))
+        if self._pays_training():
+            told = _TRAIN.format(lent=lent, first=lent.version + lent.edit)
+            found.append(tool("train_edit", told, self.given, self._train))
         if self.given:  # whose files are staged replays them as they are
             found.append(tool("replay_edit", _REPLAY, self.given, self._replay))
         return found
@@ -203,11 +214,14 @@ def given_inline() -> Mapping[str, JSON]:
 _TRY = (
     "Experiment: rolls the edit out on a few tasks, with the base policy or the version's trained "
     "one (which has adapted to the version as it is), and reports on the attempts. One attempt a "
-    "task; two on the train split, where the version's are made for comparison."
+    "task; two on the train split, where the version's are made for comparison. Curriculum and "
+    "recipe act in training alone and show nothing here."
 )
 _TRAIN = (
-    "Experiment: trains {steps} steps from the base policy under the edit and under the version, "
-    "same seed, and reports both sides' clean success and what the edit's training went through."
+    "Experiment: trains {lent.steps} steps from the base policy under the edit and under the "
+    "version, same seed, and reports both sides' clean success and what the edit's training went "
+    "through. "
+    "Takes {first:,} attempts the first time and {lent.edit:,} from then on."
 )
 _REPLAY = (
     "Experiment without attempts: scores stored training rollouts again under the edit's reward "

@@ -6,21 +6,20 @@ candidate's failure (`sandbox_died` ...), since the second time every reply come
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from meta_agent.agents._meta import Draft, Grant, Refused
 from meta_agent.agents.team._analyst import Idea
-from meta_agent.agents.team._author import Author, Finished
+from meta_agent.agents.team._author import Author, Finished, Reviewing
 from meta_agent.agents.team._case import Case
 from meta_agent.agents.team._dialogue import Dialogue, Line, Spend
+from meta_agent.agents.team._experiments import UNPAID
 from meta_agent.agents.team._fence import Fence
 from meta_agent.agents.team._prompts import Prompts
-from meta_agent.agents.team._reviewer import Review
 from meta_agent.agents.workbench import Workbench
 from meta_agent.backtest.fair import fairly
 from meta_agent.errors import CandidateError, MetaAgentError
-from meta_agent.protocols import Hypothesis
 
 _GAVE_UP = frozenset({"turn_limit", "token_limit", "looped", "context_overflow"})
 
@@ -36,7 +35,7 @@ class Proposer:
     prompts: Prompts
     run: str
     conversation: str
-    review: Callable[[Hypothesis, str, int], Review]
+    review: Reviewing
     edits: Mapping[str, bytes | None] = field(default_factory=dict)
     """What an earlier round had changed (None: removed), where a person asks for a revision."""
     feedback: str = ""
@@ -74,7 +73,7 @@ class Proposer:
     def _work(self, bench: Workbench) -> Finished:
         fence = Fence.of(self.run, self.conversation)
         author = Author(self.case, self.idea, bench, fence, self.review, self.grant)
-        opening = self._opening(fence, author.experiments.left)
+        opening = self._opening(fence, author.experiments.values())
         prompt = self.prompts.render("proposer", {**self.case.values(), **opening})
         dialogue = Dialogue(
             self.line,
@@ -90,7 +89,9 @@ class Proposer:
             raise _first_cause(error, author, bench) from error
         return finished
 
-    def _opening(self, fence: Fence, experiments: str = "") -> Mapping[str, object]:
+    def _opening(
+        self, fence: Fence, experiments: Mapping[str, object] = UNPAID
+    ) -> Mapping[str, object]:
         told = self.idea.hypothesis
         return {
             "hypothesis": told,
@@ -98,7 +99,7 @@ class Proposer:
             "feedback": self.feedback,
             "skills": [path for path in sorted(self.case.evidence) if path.endswith("/SKILL.md")],
             "replays": told.factor in ("reward", "filter"),
-            "experiments": experiments,
+            **experiments,
         }
 
 

@@ -6,6 +6,7 @@ everything else does.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from meta_agent.agents.team._case import Case
@@ -35,12 +36,19 @@ def review(
     conversation: str,
     hypothesis: Hypothesis,
     diff: str,
+    beside: Mapping[str, str],
 ) -> Review:
-    """One dialogue. A reviewer that comes to no decision is a refusal: nothing goes on unread."""
+    """One dialogue. A reviewer that comes to no decision is a refusal: nothing goes on unread.
+
+    Args:
+        beside: what checks said of it, and the changed files: texts by what they are.
+    """
+    pages = (fence.wrap(name, text) for name, text in beside.items())
     values = {
         **case.values(),
         "hypothesis": fence.wrap("the hypothesis", _words(hypothesis)),
         "diff": fence.wrap("the diff against the version", clip(diff, DIFF_CHARS)),
+        "beside": "\n\n".join(pages),
     }
     prompt = prompts.render("reviewer", values)
     tools = [*reading_tools(case.shelf, fence), _decide()]

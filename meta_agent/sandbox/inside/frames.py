@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import os
 import select
+import sys
 import threading
 import time
+import traceback
 from collections.abc import Sequence
 from typing import Any
 
@@ -142,3 +144,18 @@ class Channel:
             return call
         self._next_cid += 1
         return {"cid": self._next_cid - 1, **call}
+
+
+def traceback_of(error: BaseException) -> str:
+    """An exception as the author of the code should read it: without our frames around theirs."""
+    folder = __name__.rpartition(".")[0] + "."  # what came from it is named so in tracebacks
+    ours = tuple(f"<{name[len(folder) :]}>" for name in sys.modules if name.startswith(folder))
+    told = traceback.TracebackException.from_exception(error)
+    link: traceback.TracebackException | None = told
+    while link is not None:
+        theirs = [
+            frame for frame in link.stack if not frame.filename.startswith((*ours, "<guest "))
+        ]
+        link.stack = traceback.StackSummary.from_list(theirs or link.stack)
+        link = link.__cause__ or link.__context__
+    return "".join(told.format())

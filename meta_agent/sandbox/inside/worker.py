@@ -25,13 +25,12 @@ import select
 import signal
 import sys
 import threading
-import traceback
 import types
 from collections.abc import Callable
 
 from meta_agent.sandbox.inside.commands import run_command
 from meta_agent.sandbox.inside.files import WORK_DIR, read_files, write_files
-from meta_agent.sandbox.inside.frames import CHUNK_BYTES, Channel, Json, Pipe, parsed
+from meta_agent.sandbox.inside.frames import CHUNK_BYTES, Channel, Json, Pipe, parsed, traceback_of
 from meta_agent.sandbox.inside.processes import Here, as_stranger, descendants, settle, step_down
 
 PROTOCOL = 1
@@ -208,9 +207,8 @@ def answer(
     except EOFError:
         raise
     except BaseException as error:  # also SystemExit: guest code must not end the worker
-        text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
         problem = {"type": type(error).__name__, "message": str(error)[:4000]}
-        problem |= {"traceback": text[-16000:], "stderr": tail.text()}
+        problem |= {"traceback": traceback_of(error)[-16000:], "stderr": tail.text()}
         pipe.send({"id": frame["id"], "err": problem})
 
 

@@ -58,10 +58,13 @@ class Experiments:
 
         def asked() -> JSON:
             left = left_for_experiments(run, declared)
-            return {"attempts": left // sharing, "version": self._due(self._job(None))}
+            job = self._job(None)
+            due = {"version": self._due(job), "edit": self._price(job)}
+            return {"attempts": left // sharing, **due}
 
         told = run.once(f"{name}/{who}", "budget", {"sharing": sharing}, asked)
-        return Grant(told["attempts"], declared["attempts"], self._steps, told["version"])
+        due = told["version"], told.get("edit", 0)
+        return Grant(told["attempts"], declared["attempts"], self._steps, *due)
 
     def quote(self, tree: HarnessTree, trial: Trial | None) -> int:
         """The attempts of an experiment. CandidateError where its edit fails a check."""
@@ -71,6 +74,10 @@ class Experiments:
             raise CandidateError(told, reason="unfit")
         if trial is None:
             return self._price(self._job(tree))
+        acts = {factor for factor in self._touched(tree) if factor not in ("data", "recipe")}
+        if not acts:
+            told = "curriculum and recipe act in training alone: an attempt shows nothing of them"
+            raise CandidateError(f"{told}; train_edit measures them", reason="unfit")
         return trial.tasks * (1 if trial.split == "search" else 2)
 
     def experiment(self, tree: HarnessTree, trial: Trial | None) -> Rehearsal:
@@ -104,6 +111,9 @@ class Experiments:
             return None
         return {one.task_key: one.clean for one in lab.rollouts(seen.shard)}
 
+    def _touched(self, tree: HarnessTree) -> set[Factor]:
+        return touched_factors(self.collected.tree, tree)
+
     # --- an edit rolled out ----------------------------------------------------------------------
 
     def _tried(self, tree: HarnessTree, trial: Trial) -> Iterator[str]:
@@ -120,11 +130,11 @@ class Experiments:
         yield _counted("the edit", seen)
         was = sum(clean for _, _, clean in before.per_task.values())
         yield f"- the version, same tasks: {was} of {sum(n for n, *_ in before.per_task.values())}"
-        yield from ("", "Changes against the version's attempts stand in brackets.", "")
-        yield render_text(evidence)
-        yield from ("Every attempt in a line:", *map(story, mine), "")
+        yield from ("", "Every attempt in a line:", *map(story, mine), "")
         if shown := next((one for one in mine if not one.clean), None):
             yield transcript(shown)[:_SHOWN_CHARS]
+        yield from ("", "Changes against the version's attempts stand in brackets.", "")
+        yield render_text(evidence)
 
     def _same(self, trial: Trial, policy: Trained, mine: Sequence[Rollout]) -> list[Rollout]:
         """The version's attempts at the same tasks: on the search split they are stored."""
@@ -193,8 +203,7 @@ def checked(
     With `pair`, an edit may touch two factors that act: one repair may mask another.
     """
     contract = parse_contract(collected.tree)
-    changed = changed_paths(collected.tree, tree)
-    touched = {factor for path in changed for factor in contract.factors_matching(path)}
+    touched = touched_factors(collected.tree, tree)
     label: tuple[Factor, ...] = tuple(one for one in FACTORS if one in touched)
     both = label if pair and len(label) == 2 else ()
     found = list(static_check(collected.tree, tree, contract, factors=both))
@@ -202,6 +211,13 @@ def checked(
     if any(finding.severity == "veto" for finding in found):
         return found
     return found + broken_contract(run, collected, tree)
+
+
+def touched_factors(before: HarnessTree, after: HarnessTree) -> set[Factor]:
+    """The factors whose files an edit changes, by the contract that stood before it."""
+    contract = parse_contract(before)
+    changed = changed_paths(before, after)
+    return {factor for path in changed for factor in contract.factors_matching(path)}
 
 
 def _counted(name: str, seen: Evaluated) -> str:

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from textwrap import shorten
 from typing import Any
 
 from meta_agent.backtest.live import ArmRef
 from meta_agent.gate import verdict_to_json
 from meta_agent.ledger.kinds import Bundle
-from meta_agent.protocols import JSON, Candidate, Verdict, VerdictKind
+from meta_agent.protocols import JSON, Candidate, Hypothesis, Verdict, VerdictKind
 from meta_agent.steps.records import Found, Judged, Version
 from meta_agent.steps.run import Run
 from meta_agent.steps.verbs.claim import CLAIM
@@ -106,11 +107,15 @@ def _shares(run: Run) -> dict[str, Mapping[str, Any]]:
     return {share["candidate"]: share for bundle in bundles for share in bundle["shares"]}
 
 
+def _brief(told: Hypothesis) -> str:
+    """A hypothesis in a few words: its rule, or what it does."""
+    does, _, _ = told.statement.partition(" then ")
+    return told.rule or f'"{shorten(does.strip(" ,"), 80, placeholder=" ...")}"'
+
+
 def _with_company(found: Found, member: Candidate) -> Candidate:
     """What its lesson says of it: proven together, not alone."""
-    others = ", ".join(
-        one.hypothesis.rule or one.hypothesis.factor for one in _acting(found) if one is not member
-    )
+    others = ", ".join(_brief(one.hypothesis) for one in _acting(found) if one is not member)
     if not others:
         return member
     told, company = member.hypothesis, f"(proven together with {others}, not alone)"
