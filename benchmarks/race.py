@@ -19,6 +19,7 @@ of runs that changed anything; *bound* counts runs whose exam gave a lower bound
 from __future__ import annotations
 
 import argparse
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
@@ -45,13 +46,24 @@ CELLS: Final = (
 
 
 class World:
-    """Versions by number, and what an attempt comes to. 0 is the start."""
+    """Versions by number, and what an attempt comes to. 0 is the start.
 
-    def __init__(self, kind: str, tasks: int, rng: np.random.Generator) -> None:
+    `drift`: points by which the model behind the server becomes better after `changes` attempts.
+    """
+
+    def __init__(
+        self,
+        kind: str,
+        tasks: int,
+        rng: np.random.Generator,
+        drift: float = 0.0,
+        changes: float = math.inf,
+    ) -> None:
         self.half, self.rng, self._edit = tasks // 2, rng, EDITS[kind]
         count = 2 * self.half + UNSEEN
         self.kinds = rng.integers(0, KINDS, count)
         self.versions: list[Rates] = [rng.normal(MIDDLE, SPREAD, count)]
+        self._asked, self._changes, self._drift = 0, changes, self.moved(drift)
 
     def edit(self, parent: int) -> int:
         rates = self.versions[parent]
@@ -60,7 +72,9 @@ class World:
         return len(self.versions) - 1
 
     def attempt(self, version: int, tasks: Sequence[int] | NDArray[np.int64]) -> list[bool]:
-        rates = expit(self.versions[version][np.asarray(tasks)])
+        drift = self._drift if self._asked >= self._changes else 0.0
+        self._asked += len(tasks)
+        rates = expit(self.versions[version][np.asarray(tasks)] + drift)
         return (self.rng.random(rates.size) < rates).tolist()
 
     def gain(self, version: int) -> float:

@@ -39,7 +39,11 @@ Grade = Callable[..., Any]
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What a run came to. Shares, not points; None where nothing was measured."""
+    """What a run came to. Shares, not points; None where nothing was measured.
+
+    `before` and `after` are of the vault's tasks, with the trainings of this very run: a fresh one
+    may do less.
+    """
 
     run: str
     workspace: Path

@@ -12,7 +12,7 @@ from meta_agent.steps.results import vault_results
 from meta_agent.steps.run import Run
 from meta_agent.steps.spending import runs_that_read_vault
 from meta_agent.steps.verbs.learn import note_parts, recorded_in
-from meta_agent.view import handover_note
+from meta_agent.view import Measured, handover_note
 
 
 def finish(run: Run, first: Version, handed: HandedOver) -> None:
@@ -73,7 +73,8 @@ def _seal(run: Run, commit: str) -> None:
     handed = _outcome(run, "handover")
     sides = {which: _outcome(run, f"vault/{which}") for which in ("baseline", "final")}
     vault = {which: told["clean_success"] for which, told in sides.items() if told}
-    note = handover_note(run.id, handed, vault)
+    seen = {which: Measured.parse(told) for which, told in sides.items() if told}
+    note = handover_note(run.id, handed, seen)
     record = {"run": run.id, "policy": handed["policy"], "vault": vault}
     last = [key for key in run.ledger.order() if key.startswith(f"{run.id}/")][-1]
     mine = recorded_in(note, record, run.ledger.head(last))
@@ -102,6 +103,7 @@ def _score(run: Run, version: Version, job: Job, told: JSON, policy: Trained | N
         "commit": version.commit,
         "policy": trained.policy,
         "checkpoint": trained.path,
+        "seed": trained.seed,
         "steps": trained.steps,
         "split": "vault",
         "n": known,

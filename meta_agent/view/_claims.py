@@ -49,7 +49,8 @@ def _over_runs(told: Mapping[str, Any] | None) -> str:
         return ""
     seeds = (told or {}).get("seeds") or ()
     count = len(seeds)
-    runs = f"{count} training seeds" if count > 1 else "one policy, over tasks alone"
+    one = "one policy, over tasks alone" + (f" (training seed {seeds[0]})" if seeds else "")
+    runs = f"{count} training seeds" if count > 1 else one
     if count > 1 and 0 not in seeds:  # those of the claim: fresh ones would cost trainings
         runs += ", those of the claim, so only the tasks are new"
     if not after:

@@ -60,14 +60,20 @@ def measured_text(measured: Measured | None) -> str:
     interval = ""
     if measured.ci:
         interval = f" [{100 * measured.ci[0]:.1f}, {100 * measured.ci[1]:.1f}]"
-    return f"{percent(measured.clean_success)}{interval}, n {measured.n}"
+    training = f", {measured.training}" if measured.training else ""
+    return f"{percent(measured.clean_success)}{interval}, n {measured.n}{training}"
 
 
 def vault_text(measured: Measured | None) -> str:
-    """What the figures before and after are, and how often the vault was read by then."""
-    reads = measured.reads if measured else 1
-    again = f"; {reads} runs of this workspace have read it" if reads > 1 else ""
-    return f"clean success on the vault split, 95 % interval{again}"
+    """What the figures before and after are, what is new in them, and how often it was read."""
+    told = "clean success on the vault split, 95 % interval"
+    if measured is None:
+        return told
+    again = f"; {measured.reads} runs of this workspace have read it" if measured.reads > 1 else ""
+    fresh = "nothing was trained, so tasks and attempts alone are new"
+    if measured.steps != 0:
+        fresh = "its weights are the run's own, so the tasks are new and the trainings are not"
+    return f"{told}{again}; {fresh}"
 
 
 def bounded(effect: Effect) -> bool:

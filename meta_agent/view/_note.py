@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from meta_agent.protocols import JSON, Candidate, Verdict
-from meta_agent.view._format import one_line, points, test_text, unit_text, visible
+from meta_agent.view._format import (
+    measured_text,
+    one_line,
+    points,
+    test_text,
+    unit_text,
+    visible,
+)
+from meta_agent.view._parts import Measured
 
 
 def verdict_note(candidate: Candidate, verdict: Verdict) -> str:
@@ -21,10 +29,10 @@ def claim_note(commit: str, members: Sequence[str], verdict: Verdict) -> str:
     return "\n".join([head, *_verdict(verdict), "", *_measured(commit, verdict)]) + "\n"
 
 
-def handover_note(run: str, handed: JSON, vault: Mapping[str, float | None]) -> str:
+def handover_note(run: str, handed: JSON, vault: Mapping[str, Measured]) -> str:
     """What a run handed over, and what the vault said of it and of the start."""
-    shares = {which: "unknown" if s is None else f"{100 * s:.1f} %" for which, s in vault.items()}
-    told = ", ".join(f"{which} {share}" for which, share in shares.items()) or "not read"
+    shares = (f"{which} {measured_text(seen)}" for which, seen in vault.items())
+    told = "; ".join(shares) or "not read"
     return "\n".join(
         [
             f"Handed over by {run}: {handed['standing']}: {one_line(handed['words'], 400)}",

@@ -20,6 +20,9 @@ class Measured:
     ci: tuple[float, float] | None  # of clean success
     reads: int = 1
     """Runs of the workspace that had measured on the vault by then."""
+    seed: int | None = None
+    steps: int | None = None
+    """Of the training whose weights were measured; None: older records do not say."""
 
     @classmethod
     def parse(cls, outcome: Mapping[str, Any]) -> Self:
@@ -31,7 +34,18 @@ class Measured:
             clean_success=_number(outcome.get("clean_success")),
             ci=_pair(low_high),
             reads=int(outcome.get("vault_reads_in_workspace") or 1),
+            seed=_whole(outcome.get("seed")),
+            steps=_whole(outcome.get("steps")),
         )
+
+    @property
+    def training(self) -> str:
+        """Which training was read; nothing where there was none, or none is recorded."""
+        if not self.steps:
+            return ""
+        if self.seed is None:
+            return f"{self.steps} steps of training"
+        return f"training seed {self.seed}, {self.steps} steps"
 
     def to_json(self) -> dict[str, JSON]:
         return {
@@ -40,6 +54,8 @@ class Measured:
             "success": self.success,
             "clean_success": self.clean_success,
             "ci": list(self.ci) if self.ci else None,
+            "training_seed": self.seed,
+            "training_steps": self.steps,
         }
 
 
@@ -389,6 +405,10 @@ def parse_effect(value: Any) -> Effect | None:
 
 def _number(value: Any) -> float | None:
     return float(value) if isinstance(value, int | float) else None
+
+
+def _whole(value: Any) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 def _pair(value: Any) -> tuple[float, float] | None:

@@ -107,6 +107,7 @@ def _outcome(state: RunState) -> Sentence:
     if before and after and None not in (before.clean_success, after.clean_success):
         moved = f"clean success from {percent(before.clean_success)} to "
         moved += f"{percent(after.clean_success)} on {after.n} tasks that nobody had seen"
+        moved += ", with this run's own trainings" if after.steps else ""
     what = "A better harness was found and proven"
     if standing == "unproven":
         what = "What is estimated best is handed over unproven"

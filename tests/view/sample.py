@@ -60,8 +60,13 @@ def _record(ledger: Ledger) -> None:
             _record_candidate(ledger, step, generation, k)
     step("skill/1", "skill", _skill("revive-dead-groups", "r1/g0/c0", negative=False))
     step("skill/2", "skill", _skill("log-leaks-the-fix", "r1/g0/c1", negative=True))
-    step("vault/0", "vault", {"which": "baseline", **_measured("vault", 0.476, 512)})
-    step("vault/1", "vault", {"which": "final", **_measured("vault", 0.613, 512)})
+    step(
+        "vault/0",
+        "vault",
+        {"which": "baseline", **_measured("vault", 0.476, 512, seed=0, steps=30)},
+    )
+    kept = _measured("vault", 0.613, 512, seed=102, steps=90)
+    step("vault/1", "vault", {"which": "final", **kept})
     ledger.event("note", {"text": HOSTILE})
     _record_decisions(ledger)
     _record_spend(ledger)

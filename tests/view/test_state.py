@@ -60,7 +60,9 @@ def test_the_document_of_the_interface(state: RunState) -> None:
         {"generation": 0, "nothing": "", "noted": "the filter drops what is hard"}
     ]
     assert document["baseline"]["clean_success"] == 0.476
-    assert list(document["final"]) == ["split", "n", "success", "clean_success", "ci"]
+    assert list(document["final"]) == [
+        "split", "n", "success", "clean_success", "ci", "training_seed", "training_steps",
+    ]  # fmt: skip
     assert document["spend"] == {
         "usd": pytest.approx(0.1875 + 0.0312 + 0.02),
         "tokens": 4100 + 81_440 + 3000,

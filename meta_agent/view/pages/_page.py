@@ -119,7 +119,8 @@ else ended }}</b></p>
 {{ cards_of(cards) }}
 {% if before_after %}<div class="scroll">{{ before_after }}</div>
 <p class="dim">Clean success: solved according to the sealed grader and without flagged conduct.
-Bars are 95 % intervals. The vault split is read once, at the end.</p>{% endif %}
+Bars are 95 % intervals. The vault split is read once, at the end
+{%- if trainings %}; {{ trainings | join("; ") }}{% endif %}.</p>{% endif %}
 {% if claims %}<details id="claims"><summary>What is claimed, on what it rests, what is not
 </summary><div>{% for name, value in claims %}<p class="dim"><b>{{ name }}</b> {{ value }}</p>
 {% endfor %}</div></details>{% endif %}

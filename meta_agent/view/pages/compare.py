@@ -128,7 +128,7 @@ def explanations(document: Mapping[str, Any]) -> Iterator[str]:
     """How to read the table."""
     yield (
         "clean success: vault tasks solved and not flagged, mean over runs with 95 % intervals; "
-        "IQM: its middle half"
+        "IQM: its middle half; the weights are those that each run kept, not fresh trainings"
     )
     yield (
         "points are paired by seed and task; P(better): chance that a run of the one beats a run "

@@ -101,6 +101,7 @@ def render_html(
         sections=_sections(state),
         cards=list(_cards(state)),
         before_after=_before_after(state),
+        trainings=_trainings(state),
         by_generation=_by_generation(state),
         lineage=_lineage(state),
         effects=_effects(state),
@@ -240,6 +241,12 @@ def _measured_row(label: str, measured: Measured | None) -> Interval | None:
     low, high = (100 * end for end in measured.ci or (measured.clean_success,) * 2)
     text = f"{middle:.1f} % [{low:.1f}, {high:.1f}]"
     return Interval(label, middle, low, high, "version", text)
+
+
+def _trainings(state: RunState) -> list[str]:
+    """Which weights the figures of the vault are of."""
+    sides = (("before", state.baseline), ("after", state.final))
+    return [f"{which}: {one.training}" for which, one in sides if one and one.training]
 
 
 def _by_generation(state: RunState) -> Markup | None:

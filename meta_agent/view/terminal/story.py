@@ -13,7 +13,7 @@ from rich.text import Text
 from meta_agent.ledger import Step
 from meta_agent.protocols import JSON
 from meta_agent.view._format import effect_text, one_line, percent, visible
-from meta_agent.view._parts import BlamedLine, CandidateView, parse_effect
+from meta_agent.view._parts import BlamedLine, CandidateView, Measured, parse_effect
 from meta_agent.view.terminal._style import verdict_style
 
 
@@ -128,7 +128,9 @@ def _decision(told: Mapping[str, Any]) -> str:
 
 def _vault(told: Mapping[str, Any]) -> str:
     clean = percent(told.get("clean_success"))
-    return f"vault, {told.get('which')}: {clean} clean, n {told.get('n')}"
+    training = Measured.parse(told).training
+    with_what = f", {training}" if training else ""
+    return f"vault, {told.get('which')}: {clean} clean, n {told.get('n')}{with_what}"
 
 
 _TELL: Final[Mapping[str, Callable[[Mapping[str, Any]], str]]] = {
