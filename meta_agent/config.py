@@ -62,6 +62,7 @@ _YOUNGER: Final[Mapping[str, JSON]] = {
     "hand_over": None,
     "threshold": None,
     "map": {},
+    "lora_r": None,
 }
 
 WITHDRAWN: Final = frozenset({"finalists", "lead"})
@@ -118,6 +119,8 @@ class RunConfig(BaseModel):
     """Root of every random number of the run."""
     train_steps: int = Field(30, ge=1, le=1_000_000)
     """Optimizer steps of one training arm."""
+    lora_r: int | None = Field(None, ge=1, le=4096)
+    """Rank of the adapters by which an `hf:` policy is trained. None: it is trained whole."""
     sandbox: Literal["auto", "docker", "process"] = "auto"
     """Where harness code runs. `auto`: Docker where it works."""
     workspace: Path = Path("meta-agent-workspace")

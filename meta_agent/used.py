@@ -37,6 +37,7 @@ _ASKING: Final = Use(_asks, "a run that asks a model (--policy or --meta-model P
 USES: Final[Mapping[str, Use]] = {
     "train_steps": _TRAINED,
     "threads": _TRAINED,
+    "lora_r": Use(lambda config: config.policy.startswith("hf:"), "a policy that is hf:PATH"),
     "prove": Use(
         lambda config: config.trainable and _proves(config),
         "a policy that is trained here, with --strategy full or no-diagnostics",

@@ -167,6 +167,7 @@ def test_snapshot_survives_json() -> None:
         {"profile": "tiny"},
         {"harness": "competent"},
         {"threads": 2},
+        {"lora_r": 4},
         {"skills": Path("elsewhere")},
     ],
     ids=lambda change: next(iter(change)),

@@ -7,7 +7,7 @@ from typing import Final
 
 from meta_agent.backtest.measured import LOST_SHARE, Evaluated, Trained
 from meta_agent.errors import CandidateError, ConfigError, InfrastructureError
-from meta_agent.harness import HarnessSession, Recipe
+from meta_agent.harness import HarnessSession
 from meta_agent.models.policy.api_gateway import REFUSED
 from meta_agent.protocols import JSON, PlannedRollout, Rollout
 from meta_agent.rollouts import ShardRef
@@ -18,14 +18,16 @@ _OUTSIDE: Final = ("model: ", "open: ")
 """Begin the losses that code in a sandbox cannot bring about at will."""
 
 
-def accepted_recipe(child: PolicyChild, session: HarnessSession) -> Recipe:
-    """The harness's recipe, which neither we nor TRL refuse."""
+def accepted_recipe(
+    child: PolicyChild, session: HarnessSession, lora_r: int | None = None
+) -> dict[str, JSON]:
+    """The harness's recipe, which neither we nor TRL refuse, and the run's own rank beside it."""
     try:
-        recipe = session.recipe
-        child.check_recipe(settings_of(recipe))
+        recipe = settings_of(session.recipe)
+        child.check_recipe(recipe)
     except ConfigError as error:
         raise CandidateError(str(error), reason="recipe_refused") from error
-    return recipe
+    return recipe if lora_r is None else {**recipe, "lora_r": lora_r}
 
 
 def require_heard(rollouts: Sequence[Rollout]) -> None:

@@ -351,7 +351,7 @@ class Lab:
                 Runner(self.domain, session, child, self._stamp(tree, name)),
                 session,
                 self.domain,
-                accepted_recipe(child, session),
+                accepted_recipe(child, session, self.settings.lora_r),
                 seed=self._seed(seed),
                 steps=steps,
                 base_policy=start.path,

@@ -82,3 +82,5 @@ class LabSettings:
     seed: int
     concurrency: int = 16
     """Rollouts under way at once where the policy is behind a server."""
+    lora_r: int | None = None
+    """Rank of the adapters that are trained; None: the policy is trained whole."""

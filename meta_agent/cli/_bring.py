@@ -113,6 +113,10 @@ def adopt(
         Path | None,
         typer.Option("--model", help="A folder for the trained weights, in Hugging Face's layout."),
     ] = None,
+    adapter: Annotated[
+        bool,
+        typer.Option("--adapter", help="Of a run with --lora-r: the adapter alone, for its base."),
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Hand over what was made: the harness as a branch or patches, the model as a folder."""
@@ -125,8 +129,10 @@ def adopt(
         raise ConfigError(
             "adopt writes to one place", hint="--into CLONE, --patches FOLDER, or --model FOLDER"
         )
+    if adapter and model is None:
+        raise ConfigError("--adapter is of the weights", hint="adopt --model FOLDER --adapter")
     if model is not None:
-        handed = _hand_over_model(config, model)
+        handed = _hand_over_model(config, model, adapter)
         emit(as_json, lambda: {"schema_version": 1, **handed}, lambda: facts(handed))
         return
     repo = HarnessRepo.open(open_workspace(config.workspace).harness_repo)
@@ -135,11 +141,11 @@ def adopt(
     emit(as_json, lambda: rows, lambda: facts(rows))
 
 
-def _hand_over_model(config: RunConfig, target: Path) -> dict[str, str]:
+def _hand_over_model(config: RunConfig, target: Path, alone: bool) -> dict[str, str]:
     """The weights of the newest run, and how they are served."""
     from meta_agent.errors import ConfigError
     from meta_agent.ledger import Ledger
-    from meta_agent.training.handover import hand_over
+    from meta_agent.training.handover import hand_over, hand_over_adapter
     from meta_agent.view import card_facts, reduce
     from meta_agent.workspace import open_workspace
 
@@ -151,7 +157,11 @@ def _hand_over_model(config: RunConfig, target: Path) -> dict[str, str]:
             f"the run {state.run} handed no weights over",
             hint="a policy behind a server is not trained; an unfinished run: meta-agent evolve",
         )
-    served = hand_over(Path(str(made["weights"])), target.absolute(), list(card_facts(state)))
+    weights, place, facts = Path(str(made["weights"])), target.absolute(), list(card_facts(state))
+    if alone:
+        served = hand_over_adapter(weights, place, str(state.config.get("policy", "")), facts)
+    else:
+        served = hand_over(weights, place, facts)
     return {"model": str(target.absolute()), "policy": str(made["policy"]), "serve": served}
 
 

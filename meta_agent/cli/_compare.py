@@ -31,6 +31,7 @@ def register(app: typer.Typer) -> None:
     "budget",
     "seed",
     "train_steps",
+    "lora_r",
     "samples",
     "profile",
     "harness",

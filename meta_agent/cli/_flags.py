@@ -80,6 +80,7 @@ FLAGS: Final[dict[str, Flag]] = {
     "budget": Flag(int, _RUN, "Cap on all attempts but those at vault tasks."),
     "seed": Flag(int, _RUN, "Root of every random number. [default: 0]"),
     "train_steps": Flag(int, _RUN, "Optimizer steps of a training arm. [default: 30]"),
+    "lora_r": Flag(int, _RUN, "Train an hf: policy by adapters of this rank. [default: whole]"),
     "samples": Flag(int, _RUN, "Attempts at a confirm task, frozen policy. [default: 2]"),
     "profile": Flag(str, _RUN, "Sizes: default or tiny. [default: default]"),
     "harness": Flag(

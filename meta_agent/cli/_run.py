@@ -55,6 +55,7 @@ def evolve(
     "python",
     "seed",
     "train_steps",
+    "lora_r",
     "policy",
     "profile",
     "harness",

@@ -64,11 +64,11 @@ class Scratch:
         )
 
 
-def clipped(text: str) -> str:
+def clipped(text: str, limit: int = OUTPUT_CHARS) -> str:
     """The beginning and the end of a long text: results stand first, errors last."""
-    if len(text) <= OUTPUT_CHARS:
+    if len(text) <= limit:
         return text
-    half = OUTPUT_CHARS // 2
+    half = limit // 2
     return f"{text[:half]}\n[... {len(text) - 2 * half} characters left out ...]\n{text[-half:]}"
 
 

@@ -397,6 +397,7 @@ def lab_settings(
         workers=workers,
         concurrency=config.concurrency,
         threads=config.threads,
+        lora_r=config.lora_r,
         checkpoints=workspace.checkpoints,
         seed=config.seed,
     )

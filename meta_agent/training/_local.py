@@ -2,7 +2,7 @@
 
 Promises: `train` starts from the policy as it is on disk with every random generator seeded from
 the job, and leaves a sealed checkpoint behind (LoRA adapters merged, so that it loads like any
-other policy).
+other policy, and kept beside).
 
 Not covered: the frames (`child`), the loss (`_trainer`), the settings (`_recipe`).
 """
@@ -21,15 +21,17 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, PrinterCallback, set_seed
 from transformers.utils import logging as transformers_logging
 
-from meta_agent.errors import ConfigError
+from meta_agent.errors import ConfigError, MetaAgentError
 from meta_agent.models.engines.hf_engine import HfEngine
 from meta_agent.models.engines.nano_engine import NanoEngine
 from meta_agent.models.engines.nano_files import write_policy
 from meta_agent.protocols import JSON, Checkpoint
+from meta_agent.training import adapter
 from meta_agent.training._recipe import TrainingPlan, plan_training
 from meta_agent.training._trainer import HostedTrainer, OnStep
 from meta_agent.training._wire import RolloutEvent, Row, TrainJob
 from meta_agent.training.checkpoint import OpenedPolicy, open_checkpoint, write_checkpoint
+from meta_agent.training.hub import base_place
 
 
 class LocalPolicy(NamedTuple):
@@ -53,9 +55,9 @@ def load(path: Path, *, foreign: bool) -> LocalPolicy:
     device = "cuda" if opened.kind == "hf" and torch.cuda.is_available() else "cpu"
     try:
         model = _model(path).to(device).eval()
-        tokenizer = AutoTokenizer.from_pretrained(
-            path, local_files_only=True, trust_remote_code=False
-        )
+        tokenizer = _tokenizer(path)
+    except MetaAgentError:
+        raise
     except Exception as error:  # the loaders' errors share no base
         said = str(error).strip().partition("\n")[0][:300]
         raise ConfigError(
@@ -68,8 +70,18 @@ def load(path: Path, *, foreign: bool) -> LocalPolicy:
 
 def _model(path: Path) -> Any:
     """With float32 master weights: steps of a usual learning rate are lost in bfloat16."""
-    return AutoModelForCausalLM.from_pretrained(
-        path, dtype=torch.float32, local_files_only=True, trust_remote_code=False
+    place = base_place(path) if adapter.is_adapter(path) else path
+    model = AutoModelForCausalLM.from_pretrained(
+        place, dtype=torch.float32, local_files_only=True, trust_remote_code=False
+    )
+    return model if place is path else adapter.whole(model, path)
+
+
+def _tokenizer(path: Path) -> Any:
+    """An adapter has its own, or its base's."""
+    own = any(path.glob("tokenizer*")) or not adapter.is_adapter(path)
+    return AutoTokenizer.from_pretrained(
+        path if own else base_place(path), local_files_only=True, trust_remote_code=False
     )
 
 
@@ -157,13 +169,30 @@ def _trainer(
 def _save(
     policy: LocalPolicy, model: Any, job: TrainJob, plan: TrainingPlan, path: Path, steps: int
 ) -> Checkpoint:
-    if plan.lora is not None:
-        model = model.merge_and_unload()
+    def write(directory: Path) -> None:
+        whole = model
+        if plan.lora is not None:
+            _keep_adapter(policy, model, directory / adapter.FOLDER)
+            whole = model.merge_and_unload()
+        write_policy(whole, policy.tokenizer, directory)
+
     return write_checkpoint(
         path,
-        lambda directory: write_policy(model, policy.tokenizer, directory),
+        write,
         kind=policy.opened.kind,
         steps=policy.opened.steps + steps,
         seed=job.seed,
         notes={"base": policy.identity, "recipe": dict(job.recipe)},
     )
+
+
+def _keep_adapter(policy: LocalPolicy, model: Any, target: Path) -> None:
+    """On the model that the run was given; a checkpoint trained whole has no such thing."""
+    path, kept = policy.opened.path, policy.opened.path / adapter.FOLDER
+    if adapter.is_adapter(path):
+        base = open_checkpoint(base_place(path), foreign=True).policy
+        adapter.keep(model, target, base=base, earlier=path)
+    elif adapter.is_adapter(kept):
+        adapter.keep(model, target, base=adapter.base_name(kept), earlier=kept)
+    elif not policy.opened.steps:
+        adapter.keep(model, target, base=policy.identity, earlier=None)

@@ -24,6 +24,8 @@ from meta_agent.durable import sync, write_whole
 from meta_agent.errors import ConfigError, InfrastructureError, IntegrityError
 from meta_agent.parsing.strict import document
 from meta_agent.protocols import JSON, Checkpoint
+from meta_agent.training import adapter
+from meta_agent.training.hub import base_place
 
 MANIFEST: Final = "manifest.json"
 SCHEMA_VERSION: Final = 1
@@ -83,6 +85,10 @@ def open_checkpoint(path: Path, *, foreign: bool = False) -> OpenedPolicy:
                 f"{path} has no {MANIFEST}: it is not a finished checkpoint",
                 hint=f"for a model of your own use hf:{path}",
             )
+        if adapter.is_adapter(path):
+            base = _hash_files(base_place(path))
+            files |= {f"base/{name}": digest for name, digest in base.items()}
+            files[adapter.CONFIG] = adapter.settings_digest(path)
         return OpenedPolicy(path, "hf", _identity("hf", files), steps=0, seed=0)
     return _check(path, _read_manifest(path), files)
 
@@ -157,8 +163,8 @@ def _first_difference(recorded: JSON, files: dict[str, str]) -> str:
 def _hash_files(path: Path) -> dict[str, str]:
     """Maps each policy file to its sha256. Other files (a README, a cache) do not count."""
     names = sorted(
-        item.name
-        for item in path.iterdir()
+        str(item.relative_to(path))
+        for item in (*path.iterdir(), *path.glob(f"{adapter.FOLDER}/*"))
         if item.is_file() and item.suffix in _POLICY_SUFFIXES and item.name != MANIFEST
     )
     return {name: _sha256(path / name) for name in names}

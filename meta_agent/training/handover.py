@@ -1,54 +1,104 @@
 """The trained policy in somebody's hand: a folder in Hugging Face's layout, with a model card.
 
-Weights are whole: adapters were merged when the checkpoint was sealed. The card says what the run
-measured and what it does not claim, and how to serve the model.
+Promises: whole weights, or the adapter that they came of as it was trained, named with the model
+that it stands on, which has to be the one of then. The card says what the run measured and what it
+does not claim, and how to serve the model.
 """
 
 from __future__ import annotations
 
+import shlex
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
 from meta_agent.errors import ConfigError
+from meta_agent.training import adapter
 from meta_agent.training.checkpoint import MANIFEST, open_checkpoint
+from meta_agent.training.hub import base_place, hf_place
 
 CARD: Final = "README.md"
+Facts = Sequence[tuple[str, str]]
 
 
-def hand_over(checkpoint: Path, target: Path, facts: Sequence[tuple[str, str]]) -> str:
+def hand_over(checkpoint: Path, target: Path, facts: Facts) -> str:
     """Copies a checkpoint to a new folder, its card beside it; returns the command that serves it.
 
     `facts` are lines for the card. Raises ConfigError where something is in the way.
     """
     opened = open_checkpoint(checkpoint)
+    served = f"vllm serve {shlex.quote(str(target))} --served-model-name {shlex.quote(target.name)}"
+    left_out = shutil.ignore_patterns(MANIFEST, CARD, adapter.FOLDER)
+
+    def fill(folder: Path) -> None:
+        shutil.copytree(checkpoint, folder, ignore=left_out)
+
+    _put(target, fill, _card(opened.policy, facts, served))
+    return served
+
+
+def hand_over_adapter(checkpoint: Path, target: Path, policy: str, facts: Facts) -> str:
+    """The same of the adapter alone. `policy` is what the run was given, as `hf:...`."""
+    opened, source = open_checkpoint(checkpoint), checkpoint / adapter.FOLDER
+    if not adapter.is_adapter(source):
+        raise ConfigError(
+            f"{checkpoint} has no adapter: its weights were trained whole, or on an adapter that "
+            "does not add up with another",
+            hint="meta-agent adopt --model FOLDER hands them over whole; --lora-r trains adapters",
+        )
+    name, trained_on = _base(policy), adapter.base_name(source)
+    found = open_checkpoint(hf_place(name), foreign=True).policy
+    if found != trained_on:
+        raise ConfigError(
+            f"the adapter was trained on {trained_on}, and {name} is {found}",
+            hint="put the model of then back, or leave out --adapter: the weights come whole",
+        )
+    rank = adapter.settings_of(source)["r"]
+    served = (
+        f"vllm serve {shlex.quote(name)} --enable-lora --max-lora-rank {rank} "
+        f"--lora-modules {shlex.quote(f'{target.name}={target}')}"
+    )
+
+    def fill(folder: Path) -> None:
+        adapter.write_settings(folder, adapter.settings_of(source), name)
+        shutil.copyfile(source / adapter.WEIGHTS, folder / adapter.WEIGHTS)
+
+    about = [("adapter", f"LoRA of rank {rank} on {name}, which was {trained_on}"), *facts]
+    _put(target, fill, _card(opened.policy, about, served, f"base_model: {name}", "peft"))
+    return served
+
+
+def _base(policy: str) -> str:
+    """The model under a policy, which may be an adapter itself."""
+    place = hf_place(policy.removeprefix("hf:"))
+    return str(base_place(place)) if adapter.is_adapter(place) else policy.removeprefix("hf:")
+
+
+def _put(target: Path, fill: Callable[[Path], None], card: str) -> None:
+    """A new folder, whole or not at all."""
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise ConfigError(
             f"{target} is there already, and nothing is written over it", hint="--model NEW_FOLDER"
         )
     partial = target.with_name(f".{target.name}.partial")
     shutil.rmtree(partial, ignore_errors=True)
-    shutil.copytree(checkpoint, partial, ignore=shutil.ignore_patterns(MANIFEST, CARD))
-    served = serving(target)
-    (partial / CARD).write_text(_card(opened.policy, facts, served), encoding="utf-8")
+    fill(partial)
+    (partial / CARD).write_text(card, encoding="utf-8")
     if target.is_dir():
         target.rmdir()
     partial.replace(target)
-    return served
 
 
-def serving(folder: Path) -> str:
-    """The command that serves a model folder."""
-    return f"vllm serve {folder} --served-model-name {folder.name}"
-
-
-def _card(policy: str, facts: Sequence[tuple[str, str]], served: str) -> str:
+def _card(
+    policy: str, facts: Facts, served: str, base: str = "", library: str = "transformers"
+) -> str:
     lines = [f"- **{name}**: {value}" for name, value in facts]
+    head = [f"library_name: {library}", *([base] if base else [])]
     return "\n".join(
         [
             "---",
-            "library_name: transformers",
+            *head,
             "tags: [reinforcement-learning, grpo, meta-agent]",
             "---",
             "",

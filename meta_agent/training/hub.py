@@ -1,5 +1,7 @@
 """Where an `hf:` policy lies: a folder, or a model of the Hugging Face hub, fetched once.
 
+An adapter's folder counts where the model that it stands on is found the same way.
+
 Promises: what is not there is one sentence before a run starts; what is fetched is complete or not
 used. Does not cover: models that need code of their own, which the engine refuses.
 """
@@ -13,6 +15,7 @@ from typing import Final
 
 from meta_agent.distribution import install
 from meta_agent.errors import ConfigError, PreflightError
+from meta_agent.training.adapter import base_name, is_adapter
 
 _NAME: Final = re.compile(r"[\w.-]+/[\w.-]+(@[\w./-]+)?")
 _WANTED: Final = ("*.json", "*.safetensors", "*.model", "*.txt", "*.jinja", "tokenizer*")
@@ -24,7 +27,9 @@ def hf_place(name: str) -> Path:
     """The folder of a model: `name` is a path, or ORG/NAME, or ORG/NAME@REVISION."""
     folder = Path(name).expanduser()
     if folder.is_dir():
-        if not (folder / _CONFIG).is_file():
+        if is_adapter(folder):
+            base_place(folder)
+        elif not (folder / _CONFIG).is_file():
             raise ConfigError(
                 f"hf:{name} is no model folder: it has no {_CONFIG}",
                 hint="give the folder that save_pretrained wrote",
@@ -33,6 +38,22 @@ def hf_place(name: str) -> Path:
     if folder.is_absolute() or name.startswith(".") or not _NAME.fullmatch(name):
         raise ConfigError(f"there is no model folder {folder}", hint="hf:FOLDER, or hf:ORG/NAME")
     return _fetched(name)
+
+
+def base_place(folder: Path) -> Path:
+    """Where the model lies that an adapter stands on."""
+    name = base_name(folder)
+    if is_adapter(Path(name).expanduser()):
+        raise ConfigError(
+            f"{folder} is an adapter of {name}, which is an adapter itself",
+            hint="merge that one into its base first",
+        )
+    try:
+        return hf_place(name)
+    except ConfigError as error:
+        raise ConfigError(
+            f"{folder} is an adapter of {name}, and {error}", hint=f"put the model there: {name}"
+        ) from error
 
 
 def _fetched(name: str) -> Path:

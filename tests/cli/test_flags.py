@@ -166,6 +166,7 @@ HF = ["--policy", "hf:model", "--tasks", "none.jsonl"]
 UNUSED = {
     "train steps": ([*FROZEN, "--train-steps", "9"], "--train-steps", "trained here"),
     "threads": ([*FROZEN, "--threads", "2"], "--threads", "trained here"),
+    "lora r": ([*NANO, "--lora-r", "8"], "--lora-r", "hf:"),
     "prove": ([*FROZEN, "--prove", "version"], "--prove", "trained here"),
     "prove, static": (["--strategy", "static", "--prove", "version"], "--prove", "full"),
     "hand over": (["--strategy", "score-only", "--hand-over", "best"], "--hand-over", "full"),

@@ -40,6 +40,9 @@ from meta_agent.sandbox import folder_hash
 
 DEPTH: Final = 6
 RUN_SEC: Final = 180.0
+OUTPUT_CHARS: Final = (
+    30_000  # of one command; how much of it a model reads is the scaffold's affair
+)
 _SAMPLING: Final = Sampling(temperature=0.7)
 _RUN: Final = {
     "type": "function",
@@ -160,7 +163,9 @@ class HarborEnvironment:
         if not isinstance(command, str):
             return ToolResult("run needs the argument command, a string", ok=False)
         done = self._trial.exec(command, RUN_SEC)
-        text = clipped((done.stdout + done.stderr).decode("utf-8", "replace")).rstrip()
+        text = clipped(
+            (done.stdout + done.stderr).decode("utf-8", "replace"), OUTPUT_CHARS
+        ).rstrip()
         end = f"[stopped after {RUN_SEC:.0f} s]" if done.timed_out else f"[exit {done.exit_code}]"
         return ToolResult(f"{text}\n{end}".lstrip(), done.exit_code == 0 and not done.timed_out)
 

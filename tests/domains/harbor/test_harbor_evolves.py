@@ -21,8 +21,12 @@ if not engine_status().ready:
 UNABLE = ("perl-reverse", "shell-count")
 
 
+MANUAL = "seq 700; echo 'The key is 4711.'; seq 700"
+"""Longer than what the open harness shows of a result, with what counts in the middle."""
+
+
 def worker(root: Path) -> Any:
-    """Carries out each task's solution, but for two that it hands in as it found them."""
+    """Reads the manual, and solves a task if it saw the key: two it never can."""
     asked = {
         path.parent.name: path.read_text().split("-->")[-1].strip()
         for path in root.glob("*/instruction.md")
@@ -31,7 +35,10 @@ def worker(root: Path) -> Any:
     def brain(call: Call) -> Say:
         said = str(call.messages)
         (name,) = (name for name, words in asked.items() if words.splitlines()[0] in said)
-        if name in UNABLE or any(message["role"] == "tool" for message in call.messages):
+        results = [str(one["content"]) for one in call.messages if one["role"] == "tool"]
+        if not results:
+            return Say(tool_calls=[("run", {"command": MANUAL})])
+        if len(results) > 1 or name in UNABLE or "The key is 4711." not in results[0]:
             return Say("Done.")
         script = (root / name / "solution/solve.sh").read_text()
         return Say(tool_calls=[("run", {"command": script})])
@@ -39,7 +46,8 @@ def worker(root: Path) -> Any:
     return brain
 
 
-def test_a_run_over_task_folders_ends_with_every_attempt_graded(tmp_path: Path) -> None:
+def test_a_run_over_task_folders_tries_an_edit_and_judges_it(tmp_path: Path) -> None:
+    """The rules see that results are cut; whole ones make the difference in every task but two."""
     root = write_ten(tmp_path / "tasks")
     with openai_server(worker(root), serial=False) as url:
         result = meta_agent.optimize(
@@ -58,9 +66,16 @@ def test_a_run_over_task_folders_ends_with_every_attempt_graded(tmp_path: Path) 
         shards = [step.outcome["shard"] for step in ledger.steps(kind="eval") if step.done]
     store = RolloutStore(tmp_path / "ws/rollouts")
     rows = [row for shard in shards for row in store.read(shard["name"])]
-    assert {row.split for row in rows} == {"search", "vault"}, "no edit came to an exam"
-    assert len(rows) >= 6 and {row.task_key for row in rows} & set(UNABLE)
     assert {row.error for row in rows} == {None}, "no attempt was lost"
+    (candidate,) = result.state.candidates.values()
+    assert "OBSERVATION_CHARS grows from 4000" in str(candidate.hypothesis["statement"])
+    assert candidate.verdict is not None and candidate.verdict["kind"] in (
+        "PROMOTE",
+        "INCONCLUSIVE",
+    )
+    start, *others = dict.fromkeys(row.harness_commit for row in rows)
+    assert others, "the edit was rolled out"
     certain = [row for row in rows if row.task_key != "flaky"]
-    wrong = {row.task_key for row in certain if row.outcome != (row.task_key not in UNABLE)}
-    assert not wrong, "what the policy did is what the verifier says"
+    for row in certain:
+        can = row.harness_commit != start and row.task_key not in UNABLE
+        assert row.outcome == can, (row.task_key, "what was done is what the verifier says")
