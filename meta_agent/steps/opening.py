@@ -354,7 +354,7 @@ def _assemble(
     domain = Halves(domain) if plan.halved else domain
     if not began.done:
         ledger.start_run(run_id, config.to_json(), config_hash=began.config_hash)
-    shown = recorded(display, ledger)
+    shown = recorded(display, ledger, run_id)
     clock = ledger.once(f"{run_id}/clock", "clock", {}, lambda: {"at": began.at})["at"]
     repo = HarnessRepo.open(workspace.harness_repo)
     lab = Lab(

@@ -18,7 +18,7 @@ from meta_agent.errors import ConfigError
 from meta_agent.gate import verdict_from_json
 from meta_agent.ledger import Ledger
 from meta_agent.resources import resource_dir
-from meta_agent.view import Display, RunState, duration, reduce
+from meta_agent.view import Display, RunState, duration, reduce, within_run
 from meta_agent.workspace import Workspace, claim_workspace, is_workspace, open_workspace
 
 FOLDER: Final = "meta-agent-demo"
@@ -92,10 +92,10 @@ def _tell(display: Display, state: RunState, moment: _Moment) -> None:
         case "phase":
             display.phase(told["name"], told["detail"])
         case "note":
-            display.note(told["text"])
+            display.note(within_run(told["text"], state.run))
         case "metrics":
             numbers = {name: value for name, value in told.items() if name not in _NAMES}
             display.metric(told["series"], told["step"], numbers)
         case "verdict" if told["candidate"] in state.candidates:
             one = state.candidates[told["candidate"]]
-            display.verdict(one.id, one.factor, verdict_from_json(told), one.statement)
+            display.verdict(one.short_id, one.factor, verdict_from_json(told), one.statement)

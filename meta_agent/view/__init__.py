@@ -6,7 +6,7 @@
 
 from meta_agent.view._attribution import attribution_facts, attribution_note
 from meta_agent.view._decisions import A_PERSON, Answer, DecisionView, Gate, Reply
-from meta_agent.view._format import duration, visible
+from meta_agent.view._format import duration, visible, within_run
 from meta_agent.view._note import claim_note, handover_note, verdict_note
 from meta_agent.view._parts import (
     BlamedLine,
@@ -65,4 +65,5 @@ __all__ = [
     "reduce",
     "verdict_note",
     "visible",
+    "within_run",
 ]

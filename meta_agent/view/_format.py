@@ -7,7 +7,6 @@ could make a diff read as something else. `visible` shows them as escapes instea
 
 from __future__ import annotations
 
-import json
 import unicodedata
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
@@ -41,6 +40,11 @@ def _spelled(character: str) -> str:
         return character
     code = ord(character)
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
+
+
+def within_run(text: object, run: str | None) -> str:
+    """`text` without the run's name before its candidates: a screen is about one run."""
+    return str(text).replace(f"{run}/", "") if run else str(text)
 
 
 def percent(share: float | None) -> str:
@@ -175,9 +179,15 @@ def plain_leaves(name: str, value: object) -> Iterator[tuple[str, str]]:
     elif isinstance(value, list) and any(isinstance(one, dict | list) for one in value):
         yield name, f"{len(value)} entries (--json shows them)"
     elif isinstance(value, list):
-        yield name, ", ".join(map(number, value)) or "none"
+        yield name, ", ".join(map(_leaf, value)) or "none"
     elif value is not None:
-        yield name, number(value)
+        yield name, _leaf(value)
+
+
+def _leaf(value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return number(value) if isinstance(value, int | float) else " ".join(visible(value).split())
 
 
 def number(value: object) -> str:
@@ -188,5 +198,8 @@ def number(value: object) -> str:
 
 
 def value_text(value: object) -> str:
-    """A metric or a setting: numbers short, lists and tables as JSON."""
-    return json.dumps(value) if isinstance(value, dict | list) else number(value)
+    """A metric or a setting: numbers short, tables as name and value."""
+    if isinstance(value, dict):
+        found = (f"{name.removeprefix('.')} {told}" for name, told in plain_leaves("", value))
+        return ", ".join(found) or "none"
+    return next((told for _, told in plain_leaves("", value)), "–")

@@ -144,6 +144,10 @@ class CandidateView:
         return "/".join(self.id.split("/")[-2:])
 
     @property
+    def run(self) -> str:
+        return self.id.removesuffix(self.short_id).rstrip("/")
+
+    @property
     def kind(self) -> str:
         """The verdict's name, or `pending`."""
         return str((self.verdict or {}).get("kind") or "pending")

@@ -213,7 +213,7 @@ def test_live_display_draws_and_gives_the_terminal_back(state: RunState) -> None
 def test_recorded_display_journals_what_people_saw(tmp_path: Path) -> None:
     with Ledger.open(tmp_path / "l.sqlite") as ledger:
         ledger.start_run("r", {}, config_hash="h")
-        display = recorded(open_display(io.StringIO()), ledger)
+        display = recorded(open_display(io.StringIO()), ledger, "r")
         display.phase("train", "g0/c0", done=0, total=2)
         display.phase("train", "g0/c0", done=1, total=2)
         display.metric("g0/c0/s0", 1, {"reward": 0.5})

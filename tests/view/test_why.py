@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import io
+from pathlib import Path
 from typing import Any
 
 import pytest
 from rich.console import Console, RenderableType
 
+from meta_agent.ledger import Event, Ledger
 from meta_agent.protocols import Effect
-from meta_agent.view._format import interval_bar, plain_leaves
-from meta_agent.view._parts import CandidateView
+from meta_agent.view import MetricPoint, RunState, open_display, recorded, reduce
+from meta_agent.view._format import interval_bar, plain_leaves, value_text
+from meta_agent.view._parts import CandidateView, EvidenceView
+from meta_agent.view._sentences import progress
+from meta_agent.view.pages.html import render_html
 from meta_agent.view.terminal import text
+
+from .sample import write_sample
 
 
 def shown(drawn: RenderableType) -> str:
@@ -62,7 +70,7 @@ def test_a_bar_has_nothing_in_its_middle(effect: Effect, order: str) -> None:
 
 def test_leaves_are_plain() -> None:
     value: Any = {"a": [1, 2.5], "b": {"c": None, "d": True}, "e": []}
-    assert list(plain_leaves("x", value)) == [("x.a", "1, 2.5"), ("x.b.d", "True"), ("x.e", "none")]
+    assert list(plain_leaves("x", value)) == [("x.a", "1, 2.5"), ("x.b.d", "yes"), ("x.e", "none")]
 
 
 @pytest.mark.parametrize("ok", [True, False])
@@ -79,3 +87,76 @@ def test_verify_says_what_it_did(ok: bool) -> None:
     assert ("computed again it is the same" in drawn) is ok
     assert "72 steps" in drawn and "{" not in drawn
     assert ok or "0.9 -> 0.4" in drawn
+
+
+def test_a_run_is_named_only_where_two_meet() -> None:
+    assert "r/g0" not in shown(text.why(judged())) + shown(text.show(judged()))
+    (line,) = text.log([], [Event(1, "r", "note", 0.0, {"text": "r/g0/c1 waits, q/g0/c1 did not"})])
+    assert line.plain.endswith("  g0/c1 waits, q/g0/c1 did not")
+
+
+def test_a_log_cuts_no_phase_and_shows_no_field_names_of_one() -> None:
+    detail = "generation 0: " + ", ".join(f"g0/c{n}" for n in range(30))
+    event = Event(1, "r", "phase", 0.0, {"name": "bundle", "detail": detail})
+    (line,) = text.log([], [event])
+    assert line.plain.endswith(f"bundle: {detail}")
+
+
+def test_a_long_reason_in_a_record_is_whole() -> None:
+    words = "because " * 30
+    assert list(plain_leaves("why", {"told": [words]})) == [("why.told", words.strip())]
+
+
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [
+        ([1, 0.25], "1, 0.25"),
+        ({"a": {"b": 2}, "c": True}, "a.b 2, c yes"),
+        ([{"a": 1}], "1 entries (--json shows them)"),
+        ([], "none"),
+        (None, "–"),
+    ],
+)
+def test_a_setting_is_no_json(value: object, told: str) -> None:
+    assert value_text(value) == told
+
+
+def test_a_status_begins_with_sentences() -> None:
+    told = shown(text.status(RunState("r", exit_reason="done")))
+    assert told.startswith("what happened") and "\nrun " in told
+
+
+def test_progress_is_generation_step_share_and_time_left() -> None:
+    point = MetricPoint("g0 all seed 0, 30 steps", 12, {})
+    state = RunState(
+        "r", config={"generations": 3}, rollouts=430, planned=1000, owner=7,
+        metrics={point.series: [point]},
+        started_at=0.0, last_at=43.0,
+    )  # fmt: skip
+    state.evidence.append(EvidenceView.parse({"generation": 1, "version": "v0"}))
+    assert progress(state) == (
+        "generation 2 of 3, step 12 of g0 all seed 0, 30 steps, 43 % of 1,000 attempts, "
+        "about 57 s left"
+    )
+
+
+def test_a_run_at_work_says_its_progress_and_records_its_words_alone(tmp_path: Path) -> None:
+    stream = io.StringIO()
+    with Ledger.open(tmp_path / "l.sqlite") as ledger:
+        ledger.start_run("r", {}, config_hash="h")
+        ledger.event("plan", {"attempts": 10})
+        display = recorded(open_display(stream, live=False), ledger, "r")
+        display.phase("collect", "v0")
+        display.note("r/g0/c0: an idea")
+        kept = [event.payload for event in ledger.events("r")][1:]
+    assert "collect   v0 (0 % of 10 attempts)" in stream.getvalue()
+    assert "note      g0/c0: an idea" in stream.getvalue()
+    assert kept == [{"name": "collect", "detail": "v0"}, {"text": "r/g0/c0: an idea"}]
+
+
+def test_on_a_page_the_picture_comes_before_the_figures(tmp_path: Path) -> None:
+    write_sample(tmp_path / "l.sqlite")
+    with Ledger.open(tmp_path / "l.sqlite", owner_lock=False) as ledger:
+        page = render_html(reduce(ledger))
+    assert page.index("what happened") < page.index("vault, before") < page.index('class="card')
+    assert "r1/g0" not in page and "&#34;" not in page.partition("<pre>")[0]

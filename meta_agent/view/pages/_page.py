@@ -116,11 +116,11 @@ else ended }}</b></p>
 %}<a href="#heat">Tasks</a><a href="#attempts">Attempts</a>{% endif %}</nav>
 </header>
 
-{{ cards_of(cards) }}
 {% if before_after %}<div class="scroll">{{ before_after }}</div>
 <p class="dim">Clean success: solved according to the sealed grader and without flagged conduct.
 Bars are 95 % intervals. The vault split is read once, at the end
 {%- if trainings %}; {{ trainings | join("; ") }}{% endif %}.</p>{% endif %}
+{{ cards_of(cards) }}
 {% if claims %}<details id="claims"><summary>What is claimed, on what it rests, what is not
 </summary><div>{% for name, value in claims %}<p class="dim"><b>{{ name }}</b> {{ value }}</p>
 {% endfor %}</div></details>{% endif %}
@@ -163,7 +163,7 @@ visible }}</td></tr>{% endfor %}
 pairs, {{ one.effect.training_seeds | unit }}</td></tr>{% endif %}
 {% if test_text(one) %}<tr><td>test</td><td>{{ test_text(one) }}</td></tr>{% endif %}
 {% for name, value in verdict_numbers(one) %}<tr><td>{{ name | visible }}</td><td class="mono">{{
-value | flat }}</td></tr>{% endfor %}
+value | visible }}</td></tr>{% endfor %}
 {% for screen in one.screens %}<tr><td>screen: {{ screen.stage | visible }}</td><td>{{ 'passed' if
 screen.passed else 'failed' }} {{ (screen.reasons or []) | join('; ') | visible }}
 <span class="mono">{{ screen.numbers | flat }}</span></td></tr>{% endfor %}
@@ -238,8 +238,8 @@ message.role | visible }}</span><pre>{{ message.content | visible }}</pre></div>
 <div class="scroll"><table><tr><th>skill</th><th>from</th><th>what it says</th></tr>
 {% for skill in state.skills %}
 <tr><td><b>{{ skill.name | visible }}</b>{% if skill.negative %} <span class="alert">warns</span>
-{% endif %}</td><td>{{ (skill.candidate or '') | visible }}</td><td>{{ skill.description |
-visible }}</td></tr>{% endfor %}</table></div>
+{% endif %}</td><td>{{ within_run(skill.candidate or '', state.run) | visible }}</td><td>{{
+skill.description | visible }}</td></tr>{% endfor %}</table></div>
 {% endif %}
 
 <h2 id="spend">Spend and settings</h2>

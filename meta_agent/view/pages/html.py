@@ -7,7 +7,6 @@ content by its own Content-Security-Policy.
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from functools import cache
@@ -35,12 +34,15 @@ from meta_agent.view._format import (
     number,
     one_line,
     percent,
+    plain_leaves,
     points,
     prediction_text,
     test_text,
     unit_text,
+    value_text,
     vault_text,
     visible,
+    within_run,
 )
 from meta_agent.view._money import HEADINGS
 from meta_agent.view._money import rows as spend_rows
@@ -102,6 +104,7 @@ def render_html(
         cards=list(_cards(state)),
         before_after=_before_after(state),
         trainings=_trainings(state),
+        within_run=within_run,
         by_generation=_by_generation(state),
         lineage=_lineage(state),
         effects=_effects(state),
@@ -340,11 +343,12 @@ def _diff_lines(patch: str) -> Iterator[tuple[str, str]]:
         yield classes.get(line[:1], ""), visible(line)
 
 
-def _verdict_numbers(one: CandidateView) -> list[tuple[str, Any]]:
-    evidence = _evidence(one)
-    numbers = [(name, value) for name, value in evidence.items() if name != "findings"]
-    found = evidence.get("findings") or ()
-    return numbers + [(str(one.get("severity")), finding_text(one)) for one in found]
+def _verdict_numbers(one: CandidateView) -> list[tuple[str, str]]:
+    evidence = dict(_evidence(one))
+    found = evidence.pop("findings", None) or ()
+    told = (leaf for name, value in evidence.items() for leaf in plain_leaves(name, value))
+    numbers = [(name, within_run(value, one.run)) for name, value in told]
+    return numbers + [(str(each.get("severity")), finding_text(each)) for each in found]
 
 
 def _evidence(one: CandidateView) -> dict[str, Any]:
@@ -383,4 +387,4 @@ def _flat(value: Any) -> str:
         return ""
     if isinstance(value, dict):
         return "  ".join(f"{visible(name)} {_flat(item)}" for name, item in value.items())
-    return visible(json.dumps(value)) if isinstance(value, list | bool) else number(value)
+    return visible(value_text(value))

@@ -63,7 +63,7 @@ class LiveDisplay:
                 self._phase_began = time.monotonic()
                 self._arms.clear()
             self._phase = Text.assemble(
-                (one_line(name, 20), "bold"), f"  {one_line(detail, 120)}{progress}"
+                (one_line(name, 20), "bold"), f"  {one_line(detail, 240)}{progress}"
             )
 
     def note(self, text: str) -> None:

@@ -90,7 +90,9 @@ def changes(patch: str) -> list[FileChange]:
 
 
 def _candidate_rows(table: Table, one: CandidateView) -> None:
-    table.add_row("candidate", Text(visible(f"{one.id} ({one.factor}), commit {one.commit[:12]}")))
+    table.add_row(
+        "candidate", Text(visible(f"{one.short_id} ({one.factor}), commit {one.commit[:12]}"))
+    )
     table.add_row("hypothesis", Text(visible(one.statement)))
     table.add_row("prediction", Text(prediction_text(one.hypothesis)))
     for name, lines in (("may break", "risks"), ("rests on", "evidence")):

@@ -14,8 +14,10 @@ from typing import Protocol, TextIO
 from meta_agent.ledger import Ledger
 from meta_agent.protocols import Verdict
 from meta_agent.view._decisions import Reply
+from meta_agent.view._format import within_run
 from meta_agent.view._question import Asks, Question
-from meta_agent.view.state import RunState
+from meta_agent.view._sentences import progress
+from meta_agent.view.state import RunState, reduce
 
 
 class Display(Asks, Protocol):
@@ -72,9 +74,10 @@ def _is_live(stream: TextIO) -> bool:
 class _Recorded:
     """Writes phases, notes and metrics to the ledger, then shows them."""
 
-    def __init__(self, inner: Display, ledger: Ledger) -> None:
+    def __init__(self, inner: Display, ledger: Ledger, run: str) -> None:
         self._inner = inner
         self._ledger = ledger
+        self._run = run
 
     def begin(self, headline: Sequence[str]) -> None:
         self._inner.begin(headline)
@@ -85,18 +88,20 @@ class _Recorded:
         # Only a phase's beginning is a fact worth a synced write; progress inside it is not.
         if not done:
             self._ledger.event("phase", {"name": name, "detail": detail})
+            so_far = progress(reduce(self._ledger, self._run))
+            detail = f"{detail} ({so_far})" if so_far else detail
         self._inner.phase(name, detail, done=done, total=total)
 
     def note(self, text: str) -> None:
         self._ledger.event("note", {"text": text})
-        self._inner.note(text)
+        self._inner.note(within_run(text, self._run))
 
     def metric(self, series: str, step: int, values: Mapping[str, float]) -> None:
         self._ledger.event("metrics", {**values, "series": series, "step": step})
         self._inner.metric(series, step, values)
 
     def verdict(self, candidate: str, factor: str, verdict: Verdict, statement: str = "") -> None:
-        self._inner.verdict(candidate, factor, verdict, statement)
+        self._inner.verdict(within_run(candidate, self._run), factor, verdict, statement)
 
     def ask(self, question: Question, stopping: Callable[[], bool]) -> Reply | None:
         return self._inner.ask(question, stopping)
@@ -108,6 +113,6 @@ class _Recorded:
         self._inner.close()
 
 
-def recorded(display: Display, ledger: Ledger) -> Display:
-    """A display whose phases, notes and metrics are also events of the ledger."""
-    return _Recorded(display, ledger)
+def recorded(display: Display, ledger: Ledger, run: str) -> Display:
+    """A display whose phases, notes and metrics are also events of a run that has begun."""
+    return _Recorded(display, ledger, run)

@@ -38,6 +38,7 @@ from meta_agent.view._format import (
     value_text,
     vault_text,
     visible,
+    within_run,
 )
 from meta_agent.view._money import HEADINGS
 from meta_agent.view._money import rows as spend_rows
@@ -45,7 +46,7 @@ from meta_agent.view._parts import CandidateView
 from meta_agent.view._predictions import prediction_facts
 from meta_agent.view._replay import replay_facts
 from meta_agent.view._search import handover_words, search_facts
-from meta_agent.view._sentences import sentences
+from meta_agent.view._sentences import progress, sentences
 from meta_agent.view.state import RunState
 from meta_agent.view.terminal._health import compared, whole
 from meta_agent.view.terminal._style import verdict_style
@@ -66,7 +67,14 @@ def summary(state: RunState) -> RenderableType:
 
 
 def status(state: RunState) -> RenderableType:
-    """Where a run stands right now."""
+    """Where a run stands right now: in sentences, then the figures."""
+    told = facts_table()
+    _add_sentences(told, state)
+    return Group(told, Text(), standing(state))
+
+
+def standing(state: RunState) -> RenderableType:
+    """The figures of where it stands."""
     table = facts_table()
     table.add_row("run", Text(visible(state.run)))
     table.add_row("state", Text(state_word(state)))
@@ -80,19 +88,11 @@ def status(state: RunState) -> RenderableType:
     for step in state.open_steps:
         table.add_row("in flight", Text(one_line(_open_step(step))))
     if told := progress(state):
-        table.add_row("progress", Text(told))
+        table.add_row("progress", Text(visible(told)))
     table.add_row("candidates", Text(_verdict_counts(state)))
     table.add_row("versions", Text(str(len(state.versions))))
     table.add_row("spend", Group(*_spent(state)))
     return table
-
-
-def progress(state: RunState) -> str:
-    """`43 % of 108,800 attempts, about 5 min left`; nothing where no plan was recorded."""
-    if state.share is None:
-        return ""
-    left = "" if state.left_sec is None else f", about {duration(state.left_sec)} left"
-    return f"{100 * state.share:.0f} % of {state.planned:,} attempts{left}"
 
 
 def state_word(state: RunState) -> str:
@@ -160,7 +160,7 @@ def _in_short(one: CandidateView) -> list[RenderableType]:
 
 def _decided(one: CandidateView, decisions: Iterable[DecisionView]) -> RenderableType:
     table = facts_table()
-    table.add_row("candidate", Text(f"{visible(one.id)} ({visible(one.label)})"))
+    table.add_row("candidate", Text(f"{visible(one.short_id)} ({visible(one.label)})"))
     table.add_row("hypothesis", Text(visible(one.statement)))
     table.add_row("prediction", Text(prediction_text(one.hypothesis)))
     for line in one.hypothesis.get("evidence") or ():
@@ -181,7 +181,7 @@ def _decided(one: CandidateView, decisions: Iterable[DecisionView]) -> Renderabl
     for name, value in _evidence(one).items():
         if name != "findings":
             for leaf, told in plain_leaves(name, value):
-                table.add_row(f"  {visible(leaf)}", Text(told))
+                table.add_row(f"  {visible(leaf)}", Text(within_run(told, one.run)))
     for found in _evidence(one).get("findings") or ():
         table.add_row(f"  {visible(found.get('severity', ''))}", Text(finding_text(found)))
     if one.merge:
@@ -197,7 +197,7 @@ def show(one: CandidateView) -> RenderableType:
     """What a candidate is: `why` says what became of it."""
     table = facts_table()
     for name, value in (
-        ("candidate", one.id),
+        ("candidate", one.short_id),
         ("factor", one.label),
         ("hypothesis", one.statement),
         ("prediction", prediction_text(one.hypothesis)),
@@ -213,8 +213,9 @@ def show(one: CandidateView) -> RenderableType:
 
 def log(steps: Iterable[Step], events: Iterable[Event]) -> list[Text]:
     """Steps and notes, a line each, oldest first; nothing is cut."""
-    rows = [(step.started_at, step.kind, _step_line(step)) for step in steps]
-    rows += [(event.at, event.kind, _told(event)) for event in events if event.kind != "metrics"]
+    rows = [(step.started_at, step.kind, within_run(_step_line(step), step.run)) for step in steps]
+    said = (event for event in events if event.kind != "metrics")
+    rows += [(event.at, event.kind, within_run(_told(event), event.run)) for event in said]
     found = []
     for at, kind, told in sorted(rows, key=lambda row: row[0]):
         stamp = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at))
@@ -225,9 +226,12 @@ def log(steps: Iterable[Step], events: Iterable[Event]) -> list[Text]:
 
 
 def _told(event: Event) -> str:
-    """A note's own words, of other events the fields."""
-    note = event.payload.get("text") if isinstance(event.payload, dict) else None
-    return str(note) if isinstance(note, str) else _flat(event.payload)
+    """A note's own words, a phase and what it is about, of other events the fields."""
+    told = event.payload if isinstance(event.payload, dict) else {}
+    if event.kind == "phase":
+        return f"{told.get('name')}: {told.get('detail')}"
+    note = told.get("text")
+    return note if isinstance(note, str) else _flat(event.payload)
 
 
 def report(
@@ -335,9 +339,7 @@ def lines(texts: Iterable[str]) -> Text:
 def _headline(state: RunState) -> RenderableType:
     table = facts_table()
     table.add_row("run", Text(visible(f"{state.run}  {state.exit_reason or 'not finished'}")))
-    for one in sentences(state):
-        command = f"\n{one.command}" if one.command else ""
-        table.add_row(one.about, Text(one.words).append(command, style="bold"))
+    _add_sentences(table, state)
     if told := handover_words(state):
         table.add_row("handed over", Text(one_line(told, 400), style="bold"))
     table.add_row("before", Text(measured_text(state.baseline)))
@@ -348,6 +350,12 @@ def _headline(state: RunState) -> RenderableType:
     for name, value in replay_facts(state):
         table.add_row(name, Text(one_line(value, 300)))
     return table
+
+
+def _add_sentences(table: Table, state: RunState) -> None:
+    for one in sentences(state):
+        command = f"\n{one.command}" if one.command else ""
+        table.add_row(one.about, Text(one.words).append(command, style="bold"))
 
 
 def _said(state: RunState) -> RenderableType:

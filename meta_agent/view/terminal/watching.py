@@ -18,7 +18,8 @@ from rich.text import Text
 
 from meta_agent.errors import ConfigError
 from meta_agent.ledger import Ledger
-from meta_agent.view._sentences import sentences
+from meta_agent.view._format import visible
+from meta_agent.view._sentences import progress, sentences
 from meta_agent.view.state import RunState, reduce
 from meta_agent.view.terminal import text
 
@@ -62,15 +63,15 @@ def frame(state: RunState) -> RenderableType:
     table = text.facts_table()
     for one in sentences(state):
         table.add_row(one.about, Text(one.words))
-    if told := text.progress(state):
+    if told := progress(state):
         bar = ProgressBar(total=1.0, completed=state.share or 0.0, width=40)
-        table.add_row("progress", Group(Text(told), bar))
+        table.add_row("progress", Group(Text(visible(told)), bar))
     parts: list[RenderableType] = [table, Text()]
     if state.cells:
         parts += [text.cells(state), Text()]
     newest = list(state.candidates.values())[-_NEWEST:]
     parts += [text.candidates(newest), Text()] if newest else []
-    return Group(*parts, text.status(state))
+    return Group(*parts, text.standing(state))
 
 
 def _states(ledger: Ledger, run: str | None) -> Iterator[RunState]:
