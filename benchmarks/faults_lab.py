@@ -217,7 +217,7 @@ class Bench:
     def sample(
         self, trees: Sequence[HarnessTree], tasks: int | None, *, base_policy: str
     ) -> list[dict[str, bool] | None]:
-        """What the base policy solves cleanly under each of these, as the loop's desk has it."""
+        """What the base policy solves cleanly under each of these, as the loop has it."""
         return [self._sample(tree.files, tasks or self.tasks, base_policy) for tree in trees]
 
     def _sample(self, files: Files, tasks: int, base_policy: str) -> dict[str, bool] | None:

@@ -37,7 +37,7 @@ from meta_agent.history import HarnessRepo
 from meta_agent.settings import resolve
 from meta_agent.steps.opening import FIRST_COMMIT, first_version, open_run
 from meta_agent.steps.verbs._briefing import brief_for, situation
-from meta_agent.steps.verbs._desk import HostDesk
+from meta_agent.steps.verbs._host import Host
 from meta_agent.steps.verbs.collect import collect, read
 from meta_agent.view import open_display
 from meta_agent.workspace import init_workspace
@@ -118,8 +118,8 @@ def _read(name: str, files: dict[str, bytes], config: RunConfig, log: Any) -> St
     with open_run(config, open_display(log, live=False), purpose="prompt-size") as run:
         collected = collect(run, first_version(run))
         reading = read(run, collected, 0, None)
-        desk = HostDesk(run, collected, 0)
-        brief = brief_for(run, collected, reading, 0, desk, None, situation(run))
+        host = Host(run, collected, 0)
+        brief = brief_for(run, collected, reading, 0, host, None, situation(run))
         evidence = dict(brief.files())
         if name != SEED:
             return Stored(name, evidence)

@@ -1,10 +1,10 @@
-"""The meta-agent: who reads the evidence and proposes, and the desk where candidates are made."""
+"""The meta-agent: who reads the evidence and proposes, and where candidates are made."""
 
 from meta_agent.agents._meta import (
     Brief,
-    Desk,
     Draft,
     Grant,
+    HostServices,
     MetaAgent,
     Proposed,
     Refused,
@@ -40,9 +40,9 @@ __all__ = [
     "VALUE",
     "WORTH_TRYING",
     "Brief",
-    "Desk",
     "Draft",
     "Grant",
+    "HostServices",
     "Lead",
     "LlmTeam",
     "MetaAgent",

@@ -56,7 +56,7 @@ class Grant:
     """Attempts for an edit's side of each."""
 
 
-class Desk(Protocol):
+class HostServices(Protocol):
     """What the host does for an agent that proposes; any thread may ask."""
 
     def workbench(self, index: int, evidence: Files) -> AbstractContextManager[Workbench]:
@@ -118,7 +118,7 @@ class Brief:
     findings: tuple[Finding, ...]
     tried: Sequence[Tried]
     skills: Sequence[Skill]
-    desk: Desk
+    host: HostServices
     files: Callable[[], Files] = dict
     """The evidence as files, made when somebody reads them (see `evidence_files`)."""
     terms: tuple[str, ...] = ()

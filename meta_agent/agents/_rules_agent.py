@@ -68,13 +68,13 @@ def _small_edits(brief: Brief) -> list[Proposal]:
     """Where a policy is trained: a race screens every edit of a frozen one by rollouts anyway."""
     if brief.untrained is None or "scaffold" not in brief.factors:
         return []
-    lent = brief.desk.lend("small edits", 1)
-    return small_edits(brief.tree, brief.desk.sample, lent.attempts, brief.tried)
+    lent = brief.host.lend("small edits", 1)
+    return small_edits(brief.tree, brief.host.sample, lent.attempts, brief.tried)
 
 
 def _draft(brief: Brief, index: int, proposal: Proposal) -> Draft | Refused:
     hypothesis = proposal.hypothesis
-    message = brief.desk.message(index, hypothesis, proposal.subject)
+    message = brief.host.message(index, hypothesis, proposal.subject)
     try:
         tip, pack = fairly(lambda: _committed(brief, index, proposal, message))
     except CandidateError as error:
@@ -84,7 +84,7 @@ def _draft(brief: Brief, index: int, proposal: Proposal) -> Draft | Refused:
 
 def _committed(brief: Brief, index: int, proposal: Proposal, message: str) -> tuple[str, bytes]:
     """Applies the edit and commits it with the sandbox's own git; returns the tip and a pack."""
-    with brief.desk.workbench(index, {}) as bench:
+    with brief.host.workbench(index, {}) as bench:
         for path, text in proposal.edits.items():
             bench.write(path, text)
         tip = bench.commit(message)

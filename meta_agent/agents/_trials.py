@@ -46,7 +46,7 @@ class Better(NamedTuple):
 
 
 class Sample(Protocol):
-    """See `Desk.sample`."""
+    """See `HostServices.sample`."""
 
     def __call__(
         self, trees: Sequence[HarnessTree], tasks: int | None, /

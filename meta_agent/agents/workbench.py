@@ -1,4 +1,4 @@
-"""A candidate's desk: a real git clone of the base, inside a sandbox, with the evidence beside it.
+"""Where a candidate is made: a real git clone of the base, in a sandbox, the evidence beside it.
 
 Promises: the author, rules or model, works on files and commits with git as anybody would; the host
 only ever sees what comes back over the sandbox's pipe: file texts, a commit id and a pack. Ids are

@@ -53,19 +53,21 @@ def compare(
     runs: Annotated[
         list[str] | None,
         typer.Argument(
-            help="Two recorded runs: ids in this workspace, or workspaces. Without: arms are run.",
+            help="Two recorded runs: ids here, or workspaces. Without: conditions are run.",
             show_default=False,
         ),
     ] = None,
-    arms: Annotated[
+    conditions: Annotated[
         str,
         typer.Option(
+            "--conditions",
             "--arms",
             help="Ways to search: full, static, score-only, no-diagnostics.",
         ),
     ] = "full,static,score-only",
     seeds: Annotated[
-        int, typer.Option("--seeds", help="Runs per arm, from --seed upwards; paired by seed.")
+        int,
+        typer.Option("--seeds", help="Runs a condition, from --seed upwards; paired by seed."),
     ] = 5,
     out: Annotated[
         Path, typer.Option("--out", help="Folder of the comparison: a workspace per run.")
@@ -86,7 +88,7 @@ def compare(
 
     require_used(config)
     with stdout_for_data():
-        document, stopped = _compare(config, arms, seeds, out, read_only)
+        document, stopped = _compare(config, conditions, seeds, out, read_only)
     from meta_agent.view.pages import compare as drawing
 
     if html is not None:
@@ -97,14 +99,14 @@ def compare(
 
 
 def _compare(
-    config: RunConfig, arms: str, seeds: int, out: Path, read_only: bool
+    config: RunConfig, conditions: str, seeds: int, out: Path, read_only: bool
 ) -> tuple[dict[str, Any], list[Exception]]:
     from meta_agent.evolve import evolve
-    from meta_agent.studies.arms import carry_out, declare
-    from meta_agent.studies.arms_results import report, results_of
+    from meta_agent.studies.conditions import carry_out, declare
+    from meta_agent.studies.conditions_results import report, results_of
     from meta_agent.view.pages.compare import beside
 
-    names = [name.strip() for name in arms.split(",") if name.strip()]
+    names = [name.strip() for name in conditions.split(",") if name.strip()]
     comparison = declare(config, names, seeds, out.expanduser().absolute())
     stopped = {} if read_only else carry_out(comparison, evolve, beside())
     return report(comparison, results_of(comparison)), list(stopped.values())

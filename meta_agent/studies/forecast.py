@@ -14,8 +14,8 @@ from meta_agent.ledger import Ledger, Step
 from meta_agent.models.asking.client import prices_in_use, recording_of
 from meta_agent.models.asking.estimate import (
     TOO_COARSE,
+    Detectable,
     Estimate,
-    Sight,
     estimate,
     latest_transcripts,
     measured_in,
@@ -58,10 +58,10 @@ def forecast(config: RunConfig) -> Forecast:
     plan = replace(plan_for(config, domain), alpha=alpha)
     earlier = latest_transcripts(config.workspace)
     measured = measured_in(earlier) if earlier else None
-    sight = visible(config, plan, calibrations, domain.evaluator_hash)
-    enough = tasks_that_do(plan, TOO_COARSE) if too_coarse(sight.effect) else None
-    seen = Sight(sight.effect, sight.words, enough)
-    told = estimate(config, plan, prices_in_use(config), seen, measured)
+    effect = visible(config, plan, calibrations, domain.evaluator_hash)
+    enough = tasks_that_do(plan, TOO_COARSE) if too_coarse(effect.effect) else None
+    least = Detectable(effect.effect, effect.words, enough)
+    told = estimate(config, plan, prices_in_use(config), least, measured)
     return Forecast(config, plan, told)
 
 

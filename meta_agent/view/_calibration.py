@@ -18,7 +18,7 @@ def lines(told: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     )
     yield "spread", _spread(told["spread"])
     yield "false promotions", _false_promotions(told)
-    yield "smallest effect", _smallest(told["smallest_effect"])
+    yield "detectable effect", _smallest(told["smallest_effect"])
     if told["wanted"]:
         yield "wanted", _wanted(told["wanted"])
     yield "simulated from", str(told["simulated_from"])

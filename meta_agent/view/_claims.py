@@ -19,7 +19,7 @@ def claim_facts(state: RunState) -> Iterator[tuple[str, str]]:
     if told := _lead(state.lead):
         yield "lead", told
     if words := (state.visible or {}).get("words"):
-        yield "sight", visible(words)
+        yield "detectable", visible(words)
     if told := _no_claim(state):
         yield "no claim", told
     if state.analyses and (nothing := state.analyses[-1].nothing):

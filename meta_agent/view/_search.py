@@ -35,7 +35,7 @@ def card_facts(state: RunState) -> Iterator[tuple[str, str]]:
     yield "after", measured_text(state.final)
     yield from _claims(state)
     if words := (state.visible or {}).get("words"):
-        yield "sight", visible(words)
+        yield "detectable", visible(words)
     made, config = state.product, state.config
     yield "run", visible(f"{state.run}: domain {state.domain}, seed {config.get('seed')}")
     yield "base", visible(config.get("policy", "?"))

@@ -30,7 +30,7 @@ EVIDENCE = build_evidence(ROWS)
 FENCE = Fence.of("r", "g0/x")
 
 
-class NoDesk:
+class NoHost:
     """Nothing is made here."""
 
     def workbench(self, index: int, evidence: Any) -> AbstractContextManager[Workbench]:
@@ -65,7 +65,7 @@ def brief(**changes: Any) -> Brief:
         "findings": (),
         "tried": (),
         "skills": (),
-        "desk": NoDesk(),
+        "host": NoHost(),
         "files": lambda: evidence_files(source),
         "terms": ("Test: 512 tasks.",),
         "situation": Situation(Ceilings(12, 8, 128, 5.0), ("view", "edit"), 100),

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from meta_agent.agents.team._compact import compact, estimate_tokens
 from meta_agent.agents.team._fence import Fence, clip, visible
+from meta_agent.agents.team._file_tools import Files
 from meta_agent.agents.team._limits import KEEP_TURNS, LINE_CHARS, RESULT_CHARS
 from meta_agent.agents.team._prompts import Prompts
 from meta_agent.agents.team._secrets import refuse_in_command, refuse_in_path, refuse_in_words
-from meta_agent.agents.team._shelf import Shelf
 from meta_agent.agents.team._steady import HOME, Steady
 from meta_agent.agents.team._tools import ToolError
 from meta_agent.errors import CandidateError, ConfigError
@@ -147,7 +147,7 @@ def test_paths_and_words_are_judged_by_clear_intent() -> None:
 
 # --- reading ------------------------------------------------------------------------------------
 
-SHELF = Shelf(
+FILES = Files(
     {
         "swe/agent.py": b"a = 1\nb = 2\n" + b"c = 3\n" * 500,
         "evidence/long.md": b"x" * 5000 + b"\nthe end\n",
@@ -157,63 +157,63 @@ SHELF = Shelf(
 
 
 def test_a_page_has_numbers_and_says_where_to_go_on() -> None:
-    said = SHELF.read("swe/agent.py", 1, 2)
+    said = FILES.read("swe/agent.py", 1, 2)
     assert said == "1: a = 1\n2: b = 2\n[lines 1-2 of 502; go on at 3]"
-    assert SHELF.read("swe/agent.py", 502, 9) == "502: c = 3"
-    assert SHELF.read("swe/agent.py", 900) == "[the file has 502 lines]"
+    assert FILES.read("swe/agent.py", 502, 9) == "502: c = 3"
+    assert FILES.read("swe/agent.py", 900) == "[the file has 502 lines]"
 
 
 def test_no_answer_is_longer_than_a_page() -> None:
-    assert len(SHELF.read("evidence/long.md")) < LINE_CHARS + 200
-    big = Shelf({"f": b"y" * 900 + b"\n" + (b"y" * 900 + b"\n") * 1000})
+    assert len(FILES.read("evidence/long.md")) < LINE_CHARS + 200
+    big = Files({"f": b"y" * 900 + b"\n" + (b"y" * 900 + b"\n") * 1000})
     assert len(big.read("f", 1, 1000)) < RESULT_CHARS + 200
     assert len(big.search("y")) < RESULT_CHARS + 200
 
 
 def test_a_search_is_for_plain_text() -> None:
-    assert SHELF.search("B = 2|THE END") == "evidence/long.md:2: the end\nswe/agent.py:2: b = 2"
-    assert SHELF.search("(a+)+$") == "no line holds '(a+)+$'"
-    assert SHELF.search("first", "evidence/rollouts").startswith("evidence/rollouts/search-0000")
+    assert FILES.search("B = 2|THE END") == "evidence/long.md:2: the end\nswe/agent.py:2: b = 2"
+    assert FILES.search("(a+)+$") == "no line holds '(a+)+$'"
+    assert FILES.search("first", "evidence/rollouts").startswith("evidence/rollouts/search-0000")
     with pytest.raises(ToolError):
-        SHELF.search(" | ")
+        FILES.search(" | ")
 
 
 def test_a_search_with_too_many_hits_counts_them_and_takes_the_beginning_of_names() -> None:
     rollouts = {f"evidence/rollouts/{split}-{n:04d}.md": b"hit\n" for split in ("search", "train")
                 for n in range(80)}  # fmt: skip
-    shelf = Shelf(rollouts)
-    assert shelf.search("hit").endswith("... and 100 more lines; search `under` fewer paths")
-    found = shelf.search("hit", "evidence/rollouts/train-")
+    files = Files(rollouts)
+    assert files.search("hit").endswith("... and 100 more lines; search `under` fewer paths")
+    found = files.search("hit", "evidence/rollouts/train-")
     assert found.count("train-") == 60
     assert "search-" not in found
 
 
 def test_a_search_may_only_count() -> None:
-    assert SHELF.count("C = 3|the end") == "501 lines in 2 of 3 files"
-    assert SHELF.count("nowhere", "swe/") == "0 lines in 0 of 1 files"
+    assert FILES.count("C = 3|the end") == "501 lines in 2 of 3 files"
+    assert FILES.count("nowhere", "swe/") == "0 lines in 0 of 1 files"
 
 
 def test_a_listing_counts_numbered_files_and_names_the_others() -> None:
     files = {f"evidence/rollouts/search-{n:04d}.md": b"x\n" for n in range(600)}
-    listed = Shelf({**files, "evidence/report.md": b"a\nb\n"}).listing("evidence").split("\n")
+    listed = Files({**files, "evidence/report.md": b"a\nb\n"}).listing("evidence").split("\n")
     assert listed == [
         "evidence/report.md  (2 lines)",
         "evidence/rollouts/search-0000.md ... evidence/rollouts/search-0599.md  (600 files)",
     ]
     with pytest.raises(ToolError):
-        SHELF.listing("nowhere")
+        FILES.listing("nowhere")
 
 
 @pytest.mark.parametrize("path", ["../../etc/passwd", "/etc/passwd", "evidence", "nothing.md"])
-def test_only_what_is_on_the_shelf_is_read(path: str) -> None:
+def test_only_the_files_given_are_read(path: str) -> None:
     with pytest.raises(ToolError):
-        SHELF.read(path)
+        FILES.read(path)
 
 
 def test_a_quotation_is_found_near_its_line() -> None:
-    assert SHELF.where("swe/agent.py", "b  =  2", 400) == 2
-    assert SHELF.where("swe/agent.py", "c = 3", 100) == 100
-    assert SHELF.where("swe/agent.py", "d = 4", 1) is None
+    assert FILES.where("swe/agent.py", "b  =  2", 400) == 2
+    assert FILES.where("swe/agent.py", "c = 3", 100) == 100
+    assert FILES.where("swe/agent.py", "d = 4", 1) is None
 
 
 def test_output_is_the_same_in_every_sandbox() -> None:

@@ -13,8 +13,8 @@ from .conftest import Runner
 @pytest.mark.parametrize(
     ("flags", "told"),
     [
-        (("--arms", "full,best"), "unknown arm 'best'"),
-        (("--arms", "full,full"), "different names"),
+        (("--conditions", "full,best"), "unknown condition 'best'"),
+        (("--conditions", "full,full"), "different names"),
         (("--seeds", "0"), "--seeds 0"),
         (("--budget", "10"), "does not pay"),
         (("--policy", "openai/m"), "needs tasks"),
@@ -34,7 +34,7 @@ def test_what_has_not_begun_is_shown_as_unfinished(meta_agent: Runner, tmp_path:
     flags = ("--profile", "tiny", "--seeds", "1", "--out", str(tmp_path / "c"), "--read-only")
     told = meta_agent("compare", *flags, "--json", cwd=tmp_path).document
     assert told["unfinished"] == ["full-s0", "static-s0", "score-only-s0"]
-    assert {arm["runs"] for arm in told["arms"].values()} == {0}
+    assert {condition["runs"] for condition in told["arms"].values()} == {0}
     again = meta_agent("compare", *flags, "--train-steps", "9", cwd=tmp_path)
     assert again.returncode == 2 and "another" in again.stderr
 

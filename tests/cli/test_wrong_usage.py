@@ -75,7 +75,7 @@ WRONG = (
     ("check nowhere", "unexpected extra argument"),
     ("calibrate --seeds 1", "--seeds 1: two runs at least"),
     ("calibrate --effect 200", "--effect 200: points of clean success"),
-    ("compare --arms nothing", "unknown arm 'nothing'"),
+    ("compare --conditions nothing", "unknown condition 'nothing'"),
     ("compare --seeds 0 --arms full,static", "--seeds 0: expected at least 1"),
     ("status", "is not a workspace"),
     ("status --workspace file", "is not a workspace"),

@@ -13,18 +13,27 @@ pytestmark = [pytest.mark.slow, pytest.mark.train]
 
 # A training of one step is 16 attempts here, and 64 to measure it.
 SIZES = ("--profile", "tiny", "--train-steps", "1", "--generations", "1", "--budget", "480")
-ARMS = ("static", "score-only", "full")
-COMPARE = ("compare", "--arms", ",".join(ARMS), "--seeds", "1", *SIZES, "--sandbox", "process")
+CONDITIONS = ("static", "score-only", "full")
+COMPARE = (
+    "compare",
+    "--conditions",
+    ",".join(CONDITIONS),
+    "--seeds",
+    "1",
+    *SIZES,
+    "--sandbox",
+    "process",
+)
 
 
 def comparable(document: Any) -> Any:
     """All but clocks."""
-    arms = {
-        name: {key: value for key, value in arm.items() if key != "wall_sec"}
-        for name, arm in document["arms"].items()
+    conditions = {
+        name: {key: value for key, value in condition.items() if key != "wall_sec"}
+        for name, condition in document["arms"].items()
     }
     runs = [{**run, "wall_sec": 0} for run in document["runs"]]
-    return {**document, "arms": arms, "runs": runs}
+    return {**document, "arms": conditions, "runs": runs}
 
 
 def test_a_comparison_that_was_killed_goes_on_where_it_ended(make_cli: Any) -> None:
@@ -37,7 +46,7 @@ def test_a_comparison_that_was_killed_goes_on_where_it_ended(make_cli: Any) -> N
     assert comparable(cli.json(*COMPARE)) == comparable(whole)
 
     assert whole["unfinished"] == []
-    static, score, full = (whole["arms"][name] for name in ARMS)
+    static, score, full = (whole["arms"][name] for name in CONDITIONS)
     assert static["spent"] == 480  # the whole budget, in one training
     assert static["trained_on"] == 96
     assert score["spent"] <= 480 and full["spent"] <= 480

@@ -10,10 +10,10 @@ import pytest
 from meta_agent.config import RunConfig
 from meta_agent.models.asking.client import roles_in_use
 from meta_agent.models.asking.estimate import (
+    Detectable,
     Estimate,
     Habits,
     Range,
-    Sight,
     estimate,
     latest_transcripts,
     measured_in,
@@ -23,7 +23,7 @@ from meta_agent.steps.plan import Plan, plan_for
 from tests.models._clients import opened, request, script
 
 GPT = price_of("openai/gpt-5", stated={})
-SEEN = Sight(0.05, "known")
+KNOWN = Detectable(0.05, "known")
 
 
 @pytest.fixture
@@ -33,11 +33,11 @@ def frozen(tmp_path: Path) -> RunConfig:
 
 
 def forecast(
-    config: RunConfig, plan: Plan | None = None, *, seen: Sight = SEEN, **measured: Habits
+    config: RunConfig, plan: Plan | None = None, *, least: Detectable = KNOWN, **measured: Habits
 ) -> Estimate:
     asks = ["analyst", "proposer", "reviewer", "librarian"]
     asks += [] if config.trainable else ["policy"]
-    return estimate(config, plan or plan_for(config), dict.fromkeys(asks, GPT), seen, measured)  # type: ignore[arg-type]
+    return estimate(config, plan or plan_for(config), dict.fromkeys(asks, GPT), least, measured)  # type: ignore[arg-type]
 
 
 def test_counts_follow_from_the_plan(frozen: RunConfig) -> None:
@@ -67,7 +67,7 @@ def test_ranges_are_ordered_and_priced(frozen: RunConfig) -> None:
 
 def test_one_unknown_price_makes_the_total_unknown(frozen: RunConfig) -> None:
     prices = {"analyst": GPT, "policy": None}
-    found = estimate(frozen, plan_for(frozen), prices, SEEN)  # type: ignore[arg-type]
+    found = estimate(frozen, plan_for(frozen), prices, KNOWN)  # type: ignore[arg-type]
     assert found.usd is None
     assert found.roles["analyst"].usd is not None
     assert "price of openai/gpt-5 is unknown" in found.warnings[0]
@@ -77,7 +77,7 @@ def test_one_unknown_price_makes_the_total_unknown(frozen: RunConfig) -> None:
 def test_runs_that_ask_nobody_cost_nothing(tmp_path: Path, meta_model: str) -> None:
     config = RunConfig(workspace=tmp_path, meta_model=meta_model)
     asked = {} if meta_model == "rules" else {"analyst": GPT}
-    found = estimate(config, plan_for(config), asked, SEEN)  # type: ignore[arg-type]
+    found = estimate(config, plan_for(config), asked, KNOWN)  # type: ignore[arg-type]
     assert (found.usd, found.calls, found.roles) == (Range(0, 0), Range(0, 0), {})
 
 
@@ -90,7 +90,7 @@ def test_runs_that_ask_nobody_cost_nothing(tmp_path: Path, meta_model: str) -> N
 )
 def test_a_model_that_nobody_asks_is_named(settings: dict[str, Any], idle: str) -> None:
     config = RunConfig(**settings)
-    told = estimate(config, plan_for(config), {}, SEEN).warnings[0]
+    told = estimate(config, plan_for(config), {}, KNOWN).warnings[0]
     assert told.startswith(f"nobody asks a model as {idle}")
     assert idle not in roles_in_use(config)
 
@@ -137,9 +137,9 @@ def test_forecast_is_json(frozen: RunConfig) -> None:
 
 def test_too_coarse_a_plan_warns_and_names_what_helps(frozen: RunConfig) -> None:
     small = replace(plan_for(frozen), confirm=16)
-    (warning,) = forecast(frozen, small, seen=Sight(0.29, "known", 48)).warnings
+    (warning,) = forecast(frozen, small, least=Detectable(0.29, "known", 48)).warnings
     told = "16 confirm tasks can prove only gains of 29 points and more; what helps: 48 confirm "
     assert warning == f"{told}tasks instead of 16, a larger --budget"
-    assert forecast(frozen, small, seen=Sight(0.2, "known")).warnings == ()
-    (nothing,) = forecast(frozen, small, seen=Sight(None, "known")).warnings
+    assert forecast(frozen, small, least=Detectable(0.2, "known")).warnings == ()
+    (nothing,) = forecast(frozen, small, least=Detectable(None, "known")).warnings
     assert "can prove nothing; what helps: more tasks" in nothing

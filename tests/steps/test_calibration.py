@@ -240,7 +240,7 @@ def test_the_drawing_says_every_figure_with_its_interval(lucky: Bench) -> None:
     assert said["measured"].startswith("4 training runs of ")
     assert "between training seeds" in said["spread"]
     assert "declared: at most 5.0 %" in said["false promotions"]
-    assert "80 % probability" in said["smallest effect"]
+    assert "80 % probability" in said["detectable effect"]
     assert "for 80 %:" in said["wanted"]
 
 

@@ -21,7 +21,7 @@ from meta_agent.agents.team._tools import Done, Tool, ToolError
 from meta_agent.errors import CandidateError
 from meta_agent.protocols import Hypothesis
 from meta_agent.steps.verbs._briefing import brief_for
-from meta_agent.steps.verbs._desk import HostDesk
+from meta_agent.steps.verbs._host import Host
 from tests.agents._models import ScriptedModels
 from tests.steps._bench import Bench
 from tests.steps._team import AGENT, QUOTE, idea
@@ -65,11 +65,11 @@ FINE: Mapping[str, Any] = {
 @pytest.fixture
 def tools(bench: Bench) -> Iterator[list[Tool]]:
     collected = bench.collected()
-    desk = HostDesk(bench.run, collected, 0)
-    case = Case(brief_for(bench.run, collected, bench.reading, 0, desk, None))
+    host = Host(bench.run, collected, 0)
+    case = Case(brief_for(bench.run, collected, bench.reading, 0, host, None))
     fence, line = Fence.of("r", "c"), Line(ScriptedModels({}), "analyst", "m", LIMITS["analyst"])
     told = Hypothesis("scaffold", "s", "clean_success", "up", 0.1)
-    with desk.workbench(0, case.evidence) as clone:
+    with host.workbench(0, case.evidence) as clone:
         author = Author(case, Idea(told, "p"), clone, fence, lambda *_: Review(True))
         reading = analyst_dialogue(case, line, Prompts(), fence, "c").tools
         yield [*author.tools(), *reading, _decide(), _write()]

@@ -14,7 +14,7 @@ from meta_agent.errors import BudgetError, CandidateError, Interrupted, Provider
 from meta_agent.ledger import Ledger
 from meta_agent.protocols import Candidate, Hypothesis
 from meta_agent.sandbox import engine_status
-from meta_agent.steps.verbs._desk import HostDesk
+from meta_agent.steps.verbs._host import Host
 from meta_agent.steps.verbs.propose import admit, revise
 from tests.agents._models import Call, ScriptedModels, Turn
 from tests.steps._bench import Bench
@@ -277,7 +277,7 @@ def test_another_factors_file_is_not_edited(bench: Bench) -> None:
 )
 def test_the_quarantine_trusts_no_draft(bench: Bench, changes: dict[str, Any], code: str) -> None:
     collected = bench.collected()
-    with HostDesk(bench.run, collected, 0).workbench(0, {}) as clone:
+    with Host(bench.run, collected, 0).workbench(0, {}) as clone:
         clone.write(AGENT, bench.text(AGENT).replace("MAX_TURNS = 8", "MAX_TURNS = 9"))
         tip = clone.commit("feat: what the author wrote")
         told = Hypothesis("scaffold", "s", "clean_success", "up", 0.1)

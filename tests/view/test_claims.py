@@ -78,13 +78,13 @@ def test_one_policy_has_no_interquartile_mean_and_no_chance_of_improvement() -> 
 @pytest.mark.parametrize(("after", "claimed"), [(0.53, False), (0.47, False), (0.65, True)])
 def test_a_change_below_what_the_budget_sees_is_no_claim(after: float, claimed: bool) -> None:
     said = facts(visible=SEEN, baseline=measured(0.5), final=measured(after))
-    assert said["sight"] == SEEN["words"]
+    assert said["detectable"] == SEEN["words"]
     assert ("no claim" in said) is not claimed
 
 
 def test_a_budget_that_sees_nothing_says_only_that() -> None:
     told = {"effect": None, "words": "this budget cannot see any gain"}
-    assert list(facts(visible=told, baseline=measured(0.5), final=measured(0.6))) == ["sight"]
+    assert list(facts(visible=told, baseline=measured(0.5), final=measured(0.6))) == ["detectable"]
 
 
 def test_a_search_that_ended_for_want_of_ideas_says_so() -> None:

@@ -57,7 +57,7 @@ class LlmTeam:
             self._line("analyst", brief, broken),
             self._prompts,
             *self._named(f"g{brief.generation}/analyst"),
-            brief.desk.lend("analyst", 1),
+            brief.host.lend("analyst", 1),
         )
         try:
             found: Analysis = dialogue.run()
@@ -66,10 +66,10 @@ class LlmTeam:
             return Proposed([Refused(0, _ANALYSIS, str(error), error.reason, spend)])
         for index, idea in enumerate(found.ideas):
             told = idea.hypothesis
-            brief.desk.tell(f"idea {index}: {told.factor}: {told.statement}")
+            brief.host.tell(f"idea {index}: {told.factor}: {told.statement}")
         if not found.ideas:
             return Proposed((), found.nothing, found.noted)
-        grant = brief.desk.lend("proposers", len(found.ideas))
+        grant = brief.host.lend("proposers", len(found.ideas))
         work = [
             self._proposer(case, index, idea, grant, broken)
             for index, idea in enumerate(found.ideas)
@@ -90,7 +90,7 @@ class LlmTeam:
             edits: what the candidate changed against the version (None: removed).
         """
         idea = Idea(hypothesis, "A first version of this is in your clone, not committed.")
-        grant = brief.desk.lend(f"c{index}", 1)
+        grant = brief.host.lend(f"c{index}", 1)
         proposer = self._proposer(Case(brief), index, idea, grant, threading.Event())
         proposer.edits, proposer.feedback = edits, feedback
         return proposer.draft()
@@ -125,7 +125,7 @@ class LlmTeam:
 
     def _line(self, role: Role, brief: Brief | None, broken: threading.Event) -> Line:
         def stopping() -> bool:
-            return broken.is_set() or (brief is not None and brief.desk.stopping())
+            return broken.is_set() or (brief is not None and brief.host.stopping())
 
         return Line(self._client, role, self._model_of(role), self._limits[role], stopping)
 

@@ -16,8 +16,8 @@ from meta_agent.agents.team._case import Case, skills_in
 from meta_agent.agents.team._dialogue import Dialogue, Line
 from meta_agent.agents.team._experiments import Experiments, given_inline, inline
 from meta_agent.agents.team._fence import Fence, visible
+from meta_agent.agents.team._file_tools import reading_tools
 from meta_agent.agents.team._prompts import Prompts
-from meta_agent.agents.team._reading import reading_tools
 from meta_agent.agents.team._tools import (
     NUMBER,
     TEXT,
@@ -76,13 +76,13 @@ def analyst_dialogue(
     brief = case.brief
     edit = inline(brief.tree)
     lent = grant or Grant()
-    experiments = Experiments(brief.desk, lent, fence, edit, given_inline(), case.keep)
+    experiments = Experiments(brief.host, lent, fence, edit, given_inline(), case.keep)
     opening = {**_opening(case, fence), **experiments.values()}
     prompt = prompts.render("analyst", {**case.values(), **opening})
     opened = set[str]()
-    desk = _Submission(case, fence, opened)
-    tools = [*reading_tools(case.shelf, fence, opened), *experiments.tools()]
-    tools += [desk.submit_tool(), desk.correct_tool()]
+    submission = _Submission(case, fence, opened)
+    tools = [*reading_tools(case.files, fence, opened), *experiments.tools()]
+    tools += [submission.submit_tool(), submission.correct_tool()]
     if not brief.invalid:
         tools.append(_NOTHING)
     return Dialogue(line, conversation, prompt.system, prompt.opening, tools)
@@ -221,7 +221,7 @@ class _Submission:
         if not isinstance(one, dict) or not isinstance(path := one.get("path"), str):
             return ""
         try:
-            found = self.case.shelf.read(path, whole_of(one, "line", default=1), 1)
+            found = self.case.files.read(path, whole_of(one, "line", default=1), 1)
         except ToolError:
             return ""
         return f"\n{self.fence.wrap(path, found.split(chr(10))[0][:_QUOTE])}"
@@ -345,7 +345,7 @@ def _quotation(case: Case, row: JSON) -> str:
     if not isinstance(row, dict):
         raise ToolError("a line of evidence is {path, line, quote}")
     path, quote = text_of(row, "path").removeprefix("./"), line_of(row, "quote", _QUOTE)
-    at = case.shelf.where(path, quote, whole_of(row, "line", default=1))
+    at = case.files.where(path, quote, whole_of(row, "line", default=1))
     if at is None:
         raise ToolError(f"{path} has no line with {quote[:80]!r}: quote it as it stands there")
     return visible(f"{path}:{at}: {quote}")

@@ -15,16 +15,21 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
-from meta_agent.agents._meta import Desk, Grant, Rehearsal
+from meta_agent.agents._meta import Grant, HostServices, Rehearsal
 from meta_agent.agents.team import _limits
 from meta_agent.agents.team._analyst import Idea, move
 from meta_agent.agents.team._case import EVIDENCE, Case, skills_in
 from meta_agent.agents.team._experiments import Experiments, draft_of, edited
 from meta_agent.agents.team._fence import Fence, clip, visible
-from meta_agent.agents.team._reading import SEARCH, SEARCH_ARGUMENTS, SEARCH_OPTIONAL, searched
+from meta_agent.agents.team._file_tools import (
+    SEARCH,
+    SEARCH_ARGUMENTS,
+    SEARCH_OPTIONAL,
+    Files,
+    searched,
+)
 from meta_agent.agents.team._reviewer import Review
 from meta_agent.agents.team._secrets import refuse_in_command, refuse_in_path
-from meta_agent.agents.team._shelf import Shelf
 from meta_agent.agents.team._steady import Steady
 from meta_agent.agents.team._tools import (
     NUMBER,
@@ -78,8 +83,8 @@ class Author:
 
     def __post_init__(self) -> None:
         ran = self.bench.shell("pwd", timeout_sec=20, output_limit_bytes=4096)
-        desk = self.case.brief.desk
-        self.experiments = Experiments(desk, self.grant, self.fence, lambda _: self.tree(), {})
+        host = self.case.brief.host
+        self.experiments = Experiments(host, self.grant, self.fence, lambda _: self.tree(), {})
         self._steady = Steady(ran.stdout.decode("utf-8", "replace").strip().rsplit("/", 1)[0])
 
     # --- tools -----------------------------------------------------------------------------
@@ -120,18 +125,18 @@ class Author:
         refuse_in_path(path)
         start = whole_of(arguments, "start_line", default=1)
         count = whole_of(arguments, "lines", default=_limits.PAGE_LINES)
-        shelf, path = self._shelf_of(path)
-        text = shelf.read(path, start, count)
+        files, path = self._files_of(path)
+        text = files.read(path, start, count)
         self._opened.add(path)
         return self.fence.wrap(path, text)
 
-    def _shelf_of(self, path: str) -> tuple[Shelf, str]:
+    def _files_of(self, path: str) -> tuple[Files, str]:
         """Evidence is read from the host's copy, everything else from the clone."""
         path = path.strip().removeprefix("./").removeprefix("../")
         if path.startswith(f"{EVIDENCE}/"):
-            return self.case.shelf, path
+            return self.case.files, path
         text = self._text(path)
-        return Shelf({} if text is None else {path: text.encode()}), path
+        return Files({} if text is None else {path: text.encode()}), path
 
     def _text(self, path: str) -> str | None:
         try:
@@ -140,8 +145,8 @@ class Author:
             raise ToolError(f"{path!r} cannot be read: {self._plain(str(error))}") from error
 
     def _search(self, arguments: Arguments) -> str:
-        evidence = {p: d for p, d in self.case.shelf.files.items() if p.startswith(EVIDENCE + "/")}
-        return searched(Shelf({**self.bench.files(), **evidence}), self.fence, arguments)
+        evidence = {p: d for p, d in self.case.files.files.items() if p.startswith(EVIDENCE + "/")}
+        return searched(Files({**self.bench.files(), **evidence}), self.fence, arguments)
 
     def _edit(self, arguments: Arguments) -> str:
         path = text_of(arguments, "path").strip().removeprefix("./")
@@ -181,17 +186,19 @@ class Author:
         return draft_of(self.bench.files())
 
     def _contract(self) -> Rehearsal:
-        return self._once("contract", lambda desk, tree: desk.contract_tests(tree))
+        return self._once("contract", lambda host, tree: host.contract_tests(tree))
 
     def _replay(self) -> Rehearsal:
-        return self._once("replay", lambda desk, tree: desk.replay(tree))
+        return self._once("replay", lambda host, tree: host.replay(tree))
 
-    def _once(self, what: str, check: Callable[[Desk, HarnessTree], Rehearsal]) -> Rehearsal:
+    def _once(
+        self, what: str, check: Callable[[HostServices, HarnessTree], Rehearsal]
+    ) -> Rehearsal:
         """The check, once per state of the files."""
         tree = self.tree()
         key = f"{what} {tree.tree_hash}"
         if key not in self._checked:
-            self._checked[key] = check(self.case.brief.desk, tree)
+            self._checked[key] = check(self.case.brief.host, tree)
         return self._checked[key]
 
     def _told(self, found: Rehearsal) -> str:

@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import Any, Final
 
 from meta_agent.agents._meta import Brief
-from meta_agent.agents.team._shelf import Shelf
+from meta_agent.agents.team._file_tools import Files
 from meta_agent.harness import HarnessContract, parse_contract
 from meta_agent.protocols import TRAINING_FACTORS, Factor
 
@@ -38,18 +38,18 @@ class Case:
         return dict(self.brief.files())
 
     @cached_property
-    def shelf(self) -> Shelf:
+    def files(self) -> Files:
         """Evidence and the harness as it is, for tools that read."""
-        return Shelf(self._shelved)
+        return Files(self._files)
 
     @cached_property
-    def _shelved(self) -> dict[str, bytes]:
+    def _files(self) -> dict[str, bytes]:
         named = {f"{EVIDENCE}/{path}": data for path, data in self.evidence.items()}
         return {**self.brief.tree.files, **named}
 
     def keep(self, path: str, text: str) -> str:
         """Adds a page to the evidence, and says where. Only the analyst may: it works alone."""
-        self.evidence[path] = self._shelved[f"{EVIDENCE}/{path}"] = text.encode("utf-8", "replace")
+        self.evidence[path] = self._files[f"{EVIDENCE}/{path}"] = text.encode("utf-8", "replace")
         return f"in full at {EVIDENCE}/{path}; "
 
     @cached_property

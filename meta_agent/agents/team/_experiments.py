@@ -5,7 +5,7 @@ more calls or attempts than it was lent, and a call that would says so in a sent
 and what a call is charged depend on the dialogue alone, never on what runs beside it, so that a
 recorded dialogue hears the same words again.
 
-Does not cover: carrying them out (`Desk`): in sandboxes, and once however often it is asked for.
+Does not cover: carrying them out (`HostServices`): in sandboxes, once.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from meta_agent.agents._meta import Desk, Grant, Rehearsal, Trial
+from meta_agent.agents._meta import Grant, HostServices, Rehearsal, Trial
 from meta_agent.agents.team import _limits
 from meta_agent.agents.team._fence import Fence, clip
 from meta_agent.agents.team._tools import (
@@ -53,7 +53,7 @@ _EDITS: Final[JSON] = {
 class Experiments:
     """The experiments of one dialogue, with its meter."""
 
-    desk: Desk
+    host: HostServices
     grant: Grant
     fence: Fence
     tree_of: Callable[[Arguments], HarnessTree]
@@ -123,7 +123,7 @@ class Experiments:
         tree = self.tree_of(arguments)
         self._quote(tree, None)
         self._take(0)
-        return self._told("replay", self.desk.replay(tree))
+        return self._told("replay", self.host.replay(tree))
 
     def _metered(self, arguments: Arguments, trial: Trial | None) -> str:
         tree = self.tree_of(arguments)
@@ -132,11 +132,11 @@ class Experiments:
             price += self.grant.version
         self._take(price)
         self._trained = self._trained or trial is None
-        return self._told("train" if trial is None else "try", self.desk.experiment(tree, trial))
+        return self._told("train" if trial is None else "try", self.host.experiment(tree, trial))
 
     def _quote(self, tree: HarnessTree, trial: Trial | None) -> int:
         try:
-            return self.desk.quote(tree, trial)
+            return self.host.quote(tree, trial)
         except (CandidateError, ConfigError) as error:
             raise ToolError(
                 self.fence.wrap("FAILED its checks, nothing ran", str(error))

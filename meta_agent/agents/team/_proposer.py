@@ -53,11 +53,11 @@ class Proposer:
 
     def _draft(self) -> Draft:
         self._spend = Spend()
-        with self.case.brief.desk.workbench(self.index, self.case.evidence) as bench:
+        with self.case.brief.host.workbench(self.index, self.case.evidence) as bench:
             self._lay_out(bench)
             finished = self._work(bench)
-            desk = self.case.brief.desk
-            message = desk.message(self.index, finished.hypothesis, finished.subject)
+            host = self.case.brief.host
+            message = host.message(self.index, finished.hypothesis, finished.subject)
             tip = bench.squash(message)
             pack = bench.hand_back()
         told, spend = finished.hypothesis, self._spend.to_json()

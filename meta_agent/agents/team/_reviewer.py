@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from meta_agent.agents.team._case import Case
 from meta_agent.agents.team._dialogue import Dialogue, Line
 from meta_agent.agents.team._fence import Fence, clip
+from meta_agent.agents.team._file_tools import reading_tools
 from meta_agent.agents.team._limits import DIFF_CHARS
 from meta_agent.agents.team._prompts import Prompts
-from meta_agent.agents.team._reading import reading_tools
 from meta_agent.agents.team._tools import TEXTS, Arguments, Done, Tool, ToolError, lines_of, tool
 from meta_agent.errors import CandidateError
 from meta_agent.protocols import Hypothesis
@@ -51,7 +51,7 @@ def review(
         "beside": "\n\n".join(pages),
     }
     prompt = prompts.render("reviewer", values)
-    tools = [*reading_tools(case.shelf, fence), _decide()]
+    tools = [*reading_tools(case.files, fence), _decide()]
     try:
         answer: Review = Dialogue(line, conversation, prompt.system, prompt.opening, tools).run()
     except CandidateError as error:

@@ -46,8 +46,8 @@ class Range:
 _NOTHING: Final = Range(0, 0)
 
 
-class Sight(NamedTuple):
-    """The smallest gain that is found four times in five (None: none is), and how one knows."""
+class Detectable(NamedTuple):
+    """The minimum detectable effect at 80 % power (None: there is none), and how one knows."""
 
     effect: float | None
     basis: str
@@ -134,7 +134,7 @@ def estimate(
     config: RunConfig,
     plan: Sizes,
     prices: Mapping[Role, Price | None],
-    seen: Sight,
+    least: Detectable,
     measured: Mapping[Role, Habits] | None = None,
 ) -> Estimate:
     """The forecast for these settings.
@@ -143,7 +143,7 @@ def estimate(
         config: the run's settings.
         plan: its sizes, with the task counts that the domain really has.
         prices: `client.prices_in_use(config)`: one entry for each role that asks a model.
-        seen: the smallest effect that can be proven.
+        least: the minimum detectable effect.
         measured: `measured_in(...)` of an earlier run, if there is one.
     """
     habits = {**ASSUMED, **(measured or {})}
@@ -160,12 +160,12 @@ def estimate(
         usd=_known_sum(one.usd for one in roles.values()),
         planned_candidates=planned,
         bought_candidates=bought,
-        smallest_effect=seen.effect,
-        effect_assumes=seen.basis,
+        smallest_effect=least.effect,
+        effect_assumes=least.basis,
         warnings=(
             *unasked(config),
             *_of_money(planned, bought, roles),
-            *_of_effect(plan, seen),
+            *_of_effect(plan, least),
         ),
     )
 
@@ -316,11 +316,11 @@ def too_coarse(effect: float | None) -> bool:
     return effect is None or effect > TOO_COARSE
 
 
-def _of_effect(plan: Sizes, seen: Sight) -> list[str]:
-    if not too_coarse(seen.effect):
+def _of_effect(plan: Sizes, least: Detectable) -> list[str]:
+    if not too_coarse(least.effect):
         return []
-    gains = f"only gains of {100 * (seen.effect or 0):.0f} points and more"
-    said, tasks, enough = gains if seen.effect else "nothing", plan.confirm, seen.enough
+    gains = f"only gains of {100 * (least.effect or 0):.0f} points and more"
+    said, tasks, enough = gains if least.effect else "nothing", plan.confirm, least.enough
     helps = [f"{enough} confirm tasks instead of {tasks}"] if enough else ["more tasks"]
     more = "a larger --budget" if plan.race else "more --samples"
     helps.append(more if plan.frozen else "more training seeds")

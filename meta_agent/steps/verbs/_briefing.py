@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from meta_agent.agents import Brief, Desk, Past, Situation, Source, Tried, evidence_files
+from meta_agent.agents import Brief, HostServices, Past, Situation, Source, Tried, evidence_files
 from meta_agent.gate.race import BLOCK
 from meta_agent.ledger import Step
 from meta_agent.ledger.kinds import Bundle, Kind, Proposal
@@ -29,7 +29,7 @@ def brief_for(
     collected: Collected,
     reading: Reading,
     generation: int,
-    desk: Desk,
+    host: HostServices,
     situation: Situation | None,
 ) -> Brief:
     """The brief of a generation; its files are made only when somebody reads them."""
@@ -42,7 +42,7 @@ def brief_for(
         findings=reading.findings,
         tried=tried(run, collected.version.commit),
         skills=run.skills.all(),
-        desk=desk,
+        host=host,
         files=lambda: evidence_files(_source(run, collected, reading)),
         terms=(*_terms(run, reading, generation), *gap_terms(run)),
         factors=run.factors,

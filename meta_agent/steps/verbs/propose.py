@@ -25,7 +25,7 @@ from meta_agent.steps.records import Collected, Reading, candidate_from_json, ca
 from meta_agent.steps.run import Run
 from meta_agent.steps.verbs._briefing import brief_for, summary
 from meta_agent.steps.verbs._briefing import situation as _situation
-from meta_agent.steps.verbs._desk import HostDesk
+from meta_agent.steps.verbs._host import Host
 from meta_agent.steps.verbs._team import llm_team
 from meta_agent.steps.verbs.test import untrained
 
@@ -69,8 +69,8 @@ def told_of(run: Run, candidate: Candidate) -> JSON:
 
 
 def _propose(run: Run, collected: Collected, reading: Reading, generation: int) -> JSON:
-    desk = HostDesk(run, collected, generation)
-    brief = brief_for(run, collected, reading, generation, desk, _situation(run))
+    host = Host(run, collected, generation)
+    brief = brief_for(run, collected, reading, generation, host, _situation(run))
     proposed = meta_agent_of(run).propose(brief)
     answers = proposed.attempts
     admitted: list[Candidate] = []
@@ -129,8 +129,8 @@ def _revised(
     feedback: str,
 ) -> JSON:
     generation = candidate.generation
-    desk = HostDesk(run, collected, generation)
-    brief = brief_for(run, collected, reading, generation, desk, _situation(run))
+    host = Host(run, collected, generation)
+    brief = brief_for(run, collected, reading, generation, host, _situation(run))
     after = run.repo.tree(candidate.commit).files
     edits = {path: after.get(path) for path in candidate.paths}
     answer = team.revise(brief, index, candidate.hypothesis, edits, feedback)

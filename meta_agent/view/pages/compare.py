@@ -25,7 +25,7 @@ from meta_agent.view.state import RunState
 from meta_agent.view.terminal.display import Display, open_display
 
 HEADINGS: Final = (
-    "arm",
+    "condition",
     "runs",
     "clean success",
     "IQM",
@@ -38,8 +38,8 @@ _NUMBERS_FROM: Final = 1
 
 
 def rows(document: Mapping[str, Any]) -> list[tuple[str, ...]]:
-    """The cells of the table, one row an arm."""
-    return [tuple(_cells(name, arm)) for name, arm in document["arms"].items()]
+    """The cells of the table, one row a condition."""
+    return [tuple(_cells(name, one)) for name, one in document["arms"].items()]
 
 
 def table(document: Mapping[str, Any]) -> RenderableType:
@@ -56,9 +56,9 @@ def table(document: Mapping[str, Any]) -> RenderableType:
 
 
 def contrasts(document: Mapping[str, Any]) -> Iterator[str]:
-    """Arms against each other, in sentences."""
-    for name, arm in document["arms"].items():
-        for other, versus in arm.get("versus", {}).items():
+    """Conditions against each other, in sentences."""
+    for name, one in document["arms"].items():
+        for other, versus in one.get("versus", {}).items():
             seeds = len(versus["seeds"])
             yield (
                 f"{name} against {other}: {_difference(versus['difference'])} points, better in "
@@ -79,7 +79,7 @@ def facts(document: Mapping[str, Any]) -> Iterator[str]:
     """What was declared, and what it took."""
     declared = document["declared"]
     settings = declared["settings"]
-    arms = [arm for arm in document["arms"].values() if arm["runs"]]
+    conditions = [one for one in document["arms"].values() if one["runs"]]
     file = settings["tasks"]
     yield (
         f"budget of a run: {declared['budget']:,} {declared['budget_counts']}; seeds "
@@ -87,34 +87,34 @@ def facts(document: Mapping[str, Any]) -> Iterator[str]:
         f"{f'tasks {Path(file).name}' if file else 'nano-' + settings['domain']}"
     )
     yield from _splits(document)
-    tokens = sum(arm["tokens"] for arm in arms)
+    tokens = sum(one["tokens"] for one in conditions)
     if tokens:
-        amounts = [arm["usd"] for arm in arms]
+        amounts = [one["usd"] for one in conditions]
         usd = None if None in amounts else sum(amounts)
         yield f"models were asked for {tokens:,} tokens, {dollars(usd)}"
-    yield f"all runs together took {duration(sum(arm['wall_sec'] for arm in arms))}"
+    yield f"all runs together took {duration(sum(one['wall_sec'] for one in conditions))}"
     yield from _losses(document)
     if document["unfinished"]:
         yield f"not finished: {', '.join(document['unfinished'])}; the same command goes on"
 
 
 def _splits(document: Mapping[str, Any]) -> Iterator[str]:
-    """Where arms use a small set in different ways, which ones use it how."""
+    """Where conditions use a small set in different ways, which ones use it how."""
     splits: Mapping[str, str] = document.get("splits") or {}
     ways = dict.fromkeys(splits.values())
     if len(ways) < 2:
         return
     for way in ways:
-        yield f"{', '.join(arm for arm in splits if splits[arm] == way)}: {way}"
+        yield f"{', '.join(one for one in splits if splits[one] == way)}: {way}"
 
 
 def _losses(document: Mapping[str, Any]) -> Iterator[str]:
     """Vault attempts without an outcome; documents from before they were counted say nothing."""
-    for name, arm in document["arms"].items():
-        if arm.get("lost"):
-            low, high = map(percent, arm["bounds"])
+    for name, one in document["arms"].items():
+        if one.get("lost"):
+            low, high = map(percent, one["bounds"])
             yield (
-                f"{name}: {arm['lost']} of {arm['planned']} vault attempts lost to machines, in no "
+                f"{name}: {one['lost']} of {one['planned']} vault attempts lost to machines, in no "
                 f"share; with them clean success would be from {low} to {high}"
             )
     if void := document.get("void"):
@@ -136,25 +136,25 @@ def explanations(document: Mapping[str, Any]) -> Iterator[str]:
     )
     yield "attempts: all but those at vault tasks, in brackets those that training made"
     yield "raw: solved, flagged or not; invalid: promotions that all detectors call so, asked now"
-    few = min((arm["runs"] for arm in document["arms"].values() if arm["runs"]), default=0)
+    few = min((one["runs"] for one in document["arms"].values() if one["runs"]), default=0)
     if 0 < few < 5:
         yield f"intervals are too narrow with {few} of the 5 seeds they need: read run by run"
 
 
-def _cells(name: str, arm: Mapping[str, Any]) -> Iterator[str]:
+def _cells(name: str, one: Mapping[str, Any]) -> Iterator[str]:
     yield name
-    yield str(arm["runs"])
-    if not arm["runs"]:
+    yield str(one["runs"])
+    if not one["runs"]:
         yield from ("–",) * (len(HEADINGS) - 2)
         return
-    yield _share(arm["mean"])
-    yield _share(arm["iqm"])
-    yield percent(arm["success"])
-    yield str(arm["promotions"])
-    yield str(arm["invalid_promotions"])
-    told = arm.get("trained_on")
+    yield _share(one["mean"])
+    yield _share(one["iqm"])
+    yield percent(one["success"])
+    yield str(one["promotions"])
+    yield str(one["invalid_promotions"])
+    told = one.get("trained_on")
     training = "" if told is None else f" ({told:,.0f})"
-    yield f"{arm['spent']:,.0f}{training}"
+    yield f"{one['spent']:,.0f}{training}"
 
 
 def _share(one: Mapping[str, float]) -> str:
@@ -197,7 +197,7 @@ def write_html(document: Mapping[str, Any], path: Path) -> None:
 
 
 def _clean_chart(document: Mapping[str, Any]) -> Markup | None:
-    found = {name: arm["mean"] for name, arm in document["arms"].items() if arm["runs"]}
+    found = {name: one["mean"] for name, one in document["arms"].items() if one["runs"]}
     drawn = [_interval(document, name, one, _share(one)) for name, one in found.items()]
     title = "Clean success on the vault"
     return interval_chart(title, drawn, unit=" %", zero=False) if drawn else None
@@ -205,7 +205,7 @@ def _clean_chart(document: Mapping[str, Any]) -> Markup | None:
 
 def _difference_chart(document: Mapping[str, Any]) -> Markup | None:
     reference = document["reference"]
-    against = {name: arm.get("versus", {}) for name, arm in document["arms"].items()}
+    against = {name: one.get("versus", {}) for name, one in document["arms"].items()}
     found = {
         name: one[reference]["difference"] for name, one in against.items() if reference in one
     }
@@ -218,16 +218,20 @@ def _seed_chart(document: Mapping[str, Any]) -> Markup | None:
     """Every run as a dot: what a mean of few runs hides."""
     runs = sorted(document["runs"], key=lambda run: (run["seed"], run["arm"]))
     dots = [
-        Dot(f"seed {run['seed']}", 100 * run["clean_success"], _colour(document, arm), visible(arm))
+        Dot(
+            f"seed {run['seed']}",
+            100 * run["clean_success"],
+            _colour(document, run["arm"]),
+            visible(run["arm"]),
+        )
         for run in runs
-        for arm in [run["arm"]]
     ]
     return dot_chart("Clean success of every run, by seed", dots, unit=" %") if dots else None
 
 
-def _colour(document: Mapping[str, Any], arm: str) -> int:
-    """An arm has one colour on the whole page."""
-    return list(document["arms"]).index(arm) % PALETTE_SIZE
+def _colour(document: Mapping[str, Any], condition: str) -> int:
+    """A condition has one colour on the whole page."""
+    return list(document["arms"]).index(condition) % PALETTE_SIZE
 
 
 def _interval(

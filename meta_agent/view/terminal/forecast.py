@@ -58,7 +58,7 @@ def _facts(told: Estimate) -> Iterator[tuple[str, str]]:
     else:
         yield "model calls", "none: no model behind a server is asked"
     yield "candidates", _candidates(told)
-    yield "smallest effect", _effect(told)
+    yield "detectable effect", _effect(told)
     yield "", told.effect_assumes
 
 

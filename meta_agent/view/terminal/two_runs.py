@@ -1,7 +1,7 @@
 """`compare RUN RUN`: two recorded runs side by side, and which of their settings differ.
 
 Does not cover: whether they differ by more than luck. One run a side cannot say; paired seeds can
-(`compare --arms ... --seeds N`).
+(`compare --conditions ... --seeds N`).
 """
 
 from __future__ import annotations
@@ -52,7 +52,8 @@ def table(first: RunState, second: RunState) -> RenderableType:
         return made
     told = f"gain on the vault: {points(gains[1] - gains[0])} points in the second"  # type: ignore[operator]
     luck = (
-        "one run a side: luck is not ruled out; meta-agent compare --arms ... --seeds N does that"
+        "one run a side: luck is not ruled out; "
+        "meta-agent compare --conditions ... --seeds N does that"
     )
     return Group(made, Text(), Text(told), Text(luck, style="dim"))
 

@@ -1,19 +1,19 @@
-"""Arms at equal budget: runs that differ in how they search and in nothing else.
+"""Conditions at equal budget: runs that differ in how they search and in nothing else.
 
-What is compared is declared before the first run and kept in `comparison.json`: arms, seeds, the
-cap on attempts, all settings. The same folder with another declaration is refused. Each (arm, seed)
-is an ordinary run in a workspace of its own; its seed decides the planted faults, every random
-number and so the tasks' outcomes as far as arms agree, and arms are compared seed by seed.
+What is compared is declared before the first run and kept in `comparison.json`: conditions,
+seeds, the cap on attempts, all settings. The same folder with another declaration is refused. Each
+(condition, seed) is an ordinary run in a workspace of its own; its seed decides the planted faults,
+every random number and so the tasks' outcomes as far as conditions agree, and they are compared
+seed by seed.
 Repeating a comparison goes on where it ended.
 
-On a small set of tasks an arm that may have a lead (`plan.MAY_LEAD`) has one, as in `evolve`, and
-may use the tasks in halves that take turns: `Comparison.splits` says which do. The vault is the
-same for all of them.
+On a small set of tasks a condition uses it as its own search does in `evolve`: `Comparison.splits`
+says how. The vault is the same for all of them.
 
-An arm that looks at candidates one at a time (`score-only`) goes on until its budget is spent; the
-others stop after the generations that were asked for, or earlier at the cap.
+A condition that looks at candidates one at a time (`score-only`) goes on until its budget is spent;
+the others stop after the generations that were asked for, or earlier at the cap.
 
-Not covered: what the results mean (`arms_results`).
+Not covered: what the results mean (`conditions_results`).
 """
 
 from __future__ import annotations
@@ -50,16 +50,16 @@ class Evolve(Protocol):
     def __call__(self, config: RunConfig, display: Display, stop: threading.Event) -> object: ...
 
 
-class ArmRun(NamedTuple):
+class ConditionRun(NamedTuple):
     """One run of a comparison."""
 
-    arm: str
+    condition: str
     seed: int
     config: RunConfig
 
     @property
     def name(self) -> str:
-        return f"{self.arm}-s{self.seed}"
+        return f"{self.condition}-s{self.seed}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class Comparison:
     """What is compared, and within which budget."""
 
     folder: Path
-    arms: tuple[str, ...]
+    conditions: tuple[str, ...]
     seeds: tuple[int, ...]
     budget: int
     """Attempts that one run may make (`budget.spent` says which count)."""
@@ -75,18 +75,23 @@ class Comparison:
     """Candidates that fit into it one by one."""
     config: RunConfig
     splits: Mapping[str, str]
-    """By arm, how it uses the tasks to search and confirm on."""
+    """By condition, how it uses the tasks to search and confirm on."""
 
-    def runs(self) -> Iterator[ArmRun]:
+    def runs(self) -> Iterator[ConditionRun]:
         """Every run, seed by seed, so that a comparison cut short has whole pairs."""
         for seed in self.seeds:
-            for arm in self.arms:
-                yield ArmRun(arm, seed, self._config(arm, seed))
+            for condition in self.conditions:
+                yield ConditionRun(condition, seed, self._config(condition, seed))
 
-    def _config(self, arm: str, seed: int) -> RunConfig:
-        own: dict[str, object] = {"strategy": arm, "seed": seed, "budget": self.budget, "jobs": 1}
-        own["workspace"] = self.folder / f"{arm}-s{seed}"
-        if arm in ONE_AT_A_TIME:
+    def _config(self, condition: str, seed: int) -> RunConfig:
+        own: dict[str, object] = {
+            "strategy": condition,
+            "seed": seed,
+            "budget": self.budget,
+            "jobs": 1,
+        }
+        own["workspace"] = self.folder / f"{condition}-s{seed}"
+        if condition in ONE_AT_A_TIME:
             own |= {"candidates": 1, "generations": min(MOST_GENERATIONS, 2 * self.singles)}
         return self.config.model_copy(update=own)
 
@@ -95,7 +100,7 @@ class Comparison:
         settings = {k: v for k, v in self.config.to_json().items() if k not in _FREE | {"origin"}}
         return {
             "schema_version": 1,
-            "arms": list(self.arms),
+            "arms": list(self.conditions),
             "seeds": list(self.seeds),
             "budget": self.budget,
             "budget_counts": "all attempts but those at vault tasks",
@@ -103,9 +108,9 @@ class Comparison:
         }
 
 
-def declare(config: RunConfig, arms: Sequence[str], seeds: int, folder: Path) -> Comparison:
+def declare(config: RunConfig, conditions: Sequence[str], seeds: int, folder: Path) -> Comparison:
     """What will be compared. Raises ConfigError where that cannot be, or is not what was begun."""
-    _require_known(arms)
+    _require_known(conditions)
     if seeds < 1:
         raise ConfigError(f"--seeds {seeds}: expected at least 1", hint="--seeds 5")
     require_supported(config)
@@ -114,10 +119,13 @@ def declare(config: RunConfig, arms: Sequence[str], seeds: int, folder: Path) ->
     plan = _plan(config, domain)
     budget = config.budget or declared(plan, tree)
     singles = _singles(plan, budget, tree)
-    comparison = Comparison(folder, tuple(arms), numbers, budget, singles, config, {})
+    comparison = Comparison(folder, tuple(conditions), numbers, budget, singles, config, {})
     _keep(comparison)
-    firsts = {run.arm: run.config for run in comparison.runs()}
-    splits = {arm: plan_for(of_arm, domain).split for arm, of_arm in firsts.items()}
+    firsts = {run.condition: run.config for run in comparison.runs()}
+    splits = {
+        condition: plan_for(of_condition, domain).split
+        for condition, of_condition in firsts.items()
+    }
     return replace(comparison, splits=splits)
 
 
@@ -143,7 +151,7 @@ def carry_out(
     return stopped
 
 
-def _one(run: ArmRun, evolve: Evolve, display: Display, stop: threading.Event) -> None:
+def _one(run: ConditionRun, evolve: Evolve, display: Display, stop: threading.Event) -> None:
     if stop.is_set():
         raise Interrupted
     evolve(run.config, display, stop)
@@ -157,13 +165,17 @@ def _stopped(run: Future[None]) -> MetaAgentError | None:
     return error
 
 
-def _require_known(arms: Sequence[str]) -> None:
-    unknown = [arm for arm in arms if arm not in STRATEGIES]
-    if unknown or not arms or len(set(arms)) < len(arms):
-        told = f"unknown arm {unknown[0]!r}" if unknown else f"--arms {','.join(arms)}"
+def _require_known(conditions: Sequence[str]) -> None:
+    unknown = [name for name in conditions if name not in STRATEGIES]
+    if unknown or not conditions or len(set(conditions)) < len(conditions):
+        told = (
+            f"unknown condition {unknown[0]!r}"
+            if unknown
+            else f"--conditions {','.join(conditions)}"
+        )
         raise ConfigError(
             f"{told}: expected different names out of {', '.join(STRATEGIES)}",
-            hint="--arms full,static,score-only",
+            hint="--conditions full,static,score-only",
         )
 
 
@@ -178,7 +190,7 @@ def _plan(config: RunConfig, domain: Domain | None) -> Plan:
     plan = plan_for(config, domain)
     if not plan.vault:
         raise ConfigError(
-            f"{config.tasks or config.domain} has no vault, and that is what arms are compared on",
+            f"{config.tasks or config.domain} has no vault, which conditions are compared on",
             hint='give some of its rows the "split" vault',
         )
     return plan
@@ -209,7 +221,7 @@ def _keep(comparison: Comparison) -> None:
 
 
 def _require_same(kept: Mapping[str, JSON], told: Mapping[str, JSON], path: Path) -> None:
-    """Arms and seeds may be added: each run is its own. What a run does may not change.
+    """Conditions and seeds may be added: each run is its own. What a run does may not change.
 
     A setting that is younger than the declaration was at its default when that was written.
     """
@@ -223,9 +235,9 @@ def _require_same(kept: Mapping[str, JSON], told: Mapping[str, JSON], path: Path
             )
     if not {*kept["arms"]} <= {*told["arms"]} or not {*kept["seeds"]} <= {*told["seeds"]}:
         raise ConfigError(
-            f"{path} declares the arms {', '.join(kept['arms'])} and seeds {kept['seeds']}: some "
-            "of them would be left out now",
-            hint="more arms and seeds may be added, none taken away",
+            f"{path} declares the conditions {', '.join(kept['arms'])} and seeds {kept['seeds']}: "
+            "some of them would be left out now",
+            hint="more conditions and seeds may be added, none taken away",
         )
 
 

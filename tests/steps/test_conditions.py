@@ -22,9 +22,9 @@ from meta_agent.steps.plan import plan_for
 from meta_agent.steps.records import HandedOver, Version
 from meta_agent.steps.run import Run
 from meta_agent.steps.ways._by_score import ScoreOnly
-from meta_agent.studies._arm_figures import Result, summary
-from meta_agent.studies.arms import Comparison, carry_out, declare
-from meta_agent.studies.arms_results import _promotions, report, results_of
+from meta_agent.studies._figures import Result, summary
+from meta_agent.studies.conditions import Comparison, carry_out, declare
+from meta_agent.studies.conditions_results import _promotions, report, results_of
 from meta_agent.view import Display, open_display, reduce
 from tests.steps import _bench
 from tests.steps._bench import Bench, make_lab, rollout
@@ -39,8 +39,10 @@ def quiet(_name: str) -> Display:
     return open_display(live=False)
 
 
-def declared(folder: Path, *arms: str, seeds: int = 2, config: RunConfig = TINY) -> Comparison:
-    return declare(config, arms or ("full", "static"), seeds, folder)
+def declared(
+    folder: Path, *conditions: str, seeds: int = 2, config: RunConfig = TINY
+) -> Comparison:
+    return declare(config, conditions or ("full", "static"), seeds, folder)
 
 
 # --- declaring -----------------------------------------------------------------------------------
@@ -72,12 +74,12 @@ def test_an_arm_that_tries_one_at_a_time_goes_on_until_its_budget_is_spent(tmp_p
     assert run.config.generations >= (run.config.budget or 0) // (2 * A_STEP + 64)
 
 
-@pytest.mark.parametrize("arms", [("full", "best"), ("full", "full"), ()])
+@pytest.mark.parametrize("conditions", [("full", "best"), ("full", "full"), ()])
 def test_arms_that_are_unknown_or_named_twice_are_refused(
-    tmp_path: Path, arms: tuple[str, ...]
+    tmp_path: Path, conditions: tuple[str, ...]
 ) -> None:
     with pytest.raises(ConfigError, match="different names"):
-        declare(TINY, arms, 1, tmp_path)
+        declare(TINY, conditions, 1, tmp_path)
 
 
 def test_a_budget_that_pays_for_nothing_is_refused(tmp_path: Path) -> None:
@@ -106,7 +108,7 @@ def test_a_setting_that_is_younger_than_the_declaration_was_at_its_default(tmp_p
     path.write_text(json.dumps(kept))
     with pytest.raises(ConfigError, match="samples 2, not 3"):
         declared(tmp_path, config=TINY.model_copy(update={"samples": 3, "budget": 2400}))
-    assert declared(tmp_path).arms == ("full", "static")
+    assert declared(tmp_path).conditions == ("full", "static")
 
 
 def test_on_a_small_set_it_is_said_which_arms_race(tmp_path: Path) -> None:
@@ -115,8 +117,8 @@ def test_on_a_small_set_it_is_said_which_arms_race(tmp_path: Path) -> None:
         tasks=write_tasks(tmp_path / "tasks", sizes), policy="openai/m", sandbox="process",
         allow_unsafe_process=True, workspace=tmp_path / "unused",
     )  # fmt: skip
-    arms = ("full", "no-diagnostics", "score-only")
-    splits = declared(tmp_path / "compared", *arms, config=config).splits
+    conditions = ("full", "no-diagnostics", "score-only")
+    splits = declared(tmp_path / "compared", *conditions, config=config).splits
     assert splits["full"] == splits["no-diagnostics"]
     assert splits["full"] == "11 tasks raced on, 12 others for the exam"
     assert splits["score-only"] == "12 tasks searched on, 10 to confirm on"
@@ -251,8 +253,8 @@ def test_a_run_that_lost_too_much_is_void(tmp_path: Path, monkeypatch: pytest.Mo
     assert told["arms"]["static"]["versus"] == {}
 
 
-def result(arm: str, clean: tuple[int | None, ...]) -> Result:
-    return Result(arm, 0, "w", clean, 0.5, 1, 1, 1, "start", 0, None, {}, (), {}, (), 1.0)
+def result(condition: str, clean: tuple[int | None, ...]) -> Result:
+    return Result(condition, 0, "w", clean, 0.5, 1, 1, 1, "start", 0, None, {}, (), {}, (), 1.0)
 
 
 def test_where_no_task_is_known_on_both_sides_runs_are_not_compared() -> None:

@@ -1,4 +1,4 @@
-"""The figures of arms: what runs came to on the vault, together and against another arm.
+"""The figures of conditions: what runs came to on the vault, together and against each other.
 
 An attempt that machines lost has no outcome. It is in no share, it is counted, and beside each
 figure stand the bounds: what it would be had all such attempts gone one way, or the other. A run
@@ -85,7 +85,7 @@ class Result:
 
 
 def summary(found: Sequence[Result], others: Mapping[str, Sequence[Result]]) -> JSON:
-    """An arm's runs together, and against those of other arms."""
+    """A condition's runs together, and against those of other conditions."""
     if not found:
         return {"runs": 0}
     scores = _table([one.clean for one in found])
@@ -112,7 +112,7 @@ def summary(found: Sequence[Result], others: Mapping[str, Sequence[Result]]) -> 
 
 
 def _versus(found: Sequence[Result], other: Sequence[Result]) -> JSON:
-    """The difference by seed and task, over seeds that both arms have finished."""
+    """The difference by seed and task, over seeds that both conditions have finished."""
     theirs = {one.seed: one for one in other}
     pairs = [(one, theirs[one.seed]) for one in found if one.seed in theirs]
     pairs = [(x, y) for x, y in pairs if _known(_gaps(x.clean, y.clean))]

@@ -27,8 +27,8 @@ WORKBENCH_SEC = 12 * 3600.0
 
 
 @dataclass(frozen=True, slots=True)
-class HostDesk:
-    """`Desk` of one generation."""
+class Host:
+    """`HostServices` of one generation."""
 
     run: Run
     collected: Collected

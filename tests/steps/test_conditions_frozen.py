@@ -1,4 +1,4 @@
-"""Arms with a frozen policy: nothing is trained, so attempts are the budget."""
+"""Conditions with a frozen policy: nothing is trained, so attempts are the budget."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import pytest
 
 from meta_agent.evolve import evolve
 from meta_agent.steps.verbs import propose as propose_step
-from meta_agent.studies.arms import carry_out, declare
-from meta_agent.studies.arms_results import report, results_of
+from meta_agent.studies.conditions import carry_out, declare
+from meta_agent.studies.conditions_results import report, results_of
 from meta_agent.view import open_display
 from tests.loopback import openai_server
 from tests.steps._frozen_program import proposals, settings

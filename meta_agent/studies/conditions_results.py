@@ -1,4 +1,4 @@
-"""What a comparison came to: each run read from its own workspace, each arm against a reference.
+"""What a comparison came to: each run from its own workspace, each condition against a reference.
 
 A run's result is the clean success of its final version on the vault, task by task; the vault was
 read once by the run itself and nothing is measured here. *Invalid promotions* are counted now, by
@@ -6,8 +6,8 @@ all detectors, on the rows that each promotion rested on: a gate asks them befor
 not.
 
 The figures are those of `gate.results`: mean and interquartile mean over runs, the difference to
-the reference seed by seed, and the chance that a run of the arm beats one of the reference.
-`_arm_figures` makes them, what machines lost apart.
+the reference seed by seed, and the chance that a run of the condition beats one of the reference.
+`_figures` makes them, what machines lost apart.
 
 Not covered: drawing them (`view.compare`).
 """
@@ -29,8 +29,8 @@ from meta_agent.protocols import JSON, Domain
 from meta_agent.rollouts import RolloutStore
 from meta_agent.steps.budget import spent
 from meta_agent.steps.opening import load_run_domain
-from meta_agent.studies._arm_figures import Result, summary
-from meta_agent.studies.arms import ArmRun, Comparison
+from meta_agent.studies._figures import Result, summary
+from meta_agent.studies.conditions import Comparison, ConditionRun
 from meta_agent.view import RunState, reduce
 from meta_agent.workspace import Workspace, open_workspace
 
@@ -49,29 +49,31 @@ def results_of(comparison: Comparison) -> list[Result]:
 
 
 def report(comparison: Comparison, results: Sequence[Result]) -> dict[str, JSON]:
-    """The one document of `compare --json`: declaration, arms, and runs.
+    """The one document of `compare --json`: declaration, conditions, and runs.
 
-    Every arm stands against the reference, and the first one against all others.
+    Every condition stands against the reference, and the first one against all others.
     """
     sound = [one for one in results if not one.void]
-    by_arm = {arm: [r for r in sound if r.arm == arm] for arm in comparison.arms}
-    leading = comparison.arms[0]
-    reference = REFERENCE if by_arm.get(REFERENCE) else leading
+    by_condition = {
+        condition: [r for r in sound if r.arm == condition] for condition in comparison.conditions
+    }
+    leading = comparison.conditions[0]
+    reference = REFERENCE if by_condition.get(REFERENCE) else leading
     return {
         "schema_version": SCHEMA_VERSION,
         "declared": comparison.to_json(),
         "reference": reference,
         "splits": dict(comparison.splits),
         "arms": {
-            arm: summary(
+            condition: summary(
                 found,
                 {
                     other: theirs
-                    for other, theirs in by_arm.items()
-                    if other != arm and (other == reference or arm == leading)
+                    for other, theirs in by_condition.items()
+                    if other != condition and (other == reference or condition == leading)
                 },
             )
-            for arm, found in by_arm.items()
+            for condition, found in by_condition.items()
         },
         "void": [f"{one.arm}-s{one.seed}" for one in results if one.void],
         "unfinished": [run.name for run in comparison.runs() if not _known(run, results)],
@@ -79,14 +81,14 @@ def report(comparison: Comparison, results: Sequence[Result]) -> dict[str, JSON]
     }
 
 
-def _known(run: ArmRun, results: Sequence[Result]) -> bool:
-    return any((one.arm, one.seed) == (run.arm, run.seed) for one in results)
+def _known(run: ConditionRun, results: Sequence[Result]) -> bool:
+    return any((one.arm, one.seed) == (run.condition, run.seed) for one in results)
 
 
 # --- one run -------------------------------------------------------------------------------------
 
 
-def _result(run: ArmRun, domain: Domain) -> Result | None:
+def _result(run: ConditionRun, domain: Domain) -> Result | None:
     try:
         workspace = open_workspace(run.config.workspace)
         ledger = Ledger.open(workspace.ledger_file, owner_lock=False)
@@ -100,7 +102,7 @@ def _result(run: ArmRun, domain: Domain) -> Result | None:
 
 
 def _read(
-    run: ArmRun, workspace: Workspace, ledger: Ledger, state: RunState, domain: Domain
+    run: ConditionRun, workspace: Workspace, ledger: Ledger, state: RunState, domain: Domain
 ) -> Result:
     store = RolloutStore(workspace.rollouts)
     inspector = Inspector(store, domain)
@@ -111,7 +113,7 @@ def _read(
     promoted, invalid = _promotions(ledger, state, inspector)
     kinds = [one.kind for one in state.candidates.values()]
     return Result(
-        arm=run.arm,
+        arm=run.condition,
         seed=run.seed,
         workspace=run.config.workspace.name,
         clean=tuple(None if row.clean is None else int(row.clean) for row in rows),

@@ -1,4 +1,6 @@
-"""Files that a model reads by line range and by search, served from memory by trusted code.
+"""The tools that only read: files by line range and by search, served from memory by trusted code.
+
+Every role has them, over evidence and harness sources.
 
 Promises: whatever the sizes, an answer is at most a page; line numbers are those of the file, so
 that a quotation can be checked. Searching is for plain text (`a|b`: either), since a pattern from a
@@ -12,10 +14,22 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import groupby, islice
+from typing import Final
 
-from meta_agent.agents.team._fence import clip
+from meta_agent.agents.team._fence import Fence, clip
 from meta_agent.agents.team._limits import LINE_CHARS, PAGE_LINES, RESULT_CHARS, SEARCH_HITS
-from meta_agent.agents.team._tools import ToolError
+from meta_agent.agents.team._secrets import refuse_in_path
+from meta_agent.agents.team._tools import (
+    TEXT,
+    WHOLE,
+    Arguments,
+    Tool,
+    ToolError,
+    text_of,
+    tool,
+    whole_of,
+)
+from meta_agent.protocols import JSON
 
 _LISTED = 200
 _SERIES = 8
@@ -23,9 +37,18 @@ _SERIES = 8
 _COUNTED = 5_000
 """Hits beyond those shown are counted so far."""
 
+_UNDER = "a folder, or how paths begin: evidence/rollouts/search-"
+SEARCH = "Finds lines that hold a text (plain, either case; `a|b` finds either), as path:line."
+SEARCH_ARGUMENTS: Final[Mapping[str, JSON]] = {
+    "text": TEXT,
+    "under": {**TEXT, "description": _UNDER},
+    "count_only": {"type": "boolean", "description": "only how many lines, in how many files"},
+}
+SEARCH_OPTIONAL = ("under", "count_only")
+
 
 @dataclass(frozen=True)
-class Shelf:
+class Files:
     """Read-only files by path."""
 
     files: Mapping[str, bytes]
@@ -130,3 +153,52 @@ def _short(line: str, limit: int) -> str:
 
 def _count(data: bytes) -> int:
     return data.count(b"\n") + (not data.endswith(b"\n") and bool(data))
+
+
+def reading_tools(files: Files, fence: Fence, opened: set[str] | None = None) -> list[Tool]:
+    """list_files, read_file and search. Paths that were read are added to `opened`."""
+
+    def listing(arguments: Arguments) -> str:
+        under = text_of(arguments, "under", default="")
+        return fence.wrap(f"files below {under or 'everything'}", files.listing(under))
+
+    def read(arguments: Arguments) -> str:
+        path = text_of(arguments, "path")
+        refuse_in_path(path)
+        start = whole_of(arguments, "start_line", default=1)
+        count = whole_of(arguments, "lines", default=PAGE_LINES)
+        text = files.read(path, start, count)
+        if opened is not None:
+            opened.add(path)
+        return fence.wrap(path, text)
+
+    return [
+        tool(
+            "list_files",
+            "Lists paths and their numbers of lines: the harness's own files, and evidence/...",
+            {"under": {**TEXT, "description": _UNDER}},
+            listing,
+            optional=("under",),
+        ),
+        tool(
+            "read_file",
+            f"Reads numbered lines of a file, {PAGE_LINES} unless told.",
+            {"path": TEXT, "start_line": WHOLE, "lines": WHOLE},
+            read,
+            optional=("start_line", "lines"),
+        ),
+        tool(
+            "search",
+            SEARCH,
+            SEARCH_ARGUMENTS,
+            lambda arguments: searched(files, fence, arguments),
+            optional=SEARCH_OPTIONAL,
+        ),
+    ]
+
+
+def searched(files: Files, fence: Fence, arguments: Arguments) -> str:
+    """The answer of the tool `search`."""
+    text, under = text_of(arguments, "text"), text_of(arguments, "under", default="")
+    look = files.count if arguments.get("count_only") else files.search
+    return fence.wrap(f"lines with {text!r}", look(text, under))
