@@ -54,6 +54,8 @@ class Grant:
     """Attempts for the version's side of the first short training."""
     edit: int = 0
     """Attempts for an edit's side of each."""
+    cell: int = 0
+    """Attempts for a cell of the bundle, which the search's share pays for, too."""
 
 
 class HostServices(Protocol):

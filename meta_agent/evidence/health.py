@@ -19,10 +19,15 @@ def render_text(
     *,
     exemplars: Mapping[str, list[Exemplar]] | None = None,
     gap: Gap | None = None,
+    moved: bool = False,
 ) -> str:
-    """One page: headline, alerts, layers with changes, the gap, and exemplars where given."""
+    """One page: headline, alerts, layers with changes, the gap, and exemplars where given.
+
+    Args:
+        moved: of the layers only what changed.
+    """
     parts = [[_headline(evidence)], _alerts(evidence)]
-    parts += [_layer(evidence, layer) for layer in _LAYERS]
+    parts += [_layer(evidence, layer, moved) for layer in _LAYERS]
     parts += [
         _quoted(evidence),
         _gap(gap),
@@ -49,12 +54,13 @@ def _alerts(evidence: Evidence) -> list[str]:
     return [f"{a.level:8} {a.metric}: {a.message}" for a in ranked] or ["no alerts"]
 
 
-def _layer(evidence: Evidence, layer: str) -> list[str]:
+def _layer(evidence: Evidence, layer: str, moved: bool) -> list[str]:
     metrics: Mapping[str, float] = getattr(evidence, layer)
-    if not metrics:
+    shown = [n for n in metrics if not moved or evidence.version.get(f"change.{layer}.{n}")]
+    if not shown:
         return []
-    width = max(map(len, metrics))
-    return [layer, *(_row(evidence, layer, name, width) for name in metrics)]
+    width = max(map(len, shown))
+    return [layer, *(_row(evidence, layer, name, width) for name in shown)]
 
 
 def _row(evidence: Evidence, layer: str, name: str, width: int) -> str:

@@ -73,7 +73,8 @@ class Experiments:
             return ""
         return (
             f"{lent.attempts - self._spent:,} attempts and {calls} calls are left to you, of the "
-            f"{lent.declared:,} attempts that this generation may spend on experiments"
+            f"{lent.declared:,} attempts that this generation may spend on experiments; a training "
+            f"of the bundle takes {lent.cell:,} from the same share"
         )
 
     def values(self) -> dict[str, object]:

@@ -268,6 +268,12 @@ def _terms(run: Run, reading: Reading, generation: int) -> Iterator[str]:
         f"the lower bound of the gain in clean success above {plan.min_effect:.4g}, at an error "
         f"of {plan.alpha:.4g} for the whole run."
     )
+    if trainable:
+        yield (
+            f"No edit changes the number of steps. What is handed over trains on past {plan.steps} "
+            "for as long as it pays and attempts are left: to learn the same thing faster is worth "
+            "little, to learn what more steps would not teach is worth more."
+        )
 
 
 def _race_terms(run: Run, generation: int) -> Iterator[str]:

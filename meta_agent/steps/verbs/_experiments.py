@@ -60,10 +60,11 @@ class Experiments:
             left = left_for_experiments(run, declared)
             job = self._job(None)
             due = {"version": self._due(job), "edit": self._price(job)}
-            return {"attempts": left // sharing, **due}
+            cell = run.plan.steps * attempts_a_step(self.collected.tree) + run.plan.search
+            return {"attempts": left // sharing, **due, "cell": cell}
 
         told = run.once(f"{name}/{who}", "budget", {"sharing": sharing}, asked)
-        due = told["version"], told.get("edit", 0)
+        due = told["version"], told.get("edit", 0), told.get("cell", 0)
         return Grant(told["attempts"], declared["attempts"], self._steps, *due)
 
     def quote(self, tree: HarnessTree, trial: Trial | None) -> int:
@@ -131,10 +132,11 @@ class Experiments:
         was = sum(clean for _, _, clean in before.per_task.values())
         yield f"- the version, same tasks: {was} of {sum(n for n, *_ in before.per_task.values())}"
         yield from ("", "Every attempt in a line:", *map(story, mine), "")
-        if shown := next((one for one in mine if not one.clean), None):
-            yield transcript(shown)[:_SHOWN_CHARS]
-        yield from ("", "Changes against the version's attempts stand in brackets.", "")
-        yield render_text(evidence)
+        cleanly = {key for key, (_, _, clean) in before.per_task.items() if clean}
+        shown = sorted(mine, key=lambda one: (one.clean == (one.task_key in cleanly), one.clean))
+        yield from (transcript(one)[:_SHOWN_CHARS] for one in shown[:1])
+        yield from ("", "What moved, its change against the version's attempts in brackets:", "")
+        yield render_text(evidence, moved=True)
 
     def _same(self, trial: Trial, policy: Trained, mine: Sequence[Rollout]) -> list[Rollout]:
         """The version's attempts at the same tasks: on the search split they are stored."""
