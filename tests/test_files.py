@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 import io
 import json
 import tarfile
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import zstandard
 
 from meta_agent.domains.formats._rows import stream_rows
+from meta_agent.domains.swe._tree import read_archive
 from meta_agent.errors import ConfigError, MetaAgentError, SandboxError
 from meta_agent.models.policy.vllm_server import _config_of
 from meta_agent.parsing.parquet import parquet_rows
@@ -92,6 +96,113 @@ def test_an_odd_image_is_a_typed_error(tmp_path: Path, name: str) -> None:
     assert caught.value.kind == "image" and len(str(caught.value)) < 1000
 
 
+# --- sources of tasks -----------------------------------------------------------------------------
+
+
+def many_headers(path: Path) -> None:
+    with gzip.open(path, "wb", compresslevel=1) as file:
+        for _ in range(6):
+            file.write(tarfile.TarInfo("a/b").tobuf() * 20_000)
+
+
+def a_long_name(path: Path) -> None:
+    head = tarfile.TarInfo("././@LongLink")
+    head.type, head.size = tarfile.GNUTYPE_LONGNAME, 400 << 20
+    with gzip.open(path, "wb", compresslevel=1) as file:
+        file.write(head.tobuf())
+        for _ in range(400):
+            file.write(bytes(1 << 20))
+
+
+def a_comment(path: Path) -> None:
+    head = tarfile.TarInfo("pax_global_header")
+    head.size = 400 << 20
+    with gzip.open(path, "wb", compresslevel=1) as file:
+        file.write(head.tobuf())
+        for _ in range(400):
+            file.write(bytes(1 << 20))
+
+
+def read_source(path: Path) -> object:
+    return read_archive(path, hashlib.sha256(path.read_bytes()).hexdigest())
+
+
+@pytest.mark.parametrize("mode", ["w", "w:gz"])
+def test_an_honest_source_is_read(tmp_path: Path, mode: str) -> None:
+    files = [("top/a.py", b"x" * (7 << 20)), ("top/b/c.py", b"y")]
+    assert read_source(tar(tmp_path / "s.tar", *files, mode=mode)) == {
+        "a.py": files[0][1],
+        "b/c.py": b"y",
+    }
+
+
+@pytest.mark.parametrize("make", [long_header, a_long_name, a_comment, many_headers])
+def test_a_source_that_unpacks_to_far_more_is_refused(
+    tmp_path: Path, make: Callable[[Path], None]
+) -> None:
+    make(tmp_path / "s.tar.gz")
+    before = peak_mb(anew=True)
+    with pytest.raises(ConfigError):
+        read_source(tmp_path / "s.tar.gz")
+    assert peak_mb() - before < 100
+
+
+# --- rows that are packed -------------------------------------------------------------------------
+
+
+def packed(path: Path, *parts: bytes | int) -> Path:
+    """Texts as they are, and as many megabytes of one letter; gzip or zstd by the name."""
+    with (gzip.open(path, "wb", compresslevel=1) if path.suffix != ".zst" else
+          zstandard.open(path, "wb")) as file:  # fmt: skip
+        for part in parts:
+            for _ in range(part if isinstance(part, int) else 0):
+                file.write(b"x" * (1 << 20))
+            file.write(b"" if isinstance(part, int) else part)
+    return path
+
+
+ROWS: dict[str, tuple[str, tuple[bytes | int, ...]]] = {
+    "a line": ("a.jsonl.gz", (b'{"a":1}\n{"a":"', 300, b'"}\n')),
+    "a line of zstd": ("a.jsonl.zst", (b'{"a":1}\n{"a":"', 300, b'"}\n')),
+    "a list": ("a.json.gz", (b'["', 300, b'"]')),
+    "a table": ("a.csv", (b'a,b\n"', 300, b'",1\n')),
+    "a list of objects": ("a.json.gz", (b"[" + b'{"a":0},' * 1_900_000 + b"{}]",)),
+    "columns": ("a.csv", (b"a," * (40 << 20), b"b\n1\n")),
+}
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_what_is_packed_is_held_in_little_memory(tmp_path: Path, name: str) -> None:
+    file, parts = ROWS[name]
+    path = packed(tmp_path / file, *parts)
+    readers: list[Callable[[], object]] = [lambda: list(values(Source(path, "a")))]
+    readers += [] if file.endswith("zst") else [lambda: list(stream_rows(path))]
+    readers = readers[1:] if file == "a.csv" else readers  # a table is no file of rollouts
+    for read in readers:
+        before = peak_mb(anew=True)
+        with pytest.raises(ConfigError):
+            read()
+        assert peak_mb() - before < 256
+
+
+def test_a_sample_of_a_log_is_held_in_little_memory(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "a.eval", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("header.json", '{"eval": {}, "status": "success"}')
+        with archive.open("samples/1.json", "w") as file:
+            for _ in range(300):
+                file.write(b" " * (1 << 20))
+    before = peak_mb(anew=True)
+    (one,) = values(Source(tmp_path / "a.eval", "a"))
+    assert type(one.value).__name__ == "BadLine" and peak_mb() - before < 256
+
+
+@pytest.mark.parametrize("file", ["a.jsonl.gz", "a.jsonl.zst"])
+def test_honest_rows_are_read_packed(tmp_path: Path, file: str) -> None:
+    path = packed(tmp_path / file, *(b'{"a": "', 8, b'"}\n') * 3)
+    assert sum(1 for _ in values(Source(path, "a"))) == 3
+    assert file.endswith("zst") or sum(1 for _ in stream_rows(path)) == 3
+
+
 # --- Parquet --------------------------------------------------------------------------------------
 
 
@@ -119,8 +230,7 @@ def test_a_value_that_stands_in_many_rows_is_held_a_few_times(tmp_path: Path) ->
     path = tmp_path / "a.parquet"
     repeated(path, "x" * (10 << 20), 300)
     assert path.stat().st_size < 100_000
-    Path("/proc/self/clear_refs").write_text("5")
-    before = peak_mb()
+    before = peak_mb(anew=True)
     for reader in (parquet_rows(path), stream_rows(path), values(Source(path, "a"))):
         assert sum(1 for _ in reader) == 300
     assert peak_mb() - before < 256
@@ -134,7 +244,50 @@ def test_a_file_that_is_no_parquet_is_a_typed_error(tmp_path: Path) -> None:
             list(read(tmp_path / "a.parquet"))
 
 
-def peak_mb() -> float:
+def nothings(path: Path) -> None:
+    """One row that is a list of twenty million nothings."""
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    count = 20_000_000
+    rows = pa.ListArray.from_arrays(pa.array([0, count]), pa.nulls(count, pa.int32()))
+    parquet.write_table(pa.table({"a": rows}), path)
+
+
+def long_text(path: Path) -> None:
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    table = pa.table({"a": ["x" * (120 << 20)]})
+    parquet.write_table(table, path, compression="zstd", use_dictionary=False)
+
+
+@pytest.mark.train
+@pytest.mark.parametrize("make", [nothings, long_text])
+def test_a_row_far_larger_than_its_file_is_refused(
+    tmp_path: Path, make: Callable[[Path], None]
+) -> None:
+    make(tmp_path / "a.parquet")
+    assert (tmp_path / "a.parquet").stat().st_size < 100_000
+    before = peak_mb(anew=True)
+    with pytest.raises(ConfigError, match="group of rows"):
+        list(parquet_rows(tmp_path / "a.parquet"))
+    assert peak_mb() - before < 256
+
+
+@pytest.mark.train
+def test_honest_lists_and_repeated_rows_are_read(tmp_path: Path) -> None:
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    table = pa.table({"mask": [[1] * 512] * 2000, "same": ["yes"] * 2000})
+    parquet.write_table(table, tmp_path / "a.parquet", compression="zstd")
+    assert sum(len(row["mask"]) for row in parquet_rows(tmp_path / "a.parquet")) == 2000 * 512  # type: ignore[arg-type]
+
+
+def peak_mb(*, anew: bool = False) -> float:
+    if anew:
+        Path("/proc/self/clear_refs").write_text("5")
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) / 1024
 

@@ -1,8 +1,9 @@
 """Rows of a Parquet file, a few at a time.
 
 A Parquet file of two kilobytes may honestly say that a value of ten megabytes stands in a hundred
-thousand rows. So how many rows are decoded at once follows from what the file says of the size of
-its columns, and a group of rows that is too large to be held is refused.
+thousand rows, or that one row is a list of a hundred million nothings. So how many rows are decoded
+at once follows from what the file says of the size of its columns and the number of values in
+lists, and a group of rows that is too large to be held, or far larger than its file, is refused.
 
 Not covered: a file that lies about those sizes; Arrow believes them as well.
 """
@@ -20,6 +21,9 @@ from meta_agent.protocols import JSON
 
 MAX_GROUP_BYTES: Final = 1 << 30
 MAX_COLUMNS: Final = 4096
+PACKED_BYTES: Final = 64 << 20
+MAX_RATIO: Final = 100
+_VALUE_BYTES: Final = 16  # of an element of a list that is nothing, in Arrow and in Python
 _HELD_BYTES: Final = 24 << 20
 _BATCH_ROWS: Final = 256
 
@@ -44,7 +48,7 @@ def parquet_rows(path: Path) -> Iterator[dict[str, JSON]]:
             if file.metadata.num_columns > MAX_COLUMNS:
                 raise ConfigError(f"{path} has {file.metadata.num_columns} columns")
             for group in range(file.metadata.num_row_groups):
-                rows = _rows_at_once(path, file.metadata.row_group(group))
+                rows = _rows_at_once(path, file.metadata.row_group(group), file.schema)
                 for batch in file.iter_batches(batch_size=rows, row_groups=[group]):
                     for row in batch.to_pylist():
                         check_depth(row)
@@ -54,12 +58,19 @@ def parquet_rows(path: Path) -> Iterator[dict[str, JSON]]:
         raise ConfigError(f"cannot read {path} as Parquet: {error}") from error
 
 
-def _rows_at_once(path: Path, group: Any) -> int:
+def _rows_at_once(path: Path, group: Any, schema: Any) -> int:
     """As many as stay small even if each row holds the largest value that there can be."""
-    size = sum(group.column(n).total_uncompressed_size for n in range(group.num_columns))
-    if not 0 <= size <= MAX_GROUP_BYTES:
+    columns = [group.column(n) for n in range(group.num_columns)]
+    lists = [schema.column(n).max_repetition_level > 0 for n in range(group.num_columns)]
+    size = sum(one.total_uncompressed_size for one in columns)
+    size += sum(
+        one.num_values * _VALUE_BYTES for one, many in zip(columns, lists, strict=True) if many
+    )
+    packed = sum(one.total_compressed_size for one in columns)
+    most = MAX_GROUP_BYTES if packed * MAX_RATIO > size else PACKED_BYTES
+    if not 0 <= size <= most:
         raise ConfigError(
-            f"{path} holds a group of rows of {size} bytes, at most {MAX_GROUP_BYTES} are read",
+            f"{path} holds a group of rows of {size} bytes in {packed}, at most {most} are read",
             hint="write it again with smaller row groups, or as JSON lines",
         )
     return max(1, min(_BATCH_ROWS, _HELD_BYTES // max(1, int(size))))

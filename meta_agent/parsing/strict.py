@@ -22,7 +22,7 @@ from meta_agent.protocols import JSON
 MAX_DEPTH: Final = 100
 MAX_DIGITS: Final = 300
 """Of one number: beyond 308 a float overflows, and time to read an integer grows by the square."""
-FILE_ELEMENTS: Final = 4_000_000
+FILE_ELEMENTS: Final = 2_000_000
 _SHOWN: Final = 40
 _HALF_PAIR = re.compile(rb"\\u[dD][89a-fA-F]")
 _WIDE: Final = 24 << 20

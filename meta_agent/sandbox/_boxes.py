@@ -184,7 +184,7 @@ class Box:
         archive = self.get_tar(path, limit_bytes + (16 << 10))
         if archive is None:
             return None
-        with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
+        with tarfile.open(fileobj=io.BytesIO(archive), mode="r:") as tar:
             first = tar.next()
             file = tar.extractfile(first) if first is not None and first.isfile() else None
             return file.read(limit_bytes) if file else None

@@ -14,27 +14,22 @@ Does not cover: compressed tars other than gzip, and images for another processo
 
 from __future__ import annotations
 
-import gzip
 import hashlib
-import io
 import re
-import tarfile
 import threading
-import zlib
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import IO, BinaryIO, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from meta_agent.errors import SandboxError
 from meta_agent.parsing.strict import parse
+from meta_agent.parsing.tar import AT_ONCE_BYTES, DAMAGE, members, open_tar
 from meta_agent.protocols import JSON
 
 TAR_SUFFIXES: Final = (".tar", ".tar.gz", ".tgz")
 IMPORTED: Final = "meta-agent-imported"
 _CHUNK_BYTES: Final = 1 << 20
-_AT_ONCE_BYTES: Final = 1 << 20
-_UNPACKED_BYTES: Final = 64 << 30
 _DIGEST: Final = re.compile(r"[0-9a-f]{64}")
 Progress = Callable[[str], None]
 
@@ -136,43 +131,13 @@ def load_tar(path: Path, progress: Progress = lambda line: None) -> str:
 def saved_images(path: Path) -> list[SavedImage]:
     """What the tar says it holds; none where it is a plain file system."""
     try:
-        with (
-            path.open("rb") as raw,
-            _unpacked(raw) as content,
-            tarfile.open(fileobj=content) as tar,
-        ):
-            member = next((one for one in tar if one.name == "manifest.json"), None)
+        with path.open("rb") as raw, open_tar(raw) as tar:
+            member = next((one for one in members(tar) if one.name == "manifest.json"), None)
             file = tar.extractfile(member) if member else None
-            listed = parse(file.read(_AT_ONCE_BYTES)) if file else []
+            listed = parse(file.read(AT_ONCE_BYTES)) if file else []
             return [_saved(entry) for entry in listed]
-    except (OSError, EOFError, zlib.error, tarfile.TarError, ValueError, TypeError) as problem:
+    except (*DAMAGE, TypeError) as problem:
         raise SandboxError(f"{path} is no image: {problem!s:.300}", kind="image") from problem
-
-
-def _unpacked(raw: BinaryIO) -> _InPieces:
-    packed = raw.read(2) == b"\x1f\x8b"
-    raw.seek(0)
-    return _InPieces(gzip.GzipFile(fileobj=raw) if packed else raw)
-
-
-class _InPieces(io.RawIOBase):
-    """A tar's bytes, of which nobody gets many at once: a header may ask for gigabytes."""
-
-    def __init__(self, source: IO[bytes] | gzip.GzipFile) -> None:
-        self._source = source
-
-    def read(self, size: int = -1) -> bytes:
-        if not 0 <= size <= _AT_ONCE_BYTES:
-            raise tarfile.ReadError(f"a header of {size} bytes, at most {_AT_ONCE_BYTES} are read")
-        return self._source.read(size)
-
-    def seek(self, offset: int, whence: int = 0) -> int:
-        if offset > _UNPACKED_BYTES:
-            raise tarfile.ReadError(f"it unpacks to more than {_UNPACKED_BYTES >> 30} GB")
-        return self._source.seek(offset, whence)
-
-    def tell(self) -> int:
-        return self._source.tell()
 
 
 def _saved(entry: JSON) -> SavedImage:

@@ -3,7 +3,7 @@
 A mapping gives fields of the file the names that a reader knows; `a.b` names a field of an object.
 
 Rows are streamed (a JSON list is not: it has to be held whole), so a reader that deduplicates can
-take a file far larger than memory.
+take a file far larger than memory. What is packed may hold less at once than what lies there plain.
 """
 
 from __future__ import annotations
@@ -14,12 +14,17 @@ import itertools
 import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Final, TextIO
 
 from meta_agent.domains.formats._fields import Fields, shown
 from meta_agent.errors import ConfigError
-from meta_agent.parsing.parquet import parquet_rows
+from meta_agent.parsing.parquet import MAX_COLUMNS, parquet_rows
 from meta_agent.parsing.strict import document
 from meta_agent.protocols import JSON
+
+PACKED_CHARS: Final = 32 << 20
+PLAIN_CHARS: Final = 512 << 20
+TABLE_CHARS: Final = 4 << 20
 
 
 def stream_rows(path: Path, mapping: Mapping[str, str] | None = None) -> Iterator[Fields]:
@@ -52,26 +57,43 @@ def _stream(path: Path) -> Iterator[Fields]:
         yield from _parquet(path)
         return
     try:
+        packed = _packed(path)
+        most = PACKED_CHARS if packed else PLAIN_CHARS
         with (
             gzip.open(path, "rt", encoding="utf-8")
-            if _packed(path)
+            if packed
             else path.open(encoding="utf-8") as file
         ):
             first = file.read(1)
             while first.isspace():
                 first = file.read(1)
             if path.suffix == ".csv":
-                yield from _table(path, first, file)
+                yield from _table(path, first, _bounded(path, file, TABLE_CHARS))
             elif first == "[":
-                yield from _listed(path, first + file.read())
+                yield from _listed(path, first + _checked(path, file.read(most), most))
             else:
-                yield from _lines(path, first, file)
+                yield from _lines(path, first, _bounded(path, file, most))
     except (OSError, UnicodeDecodeError, EOFError, zlib.error) as problem:
         why = getattr(problem, "strerror", None) or problem
         raise ConfigError(
             f"cannot read the task file {path}: {why}",
             hint="give JSON lines, a JSON list (gzipped or not), CSV with a header, or Parquet",
         ) from problem
+
+
+def _bounded(path: Path, file: TextIO, most: int) -> Iterator[str]:
+    """The lines of a file, of which none is read beyond its limit."""
+    while line := file.readline(most):
+        yield _checked(path, line, most)
+
+
+def _checked(path: Path, text: str, most: int) -> str:
+    if len(text) < most:
+        return text
+    raise ConfigError(
+        f"{path} holds a line or list of more than {most} characters",
+        hint="unpack it, and write it as JSON lines: jq -c '.[]' FILE > FILE.jsonl",
+    )
 
 
 def _packed(path: Path) -> bool:
@@ -88,6 +110,8 @@ def _lines(path: Path, first: str, file: Iterator[str]) -> Iterator[Fields]:
 def _table(path: Path, first: str, file: Iterator[str]) -> Iterator[Fields]:
     reader = csv.DictReader(itertools.chain([first + next(file, "")], file))
     try:
+        if len(reader.fieldnames or ()) > MAX_COLUMNS:
+            raise ConfigError(f"{path} has more than {MAX_COLUMNS} columns")
         for row in reader:
             yield Fields(path, reader.line_num, {str(k): v for k, v in row.items() if k})
     except csv.Error as problem:

@@ -20,12 +20,14 @@ from typing import NamedTuple
 from meta_agent.domains.formats import SourceSpec
 from meta_agent.domains.swe._patch import PatchError, apply, is_inside, overlay, parse
 from meta_agent.errors import ConfigError
+from meta_agent.parsing.tar import DAMAGE, members, open_tar
 from meta_agent.protocols import Sandbox
 
 Tree = dict[str, bytes]
 
 _MAX_FILE_BYTES = 8 << 20
 _MAX_TREE_BYTES = 128 << 20
+_MAX_MEMBERS = 100_000
 _READ_BATCH_BYTES = 4 << 20
 IGNORED_DIRECTORIES = frozenset(
     {".git", "__pycache__", ".pytest_cache", ".hypothesis", ".mypy_cache", ".ruff_cache"}
@@ -89,7 +91,7 @@ def read_archive(path: Path, sha256: str) -> Tree:
         raise ConfigError(f"{path} has sha256 {found}, but the task file says {sha256}")
     try:
         return without_history(_members(path, content))
-    except tarfile.TarError as problem:
+    except DAMAGE as problem:
         raise ConfigError(f"{path} is not a tar archive: {problem}") from problem
 
 
@@ -121,11 +123,14 @@ def _past(path: str, content: bytes, roots: set[str]) -> bool:
 def _members(path: Path, content: bytes) -> Tree:
     tree: Tree = {}
     left = _MAX_TREE_BYTES
-    with tarfile.open(fileobj=io.BytesIO(content)) as archive:
-        for member in archive:
+    unpacked = 2 * _MAX_TREE_BYTES  # what is not files is headers
+    with open_tar(io.BytesIO(content), at_once=_MAX_FILE_BYTES, unpacked=unpacked) as archive:
+        for number, member in enumerate(members(archive)):
+            left -= member.size
+            if number >= _MAX_MEMBERS:
+                raise ConfigError(f"{path} holds more than {_MAX_MEMBERS} files")
             if member.isdir() or member.name == "pax_global_header":
                 continue
-            left -= member.size
             _check_member(path, member, left)
             file = archive.extractfile(member)
             tree[_below_top(member.name)] = file.read() if file else b""

@@ -26,7 +26,13 @@ from meta_agent.rollouts.exchange._format import Placed
 
 LINE_LIMIT_BYTES: Final = 256 << 20
 DOCUMENT_LIMIT_BYTES: Final = 512 << 20
+PACKED_LIMIT_BYTES: Final = 64 << 20
+"""Of a line or document that is packed: a file of a few kilobytes may be as large as any."""
 _HEAD_BYTES: Final = 1 << 16
+_GZIP: Final = b"\x1f\x8b"
+_ZSTD: Final = b"\x28\xb5\x2f\xfd"
+_PACKED: Final = (_GZIP, _ZSTD)
+_UNPACK: Final = "unpack it, or write it as JSON lines: jq -c '.[]' FILE > FILE.jsonl"
 _HEADERS: Final = ("header.json", "_journal/start.json", "start.json")
 _DAMAGE: Final = (EOFError, zlib.error, gzip.BadGzipFile, zstandard.ZstdError)
 SUFFIXES: Final = (
@@ -121,23 +127,29 @@ def _is_lines(path: Path) -> bool:
 
 
 def _lines(path: Path, name: str) -> Iterator[Placed]:
+    most = _limit(path, LINE_LIMIT_BYTES)
     with _opened(path) as file:
         number = 0
-        while line := _line(file):
+        while line := _line(file, most):
             number += 1
             if isinstance(line, BadLine):
                 yield Placed(f"{name}:{number}", line)
                 return
-            if len(line) >= LINE_LIMIT_BYTES and not line.endswith(b"\n"):
-                raise ConfigError(f"{path}:{number}: a line above {LINE_LIMIT_BYTES >> 20} MiB")
+            if len(line) >= most and not line.endswith(b"\n"):
+                raise ConfigError(f"{path}:{number}: a line above {most >> 20} MiB", hint=_UNPACK)
             if line.strip():
                 yield Placed(f"{name}:{number}", _parsed(line))
 
 
-def _line(file: io.BufferedReader) -> bytes | BadLine:
+def _limit(path: Path, plain: int) -> int:
+    with path.open("rb") as raw:
+        return PACKED_LIMIT_BYTES if raw.read(4).startswith(_PACKED) else plain
+
+
+def _line(file: io.BufferedReader, most: int) -> bytes | BadLine:
     """The next line; of a packed file that was cut short, the end of what can be read."""
     try:
-        return file.readline(LINE_LIMIT_BYTES)
+        return file.readline(most)
     except _DAMAGE:
         return BadLine("the packed file is damaged: what comes after this is lost")
 
@@ -157,16 +169,14 @@ def _loads(text: bytes) -> object:
 
 
 def _document(path: Path) -> object:
+    most = _limit(path, DOCUMENT_LIMIT_BYTES)
     with _opened(path) as file:
         try:
-            text = file.read(DOCUMENT_LIMIT_BYTES + 1)
+            text = file.read(most + 1)
         except _DAMAGE as error:
             raise ConfigError(f"{path} is packed and damaged: {error}") from error
-    if len(text) > DOCUMENT_LIMIT_BYTES:
-        raise ConfigError(
-            f"{path} is one JSON document above {DOCUMENT_LIMIT_BYTES >> 20} MiB",
-            hint="write it as JSON lines: jq -c '.[]' FILE > FILE.jsonl",
-        )
+    if len(text) > most:
+        raise ConfigError(f"{path} is one JSON document above {most >> 20} MiB", hint=_UNPACK)
     try:
         return _loads(text)
     except ValueError as error:
@@ -188,11 +198,11 @@ def _unpacked(raw: io.BufferedReader) -> Iterator[io.BufferedReader]:
     """By the first bytes: files are renamed more often than they are repacked."""
     mark = raw.read(4)
     raw.seek(0)
-    if mark.startswith(b"\x1f\x8b"):
+    if mark.startswith(_GZIP):
         with gzip.GzipFile(fileobj=raw) as unpacked:
             # It has a buffer of its own; a larger one around it would lose what came before damage.
             yield cast("io.BufferedReader", unpacked)
-    elif mark == b"\x28\xb5\x2f\xfd":
+    elif mark == _ZSTD:
         # A store's shards are one frame each; `zstd` concatenates.
         reader = zstandard.ZstdDecompressor().stream_reader(raw, read_across_frames=True)
         with reader:
@@ -229,13 +239,13 @@ def _archive(path: Path, name: str) -> Iterator[Placed]:
 def _member(archive: zipfile.ZipFile, name: str) -> object:
     try:
         with archive.open(name) as file:
-            text = file.read(DOCUMENT_LIMIT_BYTES + 1)
+            text = file.read(PACKED_LIMIT_BYTES + 1)
     except NotImplementedError:  # zstd in zip is read by Python 3.14 and later
         return BadLine("packed in a way unknown here (try: inspect log convert --to json)")
     except (*_DAMAGE, zipfile.BadZipFile, RuntimeError):  # RuntimeError: it has a password
         return BadLine("damaged inside the archive")
-    if len(text) > DOCUMENT_LIMIT_BYTES:
-        return BadLine(f"a sample above {DOCUMENT_LIMIT_BYTES >> 20} MiB")
+    if len(text) > PACKED_LIMIT_BYTES:
+        return BadLine(f"a sample above {PACKED_LIMIT_BYTES >> 20} MiB")
     return _parsed(text)
 
 

@@ -1,0 +1,59 @@
+"""Tar archives of strangers, member by member, in little memory.
+
+Promises: no header makes us hold more than it may (an extended header says its own size, and gzip
+makes gigabytes of zeros small), what the archive unpacks to is bounded, and members that were read
+are forgotten. Damage is `tarfile.TarError`, OSError, EOFError or zlib.error: `DAMAGE`.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import tarfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import IO, Final
+
+DAMAGE: Final = (OSError, EOFError, zlib.error, tarfile.TarError, ValueError)
+AT_ONCE_BYTES: Final = 1 << 20
+UNPACKED_BYTES: Final = 64 << 30
+
+
+class _InPieces(io.RawIOBase):
+    """A tar's bytes, of which nobody gets many at once: a header may ask for gigabytes."""
+
+    def __init__(self, source: IO[bytes] | gzip.GzipFile, at_once: int, unpacked: int) -> None:
+        self._source, self._at_once, self._unpacked = source, at_once, unpacked
+
+    def read(self, size: int = -1) -> bytes:
+        if not 0 <= size <= self._at_once:
+            raise tarfile.ReadError(f"a header of {size} bytes, at most {self._at_once} are read")
+        return self._source.read(size)
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        if offset > self._unpacked:
+            raise tarfile.ReadError(f"it unpacks to more than {self._unpacked} bytes")
+        return self._source.seek(offset, whence)
+
+    def tell(self) -> int:
+        return self._source.tell()
+
+
+@contextmanager
+def open_tar(
+    raw: IO[bytes], *, at_once: int = AT_ONCE_BYTES, unpacked: int = UNPACKED_BYTES
+) -> Iterator[tarfile.TarFile]:
+    """A tar, plain or in gzip. `at_once` bounds headers, and files where they are read whole."""
+    packed = raw.read(2) == b"\x1f\x8b"
+    raw.seek(0)
+    source = gzip.GzipFile(fileobj=raw) if packed else raw
+    with tarfile.open(fileobj=_InPieces(source, at_once, unpacked), mode="r:") as tar:
+        yield tar
+
+
+def members(tar: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
+    """Every member in order; the archive's own list of them would grow with it."""
+    while (member := tar.next()) is not None:
+        tar.members.clear()  # type: ignore[attr-defined]
+        yield member
