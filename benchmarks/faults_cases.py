@@ -15,10 +15,10 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from faults_lab import Exploit, Files, Made
+from more_faults import MORE_FAULTS
 
 from meta_agent.domains.nano import NanoSwe
 from meta_agent.domains.nano.planted.faults import FAULTS, Edit, Fault
-from meta_agent.domains.nano.planted.more_faults import MORE_FAULTS
 from meta_agent.domains.nano.swe_tasks import problems
 from meta_agent.protocols import Rollout, RolloutFailure
 

@@ -17,8 +17,8 @@ from dataclasses import dataclass, replace
 from meta_agent.agents._rules import (
     ALL_RULES,
     Case,
+    Diagnosis,
     EvidenceView,
-    Finding,
     Rule,
     Situation,
     parses,
@@ -55,7 +55,7 @@ class Proposal:
 @dataclass(frozen=True, slots=True)
 class _Ranked:
     rule: Rule
-    finding: Finding
+    finding: Diagnosis
     strength: float
     skills: tuple[Skill, ...]
 
@@ -80,9 +80,9 @@ def propose(
     return [_proposal(choice, _decisive(choice, plain, skills)) for choice in ranked]
 
 
-def _distinct(found: Sequence[tuple[Rule, Finding]]) -> list[tuple[Rule, Finding]]:
+def _distinct(found: Sequence[tuple[Rule, Diagnosis]]) -> list[tuple[Rule, Diagnosis]]:
     """Of findings with the same edit the strongest, in the order they came."""
-    best: dict[tuple[tuple[str, str], ...], Finding] = {}
+    best: dict[tuple[tuple[str, str], ...], Diagnosis] = {}
     for _, finding in found:
         edit = tuple(sorted(finding.edits.items()))
         if edit not in best or finding.strength > best[edit].strength:
@@ -91,7 +91,7 @@ def _distinct(found: Sequence[tuple[Rule, Finding]]) -> list[tuple[Rule, Finding
     return [(rule, finding) for rule, finding in found if id(finding) in kept]
 
 
-def _diagnose(rule: Rule, case: Case) -> Finding | None:
+def _diagnose(rule: Rule, case: Case) -> Diagnosis | None:
     """The rule's finding, if its edit is real, stays in its factor, and leaves code that parses.
 
     Its strength is what it says beyond what it says of a clean harness of the same suite.
@@ -127,7 +127,7 @@ def _is_settled(rule: Rule, base: str, history: Iterable[Tried]) -> bool:
 
 
 def _weighed(
-    rule: Rule, finding: Finding, base: str, history: Sequence[Tried], skills: Sequence[Skill]
+    rule: Rule, finding: Diagnosis, base: str, history: Sequence[Tried], skills: Sequence[Skill]
 ) -> _Ranked:
     strength = finding.strength
     repeated = sum(t.rule == rule.name and t.base == base for t in history)

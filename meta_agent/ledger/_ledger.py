@@ -16,7 +16,6 @@ from collections.abc import Callable, Collection
 from contextlib import suppress
 from functools import reduce
 from pathlib import Path
-from types import TracebackType
 from typing import Self, TypeVar
 
 from meta_agent.errors import ConfigError, IntegrityError, MetaAgentError
@@ -84,12 +83,7 @@ class Ledger:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     # --- steps ---------------------------------------------------------------------------------

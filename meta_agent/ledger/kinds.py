@@ -208,8 +208,8 @@ class Bundle(TypedDict):
     shares: list[Share]
 
 
-class Lead(TypedDict):
-    """What joined the branch `lead`, unproven."""
+class Staged(TypedDict):
+    """What joined the staging branch `lead`, unproven."""
 
     candidate: str
     generation: int
@@ -347,7 +347,7 @@ KINDS: Final[Mapping[Kind, Wrote]] = {
     "drift": Wrote("race/again", ("steps/drift",), Drift),
     "claim": Wrote("claim/begun", ("steps/spending",)),
     "lead": Wrote(
-        "gN/lead", ("steps/ways/full", "steps/ways/race", "steps/ways/search"), Lead, shown=True
+        "gN/lead", ("steps/ways/full", "steps/ways/race", "steps/ways/search"), Staged, shown=True
     ),
     "live": Wrote("claim/KIND/LOOK", (f"{_V}/claim",), Live, shown=True),
     "checkpoint": Wrote("checkpoint", (f"{_V}/train_on",), Checkpoint),

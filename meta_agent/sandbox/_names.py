@@ -13,7 +13,7 @@ SNAPSHOT_LABEL: Final = "ma.snapshot"
 FOLDER_PREFIX: Final = "meta-agent-sandbox-"
 HOLDER_FILE: Final = "holder"
 
-# What a sandbox can promise beyond what each must. `conformance` tests a promise where it is made.
+# What a sandbox can promise beyond what each must; `tests/sandbox/conformance.py` attacks each.
 FENCES: Final = frozenset(
     {
         "network",  # nothing but its own loopback

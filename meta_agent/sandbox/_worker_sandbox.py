@@ -89,7 +89,7 @@ class WorkerSandbox:
 
     @property
     def fences(self) -> frozenset[str]:
-        """What this sandbox promises, by the names that `conformance` uses."""
+        """What this sandbox promises, by the names of `FENCES`."""
         return self._fences | frozenset(self._facts["isolation"])
 
     def exec(

@@ -22,7 +22,6 @@ from meta_agent.skills._validate import MAX_NAME, valid_name, validate
 
 _DIGEST_CHARS = 8
 _MAX_BYTES = 256 << 10
-_OTHER_FIELDS = ("license", "compatibility", "allowed-tools")
 
 
 class SkillLibrary:

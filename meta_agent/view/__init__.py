@@ -22,7 +22,6 @@ from meta_agent.view._parts import (
 from meta_agent.view._question import Question
 from meta_agent.view._search import card_facts, handover_words
 from meta_agent.view.state import (
-    EVENT_KINDS,
     SCHEMA_VERSION,
     STEP_KINDS,
     RunState,
@@ -33,7 +32,6 @@ from meta_agent.view.terminal.display import Display, open_display, recorded
 
 __all__ = [
     "A_PERSON",
-    "EVENT_KINDS",
     "SCHEMA_VERSION",
     "STEP_KINDS",
     "Answer",

@@ -37,7 +37,6 @@ from meta_agent.view._parts import (
 )
 
 STEP_KINDS: Final = tuple(kind for kind, wrote in KINDS.items() if wrote.shown)
-EVENT_KINDS: Final = ("phase", "note", "metrics", "replay", "plan")
 SCHEMA_VERSION: Final = 1
 
 

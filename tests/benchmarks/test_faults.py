@@ -13,11 +13,11 @@ from faults_cases import ALL_FAULTS, HONEST, INVALID, Planted, honest
 from faults_lab import Made
 from faults_oracle import is_free, repaired
 from faults_tables import ARMS, interval
+from more_faults import MORE_FAULTS
 
 from meta_agent.domains.nano import NanoSwe
 from meta_agent.domains.nano.planted._fault import Fault
 from meta_agent.domains.nano.planted.faults import FAULTS
-from meta_agent.domains.nano.planted.more_faults import MORE_FAULTS
 from meta_agent.domains.nano.sources import Variant, sources
 from meta_agent.gate.validity.detectors import DETECTORS
 from meta_agent.harness import parse_contract

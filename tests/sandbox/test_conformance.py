@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from meta_agent.protocols import ExecResult, SandboxLimits
-from meta_agent.sandbox import WorkerSandbox, conformance, open_sandbox
+from meta_agent.sandbox import WorkerSandbox, open_sandbox
 from meta_agent.sandbox._names import FENCES
+from tests.sandbox import conformance
 from tests.sandbox.conftest import need_backend
 
 CHECKS = conformance.checks()

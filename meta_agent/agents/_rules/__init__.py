@@ -2,7 +2,7 @@
 
 from meta_agent.agents._rules._case import Case, EvidenceView, Situation
 from meta_agent.agents._rules._library import LIBRARY, VALUE, Lead, Metric, source_of
-from meta_agent.agents._rules._rule import Finding, Rule
+from meta_agent.agents._rules._rule import Diagnosis, Rule
 from meta_agent.agents._rules._source import parses
 from meta_agent.agents._rules.conversation import (
     ActAsWritten,
@@ -81,8 +81,8 @@ __all__ = [
     "LIBRARY",
     "VALUE",
     "Case",
+    "Diagnosis",
     "EvidenceView",
-    "Finding",
     "Lead",
     "Metric",
     "Rule",

@@ -1,6 +1,6 @@
 """A rule: one thing that experience says to try when the evidence looks a certain way.
 
-`diagnose` returns a `Finding` or None. A finding carries a strength between 0 and 1 (how much of
+`diagnose` returns a `Diagnosis` or None. A finding carries a strength between 0 and 1 (how much of
 the failure it would explain), its falsifiable hypothesis, and the edit as whole new texts. Nothing
 is applied here.
 """
@@ -16,7 +16,7 @@ from meta_agent.protocols import Factor, Hypothesis
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class Diagnosis:
     """What a rule says about a case. Parts of one sentence: if `change` then `effect`."""
 
     strength: float
@@ -51,7 +51,7 @@ class Rule(Protocol):
     factor: ClassVar[Factor]
     repairs: ClassVar[bool]
 
-    def diagnose(self, case: Case) -> Finding | None: ...
+    def diagnose(self, case: Case) -> Diagnosis | None: ...
 
 
 def line(case: Case, name: str, unit: str = "") -> str:

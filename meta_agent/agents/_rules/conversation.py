@@ -17,7 +17,7 @@ from meta_agent.agents._rules._asked import (
     read_the_other_end,
 )
 from meta_agent.agents._rules._case import Case
-from meta_agent.agents._rules._rule import Finding, clamp, line
+from meta_agent.agents._rules._rule import Diagnosis, clamp, line
 from meta_agent.agents._rules._shown import keep_conversation, show_results, show_task
 from meta_agent.agents._rules._source import PythonFile, renewed
 from meta_agent.agents._rules._surgery import Surgery
@@ -35,7 +35,7 @@ class KeepConversation:
     factor: ClassVar[Factor] = "scaffold"
     repairs: ClassVar[bool] = False
 
-    def diagnose(self, case: Case) -> Finding | None:
+    def diagnose(self, case: Case) -> Diagnosis | None:
         names = ("conversation.forgotten", "conversation.reply_changed")
         forgotten = case.over(*names)
         if forgotten < NOISE:
@@ -57,7 +57,7 @@ class ShowResults:
     factor: ClassVar[Factor] = "scaffold"
     repairs: ClassVar[bool] = False
 
-    def diagnose(self, case: Case) -> Finding | None:
+    def diagnose(self, case: Case) -> Diagnosis | None:
         kinds = ("result_altered", "result_dropped", "result_stale", "result_cut")
         names = tuple(f"conversation.{kind}" for kind in kinds)
         lost = sum(case.over(name) for name in names)
@@ -79,7 +79,7 @@ class ActAsWritten:
     factor: ClassVar[Factor] = "scaffold"
     repairs: ClassVar[bool] = False
 
-    def diagnose(self, case: Case) -> Finding | None:
+    def diagnose(self, case: Case) -> Diagnosis | None:
         changed = case.over("conversation.argument_changed", "conversation.argument_moved")
         cut = case.short("conversation.argument_place", 0.0)
         cut = max(cut, case.short("conversation.argument_coverage", 0.0))
@@ -123,7 +123,7 @@ class GoOn:
     factor: ClassVar[Factor] = "scaffold"
     repairs: ClassVar[bool] = False
 
-    def diagnose(self, case: Case) -> Finding | None:
+    def diagnose(self, case: Case) -> Diagnosis | None:
         early = case.over("conversation.ended_early")
         return _finding(
             case, early, (go_on,), "conversation.ended_early",
@@ -142,7 +142,7 @@ class ShowTask:
     factor: ClassVar[Factor] = "scaffold"
     repairs: ClassVar[bool] = False
 
-    def diagnose(self, case: Case) -> Finding | None:
+    def diagnose(self, case: Case) -> Diagnosis | None:
         unseen = case.over("conversation.task_unseen")
         return _finding(
             case, unseen, (show_task,), "conversation.task_unseen",
@@ -167,7 +167,7 @@ def _finding(
     shown: tuple[str, ...],
     risks: tuple[str, ...],
     first: Mapping[str, str] | None = None,
-) -> Finding | None:
+) -> Diagnosis | None:
     """The finding of an excess that is more than noise, where there is anything to take away."""
     if excess <= NOISE:
         return None
@@ -176,7 +176,7 @@ def _finding(
         return None
     low = metric.endswith(("_place", "_coverage"))
     quoted = getattr(case.evidence, "quoted", {}).get(metric.rpartition(".")[2], ())
-    return Finding(
+    return Diagnosis(
         strength=clamp(_CERTAIN + excess),
         subject=subject,
         change=change,

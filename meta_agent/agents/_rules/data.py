@@ -6,7 +6,7 @@ import ast
 from typing import ClassVar
 
 from meta_agent.agents._rules._case import Case
-from meta_agent.agents._rules._rule import Finding, clamp, line
+from meta_agent.agents._rules._rule import Diagnosis, clamp, line
 from meta_agent.agents._rules._source import PythonFile, renewed
 from meta_agent.parsing.syntax import parse_python
 from meta_agent.protocols import Factor
@@ -43,7 +43,7 @@ class BroadenCurriculum:
     factor: ClassVar[Factor] = "data"
     repairs: ClassVar[bool] = False
 
-    def diagnose(self, case: Case) -> Finding | None:
+    def diagnose(self, case: Case) -> Diagnosis | None:
         file = _order_file(case)
         if file is None:
             return None
@@ -52,7 +52,7 @@ class BroadenCurriculum:
         if narrow is None:
             return None
         strength, why = narrow
-        return Finding(
+        return Diagnosis(
             strength=clamp(strength),
             subject="train on all tasks, mixed",
             change="the curriculum gives all tasks, those least tried first, in mixed order",
@@ -79,12 +79,12 @@ class InformativeTasksFirst:
     factor: ClassVar[Factor] = "data"
     repairs: ClassVar[bool] = False
 
-    def diagnose(self, case: Case) -> Finding | None:
+    def diagnose(self, case: Case) -> Diagnosis | None:
         file = _order_file(case)
         dead = case.value("signal.train.dead_group_ratio.last", "signal.dead_group_ratio")
         if file is None or dead < 0.25 or "solved" in file.text:
             return None
-        return Finding(
+        return Diagnosis(
             strength=clamp(0.45 * dead),
             subject="train first on tasks whose outcome is open",
             change="tasks that were always or never solved come last",

@@ -10,7 +10,7 @@ from typing import ClassVar, Final, NamedTuple
 
 from meta_agent.agents._rules._case import Case
 from meta_agent.agents._rules._library import VALUE
-from meta_agent.agents._rules._rule import Finding, clamp, line
+from meta_agent.agents._rules._rule import Diagnosis, clamp, line
 from meta_agent.protocols import Factor
 
 EXPLAIN_GAP: Final = "explain-gap"
@@ -46,12 +46,12 @@ class WatchConduct:
     factor: ClassVar[Factor] = "diagnostics"
     repairs: ClassVar[bool] = False
 
-    def diagnose(self, case: Case) -> Finding | None:
+    def diagnose(self, case: Case) -> Diagnosis | None:
         path, known = _folder(case), "\n".join(text for _, text in case.texts("diagnostics"))
         if path is None or "flag" in known:
             return None
         flagged = max(case.value("behaviour.flagged"), case.value("signal.train_leak_use"))
-        return Finding(
+        return Diagnosis(
             strength=clamp(0.3 + flagged),
             subject="measure how often attempts are flagged",
             change="the diagnostic conduct counts flagged attempts, with an alarm",
@@ -73,14 +73,14 @@ class MeasureTrait:
     factor: ClassVar[Factor] = "diagnostics"
     repairs: ClassVar[bool] = False
 
-    def diagnose(self, case: Case) -> Finding | None:
+    def diagnose(self, case: Case) -> Diagnosis | None:
         path, known = _folder(case), "\n".join(text for _, text in case.texts("diagnostics"))
         trait = next((t for t in _TRAITS if t.mentioned_by not in known.lower()), None)
         failing = 1 - case.value("clean_success", default=1.0)
         if path is None or trait is None or failing < 0.1:
             return None
         name = f"success_if_{trait.name}"
-        return Finding(
+        return Diagnosis(
             strength=clamp(0.05 + 0.05 * failing),
             subject=f"measure success by whether attempts {trait.says}",
             change=f"the diagnostic {name} compares attempts that {trait.says} with the others",
@@ -107,7 +107,7 @@ class ExplainGap:
     factor: ClassVar[Factor] = "diagnostics"
     repairs: ClassVar[bool] = False
 
-    def diagnose(self, case: Case) -> Finding | None:
+    def diagnose(self, case: Case) -> Diagnosis | None:
         path = _folder(case)
         lead = next(
             (x for x in case.situation.leads if f"{path}{x.name}.py" not in case.tree.files), None
@@ -115,7 +115,7 @@ class ExplainGap:
         if path is None or lead is None:
             return None
         seen = f"on {lead.versions} past versions (AUC {lead.share:.2f})"
-        return Finding(
+        return Diagnosis(
             strength=1.0,
             subject=f"measure {lead.metric.says}",
             change=f"the diagnostic {lead.name} measures {lead.metric.says}",

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from meta_agent.agents._rules._case import Case
-from meta_agent.agents._rules._rule import Finding, clamp, line
+from meta_agent.agents._rules._rule import Diagnosis, clamp, line
 from meta_agent.agents._rules._source import Constant, PythonFile, renewed
 from meta_agent.protocols import Factor
 
@@ -27,7 +27,7 @@ class KeepInformativeGroups:
     factor: ClassVar[Factor] = "filter"
     repairs: ClassVar[bool] = False
 
-    def diagnose(self, case: Case) -> Finding | None:
+    def diagnose(self, case: Case) -> Diagnosis | None:
         file = _filter_file(case)
         if file is None:
             return None
@@ -46,7 +46,7 @@ class KeepInformativeGroups:
                 else "it drops by something else than the spread of the rewards"
             )
         )
-        return Finding(
+        return Diagnosis(
             strength=clamp(0.35 + 1.5 * lost),
             subject="train on every group whose rewards differ",
             change="only groups with equal rewards are dropped",
@@ -73,13 +73,13 @@ class DropDeadGroups:
     factor: ClassVar[Factor] = "filter"
     repairs: ClassVar[bool] = False
 
-    def diagnose(self, case: Case) -> Finding | None:
+    def diagnose(self, case: Case) -> Diagnosis | None:
         file, dead = _filter_file(case), case.value("signal.dead_group_ratio")
         idle = case.find("signal.filter.idle")
         keeps = file is not None and (not _sees_spread(file) if idle is None else idle[1] > 0.1)
         if file is None or dead < 0.15 or not keeps:
             return None
-        return Finding(
+        return Diagnosis(
             strength=clamp(0.1 + 0.5 * dead),
             subject="drop groups whose rewards are all equal",
             change="groups with equal rewards get weight 0",

@@ -10,7 +10,7 @@ from typing import ClassVar, Final
 
 from meta_agent.agents._rules._case import Case
 from meta_agent.agents._rules._rewards import RewardFile, reward_file
-from meta_agent.agents._rules._rule import Finding, clamp, line
+from meta_agent.agents._rules._rule import Diagnosis, clamp, line
 from meta_agent.protocols import Factor
 
 FOLLOWS: Final = "signal.reward_follows"
@@ -58,7 +58,7 @@ class OutcomeFirst:
     factor: ClassVar[Factor] = "reward"
     repairs: ClassVar[bool] = True
 
-    def diagnose(self, case: Case) -> Finding | None:
+    def diagnose(self, case: Case) -> Diagnosis | None:
         rewards = reward_file(case)
         wrong = case.over("signal.misordered", "order_violations")
         outcome = None if rewards is None else _outcome_component(case, rewards)
@@ -69,7 +69,7 @@ class OutcomeFirst:
         alike = max(0.0, shortfall(case) - _SLACK)
         if rewards.weights[outcome] >= needed or (wrong < 0.01 and not alike):
             return None
-        return Finding(
+        return Diagnosis(
             strength=clamp(0.25 + max(2 * wrong, alike)),
             subject=f"weigh {outcome} at {needed:g}",
             change=f"the weight of {outcome} grows from {rewards.weights[outcome]:g} to {needed:g}",
@@ -91,7 +91,7 @@ class PayOutcome:
     factor: ClassVar[Factor] = "reward"
     repairs: ClassVar[bool] = True
 
-    def diagnose(self, case: Case) -> Finding | None:
+    def diagnose(self, case: Case) -> Diagnosis | None:
         rewards = reward_file(case)
         short = shortfall(case)
         broken = case.over("signal.reward_missing", "signal.train.missing_reward_ratio.last")
@@ -104,7 +104,7 @@ class PayOutcome:
         best = max([0.0, *(rest(case, name) for name in rewards.weights)])
         mended = case.short(FOLLOWS, _CLEAN) - max(0.0, _CLEAN - best) <= 0 and best > _CLEAN
         told = f" instead of {', '.join(dropped)}" if dropped else ""
-        return Finding(
+        return Diagnosis(
             strength=clamp((0.3 if mended else 0.45) + max(short, broken, asked) / 2),
             subject="pay for what the grader says",
             change=f"the component {_GRADED} pays for solved attempts{told}",

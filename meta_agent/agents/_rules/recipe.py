@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, NamedTuple
 
 from meta_agent.agents._rules._case import Case
-from meta_agent.agents._rules._rule import Finding, clamp, line
+from meta_agent.agents._rules._rule import Diagnosis, clamp, line
 from meta_agent.evidence import reference_of
 from meta_agent.protocols import Factor
 
@@ -34,7 +34,7 @@ class RaiseLearningRate:
     factor: ClassVar[Factor] = "recipe"
     repairs: ClassVar[bool] = False
 
-    def diagnose(self, case: Case) -> Finding | None:
+    def diagnose(self, case: Case) -> Diagnosis | None:
         rate, gain = _number(case, "learning_rate"), case.find(_REWARD)
         if rate is None or gain is None or gain[1] > 0.15 or _collapsing(case) or gain[1] < -_NOISE:
             return None
@@ -42,7 +42,7 @@ class RaiseLearningRate:
         # Where training did move the policy, a higher rate was harmful four times in five.
         slow = rate * case.value("signal.train.steps") < _USUAL_REACH / 2
         still = slow and (case.value(_GRAD, default=1.0) < 0.02 or _still(case))
-        return Finding(
+        return Diagnosis(
             strength=clamp(0.65 - 2 * max(0.0, gain[1])) if still else _UNSURE,
             subject=f"learning rate {new:.2g} instead of {rate:.2g}",
             change=f"learning_rate grows from {rate:.2g} to {new:.2g}",
@@ -64,14 +64,14 @@ class LowerLearningRate:
     factor: ClassVar[Factor] = "recipe"
     repairs: ClassVar[bool] = False
 
-    def diagnose(self, case: Case) -> Finding | None:
+    def diagnose(self, case: Case) -> Diagnosis | None:
         rate, gain = _number(case, "learning_rate"), case.value(_REWARD)
         falling, clipped = gain < -_NOISE, case.value("signal.train.clip_share.last") > 0.2
         lost = _lost(case)
         if rate is None or not (falling or _collapsing(case) or clipped or lost > 0.05):
             return None
         new = float(f"{rate / (5 if falling or lost > 0.05 else 2):.6g}")
-        return Finding(
+        return Diagnosis(
             strength=clamp(min(_MOST, 0.4 + max(lost, -gain, 0.0))),
             subject=f"learning rate {new:.2g} instead of {rate:.2g}",
             change=f"learning_rate falls from {rate:.2g} to {new:.2g}",
@@ -93,7 +93,7 @@ class ExploreMore:
     factor: ClassVar[Factor] = "recipe"
     repairs: ClassVar[bool] = False
 
-    def diagnose(self, case: Case) -> Finding | None:
+    def diagnose(self, case: Case) -> Diagnosis | None:
         temperature = _number(case, "temperature")
         dead = case.value("signal.train.dead_group_ratio.last", "signal.dead_group_ratio")
         certain = case.value("behaviour.mean_logprob", default=-1.0) > -0.05 or _collapsing(case)
@@ -105,7 +105,7 @@ class ExploreMore:
             return None
         new = 1.0 if temperature < 1.0 else 1.2
         strength = 0.1 + 0.4 * dead * (temperature < 1.0) + 0.8 * max(0.0, 1.0 - temperature)
-        return Finding(
+        return Diagnosis(
             strength=clamp(strength + (0.2 if certain else 0.0)),
             subject=f"sample at temperature {new:g} while training",
             change=f"temperature grows from {temperature:g} to {new:g}",
@@ -127,13 +127,13 @@ class LargerGroups:
     factor: ClassVar[Factor] = "recipe"
     repairs: ClassVar[bool] = False
 
-    def diagnose(self, case: Case) -> Finding | None:
+    def diagnose(self, case: Case) -> Diagnosis | None:
         tries, groups = _number(case, "num_generations"), _number(case, "groups_per_step")
         dead = case.value("signal.train.dead_group_ratio.last", "signal.dead_group_ratio")
         if tries is None or tries >= 16 or groups is None or groups < 4 or dead < 0.3 or groups % 2:
             return None
         new = {"num_generations": int(tries * 2), "groups_per_step": int(groups // 2)}
-        return Finding(
+        return Diagnosis(
             strength=clamp(dead * (0.6 if tries < 8 else 0.25)),
             subject=f"groups of {new['num_generations']} instead of {tries:g}",
             change=f"num_generations doubles to {new['num_generations']}, rollouts a step stay",
@@ -183,7 +183,7 @@ class UsualRange:
     factor: ClassVar[Factor] = "recipe"
     repairs: ClassVar[bool] = False
 
-    def diagnose(self, case: Case) -> Finding | None:
+    def diagnose(self, case: Case) -> Diagnosis | None:
         odd = [
             u
             for u in _USUAL
@@ -193,7 +193,7 @@ class UsualRange:
             return None
         now = {u.key: _number(case, u.key) for u in odd}
         told = "; ".join(f"{u.key} {u.value:g} instead of {now[u.key]:g}" for u in odd)
-        return Finding(
+        return Diagnosis(
             strength=0.45,
             subject=told[:70],
             change=f"what lies outside its usual range returns to it: {told}",
@@ -216,7 +216,7 @@ class NoWarmupDecay:
     factor: ClassVar[Factor] = "recipe"
     repairs: ClassVar[bool] = False
 
-    def diagnose(self, case: Case) -> Finding | None:
+    def diagnose(self, case: Case) -> Diagnosis | None:
         found = case.recipe()
         recipe: Mapping[str, Any] = found[1] if found else {}
         warmup, schedule = _number(case, "warmup_steps") or 0.0, recipe.get("lr_scheduler_type")
@@ -227,7 +227,7 @@ class NoWarmupDecay:
             for k, v in (("lr_scheduler_type", "constant"), ("warmup_steps", 0.0))
             if k in recipe
         }
-        return Finding(
+        return Diagnosis(
             strength=clamp(0.12 + (0.3 if warmup >= 10 or 0.3 <= warmup < 1 else 0.0)),
             subject="keep the learning rate constant",
             change=f"the schedule {schedule} with warmup {warmup:g} becomes constant",

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from meta_agent.agents._rules._case import Case
 from meta_agent.agents._rules._rewards import RewardFile, reward_file
-from meta_agent.agents._rules._rule import Finding, clamp, line
+from meta_agent.agents._rules._rule import Diagnosis, clamp, line
 from meta_agent.agents._rules.outcome import (
     FOLLOWS,
     failing_pays,
@@ -30,7 +30,7 @@ class DropHackableBonus:
     factor: ClassVar[Factor] = "reward"
     repairs: ClassVar[bool] = True
 
-    def diagnose(self, case: Case) -> Finding | None:
+    def diagnose(self, case: Case) -> Diagnosis | None:
         rewards = reward_file(case)
         worst = None if rewards is None else _worst_component(case, rewards)
         if rewards is None or worst is None:
@@ -38,7 +38,7 @@ class DropHackableBonus:
         component, gain = worst
         misordered = case.over("signal.misordered", "order_violations")
         pull, spread = follows(case, component) or 0.0, weighs(case, component)
-        return Finding(
+        return Diagnosis(
             strength=clamp(0.25 + gain + misordered / 2 + _diverging(case)),
             subject=f"no longer reward {component}",
             change=f"the component {component} is removed from the reward",
@@ -67,7 +67,7 @@ class DropLengthPenalty:
     factor: ClassVar[Factor] = "reward"
     repairs: ClassVar[bool] = False
 
-    def diagnose(self, case: Case) -> Finding | None:
+    def diagnose(self, case: Case) -> Diagnosis | None:
         rewards = reward_file(case)
         component = None if rewards is None else _length_component(case, rewards)
         if rewards is None or component is None:
@@ -75,7 +75,7 @@ class DropLengthPenalty:
         corr = case.value("signal.reward_turns_corr_within", "signal.reward_turns_corr")
         hurry = -min(0.0, corr)
         turns = case.value("behaviour.turns_mean")
-        return Finding(
+        return Diagnosis(
             strength=clamp(0.2 + hurry * 0.5 + (0.3 if 0 < turns < 3 else 0.0)),
             subject=f"no longer punish length ({component})",
             change=f"the component {component} is removed from the reward",
@@ -102,13 +102,13 @@ class PunishLeak:
     factor: ClassVar[Factor] = "reward"
     repairs: ClassVar[bool] = True
 
-    def diagnose(self, case: Case) -> Finding | None:
+    def diagnose(self, case: Case) -> Diagnosis | None:
         rewards = reward_file(case)
         flagged = max(case.value("behaviour.flagged"), case.value("signal.train_leak_use"))
         if rewards is None or flagged <= 0 or _punishes_flags(case, rewards):
             return None
         weight = -round(max(1.0, sum(w for w in rewards.weights.values() if w > 0)), 3)
-        return Finding(
+        return Diagnosis(
             strength=clamp(0.4 + flagged),
             subject="take the reward from flagged attempts",
             change="a flagged attempt loses what it could have earned",
@@ -133,12 +133,12 @@ class RewardTesting:
     factor: ClassVar[Factor] = "reward"
     repairs: ClassVar[bool] = False
 
-    def diagnose(self, case: Case) -> Finding | None:
+    def diagnose(self, case: Case) -> Diagnosis | None:
         rewards, tests = reward_file(case), _test_tools(case)
         rate = case.value("behaviour.edit_then_test", "behaviour.self_test_rate", default=1.0)
         if rewards is None or not tests or rate > 0.75 or "tool_events" in rewards.file.text:
             return None
-        return Finding(
+        return Diagnosis(
             strength=clamp(0.55 * (0.9 - rate)),
             subject="a small bonus for testing after the last edit",
             change="attempts that test after their last edit earn 0.1 more",
@@ -165,12 +165,12 @@ class RewardProgress:
     factor: ClassVar[Factor] = "reward"
     repairs: ClassVar[bool] = False
 
-    def diagnose(self, case: Case) -> Finding | None:
+    def diagnose(self, case: Case) -> Diagnosis | None:
         rewards, tests = reward_file(case), _test_tools(case)
         dead = case.value("signal.dead_unsolved_ratio")
         if rewards is None or not tests or dead < 0.2 or "result" in rewards.file.text:
             return None
-        return Finding(
+        return Diagnosis(
             strength=clamp(0.8 * dead),
             subject="a continuous signal from the attempt's own tests",
             change="an attempt whose last test run reports success earns 0.2 more",

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from meta_agent.agents._rules._asked import plain_limits
 from meta_agent.agents._rules._case import Case
-from meta_agent.agents._rules._rule import Finding, clamp, line
+from meta_agent.agents._rules._rule import Diagnosis, clamp, line
 from meta_agent.agents._rules._source import Constant, renewed
 from meta_agent.agents._rules._surgery import Surgery
 from meta_agent.evidence import ROLE_WORDS
@@ -31,7 +31,7 @@ class MoreTurns:
     factor: ClassVar[Factor] = "scaffold"
     repairs: ClassVar[bool] = False
 
-    def diagnose(self, case: Case) -> Finding | None:
+    def diagnose(self, case: Case) -> Diagnosis | None:
         limit = case.constant("scaffold", _TURNS, int)
         cut = case.over("behaviour.stop.returned") + case.over("behaviour.stop.turn_limit")
         cut = max(0.0, cut - case.over("conversation.ended_early"))
@@ -48,7 +48,7 @@ class MoreTurns:
         new = limit.value * 2 if hurry >= 0.2 else max(limit.value + 1, limit.value * 3 // 2)
         new = new if ceiling is None else min(new, ceiling)
         gave_up = case.short("behaviour.retry_after_fail", 1.0)
-        return Finding(
+        return Diagnosis(
             strength=clamp(max(3 * cut, hurry)),
             subject=f"allow {new} turns instead of {limit.value}",
             change=f"{limit.name} grows from {limit.value} to {new}",
@@ -75,14 +75,14 @@ class LongerObservations:
     factor: ClassVar[Factor] = "scaffold"
     repairs: ClassVar[bool] = False
 
-    def diagnose(self, case: Case) -> Finding | None:
+    def diagnose(self, case: Case) -> Diagnosis | None:
         limit = case.constant("scaffold", _OBSERVATION, int)
         told = ("conversation.result_cut", "cut_observation_share", "observation_truncation")
         cut = case.over(*told)
         if limit is None or cut < 0.005:
             return None
         new = limit.value * (2 if cut < _MANY else 4)
-        return Finding(
+        return Diagnosis(
             strength=clamp(3 * cut),
             subject=f"show {new} characters of tool output instead of {limit.value}",
             change=f"{limit.name} grows from {limit.value} to {new}",
@@ -104,7 +104,7 @@ class LongerReplies:
     factor: ClassVar[Factor] = "scaffold"
     repairs: ClassVar[bool] = False
 
-    def diagnose(self, case: Case) -> Finding | None:
+    def diagnose(self, case: Case) -> Diagnosis | None:
         limit = case.constant("scaffold", _REPLY, int)
         cut = case.over("behaviour.stop.length", "cut_reply_share", "behaviour.cut_replies")
         ceiling = case.situation.ceilings.max_tokens_per_turn if case.situation.ceilings else None
@@ -114,7 +114,7 @@ class LongerReplies:
             return None
         new = limit.value * (2 if cut < _MANY else 4)
         new = new if ceiling is None else min(new, ceiling)
-        return Finding(
+        return Diagnosis(
             strength=clamp(3 * cut),
             subject=f"allow {new} tokens a reply instead of {limit.value}",
             change=f"{limit.name} grows from {limit.value} to {new}",
@@ -136,7 +136,7 @@ class DropLeakingTool:
     factor: ClassVar[Factor] = "scaffold"
     repairs: ClassVar[bool] = True
 
-    def diagnose(self, case: Case) -> Finding | None:
+    def diagnose(self, case: Case) -> Diagnosis | None:
         leaks = {
             flag: share for flag, share in case.under("behaviour.flag.leak:").items() if share > 0
         }
@@ -145,7 +145,7 @@ class DropLeakingTool:
         if tool is None or offered is None or tool not in _names(case, offered):
             return None
         rest = _without(case, offered, tool)
-        return Finding(
+        return Diagnosis(
             strength=clamp(0.8 + leaks[tool]),
             subject=f"no longer offer {tool}",
             change=f"{offered.name} no longer offers {tool}",
@@ -170,7 +170,7 @@ class OfferTool:
     factor: ClassVar[Factor] = "scaffold"
     repairs: ClassVar[bool] = False
 
-    def diagnose(self, case: Case) -> Finding | None:
+    def diagnose(self, case: Case) -> Diagnosis | None:
         offered = _offered(case)
         missing = [] if offered is None else _missing(case, offered)
         if offered is None or not missing:
@@ -180,7 +180,7 @@ class OfferTool:
         tool = max(missing, key=lambda name: used[name])
         # A tool that nobody offers is often one that leaks, unless a clean harness lives on it.
         strength = 0.5 + used[tool] if used[tool] > 0 else 0.1 * failing
-        return Finding(
+        return Diagnosis(
             strength=clamp(strength),
             subject=f"offer {tool} as well",
             change=f"{offered.name} also offers {tool}",
@@ -203,12 +203,12 @@ class ShowFirst:
     factor: ClassVar[Factor] = "scaffold"
     repairs: ClassVar[bool] = False
 
-    def diagnose(self, case: Case) -> Finding | None:
+    def diagnose(self, case: Case) -> Diagnosis | None:
         option = case.constant("scaffold", r"AUTO_\w+|PRELOAD_\w+|SHOW_\w+_FIRST", bool)
         unseen = case.short("behaviour.view_before_edit", 1.0)
         if option is None or option.value:
             return None
-        return Finding(
+        return Diagnosis(
             strength=clamp(0.08 + 0.5 * unseen),
             subject=f"switch {option.name} on",
             change=f"{option.name} is switched on",
@@ -241,14 +241,14 @@ class OtherOption:
     factor: ClassVar[Factor] = "scaffold"
     repairs: ClassVar[bool] = False
 
-    def diagnose(self, case: Case) -> Finding | None:
+    def diagnose(self, case: Case) -> Diagnosis | None:
         trained = getattr(case.evidence, "trained", False)
         worse = 0.0 if trained else case.short("score.clean_success", 0.0)
         found = _option(case) if worse > 0.05 else None
         if found is None:
             return None
         constant, other = found
-        return Finding(
+        return Diagnosis(
             strength=clamp(0.15 + worse),
             subject=f"{constant.name} {other!r} instead of {constant.value!r}",
             change=f"{constant.name} becomes {other!r}, another of its options",

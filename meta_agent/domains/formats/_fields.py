@@ -76,13 +76,3 @@ class Fields:
         if not isinstance(value, dict):
             raise self.error(field, "an object")
         return Fields(self.path, self.line, value)
-
-
-def _object(path: Path, number: int, line: str) -> Fields:
-    try:
-        row = document(line)
-    except ValueError as problem:
-        raise ConfigError(f"{path}:{number}: not JSON ({problem}): {shown(line)}") from problem
-    if not isinstance(row, dict):
-        raise ConfigError(f"{path}:{number}: expected an object, got {shown(row)}")
-    return Fields(path, number, row)

@@ -6,7 +6,7 @@ import time
 
 from meta_agent.errors import GuestError, SandboxError
 from meta_agent.protocols import ExecResult, Sandbox
-from meta_agent.sandbox._attacks._programs import (
+from tests.sandbox.attacks._programs import (
     answers,
     describe,
     ends_with,
@@ -14,7 +14,7 @@ from meta_agent.sandbox._attacks._programs import (
     program_check,
     run_python,
 )
-from meta_agent.sandbox._attacks.check import LIMITS, Check
+from tests.sandbox.attacks.check import LIMITS, Check
 
 FORKS = """
 children = []

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from meta_agent.protocols import ExecResult, Sandbox
-from meta_agent.sandbox._attacks.check import Check
+from tests.sandbox.attacks.check import Check
 
 BREACH, HELD = 0, 43
 

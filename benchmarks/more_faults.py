@@ -2,8 +2,8 @@
 
 The faults of `faults.py` make training slow; most of these make its numbers wrong: a bonus that
 can be had without solving anything, a penalty in the wrong component, a reward that is a coin or no
-number at all, a parser that refuses half of all edits. No agent may read this module either; it
-imports `faults`, so the import test that guards that one would see it.
+number at all, a parser that refuses half of all edits. No agent may read this module either: it is
+no part of the package.
 
 Promises: as there. Not covered: faults of the measurement (a lenient grader, lost machines, an
 overlap), which no harness can plant; the benchmark makes those from rollouts.

@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 
 from meta_agent.protocols import Sandbox
-from meta_agent.sandbox._attacks._programs import (
+from tests.sandbox.attacks._programs import (
     answers,
     describe,
     ends_with,
@@ -19,7 +19,7 @@ from meta_agent.sandbox._attacks._programs import (
     program_check,
     run_python,
 )
-from meta_agent.sandbox._attacks.check import Check
+from tests.sandbox.attacks.check import Check
 
 STATUS = """
 fields = dict(line.split(":", 1) for line in open("/proc/self/status"))

@@ -7,8 +7,8 @@ import uuid
 
 from meta_agent.errors import GuestError
 from meta_agent.protocols import Sandbox
-from meta_agent.sandbox._attacks._programs import answers, run_python
-from meta_agent.sandbox._attacks.check import LIMITS, Check
+from tests.sandbox.attacks._programs import answers, run_python
+from tests.sandbox.attacks.check import LIMITS, Check
 
 TRAPS = """
 import os, socket

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from meta_agent.protocols import Sandbox
-from meta_agent.sandbox._attacks._programs import describe, program_check
-from meta_agent.sandbox._attacks.check import Check
+from tests.sandbox.attacks._programs import describe, program_check
+from tests.sandbox.attacks.check import Check
 
 # Whoever is found is written to as a reply would be: a breach shows as a forged result as well.
 OPENS = """

@@ -1,8 +1,4 @@
-"""A suite of real attacks that any sandbox backend can be put through.
-
-    from meta_agent.sandbox import conformance
-    for result in conformance.run(lambda limits: MySandbox(limits)):
-        print(result)
+"""Real attacks that each sandbox backend is put through.
 
 Each attack is paired with a positive control: the same means, used where they must work. A sandbox
 that is merely broken fails its controls and so cannot pass. A backend that cannot make a promise
@@ -20,9 +16,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from meta_agent.protocols import Sandbox, SandboxLimits
-from meta_agent.sandbox._attacks import files, network, privilege, process, resources, worker
-from meta_agent.sandbox._attacks.check import LIMITS, Check
 from meta_agent.sandbox._names import FENCES
+from tests.sandbox.attacks import files, network, privilege, process, resources, worker
+from tests.sandbox.attacks.check import LIMITS, Check
 
 Factory = Callable[[SandboxLimits], Sandbox]
 Status = Literal["passed", "failed", "not promised"]
