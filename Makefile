@@ -8,6 +8,12 @@ TORCH_PIP_ARGS ?=
 EVOLVE_ARGS    ?=
 # Bytecode of all that is installed takes half of the set-up, and most of it is never imported: what is, is compiled at the end.
 INSTALL := install -q --no-compile
+# Every file has to have one of the hashes in locks/, which `python -m maintain.locks` writes. A build of torch that
+# TORCH_PIP_ARGS brings from elsewhere is not among them.
+LOCKED := --require-hashes --no-deps -r
+OURS   := --no-deps --no-build-isolation
+# Its builds differ in what they need, so pip cannot be told their hashes: the file is looked at before it is installed.
+TORCH  := $(VENV)/torch
 PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/pip $(INSTALL)
 # Two more environments for tests: one without torch, one with vLLM alone.
 API_VENV     ?= .venv-api
@@ -44,7 +50,7 @@ test-slow: $(VENV)/.dev
 acceptance: $(API_VENV)/.ready
 	@! $(API_VENV)/bin/python -c 'import torch' 2>/dev/null || { echo "$(API_VENV) has torch: remove it" >&2; exit 1; }
 	@rm -rf build
-	@$(API_PIP) --no-deps --force-reinstall .
+	@$(API_PIP) $(OURS) --force-reinstall .
 	env -u META_AGENT_VLLM_PYTHON $(API_VENV)/bin/pytest -n $(ACCEPTANCE_WORKERS) --dist loadfile tests/acceptance $(PYTEST_ARGS)
 
 # A real vLLM server on the CPU, for its tests. It pins a torch of its own, so it lives apart; 3.4 GB.
@@ -76,24 +82,28 @@ format: $(VENV)/.dev
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-# torch first: what depends on it then takes the build that is already there.
-$(VENV)/.ready: pyproject.toml constraints.txt
+$(VENV)/.ready: pyproject.toml constraints.txt $(wildcard locks/*.txt)
 	@echo "setting up $(VENV) (once; about a minute)" >&2
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed; set PYTHON=...")'
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@$(PIP) $(TORCH_PIP_ARGS) -c constraints.txt torch
-	@$(PIP) -c constraints.txt -e '.[run,train]'
+	@$(PIP) $(LOCKED) locks/base.txt -r locks/run.txt -r locks/train.txt
+	@rm -rf $(TORCH) && $(BIN)/pip download -q --no-deps -d $(TORCH) $(TORCH_PIP_ARGS) -c constraints.txt torch
+	@$(if $(TORCH_PIP_ARGS),,$(BIN)/pip hash $(TORCH)/*.whl | grep -o 'sha256:[0-9a-f]*' | grep -qFf - locks/torch.txt || \
+	  { echo "this torch is none of the builds in locks/torch.txt: say with TORCH_PIP_ARGS where to take it from" >&2; exit 1; })
+	@$(PIP) $(TORCH_PIP_ARGS) -c constraints.txt $(TORCH)/*.whl && rm -r $(TORCH)
+	@$(PIP) $(OURS) -e .
 	@env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -c 'import meta_agent.__main__, trl; from trl import GRPOTrainer'
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.ready
-	@$(PIP) -c constraints.txt -e '.[run,train,math,dev]'
+	@$(PIP) $(LOCKED) locks/dev.txt
 	@touch $@
 
-$(API_VENV)/.ready: pyproject.toml constraints.txt
+$(API_VENV)/.ready: pyproject.toml $(wildcard locks/*.txt)
 	@$(PYTHON) -m venv --clear $(API_VENV)
 	@rm -rf build
-	@$(API_PIP) -c constraints.txt '.[run]' pytest pytest-timeout pytest-xdist
+	@$(API_PIP) $(LOCKED) locks/base.txt -r locks/run.txt
+	@$(API_PIP) $(OURS) .
 	@touch $@
 
 $(VLLM_VENV)/.ready: Makefile

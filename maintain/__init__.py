@@ -1,1 +1,1 @@
-"""What maintainers run to build what ships: the warm starts of the nano suites. Not installed."""
+"""What maintainers run for what ships: warm starts of the nano suites, locks. Not installed."""
