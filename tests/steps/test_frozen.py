@@ -99,6 +99,7 @@ def test_a_set_that_can_prove_nothing_is_said_to() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(2000)
 def test_a_run_killed_in_an_evaluation_resumes_and_pays_no_recorded_call_twice(
     tmp_path: Path,
 ) -> None:
@@ -114,7 +115,7 @@ def test_a_run_killed_in_an_evaluation_resumes_and_pays_no_recorded_call_twice(
 
     def finished(name: str, url: object) -> dict[str, Any]:
         ran = subprocess.run(
-            argv(name, url), capture_output=True, text=True, timeout=200, check=False
+            argv(name, url), capture_output=True, text=True, timeout=900, check=False
         )
         assert ran.returncode == 0, ran.stderr
         told: dict[str, Any] = json.loads(ran.stdout)
