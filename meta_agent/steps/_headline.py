@@ -49,7 +49,7 @@ def cautions(plan: Plan, domain: Domain) -> list[str]:
     if plan.halved:
         told.append(f"small set, used whole: {plan.split}; train tasks are among the former")
     if plan.race:
-        told.append("what looks better and is unproven collects on the staging branch lead, not on main")
+        told.append("what looks better and is unproven collects on a staging branch, lead")
     if not plan.provable:
         told.append(
             f"{plan.confirm} confirm tasks cannot prove any effect at alpha "
