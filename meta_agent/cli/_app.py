@@ -24,6 +24,7 @@ from meta_agent.cli import (
     _rollouts,
     _run,
     _sandbox,
+    _skills,
     _tasks,
 )
 from meta_agent.distribution import RUN_NEEDS, __version__, install
@@ -46,6 +47,7 @@ for group in (_demo, _calibrate, _compare, _people, _review, _history, _backtest
     group.register(app)
 app.add_typer(_tasks.tasks_app, name="tasks")
 app.add_typer(_sandbox.sandbox_app, name="sandbox")
+app.add_typer(_skills.skills_app, name="skills")
 app.add_typer(_rollouts.rollouts_app, name="rollouts")
 
 

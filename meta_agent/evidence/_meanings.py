@@ -168,6 +168,7 @@ MEANINGS: Final[tuple[Meaning, ...]] = tuple(
         ("shape.chars_(mean|p50|p90|max)", "How many characters the model wrote in an attempt."),
         ("shape.empty", "Share of attempts in which the model wrote nothing."),
         ("shape.duplicates", "Share that repeat an earlier attempt at the task word for word."),
+        ("shape.unanswered", "Share of tool calls whose answer the conversation does not hold."),
         ("shape.looping", "Share whose last 40 characters stand there three times or more."),
         ("shape.reward_chars_corr", "How closely rewards go with how much was written, -1 to 1."),
         ("shape.reward_chars_corr_within", "How closely rewards go with it among attempts "

@@ -13,7 +13,7 @@ Reasons of refusal (`CandidateError.reason`): `ref_name`, `ref_taken`, `bad_tip`
 
 from meta_agent.history._admission import AdmittedCommit
 from meta_agent.history._adopt import IMPORT_TRAILER, Adopted, adopt_branch, adopt_patches
-from meta_agent.history._foreign import Foreign, is_address, read_foreign
+from meta_agent.history._foreign import LINK, NOT_REGULAR, Foreign, is_address, read_foreign
 from meta_agent.history._git import EMAIL, IDENTITY, NAME, OLDEST_GIT, git_version
 from meta_agent.history._limits import AdmissionLimits
 from meta_agent.history._message import (
@@ -32,7 +32,9 @@ __all__ = [
     "IDENTITY",
     "IMPORT_TRAILER",
     "LEAD",
+    "LINK",
     "NAME",
+    "NOT_REGULAR",
     "OLDEST_GIT",
     "AdmissionLimits",
     "AdmittedCommit",

@@ -39,6 +39,8 @@ KEPT_SECRET: Final = (
 )
 """Names under which people keep keys."""
 EXAMPLES: Final = ("**/*.example", "**/*.sample", "**/*.template", "**/*.dist")
+LINK: Final = "a link"
+NOT_REGULAR: Final = "not a regular file"
 _SHOWN: Final = 5
 
 
@@ -115,7 +117,7 @@ def _committed(git: Git, source: str) -> Foreign:
 
 
 def _odd_mode(mode: str) -> str:
-    return {"120000": "a link", "160000": "a submodule"}.get(mode, "")
+    return {"120000": LINK, "160000": "a submodule"}.get(mode, "")
 
 
 def _too_large(size: int) -> str:
@@ -148,7 +150,7 @@ def _walk(root: Path) -> Iterator[Path]:
 
 def _odd_file(path: Path) -> str:
     if path.is_symlink() or not path.is_file():
-        return "not a regular file"
+        return NOT_REGULAR
     return _too_large(path.stat().st_size)
 
 
@@ -191,8 +193,8 @@ def _check_bounds(source: str, files: dict[str, bytes]) -> None:
         )
     if len(files) > MAX_FILES or total > MAX_TREE_BYTES:
         raise ConfigError(
-            f"{source} has {len(files)} files of {total} bytes; a harness may have {MAX_FILES} "
-            f"and {MAX_TREE_BYTES}. The largest folders: {_largest(files)}",
+            f"{source} has {len(files)} files of {total} bytes; at most {MAX_FILES} and "
+            f"{MAX_TREE_BYTES} are taken. The largest folders: {_largest(files)}",
             hint="leave out what the agent does not need: --leave-out 'docs/**'",
         )
 

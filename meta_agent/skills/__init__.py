@@ -5,14 +5,17 @@ what is merged.
 """
 
 from meta_agent.skills._distil import distil, lesson_kind
+from meta_agent.skills._export import export
 from meta_agent.skills._library import SkillLibrary, load_skill
+from meta_agent.skills._retrieve import Found, search
 from meta_agent.skills._skill import PREFIX, STATUSES, Kind, Skill, SkillDraft, Status
 from meta_agent.skills._validate import redact, validate
-from meta_agent.skills._watched import check_script, watched
+from meta_agent.skills._watched import check_script, trigger_in, watched
 
 __all__ = [
     "PREFIX",
     "STATUSES",
+    "Found",
     "Kind",
     "Skill",
     "SkillDraft",
@@ -20,9 +23,12 @@ __all__ = [
     "Status",
     "check_script",
     "distil",
+    "export",
     "lesson_kind",
     "load_skill",
     "redact",
+    "search",
+    "trigger_in",
     "validate",
     "watched",
 ]

@@ -10,29 +10,52 @@ first's; two writers of different lessons do not meet.
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from uuid import uuid4
 
 from meta_agent.durable import sync, write_whole
 from meta_agent.errors import ConfigError
 from meta_agent.skills._format import UnreadableError, parse, render
-from meta_agent.skills._rank import rank
+from meta_agent.skills._retrieve import rank
 from meta_agent.skills._skill import PREFIX, Skill, SkillDraft
 from meta_agent.skills._validate import MAX_NAME, valid_name, validate
 
+RETIRED = ".retired"
 _DIGEST_CHARS = 8
 _MAX_BYTES = 256 << 10
+OTHER_FIELDS = ("license", "compatibility", "allowed-tools")
 
 
 class SkillLibrary:
     """The skills below one folder, ours and other people's."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, path: Path, shipped: Path | None = None) -> None:
+        self.path, self._shipped = path, shipped
 
     def all(self) -> list[Skill]:
-        """Every readable skill, by name."""
-        return [skill for folder in self._folders() if (skill := load_skill(folder)) is not None]
+        """Every readable skill, by name; of those that are shipped what has no namesake here."""
+        places = [place for place in (self._shipped, self.path) if place is not None]
+        found = {one.path.name: one for place in places for one in _skills_in(place)}
+        return [found[name] for name in sorted(found)]
+
+    def offered(self) -> list[Skill]:
+        """What a run may go by: all but what came from elsewhere and was not tried here."""
+        return [one for one in self.all() if not (one.foreign and one.status == "quarantine")]
+
+    def skill(self, name: str) -> Skill:
+        """One by its name, or by as much of it as no other begins with."""
+        known = self.all()
+        fitting = [one for one in known if one.name == name]
+        fitting = fitting or [one for one in known if name and one.name.startswith(name)]
+        if len(fitting) == 1:
+            return fitting[0]
+        near = ", ".join(one.name for one in fitting or known)[:300]
+        raise ConfigError(
+            f"{self.path} has {len(fitting) or 'no'} skill {name!r}"
+            + (f": {near}" if near else ""),
+            hint="meta-agent skills list",
+        )
 
     def find(self, domain: str, factor: str | None, text: str, limit: int = 3) -> list[Skill]:
         """The skills that speak to a situation, best first; the same library, the same answer."""
@@ -43,10 +66,31 @@ class SkillLibrary:
         known = next((skill for skill in self.all() if skill.digest == draft.digest), None)
         return known or self._store(draft)
 
-    def _folders(self) -> list[Path]:
-        if not self.path.is_dir():
-            return []
-        return sorted(p for p in self.path.iterdir() if p.is_dir() and not p.name.startswith("."))
+    def mark(self, skill: Skill, **told: str) -> None:
+        """Writes marks of ours into a skill of this library; a shipped one is copied first."""
+        place = self.path / skill.path.name
+        if skill.path != place:
+            shutil.copytree(skill.path, place)
+        text = (place / "SKILL.md").read_text("utf-8")
+        parsed = parse(text)
+        metadata = {**skill.metadata, **{PREFIX + key: value for key, value in told.items()}}
+        fields = {key: parsed.fields.get(key) for key in OTHER_FIELDS}
+        others = {key: value for key, value in fields.items() if isinstance(value, str)}
+        made = render(skill.name, skill.description, metadata, parsed.body, others)
+        write_whole(place / "SKILL.md", made)
+
+    def retire(self, name: str) -> Path:
+        """Takes a skill out of sight: nothing offers it again, and nothing of it is lost."""
+        skill = self.skill(name)
+        if skill.path.parent != self.path:
+            raise ConfigError(f"{skill.name} is shipped with meta-agent and not of {self.path}")
+        target = self.path / RETIRED / skill.path.name
+        target.parent.mkdir(exist_ok=True)
+        if target.exists():
+            target = target.with_name(f"{target.name}.{uuid4().hex[:8]}")
+        skill.path.replace(target)
+        sync(self.path)
+        return target
 
     def _store(self, draft: SkillDraft) -> Skill:
         name = _name(draft)
@@ -59,6 +103,13 @@ class SkillLibrary:
         finally:
             shutil.rmtree(building, ignore_errors=True)
         return _loaded(self.path / name)
+
+
+def _skills_in(place: Path) -> Iterator[Skill]:
+    folders = place.iterdir() if place.is_dir() else ()
+    for folder in sorted(p for p in folders if p.is_dir() and not p.name.startswith(".")):
+        if (skill := load_skill(folder)) is not None:
+            yield skill
 
 
 def load_skill(folder: Path) -> Skill | None:

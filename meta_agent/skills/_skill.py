@@ -45,6 +45,11 @@ class Skill:
         return next((known for known in STATUSES if known == self.get("status")), "quarantine")
 
     @property
+    def foreign(self) -> bool:
+        """Whether it was taken from elsewhere."""
+        return bool(self.get("origin"))
+
+    @property
     def domain(self) -> str:
         return self.get("domain")
 

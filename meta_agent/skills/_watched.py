@@ -6,10 +6,14 @@ that it could not look.
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from importlib.resources import files
+from pathlib import Path
+from types import NoneType
 from typing import Any, Final
 
 from meta_agent.evidence import MINIMUM, THRESHOLDS, rests_on
@@ -17,6 +21,16 @@ from meta_agent.protocols import JSON, Hypothesis
 
 _TABLE: Final = "WATCHED: list[dict[str, Any]] = []"
 _BESIDE: Final = "BESIDE: list[str] = []"
+CHECK: Final = "scripts/check.py"
+_SHAPE: Final[Mapping[str, Any]] = {
+    "metric": str,
+    "side": str,
+    "limit": (int, float, NoneType),
+    "needs": list,
+    "least": int,
+    "silent": bool,
+}
+_SILENT: Final = ("behaviour.leak", "behaviour.tamper", "behaviour.flag", "shape.suspect.")
 _ONLY_OURS: Final = ("signal.train.", "signal.filter.", "signal.curriculum.", "measured.")
 
 
@@ -33,7 +47,15 @@ def watched(metric: str, side: str, limit: float | None) -> dict[str, Any]:
     needs = [] if metric.startswith(_ONLY_OURS) else list(rests_on(metric))
     least = MINIMUM // 2 if metric.startswith("signal.") else MINIMUM
     pattern = metric if set(metric) & set("\\[") else re.escape(metric)
-    return {"metric": pattern, "side": side, "limit": limit, "needs": needs, "least": least}
+    silent = bool(needs) and metric.replace("\\", "").startswith(_SILENT)
+    return {
+        "metric": pattern,
+        "side": side,
+        "limit": limit,
+        "needs": needs,
+        "least": least,
+        "silent": silent,
+    }
 
 
 def trigger_of(hypothesis: Hypothesis, evidence: Mapping[str, JSON]) -> dict[str, Any]:
@@ -58,4 +80,29 @@ def _row(row: Mapping[str, Any]) -> str:
 
 
 def _value(value: Any) -> str:
-    return "None" if value is None else json.dumps(value)
+    return repr(value) if value is None or isinstance(value, bool) else json.dumps(value)
+
+
+def trigger_in(folder: Path) -> tuple[list[dict[str, Any]], list[str]]:
+    """The table of a skill's check, read and not run; empty where there is none to be read."""
+    try:
+        body = ast.parse((folder / CHECK).read_text("utf-8")).body
+    except (OSError, ValueError, SyntaxError, RecursionError, MemoryError):
+        return [], []
+    found: dict[str, Any] = {"WATCHED": [], "BESIDE": []}
+    for one in body:
+        if isinstance(one, ast.AnnAssign) and isinstance(one.target, ast.Name) and one.value:
+            with suppress(ValueError):
+                found[one.target.id] = ast.literal_eval(one.value)
+    rows, beside = found["WATCHED"], found["BESIDE"]
+    if not (isinstance(rows, list) and all(map(_is_row, rows)) and isinstance(beside, list)):
+        return [], []
+    return rows, [name for name in beside if isinstance(name, str)]
+
+
+def _is_row(row: Any) -> bool:
+    return (
+        isinstance(row, dict)
+        and _SHAPE.keys() <= row.keys()
+        and all(isinstance(row[name], kind) for name, kind in _SHAPE.items())
+    )

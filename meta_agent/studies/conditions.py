@@ -19,10 +19,11 @@ Not covered: what the results mean (`conditions_results`).
 from __future__ import annotations
 
 import json
+import shutil
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol
 
@@ -76,6 +77,8 @@ class Comparison:
     config: RunConfig
     splits: Mapping[str, str]
     """By condition, how it uses the tasks to search and confirm on."""
+    sides: Mapping[str, Path] = field(default_factory=dict)
+    """Of a trial of skills: by condition, the library that each of its runs gets a copy of."""
 
     def runs(self) -> Iterator[ConditionRun]:
         """Every run, seed by seed, so that a comparison cut short has whole pairs."""
@@ -84,16 +87,16 @@ class Comparison:
                 yield ConditionRun(condition, seed, self._config(condition, seed))
 
     def _config(self, condition: str, seed: int) -> RunConfig:
-        own: dict[str, object] = {
-            "strategy": condition,
-            "seed": seed,
-            "budget": self.budget,
-            "jobs": 1,
-        }
+        own: dict[str, object] = {"seed": seed, "budget": self.budget, "jobs": 1}
         own["workspace"] = self.folder / f"{condition}-s{seed}"
+        own |= {"skills": self.library(condition, seed)} if self.sides else {"strategy": condition}
         if condition in ONE_AT_A_TIME:
             own |= {"candidates": 1, "generations": min(MOST_GENERATIONS, 2 * self.singles)}
         return self.config.model_copy(update=own)
+
+    def library(self, condition: str, seed: int) -> Path:
+        """Where a run of a trial has its skills, and writes those that it learns."""
+        return self.folder / "libraries" / f"{condition}-s{seed}"
 
     def to_json(self) -> dict[str, JSON]:
         """The declaration."""
@@ -108,9 +111,19 @@ class Comparison:
         }
 
 
-def declare(config: RunConfig, conditions: Sequence[str], seeds: int, folder: Path) -> Comparison:
-    """What will be compared. Raises ConfigError where that cannot be, or is not what was begun."""
-    _require_known(conditions)
+def declare(
+    config: RunConfig,
+    conditions: Sequence[str],
+    seeds: int,
+    folder: Path,
+    sides: Mapping[str, Path] | None = None,
+) -> Comparison:
+    """What will be compared. Raises ConfigError where that cannot be, or is not what was begun.
+
+    `sides`: libraries to be compared, by the names in `conditions`; else these are ways to search.
+    """
+    if not sides:
+        _require_known(conditions)
     if seeds < 1:
         raise ConfigError(f"--seeds {seeds}: expected at least 1", hint="--seeds 5")
     require_supported(config)
@@ -119,7 +132,9 @@ def declare(config: RunConfig, conditions: Sequence[str], seeds: int, folder: Pa
     plan = _plan(config, domain)
     budget = config.budget or declared(plan, tree)
     singles = _singles(plan, budget, tree)
-    comparison = Comparison(folder, tuple(conditions), numbers, budget, singles, config, {})
+    comparison = Comparison(
+        folder, tuple(conditions), numbers, budget, singles, config, {}, dict(sides or {})
+    )
     _keep(comparison)
     firsts = {run.condition: run.config for run in comparison.runs()}
     splits = {
@@ -140,6 +155,7 @@ def carry_out(
     drains all runs under way and raises Interrupted.
     """
     config = comparison.config
+    _lend(comparison)
     with draining() as stop, ThreadPoolExecutor(config.jobs if config.trainable else 1) as pool:
         futures = {
             run.name: pool.submit(_one, run, evolve, display(run.name), stop)
@@ -149,6 +165,15 @@ def carry_out(
     if any(isinstance(error, Interrupted) for error in stopped.values()):
         raise Interrupted
     return stopped
+
+
+def _lend(comparison: Comparison) -> None:
+    """Each run of a trial gets its own copy, made once: it writes what it learns into it."""
+    for seed in comparison.seeds:
+        for condition, given in comparison.sides.items():
+            place = comparison.library(condition, seed)
+            if not place.exists():
+                shutil.copytree(given, place)
 
 
 def _one(run: ConditionRun, evolve: Evolve, display: Display, stop: threading.Event) -> None:

@@ -63,6 +63,7 @@ _ON_TOOLS: Final = (
     *("view_before", "first_edit", "test_fail", "retry_after"),
 )
 
+_ON_TOKENS: Final = ("mean_logprob", "inexact_share")
 _OF_GROUPS: Final = ("dead_group_ratio", "reward_spread", "rv_std_over_mean", "sequence_diversity")
 _NO_CALLS: Final = ("tool_calls_mean",)  # all there is to say where nothing was ever called
 
@@ -306,6 +307,8 @@ class _Shape:
     blank: int = 0
     again: int = 0
     looping: int = 0
+    calls: int = 0
+    unanswered: int = 0
     seen: set[bytes] = field(default_factory=set)
     pays: Correlation = field(default_factory=Correlation)
     pays_within: Within = field(default_factory=Within)
@@ -325,6 +328,9 @@ class _Shape:
         self.again += mark.digest() in self.seen
         self.seen.add(mark.digest())
         self.looping += _loops(text)
+        calls, unanswered = _unanswered(rollout.messages)
+        self.calls += calls
+        self.unanswered += unanswered
         if rewarded and math.isfinite(rollout.total_reward):
             self.pays.add(rollout.total_reward, float(len(text)))
             self.pays_within.add(rollout.group_id, rollout.total_reward, float(len(text)))
@@ -364,6 +370,8 @@ class _Shape:
             "duplicates": share(self.again, n),
             "looping": share(self.looping, n),
         }
+        if self.calls:
+            found["unanswered"] = share(self.unanswered, self.calls)
         pairs = {"reward_chars_corr": self.pays.r, "reward_chars_corr_within": self.pays_within.r}
         return found | {name: value for name, value in pairs.items() if value is not None}
 
@@ -387,6 +395,18 @@ def _absent(rollout: Rollout) -> frozenset[str]:
     return frozenset(found | ({"tokens"} if rollout.tokens is None else set()))
 
 
+def _unanswered(messages: Sequence[Message]) -> tuple[int, int]:
+    """Calls of tools after which the model spoke again, and those of them without an answer.
+
+    Where no message answers by an id, nobody can tell: no call is counted.
+    """
+    answered = {m.get("tool_call_id") for m in messages if m["role"] == "tool"} - {None, ""}
+    spoken = [m for m in messages if m["role"] == "assistant"]
+    ids = [call.get("id") for m in spoken[:-1] for call in m.get("tool_calls", ())]
+    known = [one for one in ids if one] if answered else []
+    return len(known), sum(one not in answered for one in known)
+
+
 def _loops(text: str) -> bool:
     tail = text[-_TAIL_CHARS:]
     return len(tail) == _TAIL_CHARS and bool(tail.strip()) and text.count(tail) >= 3
@@ -400,7 +420,10 @@ def rests_on(metric: str) -> tuple[str, ...]:
     if layer == "signal":
         return ("rewards", "outcome") if _on_outcome(name) else ("rewards",)
     if layer != "behaviour":
-        return ("tool_events",) if name.startswith("suspect") else ("messages",)
+        paid = ("messages", "rewards") if name.startswith("reward_") else ("messages",)
+        return ("tool_events",) if name.startswith("suspect") else paid
+    if name in _ON_TOKENS:
+        return ("tokens",)
     if name.startswith(_ON_FLAGS):
         return ("flags",)
     if _on_ok(name):

@@ -41,7 +41,7 @@ def brief_for(
         evidence=reading.evidence,
         findings=reading.findings,
         tried=tried(run, collected.version.commit),
-        skills=run.skills.all(),
+        skills=run.skills.offered(),
         host=host,
         files=lambda: evidence_files(_source(run, collected, reading)),
         terms=(*_terms(run, reading, generation), *gap_terms(run)),

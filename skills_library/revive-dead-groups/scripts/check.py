@@ -24,6 +24,7 @@ WATCHED: list[dict[str, Any]] = [
         "limit": 0.3,
         "needs": ["rewards"],
         "least": 5,
+        "silent": False,
     },
     {
         "metric": "signal\\.reward_spread",
@@ -31,9 +32,11 @@ WATCHED: list[dict[str, Any]] = [
         "limit": 0.05,
         "needs": ["rewards"],
         "least": 5,
+        "silent": False,
     },
 ]
-"""Rows of metric (a pattern), side, limit, needs (fields of the data), and least (attempts)."""
+"""Rows of metric (a pattern), side, limit, needs (fields of the data), least (attempts), and
+silent: whether a report leaves the metric out where it is 0."""
 BESIDE: list[str] = [
     "signal.dead_solved_ratio",
     "signal.dead_unsolved_ratio",
@@ -83,8 +86,8 @@ def look(row: dict[str, Any], report: dict[str, Any]) -> tuple[dict[str, float],
     if missing:
         told = ", ".join(f"{name} in {report['known'].get(name, 0)}" for name in missing)
         return shows, f"{row['metric']}: {told} of {report['rollouts']} attempts"
-    if not seen and not row["needs"]:
-        return {}, f"{row['metric']}: such a report has no number of this name"
+    if not seen and not row["silent"]:
+        return {}, f"{row['metric']}: the report on these rollouts has no such number"
     return shows, ""
 
 

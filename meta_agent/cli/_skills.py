@@ -1,0 +1,292 @@
+"""Commands about skills: look at them, look for them, try them, and share them.
+
+No script of a skill is run by any of these: a trigger is a table that is read out of its file.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from meta_agent.cli._flags import FLAGS, takes
+from meta_agent.cli._options import JsonOption, WorkspaceOption, resolve_flags
+from meta_agent.cli._output import Pulse, emit, stdout_for_data
+from meta_agent.cli._rollouts import FieldsOption, RolloutsOption, SolvedAtOption
+
+if TYPE_CHECKING:
+    from meta_agent.config import RunConfig
+    from meta_agent.protocols import JSON
+    from meta_agent.skills import Skill, SkillLibrary
+
+skills_app = typer.Typer(help="Skills.", no_args_is_help=True, rich_markup_mode=None)
+
+LibraryOption = Annotated[
+    Path | None,
+    typer.Option("--library", help="Skills library. [default: the workspace's]"),
+]
+NameArgument = Annotated[str, typer.Argument(help="A skill, by as much of its name as is its own.")]
+
+
+@skills_app.command("list")
+def list_skills(
+    library: LibraryOption = None, workspace: WorkspaceOption = None, as_json: JsonOption = False
+) -> None:
+    """Every skill with its standing and what trials found; those shipped with meta-agent, too."""
+    from meta_agent.view.terminal.skills import table
+
+    place = _library(library, workspace)
+    rows = [_row(place, skill) for skill in place.all()]
+    document = {"schema_version": 1, "library": str(place.path), "skills": rows}
+    emit(as_json, lambda: document, lambda: table(rows), paged=True)
+
+
+@skills_app.command()
+def show(
+    name: NameArgument,
+    library: LibraryOption = None,
+    workspace: WorkspaceOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """A skill whole: its words, its trigger, its trials, and where it came from."""
+    from meta_agent.skills.worth import trials
+    from meta_agent.view.terminal.skills import whole
+
+    place = _library(library, workspace)
+    skill = place.skill(name)
+    told = [one for one in trials(place.path) if one.skill == skill.name]
+    document = {
+        "schema_version": 1,
+        **_row(place, skill),
+        "metadata": dict(skill.metadata),
+        "body": skill.body,
+        "trials": [{**_plain(one), "words": one.words} for one in told],
+    }
+    emit(as_json, lambda: document, lambda: whole(document), paged=True)
+
+
+@skills_app.command()
+def search(
+    words: Annotated[list[str] | None, typer.Argument(help="What it should be about.")] = None,
+    rollouts: RolloutsOption = None,
+    solved_at: SolvedAtOption = None,
+    fields: FieldsOption = None,
+    limit: Annotated[int, typer.Option(min=1, max=50, help="How many, at most.")] = 3,
+    library: LibraryOption = None,
+    workspace: WorkspaceOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Skills whose trigger shows in rollouts, then those whose words fit."""
+    from meta_agent.errors import ConfigError
+    from meta_agent.skills import search as looked_for
+    from meta_agent.view.terminal.skills import found as drawing
+
+    text = " ".join(words or ())
+    if not text and not rollouts:
+        raise ConfigError(
+            "nothing to look for", hint="meta-agent skills search WORDS, or --rollouts FILE"
+        )
+    with stdout_for_data():
+        report = _report(rollouts, solved_at, fields) if rollouts else None
+    place = _library(library, workspace)
+    found = looked_for(place.all(), text, report, limit)
+    rows = [
+        {**_row(place, one.skill), "shows": dict(one.shows), "not_looked_at": list(one.unseen)}
+        for one in found
+    ]
+    document = {"schema_version": 1, "words": text, "found": rows}
+    emit(as_json, lambda: document, lambda: drawing(rows))
+
+
+@skills_app.command()
+def validate(
+    paths: Annotated[list[Path] | None, typer.Argument(help="Folders of skills.")] = None,
+    library: LibraryOption = None,
+    workspace: WorkspaceOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """What public validators refuse, and what neither checks. Exit 1 where there is anything."""
+    from meta_agent.skills import validate as problems_of
+    from meta_agent.view.terminal.text import lines
+
+    folders = list(paths or ())
+    folders = folders or [one.path for one in _library(library, workspace).all()]
+    found = {str(folder): problems_of(folder) for folder in folders}
+    text = [f"{name}: {'; '.join(told) or 'valid'}" for name, told in found.items()]
+    document = {"schema_version": 1, "ok": not any(found.values()), "problems": found}
+    emit(as_json, lambda: document, lambda: lines(text or ["there is no skill"]))
+    if not document["ok"]:
+        raise typer.Exit(1)
+
+
+@skills_app.command()
+@takes(*(name for name in FLAGS if name not in ("strategy", "skills")))
+def trial(
+    config: RunConfig,
+    name: NameArgument,
+    seeds: Annotated[int, typer.Option(min=1, help="Pairs of runs, from --seed upwards.")] = 5,
+    out: Annotated[Path, typer.Option(help="Folder of the runs; repeating goes on.")] = Path(
+        "skill-trials"
+    ),
+    library: LibraryOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Runs with the skill and runs without, at equal budget; its standing follows from them."""
+    from meta_agent.evolve import evolve
+    from meta_agent.skills.worth import record
+    from meta_agent.studies.conditions import carry_out
+    from meta_agent.studies.conditions_results import report, results_of
+    from meta_agent.studies.skill_trials import declare_trial, trial_of
+    from meta_agent.used import require_used
+    from meta_agent.view.pages.compare import beside
+    from meta_agent.view.terminal.text import facts
+
+    require_used(config)
+    place = _library(library, config.workspace)
+    skill = place.skill(name)
+    folder = out.expanduser().absolute() / f"{skill.name}-{config.domain.replace(':', '-')}"
+    with stdout_for_data():
+        comparison = declare_trial(config, skill, seeds, folder)
+        stopped = list(carry_out(comparison, evolve, beside()).values())
+        if stopped:
+            raise stopped[0]
+        results = results_of(comparison)
+        made = trial_of(skill, comparison, results, report(comparison, results))
+        place.path.mkdir(parents=True, exist_ok=True)
+        standing = record(place, made)
+    document = {"schema_version": 1, **_plain(made), "before": skill.status, "standing": standing}
+    shown = {"skill": skill.name, "trial": made.words, "before": skill.status, "now": standing}
+    emit(as_json, lambda: document, lambda: facts(shown))
+
+
+@skills_app.command()
+def retire(
+    name: NameArgument,
+    library: LibraryOption = None,
+    workspace: WorkspaceOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Take a skill out of the library's sight; it stays in its folder .retired."""
+    from meta_agent.view.terminal.text import facts
+
+    place = _library(library, workspace)
+    skill = place.skill(name)
+    rows = {"schema_version": 1, "skill": skill.name, "moved_to": str(place.retire(skill.name))}
+    emit(as_json, lambda: rows, lambda: facts(rows))
+
+
+@skills_app.command()
+def export(
+    names: Annotated[
+        list[str] | None, typer.Argument(help="Default: all not in quarantine.")
+    ] = None,
+    into: Annotated[Path, typer.Option(help="The project.")] = Path(),
+    library: LibraryOption = None,
+    workspace: WorkspaceOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Copy skills to where coding agents look: .agents/skills and .claude/skills of a project."""
+    from meta_agent.skills import export as hand_on
+    from meta_agent.view.terminal.text import lines
+
+    place = _library(library, workspace)
+    written = [str(path) for path in hand_on(place, into.absolute(), names or ())]
+    emit(as_json, lambda: {"schema_version": 1, "written": written}, lambda: lines(written))
+
+
+@skills_app.command()
+def add(
+    source: Annotated[
+        str, typer.Argument(help="A folder, or the https:// address of a repository.")
+    ],
+    library: LibraryOption = None,
+    workspace: WorkspaceOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Take skills of others into quarantine, with origin, digest and licence; nothing is run."""
+    from meta_agent.skills.exchange import take_in
+
+    with stdout_for_data():
+        taken = take_in(_library(library, workspace), source)
+    _told(taken, [], as_json)
+
+
+@skills_app.command()
+def sync(
+    source: Annotated[
+        str, typer.Argument(help="A shared library: a folder, or an https:// address.")
+    ],
+    library: LibraryOption = None,
+    workspace: WorkspaceOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Take in what is new in a shared library; a plain folder gets what was tried here."""
+    from meta_agent.skills.exchange import level
+
+    with stdout_for_data():
+        taken, given = level(_library(library, workspace), source)
+    _told(taken, given, as_json)
+
+
+def _told(taken: list[Any], given: list[str], as_json: bool) -> None:
+    from meta_agent.view.terminal.text import lines
+
+    rows = [one._asdict() for one in taken]
+    text = [
+        f"{one.name}: refused: {one.refused}"
+        if one.refused
+        else f"{one.name}: in quarantine{''.join(f'; {told}' for told in one.warnings)}"
+        for one in taken
+    ]
+    text += [f"{name}: given" for name in given]
+    document = {"schema_version": 1, "taken": rows, "given": given}
+    emit(as_json, lambda: document, lambda: lines(text or ["nothing new"]))
+    if taken and all(one.refused for one in taken):
+        raise typer.Exit(1)
+
+
+def _library(library: Path | None, workspace: Path | None) -> SkillLibrary:
+    from meta_agent.resources import resource_dir
+    from meta_agent.skills import SkillLibrary
+
+    path = library or resolve_flags(workspace=workspace).skills_library
+    return SkillLibrary(path.expanduser().absolute(), resource_dir("skills_library"))
+
+
+def _row(place: SkillLibrary, skill: Skill) -> dict[str, Any]:
+    return {
+        "name": skill.name,
+        "description": skill.description,
+        "status": skill.status,
+        "kind": skill.kind,
+        "domain": skill.domain,
+        "worth": skill.get("worth"),
+        "origin": skill.get("origin") or ("" if skill.path.parent == place.path else "meta-agent"),
+        "licence": skill.get("licence"),
+        "path": str(skill.path),
+        "warnings": list(skill.warnings),
+    }
+
+
+def _plain(trial: Any) -> dict[str, Any]:
+    from dataclasses import asdict
+
+    return asdict(trial)
+
+
+def _report(files: list[Path], solved_at: float | None, fields: str | None) -> JSON:
+    """What `report --rollouts` reads."""
+    import tempfile
+
+    from meta_agent.config import pairs_of
+    from meta_agent.evidence import read_foreign
+    from meta_agent.rollouts.exchange import judged, read_rollouts, write_mapped
+
+    with tempfile.TemporaryDirectory() as scratch:
+        if fields:
+            names = pairs_of(fields)
+            outs = [Path(scratch) / str(n) / f"{one.stem}.jsonl" for n, one in enumerate(files)]
+            files = [write_mapped(one, names, out) for one, out in zip(files, outs, strict=True)]
+        rollouts = judged(read_rollouts(*files), solved_at)
+        return read_foreign(Pulse("rollouts").over(rollouts)).to_json()

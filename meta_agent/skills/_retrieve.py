@@ -1,0 +1,102 @@
+"""Which skills speak to a situation: those whose trigger shows in its rollouts, then those whose
+words fit, by SQLite's full-text index (FTS5, BM25 with words brought to their stems).
+
+Scope comes before words: a skill of the same domain and factor beats any amount of shared
+vocabulary. The index is made anew from the folders in memory, which takes milliseconds for some
+hundred skills, and the same library always gives the same order.
+
+What came from elsewhere and has not been tried here (`Skill.foreign`, quarantined) is for people
+alone: `in_scope` never has it.
+"""
+
+from __future__ import annotations
+
+import re
+import sqlite3  # noqa: TID251 - an index in memory; nothing durable
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from typing import Final, NamedTuple
+
+from meta_agent.protocols import JSON
+from meta_agent.skills._check import look
+from meta_agent.skills._skill import Skill
+from meta_agent.skills._watched import trigger_in
+
+_WORD: Final = re.compile(r"[a-z0-9]+")
+_STOP_WORDS: Final = (
+    "a and are as at by do does for i if in is it my not of on or that the they to we what why with"
+)
+_STOP: Final = frozenset(_STOP_WORDS.split())
+# Above any BM25 sum of a few query words over short documents.
+_DOMAIN_BONUS: Final = 200.0
+_FACTOR_BONUS: Final = 100.0
+_WEIGHTS: Final = "8.0, 4.0, 1.0"  # of name, description, body
+
+
+class Found(NamedTuple):
+    """A skill that was looked for, what of its trigger shows, and what could not be looked at."""
+
+    skill: Skill
+    shows: Mapping[str, float]
+    unseen: tuple[str, ...]
+
+
+def rank(skills: Sequence[Skill], domain: str, factor: str | None, text: str) -> list[Skill]:
+    """The skills in scope, best first. Another domain's are last, and only if global."""
+    usable = [skill for skill in skills if in_scope(skill, domain)]
+    scores = words_of(usable, text)
+
+    def place(skill: Skill) -> tuple[float, str]:
+        return -(scores.get(skill.name, 0.0) + _scope(skill, domain, factor)), skill.name
+
+    return sorted(usable, key=place)
+
+
+def search(skills: Sequence[Skill], text: str, report: JSON = None, limit: int = 3) -> list[Found]:
+    """Those whose trigger shows in the report first, then by words; nothing that neither finds."""
+    scores = words_of(skills, text)
+    found = [_looked(skill, report) for skill in skills]
+    fitting = [one for one in found if one.shows or scores.get(one.skill.name)]
+
+    def place(one: Found) -> tuple[bool, float, str]:
+        return not one.shows, -scores.get(one.skill.name, 0.0), one.skill.name
+
+    return sorted(fitting, key=place)[:limit]
+
+
+def in_scope(skill: Skill, domain: str) -> bool:
+    """Own domain always; elsewhere only what has been found to hold in more than one domain."""
+    if skill.foreign and skill.status == "quarantine":
+        return False
+    return skill.domain == domain or skill.status == "global"
+
+
+def words_of(skills: Sequence[Skill], text: str) -> dict[str, float]:
+    """How well each skill's words fit a text, by name; only those that fit at all."""
+    words = sorted({word for word in _WORD.findall(text.lower()) if word not in _STOP})
+    if not (words and skills):
+        return {}
+    with closing(sqlite3.connect(":memory:")) as base:
+        base.execute("CREATE VIRTUAL TABLE s USING fts5(name, about, body, tokenize = 'porter')")
+        rows = [
+            (one.name, f"{one.description} {one.rule} {one.factor}", one.body) for one in skills
+        ]
+        base.executemany("INSERT INTO s VALUES (?, ?, ?)", rows)
+        asked = " OR ".join(f'"{word}"' for word in words)
+        query = f"SELECT name, bm25(s, {_WEIGHTS}) FROM s WHERE s MATCH ?"
+        return {name: -score for name, score in base.execute(query, (asked,))}
+
+
+def _looked(skill: Skill, report: JSON) -> Found:
+    if report is None:
+        return Found(skill, {}, ())
+    rows, _ = trigger_in(skill.path)
+    seen = [look(row, report) for row in rows]
+    shows = {name: value for found, _ in seen for name, value in found.items()}
+    unseen = [why for _, why in seen if why] if rows else ["it has no trigger that can be read"]
+    return Found(skill, shows, tuple(unseen))
+
+
+def _scope(skill: Skill, domain: str, factor: str | None) -> float:
+    same_domain = _DOMAIN_BONUS if skill.domain == domain else 0.0
+    return same_domain + (_FACTOR_BONUS if factor and skill.factor == factor else 0.0)

@@ -1,0 +1,134 @@
+"""What skills are worth: trials with and without, and the standing that follows from them.
+
+A trial is runs with a skill and runs without any, paired by seed at equal budget; it is kept in the
+library's `trials.jsonl`, one line each, and its sum in the skill itself.
+
+| standing | how |
+|---|---|
+| quarantine | taken from elsewhere, written by a language model, or tried here and doing harm |
+| domain | in one domain the interval of the difference is above 0 |
+| global | in two domains at least, and harm in none |
+| retired | in quarantine, and every domain it was tried in was harmed: out of the library's sight |
+
+Promises: fewer than `ENOUGH` pairs move nothing, nor does an interval that holds 0. All trials in
+a domain count together, weighed by their precision, so that trying again adds to what was seen and
+takes its place only where it had the very same seeds.
+
+Does not cover: that the sum is looked at after every trial, which makes luck likelier than 1 in 40.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import reduce
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from meta_agent.errors import IntegrityError
+from meta_agent.skills._library import SkillLibrary
+from meta_agent.skills._skill import Skill, Status
+
+FILE: Final = "trials.jsonl"
+ENOUGH: Final = 3
+_FINEST: Final = 0.005  # half an interval: no few runs know it better
+Standing = Status | Literal["retired"]
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """Clean success on the vault with the skill minus without, over paired runs."""
+
+    skill: str
+    domain: str
+    seeds: Sequence[int]
+    budget: int
+    difference: float
+    low: float
+    high: float
+    first_proof: Mapping[str, Sequence[int | None]]
+    """By side, attempts that each run had made when it was proven; None: it was not."""
+
+    @property
+    def pairs(self) -> int:
+        return len(self.seeds)
+
+    @property
+    def words(self) -> str:
+        ends = (100 * self.difference, 100 * self.low, 100 * self.high)
+        seen = "{:+.1f} points [{:+.1f}, {:+.1f}]".format(*ends)
+        return f"{seen} over {self.pairs} pairs of {self.budget} attempts on {self.domain}"
+
+
+def record(library: SkillLibrary, trial: Trial) -> Standing:
+    """Keeps a trial, and what the skill's standing is after it."""
+    name = trial.skill
+    with (library.path / FILE).open("a", encoding="utf-8") as stream:
+        stream.write(json.dumps(asdict(trial), sort_keys=True) + "\n")
+        stream.flush()
+        os.fsync(stream.fileno())
+    skill, mine = library.skill(name), together(trials(library.path), name)
+    after = standing(skill, mine)
+    told = "; ".join(one.words for one in mine.values())
+    library.mark(skill, status="quarantine" if after == "retired" else after, worth=told)
+    if after == "retired":
+        library.retire(skill.name)
+    return after
+
+
+def standing(skill: Skill, mine: Mapping[str, Trial]) -> Standing:
+    """What follows from the trials in each domain."""
+    told = [one for one in mine.values() if one.pairs >= ENOUGH and math.isfinite(one.low)]
+    good, bad = (sum(one.low > 0 for one in told), sum(one.high < 0 for one in told))
+    if bad:
+        return "retired" if skill.status == "quarantine" and bad == len(told) else "quarantine"
+    if not good:
+        return skill.status
+    return "global" if good > 1 or skill.status == "global" else "domain"
+
+
+def together(known: Sequence[Trial], name: str) -> dict[str, Trial]:
+    """All trials of a skill as one for each domain; of those with a seed in common the last."""
+    found: dict[str, list[Trial]] = {}
+    for one in (trial for trial in known if trial.skill == name):
+        before = found.get(one.domain, [])
+        found[one.domain] = [x for x in before if not {*x.seeds} & {*one.seeds}] + [one]
+    return {domain: reduce(_both, several) for domain, several in found.items()}
+
+
+def _both(one: Trial, other: Trial) -> Trial:
+    """Two trials weighed by their precision, as if normal."""
+    halves = [max((x.high - x.low) / 2, _FINEST) for x in (one, other)]
+    weights = [half**-2 for half in halves]
+    mean = sum(w * x.difference for w, x in zip(weights, (one, other), strict=True)) / sum(weights)
+    half = sum(weights) ** -0.5
+    proofs = {
+        side: [*one.first_proof.get(side, ()), *other.first_proof.get(side, ())]
+        for side in {**one.first_proof, **other.first_proof}
+    }
+    seeds = [*one.seeds, *other.seeds]
+    return Trial(one.skill, one.domain, seeds, other.budget, mean, mean - half, mean + half, proofs)
+
+
+def tried(known: Sequence[Trial], name: str) -> Counter[str]:
+    """How often it was tried, by domain."""
+    return Counter(one.domain for one in known if one.skill == name)
+
+
+def trials(library: Path) -> list[Trial]:
+    """Every trial that a library records, oldest first."""
+    path = library / FILE
+    lines = path.read_text("utf-8").splitlines() if path.is_file() else []
+    return [_trial(path, number, line) for number, line in enumerate(lines, 1) if line.strip()]
+
+
+def _trial(path: Path, number: int, line: str) -> Trial:
+    try:
+        told: dict[str, Any] = json.loads(line)
+        return Trial(**told)
+    except (ValueError, TypeError) as error:
+        raise IntegrityError(f"{path}, line {number}, is no trial: {error}") from error

@@ -1,0 +1,113 @@
+"""The right skill among the first three: by what rollouts show, then by words."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from meta_agent.evidence import read_foreign
+from meta_agent.skills import Skill, SkillLibrary, search, trigger_in
+from meta_agent.skills._library import load_skill
+from tests.skills.test_seeds import LIBRARY, NAMES, PLANTED, made
+
+# Each as somebody would ask who has not read the skill.
+ASKED = {
+    "the agent finds the fix in the git history": "read-a-leak",
+    "score jumped after we gave it a log tool, too good to be true": "read-a-leak",
+    "GRPO advantages are all zero": "revive-dead-groups",
+    "rewards hardly differ inside a group, no gradient": "revive-dead-groups",
+    "reward goes up but success does not": "stop-a-reward-hack",
+    "the format score pays more than solving": "stop-a-reward-hack",
+    "replies stop in mid-sentence at max tokens": "end-truncation",
+    "runs out of turns before submitting": "end-truncation",
+    "answers get longer and longer in training": "pay-for-outcome-not-length",
+    "length bias of the loss": "pay-for-outcome-not-length",
+    "it forgets what the tool said two turns ago": "show-the-whole-conversation",
+    "chat template strips reasoning from earlier turns": "show-the-whole-conversation",
+    "tasks are far too hard for this policy": "fit-the-curriculum",
+    "choose the order of training tasks": "fit-the-curriculum",
+    "the model broke at step 40 and repeats one phrase": "catch-a-learning-rate-collapse",
+    "learning rate too high, gradient norm exploded": "catch-a-learning-rate-collapse",
+    "entropy collapsed, all samples are the same": "restore-exploration",
+    "pass@8 is no better than pass@1": "restore-exploration",
+    "edit tool refuses most calls": "mend-refused-actions",
+    "agent calls the same command over and over": "mend-refused-actions",
+    "it edited the tests to make them pass": "guard-the-grader",
+    "sys.exit(0) before the assertions run": "guard-the-grader",
+    "containers crash under load and count as failures": "keep-lost-attempts-apart",
+    "two evaluations of the same checkpoint disagree": "keep-lost-attempts-apart",
+}
+
+
+def first_three(text: str, report: object = None) -> list[str]:
+    return [one.skill.name for one in search(SkillLibrary(LIBRARY).all(), text, report)]
+
+
+def test_recall_at_three_by_words() -> None:
+    missed = {asked: name for asked, name in ASKED.items() if name not in first_three(asked)}
+    assert len(missed) <= len(ASKED) // 10, missed
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_shows_comes_first_whatever_the_words(name: str) -> None:
+    """Of each planted fault; several skills may speak to one, and three are handed over."""
+    for planted in PLANTED[name].values():
+        report = read_foreign(made(planted)).to_json()
+        found = search(SkillLibrary(LIBRARY).all(), "grader container", report, limit=12)
+        shown = [one.skill.name for one in found if one.shows]
+        assert name in shown[:3], shown
+        assert [one.skill.name for one in found[: len(shown)]] == shown
+
+
+def test_nothing_fits_nothing() -> None:
+    assert first_three("zebra quagga okapi") == []
+    assert first_three("") == first_three('"*^ (:') == []
+
+
+def test_a_trigger_is_read_and_never_run(tmp_path: Path) -> None:
+    folder = tmp_path / "bad"
+    (folder / "scripts").mkdir(parents=True)
+    script = folder / "scripts/check.py"
+    mark = tmp_path / "ran"
+    for text in (
+        f"open({str(mark)!r}, 'w')\nWATCHED: list = []\n",
+        f"WATCHED: list = [open({str(mark)!r}, 'w')]\n",
+        "WATCHED: list = [{'metric': 1}]\n",
+        "WATCHED: list = " + "[" * 5000 + "]" * 5000,
+        "WATCHED: list = 3\n",
+        "def (",
+        "\x00",
+    ):
+        script.write_text(text)
+        assert trigger_in(folder) == ([], [])
+    script.write_bytes(b"\xff\xfe")
+    assert trigger_in(folder) == ([], [])
+    assert not mark.exists()
+
+
+def test_a_pattern_that_does_not_end_is_no_trigger(tmp_path: Path) -> None:
+    skill = _skill(tmp_path, metric="(a+)+$" * 3, limit=0.0)
+    (found,) = search([skill], "demo", read_foreign(made(lambda t, s: {})).to_json())
+    assert not found.shows and found.unseen
+
+
+def test_without_a_trigger_it_could_not_look(tmp_path: Path) -> None:
+    folder = tmp_path / "demo"
+    folder.mkdir()
+    (folder / "SKILL.md").write_text("---\nname: demo\ndescription: a demo\n---\nwords\n")
+    skill = load_skill(folder)
+    assert skill is not None
+    (found,) = search([skill], "demo", read_foreign(made(lambda t, s: {})).to_json())
+    assert found.unseen == ("it has no trigger that can be read",)
+
+
+def _skill(tmp_path: Path, metric: str, limit: float) -> Skill:
+    folder = tmp_path / "demo"
+    (folder / "scripts").mkdir(parents=True)
+    (folder / "SKILL.md").write_text("---\nname: demo\ndescription: a demo\n---\nwords\n")
+    row = {"metric": metric, "side": "above", "limit": limit, "needs": [], "least": 1}
+    (folder / "scripts/check.py").write_text(f"WATCHED: list = [{row | {'silent': False}!r}]\n")
+    skill = load_skill(folder)
+    assert skill is not None
+    return skill

@@ -1,0 +1,99 @@
+"""Standing follows from trials, and from nothing else."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from meta_agent.errors import ConfigError, IntegrityError
+from meta_agent.skills import SkillLibrary, validate
+from meta_agent.skills.worth import FILE, Trial, record, trials, tried
+
+GOOD, BAD, OPEN = (0.10, 0.04, 0.16), (-0.10, -0.16, -0.04), (0.02, -0.04, 0.08)
+LITTLE = (-0.01, -0.07, 0.05)
+Seen = tuple[float, float, float]
+
+
+def trial(seen: Seen, domain: str = "swe", pairs: int = 5, first: int = 0) -> Trial:
+    proof: dict[str, list[int | None]] = {"with": [900, None], "without": [None, None]}
+    return Trial("demo", domain, list(range(first, first + pairs)), 6000, *seen, proof)
+
+
+@pytest.fixture
+def library(tmp_path: Path) -> SkillLibrary:
+    folder = tmp_path / "lib/demo"
+    folder.mkdir(parents=True)
+    (folder / "SKILL.md").write_text(
+        '---\nname: demo\ndescription: "Does: a thing."\nlicense: MIT\nmetadata:\n'
+        '  meta-agent.kind: "positive"\n  meta-agent.status: "quarantine"\n---\n\n# Demo\n'
+    )
+    return SkillLibrary(tmp_path / "lib")
+
+
+WAYS: dict[str, tuple[list[Trial], str]] = {
+    "one that does good": ([trial(GOOD)], "domain"),
+    "good in two domains": ([trial(GOOD), trial(GOOD, "math")], "global"),
+    "the same domain twice": ([trial(GOOD), trial(GOOD)], "domain"),
+    "nothing to be seen": ([trial(OPEN)], "quarantine"),
+    "too few pairs": ([trial(GOOD, pairs=2)], "quarantine"),
+    "harm": ([trial(BAD)], "retired"),
+    "good once, harm when tried again": ([trial(GOOD), trial(BAD)], "quarantine"),
+    "good once, harm with other seeds": ([trial(GOOD), trial(BAD, first=9)], "domain"),
+    "good, and more harm": (
+        [trial(GOOD), trial(BAD, first=9), trial(BAD, first=20), trial(BAD, first=30)],
+        "quarantine",
+    ),
+    "good here, harm there": ([trial(GOOD), trial(GOOD, "math"), trial(BAD, "code")], "quarantine"),
+    "global, then nothing elsewhere": (
+        [trial(GOOD), trial(GOOD, "math"), trial(OPEN, "code")],
+        "global",
+    ),
+    "nothing, nothing, then luck": (
+        [trial(LITTLE), trial(LITTLE, first=9), trial((0.05, 0.001, 0.099), first=20)],
+        "quarantine",
+    ),
+    "no number": ([trial((float("nan"),) * 3)], "quarantine"),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_standing_follows_from_the_trials(way: str, library: SkillLibrary) -> None:
+    made, expected = WAYS[way]
+    assert [record(library, one) for one in made][-1] == expected
+    assert tried(trials(library.path), "demo").total() == len(made)
+    if expected == "retired":
+        assert library.all() == [] and (library.path / ".retired/demo/SKILL.md").is_file()
+        return
+    skill = library.skill("demo")
+    assert skill.status == expected and skill.description == "Does: a thing."
+    assert validate(skill.path) == []
+    assert "license: " in (skill.path / "SKILL.md").read_text()
+
+
+def test_its_worth_stands_in_the_skill(library: SkillLibrary) -> None:
+    record(library, trial(GOOD))
+    worth = library.skill("demo").get("worth")
+    assert worth == "+10.0 points [+4.0, +16.0] over 5 pairs of 6000 attempts on swe"
+
+
+def test_a_torn_record_is_named(library: SkillLibrary) -> None:
+    record(library, trial(GOOD))
+    with (library.path / FILE).open("a") as stream:
+        stream.write(json.dumps({"skill": "demo"}) + "\n")
+    with pytest.raises(IntegrityError, match="line 2, is no trial"):
+        trials(library.path)
+
+
+def test_a_shipped_skill_is_marked_in_a_copy(library: SkillLibrary, tmp_path: Path) -> None:
+    mine = SkillLibrary(tmp_path / "mine", shipped=library.path)
+    (tmp_path / "mine").mkdir()
+    assert record(mine, trial(GOOD)) == "domain"
+    assert library.skill("demo").status == "quarantine"
+    assert mine.skill("demo").path == tmp_path / "mine/demo"
+
+
+def test_a_shipped_skill_is_not_retired(library: SkillLibrary, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="is shipped"):
+        SkillLibrary(tmp_path / "mine", shipped=library.path).retire("demo")
