@@ -64,6 +64,12 @@ def search(skills: Sequence[Skill], text: str, report: JSON = None, limit: int =
     return sorted(fitting, key=place)[:limit]
 
 
+def unseen(skills: Sequence[Skill], report: JSON) -> dict[str, tuple[str, ...]]:
+    """Skills whose trigger does not show and could not be looked at whole, and why."""
+    found = [_looked(skill, report) for skill in skills]
+    return {one.skill.name: one.unseen for one in found if one.unseen and not one.shows}
+
+
 def in_scope(skill: Skill, domain: str) -> bool:
     """Own domain always; elsewhere only what has been found to hold in more than one domain."""
     if skill.foreign and skill.status == "quarantine":

@@ -47,6 +47,13 @@ def test_from_an_empty_folder_to_a_skill_in_a_project(
     assert lost.returncode == 2 and len(lost.stderr.splitlines()) == 2
 
 
+def test_rollouts_that_do_not_say_clear_nothing(tmp_path: Path, meta_agent: Runner) -> None:
+    (tmp_path / "one.jsonl").write_text('{"prompt": "a", "completion": "b", "reward": 0.5}\n')
+    given = ("skills", "search", "--rollouts", "one.jsonl")
+    assert len(meta_agent(*given, "--json", cwd=tmp_path).document["not_looked_for"]) == 12
+    assert "12 could not look" in meta_agent(*given, cwd=tmp_path).stdout
+
+
 def test_rollouts_say_which_skill_is_wanted(tmp_path: Path, meta_agent: Runner) -> None:
     rows = [
         {"prompt": f"task {n % 6}", "completion": f"try {n}", "reward": 0.0, "outcome": False}
@@ -68,7 +75,7 @@ def test_rollouts_say_which_skill_is_wanted(tmp_path: Path, meta_agent: Runner) 
         (("show", "zebra"), "no skill 'zebra'"),
         (("retire", "read-a-leak"), "is shipped with meta-agent"),
         (("add", "nowhere"), "there is no folder nowhere"),
-        (("export", "--into", "nowhere"), "there is no folder nowhere"),
+        (("export", "--into", "nowhere"), "/nowhere"),
         (("trial", "read-a-leak", "--seeds", "1"), "names none"),
         (("sync", "http://example.org/x"), "only https:// addresses"),
     ],

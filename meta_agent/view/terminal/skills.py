@@ -44,11 +44,12 @@ def whole(row: Mapping[str, Any]) -> RenderableType:
     return Group(head, Text(), Text(visible(row["description"])), Text(), body)
 
 
-def found(rows: Sequence[Mapping[str, Any]]) -> RenderableType:
-    """What was found, and of each whether its sign shows, or could not be looked for."""
+def found(rows: Sequence[Mapping[str, Any]], unseen: Sequence[str], known: int) -> RenderableType:
+    """What was found, and of which skills the sign could not be looked for: no all clear."""
+    told = f"of {known} skills {len(unseen)} could not look at these rollouts whole, so they clear "
+    text = [f"{told}nothing: {', '.join(unseen)}", ""] if unseen else []
     if not rows:
-        return Text("no skill fits")
-    text = list[str]()
+        return lines([*text, "no skill fits"])
     for row in rows:
         text.append(f"{row['name']}  ({row['status']})")
         text += [f"  shows  {name} {value:.3g}" for name, value in row["shows"].items()]
