@@ -93,6 +93,7 @@ class Box:
             self.id = str(made["Id"])
             try:
                 self._api.start(self.id)
+                _engine().bound_tcp(self.id, limits.memory_mb)
                 self._has_timeout = self._ran("command -v timeout", 60.0).exit_code == 0
             except BaseException:
                 self.close()

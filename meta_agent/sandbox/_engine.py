@@ -87,7 +87,7 @@ def engine_facts() -> Engine:
     )
 
 
-def bound_tcp(container_id: str, limits: SandboxLimits) -> bool:
+def bound_tcp(container_id: str, memory_mb: int) -> bool:
     """Whether the buffers of a container's connections count towards its memory.
 
     Version 1 of control groups counts them apart, and runc no longer sets that limit. So it is set
@@ -100,7 +100,7 @@ def bound_tcp(container_id: str, limits: SandboxLimits) -> bool:
         groups = Path(f"/proc/{pid}/cgroup").read_text(encoding="ascii").splitlines()
         (group,) = (row.split(":", 2)[2] for row in groups if row.split(":")[1] == "memory")
         limit = Path(f"/sys/fs/cgroup/memory{group}/memory.kmem.tcp.limit_in_bytes")
-        limit.write_text(str((limits.memory_mb << 20) // TCP_PART), encoding="ascii")
+        limit.write_text(str((memory_mb << 20) // TCP_PART), encoding="ascii")
     except (OSError, ValueError, IndexError, KeyError, DockerException):
         return False
     return group != "/"
@@ -257,7 +257,7 @@ class Container:
             with engine_errors("cannot start a sandbox container"):
                 self.socket = self._attach()
                 self._api.start(self.id)
-                self.bounds_tcp = bound_tcp(self.id, plan.limits)
+                self.bounds_tcp = bound_tcp(self.id, plan.limits.memory_mb)
         except BaseException:
             self.remove()
             raise

@@ -189,7 +189,12 @@ CHECKS = [
             control="socket.socket(socket.AF_UNIX)",
             attack=f"socket.socket({family}, {kind})",
         )
-        for name, family, kind in (("vsock", 40, 1), ("alg", 38, 5), ("packet", 17, 3))
+        for name, family, kind in (
+            ("netlink", 16, 3),
+            ("vsock", 40, 1),
+            ("alg", 38, 5),
+            ("packet", 17, 3),
+        )
     ),
     Check("a file of the host's temporary folder", "files", own_temporary_file, host_temporary),
     Check(

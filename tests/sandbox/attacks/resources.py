@@ -79,6 +79,28 @@ if not said or int(said) < {most}:
     raise OSError(f"held {{said}}")
 print(said)
 """
+# Sent to oneself, or to the kernel, which sends a request that it refuses back whole.
+EAT_BY_NETLINK = """
+import struct
+held, kept = 0, [socket.socketpair() for _ in range(2)]
+for one, _ in kept:
+    held += one.send(bytes(1 << 14))
+for index in range({sockets}):
+    kept.append(socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, {protocol}))
+    kept[-1].setblocking(False)
+    kept[-1].bind((0, 0))
+    to = {to}
+    size = 100_000
+    message = struct.pack("IHHII", size, 999, 5, 1, 0) + bytes(size - 16)
+    try:
+        while True:
+            held += kept[-1].sendto(message, (to, 0))
+    except OSError:
+        pass
+print(held)
+if held < {most}:
+    raise OSError(f"held {{held}}")
+"""
 FILL = """
 for index in range({files}):
     with open(f"fill{{index}}", "wb") as file:
@@ -203,6 +225,18 @@ CHECKS = [
         "memory",
         control=EAT_BY_TCP.format(pairs=2, most=1 << 16),
         attack=EAT_BY_TCP.format(pairs=400, most=LIMITS.memory_mb << 20),
+    ),
+    *(
+        program_check(
+            f"memory in the buffers of netlink, {name}",
+            "seccomp",
+            control=EAT_BY_NETLINK.format(sockets=0, protocol=0, to=0, most=1 << 14),
+            attack=EAT_BY_NETLINK.format(sockets=900, protocol=protocol, to=to, most=64 << 20),
+        )
+        for name, protocol, to in (
+            ("between users", 2, "kept[-1].getsockname()[0]"),
+            ("echoed by the kernel", 0, "0"),
+        )
     ),
     program_check(
         "more processes than allowed",
