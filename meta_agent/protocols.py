@@ -158,7 +158,7 @@ class TokenRecord:
     `mask` is 1 where the policy generated the token and 0 where the environment wrote it.
     `logprobs` (natural log, at sampling temperature) is 0.0 where `mask` is 0.
     `exact` is False when the calls did not extend one token prefix: then only the last exact
-    segment is kept here (see ARCHITECTURE.md, Training).
+    segment is kept here; `lost` counts the sampled tokens of others and is not stored.
     """
 
     prompt_ids: list[int]
@@ -166,6 +166,7 @@ class TokenRecord:
     mask: list[int]
     logprobs: list[float]
     exact: bool = True
+    lost: int = field(default=0, compare=False)
 
 
 @dataclass(slots=True)

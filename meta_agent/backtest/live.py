@@ -358,6 +358,7 @@ class Lab:
                 out_dir=folder,
                 keep_steps=EXEMPLAR_STEPS,
                 keep_every=keep_every,
+                min_exact=self.settings.min_exact,
                 on_metrics=lambda row: self._on_step(series, int(row["step"]), row),
             )
         shard = self.store.write(f"{self.settings.run}/train-{name}", result.rollouts)

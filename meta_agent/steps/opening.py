@@ -48,6 +48,7 @@ from meta_agent.steps.visible import declare
 from meta_agent.steps.ways.strategies import STRATEGIES
 from meta_agent.trackers import Place, listening, require_trackers
 from meta_agent.training.hub import hf_place
+from meta_agent.training.run import MIN_EXACT
 from meta_agent.view import Display, recorded, reduce
 from meta_agent.view.told import Event, Told
 from meta_agent.workspace import Workspace, init_workspace, is_workspace
@@ -398,6 +399,7 @@ def lab_settings(
         concurrency=config.concurrency,
         threads=config.threads,
         lora_r=config.lora_r,
+        min_exact=MIN_EXACT if config.policy.startswith("hf:") else 0.0,
         checkpoints=workspace.checkpoints,
         seed=config.seed,
     )

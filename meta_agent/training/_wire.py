@@ -12,7 +12,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
-from meta_agent.protocols import JSON, GenerateReply, GenerateRequest, TokenRecord
+from meta_agent.protocols import (
+    JSON,
+    GenerateReply,
+    GenerateRequest,
+    RolloutFailure,
+    TokenRecord,
+)
 from meta_agent.training._frames import FrameError
 
 T = TypeVar("T")
@@ -108,15 +114,29 @@ def request_from_json(value: JSON) -> GenerateRequest:
 
 def reply_to_json(reply: GenerateReply) -> JSON:
     """Only what an engine fills in."""
-    return [reply.content, reply.finish_reason, reply.prompt_tokens, reply.completion_tokens]
+    failed = None if reply.failure is None else [reply.failure.kind, reply.failure.detail]
+    counts = [reply.prompt_tokens, reply.completion_tokens]
+    return [reply.content, reply.finish_reason, *counts, list(reply.tool_calls), failed]
 
 
 def reply_from_json(value: JSON) -> GenerateReply:
     """Inverse of `reply_to_json`."""
-    content, finish_reason, prompt_tokens, completion_tokens = value
+    content, finish_reason, prompt_tokens, completion_tokens, calls, failed = value
     return GenerateReply(
-        str(content), str(finish_reason), int(prompt_tokens), int(completion_tokens)
+        str(content),
+        str(finish_reason),
+        int(prompt_tokens),
+        int(completion_tokens),
+        tool_calls=[_call_from_json(call) for call in calls],
+        failure=None if failed is None else RolloutFailure(failed[0], str(failed[1])),
     )
+
+
+def _call_from_json(value: JSON) -> JSON:
+    """A tool call as servers write it; its arguments are the text of a JSON object."""
+    function = value["function"]
+    told = {"name": str(function["name"]), "arguments": str(function["arguments"])}
+    return {"id": str(value["id"]), "type": "function", "function": told}
 
 
 def record_to_json(record: TokenRecord | None) -> JSON:
@@ -129,6 +149,7 @@ def record_to_json(record: TokenRecord | None) -> JSON:
         "mask": record.mask,
         "logprobs": record.logprobs,
         "exact": record.exact,
+        "lost": record.lost,
     }
 
 
@@ -142,6 +163,7 @@ def record_from_json(value: JSON) -> TokenRecord | None:
         mask=_ints(value["mask"]),
         logprobs=[float(x) for x in value["logprobs"]],
         exact=bool(value["exact"]),
+        lost=int(value["lost"]),
     )
     if not len(record.completion_ids) == len(record.mask) == len(record.logprobs):
         raise ValueError("completion_ids, mask and logprobs differ in length")

@@ -2,8 +2,9 @@
 
 Promises: a checkpoint appears under its name whole or not at all (written in `NAME.partial`, every
 file and directory synced, manifest last, then renamed); its identity is the hash of its contents,
-so equal weights have equal names; `open_checkpoint` reads every byte again and refuses a directory
-that does not match its manifest.
+so equal weights have equal names (with `hf` policies the rules by which conversations are rendered
+are part of it); `open_checkpoint` reads every byte again and refuses a directory that does not
+match its manifest.
 
 Not covered: what is in the files. A foreign Hugging Face directory has no manifest: it may be
 opened by asking for it (`foreign=True`) and is named by its contents like any other.
@@ -22,6 +23,7 @@ from typing import Final, Literal, NamedTuple
 
 from meta_agent.durable import sync, write_whole
 from meta_agent.errors import ConfigError, InfrastructureError, IntegrityError
+from meta_agent.models.engines.conversation import RENDERING
 from meta_agent.parsing.strict import document
 from meta_agent.protocols import JSON, Checkpoint
 from meta_agent.training import adapter
@@ -115,6 +117,8 @@ def _seal(
         "notes": dict(notes),
         "files": files,
     }
+    if rendering := _rendering(kind):
+        manifest["rendering"] = rendering
     write_whole(partial / MANIFEST, json.dumps(manifest, indent=1, sort_keys=True) + "\n")
     return Checkpoint(path=path, policy=policy, steps=steps, seed=seed)
 
@@ -141,6 +145,12 @@ def _check(path: Path, manifest: dict[str, JSON], files: dict[str, str]) -> Open
             f"{path} does not match its manifest: {_first_difference(recorded, files)}"
         )
     kind: PolicyKind = "nano" if manifest.get("kind") == "nano" else "hf"
+    if manifest.get("rendering") != _rendering(kind):
+        raise IntegrityError(
+            f"{path} was trained on conversations that were rendered by "
+            f"{manifest.get('rendering') or 'older rules'}, and now the rules are {RENDERING}",
+            hint=f"start a new run; for the weights alone, take {MANIFEST} away and give hf:{path}",
+        )
     policy = _identity(kind, files)
     if manifest.get("policy") != policy:
         raise IntegrityError(f"{path} says it is {manifest.get('policy')} but is {policy}")
@@ -176,5 +186,12 @@ def _sha256(path: Path) -> str:
 
 
 def _identity(kind: PolicyKind, files: Mapping[str, str]) -> str:
-    text = "".join(f"{name} {digest}\n" for name, digest in sorted(files.items()))
+    rendering = _rendering(kind)
+    text = f"rendering {rendering}\n" if rendering else ""
+    text += "".join(f"{name} {digest}\n" for name, digest in sorted(files.items()))
     return f"{kind}@{hashlib.sha256(text.encode()).hexdigest()[:12]}"
+
+
+def _rendering(kind: PolicyKind) -> str | None:
+    """By which rules conversations become tokens; the nano policies have one form for good."""
+    return None if kind == "nano" else RENDERING

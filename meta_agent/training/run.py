@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from meta_agent.errors import CandidateError
 from meta_agent.harness import Teaches
 from meta_agent.protocols import (
     JSON,
@@ -36,6 +37,8 @@ from meta_agent.training._wire import Advantages, RolloutEvent, Row, StepMetrics
 from meta_agent.training.checkpoint import open_checkpoint
 from meta_agent.training.policy import PolicyChild
 
+MIN_EXACT = 0.95
+"""Of the tokens that a policy of one's own sampled, the share that has to be in rows."""
 _STEPS_PER_SEED = 100_000  # training seeds stay apart as long as a run has fewer steps
 
 
@@ -75,6 +78,7 @@ def train_policy(
     out_dir: Path,
     keep_steps: int = 0,
     keep_every: int = 0,
+    min_exact: float = 0.0,
     on_metrics: Callable[[dict[str, JSON]], None] | None = None,
 ) -> TrainResult:
     """Trains `base_policy` for `steps` optimiser steps and writes the checkpoint to `out_dir`.
@@ -86,11 +90,12 @@ def train_policy(
         recipe: a `harness.Recipe`, or a mapping with the same names.
         keep_steps: how many of the first and of the last rollout events keep their rollouts.
         keep_every: steps between checkpoints kept on the way in `kept_folder(out_dir)`; 0: none.
+        min_exact: CandidateError where less than this share of the sampled tokens is in rows.
         on_metrics: is given each step's row as it is measured.
     """
     settings = settings_of(recipe)
     child.load(base_policy)
-    loop = _Loop(runner, session, domain, settings, seed, keep_steps, on_metrics)
+    loop = _Loop(runner, session, domain, settings, seed, keep_steps, on_metrics, min_exact)
     job = TrainJob(settings, steps, seed, Path(out_dir), keep_every)
     checkpoint = child.train(job, loop.provide, loop.on_metrics, loop.on_advantages)
     kept = tuple(_kept_checkpoints(job))
@@ -139,6 +144,7 @@ class _Loop:
         seed: int,
         keep_steps: int,
         on_metrics: Callable[[dict[str, JSON]], None] | None,
+        min_exact: float = 0.0,
     ) -> None:
         self._runner, self._session = runner, session
         self._settings, self._seed = settings, seed
@@ -150,6 +156,8 @@ class _Loop:
         self._latest: list[Rollout] = []
         self._host_values: dict[str, float] = {}
         self._report = on_metrics
+        self._min_exact = min_exact
+        self._in_rows = self._lost = 0  # sampled tokens so far
         self.metrics: list[dict[str, JSON]] = []
         self.rollouts_made = 0
 
@@ -161,6 +169,7 @@ class _Loop:
             temperature=self._settings.get("temperature", 1.0),
             top_p=self._settings.get("top_p", 1.0),
         )
+        self._require_exact(rollouts)
         self._score(rollouts)
         self._remember(rollouts)
         return self._rows(rollouts, event.group_size)
@@ -186,6 +195,20 @@ class _Loop:
         listed = [{"key": task.key, "view": dict(task.view)} for task in self._tasks.values()]
         keys = self._session.order(listed, self._history)
         return [self._tasks[keys[index % len(keys)]] for index in range(groups)]
+
+    def _require_exact(self, rollouts: Sequence[Rollout]) -> None:
+        """Training goes on only where what was sampled is trained on, not scraps of it."""
+        rows = [rollout.tokens for rollout in rollouts if rollout.tokens is not None]
+        self._in_rows += sum(sum(row.mask) for row in rows)
+        self._lost += sum(row.lost for row in rows)
+        share = self._in_rows / max(1, self._in_rows + self._lost)
+        if share < self._min_exact:
+            raise CandidateError(
+                f"of the tokens that the policy sampled {share:.1%} are in rows to train on, and "
+                f"{self._min_exact:.0%} have to be: the scaffold changes what was said before",
+                reason="inexact_rows",
+                hint="let each call begin with the messages of the call before and its reply",
+            )
 
     def _score(self, rollouts: Sequence[Rollout]) -> None:
         scored = [rollout for rollout in rollouts if not _spoiled(rollout)]

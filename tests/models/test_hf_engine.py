@@ -9,6 +9,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="needs the train extra")
 pytest.importorskip("transformers", reason="needs the train extra")
 
+from meta_agent.errors import ConfigError  # noqa: E402
 from meta_agent.models.engines.hf_engine import HfEngine  # noqa: E402
 from meta_agent.protocols import TokenRecord  # noqa: E402
 from tests.models import _bpe, _nano  # noqa: E402
@@ -56,12 +57,39 @@ def test_logprobs_are_what_the_model_says_of_the_whole_row(model: Any, tokenizer
         assert record.logprobs[i] == pytest.approx(theirs, abs=1e-4)
 
 
-def test_a_template_that_rewrites_old_turns_opens_a_new_segment(model: Any) -> None:
-    tokenizer = _bpe.tokenizer(_bpe.FORGETFUL)
-    record = two_turns(HfEngine(model, tokenizer), max_tokens=5)
-    assert not record.exact
-    assert record.mask == [1] * len(record.completion_ids)
-    assert "...<|im_end|>" in tokenizer.decode(record.prompt_ids)
+def test_a_template_that_forgets_what_was_said_is_refused(model: Any) -> None:
+    with pytest.raises(ConfigError, match="no turn can be appended to a conversation: the chat"):
+        HfEngine(model, _bpe.tokenizer(_bpe.FORGETFUL))
+
+
+def test_a_scaffold_that_changes_the_past_opens_a_new_segment(model: Any, tokenizer: Any) -> None:
+    engine = HfEngine(model, tokenizer)
+    engine.generate([_nano.request("k", "the quick fox", max_tokens=5)])
+    engine.generate([_nano.request("k", "the quick fox", "what it never said", "ok", max_tokens=3)])
+    (record,) = engine.finish(["k"])
+    assert record is not None and not record.exact
+    assert record.lost in range(1, 6) and record.mask == [1] * len(record.completion_ids)
+    assert "what it never said<|im_end|>" in tokenizer.decode(record.prompt_ids)
+
+
+def test_a_conversation_that_the_template_refuses_fails_its_attempt_alone(model: Any) -> None:
+    strict = _bpe.CHATML.replace(
+        "{{ m['role'] }}", "{{ m['role'] / 1 if m['role'] == 'tool' else m['role'] }}"
+    )
+    engine = HfEngine(model, _bpe.tokenizer(strict))
+    said = [{"role": "tool", "content": "x"}]
+    torn = [{"role": "assistant", "content": "", "tool_calls": [{"id": 1}]}]
+    bad, worse, good = engine.generate(
+        [
+            _nano.request("a", messages=said),
+            _nano.request("b", messages=torn),
+            _nano.request("c", "fox"),
+        ]
+    )
+    assert worse.failure is not None and worse.failure.kind == "policy"
+    assert bad.failure is not None and bad.failure.kind == "policy"
+    assert "refuses this conversation" in bad.failure.detail
+    assert good.failure is None and good.completion_tokens > 0
 
 
 def test_a_ragged_batch_gives_what_each_gives_alone(model: Any, tokenizer: Any) -> None:

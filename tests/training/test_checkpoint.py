@@ -37,6 +37,20 @@ def test_the_identity_is_that_of_the_contents(tmp_path: Path) -> None:
     assert same[0] == same[1] != other
 
 
+def test_an_hf_policy_is_another_one_where_conversations_are_rendered_otherwise(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def sealed(name: str) -> str:
+        fill = lambda folder: (folder / "config.json").write_text("{}")  # noqa: E731
+        return write_checkpoint(tmp_path / name, fill, kind="hf", steps=1, seed=0).policy
+
+    before = sealed("a")
+    monkeypatch.setattr("meta_agent.training.checkpoint.RENDERING", "messages-2")
+    assert sealed("b") != before
+    with pytest.raises(IntegrityError, match="rendered by messages-1, and now the rules are"):
+        open_checkpoint(tmp_path / "a")
+
+
 def _flip(path: Path) -> None:
     (path / "model.safetensors").write_bytes(b"Weights")
 

@@ -10,6 +10,7 @@ import pytest
 
 from meta_agent.domains.nano import NanoSwe
 from meta_agent.domains.nano.planted.seeds import seed_files
+from meta_agent.errors import CandidateError
 from meta_agent.harness import HarnessSession
 from meta_agent.protocols import (
     JSON,
@@ -18,6 +19,7 @@ from meta_agent.protocols import (
     Rollout,
     RolloutFailure,
     Task,
+    TokenRecord,
 )
 from meta_agent.rollouts import Runner, Stamp
 from meta_agent.sandbox import open_sandbox
@@ -153,8 +155,9 @@ class FakeDomain:
         return [Task("d", key, "train", "h", {"q": key}) for key in "abcde"]
 
 
-def loop(runner: FakeRunner, harness: FakeHarness) -> _Loop:
-    return _Loop(runner, harness, FakeDomain(), {"temperature": 0.8}, 3, 1, None)  # type: ignore[arg-type]
+def loop(runner: FakeRunner, harness: FakeHarness, min_exact: float = 0.0) -> _Loop:
+    recipe = {"temperature": 0.8}
+    return _Loop(runner, harness, FakeDomain(), recipe, 3, 1, None, min_exact)  # type: ignore[arg-type]
 
 
 def test_a_short_order_is_refilled_and_repeated_tasks_get_other_samples() -> None:
@@ -205,3 +208,30 @@ def test_training_seeds_never_share_random_numbers() -> None:
             made.provide(RolloutEvent(step, 1, 2))
             plans += [planned.seed for planned in runner.plan[:1]]
     assert len(set(plans)) == 6
+
+
+class TalksOnTokens(FakeRunner):
+    """Its policy wrote 19 tokens into each row, and so many more that no row has."""
+
+    def __init__(self, *lost: int) -> None:
+        super().__init__()
+        self._of_events = iter(lost)
+
+    def run(self, *args: Any, **options: Any) -> list[Rollout]:
+        rollouts, lost = super().run(*args, **options), next(self._of_events)
+        for rollout in rollouts:
+            rollout.tokens = TokenRecord([1], [2] * 20, [1] * 19 + [0], [0.0] * 20, lost=lost)
+        return rollouts
+
+
+def test_training_stops_where_what_was_sampled_is_not_in_the_rows() -> None:
+    made = loop(TalksOnTokens(0, 2, 3), FakeHarness(["b"]), min_exact=0.95)
+    made.provide(RolloutEvent(0, 1, 2))
+    made.provide(RolloutEvent(1, 1, 2))  # 76 of 80 so far
+    with pytest.raises(CandidateError, match=r"91\.9% are in rows to train on, and 95% have to be"):
+        made.provide(RolloutEvent(2, 1, 2))
+
+
+def test_a_nano_policy_trains_on_what_there_is() -> None:
+    made = loop(TalksOnTokens(100), FakeHarness(["b"]))
+    assert len(made.provide(RolloutEvent(0, 1, 2))) == 2

@@ -29,6 +29,7 @@ class TokenSession:
     mask: list[int] = field(default_factory=list)  # over ids[prompt_len:]
     logprobs: list[float] = field(default_factory=list)  # over ids[prompt_len:]
     exact: bool = True
+    lost: int = 0  # sampled ids of segments before this one
     cached: int = 0  # leading ids whose keys and values the engine holds
 
     def plan(self, rendered: str, encode: Encode) -> Extension:
@@ -44,6 +45,7 @@ class TokenSession:
         """Adds what the environment wrote."""
         if extension.restart:
             self.exact = self.exact and not self.ids
+            self.lost += sum(self.mask)
             self.ids = list(extension.new_ids)
             self.prompt_len = len(self.ids)
             self.mask, self.logprobs, self.cached = [], [], 0
@@ -72,6 +74,7 @@ class TokenSession:
             mask=self.mask[:end],
             logprobs=self.logprobs[:end],
             exact=self.exact,
+            lost=self.lost,
         )
 
 

@@ -45,11 +45,19 @@ class ChatTemplate:
         self._finish = weakref.finalize(self, _finish, self._end, self._pid)
 
     def render(
-        self, messages: Sequence[Message], tools: Sequence[Mapping[str, JSON]] | None
+        self,
+        messages: Sequence[Message],
+        tools: Sequence[Mapping[str, JSON]] | None,
+        *,
+        prompt: bool = True,
     ) -> str:
-        """The text of a conversation. ConfigError where the template breaks its limits."""
+        """The text of a conversation, by default with the header of the reply to come.
+
+        ConfigError where the template breaks its limits.
+        """
         try:
-            self._end.send_bytes(json.dumps([list(messages), tools]).encode())
+            said = [list(messages), list(tools or ()) or None, prompt]
+            self._end.send_bytes(json.dumps(said).encode())
             if not self._end.poll(self._patience_sec):
                 raise self._harmful(f"took over {self._patience_sec:g} s")
             reply = self._end.recv_bytes(MAX_TEXT_BYTES)
@@ -84,10 +92,10 @@ def _serve(tokenizer: Any, end: Connection) -> None:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         _limit_memory()
         while True:
-            messages, tools = json.loads(end.recv_bytes())
+            messages, tools, prompt = json.loads(end.recv_bytes())
             try:
                 text = tokenizer.apply_chat_template(
-                    messages, tools=tools, tokenize=False, add_generation_prompt=True
+                    messages, tools=tools, tokenize=False, add_generation_prompt=prompt
                 )
                 reply = _DONE + str(text).encode("utf-8", "replace")
             except MemoryError:

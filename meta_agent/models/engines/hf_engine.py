@@ -1,8 +1,9 @@
 """Generation with any causal LM of transformers, with the same sessions and the same sampling.
 
-Promises: the token-row semantics of `_sessions`: the chat template is rendered as text, and where
-it extends what was rendered and sampled before, only the new text is tokenised; a template that
-rewrites old turns opens a new segment. Random numbers are keyed as in the nano engine.
+Promises: a conversation grows by messages (`conversation`): past ids stay, and only new messages
+are rendered. A template that cannot append a turn is refused when the engine is made; what it
+cannot say of one conversation is that attempt's failure. Random numbers are keyed as in the nano
+engine.
 
 Not covered: speed beyond batching. Each call runs its whole context again (nothing is cached
 between calls); a GPU server such as vLLM is the gateway to use at scale.
@@ -17,10 +18,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
+from meta_agent.errors import ConfigError
 from meta_agent.models.engines._sampling import Knobs, sample, stream_keys, uniforms
-from meta_agent.models.engines._sessions import TokenSession
-from meta_agent.models.engines._template import ChatTemplate
-from meta_agent.protocols import GenerateReply, GenerateRequest, TokenRecord
+from meta_agent.models.engines.conversation import Rendering, Talk
+from meta_agent.protocols import GenerateReply, GenerateRequest, RolloutFailure, TokenRecord
 
 MAX_BATCH_ROWS = 64
 _NO_LIMIT = 1 << 30
@@ -29,7 +30,7 @@ _NO_LIMIT = 1 << 30
 class _Call(NamedTuple):
     place: int
     request: GenerateRequest
-    session: TokenSession
+    talk: Talk
     budget: int
 
 
@@ -43,10 +44,18 @@ class HfEngine:
 
     def __init__(self, model: Any, tokenizer: Any) -> None:
         self._model, self._tokenizer = model, tokenizer
-        self._template = ChatTemplate(tokenizer)
         self._stops = stop_ids(model, tokenizer)
+        self._rendering = Rendering(tokenizer, self._stops)
+        try:
+            self._rendering.require("user")
+        except ValueError as error:
+            raise ConfigError(
+                f"with the chat template of {tokenizer.name_or_path or 'this model'} no turn can "
+                f"be appended to a conversation: {error}",
+                hint="give the folder another chat_template.jinja, or use another model",
+            ) from error
         self._window = getattr(model.config, "max_position_embeddings", None) or _NO_LIMIT
-        self._sessions: dict[str, TokenSession] = {}
+        self._talks: dict[str, Talk] = {}
 
     def refresh(self) -> None:
         """Nothing to do: the model's own parameters are used."""
@@ -56,12 +65,11 @@ class HfEngine:
         replies: dict[int, GenerateReply] = {}
         calls = []
         for index, request in enumerate(requests):
-            call = self._admit(index, request)
-            if call is None:
-                session = self._sessions[request.key]
-                replies[index] = GenerateReply("", "context", len(session.ids), 0)
+            admitted = self._admit(index, request)
+            if isinstance(admitted, GenerateReply):
+                replies[index] = admitted
             else:
-                calls.append(call)
+                calls.append(admitted)
         with _inference(self._model):
             for start in range(0, len(calls), MAX_BATCH_ROWS):
                 replies |= self._run(calls[start : start + MAX_BATCH_ROWS])
@@ -69,23 +77,21 @@ class HfEngine:
 
     def finish(self, keys: Sequence[str]) -> list[TokenRecord | None]:
         """Ends these rollouts and returns their token rows."""
-        sessions = [self._sessions.pop(key, None) for key in keys]
-        return [session.record() if session else None for session in sessions]
+        talks = [self._talks.pop(key, None) for key in keys]
+        return [talk.session.record() if talk else None for talk in talks]
 
-    def _admit(self, index: int, request: GenerateRequest) -> _Call | None:
-        session = self._sessions.setdefault(request.key, TokenSession())
-        extension = session.plan(self._render(request), self._encode)
+    def _admit(self, index: int, request: GenerateRequest) -> _Call | GenerateReply:
+        talk = self._talks.setdefault(request.key, Talk())
+        try:
+            extension = self._rendering.plan(talk, request)
+        except (ValueError, TypeError, KeyError, AttributeError) as error:  # messages of strangers
+            failure = RolloutFailure("policy", f"the scaffold's call cannot be rendered: {error!r}")
+            return GenerateReply("", "error", 0, 0, failure=failure)
         room = min(request.max_context_tokens, self._window) - extension.total
         if room <= 0 or request.max_tokens <= 0:
-            return None
-        session.apply(extension)
-        return _Call(index, request, session, min(request.max_tokens, room))
-
-    def _render(self, request: GenerateRequest) -> str:
-        return self._template.render(request.messages, list(request.tools or ()) or None)
-
-    def _encode(self, text: str) -> list[int]:
-        return list(self._tokenizer.encode(text, add_special_tokens=False))
+            return GenerateReply("", "context", len(talk.session.ids), 0)
+        talk.apply(request, extension)
+        return _Call(index, request, talk, min(request.max_tokens, room))
 
     def _run(self, calls: list[_Call]) -> dict[int, GenerateReply]:
         rows = zip(calls, self._sample(calls), strict=True)
@@ -98,7 +104,7 @@ class HfEngine:
         device = self._model.device
         knobs = Knobs.of([call.request for call in calls]).to(device)
         budgets = np.array([call.budget for call in calls])
-        ids, mask = _left_pad([call.session.ids for call in calls], device)
+        ids, mask = _left_pad([call.talk.session.ids for call in calls], device)
         past, going, step = None, np.ones(len(calls), dtype=bool), 0
         while going.any():
             logits, past = self._forward(ids, mask, past)
@@ -126,14 +132,14 @@ class HfEngine:
         return out.logits[:, -1].float(), out.past_key_values
 
     def _settle(self, call: _Call, drawn: _Drawn) -> GenerateReply:
-        prompt_tokens = len(call.session.ids)
-        stopped = drawn.ids[-1] in self._stops
-        raw = self._tokenizer.decode(drawn.ids, skip_special_tokens=False)
-        call.session.add_sampled(drawn.ids, drawn.logprobs, raw)
-        said = drawn.ids[:-1] if stopped else drawn.ids
-        content = self._tokenizer.decode(said, skip_special_tokens=True)
-        reason = "stop" if stopped else "length"
-        return GenerateReply(content, reason, prompt_tokens, len(drawn.ids))
+        talk, session = call.talk, call.talk.session
+        prompt_tokens = len(session.ids)
+        talk.said = self._rendering.said(session.ids, drawn.ids, call.request.tools)
+        session.add_sampled(drawn.ids, drawn.logprobs, "")
+        talk.stop = drawn.ids[-1] if drawn.ids[-1] in self._stops else None
+        reason = "length" if talk.stop is None else "tool_calls" if talk.said.calls else "stop"
+        calls = talk.said.calls
+        return GenerateReply(talk.said.content, reason, prompt_tokens, len(drawn.ids), calls)
 
 
 def stop_ids(model: Any, tokenizer: Any) -> frozenset[int]:
