@@ -72,10 +72,15 @@ class World:
         return len(self.versions) - 1
 
     def attempt(self, version: int, tasks: Sequence[int] | NDArray[np.int64]) -> list[bool]:
-        drift = self._drift if self._asked >= self._changes else 0.0
+        drift = self._drift if self.changed else 0.0
         self._asked += len(tasks)
         rates = expit(self.versions[version][np.asarray(tasks)] + drift)
         return (self.rng.random(rates.size) < rates).tolist()
+
+    @property
+    def changed(self) -> bool:
+        """The model behind the server is another one by now."""
+        return self._asked >= self._changes
 
     def gain(self, version: int) -> float:
         """The truth, over tasks that no search saw."""
@@ -133,10 +138,14 @@ class Ended(NamedTuple):
     """Edits that were drawn."""
 
 
-def by_race(world: World, attempts: int) -> Ended:
+def by_race(world: World, attempts: int, *, told: bool = False) -> Ended:
+    """`told`: a change of the model is noticed, as where its server names it."""
     order = world.rng.permutation(world.half)
     race, number = Race(world.half, racing(attempts)), {0: 0}
     while not race.over:
+        if told and world.changed:
+            race.changed()
+            told = False
         buy = race.next()
         if buy is None:
             number[race.enter()] = world.edit(number[race.tip])

@@ -126,6 +126,10 @@ class Field:
         """Takes its attempts out: whatever made them succeed says nothing about its parent."""
         self._tried[:, version] = self._solved[:, version] = 0.0
 
+    def comparable(self, version: int) -> bool:
+        """Whether it has a parent of which anything is known: not the start, nor after a change."""
+        return version > 0 and bool(self._tried[:, self._parent[version]].any())
+
     def chance(self, version: int) -> Chance:
         """A version against its parent."""
         terms, parent = self._terms, self._parent[version]
@@ -303,7 +307,7 @@ class Race:
                 self.field.add(buy.version, task, solved)
         self.bought += len(buy.tasks)
         self._made[buy.version] += len(buy.tasks)
-        if buy.version == 0:
+        if buy.kind == "settle" and not self.field.comparable(buy.version):
             return "more" if self._unsettled > len(buy.tasks) else "kept", None
         chance = self.field.chance(buy.version)
         done = buy.kind == "settle" and self._unsettled <= len(buy.tasks)
@@ -331,6 +335,15 @@ class Race:
     def forget(self, version: int) -> None:
         """One that is out already: what it scored is not to be believed."""
         self.field.forget(version)
+
+    def changed(self) -> None:
+        """The model behind it is another one: what was solved before tells of the other alone.
+
+        The tip and the edit that is screened get fresh attempts; a tip stays, unless these end it.
+        """
+        for version in range(len(self._made)):
+            self.field.forget(version)
+        self._unsettled = self._fresh
 
     def finish(self) -> None:
         """A tip that ran out of attempts before it had one at each task is taken back."""

@@ -6,12 +6,15 @@ seeds they had, and compared with the first ones. And a server names its model i
 often with a fingerprint: more than one name in a run is a finding, and names that the sides of a
 claim do not share leave it unproven.
 
+In the race a block that is answered under a name unheard of is a change at once: what was solved
+before is forgotten, and the tip gets fresh attempts (`gate.race.Race.changed`).
+
 Not covered: a change that moves no outcome and no name.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from meta_agent.backtest.arms import ArmRef, parts_of
@@ -21,7 +24,32 @@ from meta_agent.steps.run import Run
 
 SURE: Final = 0.01
 """Two-sided error at which the start's second attempts are called different from its first."""
+MOST: Final = 3
+"""Changes that a race begins anew for: a server that names every reply otherwise names nothing."""
 _KEY: Final = "race/again"
+
+
+class Named:
+    """What a server has called its model so far."""
+
+    def __init__(self) -> None:
+        self._known: set[str] = set()
+        self._times = 0
+        self.words = ""
+
+    def changed(self, served: Iterable[str]) -> bool:
+        """Whether none of the names was heard before; the first ones are no change."""
+        now, before = set(served), self._known
+        self._known = before | now
+        if not now or not before or now & before or self._times == MOST:
+            return False
+        self._times += 1
+        self.words = (
+            f"the server calls its model {', '.join(sorted(now))} now, not "
+            f"{', '.join(sorted(before)[:4])}: what was solved before is no measure for what "
+            "comes, and what is built on gets fresh attempts"
+        )
+        return True
 
 
 def note_drift(run: Run, first: Arm, again: Arm) -> None:

@@ -374,7 +374,7 @@ def _assemble(
     )
     if not run.finished:
         shown.begin(headline(config, plan, workspace, backend, began.known, purpose))
-        shared = shared_words(ledger, run_id, plan)
+        shared = () if purpose else shared_words(ledger, run_id, plan)
         for line in (*cautions(plan, domain), *shared, *unasked(config)):
             shown.note(line)
         if client is not None and offered.judge is not None and offered.judge_by is not None:

@@ -52,11 +52,16 @@ def runs_that_read_vault(ledger: Ledger) -> set[str]:
 
 
 def shared_words(ledger: Ledger, run: str, plan: Plan) -> Iterator[str]:
-    """What a later run of a workspace says of the earlier ones before it starts."""
+    """What a run says before it starts: its claim's error, and what earlier runs leave of it."""
     if earlier := _claimed_before(ledger, run):
         yield (
             f"{_runs(earlier)} of this workspace made a claim before: this one's error is "
             f"{plan.alpha:.2%}, since all after the first share {ALPHA:.0%}"
+        )
+    else:
+        yield (
+            f"its claim errs with at most {plan.alpha:.0%}, being the first of this workspace; all "
+            "later runs together get as much again"
         )
     if plan.vault and (read := len(runs_that_read_vault(ledger) - {run})):
         yield f"the vault was read before, by {_runs(read)} of this workspace: no first look"

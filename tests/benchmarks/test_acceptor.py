@@ -47,3 +47,12 @@ def test_a_model_that_changes_looks_like_a_gain_unless_sides_take_turns(name: st
     found = np.array([gate_nulls.CASES[name](np.random.default_rng(at)) for at in range(60)])
     turns, after = found.mean(axis=0)
     assert turns < 0.15 and after > turns + 0.1
+
+
+def test_more_tasks_find_more() -> None:
+    draws = range(60)
+    found = [
+        np.mean([gate_nulls.promoted(make(np.random.default_rng(at))) for at in draws])
+        for make in (gate_nulls.exam(tasks, 0.2, samples=1) for tasks in (12, 32, 96))
+    ]
+    assert found == sorted(found) and found[-1] > found[0] + 0.4

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.special import expit
 
-from meta_agent.gate.race import BLOCK, TERMS, Field, Race, exam_of, racing
+from meta_agent.gate.race import BLOCK, TERMS, Buy, Field, Race, Word, exam_of, racing
 
 TASKS = 24
 
@@ -187,3 +187,26 @@ def test_what_ran_out_before_an_attempt_at_each_task_is_no_tip() -> None:
 def test_a_fifth_is_left_for_the_exam() -> None:
     assert (racing(1000), exam_of(1000, 30)) == (800, (3, 10))
     assert exam_of(100, 30) == (0, 10) and exam_of(100, 0) == (0, 0)
+
+
+def test_where_the_model_changed_the_tip_is_asked_anew_and_not_taken_back_for_want_of_a_rival() -> (
+    None
+):
+    race = Race(40, 4000)
+    race.go(*_bought(race, 0.3))
+    edit = race.enter()
+    while race.tip != edit:
+        race.go(*_bought(race, 0.9))
+    made = race.made(edit)
+    race.changed()
+    while not race.settled:
+        race.go(*_bought(race, 0.5))
+    assert race.tip == edit and race.made(edit) >= made + 40
+    assert race.made(0) == 80, "the start is no tip any more, so nothing is spent on it"
+
+
+def _bought(race: Race, share: float) -> tuple[Buy, Word]:
+    buy = race.next()
+    assert buy is not None
+    solved = [at < share * len(buy.tasks) for at in range(len(buy.tasks))]
+    return buy, race.took(buy, solved)[0]

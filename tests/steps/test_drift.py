@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from meta_agent.steps.drift import MOST, Named
 from meta_agent.steps.plan import plan_for
 from tests.steps._bench import Bench
 from tests.steps.test_race import (
@@ -112,3 +113,65 @@ def test_sides_that_were_answered_by_different_models_prove_nothing(
 def test_only_what_somebody_else_serves_is_asked_once_more(policy: str, again: bool) -> None:
     plan = plan_for(FROZEN.model_copy(update={"policy": policy}))
     assert bool(plan.again) is again and plan.again < plan.race / 20
+
+
+def blocks(bench: Bench) -> list[tuple[str, str]]:
+    return [(s.outcome["of"], s.outcome["kind"]) for s in bench.run.ledger.steps(kind="race")]
+
+
+def test_a_model_that_changes_in_the_race_gets_the_tip_fresh_attempts(
+    behind_a_server: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = behind_a_server
+    heard: list[str] = []
+
+    def by(name: str) -> list[str]:
+        heard.append(name)
+        return ["m fp_2" if len(heard) > 1 else "m fp_1"]
+
+    served(bench, monkeypatch, by)
+    said: list[str] = []
+    monkeypatch.setattr(bench.run.display, "note", said.append)
+    bench.lab.script = marked({})
+    race(bench.run, first(bench))
+    kinds = blocks(bench)
+    turned = kinds.index(("r/g0/c0", "screen"))
+    assert "the start" in [of for of, _ in kinds[turned:]], "measured again beside the edit"
+    assert sum("calls its model m fp_2 now, not m fp_1" in text for text in said) == 1
+
+
+def test_a_server_that_names_every_reply_otherwise_ends_no_race(
+    behind_a_server: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heard: list[str] = []
+
+    def by(name: str) -> list[str]:
+        heard.append(name)
+        return [f"m fp_{len(heard)}"]
+
+    served(behind_a_server, monkeypatch, by)
+    assert race(behind_a_server.run, first(behind_a_server)).version
+    kinds = [kind for _, kind in blocks(behind_a_server)]
+    assert "screen" in kinds
+
+
+@pytest.mark.parametrize(
+    ("served", "changes"),
+    [
+        ([["a"], ["a"], ["a", "b"], ["b"]], 0),
+        ([[], ["a"], [], ["b"], ["a"]], 1),
+        ([[name] for name in "abcdefgh"], MOST),
+    ],
+)
+def test_a_change_is_a_name_that_nobody_heard(served: list[list[str]], changes: int) -> None:
+    named = Named()
+    assert sum([named.changed(names) for names in served]) == changes
+
+
+def test_a_race_that_found_nothing_looks_for_drift_too(
+    behind_a_server: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    behind_a_server.lab.script = marked({"# better": -0.4})
+    race(behind_a_server.run, first(behind_a_server))
+    made = behind_a_server.run.ledger.step("r/race/again")
+    assert made is not None and made.outcome["attempts"] == 20

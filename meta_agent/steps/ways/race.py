@@ -31,7 +31,7 @@ from meta_agent.gate.race import Buy, Chance, Race, racing
 from meta_agent.ledger import crash_point
 from meta_agent.protocols import JSON, Verdict, VerdictKind
 from meta_agent.steps.diagnostics.discriminate import discriminate
-from meta_agent.steps.drift import note_drift
+from meta_agent.steps.drift import Named, note_drift
 from meta_agent.steps.records import (
     Collected,
     Found,
@@ -76,13 +76,12 @@ def race(run: Run, first: Version, shows: Callable[[Reading], Reading]) -> Found
     if run.plan.halved:
         note_half(run)
     course = _Course(run, first, shows)
-    course.run_down(0, "the start")
+    course.run_down(0)
     for generation in range(run.config.generations):
         if course.race.over or not course.generation(generation):
             break
     course.race.finish()
-    if course.race.tip:
-        course.once_more()
+    course.once_more()
     tip = course.tip
     candidates = tuple(member.tested.candidate for member in tip.members)
     return Found(tip.version, candidates, course.read)
@@ -99,7 +98,8 @@ class _Course:
         self._stands = {0: Stand(first)}
         self._bought: dict[int, list[tuple[Buy, Evaluated]]] = {0: []}
         self._gains: dict[int, float] = {}  # over its parent, by the model, when it joined
-        self._shows = shows
+        self._shows, self._model = shows, Named()
+        self._names = {0: "the start"}
         self.read: dict[int, Read] = {}
         run.lab.label(run.repo.tree(first.commit), first.id)
         run.lab.require(run.repo.tree(first.commit))
@@ -133,19 +133,28 @@ class _Course:
         whole = Evaluated([one.shard for one in seen], planned, solved, clean, 0, planned)
         return Collected(version, tree, run.lab.train(tree, seed=0, steps=0), whole)
 
-    def run_down(self, number: int, name: str) -> JSON:
-        """Buys a version's blocks until something follows. None: the attempts ran out."""
-        while (buy := self.race.next()) is not None and buy.version == number:
-            told = self._block(buy, name)
+    def run_down(self, number: int) -> JSON:
+        """Buys a version's blocks until something follows. None: the attempts ran out.
+
+        Where another model answers all of a sudden, the tip gets fresh attempts in between.
+        """
+        while (buy := self.race.next()) is not None:
+            told, seen = self._block(buy)
             self.race.go(buy, told["word"])
-            if told["word"] in ("dropped", "taken back", "kept"):
+            if self._model.changed(seen.served):
+                self._run.note(self._model.words)
+                self.race.changed()
+            elif buy.version != number and told["word"] == "taken back":
+                self.race.give_up()  # what is screened builds on it
+                return told
+            elif buy.version == number and told["word"] in ("dropped", "taken back", "kept"):
                 return told
         return None
 
     def once_more(self) -> None:
         """The start's first attempts, made again: has the model changed since the race began?"""
         run, tree = self._run, self._run.repo.tree(self._first.commit)
-        if not run.plan.again:
+        if not run.plan.again or not self._bought[0]:
             return
         run.phase("race", f"{run.plan.again} attempts of the start once more, for drift")
         seen = run.lab.evaluate(
@@ -182,9 +191,10 @@ class _Course:
         run, name, below = self._run, member.tested.candidate.id, self.race.tip
         number = self.race.enter()
         self._stands[number], self._bought[number] = stand, []
+        self._names[number] = name
         run.phase("test", f"{name} against {self._stands[below].version.id}, in blocks")
         try:
-            told = self.run_down(number, name)
+            told = self.run_down(number)
         except CandidateError as error:
             self.race.give_up()
             return stopped((failure(error), *member.tested.findings))
@@ -247,10 +257,10 @@ class _Course:
 
     # --- attempts --------------------------------------------------------------------------------
 
-    def _block(self, buy: Buy, name: str) -> JSON:
+    def _block(self, buy: Buy) -> tuple[JSON, Evaluated]:
         """Makes a block's attempts, and journals what follows from them."""
         run, version = self._run, self._stands[buy.version].version
-        tree = run.repo.tree(version.commit)
+        tree, name = run.repo.tree(version.commit), self._names[buy.version]
 
         def made() -> Evaluated:
             policy = run.lab.train(tree, seed=0, steps=0)
@@ -272,7 +282,7 @@ class _Course:
         word, chance = self.race.took(buy, (by_task.get(order[at]) for at in buy.tasks))
         told = self._told(buy, name, word, chance, seen)
         key = f"race/{name.removeprefix(f'{run.id}/')}/{len(self._bought[buy.version])}"
-        return run.once(key, "race", {"commit": version.commit}, lambda: told)
+        return run.once(key, "race", {"commit": version.commit}, lambda: told), seen
 
     def _told(self, buy: Buy, name: str, word: str, chance: Chance | None, seen: Evaluated) -> JSON:
         told = {"of": name, "kind": buy.kind, "word": word, "clean": seen.clean}

@@ -116,7 +116,7 @@ else ended }}</b></p>
 %}<a href="#heat">Tasks</a><a href="#attempts">Attempts</a>{% endif %}</nav>
 </header>
 
-{% if before_after %}<div class="scroll">{{ before_after }}</div>
+{% if before_after %}<div class="scroll" style="margin-top:1.5rem">{{ before_after }}</div>
 <p class="dim">Clean success: solved according to the sealed grader and without flagged conduct.
 Bars are 95 % intervals. The vault split is read once, at the end
 {%- if trainings %}; {{ trainings | join("; ") }}{% endif %}.</p>{% endif %}
