@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from meta_agent.domains.tasks._rows import split_of
 from meta_agent.sandbox import engine_status
 
 SOURCE = """def clamp(value, low, high):
@@ -55,6 +56,7 @@ def test_a_package_becomes_a_checked_task_file(package: Path, meta_agent: Any) -
     held = {split for split, n in made["manifest"]["splits"].items() if n}
     lacking = sorted({"search", "confirm"} - held)
     assert lacking and all(split in made["lacks"] for split in lacking), made
+    assert made["more"] == {1: 14, 2: 17}[len(lacking)]
     checked = meta_agent(
         "tasks", "check", "tasks.jsonl", "--sandbox", "process", "--jobs", "2", cwd=here
     )
@@ -66,6 +68,30 @@ def test_a_package_becomes_a_checked_task_file(package: Path, meta_agent: Any) -
     assert all(one["ok"] for one in manifest["tasks"].values())
     assert manifest["archives"] == made["manifest"]["archives"]
     assert {one["trials"]["gold"] for one in manifest["tasks"].values()} == {True}
+
+
+@pytest.mark.slow
+def test_what_synth_writes_drives_evolve(package: Path, meta_agent: Any) -> None:
+    """A name under which the two functions fall into the two splits that a run needs."""
+    wanted = {"pair.py:clamp": "search", "pair.py:label": "confirm"}
+    names = (f"pair{number}" for number in range(1000))
+    name = next(name for name in names if all(split_of(name, of) == s for of, s in wanted.items()))
+    label = "\n\ndef label(text):\n    return text.strip() or 'none'\n"
+    told = "\n\ndef test_label():\n    from pair import label\n\n    "
+    told += "assert [label(' a '), label('b'), label('')] == ['a', 'b', 'none']\n"
+    (package / "pair.py").write_text(SOURCE + label)
+    (package / "tests" / "test_pair.py").write_text(TESTS + told)
+    (package / "pyproject.toml").write_text(f'[project]\nname = "{name}"\nversion = "1"\n')
+    here = package.parent
+    where = ["--sandbox", "process", "--python", sys.executable, "--jobs", "1"]
+    made = meta_agent(
+        *("tasks", "synth", "pair", "--out", "tasks.jsonl", "--count", "3", "--json", *where),
+        cwd=here,
+    ).document
+    assert (made["lacks"], made["more"]) == ("", 0), made
+    asked = ("--dry-run", "--policy", "openai/none", "--allow-unsafe", "--tasks", "tasks.jsonl")
+    done = meta_agent("evolve", "--domain", "swe", "--sandbox", "process", *asked, cwd=here)
+    assert done.returncode == 0, done.stderr
 
 
 def test_a_search_that_finds_nothing_says_what_to_do(package: Path, meta_agent: Any) -> None:

@@ -17,9 +17,10 @@ from dataclasses import dataclass, field
 from functools import cache
 from importlib import resources
 from pathlib import PurePosixPath
+from typing import NamedTuple
 
 from meta_agent.domains.formats import SourceSpec, SweRow
-from meta_agent.domains.swe import Report, SandboxFactory, Tree, run_tests
+from meta_agent.domains.swe import Report, SandboxFactory, Tree, is_test_path, run_tests
 from meta_agent.domains.swe._domain import _LIMITS as TASK_LIMITS
 from meta_agent.domains.swe.grading._grade import GRADE_CPU_SEC, guest_source, staged
 from meta_agent.domains.tasks._package import Package
@@ -29,6 +30,7 @@ from meta_agent.protocols import JSON, ExecResult, Sandbox
 # A fault that loops for ever is the dearest of all to measure, so a few tests get less time.
 NEAR_CPU_SEC = 20
 PROBE_CPU_SEC = GRADE_CPU_SEC
+SCRIPT_CPU_SEC = 10
 _PROBE_WALL_SEC = 300.0
 _REPORT_LIMIT_BYTES = 32 << 20
 _KILLS = frozenset({"oom", "died", "timeout"})
@@ -61,6 +63,14 @@ class Probed:
     failures: Mapping[str, Failure] = field(default_factory=dict)
     calls: Mapping[str, frozenset[tuple[str, int]]] = field(default_factory=dict)
     waiting: frozenset[str] = frozenset()  # raced other threads, by a sleep or a connection
+
+
+class Said(NamedTuple):
+    """What a script printed, and the error that ended it (no kind: none did)."""
+
+    out: str
+    kind: str
+    message: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +151,34 @@ class Bench:
         }
         return self._probed(tree, json.dumps(order).encode() + b"\n", nonce)
 
+    def said(self, tree: Tree, codes: Sequence[str]) -> list[Said]:
+        """What scripts print where there is only the package, as its users have it."""
+        users = {path: text for path, text in tree.items() if not is_test_path(path)}
+        order = {
+            "scripts": list(codes),
+            "pythonpath": list(self.package.pythonpath),
+            "cpu_sec": SCRIPT_CPU_SEC,
+        }
+        sandbox = staged(self.row(), users, self.factory)
+        try:
+            result = sandbox.exec(
+                [self.python, "-I", "-c", _text("script_guest.py")],
+                cwd="repo",
+                stdin=json.dumps(order).encode() + b"\n",
+                timeout_sec=_PROBE_WALL_SEC,
+                output_limit_bytes=_REPORT_LIMIT_BYTES,
+            )
+        except SandboxError as problem:
+            if problem.kind not in _KILLS:
+                raise
+            return []
+        finally:
+            sandbox.close()
+        try:
+            return [Said(*map(str, one)) for one in json.loads(result.stdout)]
+        except (ValueError, TypeError):
+            return []
+
     def row(self) -> SweRow:
         """A row that only says where and how to run."""
         source = SourceSpec(
@@ -158,7 +196,7 @@ class Bench:
         sandbox = staged(self.row(), tree, self.factory)
         try:
             result = sandbox.exec(
-                [self.python, "-Iu", "-c", _guest()],
+                [self.python, "-Iu", "-c", _text("probe_guest.py")],
                 cwd="repo",
                 stdin=order,
                 timeout_sec=_PROBE_WALL_SEC,
@@ -188,8 +226,8 @@ def _plain(name: str) -> str:
 
 
 @cache
-def _guest() -> str:
-    return resources.files("meta_agent.domains.tasks").joinpath("probe_guest.py").read_text("utf-8")
+def _text(guest: str) -> str:
+    return resources.files("meta_agent.domains.tasks").joinpath(guest).read_text("utf-8")
 
 
 def _read(result: ExecResult, nonce: str) -> Probed:

@@ -13,6 +13,7 @@ from pathlib import PurePosixPath
 
 from meta_agent.domains.swe import Tree, is_test_path, make_patch
 from meta_agent.domains.swe.grading._sift import is_control_path
+from meta_agent.domains.tasks._names import offered_names
 from meta_agent.history import ForeignHistory, PastCommit
 
 MAX_SOURCE_LINES = 200
@@ -20,8 +21,13 @@ MAX_SOURCE_FILES = 8
 Changes = dict[str, bytes | None]
 _FIX = re.compile(
     r"\b(fix(es|ed|ing)?|bug(s|fix)?|regress\w*|correct(s|ed|ly)?|wrong\w*|crash\w*|fail\w*|"
-    r"broken|breaks?|incorrect\w*|handle[sd]?|repair\w*|closes?|resolve[sd]?|issue|"
-    r"prevent(s|ed)?|cve-\d+-\d+|ghsa(-\w{4}){3}|security|vulnerab\w*)\b|#\d+",
+    r"broken|breaks?|incorrect\w*|handle[sd]?|repair\w*|resolve[sd]?|prevent(s|ed)?|security|"
+    r"vulnerab\w*)\b",
+    re.IGNORECASE,
+)
+# What a whole message says of itself; that a title ends in a pull request's number says nothing.
+_CLOSES = re.compile(
+    r"\b((fix|close|resolve)[sd]?|fixes|fixed):? +(\w+/\w+)?#\d+|\b(cve-\d+-\d+|ghsa(-\w{4}){3})\b",
     re.IGNORECASE,
 )
 _PROSE = (".md", ".rst", ".txt", ".cfg", ".toml", ".yml", ".yaml", ".ini", ".in", ".lock")
@@ -41,6 +47,15 @@ class Fix:
         return make_patch(self.before, self.source)
 
     @property
+    def introduced(self) -> frozenset[str]:
+        """Names that can be called, read or passed with the fix and nowhere without it."""
+        after = (content for content in self.source.values() if content)
+        before = (text for path, text in self.before.items() if path.endswith(".py"))
+        return frozenset().union(*map(offered_names, after)) - frozenset().union(
+            *map(offered_names, before)
+        )
+
+    @property
     def added_lines(self) -> list[str]:
         """What the fix puts in."""
         return [line[1:] for line in self.patch.split("\n") if re.match(r"\+(?!\+\+ )", line)]
@@ -57,8 +72,9 @@ def _candidate(history: ForeignHistory, commit: PastCommit, any_message: bool) -
     tests = [path for path in commit.changed if is_test_path(path)]
     if not any(path.endswith(".py") for path in source) or not tests:
         return "does not touch both source and tests"
-    if not any_message and not _FIX.search(commit.message):
-        return "its message does not speak of a fix"
+    told = _FIX.search(commit.subject) or _CLOSES.search(commit.message)
+    if not any_message and not told:
+        return "its title does not speak of a fix and its message closes no issue"
     before, after = history.tree(commit.parent), history.tree(commit.id)
     changed = (_changes(before, after, source), _changes(before, after, tests))
     if None in changed:

@@ -1,58 +1,61 @@
-"""Issue texts from what failing tests showed: symptoms, as a user would report them.
+"""Issue texts: a script that shows a fault, what it gives and what it should give.
 
-Promises: no line of the fix, no path and no line number of the source; the same failures give the
-same text on every run (addresses, ports of this machine and temporary paths are taken out).
+Promises: the script runs as it is beside the package alone, gives on the faulty source what the
+text says, twice, and on the sound source what the text asks for; no line of the fix, no path and no
+line number of the source; the same package gives the same text on every run (addresses, ports of
+this machine and temporary paths are taken out).
 
-Does not cover: prose. A text says what was run, what was expected and what happened.
+Does not cover: why somebody wants it. Three layouts, chosen by the script, say what was run.
 """
 
 from __future__ import annotations
 
+import ast
+import hashlib
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from textwrap import shorten
 from typing import NamedTuple
 
 from meta_agent.domains.swe import Tree
-from meta_agent.domains.tasks._bench import Failure
-from meta_agent.domains.tasks._suite_source import (
-    UnreachableError,
-    called_names,
-    plain_name,
-    steps_to_failure,
-)
+from meta_agent.domains.tasks._bench import Bench, Failure, Said
+from meta_agent.domains.tasks._script import Script, scripts
+from meta_agent.domains.tasks._suite_source import UnreachableError, plain_name
 
-_SHOWN_EXAMPLES = 2
-_SHOWN_MESSAGE_LINES = 8
-_SHOWN_CHARS = 160
+UNSHOWN = "no script without the test's own frame shows it"
+_TRIED = 16  # scripts of a fault
+_TESTS = 3  # that they come from
+_AT_ONCE = 4
+_SHOWN_LINES = 12
+_SHOWN_CHARS = 900
+_SHORT_CHARS = 40
 _TELLING_CHARS = 12  # shorter lines (`return x`, `else:`) give nothing away
 _ADDRESS = re.compile(r"0x[0-9a-fA-F]{6,}")
 _PLACE = re.compile(r"(/[\w.~-]+)+/")
 _PORT = re.compile(r"\b(localhost|127(?:\.\d+){3})(:|['\"]?, (?:port=)?)\d{4,5}\b")
-_NOISE = ("Use -v", "Full diff", "...Full output", "Skipping ")
+# Errors of a script that lacks something, not of the package.
+_UNFIT = frozenset({"NameError", "ImportError", "ModuleNotFoundError", "SyntaxError", "timeout"})
 
 
-class Example(NamedTuple):
-    """One failing test, as an issue shows it."""
+class Shown(NamedTuple):
+    """One script that shows a fault."""
 
-    steps: tuple[str, ...]
-    given: tuple[str, ...]
-    kind: str
-    message: tuple[str, ...]
+    script: Script
+    sound: Said
+    faulty: Said
 
 
 def issue_text(
-    package: str, names: frozenset[str], tests: Tree, failures: Mapping[str, Failure]
+    bench: Bench,
+    names: frozenset[str],
+    trees: tuple[Tree, Tree],
+    failures: Mapping[str, Failure],
 ) -> str:
-    """The text, empty where no failure can be shown. `names`: what the package defines."""
-    distinct: dict[tuple[tuple[str, ...], ...], Example] = {}
-    for example in _examples(tests, failures):
-        distinct.setdefault((example.steps, example.given), example)
-    examples = list(distinct.values())[:_SHOWN_EXAMPLES]
-    if not examples:
-        return ""
-    parts = [_title(package, names, examples[0])]
-    parts += [_shown(example) for example in examples]
-    return "\n\n".join(parts) + "\n"
+    """The text, empty where no failure can be shown. `names`: what the package defines; `trees`:
+    the sound one and the faulty one, both with the tests."""
+    wanted = _candidates(trees[0], bench.package.pythonpath[0], failures)
+    shown = _differing(bench, trees, wanted)
+    return _written(bench.package.name, names, shown) if shown else ""
 
 
 def gives_away(text: str, fixed_lines: Iterable[str]) -> bool:
@@ -67,46 +70,130 @@ def scrubbed(message: str) -> str:
     return _PLACE.sub(".../", _PORT.sub(r"\1\2PORT", _ADDRESS.sub("0x...", message)))
 
 
-def _examples(tests: Tree, failures: Mapping[str, Failure]) -> Iterable[Example]:
-    """One example for each failing test function, in the order of their names."""
-    seen: set[tuple[str, str]] = set()
+def _candidates(tests: Tree, root: str, failures: Mapping[str, Failure]) -> list[Script]:
+    """The plainest ways to show each failure: a way of each, the shortest first, then others."""
+    ways: list[list[Script]] = []
     for test in sorted(failures):
         path, name = plain_name(test)
-        if (path, name) in seen or path not in tests:
-            continue
-        seen.add((path, name))
         failure = failures[test]
         try:
-            steps = steps_to_failure(tests[path], name, failure.lines)
-        except UnreachableError:
+            lines, given = failure.lines, failure.parameters
+            ways.append(scripts(tests[path], path, name, lines=lines, parameters=given, root=root))
+        except (UnreachableError, KeyError):
             continue
-        given = [f"{key} = {scrubbed(value)}" for key, value in failure.parameters.items()]
-        yield Example(tuple(steps), tuple(given), failure.kind, tuple(_message(failure)))
+    nearest = sorted((of for of in ways if of), key=lambda of: len(of[0].code))[:_TESTS]
+    ranked = [(rank, one) for of in nearest for rank, one in enumerate(of)]
+    ranked.sort(key=lambda row: ("pytest" in row[1].code, row[0], len(row[1].code), row[1].code))
+    return list(dict.fromkeys(one for _, one in ranked))[:_TRIED]
 
 
-def _message(failure: Failure) -> list[str]:
-    lines = [line.rstrip() for line in scrubbed(failure.message).split("\n")]
-    lines = [line for line in lines if line and not line.strip().startswith(_NOISE)]
-    return [line[:_SHOWN_CHARS] for line in lines[:_SHOWN_MESSAGE_LINES]]
+def _differing(bench: Bench, trees: tuple[Tree, Tree], wanted: Sequence[Script]) -> Shown | None:
+    """The first script that tells the two trees apart, alike in two runs."""
+    for start in range(0, len(wanted), _AT_ONCE):
+        some = wanted[start : start + _AT_ONCE]
+        codes = [one.code for one in some]
+        sound, faulty = bench.said(trees[0], codes), bench.said(trees[1], [*codes, *codes])
+        for script, *said in zip(some, sound, faulty, faulty[len(codes) :], strict=False):
+            right, wrong, again = map(_clean, said)
+            if wrong == again and _tells(script, right, wrong):
+                return Shown(script, right, wrong)
+    return None
 
 
-def _title(package: str, names: frozenset[str], example: Example) -> str:
-    called = next((name for name in _called(example) if name in names), "")
+def _clean(said: Said) -> Said:
+    return Said(scrubbed(said.out).rstrip(), said.kind, scrubbed(said.message).strip())
+
+
+def _tells(script: Script, sound: Said, faulty: Said) -> bool:
+    """Whether a script fits, shows the fault, and can be read."""
+    unfit = sound.kind in _UNFIT or faulty.kind in _UNFIT
+    expected = bool(sound.kind) == script.refuses
+    texts = [part for said in (sound, faulty) for part in (said.out, said.message)]
+    readable = all(len(t) <= _SHOWN_CHARS and t.count("\n") < _SHOWN_LINES for t in texts)
+    return not unfit and expected and readable and sound != faulty
+
+
+# --- words ---------------------------------------------------------------------------------------
+
+
+def _written(package: str, names: frozenset[str], one: Shown) -> str:
+    called = next((name for name in _called(one.script.subject) if name in names), "")
+    called = called or next((name for name in _called(one.script.code) if name in names), "")
     subject = f"`{called}`" if called else package
-    if "DID NOT RAISE" in example.message[0]:
-        return f"{subject} accepts what it should refuse"
-    if example.kind in ("AssertionError", "Failed"):
-        return f"{subject}: the result is not the expected one"
-    return f"{subject} fails with {example.kind}"
+    chosen = hashlib.sha256(one.script.code.encode()).digest()[0]
+    return "\n\n".join([_title(subject, one), *_LAYOUTS[chosen % len(_LAYOUTS)](one)]) + "\n"
 
 
-def _called(example: Example) -> Iterable[str]:
-    """Names in the failing statement first, then in what led to it."""
-    return [*called_names(example.steps[-1]), *called_names("\n".join(example.steps))]
+def _called(code: str) -> Iterator[str]:
+    """What a piece of code calls or takes from a module, the outermost call last."""
+    nodes = list(ast.walk(ast.parse(code)))
+    for node in reversed(nodes):
+        if isinstance(node, ast.Call):
+            func = node.func
+            yield func.attr if isinstance(func, ast.Attribute) else ast.unparse(func)
+    for node in nodes:
+        if isinstance(node, ast.Attribute):
+            yield node.attr
 
 
-def _shown(example: Example) -> str:
-    given = [*example.given, ""] if example.given else []
-    code = "\n".join(f"    {line}".rstrip() for line in [*given, *example.steps])
-    seen = "\n".join(f"    {line}" for line in example.message)
-    return f"This should hold:\n\n{code}\n\nWhat I get:\n\n{seen}"
+def _title(subject: str, one: Shown) -> str:
+    wrong, right = one.faulty, one.sound
+    if wrong.kind and right.kind:
+        return f"{subject} raises {wrong.kind} instead of {right.kind}"
+    if wrong.kind == "AssertionError":
+        return f"{subject}: an assertion that should hold fails"
+    if wrong.kind:
+        said = shorten(wrong.message, 2 * _SHORT_CHARS, placeholder=" ...")
+        return f"{subject} fails with {said}"
+    if right.kind:
+        return f"{subject} does not raise {right.kind}"
+    values = [right.out.strip(), wrong.out.strip()]
+    if all(0 < len(value) <= _SHORT_CHARS and "\n" not in value for value in values):
+        return f"{subject}: {values[1]} instead of {values[0]}"
+    return f"Wrong output from {subject}"
+
+
+def _layout_story(one: Shown) -> list[str]:
+    return [
+        "I run this:",
+        _block(one.script.code, "python"),
+        *(["and it gives", _block(_output(one.faulty))] if _output(one.faulty) else
+          ["and nothing happens."]),
+        *_expectation("I expected", one.sound),
+    ]  # fmt: skip
+
+
+def _layout_form(one: Shown) -> list[str]:
+    return [
+        "**To reproduce**",
+        _block(one.script.code, "python"),
+        "**Actual result**",
+        _block(_output(one.faulty)) if _output(one.faulty) else "No error.",
+        "**Expected result**",
+        _block(_output(one.sound)) if _output(one.sound) else "No error.",
+    ]
+
+
+def _layout_report(one: Shown) -> list[str]:
+    wanted = _expectation("This script should give", one.sound, "This script should not fail:")
+    return [
+        *wanted,
+        _block(one.script.code, "python"),
+        *(["What comes out here is", _block(_output(one.faulty))] if _output(one.faulty) else
+          ["Here it ends without an error."]),
+    ]  # fmt: skip
+
+
+_LAYOUTS = (_layout_story, _layout_form, _layout_report)
+
+
+def _expectation(told: str, said: Said, nothing: str = "I expected no error.") -> list[str]:
+    return [told, _block(_output(said))] if _output(said) else [nothing]
+
+
+def _output(said: Said) -> str:
+    return "\n".join(part for part in (said.out, said.message) if part)
+
+
+def _block(text: str, language: str = "") -> str:
+    return f"```{language}\n{text}\n```"

@@ -1,5 +1,7 @@
 """What has been measured already, so that an interrupted search goes on where it was.
 
+`ahead` takes measurements under way side by side in the order in which they were asked for.
+
 Promises: a line is either whole or ignored; measurements of another package, other settings or
 another version of this code are never taken up. Does not cover: two searches with one output file
 at the same time.
@@ -11,11 +13,17 @@ import hashlib
 import json
 import os
 import threading
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from importlib import resources
 from pathlib import Path
+from typing import TypeVar
 
 from meta_agent.protocols import JSON
+
+Item = TypeVar("Item")
+Value = TypeVar("Value")
 
 
 class Journal:
@@ -71,3 +79,29 @@ def code_hash() -> str:
             if file.name.endswith(".py"):
                 digest.update(file.name.encode() + b"\0" + file.read_bytes() + b"\0")
     return digest.hexdigest()
+
+
+def ahead(
+    pool: ThreadPoolExecutor,
+    width: int,
+    wanted: Iterator[Item],
+    measure: Callable[[Item], Value],
+) -> Iterator[tuple[Item, Future[Value]]]:
+    """Items with their measurements, `width` of them at a time.
+
+    `wanted` is read as late as possible, so it may leave out what earlier results have made
+    superfluous; a caller that decides in this order decides the same for every width.
+    """
+    waiting: deque[tuple[Item, Future[Value]]] = deque()
+    try:
+        while True:
+            for item in wanted:
+                waiting.append((item, pool.submit(measure, item)))
+                if len(waiting) >= width:
+                    break
+            if not waiting:
+                return
+            yield waiting.popleft()
+    finally:
+        for _, result in waiting:
+            result.cancel()

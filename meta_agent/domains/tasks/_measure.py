@@ -11,23 +11,28 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from meta_agent.domains.swe import Report, Tree
 from meta_agent.domains.swe._patch import overlay
 from meta_agent.domains.tasks._bench import Bench, Failure
 from meta_agent.domains.tasks._fixes import Fix
-from meta_agent.domains.tasks._issue import gives_away, issue_text
+from meta_agent.domains.tasks._issue import UNSHOWN, gives_away, issue_text
+from meta_agent.domains.tasks._names import defined_names
 from meta_agent.domains.tasks._package import suite_files
-from meta_agent.domains.tasks._stable import Stable, together
-from meta_agent.domains.tasks._synth import defined_names, same_failures
+from meta_agent.domains.tasks._stable import Stable, together, without_results
+from meta_agent.domains.tasks._suite_source import asked_by, plain_name
+from meta_agent.domains.tasks._synth import same_failures
 from meta_agent.protocols import JSON
 
 WHY_CHARS = 200  # of what a run without results said; the count of refusals goes without
 _ASKED_WHY = 3  # tests
-_MISSING = re.compile(r"(?:no attribute|cannot import name|name) '(\w+)'")
+_NO_NAME = re.compile(r"(?:no attribute|cannot import name|name) '(\w+)'")
+_NO_KEYWORD = re.compile(r"\w\(\) got an unexpected keyword argument '(\w+)'")
+_NO_PLACE = re.compile(r"(\w+)\(\) takes .*positional arguments? but .* given")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Measure:
     """Runs a commit's tests on the tree with the fix, then on the tree without.
 
@@ -48,7 +53,7 @@ class Measure:
         changed = tuple(self.fix.source)
         fixed = [self.bench.suite(after, tests, changed) for _ in range(self.repeats)]
         if lost := _without_results(fixed):
-            return {"refused": f"no results with the fix: {lost.verdict}", "why": _told(lost)}
+            return {"refused": f"{without_results(lost.verdict)} with the fix", "why": _told(lost)}
         sound = together([report.results for report in fixed])
         found = self._without_fix(sound)
         if found.get("refused") in _UNDECIDED:
@@ -57,7 +62,7 @@ class Measure:
 
     @property
     def _before(self) -> Tree:
-        return overlay(self.fix.before, self.fix.tests)
+        return overlay(self.bench.package.tree, self.fix.tests)
 
     def _tests(self, after: Tree) -> tuple[str, ...]:
         """Test files of the tree with the fix: the commit may bring some."""
@@ -70,12 +75,14 @@ class Measure:
             return {"refused": _NONE_PASSES}
         probed = self.bench.probe(self._before, tests=tests)
         if probed.problem.startswith("not_collected"):
-            return {"refused": "its tests need what only the fix has", "why": probed.problem}
+            return {"refused": _FEATURE, "why": probed.problem}
         if probed.problem:
-            return {"refused": f"no results without the fix: {probed.problem}"}
+            told = without_results(probed.problem)
+            return {"refused": f"{told} without the fix", "why": probed.problem}
         again = [self.bench.suite(self._before, tests) for _ in range(self.repeats - 1)]
         if lost := _without_results(again):
-            return {"refused": f"no results without the fix: {lost.verdict}", "why": _told(lost)}
+            told = without_results(lost.verdict)
+            return {"refused": f"{told} without the fix", "why": _told(lost)}
         broken = together([probed.results, *(report.results for report in again)])
         fail, keep = sorted(sound.passing & broken.failing), sorted(sound.passing & broken.passing)
         flaky = sorted(sound.flaky | (sound.passing & broken.flaky))
@@ -87,15 +94,42 @@ class Measure:
     def _task(
         self, fail: list[str], keep: list[str], failures: Mapping[str, Failure]
     ) -> dict[str, JSON]:
-        if failures and all(_needs(one, self.fix.added_lines) for one in failures.values()):
-            return {"refused": "its tests need what only the fix has"}
+        if wanting := sorted({name for test in fail for name in self._wanting(test, failures)}):
+            return {"refused": _FEATURE, "why": ", ".join(wanting)}
         package = self.bench.package
-        text = issue_text(package.name, defined_names(package), self._before, failures)
+        names = defined_names(package.tree[path] for path in package.sources)
+        trees = (overlay(self._before, self.fix.source), self._before)
+        text = issue_text(self.bench, names, trees, failures)
         if not text:
-            return {"refused": "nothing to show in an issue"}
+            return {"refused": UNSHOWN}
         if gives_away(text, self.fix.added_lines):
             return {"refused": "its issue would give the fix away"}
         return {"fail": fail, "pass": keep, "issue": text}
+
+    def _wanting(self, test: str, failures: Mapping[str, Failure]) -> frozenset[str]:
+        """What a test asks for that only the fix has: by its text, and by what it failed of."""
+        path, name = plain_name(test)
+        asked = asked_by(self._before[path], name)
+        found = asked & self._introduced
+        said = failures[test].message if test in failures else ""
+        for pattern, known in (
+            (_NO_NAME, self._introduced),
+            (_NO_KEYWORD, asked),
+            (_NO_PLACE, self._redefined),
+        ):
+            match = pattern.search(said)
+            found |= {match[1]} & known if match else frozenset()
+        return found
+
+    @cached_property
+    def _introduced(self) -> frozenset[str]:
+        return self.fix.introduced
+
+    @property
+    def _redefined(self) -> frozenset[str]:
+        """Functions whose signature the fix writes anew."""
+        lines = (re.match(r"\s*(?:async )?def (\w+)", line) for line in self.fix.added_lines)
+        return frozenset(line[1] for line in lines if line)
 
     def _failing_with_fix(
         self, after: Tree, tests: Sequence[str], sound: Stable
@@ -116,6 +150,7 @@ class Measure:
 _NONE_PASSES = "no test passes with the fix"
 _NONE_TELLS = "no test tells the fix from the fault"
 _NONE_KEEPS = "no test passes without the fix too"
+_FEATURE = "its tests call what only the fix has, so it is a feature"
 _UNDECIDED = frozenset({_NONE_PASSES, _NONE_TELLS, _NONE_KEEPS})
 
 
@@ -129,12 +164,3 @@ def _without_results(reports: Sequence[Report]) -> Report | None:
 
 def _told(report: Report) -> str:
     return " ".join(" ".join(report.evidence).split())[-WHY_CHARS:]
-
-
-def _needs(failure: Failure, added: Sequence[str]) -> bool:
-    """Whether a test failed for want of a name that the fix defines."""
-    found = _MISSING.search(failure.message)
-    if found is None:
-        return False
-    defines = re.compile(rf"^\s*(?:(?:async )?def|class) {found[1]}\b|^{found[1]}\s*=")
-    return any(defines.match(line) for line in added)

@@ -23,10 +23,9 @@ from pathlib import Path
 
 from meta_agent.domains.formats import semantic_key
 from meta_agent.domains.swe import SandboxFactory, make_patch
-from meta_agent.domains.tasks._ahead import ahead
 from meta_agent.domains.tasks._bench import Bench
 from meta_agent.domains.tasks._fixes import Fix, read_fixes
-from meta_agent.domains.tasks._journal import Journal
+from meta_agent.domains.tasks._journal import Journal, ahead
 from meta_agent.domains.tasks._made import Made, Progress
 from meta_agent.domains.tasks._measure import Measure
 from meta_agent.domains.tasks._package import Package, package_of
@@ -149,15 +148,16 @@ class _Dig:
         self._flaky.update(found.get("flaky", ()))
         reason = str(found.get("refused", ""))
         key = "" if reason else semantic_key(self._head.name, fix.patch, found["issue"])
-        if key in self._marks:
-            reason = "the same fix as another commit"
+        marks = set() if reason else {key, found["issue"]}
+        if marks & self._marks:
+            reason = "the same fix or the same text as another commit's"
         if reason:
             self._refused[reason] += 1
             self._progress(
                 f"{fix.commit.id[:12]} refused: {reason} {found.get('why', '')}".rstrip()
             )
             return
-        self._marks.add(key)
+        self._marks |= marks
         self._keep(fix, found, key)
 
     def _keep(self, fix: Fix, found: dict[str, JSON], key: str) -> None:

@@ -11,22 +11,14 @@ decorators, annotations and docstrings; files with carriage returns.
 from __future__ import annotations
 
 import ast
+import builtins
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from meta_agent.domains.tasks._swaps import (
-    ARITHMETIC,
-    COMPARISONS,
-    EXCEPTIONS,
-    LOGIC,
-    SIBLINGS,
-    TYPE_CHECKS,
-)
 from meta_agent.parsing.syntax import parse_python
 
-_SIMPLE = (ast.Expr, ast.Assign, ast.AugAssign)
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _MAX_GUARD_LINES = 5
 _Edit = tuple[str, int, int, str]  # operator, start, end, replacement
@@ -134,17 +126,14 @@ class _Place:
         )
         inner._outer = self._outer or (".".join(inner._names) if is_function else "")
         if is_function:
-            yield from inner._made(_defaults(self._text, node))
             yield from inner._made(_blocks(self._text, node.body))
         for child in node.body:
             if not _is_docstring(child):
                 yield from inner.walk(child)
 
     def _edits(self, node: ast.AST) -> Iterator[Mutation]:
-        for operator in _OPERATORS:
+        for operator in (*_OPERATORS, _branches):
             yield from self._made(operator(self._text, node))
-        if isinstance(node, ast.Name):
-            yield from self._made(_wrong_variable(self._text, node, self._parameters()))
         for block in _bodies(node):
             yield from self._made(_blocks(self._text, block))
 
@@ -154,11 +143,6 @@ class _Place:
                 *(operator, self._path, self._outer, _first_line(self._function)),
                 *(start, end, text.encode()),
             )
-
-    def _parameters(self) -> list[str]:
-        arguments = self._function.args  # type: ignore[union-attr]
-        found = [one.arg for one in (*arguments.posonlyargs, *arguments.args)]
-        return [name for name in found if name not in ("self", "cls")]
 
 
 def _first_line(function: ast.AST | None) -> int:
@@ -192,9 +176,41 @@ def _is_type_checking(node: ast.AST) -> bool:
 
 
 # --- operators: (text, node) -> edits ------------------------------------------------------------
+# What people mend is mostly something that nobody had thought of: a case, a condition, a
+# conversion, an argument. So most operators take one away; the others move a bound by one or swap
+# two names. None inverts what a function does: that is found before anybody is told of it.
+
+
+def _gives_its_own_type(kind: Callable[[], object], method: str) -> bool:
+    try:
+        return type(getattr(kind(), method)()) is kind
+    except (TypeError, KeyError, IndexError, ValueError):
+        return False
 
 
 _GAP = re.compile(r"[\s)\\]*(.*?)[\s(\\]*", re.DOTALL)
+_BOUNDS = {"<": "<=", "<=": "<", ">": ">=", ">=": ">"}
+_CONVERSIONS = frozenset(
+    name
+    for name, value in vars(builtins).items()
+    if isinstance(value, type) and not issubclass(value, BaseException) and value is not type
+)
+_CLEANINGS = frozenset(
+    name
+    for sample in (str, list, dict, set)
+    for name in dir(sample)
+    if not name.startswith("_") and _gives_its_own_type(sample, name)
+)  # strip, lower, copy and their like
+_CASES = frozenset({"isinstance", "issubclass", "startswith", "endswith"})
+
+
+def _boundary(text: _Text, node: ast.AST) -> Iterator[_Edit]:
+    if not isinstance(node, ast.Compare):
+        return
+    for left, right in pairwise([node.left, *node.comparators]):
+        start, end, word = _between(text, left, right)
+        if word in _BOUNDS:
+            yield "boundary", start, end, _BOUNDS[word]
 
 
 def _between(text: _Text, left: ast.AST, right: ast.AST) -> tuple[int, int, str]:
@@ -205,141 +221,133 @@ def _between(text: _Text, left: ast.AST, right: ast.AST) -> tuple[int, int, str]
     return start + found.start(1), start + found.end(1), found[1]
 
 
-def _comparison(text: _Text, node: ast.AST) -> Iterator[_Edit]:
-    if not isinstance(node, ast.Compare):
-        return
-    for left, right in pairwise([node.left, *node.comparators]):
-        start, end, word = _between(text, left, right)
-        if word in COMPARISONS:
-            name = "boundary" if word[0] in "<>" else "negated_comparison"
-            yield name, start, end, COMPARISONS[word]
+def _off_by_one(text: _Text, node: ast.AST) -> Iterator[_Edit]:
+    """A number that bounds something, and the one that is added to a length or an index."""
+    if isinstance(node, ast.Compare):
+        bounds: list[ast.expr | None] = [node.left, *node.comparators]
+        if not any(type(one) in (ast.Lt, ast.LtE, ast.Gt, ast.GtE) for one in node.ops):
+            return
+    elif isinstance(node, ast.Slice):
+        bounds = [node.lower, node.upper]
+    else:
+        bounds = list(node.args) if _name(node) == "range" else []  # type: ignore[attr-defined]
+    for one in bounds:
+        if isinstance(one, ast.Constant) and type(one.value) is int and one.value > 0:
+            for value in (one.value - 1, one.value + 1):
+                yield "off_by_one", text.start(one), text.end(one), str(value)
+    if _adds_one(node):
+        yield "off_by_one", text.end(node.left), text.end(node), ""  # type: ignore[attr-defined]
 
 
-def _operator(text: _Text, node: ast.AST) -> Iterator[_Edit]:
-    if isinstance(node, ast.BinOp) and not _is_text(node.left):
-        start, end, word = _between(text, node.left, node.right)
-        if word in ARITHMETIC:
-            yield "wrong_operator", start, end, ARITHMETIC[word]
+def _adds_one(node: ast.AST) -> bool:
+    one = node.right if isinstance(node, ast.BinOp) else None
+    is_one = isinstance(one, ast.Constant) and type(one.value) is int and one.value == 1
+    return is_one and isinstance(node.op, (ast.Add, ast.Sub))  # type: ignore[attr-defined]
+
+
+def _lost_condition(text: _Text, node: ast.AST) -> Iterator[_Edit]:
+    """One part of `a and b` or `a or b`, and a flag of `a | b`."""
     if isinstance(node, ast.BoolOp):
         for left, right in pairwise(node.values):
-            start, end, word = _between(text, left, right)
-            if word in LOGIC:
-                yield "and_or", start, end, LOGIC[word]
+            yield from _without_one(text, "lost_condition", left, right)
+    elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr):
+        yield "lost_condition", text.end(node.left), text.end(node), ""
 
 
-def _is_text(node: ast.AST) -> bool:
-    return isinstance(node, ast.JoinedStr) or (
-        isinstance(node, ast.Constant) and isinstance(node.value, (str, bytes))
-    )
+def _without_one(text: _Text, operator: str, left: ast.AST, right: ast.AST) -> Iterator[_Edit]:
+    """Without the left or the right of two neighbours; what stands in brackets stays."""
+    if not text.between(text.end(left), text.start(right)).strip(" \n\t,andor"):
+        yield operator, text.start(left), text.start(right), ""
+        yield operator, text.end(left), text.end(right), ""
 
 
-def _constant(text: _Text, node: ast.AST) -> Iterator[_Edit]:
-    if isinstance(node, ast.Constant):
-        for value in _wrong_values(text.of(node), node.value):
-            name = "wrong_constant" if isinstance(node.value, bool) else "off_by_one"
-            yield name, text.start(node), text.end(node), value
+def _loose_check(text: _Text, node: ast.AST) -> Iterator[_Edit]:
+    """`x is not None` as `x`: an empty string and a zero are forgotten."""
+    if isinstance(node, ast.Compare) and ast.unparse(node.comparators[0]) == "None":
+        word = {ast.Is: "not ", ast.IsNot: ""}.get(type(node.ops[0]))
+        if word is not None and isinstance(node.left, (ast.Name, ast.Attribute)):
+            yield "loose_check", text.start(node), text.end(node), word + text.of(node.left)
 
 
-def _wrong_values(written: str, value: object) -> Iterator[str]:
-    if isinstance(value, bool):
-        yield str(not value)
-    elif isinstance(value, int) and written == str(value):
-        yield str(value + 1)
-        if value > 0:
-            yield str(value - 1)
+def _lost_conversion(text: _Text, node: ast.AST) -> Iterator[_Edit]:
+    """`str(x)` or `x.strip()` as `x`."""
+    if not isinstance(node, ast.Call) or node.keywords or isinstance(node.func, ast.Subscript):
+        return
+    kept: ast.AST | None = None
+    if isinstance(node.func, ast.Name) and node.func.id in _CONVERSIONS and len(node.args) == 1:
+        kept = node.args[0]
+    elif isinstance(node.func, ast.Attribute) and node.func.attr in _CLEANINGS and not node.args:
+        kept = node.func.value
+    if isinstance(kept, (ast.Name, ast.Attribute, ast.Call, ast.Subscript)):
+        yield "lost_conversion", text.start(node), text.end(node), text.of(kept)
 
 
-def _defaults(text: _Text, node: ast.AST) -> Iterator[_Edit]:
-    arguments = node.args  # type: ignore[attr-defined]
-    for value in (*arguments.defaults, *arguments.kw_defaults):
-        if isinstance(value, ast.Constant):
-            for wrong in _wrong_values(text.of(value), value.value):
-                yield "wrong_default", text.start(value), text.end(value), wrong
+def _lost_clamp(text: _Text, node: ast.AST) -> Iterator[_Edit]:
+    if _name(node) in ("min", "max") and len(node.args) == 2:  # type: ignore[attr-defined]
+        for one in node.args:  # type: ignore[attr-defined]
+            if isinstance(one, (ast.Name, ast.Attribute, ast.Call, ast.Subscript)):
+                yield "lost_clamp", text.start(node), text.end(node), text.of(one)
 
 
-def _call(text: _Text, node: ast.AST) -> Iterator[_Edit]:
+def _lost_choice(text: _Text, node: ast.AST) -> Iterator[_Edit]:
+    """`a if b else c` as one of the two."""
+    if isinstance(node, ast.IfExp):
+        for one in (node.body, node.orelse):
+            if not isinstance(one, ast.Constant):
+                yield "lost_choice", text.start(node), text.end(node), text.of(one)
+
+
+def _lost_case(text: _Text, node: ast.AST) -> Iterator[_Edit]:
+    """One of the cases that a check lists."""
+    cases: ast.AST | None = None
+    if isinstance(node, ast.Compare) and isinstance(node.ops[0], (ast.In, ast.NotIn)):
+        cases = node.comparators[0]
+    elif isinstance(node, ast.ExceptHandler):
+        cases = node.type
+    elif _name(node) in _CASES and node.args:  # type: ignore[attr-defined]
+        cases = node.args[-1]  # type: ignore[attr-defined]
+    if isinstance(cases, (ast.Tuple, ast.List, ast.Set)) and len(cases.elts) > 2:
+        yield "lost_case", text.end(cases.elts[-2]), text.end(cases.elts[-1]), ""
+        yield "lost_case", text.start(cases.elts[0]), text.start(cases.elts[1]), ""
+    elif isinstance(cases, ast.Tuple) and len(cases.elts) == 2:
+        for one in cases.elts:
+            yield "lost_case", text.start(cases), text.end(cases), text.of(one)
+
+
+def _arguments(text: _Text, node: ast.AST) -> Iterator[_Edit]:
     if not isinstance(node, ast.Call) or any(isinstance(one, ast.Starred) for one in node.args):
         return
-    if len(node.args) > 1 and ast.unparse(node.func) not in TYPE_CHECKS:
-        yield from _swapped(text, node.args[0], node.args[1])
-    before = [*node.args, *(one.value for one in node.keywords[:-1])]
-    if node.keywords and before and node.keywords[-1].arg:
-        last = max(before, key=text.end)
-        if text.of(node.keywords[-1]).startswith(f"{node.keywords[-1].arg}="):
-            yield "dropped_argument", text.end(last), text.end(node.keywords[-1]), ""
+    for one, other in pairwise(node.args):
+        gap = text.between(text.end(one), text.start(other))
+        pair = (text.of(one), text.of(other))
+        alike = isinstance(one, ast.Name) and isinstance(other, ast.Name)
+        if alike and gap.strip() == "," and not hasattr(builtins, _name(node)):
+            swapped = f"{pair[1]}{gap}{pair[0]}"
+            yield "swapped_arguments", text.start(one), text.end(other), swapped
+    given = [*node.args, *(one.value for one in node.keywords)]
+    last = given[-1] if len(given) > 1 else None
+    is_option = bool(node.keywords and node.keywords[-1].arg) or isinstance(last, ast.Constant)
+    if last is not None and is_option and last is max(given, key=text.end):
+        yield "lost_argument", text.end(given[-2]), text.end(last), ""
 
 
-def _swapped(text: _Text, one: ast.AST, other: ast.AST) -> Iterator[_Edit]:
-    first, second = text.of(one), text.of(other)
-    gap = text.between(text.end(one), text.start(other))
-    if first != second and gap.strip() == ",":
-        yield "swapped_arguments", text.start(one), text.end(other), f"{second}{gap}{first}"
-
-
-def _sibling(text: _Text, node: ast.AST) -> Iterator[_Edit]:
-    if not isinstance(node, ast.Call):
-        return
-    name = node.func.attr if isinstance(node.func, ast.Attribute) else ast.unparse(node.func)
-    if name in SIBLINGS:
-        end = text.end(node.func)
-        yield "sibling_call", end - len(name), end, SIBLINGS[name]
-
-
-def _condition(text: _Text, node: ast.AST) -> Iterator[_Edit]:
-    if not isinstance(node, (ast.If, ast.IfExp)):
-        return
-    test = node.test
-    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
-        yield "inverted_condition", text.start(test), text.end(test), text.of(test.operand)
-    elif isinstance(test, (ast.Name, ast.Attribute, ast.Call)):
-        yield "inverted_condition", text.start(test), text.start(test), "not "
-
-
-def _sign(text: _Text, node: ast.AST) -> Iterator[_Edit]:
-    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-        yield "sign", text.start(node), text.start(node.operand), ""
-
-
-def _exception(text: _Text, node: ast.AST) -> Iterator[_Edit]:
-    kind: ast.AST | None = None
-    if isinstance(node, ast.Raise):
-        kind = node.exc.func if isinstance(node.exc, ast.Call) else node.exc
-    elif isinstance(node, ast.ExceptHandler):
-        kind = node.type
-    if isinstance(kind, ast.Name) and kind.id in EXCEPTIONS:
-        yield "exception_type", text.start(kind), text.end(kind), EXCEPTIONS[kind.id]
-
-
-def _loop(text: _Text, node: ast.AST) -> Iterator[_Edit]:
-    if isinstance(node, ast.Continue):
-        yield "loop_control", text.start(node), text.end(node), "break"
-    if isinstance(node, ast.Break):
-        yield "loop_control", text.start(node), text.end(node), "continue"
-    if isinstance(node, ast.For) and isinstance(node.body[-1], _SIMPLE):
-        last = node.body[-1]
-        if text.owns_lines(last):
-            indent = " " * last.col_offset
-            end = text.line_span(last)[1]
-            yield "early_exit", end, end, f"{indent}break\n"
+def _name(node: ast.AST) -> str:
+    """What a call calls, by its last name."""
+    func = node.func if isinstance(node, ast.Call) else None
+    return func.attr if isinstance(func, ast.Attribute) else getattr(func, "id", "")
 
 
 _OPERATORS: tuple[Callable[[_Text, ast.AST], Iterator[_Edit]], ...] = (
-    _comparison,
-    _operator,
-    _constant,
-    _call,
-    _sibling,
-    _condition,
-    _sign,
-    _exception,
-    _loop,
+    _boundary,
+    _off_by_one,
+    _lost_condition,
+    _loose_check,
+    _lost_conversion,
+    _lost_clamp,
+    _lost_choice,
+    _lost_case,
+    _arguments,
 )
-
-
-def _wrong_variable(text: _Text, node: ast.Name, names: list[str]) -> Iterator[_Edit]:
-    if isinstance(node.ctx, ast.Load) and node.id in names and len(names) > 1:
-        other = names[(names.index(node.id) + 1) % len(names)]
-        yield "wrong_variable", text.start(node), text.end(node), other
 
 
 def _blocks(text: _Text, block: Sequence[ast.stmt]) -> Iterator[_Edit]:
@@ -348,9 +356,21 @@ def _blocks(text: _Text, block: Sequence[ast.stmt]) -> Iterator[_Edit]:
         if len(block) - _is_docstring(block[0]) < 2 or not text.owns_lines(node):
             continue
         if isinstance(node, ast.If) and not node.orelse and _is_short(node):
-            yield "dropped_branch", *text.line_span(node), ""
+            yield "lost_branch", *text.line_span(node), ""
         elif _has_effect(node):
-            yield "dropped_statement", *text.line_span(node), ""
+            yield "lost_statement", *text.line_span(node), ""
+
+
+def _branches(text: _Text, node: ast.AST) -> Iterator[_Edit]:
+    """An `elif`, or one of several handlers of an exception."""
+    others: Sequence[ast.AST] = ()
+    if isinstance(node, ast.If) and len(node.orelse) == 1 and isinstance(node.orelse[0], ast.If):
+        others = node.orelse if text.of(node.orelse[0]).startswith("elif") else ()
+    elif isinstance(node, ast.Try) and len(node.handlers) > 1:
+        others = node.handlers
+    for one in others:
+        body = one.body  # type: ignore[attr-defined]
+        yield "lost_branch", text.line_span(one)[0], text.line_span(body[-1])[1], ""
 
 
 def _is_short(node: ast.If) -> bool:
@@ -360,5 +380,4 @@ def _is_short(node: ast.If) -> bool:
 def _has_effect(node: ast.stmt) -> bool:
     if isinstance(node, ast.Assign):
         return all(isinstance(one, (ast.Attribute, ast.Subscript)) for one in node.targets)
-    is_call = isinstance(node, ast.Expr) and isinstance(node.value, ast.Call)
-    return is_call or isinstance(node, ast.AugAssign)
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Call)

@@ -4,8 +4,8 @@ Promises: the same input gives the same archive, byte for byte; nothing of the p
 Reads a source distribution (`.tar.gz`), a git repository (its committed files, never its history)
 or a plain folder.
 
-Does not cover: compiled extensions, and files that a build would generate (a `_version.py`, say):
-give the source distribution of such a package, which holds them.
+Does not cover: compiled extensions, and what a build generates beyond `_built`: give the source
+distribution of such a package, which holds it.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from pathlib import Path, PurePosixPath
 
 from meta_agent.domains.swe import Tree, is_test_path, read_archive
 from meta_agent.domains.swe.grading._sift import is_control_path
+from meta_agent.domains.tasks._built import built_files
 from meta_agent.errors import ConfigError
 from meta_agent.history import foreign_history, read_folder
 
@@ -33,6 +34,7 @@ _NO_SOURCES = frozenset(
     | {"build", "dist", "bench", "ci"}
 )
 _NO_MODULES = frozenset({"setup.py", "conftest.py", "noxfile.py", "tasks.py", "fabfile.py"})
+_HAS_TESTS = re.compile(rb"^(?:async )?def test|^class \w*Test|^class .*TestCase", re.MULTILINE)
 _NAME = re.compile(r"[^A-Za-z0-9._-]+")
 
 
@@ -95,17 +97,15 @@ def package_of(
 ) -> Package:
     """A package from its files. Raises `ConfigError` where there is nothing to work with."""
     name, version = _identity(tree, label)
-    packed = archive or packed_tree(tree, name)
     roots = ("src",) if any(_is_package(path, "src") for path in tree) else (".",)
+    own = tuple(sorted(path for path in tree if _is_source(path, tree, roots[0], sources)))
+    if made := built_files(tree, own, roots[0], name, version):
+        tree, archive = {**tree, **made}, None
+    packed = archive or packed_tree(tree, name)
+    digest = hashlib.sha256(packed).hexdigest()
     found = Package(
-        name,
-        version,
-        commit or hashlib.sha256(packed).hexdigest()[:40],
-        tree,
-        packed,
-        roots,
-        tuple(sorted(path for path in tree if _is_source(path, tree, roots[0], sources))),
-        suite_files(tree, tests),
+        *(name, version, commit or digest[:40], tree, packed),
+        *(roots, own, suite_files(tree, tests)),
     )
     for kind, paths in (("tests", found.tests), ("sources", found.sources)):
         if not paths:
@@ -118,7 +118,7 @@ def package_of(
 
 def suite_files(tree: Mapping[str, bytes], patterns: Sequence[str] = ()) -> tuple[str, ...]:
     """The files that hold a package's tests."""
-    return tuple(sorted(path for path in tree if _is_suite(path, patterns)))
+    return tuple(sorted(path for path in tree if _is_suite(path, tree[path], patterns)))
 
 
 def packed_tree(tree: Mapping[str, bytes], top: str) -> bytes:
@@ -172,10 +172,12 @@ def _below(path: str, root: str) -> str | None:
     return path.removeprefix(f"{root}/") if path.startswith(f"{root}/") else None
 
 
-def _is_suite(path: str, patterns: Sequence[str]) -> bool:
+def _is_suite(path: str, content: bytes, patterns: Sequence[str]) -> bool:
     if patterns:
         return path.endswith(".py") and _matches(path, patterns)
     name = PurePosixPath(path).name
+    if name in ("test.py", "tests.py"):  # it may be a module that helps with tests
+        return _HAS_TESTS.search(content) is not None
     return name.endswith(".py") and (name.startswith("test_") or name.endswith("_test.py"))
 
 

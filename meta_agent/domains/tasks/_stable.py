@@ -6,12 +6,20 @@ test that is flaky more rarely than the repetitions can show (`without` takes ou
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from meta_agent.errors import ConfigError
 
 Results = Mapping[str, str]
+_ENDINGS = {
+    "timeout": "the tests do not end in time",
+    "killed_timeout": "the tests do not end in time",
+    "killed_oom": "the tests run out of memory",
+    "not_collected": "the tests cannot be imported",
+    "forged": "the grader takes what the tests do for a forgery",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +33,11 @@ class Stable:
     def without(self, tests: frozenset[str]) -> Stable:
         """The others."""
         return Stable(self.passing - tests, self.failing - tests, self.flaky - tests)
+
+
+def without_results(verdict: str) -> str:
+    """Why a run decides nothing, in words."""
+    return _ENDINGS.get(re.split("[: ]", verdict)[0], "the tests end without results")
 
 
 def together(runs: Sequence[Results]) -> Stable:
@@ -46,8 +59,9 @@ def repeated(run: Callable[[], tuple[str, Results]], times: int) -> list[Results
         problem, results = run()
         if problem:
             raise ConfigError(
-                f"the tests give no results on the sound source: {problem}",
-                hint="dependencies come from an image: meta-agent sandbox image; then --image TAG",
+                f"there are no results on the sound source: {problem}",
+                hint="dependencies and pytest's plugins come from an image: meta-agent sandbox "
+                "image; then --image TAG and --plugin NAME",
             )
         found.append(results)
     return found

@@ -1,4 +1,4 @@
-"""Test files as text: finding a test, showing what it did before it failed, taking it out.
+"""Test files as text: finding a test, and taking it out.
 
 Does not cover: tests that no plain `def` in their own file defines (generated ones): they cannot be
 taken out, and the callers give up on what they decide.
@@ -7,14 +7,12 @@ taken out, and the callers give up on what they decide.
 from __future__ import annotations
 
 import ast
-import textwrap
 from collections.abc import Iterable
 
 from meta_agent.domains.swe import Tree
+from meta_agent.domains.tasks._names import asked_names
 from meta_agent.parsing.syntax import parse_python
 
-_SHOWN_LINES = 20
-_MOST_LINES = 40
 Def = ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -37,43 +35,26 @@ def plain_name(test: str) -> tuple[str, str]:
     return path, name.split("[", 1)[0]
 
 
-def steps_to_failure(source: bytes, name: str, lines: Iterable[int]) -> list[str]:
-    """What a test did up to the statement that failed, without the checks that held.
-
-    Raises `UnreachableError` where the failure lies outside of the test itself.
-    """
-    function, _ = _find(_module(source), name)
-    end = function.end_lineno or function.lineno
-    inside = [line for line in lines if function.body[0].lineno <= line <= end]
-    if not inside:
-        raise UnreachableError(f"{name} fails elsewhere")
-    last = _statement_at(function, inside[-1])
-    return _shown(function, last, source.decode().split("\n"))
-
-
-def called_names(code: str) -> list[str]:
-    """The names that a piece of code calls, outermost call last."""
+def asked_by(source: bytes, name: str) -> frozenset[str]:
+    """What a test's function asks of others by name; nothing where it cannot be found."""
     try:
-        tree = parse_python(textwrap.dedent(code))
-    except SyntaxError:
-        return []
-    calls = [node.func for node in ast.walk(tree) if isinstance(node, ast.Call)]
-    names = [_last_name(func) for func in calls]
-    return [name for name in reversed(names) if name]
+        return asked_names(find_test(read_module(source), name))
+    except UnreachableError:
+        return frozenset()
 
 
-def _last_name(node: ast.AST) -> str:
-    if isinstance(node, ast.Attribute):
-        return node.attr
-    return node.id if isinstance(node, ast.Name) else ""
-
-
-def _module(source: bytes) -> ast.Module:
+def read_module(source: bytes) -> ast.Module:
+    """A test file's tree."""
     try:
         source.decode()
         return parse_python(source)
     except (SyntaxError, ValueError) as problem:
         raise UnreachableError(str(problem)) from problem
+
+
+def find_test(module: ast.Module, name: str) -> Def:
+    """A test's function."""
+    return _find(module, name)[0]
 
 
 def _find(module: ast.Module, name: str) -> tuple[Def, list[ast.stmt]]:
@@ -105,7 +86,7 @@ def _defining(module: ast.Module, found: ast.ClassDef, method: str) -> ast.Class
 
 
 def _without(source: bytes, path: str, names: set[str]) -> bytes:
-    module = _module(source)
+    module = read_module(source)
     lines = source.decode().split("\n")
     gone: list[Def] = []
     blocks: dict[int, list[ast.stmt]] = {}
@@ -126,69 +107,5 @@ def _without(source: bytes, path: str, names: set[str]) -> bytes:
         cut[first] = fill.get(id(one))
     kept = [cut.get(number, line) for number, line in enumerate(lines, 1)]
     text = "\n".join(line for line in kept if line is not None)
-    _module(text.encode())
+    read_module(text.encode())
     return text.encode()
-
-
-def _statement_at(function: Def, line: int) -> ast.stmt:
-    """The innermost statement on a line; a `with` that failed at its head is shown whole."""
-    found = [
-        node
-        for node in ast.walk(function)
-        if isinstance(node, ast.stmt)
-        and node is not function
-        and node.lineno <= line <= (node.end_lineno or 0)
-    ]
-    return min(found, key=lambda node: (node.end_lineno or 0) - node.lineno)
-
-
-def _shown(function: Def, last: ast.stmt, text: list[str]) -> list[str]:
-    """The function's statements up to the last one; as many as fit, whole, from the end."""
-    indent = function.body[0].col_offset
-    dropped, strings = _dropped(function, last), _inside_strings(function)
-    stop = last.end_lineno or last.lineno
-    chosen: list[str] = []
-    for node in reversed([one for one in function.body if one.lineno <= last.lineno]):
-        numbers = range(node.lineno, min(node.end_lineno or node.lineno, stop) + 1)
-        lines = [
-            text[number - 1] if number in strings else text[number - 1][indent:].rstrip()
-            for number in numbers
-            if number not in dropped
-        ]
-        if chosen and len(chosen) + len(lines) > _SHOWN_LINES:
-            return ["...", *chosen]
-        chosen = [*lines, *chosen]
-    if len(chosen) > _MOST_LINES:
-        raise UnreachableError(f"{function.name} takes {len(chosen)} lines to fail")
-    return chosen
-
-
-def _inside_strings(function: Def) -> set[int]:
-    """Lines that begin inside a string, where blanks and # are content."""
-    return {
-        number
-        for node in ast.walk(function)
-        if isinstance(node, ast.Constant | ast.JoinedStr)
-        for number in range(node.lineno + 1, (node.end_lineno or node.lineno) + 1)
-    }
-
-
-def _dropped(function: Def, last: ast.stmt) -> set[int]:
-    """Lines of the docstring and of checks that held before the one that failed."""
-    lines: set[int] = set()
-    for node in ast.walk(function):
-        if not isinstance(node, ast.stmt) or node is last or node.lineno >= last.lineno:
-            continue
-        is_text = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
-        if (is_text or _is_check(node)) and (node.end_lineno or 0) < last.lineno:
-            lines |= set(range(node.lineno, (node.end_lineno or node.lineno) + 1))
-    return lines
-
-
-def _is_check(node: ast.stmt) -> bool:
-    if isinstance(node, ast.Assert):
-        return True
-    if isinstance(node, ast.With):
-        return "raises" in ast.unparse(node.items[0]).lower()
-    is_call = isinstance(node, ast.Expr) and isinstance(node.value, ast.Call)
-    return is_call and "assert" in ast.unparse(node.value.func)  # type: ignore[attr-defined]

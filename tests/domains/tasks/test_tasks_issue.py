@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import pytest
+from pathlib import Path
+from typing import Any
 
-from meta_agent.domains.tasks._bench import Failure
-from meta_agent.domains.tasks._issue import gives_away, issue_text, scrubbed
-from meta_agent.domains.tasks._suite_source import (
-    UnreachableError,
-    steps_to_failure,
-    without_tests,
-)
+import pytest
+from tasks_purse import SOURCE, bench_of
+
+from meta_agent.domains.tasks import read_package
+from meta_agent.domains.tasks._bench import Failure, Said
+from meta_agent.domains.tasks._issue import Shown, _written, gives_away, issue_text, scrubbed
+from meta_agent.domains.tasks._script import Script, scripts
+from meta_agent.domains.tasks._suite_source import UnreachableError, without_tests
 
 SUITE = b'''import pytest
 
@@ -56,80 +58,176 @@ def test_a_test_without_a_definition_cannot_be_hidden(test: str) -> None:
         without_tests({"t.py": SUITE}, [test])
 
 
-def test_the_steps_to_a_failure_leave_out_checks_that_held() -> None:
-    assert steps_to_failure(SUITE, "test_one", [11]) == [
-        "cart = Cart()",
-        "cart.add(3)",
-        "assert cart.total() == 3",
-    ]
+SHOP = b'''from decimal import Decimal
+
+import pytest
+
+from shop import Cart, check as checked
+from . import data
+
+PRICE = Decimal("3")
 
 
-def test_text_inside_a_string_is_shown_as_it_is() -> None:
-    suite = b"""def test_a():
-    text = '''
+def full(n):
+    return Cart([PRICE] * n)
+
+
+def test_total(n, wanted):
+    """Speaks."""
+    # of nothing
+    other = full(2)
+    cart = full(n)
+    assert cart.total() == 0
+    cart.add(3)
+    assert cart.total() == wanted
+
+
+def test_refused():
+    with pytest.raises(ValueError):
+        checked(data.BAD)
+
+
+def test_text():
+    text = """
 # no comment
   [a]
-'''
-    # a comment
-    assert f(text)
 """
-    assert steps_to_failure(suite, "test_a", [7]) == [
-        "text = '''",
-        "# no comment",
-        "  [a]",
-        "'''",
-        "assert f(text)",
-    ]
+    # a comment
+    assert "[a]" in checked(text)
 
 
-def test_what_is_too_long_loses_whole_statements() -> None:
-    calls = "".join(f"    f({n})\n" for n in range(30))
-    steps = steps_to_failure(f"def test_a():\n{calls}    g()\n".encode(), "test_a", [32])
-    assert steps[:2] == ["...", "f(11)"] and steps[-1] == "g()"
+def test_fixture(tmp_path):
+    assert checked(tmp_path)
 
 
-def test_a_failed_expectation_of_an_error_is_shown_whole() -> None:
-    steps = steps_to_failure(SUITE, "TestMore::test_two", [16])
-    assert steps == ["with pytest.raises(ValueError):", "    check(1)"]
+class TestUnit:
+    def test_a(self):
+        self.assertEqual(3, full(1).total())
+
+    def test_b(self):
+        self.helper()
+'''
 
 
-def test_a_failure_elsewhere_cannot_be_shown() -> None:
-    with pytest.raises(UnreachableError):
-        steps_to_failure(SUITE, "test_three", [2])
+def shown(test: str, line: int, **given: str) -> list[Script]:
+    path = "shop/tests/test_shop.py"
+    return scripts(SHOP, path, test, lines=[line], parameters=given, root=".")
 
 
-def test_an_issue_says_what_was_run_and_what_came_out() -> None:
-    failure = Failure("AssertionError", "assert 4 == 3\n +  where 4 = total()", (11,), {"n": "1"})
-    text = issue_text("shop", frozenset({"total"}), {"t.py": SUITE}, {"t.py::test_one[1]": failure})
-    assert text == (
-        "`total`: the result is not the expected one\n\n"
-        "This should hold:\n\n    n = 1\n\n    cart = Cart()\n    cart.add(3)\n"
-        "    assert cart.total() == 3\n\n"
-        "What I get:\n\n    assert 4 == 3\n     +  where 4 = total()\n"
+def test_a_script_defines_its_names_and_leaves_out_what_it_does_not_need() -> None:
+    first = shown("test_total", 22, n="1", wanted="9")[0]
+    assert first.code == (
+        "from decimal import Decimal\nfrom shop import Cart\n\n"
+        'PRICE = Decimal("3")\ndef full(n):\n    return Cart([PRICE] * n)\n\n'
+        "n = 1\ncart = full(n)\ncart.add(3)\nprint(cart.total())"
     )
 
 
-def test_what_two_tests_show_alike_is_shown_once() -> None:
-    suite = b"class TestA:\n    def test_a(self):\n        f()\n\n\nclass TestB(TestA):\n    pass\n"
-    told = {"A": "KeyError: 1", "B": "KeyError: 2"}  # one is enough, if what was run is the same
-    tests = {
-        f"t.py::Test{name}::test_a": Failure("KeyError", message, (3,), {})
-        for name, message in told.items()
-    }
-    assert issue_text("shop", frozenset(), {"t.py": suite}, tests).count("What I get") == 1
+def test_parameters_that_are_said_once_stand_in_their_places() -> None:
+    suite = b"""from shop import add
+
+
+def test_add(values, wanted):
+    assert add(*values) == wanted
+"""
+    given = {"values": "[1, 'a']", "wanted": "3"}
+    (first, *_) = scripts(suite, "t.py", "test_add", lines=[5], parameters=given, root=".")
+    assert first.code == "from shop import add\n\nprint(add(1, 'a'))"
+
+
+def test_what_waits_runs_in_a_loop_of_its_own() -> None:
+    suite = b"""from shop import ask
+
+
+async def test_ask():
+    assert await ask() == 3
+"""
+    first = scripts(suite, "t.py", "test_ask", lines=[5], parameters={}, root=".")[0]
+    assert first.code == (
+        "import asyncio\nfrom shop import ask\n\n"
+        "async def main():\n    print(await ask())\n\nasyncio.run(main())"
+    )
+
+
+def test_the_side_of_a_check_that_says_nothing_is_tried_last() -> None:
+    suite = b"""from shop import ask
+
+
+def test_ask(wanted):
+    found = ask()
+    assert wanted == ask(found)
+"""
+    given = {"wanted": "3"}
+    found = scripts(suite, "t.py", "test_ask", lines=[6], parameters=given, root=".")
+    endings = [one.code.splitlines()[-1] for one in found]
+    assert endings[:2] == ["print(ask(found))", "print(repr(ask(found)))"]
+    assert endings.index("print(3)") < endings.index("assert 3 == ask(found)")
+
+
+def test_an_error_that_is_wanted_is_provoked_in_the_open() -> None:
+    first = shown("test_refused", 27)[0]
+    assert first.refuses and first.code == (
+        "from shop import check as checked\nfrom shop.tests import data\n\nprint(checked(data.BAD))"
+    )
+
+
+def test_text_inside_a_string_is_kept_as_it_is() -> None:
+    first = shown("test_text", 36)[0]
+    assert 'text = """\n# no comment\n  [a]\n"""\nprint(checked(text))' in first.code
+    assert "# a comment" not in first.code
+
+
+def test_a_check_of_unittest_is_a_question_too() -> None:
+    assert shown("TestUnit::test_a", 45)[0].code.endswith("print(full(1).total())")
+
+
+@pytest.mark.parametrize(("test", "line"), [("test_fixture", 40), ("TestUnit::test_b", 48)])
+def test_what_rests_on_the_frame_of_a_test_has_no_script(test: str, line: int) -> None:
+    assert shown(test, line) == []
+
+
+def test_a_failure_elsewhere_has_no_script() -> None:
+    with pytest.raises(UnreachableError):
+        shown("test_refused", 2)
+
+
+def test_a_text_holds_a_script_that_ran_on_both_sources(purse: Path, factory: Any) -> None:
+    bench = bench_of(read_package(purse), factory)
+    sound = bench.package.tree
+    faulty = {**sound, "purse/coins.py": SOURCE.replace("start = start + coin", "pass").encode()}
+    failure = Failure("AssertionError", "assert 0 == 8", (8,), {})
+    text = issue_text(
+        bench, frozenset({"total"}), (sound, faulty), {"tests/test_coins.py::test_total": failure}
+    )
+    assert text.startswith("`total`: 0 instead of 8\n")
+    code = text.split("```python\n")[1].split("```")[0]
+    for tree, out in ((sound, "8\n"), (faulty, "0\n")):
+        assert bench.said(tree, [code]) == [(out, "", "")]
+    assert bench.said(sound, ["total([])", "raise SystemExit", "while True: pass"]) == [
+        ("", "NameError", "NameError: name 'total' is not defined\n"),
+        ("", "SystemExit", "SystemExit\n"),
+        ("", "timeout", ""),
+    ]
 
 
 @pytest.mark.parametrize(
-    ("kind", "message", "title"),
+    ("sound", "faulty", "title"),
     [
-        ("KeyError", "KeyError: 1", "`total` fails with KeyError"),
-        ("Failed", "Failed: DID NOT RAISE <class 'X'>", "`total` accepts what it should refuse"),
+        (Said("8", "", ""), Said("", "KeyError", "KeyError: 1"), "`f` fails with KeyError: 1"),
+        (Said("", "ValueError", "ValueError: no"), Said("3", "", ""), "does not raise ValueError"),
+        (Said("", "A", "A: x"), Said("", "B", "B: y"), "`f` raises B instead of A"),
+        (Said("a\nb", "", ""), Said("a", "", ""), "Wrong output from `f`"),
     ],
 )
-def test_the_title_says_how_it_fails(kind: str, message: str, title: str) -> None:
-    failure = Failure(kind, message, (11,), {})
-    text = issue_text("shop", frozenset({"total"}), {"t.py": SUITE}, {"t.py::test_one": failure})
-    assert text.startswith(title)
+def test_the_title_says_how_it_fails(sound: Said, faulty: Said, title: str) -> None:
+    texts = {
+        _written(
+            "shop", frozenset({"f"}), Shown(Script(f"f({n})", f"f({n})", False), sound, faulty)
+        )
+        for n in range(12)
+    }
+    layouts = {text.split("\n\n")[1] for text in texts}
+    assert all(title in text.splitlines()[0] for text in texts) and len(layouts) == 3
 
 
 def test_what_differs_from_run_to_run_is_taken_out() -> None:

@@ -127,7 +127,7 @@ def test_a_fix_becomes_a_task(dug: Dug) -> None:
 def test_what_is_no_fix_is_counted(dug: Dug) -> None:
     assert dug.made.refused == {
         "does not touch both source and tests": 2,
-        "its tests need what only the fix has": 1,
+        "its tests call what only the fix has, so it is a feature": 1,
     }
 
 
@@ -185,7 +185,7 @@ def test_a_failure_that_reads_differently_each_time_is_not_shown(
         "start", {**FILES, "purse/coins.py": FAULTY, "tests/test_coins.py": OLD_TESTS}
     )
     repository.commit("fix: signs", {"purse/coins.py": SOURCE, "tests/test_timed.py": TIMED})
-    with pytest.raises(ConfigError, match="nothing to show in an issue"):
+    with pytest.raises(ConfigError, match="own frame shows it"):
         mined(repository, factory, tmp_path / "o.jsonl")
 
 
@@ -213,7 +213,7 @@ def test_a_suite_that_does_not_start_says_why(
     repository.commit("fix: signs", {"purse/coins.py": SOURCE, "tests/test_coins.py": TESTS})
     said: list[str] = []
     plan = MinePlan(python=sys.executable)
-    with pytest.raises(ConfigError, match="no results with the fix: no_results"):
+    with pytest.raises(ConfigError, match="the tests end without results with the fix"):
         mine(repository.folder, factory, tmp_path / "o.jsonl", plan, said.append)
     assert "RuntimeError: no such mark" in said[-1]
 

@@ -63,7 +63,7 @@ def test_planted_faults_are_fit_tasks(
     report = check_domain(RealSwe(out, factory))
     assert report.ok, [task.reasons for task in report.tasks]
     for row in rows:
-        assert row["problem_statement"].count("What I get") >= 1
+        assert row["problem_statement"].count("```python\n") == 1
         assert "purse/coins.py" not in row["problem_statement"]
         hidden = {test.split("[")[0].split("::")[-1] for test in json.loads(row["FAIL_TO_PASS"])}
         added = [line for line in row["test_patch"].splitlines() if line.startswith("+")]
@@ -144,8 +144,9 @@ def test_tasks_of_one_function_share_a_split(purse: Path, tmp_path: Path, bench:
 
 def test_the_same_lines_lost_twice_make_one_task(tmp_path: Path, bench: Benches) -> None:
     """Two tasks with one fix would have one name, and could stand in two splits."""
-    function = "def {name}(n):\n    n = n * 3\n    n += 2\n    return n\n\n\n"
-    tests = "def test_{name}():\n    from twin import {name}\n\n    assert {name}(1) == 5\n\n\n"
+    function = "def {name}(n):\n    if n < 1:\n        return 0\n    return n * 3\n\n\n"
+    tests = "def test_{name}():\n    from twin import {name}\n\n"
+    tests += "    assert [{name}(n) for n in (1, -1)] == [3, 0]\n\n\n"
     names = ("one", "other", "third")
     files = {
         "twin.py": "".join(function.format(name=name) for name in names),
@@ -161,7 +162,7 @@ def test_the_same_lines_lost_twice_make_one_task(tmp_path: Path, bench: Benches)
 
 def test_a_suite_that_does_not_run_is_refused(purse: Path, tmp_path: Path, bench: Benches) -> None:
     written(purse, {"tests/test_coins.py": "import nowhere_to_be_found\n"})
-    with pytest.raises(ConfigError, match="no results on the sound source"):
+    with pytest.raises(ConfigError, match=r"sound source: .* tests/test_coins.py"):
         synthesize(bench(purse), tmp_path / "o.jsonl", SynthPlan(count=1), quiet)
 
 
