@@ -237,3 +237,10 @@ def test_few_tasks_prove_more_where_ties_are_broken_by_a_declared_salt() -> None
     told = _judge(before, after, ties="salt 0").evidence
     assert told["inputs"]["ties"] == "salt 0" and told["numbers"]["sign_flip_p"] <= 1 / 16
     assert "ties" not in _judge(before, after).evidence["inputs"]
+
+
+def test_no_draw_proves_what_so_few_tasks_cannot() -> None:
+    before, after = _first(0.0, tasks=4), _first(1.0, tasks=4)
+    found = [_judge(before, after, ties=f"salt {n}") for n in range(20)]
+    assert {one.kind for one in found} == {VerdictKind.INCONCLUSIVE}
+    assert {one.evidence["numbers"]["sign_flip_p"] for one in found} == {1 / 16}
