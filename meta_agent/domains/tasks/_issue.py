@@ -157,38 +157,42 @@ def _layout_story(one: Shown) -> list[str]:
     return [
         "I run this:",
         _block(one.script.code, "python"),
-        *(["and it gives", _block(_output(one.faulty))] if _output(one.faulty) else
-          ["and nothing happens."]),
-        *_expectation("I expected", one.sound),
-    ]  # fmt: skip
+        *_told("and it gives", "and {nothing}.", one.faulty, one.sound),
+        *_told("I expected", "I expected that {nothing}.", one.sound, one.faulty),
+    ]
 
 
 def _layout_form(one: Shown) -> list[str]:
     return [
         "**To reproduce**",
         _block(one.script.code, "python"),
-        "**Actual result**",
-        _block(_output(one.faulty)) if _output(one.faulty) else "No error.",
-        "**Expected result**",
-        _block(_output(one.sound)) if _output(one.sound) else "No error.",
+        *_told("**Actual result**", "**Actual result**: {nothing}.", one.faulty, one.sound),
+        *_told("**Expected result**", "**Expected result**: {nothing}.", one.sound, one.faulty),
     ]
 
 
 def _layout_report(one: Shown) -> list[str]:
-    wanted = _expectation("This script should give", one.sound, "This script should not fail:")
     return [
-        *wanted,
+        *_told(
+            "This script should give",
+            "This script should run so that {nothing}:",
+            one.sound,
+            one.faulty,
+        ),
         _block(one.script.code, "python"),
-        *(["What comes out here is", _block(_output(one.faulty))] if _output(one.faulty) else
-          ["Here it ends without an error."]),
-    ]  # fmt: skip
+        *_told("What comes out here is", "Here {nothing}.", one.faulty, one.sound),
+    ]
 
 
 _LAYOUTS = (_layout_story, _layout_form, _layout_report)
 
 
-def _expectation(told: str, said: Said, nothing: str = "I expected no error.") -> list[str]:
-    return [told, _block(_output(said))] if _output(said) else [nothing]
+def _told(gives: str, empty: str, said: Said, other: Said) -> list[str]:
+    """What a run showed; where it showed nothing, what that means beside the other run."""
+    if _output(said):
+        return [gives, _block(_output(said))]
+    nothing = "there is no error" if other.kind else "an empty line is printed"
+    return [empty.format(nothing=nothing)]
 
 
 def _output(said: Said) -> str:
