@@ -12,8 +12,9 @@ from __future__ import annotations
 import json
 import re
 import secrets
+import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib import resources
 from pathlib import PurePosixPath
@@ -33,6 +34,7 @@ PROBE_CPU_SEC = GRADE_CPU_SEC
 SCRIPT_CPU_SEC = 10
 _PROBE_WALL_SEC = 300.0
 _REPORT_LIMIT_BYTES = 32 << 20
+_RUNS_ON = frozenset(sys.stdlib_module_names | {"pytest", "_pytest", "pluggy"})
 _KILLS = frozenset({"oom", "died", "timeout"})
 _FIND = (
     "import importlib.util, json, sys\n"
@@ -63,6 +65,7 @@ class Probed:
     failures: Mapping[str, Failure] = field(default_factory=dict)
     calls: Mapping[str, frozenset[tuple[str, int]]] = field(default_factory=dict)
     waiting: frozenset[str] = frozenset()  # raced other threads, by a sleep or a connection
+    given: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # parameters
 
 
 class Said(NamedTuple):
@@ -82,9 +85,11 @@ class Bench:
     image: str | None = None
     python: str = "python3"
     plugins: tuple[str, ...] = ()  # of pytest in the image, by their distributions' names
+    own: tuple[str, ...] = ()  # names of the package that the image holds too
 
-    def check(self) -> None:
-        """Refuses an image without pytest or a plugin, or one that holds the sound package."""
+    def checked(self) -> Bench:
+        """The same, with what the image holds of the package. Refuses an image without pytest or a
+        plugin, and a package that the tests themselves run on."""
         sandbox = self.factory(self.image)
         try:
             names = json.dumps(sorted(self.package.top_names))
@@ -101,12 +106,20 @@ class Bench:
                 f"{self.python} in the sandbox has no pytest",
                 hint="build an image with it: meta-agent sandbox image --requirements FILE",
             )
-        if found:
-            raise ConfigError(
-                f"the image holds {found[0]} itself, where an agent would find the sound source",
-                hint="build the image from the package's dependencies alone",
-            )
+        if mine := _RUNS_ON.intersection(found):
+            raise ConfigError(f"tests run on {min(mine)}, so it cannot be what they test")
         self._check_plugins(plugins)
+        return replace(self, own=tuple(sorted(found)))
+
+    @property
+    def held(self) -> str:
+        """What is to be said where the image holds the package too; else nothing."""
+        if not self.own:
+            return ""
+        return (
+            f"the image holds {', '.join(self.own)} too: tests and grading take the task's own; an "
+            "agent can read the other, so where that matters give an image of dependencies alone"
+        )
 
     def _check_plugins(self, there: Sequence[str]) -> None:
         missing = {_plain(name) for name in self.plugins} - {_plain(name) for name in there}
@@ -146,6 +159,7 @@ class Bench:
             "noconftest": not any(PurePosixPath(path).name == "conftest.py" for path in tree),
             "cpu_sec": PROBE_CPU_SEC if only is None else NEAR_CPU_SEC,
             "plugins": list(self.plugins),
+            "own": list(self.own),
             "only": None if only is None else list(only),
             "trace": list(trace),
         }
@@ -186,6 +200,7 @@ class Bench:
             pythonpath=self.package.pythonpath,
             python=self.python,
             plugins=self.plugins,
+            own=self.own,
         )
         name = self.package.name
         return SweRow(
@@ -251,7 +266,12 @@ def _read(result: ExecResult, nonce: str) -> Probed:
             for test, calls in report["calls"].items()
         },
         frozenset(map(str, report["waiting"])),
+        {str(test): _texts(given) for test, given in report["given"].items()},
     )
+
+
+def _texts(given: dict[str, JSON]) -> dict[str, str]:
+    return {str(name): str(value) for name, value in given.items()}
 
 
 def _failure(one: dict[str, JSON]) -> Failure:
@@ -259,5 +279,5 @@ def _failure(one: dict[str, JSON]) -> Failure:
         str(one["kind"]),
         str(one["message"]),
         tuple(int(line) for line in one["lines"]),
-        {str(name): str(value) for name, value in one["parameters"].items()},
+        _texts(one["parameters"]),
     )

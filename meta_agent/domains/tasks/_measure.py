@@ -17,12 +17,17 @@ from meta_agent.domains.swe import Report, Tree
 from meta_agent.domains.swe._patch import overlay
 from meta_agent.domains.tasks._bench import Bench, Failure
 from meta_agent.domains.tasks._fixes import Fix
-from meta_agent.domains.tasks._issue import UNSHOWN, gives_away, issue_text
+from meta_agent.domains.tasks._issue import (
+    UNSHOWN,
+    Material,
+    gives_away,
+    issue_text,
+    same_failures,
+)
 from meta_agent.domains.tasks._names import defined_names
 from meta_agent.domains.tasks._package import suite_files
 from meta_agent.domains.tasks._stable import Stable, together, without_results
 from meta_agent.domains.tasks._suite_source import asked_by, plain_name
-from meta_agent.domains.tasks._synth import same_failures
 from meta_agent.protocols import JSON
 
 WHY_CHARS = 200  # of what a run without results said; the count of refusals goes without
@@ -98,8 +103,8 @@ class Measure:
             return {"refused": _FEATURE, "why": ", ".join(wanting)}
         package = self.bench.package
         names = defined_names(package.tree[path] for path in package.sources)
-        trees = (overlay(self._before, self.fix.source), self._before)
-        text = issue_text(self.bench, names, trees, failures)
+        after = overlay(self._before, self.fix.source)
+        text = issue_text(self.bench, Material(names, after, self._before, failures)).text
         if not text:
             return {"refused": UNSHOWN}
         if gives_away(text, self.fix.added_lines):

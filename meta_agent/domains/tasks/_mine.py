@@ -29,7 +29,7 @@ from meta_agent.domains.tasks._journal import Journal, ahead
 from meta_agent.domains.tasks._made import Made, Progress
 from meta_agent.domains.tasks._measure import Measure
 from meta_agent.domains.tasks._package import Package, package_of
-from meta_agent.domains.tasks._rows import Row, archive_folder, task_row, write_set
+from meta_agent.domains.tasks._rows import Row, archive_folder, make_room, task_row, write_set
 from meta_agent.errors import ConfigError
 from meta_agent.history import foreign_history
 from meta_agent.protocols import JSON
@@ -63,7 +63,7 @@ def mine(
     repository: Path, factory: SandboxFactory, out: Path, plan: MinePlan, progress: Progress
 ) -> Made:
     """Writes a task file, its archives and its manifest."""
-    out.parent.mkdir(parents=True, exist_ok=True)
+    make_room(out)
     with foreign_history(repository, deep=True) as history:
         settings = {**dataclasses.asdict(plan), "count": 0, "jobs": 0, "head": history.head()}
         journal = Journal(out, settings)
@@ -76,8 +76,10 @@ def mine(
             plan.tests,
             plan.sources,
         )
-        Bench(head, factory, plan.image, plan.python, plan.plugins).check()
-        dig = _Dig(head, factory, out, plan, journal, progress)
+        bench = Bench(head, factory, plan.image, plan.python, plan.plugins).checked()
+        if bench.held:
+            progress(bench.held)
+        dig = _Dig(bench, out, plan, journal, progress)
         dig.run(read_fixes(history, any_message=plan.any_message))
     made = dig.written(history_head=head.commit)
     journal.close()
@@ -89,14 +91,13 @@ class _Dig:
 
     def __init__(
         self,
-        head: Package,
-        factory: SandboxFactory,
+        head: Bench,
         out: Path,
         plan: MinePlan,
         journal: Journal,
         progress: Progress,
     ) -> None:
-        self._head, self._factory, self._out = head, factory, out
+        self._bench, self._head, self._out = head, head.package, out
         self._plan, self._journal, self._progress = plan, journal, progress
         self._refused: Counter[str] = Counter()
         self._flaky: set[str] = set()
@@ -126,7 +127,7 @@ class _Dig:
         def measure() -> dict[str, JSON]:
             try:
                 plan = self._plan
-                trial = Measure(self._bench(fix), fix, plan.repeats, plan.tests, plan.touched)
+                trial = Measure(self._bench_of(fix), fix, plan.repeats, plan.tests, plan.touched)
                 return trial.measured()
             except ConfigError as problem:  # the old tree has no tests, or no package
                 return {"refused": str(problem).split(":")[0]}
@@ -134,9 +135,8 @@ class _Dig:
         found: dict[str, JSON] = self._journal.once(fix.commit.id, measure)
         return found
 
-    def _bench(self, fix: Fix) -> Bench:
-        plan = self._plan
-        return Bench(self._package(fix), self._factory, plan.image, plan.python, plan.plugins)
+    def _bench_of(self, fix: Fix) -> Bench:
+        return dataclasses.replace(self._bench, package=self._package(fix))
 
     def _package(self, fix: Fix) -> Package:
         """The parent's tree; named by the commit, since a version spans many."""
@@ -177,6 +177,7 @@ class _Dig:
                 image=self._plan.image,
                 python=self._plan.python,
                 plugins=self._plan.plugins,
+                own=self._bench.own,
                 origin={"by": "mine", "commit": fix.commit.id, "subject": fix.commit.subject},
             )
         )
@@ -189,7 +190,9 @@ class _Dig:
         if not self._rows:
             raise ConfigError(
                 f"no task came of {self._tried} candidate commits: {dict(self._refused)}",
-                hint="--any-message tries commits that do not speak of a fix",
+                hint=None
+                if self._plan.any_message
+                else "--any-message tries commits that do not speak of a fix",
             )
         made = {
             "by": "mine",
@@ -199,6 +202,7 @@ class _Dig:
             "tried": self._tried,
             "refused": dict(sorted(self._refused.items())),
             "flaky": sorted(self._flaky),
+            "held": list(self._bench.own),
         }
         manifest = write_set(self._out, self._rows, self._archives, made)
         flaky = tuple(sorted(self._flaky))

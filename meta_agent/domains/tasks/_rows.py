@@ -17,9 +17,20 @@ from pathlib import Path
 from meta_agent.domains.formats import semantic_key
 from meta_agent.domains.formats._splits import hashed_split
 from meta_agent.domains.tasks._package import Package
+from meta_agent.errors import ConfigError
 from meta_agent.protocols import JSON, SPLITS, Split
 
 Row = dict[str, JSON]
+
+
+def make_room(out: Path) -> None:
+    """The folder of a task file; `ConfigError` where there can be none, before any work."""
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as problem:
+        raise ConfigError(f"--out {out}: no folder for it can be made: {problem}") from problem
+    if out.is_dir():
+        raise ConfigError(f"--out {out} is a folder", hint=f"name a file: {out / 'tasks.jsonl'}")
 
 
 def manifest_path(tasks: Path) -> Path:
@@ -51,6 +62,7 @@ def task_row(
     image: str | None,
     python: str,
     plugins: Sequence[str] = (),
+    own: Sequence[str] = (),
     origin: Mapping[str, JSON],
 ) -> Row:
     """One row. Tasks about the same `topic` (a function, a commit) land in the same split."""
@@ -65,6 +77,8 @@ def task_row(
         source["python"] = python
     if plugins:
         source["plugins"] = list(plugins)
+    if own:
+        source["own"] = list(own)
     return {
         "instance_id": f"{package.name}-{key[:12]}",
         "repo": package.name,

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import re
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
@@ -23,16 +24,28 @@ from meta_agent.domains.tasks._suite_source import (
 )
 
 _MOST_LINES = 30
+_CHANGES = {one.__name__: one for one in (str.upper, str.lower, str.title, str.capitalize)}
+_SHORT = 80
+_ODD = (
+    *(ast.For, ast.While, ast.FunctionDef, ast.ClassDef, ast.Lambda, ast.Assert),
+    *(ast.ListComp, ast.GeneratorExp, ast.DictComp, ast.SetComp),
+)
 _BUILTINS = frozenset(dir(builtins)) | {"__name__", "__file__"}
 _Statements = Sequence[ast.stmt]
 
 
 class Script(NamedTuple):
-    """One script. `refuses`: the test wants an error of it. `subject`: the statement that fails."""
+    """One script. `refuses`: the test wants an error of it. `subject`: the statement that fails.
+
+    `expression`: what is printed, where nothing but imports stands before it. `odd`: how much of it
+    no report has: loops, definitions, made-up bulk, pytest, a plain assertion.
+    """
 
     code: str
     subject: str
     refuses: bool
+    expression: str = ""
+    odd: int = 0
 
 
 def scripts(
@@ -57,6 +70,22 @@ def scripts(
             if script := scope.script(steps, ending, refuses):
                 found.append(script)
     return list(dict.fromkeys(found))
+
+
+def uses(
+    source: bytes, path: str, name: str, parameters: Mapping[str, str], root: str
+) -> list[Script]:
+    """What a test asks in one expression: uses that a report can set beside its own."""
+    module = read_module(source)
+    function = find_test(module, name)
+    text = _Text(source.decode().split("\n"))
+    scope = _Scope(module, text, _package_of(path, root), parameters)
+    found = []
+    for check in filter(_is_check, function.body):
+        for ending, _ in [] if isinstance(check, ast.With) else list(_endings(text, check))[:1]:
+            if (script := scope.script([], ending, False)) and script.expression:
+                found.append(script)
+    return found
 
 
 def _failing(function: Def, lines: Iterable[int]) -> ast.stmt:
@@ -300,7 +329,11 @@ class _Scope:
         helpers = [self._text.of(one) for one in makers]
         parts = [_import_lines(imports), "\n".join(helpers), main]
         code = "\n\n".join(part for part in parts if part)
-        return Script(code, ending, refuses) if code.count("\n") < _MOST_LINES else None
+        if code.count("\n") >= _MOST_LINES or _is_private(imports, nodes):
+            return None
+        alone = main == ending and not helpers and ending.startswith("print(")
+        expression = ending[len("print(") : -1] if alone and len(ending) <= _SHORT else ""
+        return Script(code, ending, refuses, expression, _oddness(code))
 
     def _resolve(
         self, names: set[str], makers: list[ast.stmt], imports: set[tuple[str, str]]
@@ -325,13 +358,40 @@ class _Scope:
         return True
 
 
+def _is_private(imports: Iterable[tuple[str, str]], nodes: Iterable[ast.AST]) -> bool:
+    """Whether a script takes what no user does."""
+    names = [part for module, alias in imports for part in f"{module}.{alias}".split(".")]
+    names += [one.attr for one in nodes if isinstance(one, ast.Attribute)]
+    return any(name.startswith("_") and not name.startswith("__") for name in names)
+
+
+def _oddness(code: str) -> int:
+    odd = 0
+    for one in _nodes(code):
+        made = isinstance(one, ast.BinOp) and isinstance(one.op, ast.Mult)
+        odd += isinstance(one, _ODD) or (made and isinstance(one.right, ast.Constant))  # type: ignore[attr-defined]
+    return odd + len(re.findall(r"\b(?:pytest|range|mock|unittest|random)\b", code))
+
+
 def _with_values(ending: str, given: Mapping[str, str], body: Sequence[str]) -> str:
     """The ending with a test's parameters in their places, where each stands there alone."""
     said = [one.id for part in (*body, ending) for one in _nodes(part) if isinstance(one, ast.Name)]
     values = {name: given[name] for name in given if said.count(name) == 1}
     if not values.keys() & set(said) or "\n" in ending:
         return ending
-    return ast.unparse(_Values(values).visit(ast.parse(ending)))
+    return ast.unparse(_Folded().visit(_Values(values).visit(ast.parse(ending))))
+
+
+class _Folded(ast.NodeTransformer):
+    """`'fish'.upper()` is written `'FISH'`."""
+
+    def visit_Call(self, node: ast.Call) -> ast.expr:
+        self.generic_visit(node)
+        told = node.func.value if isinstance(node.func, ast.Attribute) else None
+        if isinstance(told, ast.Constant) and isinstance(told.value, str) and not node.args:
+            change = _CHANGES.get(node.func.attr)  # type: ignore[attr-defined]
+            return ast.Constant(change(told.value)) if change else node
+        return node
 
 
 class _Values(ast.NodeTransformer):

@@ -36,6 +36,7 @@ def main() -> None:
     pytest = runner._import_runner()
     plugins = runner.Plugins(order["plugins"])
     probe = Probe(order, runner._status)
+    runner.forget(order["own"])
     sys.path[:0] = [str(Path(path).resolve()) for path in order["pythonpath"]]
     status = runner._run(pytest, order, probe, plugins)
     report = {"nonce": order["nonce"], "status": status, **probe.report()}
@@ -55,6 +56,7 @@ class Probe:
         self._failures: dict[str, dict[str, Any]] = {}
         self._calls: dict[str, set[tuple[str, int]]] = {}
         self._here: set[tuple[str, int]] = set()
+        self._given: dict[str, dict[str, str]] = {}
         self._test = ""
         self._waiting: set[str] = set()
         if self._traced:
@@ -65,6 +67,7 @@ class Probe:
         """Keeps the tests that were asked for."""
         if self._only is not None:
             items[:] = [item for item in items if item.nodeid in self._only]
+            self._given = {item.nodeid: _parameters(item) for item in items}
 
     def pytest_collectreport(self, report: Any) -> None:
         """Keeps which modules could not be collected, and the last that was said of each."""
@@ -97,7 +100,6 @@ class Probe:
             return
         crash = getattr(report.longrepr, "reprcrash", None)
         message = getattr(crash, "message", None) or str(call.excinfo.value)
-        parameters = getattr(getattr(item, "callspec", None), "params", {})
         self._failures[item.nodeid] = {
             "kind": call.excinfo.typename,
             "message": str(message)[:_TEXT_CHARS],
@@ -106,7 +108,7 @@ class Probe:
                 for entry in call.excinfo.traceback
                 if str(entry.path) == str(item.path)
             ],
-            "parameters": {name: _shown(value) for name, value in parameters.items()},
+            "parameters": _parameters(item),
         }
 
     def report(self) -> dict[str, Any]:
@@ -117,6 +119,7 @@ class Probe:
             "failures": self._failures,
             "calls": {test: sorted(calls) for test, calls in self._calls.items()},
             "waiting": sorted(self._waiting),
+            "given": self._given,
             "collect_errors": self._collect_errors[:50],
         }
 
@@ -140,6 +143,11 @@ class Probe:
         path = self._traced.get(code.co_filename)
         if path is not None:
             self._here.add((path, code.co_firstlineno))
+
+
+def _parameters(item: Any) -> dict[str, str]:
+    given = getattr(getattr(item, "callspec", None), "params", {})
+    return {name: _shown(value) for name, value in given.items()}
 
 
 def _shown(value: Any) -> str:

@@ -10,8 +10,15 @@ from tasks_purse import SOURCE, bench_of
 
 from meta_agent.domains.tasks import read_package
 from meta_agent.domains.tasks._bench import Failure, Said
-from meta_agent.domains.tasks._issue import Shown, _written, gives_away, issue_text, scrubbed
-from meta_agent.domains.tasks._script import Script, scripts
+from meta_agent.domains.tasks._issue import (
+    Material,
+    Shown,
+    _written,
+    gives_away,
+    issue_text,
+    scrubbed,
+)
+from meta_agent.domains.tasks._script import Script, scripts, uses
 from meta_agent.domains.tasks._suite_source import UnreachableError, without_tests
 
 SUITE = b'''import pytest
@@ -135,6 +142,43 @@ def test_add(values, wanted):
     assert first.code == "from shop import add\n\nprint(add(1, 'a'))"
 
 
+def test_a_text_that_a_test_makes_is_written_out() -> None:
+    suite = b"from shop import ask\n\n\ndef test_ask(word):\n    assert ask(word.upper()) == 3\n"
+    given = {"word": "'fish'"}
+    (first, *_) = scripts(suite, "t.py", "test_ask", lines=[5], parameters=given, root=".")
+    assert first.code.endswith("print(ask('FISH'))") and first.expression == "ask('FISH')"
+
+
+@pytest.mark.parametrize("line", ["from shop import _hidden as f", "from shop._parts import f"])
+def test_what_no_user_imports_makes_no_report(line: str) -> None:
+    suite = f"{line}\n\n\ndef test_f():\n    assert f(1) == 2\n".encode()
+    assert scripts(suite, "t.py", "test_f", lines=[5], parameters={}, root=".") == []
+
+
+@pytest.mark.parametrize(
+    "body",
+    ["assert f([n for n in g]) == 2", "for n in g:\n        assert f(n)", "assert f('a' * 99)"],
+)
+def test_what_is_made_in_bulk_looks_odd(body: str) -> None:
+    suite = f"from shop import f, g\n\n\ndef test_f():\n    {body}\n".encode()
+    found = scripts(suite, "t.py", "test_f", lines=[5], parameters={}, root=".")
+    assert found and all(one.odd for one in found)
+
+
+def test_a_like_use_is_one_expression() -> None:
+    suite = b"""from shop import add
+
+
+def test_add(values):
+    first = add(1)
+    assert first == 1
+    assert add(*values) == 3
+    assert add(2) == 2
+"""
+    found = uses(suite, "t.py", "test_add", {"values": "[1, 2]"}, ".")
+    assert [one.expression for one in found] == ["add(1, 2)", "add(2)"]
+
+
 def test_what_waits_runs_in_a_loop_of_its_own() -> None:
     suite = b"""from shop import ask
 
@@ -196,10 +240,12 @@ def test_a_text_holds_a_script_that_ran_on_both_sources(purse: Path, factory: An
     sound = bench.package.tree
     faulty = {**sound, "purse/coins.py": SOURCE.replace("start = start + coin", "pass").encode()}
     failure = Failure("AssertionError", "assert 0 == 8", (8,), {})
-    text = issue_text(
-        bench, frozenset({"total"}), (sound, faulty), {"tests/test_coins.py::test_total": failure}
-    )
-    assert text.startswith("`total`: 0 instead of 8\n")
+    failures = {"tests/test_coins.py::test_total": failure}
+    near = {"tests/test_coins.py::test_total_of_nothing": {}}
+    told = issue_text(bench, Material(frozenset({"total"}), sound, faulty, failures, near))
+    text = told.text
+    assert text.startswith("`total` gives 0 instead of 8\n")
+    assert "`total([])`" in text and "`0`" in text and "purse 1.2" in text and told.plain
     code = text.split("```python\n")[1].split("```")[0]
     for tree, out in ((sound, "8\n"), (faulty, "0\n")):
         assert bench.said(tree, [code]) == [(out, "", "")]

@@ -185,7 +185,7 @@ def test_a_failure_that_reads_differently_each_time_is_not_shown(
         "start", {**FILES, "purse/coins.py": FAULTY, "tests/test_coins.py": OLD_TESTS}
     )
     repository.commit("fix: signs", {"purse/coins.py": SOURCE, "tests/test_timed.py": TIMED})
-    with pytest.raises(ConfigError, match="own frame shows it"):
+    with pytest.raises(ConfigError, match="no script of a user's shows it"):
         mined(repository, factory, tmp_path / "o.jsonl")
 
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from meta_agent.domains.tasks._mutations import Mutation, changes_tree, mutations
+from meta_agent.domains.tasks.planting._likely import changes_tree
+from meta_agent.domains.tasks.planting._mutations import Mutation, mutations
 
 BODY = "def f(a, b):\n    {}\n    return a\n"
 ROWS = [
     ("boundary", "x = a < b", "x = a <= b"),
     ("boundary", "x = (a)  >=  b", "x = (a)  >  b"),
-    ("off_by_one", "x = a[1:]", "x = a[2:]"),
-    ("off_by_one", "x = a > 3", "x = a > 2"),
+    ("off_by_one", "x = len(a) > 3", "x = len(a) > 2"),
     ("off_by_one", "x = range(b + 1)", "x = range(b)"),
     ("lost_condition", "x = a and b", "x = b"),
     ("lost_condition", "x = a or b()", "x = a"),
@@ -25,6 +25,8 @@ ROWS = [
     ("lost_choice", "x = a if b else b", "x = a"),
     ("lost_case", "x = isinstance(a, (int, str))", "x = isinstance(a, int)"),
     ("lost_case", "x = a in ('p', 'q', 'r')", "x = a in ('p', 'q')"),
+    ("lost_case", "x = a in ('p', 'q')", "x = a == 'p'"),
+    ("lost_case", "x = a not in ('p', 'q')", "x = a != 'q'"),
     (
         "lost_case",
         "try:\n        b()\n    except (A, B):\n        pass",
@@ -71,6 +73,10 @@ def test_an_operator_makes_the_mistake_that_it_is_named_after(
         "x = a.isdigit()",
         "x = a in b",
         "x = a[0]",
+        "x = a[1:]",
+        "x = lambda c: c.strip()",
+        "x = a in (11, 12, 13)",
+        "x = h(a[:1], int(a[1:2]), int(a[3:4]), int(a[5:6]))",
     ],
 )
 def test_what_no_person_would_leave_unnoticed_is_not_planted(line: str) -> None:
@@ -85,7 +91,7 @@ def test_what_no_person_would_leave_unnoticed_is_not_planted(line: str) -> None:
         "@g(a < 1)\ndef f():\n    pass\n",
         "def f(a: g[1:]) -> h[2:]:\n    pass\n",
         "def f(a):\n    return f'{a[1:]}'\n",
-        "def f(a):\r\n    return a[1:]\r\n",
+        "def f(a):\r\n    return a < 1\r\n",
         "def f(:\n",
     ],
 )
@@ -94,15 +100,15 @@ def test_what_is_left_alone(source: str) -> None:
 
 
 def test_a_mutation_knows_its_function() -> None:
-    source = b"class C:\n    @d\n    def m(self):\n        def inner():\n            return x[1:]\n"
+    source = b"class C:\n    @d\n    def m(self):\n        def inner():\n            return x < 1\n"
     found = {(one.function, one.def_line) for one in mutations("m.py", source)}
     assert found == {("C.m", 4)}
 
 
 def test_offsets_count_bytes() -> None:
-    source = 'def f(a):\n    return "é", a[1:]\n'.encode()
+    source = 'def f(a):\n    return "é", len(a) - 1\n'.encode()
     made = {one.applied(source).decode() for one in mutations("m.py", source)}
-    assert 'def f(a):\n    return "é", a[0:]\n' in made
+    assert 'def f(a):\n    return "é", len(a)\n' in made
 
 
 def test_an_edit_that_changes_nothing_or_breaks_the_file_is_seen() -> None:

@@ -166,12 +166,46 @@ def test_a_suite_that_does_not_run_is_refused(purse: Path, tmp_path: Path, bench
         synthesize(bench(purse), tmp_path / "o.jsonl", SynthPlan(count=1), quiet)
 
 
-def test_an_image_that_holds_the_answer_is_refused(tmp_path: Path, bench: Benches) -> None:
-    files = {name.replace("purse", "pytest"): text for name, text in FILES.items()}
-    with pytest.raises(ConfigError, match="the image holds pytest itself"):
+@pytest.mark.parametrize(
+    "asked", ["--cov=purse --no-cov-on-fail --cov-report=term-missing -ra", "-ra --cov purse", "-q"]
+)
+def test_settings_that_ask_for_absent_plugins_are_left_out(
+    purse: Path, bench: Benches, asked: str
+) -> None:
+    settings = f'[tool.pytest.ini_options]\naddopts = "{asked}"\n'
+    written(purse, {"pyproject.toml": FILES["pyproject.toml"] + settings})
+    found = bench(purse)
+    said = found.suite(found.package.tree)
+    assert said.verdict == "complete" and set(said.results.values()) == {"PASSED"}
+    assert found.probe(found.package.tree).results == said.results
+
+
+@pytest.mark.parametrize("name", ["pytest", "pluggy", "json"])
+def test_what_tests_run_on_cannot_be_tested(tmp_path: Path, bench: Benches, name: str) -> None:
+    files = {path.replace("purse", name): text for path, text in FILES.items()}
+    with pytest.raises(ConfigError, match=f"tests run on {name}"):
         synthesize(
-            bench(written(tmp_path / "pytest", files)), tmp_path / "o", SynthPlan(count=1), quiet
+            bench(written(tmp_path / name, files)), tmp_path / "o", SynthPlan(count=1), quiet
         )
+
+
+@pytest.mark.slow
+def test_a_package_that_the_image_holds_is_tested_in_its_own_place(
+    tmp_path: Path, bench: Benches, factory: SandboxFactory
+) -> None:
+    """pytest itself has imported another `iniconfig` before the tests ask for theirs."""
+    files = {
+        path.replace("purse", "iniconfig"): text.replace("purse", "iniconfig")
+        for path, text in FILES.items()
+    }
+    out, said = tmp_path / "out" / "held.jsonl", list[str]()
+    package = written(tmp_path / "iniconfig", files)
+    made = synthesize(bench(package), out, SynthPlan(count=1), said.append)
+    assert made.tasks == 1 and made.manifest["made"]["held"] == ["iniconfig"]
+    assert said[0].startswith("the image holds iniconfig too: tests and grading take the task's")
+    assert rows_of(out)[0]["source"]["own"] == ["iniconfig"]
+    report = check_domain(RealSwe(out, factory))
+    assert report.ok, [task.reasons for task in report.tasks]
 
 
 @pytest.mark.parametrize(

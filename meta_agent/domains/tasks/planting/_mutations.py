@@ -1,10 +1,11 @@
 """Small edits that turn sound Python into faulty Python, one at a time.
 
-Promises: an edit touches the characters it must and no others (comments and layout stay), lies
-inside a function, and leaves source that parses to another tree. What it does to behaviour is for
+Promises: an edit touches the characters it must and no others (layout stays, and so do comments but
+for those above a statement that goes), and lies inside a function. Of things that stand three times
+in a row alike none is edited: nobody gets one of them wrong. What an edit does to behaviour is for
 the tests to say.
 
-Does not cover: faults of several lines, of design, of concurrency; edits inside f-strings,
+Does not cover: faults of several lines, of design, of concurrency; edits inside f-strings, lambdas,
 decorators, annotations and docstrings; files with carriage returns.
 """
 
@@ -13,14 +14,19 @@ from __future__ import annotations
 import ast
 import builtins
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import TypeVar
 
 from meta_agent.parsing.syntax import parse_python
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _MAX_GUARD_LINES = 5
+_IN_A_ROW = 3
+_VARYING = re.compile(r"id='\w+'|value=(?:'(?:[^'\\]|\\.)*'|[\w.]+)")
+_Node = TypeVar("_Node", bound=ast.AST)
 _Edit = tuple[str, int, int, str]  # operator, start, end, replacement
 
 
@@ -57,14 +63,6 @@ def mutations(path: str, source: bytes) -> list[Mutation]:
     return [found for node in tree.body for found in place.walk(node)]
 
 
-def changes_tree(before: bytes, after: bytes) -> bool:
-    """Whether the edited source parses, to something else."""
-    try:
-        return ast.dump(parse_python(after)) != ast.dump(parse_python(before))
-    except (SyntaxError, ValueError):
-        return False
-
-
 class _Text:
     """Source with the positions of its nodes as offsets."""
 
@@ -90,6 +88,17 @@ class _Text:
         """The whole lines of a statement."""
         return self._starts[node.lineno - 1], self._starts[node.end_lineno]  # type: ignore[attr-defined]
 
+    def commented_span(self, node: ast.AST) -> tuple[int, int]:
+        """The same, with the comment right above, and one of two empty lines that would meet."""
+        first, last = self.line_span(node)
+        indent = node.col_offset  # type: ignore[attr-defined]
+        for line in reversed(self.source[:first].split(b"\n")[:-1]):
+            if line[:indent].strip() or line[indent : indent + 1] != b"#":
+                break
+            first -= len(line) + 1
+        meet = self.source[:first].endswith(b"\n\n") and self.source[last:].startswith(b"\n")
+        return first, last + meet
+
     def owns_lines(self, node: ast.AST) -> bool:
         """Whether nothing but a comment shares the statement's lines."""
         first, last = self.line_span(node)
@@ -110,7 +119,7 @@ class _Place:
         if isinstance(node, (*_FUNCTIONS, ast.ClassDef)):
             yield from self._scope(node)
             return
-        if isinstance(node, ast.JoinedStr) or _is_type_checking(node):
+        if isinstance(node, (ast.JoinedStr, ast.Lambda)) or _is_type_checking(node):
             return
         if self._function is not None:
             yield from self._edits(node)
@@ -155,9 +164,27 @@ def _children(node: ast.AST) -> Iterator[ast.AST]:
     for name, value in ast.iter_fields(node):
         if name in ("annotation", "returns", "decorator_list"):
             continue
-        for item in value if isinstance(value, list) else [value]:
-            if isinstance(item, ast.AST):
-                yield item
+        yield from _singular([one for one in _list(value) if isinstance(one, ast.AST)])
+
+
+def _list(value: object) -> list[object]:
+    return value if isinstance(value, list) else [value]
+
+
+def _singular(nodes: Sequence[_Node]) -> list[_Node]:
+    """Those that are not three or more of one shape."""
+    shapes = Counter(map(_shape, nodes))
+    return [one for one in nodes if shapes[_shape(one)] < _IN_A_ROW or _is_plain(one)]
+
+
+def _shape(node: ast.AST) -> str:
+    """What stays of a node where only names and constants differ; whom it calls stays."""
+    calls = [ast.unparse(one.func) for one in ast.walk(node) if isinstance(one, ast.Call)]
+    return f"{calls} {_VARYING.sub('', ast.dump(node))}"
+
+
+def _is_plain(node: ast.AST) -> bool:
+    return isinstance(node, (ast.Name, ast.Constant))
 
 
 def _bodies(node: ast.AST) -> Iterator[Sequence[ast.stmt]]:
@@ -222,15 +249,14 @@ def _between(text: _Text, left: ast.AST, right: ast.AST) -> tuple[int, int, str]
 
 
 def _off_by_one(text: _Text, node: ast.AST) -> Iterator[_Edit]:
-    """A number that bounds something, and the one that is added to a length or an index."""
+    """A number that bounds a count, and the one that is added to a length or an index."""
+    bounds: list[ast.expr] = []
     if isinstance(node, ast.Compare):
-        bounds: list[ast.expr | None] = [node.left, *node.comparators]
-        if not any(type(one) in (ast.Lt, ast.LtE, ast.Gt, ast.GtE) for one in node.ops):
-            return
-    elif isinstance(node, ast.Slice):
-        bounds = [node.lower, node.upper]
-    else:
-        bounds = list(node.args) if _name(node) == "range" else []  # type: ignore[attr-defined]
+        sides = [node.left, *node.comparators]
+        ordered = any(type(one) in (ast.Lt, ast.LtE, ast.Gt, ast.GtE) for one in node.ops)
+        bounds = sides if ordered and any(_name(one) == "len" for one in sides) else []
+    elif _name(node) == "range":
+        bounds = node.args  # type: ignore[attr-defined]
     for one in bounds:
         if isinstance(one, ast.Constant) and type(one.value) is int and one.value > 0:
             for value in (one.value - 1, one.value + 1):
@@ -298,7 +324,7 @@ def _lost_choice(text: _Text, node: ast.AST) -> Iterator[_Edit]:
 
 
 def _lost_case(text: _Text, node: ast.AST) -> Iterator[_Edit]:
-    """One of the cases that a check lists."""
+    """One of the cases that a check lists, unless they are numbers."""
     cases: ast.AST | None = None
     if isinstance(node, ast.Compare) and isinstance(node.ops[0], (ast.In, ast.NotIn)):
         cases = node.comparators[0]
@@ -306,12 +332,19 @@ def _lost_case(text: _Text, node: ast.AST) -> Iterator[_Edit]:
         cases = node.type
     elif _name(node) in _CASES and node.args:  # type: ignore[attr-defined]
         cases = node.args[-1]  # type: ignore[attr-defined]
+    parts = getattr(cases, "elts", [])
+    if any(isinstance(one, ast.Constant) and not isinstance(one.value, str) for one in parts):
+        return
     if isinstance(cases, (ast.Tuple, ast.List, ast.Set)) and len(cases.elts) > 2:
         yield "lost_case", text.end(cases.elts[-2]), text.end(cases.elts[-1]), ""
         yield "lost_case", text.start(cases.elts[0]), text.start(cases.elts[1]), ""
     elif isinstance(cases, ast.Tuple) and len(cases.elts) == 2:
         for one in cases.elts:
-            yield "lost_case", text.start(cases), text.end(cases), text.of(one)
+            if isinstance(node, ast.Compare):  # `x in ("a", "b")` as `x == "a"`
+                sign = "==" if isinstance(node.ops[0], ast.In) else "!="
+                yield "lost_case", text.end(node.left), text.end(node), f" {sign} {text.of(one)}"
+            else:
+                yield "lost_case", text.start(cases), text.end(cases), text.of(one)
 
 
 def _arguments(text: _Text, node: ast.AST) -> Iterator[_Edit]:
@@ -352,13 +385,13 @@ _OPERATORS: tuple[Callable[[_Text, ast.AST], Iterator[_Edit]], ...] = (
 
 def _blocks(text: _Text, block: Sequence[ast.stmt]) -> Iterator[_Edit]:
     """Statements that a block can lose and still be one."""
-    for node in block:
+    for node in _singular(block):
         if len(block) - _is_docstring(block[0]) < 2 or not text.owns_lines(node):
             continue
         if isinstance(node, ast.If) and not node.orelse and _is_short(node):
-            yield "lost_branch", *text.line_span(node), ""
+            yield "lost_branch", *text.commented_span(node), ""
         elif _has_effect(node):
-            yield "lost_statement", *text.line_span(node), ""
+            yield "lost_statement", *text.commented_span(node), ""
 
 
 def _branches(text: _Text, node: ast.AST) -> Iterator[_Edit]:

@@ -13,12 +13,13 @@ import sys
 from collections import Counter
 
 from meta_agent.domains.formats._splits import BUCKETS
-from meta_agent.domains.tasks._mutations import Mutation
 from meta_agent.domains.tasks._rows import split_of
+from meta_agent.domains.tasks.planting._mutations import Mutation
 
 PER_FUNCTION = 2
 _OPERATOR_SHARE = 1 / 6
 _LEAST = 4
+_LEAST_KIND = 2  # of one operator
 
 
 class Quota:
@@ -29,7 +30,7 @@ class Quota:
         self._taken: Counter[tuple[str, str]] = Counter()
         self._limits = {
             "function": PER_FUNCTION,
-            "operator": max(_LEAST, math.ceil(count * _OPERATOR_SHARE)),
+            "operator": max(_LEAST_KIND, math.ceil(count * _OPERATOR_SHARE)),
             "file": max(_LEAST, math.ceil(2 * count / max(files, 1))),
         } | {split: max(_LEAST, math.ceil(count * share / 100)) for split, share in BUCKETS}
 
