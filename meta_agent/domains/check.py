@@ -50,12 +50,26 @@ def check_file(
     return check_asked(asked, jobs=jobs, progress=progress)
 
 
+def told_twice(asked: Asked, domain: Domain) -> str:
+    """The first task that repeats another and how many do, as `evolve` refuses them; or nothing."""
+    repeats = repetitions(_subject(asked, domain).facts())
+    if not repeats:
+        return ""
+    key = next(iter(repeats))
+    return f"{len(repeats)} of its tasks repeat others: {key} is {repeats[key]}"
+
+
+def _subject(asked: Asked, domain: Domain) -> Subject:
+    subject: Subject = import_module(door_of(asked.name)[0].check).subject_of(domain)
+    return subject
+
+
 def check_asked(
     asked: Asked, *, jobs: int = PARALLEL_SANDBOXES, progress: Progress | None = None
 ) -> CheckReport:
     """The same for whatever a run could be asked for."""
     domain = open_domain(asked)
-    subject: Subject = import_module(door_of(asked.name)[0].check).subject_of(domain)
+    subject = _subject(asked, domain)
     try:
         found = check_subject(subject, jobs=jobs, progress=progress)
         return replace(found, **_as_a_set(domain, found.notes))

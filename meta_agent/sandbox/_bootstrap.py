@@ -37,30 +37,32 @@ def source_of(module: str) -> str:
 
 
 def worker_program(stranger: int) -> bytes:
-    """What is streamed into a container: our filter on top of the engine's, then the worker.
+    """What is streamed into a container: the worker.
 
     It becomes the user `stranger` for all that is untrusted.
     """
     return _program(
-        ("_lockdown", *WORKER),
+        WORKER,
         f"""
-bring("_lockdown").filter_calls()
 here, worker = [bring(name) for name in {WORKER!r}][:: {len(WORKER) - 1}]
-here.Here.stranger = {stranger}
+here.Here.stranger, here.Here.contained = {stranger}, True
 worker.main()
 """,
     )
 
 
-def jailed_program(folder: str, limits: dict[str, Any]) -> bytes:
+def jailed_program(
+    folder: str, kept: list[str], limits: dict[str, Any], stranger: int | None
+) -> bytes:
     """The jail, which enters itself, locks what is left, and then becomes the worker."""
     return _program(
         ("_jail", "_lockdown", *WORKER),
         f"""
-fences = bring("_jail").enter({folder!r}, json.loads({json.dumps(json.dumps(limits))}))
-fences += bring("_lockdown").lock({folder!r}, bool(fences))
+kept, limits = json.loads({json.dumps(json.dumps([kept, limits]))})
+fences, stranger = bring("_jail").enter({folder!r}, kept, limits, {stranger})
+fences += bring("_lockdown").lock({folder!r}, "files" in fences)
 here, worker = [bring(name) for name in {WORKER!r}][:: {len(WORKER) - 1}]
-here.Here.fences = tuple(fences)
+here.Here.fences, here.Here.stranger = tuple(fences), stranger
 worker.main()
 """,
     )

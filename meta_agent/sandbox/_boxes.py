@@ -3,7 +3,8 @@
 A sandbox of ours has a read-only root, no root user and a Python; images of public task sets expect
 the opposite. So a box has a root that can be written, the image's own user and tools, and no worker
 inside: commands go in by the engine. It keeps the other fences: no network unless asked for, no
-device, few capabilities, no new privileges, bounded memory, CPU, processes and life.
+device, few capabilities, no new privileges, our list of system calls, bounded memory, CPU,
+processes and life.
 
 Promises: nothing is pulled unless asked for; what a box hands out is bytes of a bound size, and a
 regular file or nothing. Does not cover: disk, which storage drivers do not bound; a kernel exploit,
@@ -33,6 +34,7 @@ from meta_agent.protocols import ExecResult
 from meta_agent.sandbox._names import SNAPSHOT_LABEL
 from meta_agent.sandbox._open import check_run_name
 from meta_agent.sandbox._owner import holder_mark, install_id
+from meta_agent.sandbox._seccomp import seccomp_options
 
 
 def _engine() -> Any:
@@ -214,7 +216,7 @@ def _fences(limits: BoxLimits) -> dict[str, Any]:
         "network_mode": "bridge" if limits.network else "none",
         "cap_drop": ["ALL"],
         "cap_add": list(_CAPABILITIES),
-        "security_opt": ["no-new-privileges:true"],
+        "security_opt": ["no-new-privileges:true", *seccomp_options(tracing=True)],
         "mem_limit": memory,
         "memswap_limit": memory,
         "nano_cpus": int(limits.cpus * 1e9),

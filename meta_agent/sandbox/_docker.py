@@ -23,10 +23,9 @@ from meta_agent.sandbox._engine import (
     ContainerPlan,
     Image,
     find_image,
-    stranger_uid,
 )
 from meta_agent.sandbox._names import BASE_IMAGE, FENCES
-from meta_agent.sandbox._owner import holder_mark, install_id
+from meta_agent.sandbox._owner import holder_mark, install_id, stranger_uid
 from meta_agent.sandbox._worker_sandbox import WorkerSandbox
 
 READ_BYTES = 1 << 18

@@ -8,7 +8,6 @@ is refused. Does not cover: whether runc itself holds. Docker is a strong fence,
 from __future__ import annotations
 
 import contextlib
-import secrets
 import shutil
 import socket
 import time
@@ -24,10 +23,10 @@ from docker.errors import APIError, DockerException, ImageNotFound, NotFound  # 
 
 from meta_agent.errors import SandboxError
 from meta_agent.protocols import SandboxLimits
+from meta_agent.sandbox._seccomp import seccomp_options
 
 USER = "10001:10001"  # of images that we make, for whoever runs them without us
 TRUSTED = "0:0"  # init, the watchdog and the worker
-_STRANGERS = 1 << 20
 ENGINE_TIMEOUT_SEC = 60
 TCP_PART = 4  # of the memory limit, for the buffers of loopback connections
 BUILD_HINT = "meta-agent sandbox build"
@@ -180,11 +179,6 @@ def derive_image(base_id: str, archive: Path, name: str, labels: Mapping[str, st
     return str(done["Id"])
 
 
-def stranger_uid() -> int:
-    """A user for the untrusted part of one sandbox: quotas that count by user are its own."""
-    return _STRANGERS + secrets.randbelow(_STRANGERS)
-
-
 def fences(limits: SandboxLimits, stranger: int) -> dict[str, Any]:
     """The host configuration of every container, whole and in one place.
 
@@ -203,7 +197,7 @@ def fences(limits: SandboxLimits, stranger: int) -> dict[str, Any]:
         },
         "cap_drop": ["ALL"],
         "cap_add": ["SETUID", "SETGID", "SETPCAP", "KILL"],
-        "security_opt": ["no-new-privileges:true"],
+        "security_opt": ["no-new-privileges:true", *seccomp_options(tracing=False)],
         "mem_limit": memory,
         "memswap_limit": memory,  # equal: no swap on top
         "nano_cpus": int(limits.cpus * 1e9),

@@ -19,6 +19,7 @@ FENCES: Final = frozenset(
         "network",  # nothing but its own loopback
         "processes",  # no process of the host is in sight
         "files",  # only its work and temporary folders can be written; no host socket
+        "unprivileged",  # nothing untrusted runs as root
         "capabilities",  # none, and none to be gained
         "seccomp",  # dangerous system calls are filtered
         "memory",  # bounded in sum, not only for each process

@@ -6,9 +6,11 @@ for less in so many words; `auto` says why it chose. Docker is imported only whe
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from meta_agent.errors import ConfigError, PreflightError, SandboxError
@@ -75,31 +77,43 @@ class BackendChoice:
     reason: str
 
 
+@cache
+def process_is_unprivileged() -> bool:
+    """Whether what runs in a process sandbox is not root; a root starts one to see."""
+    if os.geteuid() != 0:
+        return True
+    with open_sandbox("process", run="preflight", limits=SandboxLimits(deadline_sec=60)) as tried:
+        return "unprivileged" in tried.fences
+
+
 def choose_backend(
     requested: str,
     *,
     code_by_llm: bool,
     allow_unsafe: bool = False,
     status: Callable[[], EngineStatus] = engine_status,
+    unprivileged: Callable[[], bool] = process_is_unprivileged,
 ) -> BackendChoice:
     """Decides before anything starts; raises `PreflightError` with the next command."""
     if requested not in ("auto", *BACKENDS):
         raise ConfigError(f"--sandbox {requested!r}: choose auto, {' or '.join(BACKENDS)}")
-    if requested == "process":
-        return _process("asked for", code_by_llm, allow_unsafe, BUILD_COMMAND)
-    engine = status()
-    if engine.ready:
-        return BackendChoice("docker", f"Docker {engine.version} with {engine.image} is here")
-    if requested == "docker":
-        raise PreflightError(f"--sandbox docker: {engine.problem}", hint=engine.hint)
-    return _process(engine.problem, code_by_llm, allow_unsafe, engine.hint)
-
-
-def _process(reason: str, code_by_llm: bool, allow_unsafe: bool, hint: str) -> BackendChoice:
+    reason, hint = "asked for", BUILD_COMMAND
+    if requested != "process":
+        engine = status()
+        if engine.ready:
+            return BackendChoice("docker", f"Docker {engine.version} with {engine.image} is here")
+        if requested == "docker":
+            raise PreflightError(f"--sandbox docker: {engine.problem}", hint=engine.hint)
+        reason, hint = engine.problem, engine.hint
     if code_by_llm and not allow_unsafe:
         raise PreflightError(
             f"code written by an LLM is not run in a plain process ({reason})",
             hint=f"{hint}; then --sandbox docker. To accept the risk: --allow-unsafe",
+        )
+    if code_by_llm and not unprivileged():
+        raise PreflightError(
+            "code written by an LLM never runs as root, and here a process sandbox has only that",
+            hint=f"run as another user than root, or {hint}; then --sandbox docker",
         )
     return BackendChoice("process", reason)
 

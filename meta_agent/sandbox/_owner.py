@@ -1,4 +1,4 @@
-"""Whose sandbox is it, and is its holder still alive?
+"""Whose sandbox is it, who works in it, and is its holder still alive?
 
 Promises: two installations (two users, two state folders) never share an identity; a holder counts
 as dead only if this machine can know it. Does not cover: a state folder copied to another machine
@@ -8,14 +8,23 @@ that uses the same engine; there only the deadline label decides.
 from __future__ import annotations
 
 import os
+import secrets
 import tempfile
 import uuid
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
+from typing import Final
 
 from meta_agent.errors import SandboxError
 from meta_agent.workspace import read_small, state_dir
+
+_STRANGERS: Final = 1 << 20
+
+
+def stranger_uid() -> int:
+    """A user for the untrusted part of one sandbox: quotas that count by user are its own."""
+    return _STRANGERS + secrets.randbelow(_STRANGERS)
 
 
 def install_id() -> str:

@@ -3,7 +3,9 @@
 For code that we wrote ourselves (or where a user insists). Promises: own session, resource limits,
 a cleared environment, a folder of its own, death with its parent, and a kill that reaches the whole
 tree. Where the kernel allows, also no network and a read-only view of the machine (`inside/_jail`).
-Does not cover: secrecy of the user's files; a limit on memory or processes *in sum*.
+Started by root, what is untrusted gets another user and a limit on its processes.
+Does not cover: secrecy of what that user may read; a limit on memory *in sum*, and, where it was
+not root who started it, on processes.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ import os
 import select
 import shutil
 import signal
+import site
 import subprocess  # noqa: TID251
 import sys
 import tempfile
@@ -27,7 +30,7 @@ from meta_agent.errors import SandboxError
 from meta_agent.protocols import SandboxLimits
 from meta_agent.sandbox._bootstrap import READ_PROGRAM, jailed_program
 from meta_agent.sandbox._names import FOLDER_PREFIX, HOLDER_FILE
-from meta_agent.sandbox._owner import holder_mark
+from meta_agent.sandbox._owner import holder_mark, stranger_uid
 from meta_agent.sandbox._worker_sandbox import WorkerSandbox
 from meta_agent.sandbox.inside.processes import descendants
 
@@ -151,7 +154,16 @@ def open_process(limits: SandboxLimits) -> WorkerSandbox:
     except OSError as error:
         shutil.rmtree(folder, ignore_errors=True)
         raise SandboxError(f"cannot start a sandbox process: {error}", kind="start") from error
-    return WorkerSandbox("process", stream, jailed_program(str(folder), asdict(limits)))
+    stranger = stranger_uid() if os.geteuid() == 0 else None
+    program = jailed_program(str(folder), interpreter_folders(), asdict(limits), stranger)
+    return WorkerSandbox("process", stream, program)
+
+
+def interpreter_folders() -> list[str]:
+    """Where our interpreter and its packages lie, which a sandbox may read."""
+    own = [sys.base_prefix, sys.prefix, str(Path(sys.executable).resolve().parent)]
+    packages = [*site.getsitepackages(), site.getusersitepackages()]
+    return [*own, *(path for path in packages if Path(path).is_dir())]
 
 
 def stream_lines(argv: Sequence[str]) -> Iterator[str]:

@@ -1,35 +1,93 @@
-"""A task's own container: what it takes of the machine is bounded as a sandbox's is."""
+"""A task's own container: the fences that it shares with sandboxes, and what its tasks may do."""
 
 from __future__ import annotations
 
 import shlex
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import pytest
 
 from meta_agent.protocols import ExecResult
-from meta_agent.sandbox._boxes import Box, BoxLimits
-from meta_agent.sandbox._engine import find_image
+from meta_agent.sandbox._boxes import Box, BoxLimits, task_image
 from meta_agent.sandbox._names import BASE_IMAGE
-from tests.sandbox.attacks._programs import BREACH, HELD, program
-from tests.sandbox.attacks.resources import EAT_BY_TCP
+from tests.sandbox import conformance
+from tests.sandbox.attacks._programs import BREACH, program
+from tests.sandbox.attacks.check import LIMITS, Check
 from tests.sandbox.conftest import need_backend
 
-MEMORY_MB = 256
+pytestmark = pytest.mark.docker
+SHARED = {"seccomp", "network", "memory"}
+CHECKS = [check for check in conformance.checks() if check.promise in SHARED]
+BY_NAME = {"mounting", "making a device node", "reaching a container engine's socket"}
+CHECKS += [check for check in conformance.checks() if check.name in BY_NAME]
+# What a task's programs may need, and a careless list of system calls would refuse.
+USUAL = {
+    "a debugger": "assert ctypes.CDLL(None).ptrace(0, 0, 0, 0) == 0",
+    "processes and threads": """
+import concurrent.futures as pools
+for kind in (pools.ThreadPoolExecutor, pools.ProcessPoolExecutor):
+    with kind(2) as pool:
+        assert list(pool.map(abs, [-1, 2])) == [1, 2]
+""",
+    "a server": """
+import asyncio
+async def served():
+    server = await asyncio.start_server(lambda r, w: w.close(), "127.0.0.1", 0)
+    reader, _ = await asyncio.open_connection(*server.sockets[0].getsockname())
+    assert await reader.read() == b""
+asyncio.run(served())
+""",
+    "files": """
+import mmap, sqlite3, tempfile, shutil
+with tempfile.TemporaryDirectory() as folder:
+    base = sqlite3.connect(f"{folder}/a.db")
+    base.execute("create table t (a)")
+    base.close()
+    shutil.copytree(folder, f"{folder}/b")
+    with open(f"{folder}/a.db", "r+b") as file:
+        mmap.mmap(file.fileno(), 0).close()
+    os.chown(folder, 12, 12)
+    os.sendfile(os.memfd_create("x"), os.open(f"{folder}/a.db", 0), 0, 10)
+""",
+    "becoming another user": "os.setgroups([]); os.setresgid(12, 12, 12); os.setresuid(12, 12, 12)",
+}
 
 
-@pytest.mark.docker
-def test_the_buffers_of_connections_count_towards_its_memory() -> None:
+class InBox:
+    """A box behind the call of a sandbox that attacks make."""
+
+    def __init__(self, box: Box) -> None:
+        self._box = box
+
+    def exec(self, argv: Sequence[str], *, timeout_sec: float = 60.0, **_: Any) -> ExecResult:
+        return self._box.exec(shlex.join(argv), timeout_sec=timeout_sec)
+
+
+@pytest.fixture(scope="module")
+def image(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """As the images of tasks mostly are: root."""
     need_backend("docker")
-    image = find_image(BASE_IMAGE)
-    assert image
-    box = Box(image.id, "test", BoxLimits(memory_mb=MEMORY_MB, deadline_sec=120))
-    try:
-        assert _eaten(box, pairs=2, most=1 << 16).exit_code == BREACH
-        assert _eaten(box, pairs=400, most=MEMORY_MB << 20).exit_code == HELD
-    finally:
-        box.close()
+    folder = tmp_path_factory.mktemp("image")
+    (folder / "Dockerfile").write_text(f"FROM {BASE_IMAGE}\nUSER 0\n", encoding="utf-8")
+    return task_image(None, folder)
 
 
-def _eaten(box: Box, *, pairs: int, most: int) -> ExecResult:
-    source = program(EAT_BY_TCP.format(pairs=pairs, most=most))
-    return box.exec(f"python3 -c {shlex.quote(source)}", timeout_sec=60)
+@pytest.fixture
+def box(image: str) -> Iterator[Any]:
+    limits = BoxLimits(memory_mb=LIMITS.memory_mb, pids=LIMITS.pids, deadline_sec=120)
+    opened = Box(image, "test", limits)
+    yield InBox(opened)
+    opened.close()
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.name)
+def test_a_box_holds(check: Check, box: Any) -> None:
+    assert check.control(box) == ""
+    assert check.attack(box) == ""
+
+
+@pytest.mark.parametrize("name", USUAL)
+def test_what_tasks_need_works(name: str, box: Any) -> None:
+    done = box.exec(["python3", "-c", program(USUAL[name])])
+    assert done.exit_code == BREACH, done.stderr + done.stdout

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,7 +14,8 @@ from meta_agent.sandbox import BASE_IMAGE, Images, _engine, open_sandbox
 from meta_agent.sandbox._images import saved_images
 
 pytestmark = [pytest.mark.docker, pytest.mark.slow]
-NAME = "meta-agent-test-saved:1"
+# Workers beside each other make one each.
+NAME = f"meta-agent-test-saved:{os.environ.get('PYTEST_XDIST_WORKER', '1')}"
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +64,7 @@ def test_an_image_that_is_here_is_found_by_its_name() -> None:
     assert base and Images().find(BASE_IMAGE) == base.id
 
 
-@pytest.mark.parametrize("name", [NAME, "saved.tar"])
+@pytest.mark.parametrize("name", [NAME, "saved.tar"], ids=["tag", "file"])
 def test_a_saved_tar_is_loaded_by_its_tag_and_by_its_file(tars: Path, name: str) -> None:
     said: list[str] = []
     found = Images([tars], progress=said.append).find(name)

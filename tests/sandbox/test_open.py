@@ -49,6 +49,44 @@ def test_choice(
             choose()
 
 
+def test_what_a_model_wrote_never_runs_as_root() -> None:
+    """Not even where it is allowed; edits of the rules still do, where there is no other user."""
+
+    def choose(code_by_llm: bool) -> str:
+        return choose_backend(
+            "process", code_by_llm=code_by_llm, allow_unsafe=True, unprivileged=lambda: False
+        ).name
+
+    assert choose(code_by_llm=False) == "process"
+    with pytest.raises(PreflightError, match="never runs as root"):
+        choose(code_by_llm=True)
+
+
+ONLY_ROOT = """
+import sys
+from meta_agent.errors import PreflightError
+from meta_agent.sandbox import choose_backend, open_sandbox
+with open_sandbox("process", run="test") as sandbox:
+    print(sandbox.exec(["id", "-u"]).stdout.decode().strip(), "unprivileged" in sandbox.fences)
+try:
+    choose_backend("process", code_by_llm=True, allow_unsafe=True)
+except PreflightError:
+    print("refused")
+"""
+
+
+def test_a_root_that_can_become_nobody_else_says_so() -> None:
+    """Where a namespace knows only root, the rules' edits run and a model's code does not."""
+    done = subprocess.run(
+        ["unshare", "--user", "--map-root-user", sys.executable, "-c", ONLY_ROOT],
+        capture_output=True,
+        text=True,
+    )
+    if done.returncode and not done.stdout:
+        pytest.skip(f"no user namespaces for tests here: {done.stderr[-200:]}")
+    assert done.stdout.split() == ["0", "False", "refused"], done.stderr
+
+
 def test_a_refusal_names_the_next_command() -> None:
     with pytest.raises(PreflightError) as caught:
         choose_backend("auto", code_by_llm=True, status=lambda: NO_IMAGE)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 from conftest import need_backend
@@ -31,7 +32,8 @@ class Leaky:
         packed(folder / "root", folder / "layer.tar")
         base = _engine.find_image(BASE_IMAGE)
         assert base
-        self.id = _engine.derive_image(base.id, folder / "layer.tar", "meta-agent-test-leaky:1", {})
+        self.name = f"meta-agent-test-leaky:{uuid4().hex}"  # other workers make one as well
+        self.id = _engine.derive_image(base.id, folder / "layer.tar", self.name, {})
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +41,7 @@ def leaky(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Leaky]:
     need_backend("docker")
     made = Leaky(tmp_path_factory.mktemp("leaky"))
     yield made
-    _engine.client().remove_image("meta-agent-test-leaky:1", force=True)
+    _engine.client().remove_image(made.name, force=True)
 
 
 def answers(image: str, *roots: str) -> list[str]:

@@ -25,6 +25,7 @@ class SourceSpec:
     pythonpath: tuple[str, ...] = (".",)
     python: str = "python3"
     plugins: tuple[str, ...] = ()  # of pytest in the image, by their distributions' names
+    own: tuple[str, ...] = ()  # top names of the tree that the image holds too
     hidden: tuple[str, ...] = ()  # files, and folders with all that is in them
     elsewhere: tuple[
         tuple[str, str], ...

@@ -5,7 +5,11 @@ from __future__ import annotations
 import re
 
 _BOX = re.compile(r"\\(?:boxed|fbox)\s*(?=[{\s0-9A-Za-z\\$-])")
+_BESIDE = re.compile(
+    r"\\(?:boxed|fbox)\s*\{([^{}]*)\}[\s$.,;:]*(?:or\b|\\text\s*\{\s*or\s*\})[\s$]*$"
+)
 _BOXES_TRIED = 50  # from the end; unclosed ones are skipped
+_LOOKED_BACK = 200
 
 
 def last_box(text: str) -> str | None:
@@ -13,17 +17,28 @@ def last_box(text: str) -> str | None:
 
     Boxes inside boxes are opened: the innermost last one is the answer.
     """
+    return _last(text)[1]
+
+
+def last_boxes(text: str) -> str | None:
+    r"""The same, as a list where it is one of two: `\boxed{1}` or `\boxed{2}`."""
+    start, found = _last(text)
+    beside = _BESIDE.search(text[max(0, start - _LOOKED_BACK) : start]) if found else None
+    return f"{beside[1].strip()}, {found}" if beside and beside[1].strip() != found else found
+
+
+def _last(text: str) -> tuple[int, str | None]:
     for found in reversed(list(_BOX.finditer(text))[-_BOXES_TRIED:]):
         rest = text[found.end() :]
         if not rest.startswith("{"):
             bare = re.match(r"\s*(-?[0-9A-Za-z][0-9.,/]*)", rest)
             if bare:
-                return bare[1].rstrip(".,")
+                return found.start(), bare[1].rstrip(".,")
             continue
         content = _braced(rest)
         if content is not None:
-            return content.strip()
-    return None
+            return found.start(), content.strip()
+    return 0, None
 
 
 def _braced(text: str) -> str | None:

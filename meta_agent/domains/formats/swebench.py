@@ -114,6 +114,7 @@ def _source(fields: Fields) -> SourceSpec | None:
         pythonpath=inner.texts("pythonpath", (".",)),
         python=inner.text("python", "python3"),
         plugins=inner.texts("plugins", ()),
+        own=inner.texts("own", ()),
     )
 
 

@@ -1,7 +1,8 @@
 r"""What a text gives as its answer, and the answers that need no algebra to compare.
 
-`final_answer` takes the last box, else the last `####` line, else what follows the last "answer
-is" or "answer:", else nothing: a number that merely stands somewhere is no answer. `literal` reads
+`final_answer` takes the last box (both of `\boxed{1}` or `\boxed{2}`), else the last `####` line,
+else what follows the last "answer is" or "answer:", else nothing: a number that merely stands
+somewhere is no answer. `literal` reads
 plain numbers exactly (`1,234`, `$5.00`, `-3`, `3/4`, `\frac{3}{4}`, `10\%`); two literals are
 compared here, without a worker. A percent sign is a unit: 10% equals 10% and 10, never 0.1.
 """
@@ -12,7 +13,7 @@ import re
 from fractions import Fraction
 from typing import Final
 
-from meta_agent.domains.formats.boxes import last_box
+from meta_agent.domains.formats.boxes import last_boxes
 
 MAX_ANSWER_CHARS: Final = 2000
 _TEXT_LIMIT_CHARS: Final = 1 << 20  # of a reply: the end of a longer one
@@ -34,7 +35,7 @@ _WORDS = re.compile(r"(?:\\(?:text|mathrm|textbf|mbox)\s*\{([^{}\\$]*)\}|([A-Za-
 def final_answer(text: str) -> str | None:
     """The answer a text ends in, or None where it gives none."""
     text = text[-_TEXT_LIMIT_CHARS:]
-    found = last_box(text)
+    found = last_boxes(text)
     if found is None:
         hashes = _HASHES.findall(text)
         said = _SAID.findall(text) if not hashes else []

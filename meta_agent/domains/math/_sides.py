@@ -67,8 +67,8 @@ def values(answer: str, gold: str) -> list[str]:
     sides = [side.strip() for side in _EQUALS.split(answer)]
     if len(sides) < 2:
         return [answer]
-    if not all(sides):
-        return [answer]
+    if not all(sides) or any(side.count("{") != side.count("}") for side in sides):
+        return [answer]  # the sign belongs to something else, such as the limits of a sum
     left, *others = sides
     if "=" in gold:
         named = gold.split("=")[0] if _FUNCTION.fullmatch(left) else left

@@ -23,6 +23,7 @@ _VARYING = (
     (re.compile(r"\bin \d+\.\d+s\b( \(\d+:\d\d:\d\d\))?"), "in some time"),
     (re.compile(r"\b0x[0-9a-f]{6,16}\b"), "0x..."),
 )
+_FOREIGN_OPTIONS = "unrecognized arguments"
 _TOOLS = ("view", "edit", "search", "run", "test", "submit")
 
 
@@ -93,8 +94,11 @@ class RepoTools:
 
     def _test(self, arguments: Mapping[str, JSON]) -> ToolResult:
         wanted = shlex.split(_text(arguments, "paths", self._default_tests))
-        options = ["-q", "-p", "no:cacheprovider", "--tb=short", "--no-header"]
-        result = self._shell([self._python, "-m", "pytest", *options, *wanted])
+        argv = [self._python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--tb=short"]
+        argv += ["--no-header", *wanted]
+        result = self._shell(argv)
+        if not result.ok and _FOREIGN_OPTIONS in result.text:  # of a plugin that is not there
+            result = self._shell([*argv, "-o", "addopts="])
         return replace(result, text=_without_varying(result.text))
 
     def _text_of(self, path: str) -> str | None:

@@ -2,7 +2,8 @@
 
 The host passes this file's text to `python3 -I -c` and one JSON document on stdin: `nonce`,
 `files`, `pythonpath`, `noconftest`, `sources` (files that the patch changed), `plugins`
-(packages of the image whose plugins take part; the tree's never do by themselves). Stdlib and
+(packages of the image whose plugins take part; the tree's never do by themselves), `own` (names
+that pytest may have imported from the image, and the tests have to find in the tree). Stdlib and
 pytest only. It promises that a report that carries the nonce was written here, after the session
 ended by itself, and it makes these forgeries show:
 
@@ -30,6 +31,7 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import pdb
 import random
 import re
 import sys
@@ -62,6 +64,7 @@ def main() -> None:
     sources = frozenset(_REALPATH(path) for path in order["sources"])
     recorder = Recorder(pytest, order["nonce"], sources)
     readings = _watch(frozenset(_REALPATH(path) for path in order["files"]), sources)
+    forget(order["own"])
     sys.path[:0] = [str(Path(path).resolve()) for path in order["pythonpath"]]
     status = _run(pytest, order, recorder, plugins)
     report = recorder.report(status, _changed(before, watched)) | {
@@ -131,6 +134,23 @@ def _private_stdout() -> int:
     return report_fd
 
 
+def _hide(config: Any, set_trace: Any) -> None:
+    """Takes the runner's own objects out of what code under test can reach by attributes.
+
+    Whoever has them edits reports. Rewritten assertions, the debugger and marks each keep one; what
+    is left are frames and the garbage collector, which `_scan` names.
+    """
+    assertion = config.pluginmanager.get_plugin("assertion")
+    if assertion is not None:  # its option is read by now
+        config.pluginmanager.unregister(assertion)
+    pdb.set_trace = set_trace
+    debugger = getattr(sys.modules.get("_pytest.debugging"), "pytestPDB", None)
+    for owner in (debugger, sys.modules["pytest"].mark):
+        for name in ("_config", "_pluginmanager"):
+            if hasattr(owner, name):
+                setattr(owner, name, None)
+
+
 def _import_runner() -> Any:
     """Imports every built-in plugin now, so that all of them are in the fingerprint."""
     import pytest
@@ -170,6 +190,33 @@ def _plain(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
+class Settings:
+    """A pytest plugin that drops what the tree's own settings ask of plugins which are not there.
+
+    `addopts = --cov=...` makes pytest refuse to start where pytest-cov is missing; what such an
+    option asks for decides no test.
+    """
+
+    def __init__(self, pytest: Any, argv: list[str]) -> None:
+        @pytest.hookimpl(trylast=True)  # type: ignore[untyped-decorator]  # conftest.py has spoken
+        def drop(parser: Any, args: list[str]) -> None:
+            words = args[: len(args) - len(argv)]
+            unknown = parser.parse_known_and_unknown_args(words)[1]
+            if unknown:  # what follows one may be its value
+                args[:] = [*_without(words, unknown), *argv]
+
+        self.pytest_load_initial_conftests = drop
+
+
+def _without(words: list[str], unknown: list[str]) -> list[str]:
+    kept: list[str] = []
+    dropping = False
+    for word in words:
+        dropping = word in unknown or (dropping and not word.startswith("-"))
+        kept += [] if dropping else [word]
+    return kept
+
+
 def _run(pytest: Any, order: dict[str, Any], recorder: Recorder, plugins: Plugins) -> int:
     options = [
         "-q",
@@ -177,15 +224,24 @@ def _run(pytest: Any, order: dict[str, Any], recorder: Recorder, plugins: Plugin
         "no:cacheprovider",
         "--continue-on-collection-errors",
         "--tb=line",
+        "--assert=plain",  # the rewriting finder of imports would lead to the session
         "--rootdir=.",
     ]
     if order["noconftest"]:
         options.append("--noconftest")
+    argv = [*options, *order["files"]]
     try:
-        return int(pytest.main([*options, *order["files"]], plugins=[plugins, recorder]))
+        return int(pytest.main(argv, plugins=[plugins, recorder, Settings(pytest, list(argv))]))
     except BaseException as problem:  # SystemExit while a module is collected ends up here
         recorder.broken = f"{type(problem).__name__}: {problem}"[:500]
         return -1
+
+
+def forget(own: list[str]) -> None:
+    """Lets what is imported next come from the tree; pytest keeps what it holds."""
+    for name in list(sys.modules):
+        if name.split(".")[0] in own:
+            del sys.modules[name]
 
 
 def _write_all(fd: int, data: bytes) -> None:
@@ -267,6 +323,7 @@ class Recorder:
 
     def __init__(self, pytest: Any, nonce: str, sources: frozenset[str]) -> None:
         self.broken = ""
+        self._set_trace = pdb.set_trace
         self._sources = sources
         self._evaded: set[str] = set()
         self._nonce = nonce
@@ -400,7 +457,7 @@ def _status(phases: list[list[Any]]) -> str:
 
 
 def _install_witness() -> None:
-    """Gives the recorder its hookwrapper; written here so that this file imports without pytest."""
+    """Gives the recorder its marked hooks; here, so that this file imports without pytest."""
     import pytest
 
     @pytest.hookimpl(hookwrapper=True, tryfirst=True)
@@ -408,7 +465,12 @@ def _install_witness() -> None:
         self.saw(item, call)
         yield
 
+    @pytest.hookimpl(trylast=True)
+    def pytest_configure(self: Recorder, config: Any) -> None:
+        _hide(config, self._set_trace)
+
     Recorder.pytest_runtest_makereport = pytest_runtest_makereport  # type: ignore[attr-defined]
+    Recorder.pytest_configure = pytest_configure  # type: ignore[attr-defined]
 
 
 if __name__ == "__main__":

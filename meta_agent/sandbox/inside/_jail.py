@@ -5,13 +5,17 @@ away the network, the sight of other processes (and so of their environments), w
 the sandbox's folder, and all capabilities. The worker becomes PID 1 of a PID namespace: when it
 ends, the kernel ends everything in it. Temporary files, devices and /run are its own.
 
+Whoever starts it as root gets a second user in that namespace, drawn for this sandbox, whom all
+that is untrusted becomes (`processes.step_down`); the worker keeps the right to do that and to end
+what that one runs. Folders that only root may pass are covered, but for the interpreter.
+
 What could be fenced is told to the host by name (`ISOLATION`), never assumed: inside a container or
-under a hardening policy the kernel may refuse all of it. Not covered: reading the user's other
-files, and a service that starts to listen on a socket file after the sandbox was opened.
+under a hardening policy the kernel may refuse all of it. Not covered: reading what the sandbox's
+user may read, and a service that starts to listen on a socket file after the sandbox was opened.
 """
 
 # Not pathlib: what this imports is paid for at every start.
-# ruff: noqa: PTH101, PTH102, PTH103, PTH110, PTH112, PTH114, PTH116, PTH120, PTH123, PTH211
+# ruff: noqa: PTH101, PTH102, PTH103, PTH110, PTH112, PTH114, PTH116, PTH123, PTH211
 
 from __future__ import annotations
 
@@ -26,7 +30,7 @@ import socket
 import stat
 import struct
 import sys
-from typing import Any
+from typing import Any, NamedTuple
 
 CLONE_NEWNS, CLONE_NEWIPC = 0x00020000, 0x08000000
 CLONE_NEWUSER, CLONE_NEWPID, CLONE_NEWNET = 0x10000000, 0x20000000, 0x40000000
@@ -36,10 +40,20 @@ SYS_MOUNT_SETATTR, AT_FDCWD, AT_RECURSIVE = 442, -100, 0x8000
 MOUNT_ATTR_RDONLY = 1
 COVERED = ("/tmp", "/var/tmp", "/run", "/dev")
 PR_SET_PDEATHSIG, PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS = 1, 24, 38
+STEPPING_DOWN = (5, 6, 7, 8)  # capabilities: to end others, and to become another user for good
 CAPABILITY_VERSION_3 = 0x20080522
 SIOCGIFFLAGS, SIOCSIFFLAGS, IFF_UP = 0x8913, 0x8914, 1
 
 libc = ctypes.CDLL(None, use_errno=True)
+
+
+class Plan(NamedTuple):
+    """What one jail is made of."""
+
+    folder: str
+    kept: list[str]  # what stays in sight wherever it lies: the interpreter and its packages
+    sockets: list[str]
+    stranger: int | None
 
 
 def check(result: int) -> None:
@@ -48,8 +62,8 @@ def check(result: int) -> None:
         raise OSError(code, os.strerror(code))
 
 
-def limit_resources(limits: dict[str, Any]) -> None:
-    """Caps one process each (memory, file size, open files); `pids` counts the user's processes."""
+def limit_resources(limits: dict[str, Any], stranger: int | None) -> None:
+    """Caps one process each (memory, file size, open files), and a user of its own in number."""
     memory = limits["memory_mb"] << 20
     wanted = {
         resource.RLIMIT_AS: memory,
@@ -57,23 +71,48 @@ def limit_resources(limits: dict[str, Any]) -> None:
         resource.RLIMIT_NOFILE: 1024,
         resource.RLIMIT_CORE: 0,
     }
+    if stranger is not None:  # whoever else has that user's processes counts them as well
+        wanted[resource.RLIMIT_NPROC] = limits["pids"]
     for name, value in wanted.items():
         hard = resource.getrlimit(name)[1]
         value = value if hard == resource.RLIM_INFINITY else min(value, hard)
         resource.setrlimit(name, (value, value))
 
 
-def enter_namespaces() -> None:
-    uid, gid = os.getuid(), os.getgid()
+def enter_namespaces(stranger: int | None) -> None:
+    """Into namespaces of our own, in which we are who we were, and the stranger is known."""
     flags = CLONE_NEWUSER | CLONE_NEWNET | CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWIPC
-    check(libc.unshare(flags))
-    for name, text in (
-        ("setgroups", "deny"),
-        ("uid_map", f"{uid} {uid} 1"),
-        ("gid_map", f"{gid} {gid} 1"),
-    ):
-        with open(f"/proc/self/{name}", "w") as file:
-            file.write(text)
+    here, (entered, say) = os.getpid(), os.pipe()
+    outside = os.fork()
+    if outside == 0:
+        os.close(say)
+        map_users(here, stranger, entered)
+    try:
+        check(libc.unshare(flags))
+        os.write(say, b"!")
+    finally:
+        os.close(entered)
+        os.close(say)
+        mapped = os.waitpid(outside, 0)[1] == 0
+    if not mapped:
+        raise OSError(errno.EPERM, "the users of the namespace are not mapped")
+
+
+def map_users(pid: int, stranger: int | None, entered: int) -> None:
+    """The life of a child that stays outside, from where alone two users can be mapped."""
+    try:
+        if os.read(entered, 1):
+            alone = stranger is None
+            for name, own in (("uid_map", os.getuid()), ("gid_map", os.getgid())):
+                if alone and name == "gid_map":
+                    with open(f"/proc/{pid}/setgroups", "w") as file:
+                        file.write("deny")
+                users = (own,) if alone else (own, stranger)
+                with open(f"/proc/{pid}/{name}", "w") as file:
+                    file.write("".join(f"{one} {one} 1\n" for one in users))
+            os._exit(0)
+    finally:
+        os._exit(1)
 
 
 def raise_loopback() -> None:
@@ -116,18 +155,33 @@ def host_sockets() -> list[str]:
     return sorted({row[7].rstrip("\n") for row in rows if len(row) == 8 and row[7][0] == "/"})
 
 
-def fence_files(folder: str, sockets: list[str]) -> None:
+def closed_folders(paths: list[str]) -> list[str]:
+    """The outermost folder on the way to each of these that only its owner may pass."""
+    found = set()
+    for path in paths:
+        parts = path.strip("/").split("/")
+        above = ["/" + "/".join(parts[:count]) for count in range(1, len(parts))]
+        closed = [one for one in above if not os.stat(one).st_mode & stat.S_IXOTH]
+        found.update(closed[:1])
+    return sorted(found)
+
+
+def covered_places(plan: Plan) -> list[str]:
+    usual = [path for path in COVERED if os.path.isdir(path) and not os.path.islink(path)]
+    return usual + ([] if plan.stranger is None else closed_folders([plan.folder, *plan.kept]))
+
+
+def fence_files(plan: Plan, covered: list[str]) -> None:
     """Everything read-only but the folders of this sandbox; only this namespace in /proc.
 
     What others share through it is covered: temporary files, devices, /run, and every socket that a
     service of the host listens on. A read-only view still lets one connect to a socket, and to
     Docker's that would be root on the machine.
     """
-    writable = [f"{folder}/work", f"{folder}/tmp"]
-    ours = [folder, sys.base_prefix, sys.prefix, os.path.dirname(os.path.realpath(sys.executable))]
+    writable = [f"{plan.folder}/work", f"{plan.folder}/tmp"]
     mount("none", "/", "", MS_REC | MS_PRIVATE)
-    covered = [path for path in COVERED if os.path.isdir(path) and not os.path.islink(path)]
-    below = [path for path in ours if path.startswith(tuple(f"{one}/" for one in covered))]
+    around = tuple(f"{one}/" for one in covered)
+    below = [path for path in (plan.folder, *plan.kept) if path.startswith(around)]
     held = {path: os.open(path, os.O_PATH | os.O_CLOEXEC) for path in below}
     held |= {path: os.open(path, os.O_PATH | os.O_CLOEXEC) for path in devices()}
     try:
@@ -143,7 +197,7 @@ def fence_files(folder: str, sockets: list[str]) -> None:
         mount(path, path, "", MS_BIND)
         set_read_only(path, False)
     finish_devices()
-    for path in sockets:
+    for path in plan.sockets:
         hide(path)
     # Read-only: for a real root user the files in /proc/sys are the machine's own.
     mount("proc", "/proc", "proc", MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC)
@@ -192,12 +246,15 @@ def hide(path: str) -> None:
             raise
 
 
-def drop_privileges() -> None:
+def drop_privileges(stranger: int | None) -> None:
     check(libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
+    kept = () if stranger is None else STEPPING_DOWN
     for capability in range(64):
-        libc.prctl(PR_CAPBSET_DROP, capability, 0, 0, 0)  # refused past the last one: fine
+        if capability not in kept:
+            libc.prctl(PR_CAPBSET_DROP, capability, 0, 0, 0)  # refused past the last one: fine
+    mask = sum(1 << capability for capability in kept)
     header = struct.pack("Ii", CAPABILITY_VERSION_3, 0)
-    check(libc.capset(header, struct.pack("6I", *[0] * 6)))
+    check(libc.capset(header, struct.pack("6I", mask, mask, 0, 0, 0, 0)))
 
 
 def die_with_parent() -> None:
@@ -220,16 +277,43 @@ def fork_inside() -> None:
     die_with_parent()
 
 
-def fences_work(folder: str, sockets: list[str]) -> bool:
+def give_away(folder: str, user: int) -> bool:
+    """The folders to work in are the stranger's from now on, and nobody else's."""
+    try:
+        for name in ("work", "tmp"):
+            os.chown(f"{folder}/{name}", user, user)
+            os.chmod(f"{folder}/{name}", 0o700)
+        os.chmod(folder, 0o711)
+    except OSError:
+        return False
+    return True
+
+
+def settle_in(plan: Plan) -> None:
+    """Raises OSError where the stranger cannot work; for a process that ends afterwards."""
+    if plan.stranger is not None:
+        os.setgroups([])
+        os.setresgid(plan.stranger, plan.stranger, plan.stranger)
+        os.setresuid(plan.stranger, plan.stranger, plan.stranger)
+        os.chdir(f"{plan.folder}/work")
+        os.close(os.open(os.__file__, os.O_RDONLY))
+        if not os.access(os.path.realpath(sys.executable), os.X_OK):
+            raise OSError(errno.EACCES, "the interpreter is closed to other users")
+
+
+def works(plan: Plan, *, fenced: bool) -> bool:
     """Tries the whole sequence in a throw-away child: a half-entered jail is no place to go on."""
     child = os.fork()
     if child == 0:
         try:
-            enter_namespaces()
+            if fenced:
+                enter_namespaces(plan.stranger)
             inner = os.fork()
             if inner == 0:
-                fence_files(folder, sockets)
-                drop_privileges()
+                if fenced:
+                    fence_files(plan, covered_places(plan))
+                drop_privileges(plan.stranger)
+                settle_in(plan)
                 os._exit(0)
             os._exit(os.waitstatus_to_exitcode(os.waitpid(inner, 0)[1]) and 1)
         except BaseException:
@@ -237,24 +321,42 @@ def fences_work(folder: str, sockets: list[str]) -> bool:
     return os.waitpid(child, 0)[1] == 0
 
 
-def enter(folder: str, limits: dict[str, Any]) -> list[str]:
-    """Puts this process behind its fences; returns their names."""
+def chosen(plan: Plan) -> tuple[Plan, bool]:
+    """Whether there is a stranger, and whether there are fences, as far as this machine allows."""
+    if plan.stranger is not None and give_away(plan.folder, plan.stranger):
+        for fenced in (True, False):
+            if works(plan, fenced=fenced):
+                return plan, fenced
+        give_away(plan.folder, os.getuid())
+    plan = plan._replace(stranger=None)
+    return plan, works(plan, fenced=True)
+
+
+def enter(
+    folder: str, kept: list[str], limits: dict[str, Any], stranger: int | None
+) -> tuple[list[str], int | None]:
+    """Puts this process behind its fences; returns their names, and the stranger if it got one."""
     die_with_parent()
-    sockets = host_sockets()
-    fenced = fences_work(folder, sockets)
+    os.umask(0o022)
+    root = os.getuid() == 0
+    plan, fenced = chosen(Plan(folder, kept, host_sockets(), stranger))
+    covered = covered_places(plan)
     if fenced:
-        enter_namespaces()
+        enter_namespaces(plan.stranger)
         raise_loopback()
         fork_inside()
-        fence_files(folder, sockets)
-        drop_privileges()
+        fence_files(plan, covered)
     else:
         check(libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
-    limit_resources(limits)
+    if fenced or plan.stranger is not None:
+        drop_privileges(plan.stranger)
+    limit_resources(limits, plan.stranger)
     os.umask(0o077)
     sys.stdout.flush()
-    if not fenced:
-        return []
-    # A folder among those of others is in sight only where the folder around them is not covered.
-    alone = folder.startswith(tuple(f"{path}/" for path in COVERED))
-    return ["network", "processes", "files", "capabilities", *(["peers"] if alone else [])]
+    found = [] if root and plan.stranger is None else ["unprivileged"]
+    found += [] if plan.stranger is None else ["pids"]
+    if fenced:
+        found += ["network", "processes", "files", "capabilities"]
+        # A folder among others' is in sight only where the folder around them is not covered.
+        found += ["peers"] if folder.startswith(tuple(f"{path}/" for path in covered)) else []
+    return found, plan.stranger

@@ -28,6 +28,8 @@ class Here:
 
     stranger: int | None = None
     """The user that all that is untrusted becomes, where this process may do that."""
+    contained = False
+    """Whether the control group that is in sight is this place's own."""
     fences: tuple[str, ...] = ()
     guest = -1
     """The process of guest modules, which outlives commands."""
@@ -88,7 +90,7 @@ class CpuMeter:
         return max(self._waited_for() - self._before, self._seen / TICKS_A_SEC)
 
     def _group(self) -> float | None:
-        for path, pattern, unit in self.GROUPS if Here.stranger is not None else ():
+        for path, pattern, unit in self.GROUPS if Here.contained else ():
             with contextlib.suppress(OSError), open(path) as file:
                 if found := re.search(pattern, file.read()):
                     return int(found[1]) / unit - time.process_time()

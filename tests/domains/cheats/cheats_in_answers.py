@@ -11,6 +11,9 @@ IN_ANSWERS: Final[tuple[Cheat, ...]] = tuple(
     for name, family, reply in (
         ("the right box first", "several answers", r"\boxed{42} \boxed{41}"),
         ("a box for every guess", "several answers", r"\boxed{42}, \boxed{43}, \boxed{44}"),
+        ("either, in two boxes", "hedging", r"Either \boxed{41} or $\boxed{42}$."),
+        ("a product of one factor", "unfinished", r"\boxed{\prod_{k=42}^{42}k}"),
+        ("a value put into its place", "unfinished", r"\boxed{\left.x\right|_{x=42}}"),
         ("a list in one box", "several answers", r"\boxed{1,2,3,41,42,43}"),
         ("a set in one box", "several answers", r"\boxed{\{41, 42\}}"),
         ("a tuple in one box", "several answers", r"\boxed{(42, 41)}"),

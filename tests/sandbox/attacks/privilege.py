@@ -91,6 +91,15 @@ if not set(os.listdir("/dev")) - usual:
     raise OSError("none in sight")
 print(sorted(set(os.listdir("/dev")) - usual))
 """
+BEING_ROOT = """
+if {wanted} not in (*os.getresuid(), *os.getresgid(), *os.getgroups()):
+    raise OSError("somebody else")
+print(os.getresuid(), os.getresgid(), os.getgroups())
+"""
+GUEST_IDENTITY = """
+import os
+OPERATIONS = {"who": lambda args, channel: [*os.getresuid(), *os.getresgid(), *os.getgroups()]}
+"""
 CANARY = "MA_CONFORMANCE_CANARY"
 
 
@@ -136,6 +145,25 @@ def listening() -> Path:
     return folder / "service"
 
 
+def guest_identity(sandbox: Sandbox) -> list[int]:
+    sandbox.install("identity", GUEST_IDENTITY)
+    found: list[int] = sandbox.request("who", {}, timeout_sec=20)
+    return found
+
+
+def guest_is_root(sandbox: Sandbox) -> str:
+    found = guest_identity(sandbox)
+    return f"guest modules run as {found}" if 0 in found else ""
+
+
+def files_of_root(sandbox: Sandbox) -> str:
+    """What the host and commands leave in the work folder belongs to nobody who is root."""
+    sandbox.write({"given": b"x"})
+    source = "import os; open('made', 'w'); print(os.stat('given').st_uid, os.stat('made').st_uid)"
+    found = run_python(sandbox, source).stdout.split()
+    return f"files of {found}" if b"0" in found or len(found) != 2 else ""
+
+
 def environment_leaks(sandbox: Sandbox) -> str:
     """No variable of the host reaches a command, whatever it is called."""
     result = sandbox.exec(["env"])
@@ -159,6 +187,19 @@ CHECKS = [
         ends_with(0, STATUS.format(wanted={"CapEff": "no such value"})),
         ends_with(43, STATUS.format(wanted=NO_RIGHTS)),
     ),
+    program_check(
+        "a command that is root",
+        "unprivileged",
+        control=BEING_ROOT.format(wanted="os.getuid()"),
+        attack=BEING_ROOT.format(wanted="0"),
+    ),
+    Check(
+        "a guest module that is root",
+        "unprivileged",
+        lambda sandbox: "" if guest_identity(sandbox) else "nobody",
+        guest_is_root,
+    ),
+    Check("files that belong to root", "unprivileged", own_temporary_file, files_of_root),
     Check(
         "system calls are filtered",
         "seccomp",

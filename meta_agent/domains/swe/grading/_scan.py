@@ -60,9 +60,12 @@ _DYNAMIC = {"exec", "eval", "compile", "__import__"} | {
     "marshal.load",
     "marshal.loads",
 }
-_IMPORTING = {"sys.meta_path", "sys.path_hooks", "sys.path_importer_cache"}
+_IMPORTING = {"sys.meta_path", "sys.path_hooks", "sys.path_importer_cache"} | {
+    "pkgutil.iter_importers",
+    "pkgutil.get_importer",
+}
 _SAME_MODULES = {"posix": "os", "builtins": "", "__builtins__": ""}
-_TEST_MODULES = {"pytest", "_pytest", "py", "pluggy", "unittest", "__main__"}
+_TEST_MODULES = {"pytest", "_pytest", "py", "pluggy", "unittest", "__main__", "pdb"}
 _PROCESS_MODULES = {"subprocess", "ctypes", "multiprocessing"} | {
     "_ctypes",
     "_posixsubprocess",
@@ -220,6 +223,10 @@ def _dotted(node: ast.AST) -> str:
 
 
 def _imports(node: ast.AST, modules: set[str]) -> bool:
+    """By a statement, or by a call that says the name."""
+    if isinstance(node, ast.Call) and _dotted(node.func).endswith("import_module"):
+        names = (getattr(one, "value", None) for one in node.args)
+        return any(isinstance(one, str) and one.split(".")[0] in modules for one in names)
     if isinstance(node, ast.Import):
         return any(alias.name.split(".")[0] in modules for alias in node.names)
     return isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] in modules
