@@ -1,19 +1,29 @@
-"""Draws the README's two pictures: the loop, and the page of the recorded run in a real browser.
+"""Draws the README's pictures: the loop, the recorded run on a terminal, and its page.
 
     python benchmarks/pictures.py [--out docs/pictures]
 
-The page is what `meta-agent demo` and `report --html` make, as chromium shows its first screen.
+The run is what `meta-agent demo` says in half a minute, as lines that scroll by in an SVG without a
+script; the page is what `report --html` makes of it, as chromium shows its first screen.
 """
 
 from __future__ import annotations
 
 import argparse
+import io
 import shutil
 import subprocess
 import sys
 import tempfile
+import textwrap
+from collections.abc import Iterator
+from html import escape
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
+
+from meta_agent.ledger import Ledger
+from meta_agent.studies.demo import play, unpacked
+from meta_agent.view._sentences import sentences
+from meta_agent.view.terminal._lines import LineDisplay
 
 ROOT: Final = Path(__file__).parents[1]
 BROWSERS: Final = ("chromium", "chromium-browser", "google-chrome")
@@ -26,6 +36,15 @@ STEPS: Final = (
     ("train on", "from the proof,", "while it pays"),
     ("hand over", "main: proven;", "lead: best estimate"),
 )
+COLUMNS, ROWS, LINE = 112, 24, 17
+PLAYS, LASTS = 24, 34  # seconds: of the run, and of all with the end to be read
+MARKED: Final = {"good": "PROMOTE", "bad": "REJECT", "open": "INCONCLUSIVE", "veto": " veto"}
+TERMINAL: Final = """
+rect { fill: #10141a; } svg { overflow: hidden; }
+text { font: 11.6px ui-monospace, Menlo, Consolas, "DejaVu Sans Mono", monospace; fill: #d0d7de; }
+.word { fill: #79c0ff; } .good { fill: #7ee787; } .open { fill: #d2a8ff; }
+.bad, .veto { fill: #ffa198; }
+"""
 WIDE, HIGH, GAP, TOP = 124, 68, 16, 42
 STYLE: Final = """
 rect { fill: #f4f6f8; stroke: #57606a; } .kept { fill: #dcefe1; }
@@ -41,6 +60,7 @@ def main() -> None:
     out: Path = parser.parse_args().out
     out.mkdir(parents=True, exist_ok=True)
     (out / "loop.svg").write_text(loop(), encoding="utf-8")
+    (out / "run.svg").write_text(seconds(), encoding="utf-8")
     page(out / "page.png")
 
 
@@ -61,6 +81,68 @@ def loop() -> str:
     drawn = "\n".join(parts)
     svg = f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img">'
     return f"{svg}{title}<style>{STYLE}</style>{tip}\n{drawn}\n</svg>\n"
+
+
+def seconds() -> str:
+    """The recorded run as it scrolls by, and at last what it came to."""
+    rows = list(_played())
+    shown = {0.0: 0} | {row.at: count for count, row in enumerate(rows, 1)}
+    places = {at: f"translateY({(ROWS - count) * LINE}px)" for at, count in shown.items()}
+    moves = " ".join(f"{100 * at / LASTS:.2f}% {{ transform: {to}; }}" for at, to in places.items())
+    end = list(places.values())[-1]
+    moves += f" 100% {{ transform: {end}; }}"
+    style = f"""{TERMINAL}.all {{ transform: {end}; animation: by {LASTS}s step-end infinite; }}
+@keyframes by {{ {moves} }}
+@media (prefers-reduced-motion: reduce) {{ .all {{ animation: none; }} }}"""
+    wide, high = COLUMNS * 7 + 24, ROWS * LINE + 20
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {wide} {high}" role="img">'
+    title = "<title>A recorded run of meta-agent, played back in half a minute</title>"
+    box = f'<rect width="{wide}" height="{high}" rx="8"/><svg x="12" y="8" height="{ROWS * LINE}">'
+    inner = "\n".join(row.drawn(LINE * count - 4) for count, row in enumerate(rows, 1))
+    return f'{head}{title}<style>{style}</style>\n{box}<g class="all">\n{inner}\n</g></svg></svg>\n'
+
+
+class Row(NamedTuple):
+    """A line of the terminal: when it comes, its first word, and the column of the others."""
+
+    at: float
+    word: str
+    column: int
+    words: str
+
+    def drawn(self, y: int) -> str:
+        css = next((name for name, sign in MARKED.items() if sign in self.words), "told")
+        words = escape(self.words[: COLUMNS - self.column])
+        word = f'<tspan class="word">{escape(self.word)}</tspan>' if self.word else ""
+        return (
+            f'<text y="{y}">{word}<tspan x="{7 * self.column}" class="{css}">{words}</tspan></text>'
+        )
+
+
+def _played() -> Iterator[Row]:
+    """Each line of `demo`, and of the `status` after it, with the second at which it comes."""
+    yield Row(0.0, "$", 2, "meta-agent demo")
+    stream, clock, lines = io.StringIO(), [0.0], list[Row]()
+
+    def wait(sec: float) -> None:
+        for line in stream.getvalue().splitlines():
+            lines.append(Row(clock[0], line[9:18].strip(), 10, line[19:]))
+        stream.seek(0)
+        stream.truncate()
+        clock[0] += sec
+
+    with tempfile.TemporaryDirectory() as folder:
+        place = unpacked(Path(folder) / "run")
+        with Ledger.open(place.ledger_file, owner_lock=False) as ledger:
+            state = play(ledger, LineDisplay(stream), PLAYS, wait)
+    wait(1)
+    yield from lines
+    yield Row(clock[0], "$", 2, "meta-agent status")
+    for one in sentences(state):
+        words = textwrap.wrap(one.words, COLUMNS - 15)
+        words += [one.command.partition(" --workspace")[0]] if one.command else []
+        for first, line in zip([one.about] + [""] * len(words), words, strict=False):
+            yield Row(clock[0] + 0.5, first, 15, line)
 
 
 def page(path: Path) -> None:

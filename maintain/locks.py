@@ -77,7 +77,7 @@ def resolved(uv: str, extras: Sequence[str]) -> list[Pin]:
         argv = [uv, "pip", "compile", more.name, "--universal", "--python-version", "3.11"]
         argv += ["-c", "constraints.txt", "--generate-hashes", "--no-header", "--no-annotate"]
         argv += ["pyproject.toml"] if extras else []
-        argv += [f"--extra={extra}" for extra in extras] + ["--no-emit-index-url", "--quiet"]
+        argv += [f"--extra={extra}" for extra in extras] + ["--quiet"]
         told = subprocess.run(argv, cwd=ROOT, check=True, capture_output=True, text=True).stdout
     return [pin for pin in read_lock(told) if needed_here(pin) and not _OF_CUDA.match(pin.name)]
 

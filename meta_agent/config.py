@@ -47,6 +47,7 @@ _NOT_HASHED: Final = frozenset(
         "approve",
         "replay_match",
         "jobs",
+        "checkpoint_every",
         "tasks",
         "grade",
         "python",
@@ -121,6 +122,8 @@ class RunConfig(BaseModel):
     """Optimizer steps of one training arm."""
     lora_r: int | None = Field(None, ge=1, le=4096)
     """Rank of the adapters by which an `hf:` policy is trained. None: it is trained whole."""
+    checkpoint_every: int = Field(5, ge=0, le=1_000_000)
+    """Steps of an `hf:` policy's training between seals; a killed one goes on from the last."""
     sandbox: Literal["auto", "docker", "process"] = "auto"
     """Where harness code runs. `auto`: Docker where it works."""
     workspace: Path = Path("meta-agent-workspace")

@@ -228,17 +228,21 @@ def _image(name: str, image_id: str, current: bool, missing: Level) -> Row:
 def _process_sandbox(*, required: bool) -> Row:
     """Really starts one, and lets it try to reach this process over the loopback network."""
     try:
-        reached = _sandbox_reaches_us()
+        reached, as_root = _tried_sandbox()
     except MetaAgentError as error:
         level: Level = "fail" if required else "warn"
         return Row("process sandbox", level, str(error), error.hint or "meta-agent sandbox build")
     if reached:
         fix = "use --sandbox docker for code that you do not trust"
         return Row("process sandbox", "warn", "works, but cannot cut off the network here", fix)
-    return Row("process sandbox", "ok", "works, without a network")
+    if as_root:
+        fix = "start it as another user than root: what a model writes is refused here"
+        return Row("process sandbox", "warn", "works, but as root", fix)
+    return Row("process sandbox", "ok", "works, without a network and not as root")
 
 
-def _sandbox_reaches_us() -> bool:
+def _tried_sandbox() -> tuple[bool, bool]:
+    """Whether what runs in it reaches us, and whether it is root."""
     from meta_agent.protocols import SandboxLimits
     from meta_agent.sandbox import open_sandbox
 
@@ -249,7 +253,7 @@ def _sandbox_reaches_us() -> bool:
             done = sandbox.exec([sys.executable, "-c", _REACH, port], timeout_sec=20)
         finally:
             sandbox.close()
-    return done.exit_code == 0
+    return done.exit_code == 0, "unprivileged" not in sandbox.fences
 
 
 def _disk(config: RunConfig) -> Iterator[Row]:

@@ -31,13 +31,15 @@ def _asks(config: RunConfig) -> bool:
 
 _TRAINED: Final = Use(lambda config: config.trainable, "a policy that is trained here (nano, hf:)")
 _FROZEN: Final = Use(lambda config: not config.trainable, "a frozen policy (--policy P/MODEL)")
+_HF: Final = Use(lambda config: config.policy.startswith("hf:"), "a policy that is hf:PATH")
 _OWN: Final = Use(lambda config: config.own_tasks, "tasks of your own (--tasks, --domain)")
 _ASKING: Final = Use(_asks, "a run that asks a model (--policy or --meta-model P/MODEL)")
 
 USES: Final[Mapping[str, Use]] = {
     "train_steps": _TRAINED,
     "threads": _TRAINED,
-    "lora_r": Use(lambda config: config.policy.startswith("hf:"), "a policy that is hf:PATH"),
+    "lora_r": _HF,
+    "checkpoint_every": _HF,
     "prove": Use(
         lambda config: config.trainable and _proves(config),
         "a policy that is trained here, with --strategy full or no-diagnostics",

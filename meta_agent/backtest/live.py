@@ -62,7 +62,7 @@ from meta_agent.protocols import (
 )
 from meta_agent.rollouts import GRACE_SEC, RolloutStore, Runner, Stamp
 from meta_agent.sandbox import open_sandbox
-from meta_agent.training import kept_folder, train_policy
+from meta_agent.training import require_begun, train_policy
 from meta_agent.training.policy import Timeouts
 
 __all__ = ["ArmRef", "Evaluated", "Job", "Lab", "LabSettings", "Trained", "load_arm", "load_shard"]
@@ -343,8 +343,7 @@ class Lab:
     ) -> JSON:
         folder = self.settings.checkpoints / self.settings.run / name
         series = f"{self._label_of(tree)} seed {seed}, {steps} steps"
-        for stale in (folder, kept_folder(folder)):
-            shutil.rmtree(stale, ignore_errors=True)
+        shutil.rmtree(folder, ignore_errors=True)
         with self._policies.training() as child, self.session(tree, steps=steps) as session:
             result = train_policy(
                 child,
@@ -358,6 +357,7 @@ class Lab:
                 out_dir=folder,
                 keep_steps=EXEMPLAR_STEPS,
                 keep_every=keep_every,
+                seal_every=self.settings.checkpoint_every,
                 min_exact=self.settings.min_exact,
                 on_metrics=lambda row: self._on_step(series, int(row["step"]), row),
             )
@@ -427,6 +427,7 @@ class Lab:
         for at, rollout in zip(lost, redone, strict=True):
             found[at] = rollout
         require_heard(found)
+        require_begun(found)
         return found
 
     def _roll_out(

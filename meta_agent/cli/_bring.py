@@ -62,7 +62,8 @@ def init(
 
     if config.domain == MINE:
         written = begin(Path.cwd())
-        emit(as_json, lambda: {"schema_version": 1, **written}, lambda: facts(written))
+        shown = {**written, **dict(zip(("next", "then"), written["next"], strict=True))}
+        emit(as_json, lambda: {"schema_version": 1, **written}, lambda: facts(shown))
         return
     answers = Answers(
         _words(command),

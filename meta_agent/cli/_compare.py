@@ -32,6 +32,7 @@ def register(app: typer.Typer) -> None:
     "seed",
     "train_steps",
     "lora_r",
+    "checkpoint_every",
     "samples",
     "profile",
     "harness",

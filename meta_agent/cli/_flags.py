@@ -81,6 +81,9 @@ FLAGS: Final[dict[str, Flag]] = {
     "seed": Flag(int, _RUN, "Root of every random number. [default: 0]"),
     "train_steps": Flag(int, _RUN, "Optimizer steps of a training arm. [default: 30]"),
     "lora_r": Flag(int, _RUN, "Train an hf: policy by adapters of this rank. [default: whole]"),
+    "checkpoint_every": Flag(
+        int, _RUN, "Steps between seals that a killed hf: training goes on from. [default: 5]"
+    ),
     "samples": Flag(int, _RUN, "Attempts at a confirm task, frozen policy. [default: 2]"),
     "profile": Flag(str, _RUN, "Sizes: default or tiny. [default: default]"),
     "harness": Flag(

@@ -50,6 +50,7 @@ def report(
         return
     from meta_agent.studies.forecasts import forecasts, predictions_json
     from meta_agent.view import reduce
+    from meta_agent.view.documents import report_json
     from meta_agent.view.terminal.text import report as drawing
 
     with reading(workspace) as (_, ledger):
@@ -61,7 +62,7 @@ def report(
         typer.echo(f"wrote {html}", err=True)
         if not as_json:
             return
-    document = {**state.to_json(), "predictions": told["agreement"]}
+    document = {**report_json(state), "predictions": told["agreement"]}
     emit(as_json, lambda: document, lambda: drawing(state, told, every_metric))
 
 
@@ -144,18 +145,21 @@ def why(
 
 
 def verify(
-    commit: Annotated[str, typer.Argument(help="Commit of a candidate or a merge.")],
+    commit: NameArgument,
     workspace: WorkspaceOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Recompute a verdict from stored records, and compare."""
+    """Go through the run behind a verdict again, by what is stored, and compare."""
+    from meta_agent.history import HarnessRepo
     from meta_agent.studies.review import verify as verify_stored
+    from meta_agent.studies.story import named
     from meta_agent.view import decisions_on_commit
     from meta_agent.view.terminal.text import verified
 
     with reading(workspace) as (place, ledger):
-        found = verify_stored(place, ledger, commit)
-        decided = [one.told for one in decisions_on_commit(ledger, commit)]
+        meant = named(HarnessRepo(place.harness_repo), ledger, commit).commit
+        found = verify_stored(place, ledger, meant)
+        decided = [one.told for one in decisions_on_commit(ledger, meant)]
     document = {**found.to_json(), "decided": decided}
     emit(as_json, lambda: document, lambda: verified(document))
     if not found.ok:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -148,35 +147,13 @@ def report_on_files(
     """`meta-agent report --rollouts`: the health of rollouts that we did not make."""
     import shlex
 
+    from meta_agent.rollouts.exchange import by_our_names
+
     given = [word for path in files for word in ("--rollouts", str(path))]
     given += ["--map", fields] if fields else []
     given += ["--solved-at", f"{solved_at:g}"] if solved_at is not None else []
-    with _by_our_names(files, fields) as named:
+    with by_our_names(files, fields, over=Pulse("rows named anew").over) as named:
         _report_on(named, solved_at, as_json, page, shlex.join(given))
-
-
-@contextmanager
-def _by_our_names(files: list[Path], fields: str | None) -> Iterator[list[Path]]:
-    """The files themselves, or, with a mapping, rows of any form under names that are known."""
-    import tempfile
-
-    from meta_agent.config import pairs_of
-    from meta_agent.errors import ConfigError
-    from meta_agent.rollouts.exchange import write_mapped
-
-    if fields is None:
-        yield files
-        return
-    try:
-        mapping = pairs_of(fields)
-    except ValueError as error:
-        raise ConfigError(f"--map {fields}: {error}") from error
-    over = Pulse("rows named anew").over
-    with tempfile.TemporaryDirectory(prefix="meta-agent-rows-") as folder:
-        yield [
-            write_mapped(path, mapping, Path(folder) / str(n) / f"{path.stem}.jsonl", over=over)
-            for n, path in enumerate(files)
-        ]
 
 
 def _report_on(

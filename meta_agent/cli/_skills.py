@@ -280,16 +280,9 @@ def _plain(trial: Any) -> dict[str, Any]:
 
 def _report(files: list[Path], solved_at: float | None, fields: str | None) -> JSON:
     """What `report --rollouts` reads."""
-    import tempfile
-
-    from meta_agent.config import pairs_of
     from meta_agent.evidence import read_foreign
-    from meta_agent.rollouts.exchange import judged, read_rollouts, write_mapped
+    from meta_agent.rollouts.exchange import by_our_names, judged, read_rollouts
 
-    with tempfile.TemporaryDirectory() as scratch:
-        if fields:
-            names = pairs_of(fields)
-            outs = [Path(scratch) / str(n) / f"{one.stem}.jsonl" for n, one in enumerate(files)]
-            files = [write_mapped(one, names, out) for one, out in zip(files, outs, strict=True)]
-        rollouts = judged(read_rollouts(*files), solved_at)
+    with by_our_names(files, fields) as named:
+        rollouts = judged(read_rollouts(*named), solved_at)
         return read_foreign(Pulse("rollouts").over(rollouts)).to_json()

@@ -106,8 +106,9 @@ def foreign_history(source: Path, *, deep: bool = False) -> Iterator[ForeignHist
                 *(f"file://{place}", f"HEAD:{_IMPORT}"),
             )
         except GitError as error:
+            said = error.stderr.strip().partition("\n")[0]  # the rest is git's advice
             raise ConfigError(
-                f"cannot read {source}: {error.stderr.strip()[-300:]}",
+                f"cannot read {source}: {said[-300:]}",
                 hint="is it a git repository with a commit, and is it yours?",
             ) from error
         yield ForeignHistory(git, source)

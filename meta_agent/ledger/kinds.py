@@ -238,6 +238,8 @@ class Skill(TypedDict):
     candidate: NotRequired[str]
     description: NotRequired[str]
     negative: NotRequired[bool]
+    status: NotRequired[str]
+    worth: NotRequired[str]
 
 
 class Train(TypedDict):

@@ -16,14 +16,18 @@ from uuid import uuid4
 
 from meta_agent.durable import sync, write_whole
 from meta_agent.errors import ConfigError
+from meta_agent.protocols import JSON
 from meta_agent.skills._format import UnreadableError, parse, render
-from meta_agent.skills._retrieve import rank
+from meta_agent.skills._retrieve import near_duplicate, rank
 from meta_agent.skills._skill import PREFIX, Skill, SkillDraft
 from meta_agent.skills._validate import MAX_NAME, valid_name, validate
 
 RETIRED = ".retired"
 _DIGEST_CHARS = 8
 _MAX_BYTES = 256 << 10
+MOST_SHOWN = 3
+"""Skills in a prompt, at most."""
+AGAIN, SEEN = "references/again", "## Seen again"
 OTHER_FIELDS = ("license", "compatibility", "allowed-tools")
 
 
@@ -40,8 +44,9 @@ class SkillLibrary:
         return [found[name] for name in sorted(found)]
 
     def offered(self) -> list[Skill]:
-        """What a run may go by: all but what came from elsewhere and was not tried here."""
-        return [one for one in self.all() if not (one.foreign and one.status == "quarantine")]
+        """What a run may go by: no guide, and nothing from elsewhere that was not tried here."""
+        lessons = (one for one in self.all() if one.kind != "guide")
+        return [one for one in lessons if not (one.foreign and one.status == "quarantine")]
 
     def skill(self, name: str) -> Skill:
         """One by its name, or by as much of it as no other begins with."""
@@ -57,17 +62,49 @@ class SkillLibrary:
             hint="meta-agent skills list",
         )
 
-    def find(self, domain: str, factor: str | None, text: str, limit: int = 3) -> list[Skill]:
+    def find(
+        self,
+        domain: str,
+        factor: str | None,
+        text: str,
+        limit: int = MOST_SHOWN,
+        evidence: JSON = None,
+    ) -> list[Skill]:
         """The skills that speak to a situation, best first; the same library, the same answer."""
-        return rank(self.all(), domain, factor, text)[:limit]
+        return rank(self.all(), domain, factor, text, evidence)[:limit]
 
     def write(self, draft: SkillDraft) -> Skill:
-        """Stores a lesson, or returns the skill that holds it already."""
-        known = next((skill for skill in self.all() if skill.digest == draft.digest), None)
-        return known or self._store(draft)
+        """Stores a lesson, or returns the skill that holds it already: this one, or nearly so."""
+        known = self.all()
+        held = (one for one in known if draft.digest in (one.digest, *one.get("also").split()))
+        near = (one for one in known if one.path.parent == self.path and near_duplicate(draft, one))
+        if (same := next(held, None)) is not None:
+            return same
+        if (like := next(near, None)) is not None:
+            return self._merged(like, draft)
+        return self._store(draft)
 
-    def mark(self, skill: Skill, **told: str) -> None:
-        """Writes marks of ours into a skill of this library; a shipped one is copied first."""
+    def _merged(self, skill: Skill, draft: SkillDraft) -> Skill:
+        """A lesson learned again with another edit: the skill stays, and says where it was seen."""
+        at = f"{AGAIN}/{draft.digest[:_DIGEST_CHARS]}"
+        for name, text in draft.files.items():
+            target = skill.path / at / name.rpartition("/")[2]
+            if target.name != "check.py":
+                target.parent.mkdir(parents=True, exist_ok=True)
+                write_whole(target, text)
+        told = f"{draft.metadata.get('candidate', 'elsewhere')}: {draft.metadata.get('verdict')}"
+        told += f", {draft.metadata.get('delta') or 'no effect stated'}"
+        line = f"- {told}: [numbers]({at}/measured.md), [edit]({at}/apply.py)\n"
+        head = "" if SEEN in skill.body else f"\n{SEEN}\n\n"
+        body = f"{skill.body.rstrip()}\n{head}{line}"
+        self.mark(skill, body, also=f"{skill.get('also')} {draft.digest}".strip())
+        return _loaded(skill.path)
+
+    def mark(self, skill: Skill, body: str = "", /, **told: str) -> None:
+        """Writes marks of ours into a skill of this library; a shipped one is copied first.
+
+        `body`: what stands below them from now on; empty, it stays.
+        """
         place = self.path / skill.path.name
         if skill.path != place:
             shutil.copytree(skill.path, place)
@@ -76,7 +113,7 @@ class SkillLibrary:
         metadata = {**skill.metadata, **{PREFIX + key: value for key, value in told.items()}}
         fields = {key: parsed.fields.get(key) for key in OTHER_FIELDS}
         others = {key: value for key, value in fields.items() if isinstance(value, str)}
-        made = render(skill.name, skill.description, metadata, parsed.body, others)
+        made = render(skill.name, skill.description, metadata, body or parsed.body, others)
         write_whole(place / "SKILL.md", made)
 
     def retire(self, name: str) -> Path:

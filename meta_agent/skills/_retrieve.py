@@ -18,9 +18,9 @@ from contextlib import closing
 from typing import Final, NamedTuple
 
 from meta_agent.protocols import JSON
-from meta_agent.skills._check import look
-from meta_agent.skills._skill import Skill
+from meta_agent.skills._skill import Skill, SkillDraft
 from meta_agent.skills._watched import trigger_in
+from meta_agent.skills.looking import look
 
 _WORD: Final = re.compile(r"[a-z0-9]+")
 _STOP_WORDS: Final = (
@@ -30,6 +30,7 @@ _STOP: Final = frozenset(_STOP_WORDS.split())
 # Above any BM25 sum of a few query words over short documents.
 _DOMAIN_BONUS: Final = 200.0
 _FACTOR_BONUS: Final = 100.0
+_NEARLY: Final = 0.8  # of the words of two descriptions, by which they say the same
 _WEIGHTS: Final = "8.0, 4.0, 1.0"  # of name, description, body
 
 
@@ -41,13 +42,16 @@ class Found(NamedTuple):
     unseen: tuple[str, ...]
 
 
-def rank(skills: Sequence[Skill], domain: str, factor: str | None, text: str) -> list[Skill]:
-    """The skills in scope, best first. Another domain's are last, and only if global."""
+def rank(
+    skills: Sequence[Skill], domain: str, factor: str | None, text: str, evidence: JSON = None
+) -> list[Skill]:
+    """The skills in scope, best first: by trigger in evidence of ours, by scope, by words."""
     usable = [skill for skill in skills if in_scope(skill, domain)]
     scores = words_of(usable, text)
 
-    def place(skill: Skill) -> tuple[float, str]:
-        return -(scores.get(skill.name, 0.0) + _scope(skill, domain, factor)), skill.name
+    def place(skill: Skill) -> tuple[bool, float, str]:
+        fits = scores.get(skill.name, 0.0) + _scope(skill, domain, factor)
+        return not (evidence and _shows(skill, evidence)), -fits, skill.name
 
     return sorted(usable, key=place)
 
@@ -66,13 +70,30 @@ def search(skills: Sequence[Skill], text: str, report: JSON = None, limit: int =
 
 def unseen(skills: Sequence[Skill], report: JSON) -> dict[str, tuple[str, ...]]:
     """Skills whose trigger does not show and could not be looked at whole, and why."""
-    found = [_looked(skill, report) for skill in skills]
+    found = [_looked(skill, report) for skill in skills if skill.kind != "guide"]
     return {one.skill.name: one.unseen for one in found if one.unseen and not one.shows}
+
+
+def near_duplicate(draft: SkillDraft, skill: Skill) -> bool:
+    """Whether a skill teaches what a draft does: the same rule, or nearly the same words.
+
+    Another edit is no other lesson; another verdict, factor, domain or metric is.
+    """
+    told = draft.metadata
+    same = ("kind", "domain", "factor", "metric")
+    if skill.foreign or any(skill.get(name) != told.get(name, "") for name in same):
+        return False
+    if skill.rule or told.get("rule"):
+        return skill.rule == told.get("rule")
+    one, other = (
+        set(_WORD.findall(text.lower())) for text in (draft.description, skill.description)
+    )
+    return len(one & other) >= _NEARLY * len(one | other)
 
 
 def in_scope(skill: Skill, domain: str) -> bool:
     """Own domain always; elsewhere only what has been found to hold in more than one domain."""
-    if skill.foreign and skill.status == "quarantine":
+    if skill.kind == "guide" or (skill.foreign and skill.status == "quarantine"):
         return False
     return skill.domain == domain or skill.status == "global"
 
@@ -93,8 +114,17 @@ def words_of(skills: Sequence[Skill], text: str) -> dict[str, float]:
         return {name: -score for name, score in base.execute(query, (asked,))}
 
 
+def _shows(skill: Skill, evidence: JSON) -> bool:
+    """Whether a trigger shows in the evidence of a run of ours, whose rollouts hold every field."""
+    rows, _ = trigger_in(skill.path)
+    n = evidence["layers"]["score"].get("n", 0)
+    known = {name: n for row in rows for name in row["needs"]}
+    report = {"evidence": evidence, "shape": {}, "rollouts": n, "known": known}
+    return any(look(row, report)[0] for row in rows)
+
+
 def _looked(skill: Skill, report: JSON) -> Found:
-    if report is None:
+    if report is None or skill.kind == "guide":
         return Found(skill, {}, ())
     rows, _ = trigger_in(skill.path)
     seen = [look(row, report) for row in rows]

@@ -16,7 +16,9 @@ from typing import Final, Literal
 PREFIX: Final = "meta-agent."
 Status = Literal["quarantine", "domain", "global"]
 STATUSES: Final[tuple[Status, ...]] = ("quarantine", "domain", "global")
-Kind = Literal["positive", "negative"]
+Kind = Literal["positive", "negative", "guide"]
+KINDS: Final[tuple[Kind, ...]] = ("positive", "negative", "guide")
+"""A lesson to follow, one that warns, and a guide: for coding agents, and no run is shown it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +39,7 @@ class Skill:
     @property
     def kind(self) -> Kind:
         """A skill that nobody marked is advice to follow."""
-        return "negative" if self.get("kind") == "negative" else "positive"
+        return next((known for known in KINDS if known == self.get("kind")), "positive")
 
     @property
     def status(self) -> Status:

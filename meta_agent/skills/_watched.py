@@ -1,4 +1,4 @@
-"""What a skill watches for: the metrics of its trigger, as `_check.py` looks for them in a report.
+"""What a skill watches for: the metrics of its trigger, as `looking.py` looks for them in a report.
 
 Not covered: numbers that only our own runs have (`signal.train`, `measured`); such a check says
 that it could not look.
@@ -11,7 +11,6 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from importlib.resources import files
 from pathlib import Path
 from types import NoneType
 from typing import Any, Final
@@ -19,8 +18,31 @@ from typing import Any, Final
 from meta_agent.evidence import MINIMUM, THRESHOLDS, rests_on
 from meta_agent.protocols import JSON, Hypothesis
 
-_TABLE: Final = "WATCHED: list[dict[str, Any]] = []"
-_BESIDE: Final = "BESIDE: list[str] = []"
+_SCRIPT: Final = '''\
+"""Says whether rollouts show what this skill is about: any that `meta-agent report` reads.
+
+Exit status: 0 all of it was looked at and nothing shows, 1 it shows, 2 usage, 3 it could not be
+looked at, and why.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+WATCHED: list[dict[str, Any]] = {watched}
+BESIDE: list[str] = {beside}
+
+if __name__ == "__main__":
+    try:
+        from meta_agent.skills.looking import main
+    except ImportError:
+        why = "this Python has no meta-agent: pip install meta-agent-loop"
+        print(json.dumps({{"answer": "it could not be looked at", "not_looked_at": [why]}}))
+        sys.exit(3)
+    sys.exit(main(WATCHED, BESIDE))
+'''
 CHECK: Final = "scripts/check.py"
 _SHAPE: Final[Mapping[str, Any]] = {
     "metric": str,
@@ -35,21 +57,18 @@ _ONLY_OURS: Final = ("signal.train.", "signal.filter.", "signal.curriculum.", "m
 
 
 def check_script(watched: Sequence[Mapping[str, Any]], beside: Sequence[str] = ()) -> str:
-    """The stand-alone check with this table in it."""
-    source = files("meta_agent.skills").joinpath("_check.py").read_text("utf-8")
-    source = source.replace(_TABLE, _TABLE.replace("[]", _listed(map(_row, watched))), 1)
+    """The check of a skill that watches for these rows; `beside` says more where one shows."""
     more = _listed(f"    {json.dumps(name)},\n" for name in beside)
-    return source.replace(_BESIDE, _BESIDE.replace("[]", more), 1)
+    return _SCRIPT.format(watched=_listed(map(_row, watched)), beside=more)
 
 
 def watched(metric: str, side: str, limit: float | None) -> dict[str, Any]:
     """One row of that table."""
     needs = [] if metric.startswith(_ONLY_OURS) else list(rests_on(metric))
     least = MINIMUM // 2 if metric.startswith("signal.") else MINIMUM
-    pattern = metric if set(metric) & set("\\[") else re.escape(metric)
-    silent = bool(needs) and metric.replace("\\", "").startswith(_SILENT)
+    silent = bool(needs) and metric.startswith(_SILENT)
     return {
-        "metric": pattern,
+        "metric": metric,
         "side": side,
         "limit": limit,
         "needs": needs,

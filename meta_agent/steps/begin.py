@@ -47,10 +47,13 @@ def begin(folder: Path) -> dict[str, JSON]:
             )
     (folder / GRADER).write_text(_GRADER, encoding="utf-8")
     (folder / TASKS).write_text(_TASKS, encoding="utf-8")
+    own = f"{TASKS} --grade {GRADER}"
     return {
         "grader": str(folder / GRADER),
-        "tasks": f"{folder / TASKS}: write yours, a row a task, a few dozen at least",
-        "then": f"meta-agent tasks check {TASKS} --grade {GRADER}",
-        "and then": f"meta-agent evolve --tasks {TASKS} --grade {GRADER} --policy provider/model "
-        "--meta-model provider/model",
+        "tasks": str(folder / TASKS),
+        "write": "your rows and your grader over them; a few dozen rows at least",
+        "next": [
+            f"meta-agent tasks check {own}",
+            f"meta-agent evolve --tasks {own} --policy provider/model --meta-model provider/model",
+        ],
     }

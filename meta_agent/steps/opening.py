@@ -24,6 +24,7 @@ from meta_agent.backtest.live import Lab, LabSettings
 from meta_agent.config import RunConfig
 from meta_agent.distribution import install
 from meta_agent.domains import Asked, door_of, load_domain, open_domain
+from meta_agent.domains.check import told_twice
 from meta_agent.domains.dealt import Halves
 from meta_agent.domains.fit import as_used, lacking, sizes
 from meta_agent.errors import ConfigError, MetaAgentError, PreflightError
@@ -261,11 +262,17 @@ def load_run_domain(config: RunConfig, *, sandbox: str | None = None, run: str =
     if not config.own_tasks:
         return load_domain(config.domain)
     asked = asked_of(config, sandbox=sandbox or backend_of(config), run=run)
-    domain = as_used(open_domain(asked), trainable=config.trainable)
+    own = open_domain(asked)
+    domain = as_used(own, trainable=config.trainable)
     if told := lacking(sizes(domain), trainable=config.trainable):
         raise ConfigError(
             f"{config.tasks or config.domain} has {told}",
             hint='give its rows a "split" of train, search, confirm or vault',
+        )
+    if told := told_twice(asked, own):
+        raise ConfigError(
+            f"{config.tasks or config.domain}: {told}",
+            hint="meta-agent tasks check names them all; keep one of each",
         )
     return domain
 
@@ -308,7 +315,7 @@ def require_supported(config: RunConfig) -> None:
         raise ConfigError(
             f"there is no strategy {config.strategy!r}", hint=f"one of {', '.join(STRATEGIES)}"
         )
-    if not config.trainable and not config.own_tasks:
+    if config.policy != "nano" and not config.own_tasks:
         raise ConfigError(
             f"--policy {config.policy} needs tasks: the built-in suites are cut for the nano "
             "policy (a few tokens a turn, a context of a hundred)",
@@ -399,6 +406,7 @@ def lab_settings(
         concurrency=config.concurrency,
         threads=config.threads,
         lora_r=config.lora_r,
+        checkpoint_every=config.checkpoint_every if config.policy.startswith("hf:") else 0,
         min_exact=MIN_EXACT if config.policy.startswith("hf:") else 0.0,
         checkpoints=workspace.checkpoints,
         seed=config.seed,

@@ -15,7 +15,7 @@ from meta_agent.training._wire import (
 )
 from meta_agent.training.checkpoint import OpenedPolicy, open_checkpoint, write_checkpoint
 from meta_agent.training.policy import PolicyChild, Timeouts
-from meta_agent.training.run import TrainResult, train_policy
+from meta_agent.training.run import TrainResult, require_begun, train_policy
 
 __all__ = [
     "TRL_NAMES",
@@ -30,6 +30,7 @@ __all__ = [
     "TrainResult",
     "kept_folder",
     "open_checkpoint",
+    "require_begun",
     "train_policy",
     "write_checkpoint",
 ]

@@ -13,15 +13,16 @@ import copy
 import logging
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, PrinterCallback, set_seed
 from transformers.utils import logging as transformers_logging
 
-from meta_agent.errors import ConfigError, MetaAgentError
+from meta_agent.errors import ConfigError, InfrastructureError, MetaAgentError
 from meta_agent.models.engines.hf_engine import HfEngine
 from meta_agent.models.engines.nano_engine import NanoEngine
 from meta_agent.models.engines.nano_files import write_policy
@@ -29,9 +30,16 @@ from meta_agent.protocols import JSON, Checkpoint
 from meta_agent.training import adapter
 from meta_agent.training._recipe import TrainingPlan, plan_training
 from meta_agent.training._trainer import HostedTrainer, OnStep
-from meta_agent.training._wire import RolloutEvent, Row, TrainJob
-from meta_agent.training.checkpoint import OpenedPolicy, open_checkpoint, write_checkpoint
+from meta_agent.training._wire import RolloutEvent, Row, TrainJob, seals_folder
+from meta_agent.training.checkpoint import (
+    OpenedPolicy,
+    disk_full_said,
+    open_checkpoint,
+    write_checkpoint,
+)
 from meta_agent.training.hub import base_place
+
+_NO_MEMORY: Final = (MemoryError, torch.OutOfMemoryError)
 
 
 class LocalPolicy(NamedTuple):
@@ -54,7 +62,8 @@ def load(path: Path, *, foreign: bool) -> LocalPolicy:
     opened = open_checkpoint(path, foreign=foreign)
     device = "cuda" if opened.kind == "hf" and torch.cuda.is_available() else "cpu"
     try:
-        model = _model(path).to(device).eval()
+        with _memory_full_said(lambda: f"while {path} was loaded in float32"):
+            model = _model(path).to(device).eval()
         tokenizer = _tokenizer(path)
     except MetaAgentError:
         raise
@@ -105,15 +114,34 @@ def train(
             job.recipe,
             steps=job.steps,
             seed=job.seed,
-            output_dir=scratch,
+            output_dir=str(seals_folder(job.output)) if job.seal_every else scratch,
             on_cpu=policy.model.device.type == "cpu",
         )
         keep = _keeper(policy, job, plan) if job.keep_every else None
-        trainer = _trainer(policy, plan, ask, emit, job.seed, keep)
-        trainer.train()
+        trainer = _trainer(policy, plan, ask, emit, job, keep)
+        with (
+            disk_full_said(job.output),
+            _memory_full_said(lambda: f"in training, {trainer.passes}"),
+        ):
+            trainer.train(str(job.sealed_at(job.after)) if job.after else None)
     model = trainer.accelerator.unwrap_model(trainer.model)
     checkpoint = _save(policy, model, job, plan, job.output, job.steps)
     return checkpoint.policy, checkpoint.path
+
+
+@contextmanager
+def _memory_full_said(doing: Callable[[], str]) -> Iterator[None]:
+    """Too little memory says nothing about a harness."""
+    try:
+        yield
+    except (MemoryError, RuntimeError) as error:  # torch's are RuntimeErrors
+        said = str(error).partition("\n")[0][:200]
+        if not isinstance(error, _NO_MEMORY) and "allocate memory" not in said:
+            raise
+        raise InfrastructureError(
+            f"memory ran out {doing()}: {said}",
+            hint="--lora-r trains adapters; per_device_train_batch_size (recipe.toml): rows a pass",
+        ) from error
 
 
 def _keeper(policy: LocalPolicy, job: TrainJob, plan: TrainingPlan) -> OnStep:
@@ -133,7 +161,7 @@ def _trainer(
     plan: TrainingPlan,
     ask: Callable[[RolloutEvent], list[Row]],
     emit: Callable[[JSON], None],
-    seed: int,
+    job: TrainJob,
     on_step: OnStep | None,
 ) -> Any:
     from datasets import Dataset
@@ -145,7 +173,7 @@ def _trainer(
     os.environ["TRL_EXPERIMENTAL_SILENCE"] = "1"
     # TRL warns with a whole conversation for each row without a reward; the host counts them.
     logging.getLogger("trl").setLevel(logging.ERROR)
-    set_seed(seed)
+    set_seed(job.seed)
 
     def rollouts(step: int) -> list[Row]:
         policy.engine.refresh()
@@ -156,6 +184,7 @@ def _trainer(
         emit=emit,
         group_size=plan.group_size,
         on_step=on_step,
+        seals_at=job.seals_at,
         model=policy.model,
         args=plan.config,
         processing_class=policy.tokenizer,

@@ -23,6 +23,7 @@ Not covered: several processes, images, TRL's own generation.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
@@ -32,6 +33,7 @@ from torch import Tensor
 from transformers import TrainerCallback
 from trl import GRPOTrainer
 
+from meta_agent.errors import CandidateError
 from meta_agent.protocols import TokenRecord
 from meta_agent.training import _metrics
 from meta_agent.training._wire import Row
@@ -60,10 +62,11 @@ class HostedTrainer(GRPOTrainer):  # type: ignore[misc]
         emit: Emit,
         group_size: int,
         on_step: OnStep | None = None,
+        seals_at: Callable[[int], bool] = lambda _: False,
         **settings: Any,
     ) -> None:
         self._ask, self._emit, self._group_size = ask, emit, group_size
-        self._on_step = on_step
+        self._on_step, self._seals_at = on_step, seals_at
         self._rows: list[Row] = []
         self._focus: _Focus | None = None
         self._event_metrics: dict[str, float] = {}
@@ -101,6 +104,20 @@ class HostedTrainer(GRPOTrainer):  # type: ignore[misc]
         step, values = self.state.global_step, output["advantages"].tolist()
         self._emit({"event": "advantages", "step": step, "values": values})
         return output
+
+    def create_model_card(self, *_: Any, **__: Any) -> None:
+        """What is saved on the way is nobody's model."""
+
+    @property
+    def passes(self) -> str:
+        """What is held in memory at once, in words."""
+        tokens = [
+            len(r.tokens.prompt_ids) + len(r.tokens.completion_ids) for r in self._rows if r.tokens
+        ]
+        size = self.args.per_device_train_batch_size
+        return (
+            f"training by passes of {size} rows, the longest of {max(tokens, default=0):,} tokens"
+        )
 
     def _emit_metrics(self, step: int, measured: dict[str, float]) -> None:
         waited = self._event_metrics.get("rollout_sec", 0.0)
@@ -255,17 +272,31 @@ def harness_reward(harness_rewards: list[float | None], **_: Any) -> list[float 
     return harness_rewards
 
 
+def _require_finite(logs: dict[str, Any], args: Any, state: Any) -> None:
+    """Past a gradient that is no number every weight is none, and so is every later rollout."""
+    for name in ("loss", "grad_norm"):
+        if not math.isfinite(value := float(logs.get(name, 0.0))):
+            raise CandidateError(
+                f"after step {state.global_step} of {args.max_steps} {name} is {value}: the "
+                f"weights are lost (learning_rate {args.learning_rate:g})",
+                reason="not_finite",
+                hint="lower learning_rate or max_grad_norm, or bound the reward",
+            )
+
+
 class _StepCallback(TrainerCallback):  # type: ignore[misc]
-    """Streams each step's metrics to the host, and says when a step is done."""
+    """Streams each step's metrics to the host, and says when a step is done and when to save."""
 
     def __init__(self, trainer: HostedTrainer) -> None:
         self._trainer = trainer
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> None:
         if logs and "loss" in logs:
+            _require_finite(logs, args, state)
             self._trainer._emit_metrics(state.global_step, _metrics.from_trl(logs))
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         trainer = self._trainer
         if trainer._on_step is not None:
             trainer._on_step(state.global_step, trainer.accelerator.unwrap_model(trainer.model))
+        control.should_save = trainer._seals_at(state.global_step)

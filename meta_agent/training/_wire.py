@@ -33,6 +33,19 @@ class TrainJob:
     seed: int
     output: Path  # a directory that does not exist yet
     keep_every: int = 0  # steps between checkpoints kept on the way, beside `output`; 0: none
+    seal_every: int = 0  # steps between seals from which it goes on when it is killed; 0: none
+    after: int = 0  # the step whose seal it goes on from; 0: it begins
+
+    def sealed_at(self, step: int) -> Path:
+        """Where the child saves what it knows after `step` optimiser steps."""
+        return seals_folder(self.output) / f"checkpoint-{step}"
+
+    def seals_at(self, step: int) -> bool:
+        """Whether it is sealed after this step: only where the next asks for rollouts."""
+        if not self.seal_every or not 0 < step < self.steps:
+            return False
+        each = int(self.recipe.get("num_iterations", 1))  # optimiser steps on the same rollouts
+        return step % (-(-self.seal_every // each) * each) == 0
 
     def kept_at(self, step: int) -> Path:
         """Where the checkpoint after `step` optimiser steps is kept."""
@@ -42,6 +55,11 @@ class TrainJob:
 def kept_folder(output: Path) -> Path:
     """Where a training keeps the checkpoints that it made on the way to `output`."""
     return output.with_name(f"{output.name}.kept")
+
+
+def seals_folder(output: Path) -> Path:
+    """Where a training seals what it goes on from when it is killed."""
+    return output.with_name(f"{output.name}.seals")
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,13 +196,14 @@ def job_to_json(job: TrainJob) -> JSON:
         "seed": job.seed,
         "output": str(job.output.absolute()),
         "keep_every": job.keep_every,
+        "seal_every": job.seal_every,
+        "after": job.after,
     }
 
 
 def job_from_json(value: JSON) -> TrainJob:
     """Inverse of `job_to_json`."""
-    output = Path(value["output"])
-    return TrainJob(value["recipe"], value["steps"], value["seed"], output, value["keep_every"])
+    return TrainJob(**{**value, "output": Path(value["output"])})
 
 
 def row_to_json(row: Row) -> JSON:

@@ -17,7 +17,8 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, Literal, NamedTuple
 
@@ -61,19 +62,29 @@ def write_checkpoint(
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(parents=True)
     try:
-        write_files(partial)
-        checkpoint = _seal(partial, path, kind=kind, steps=steps, seed=seed, notes=notes or {})
+        with disk_full_said(path):
+            write_files(partial)
+            checkpoint = _seal(partial, path, kind=kind, steps=steps, seed=seed, notes=notes or {})
+    except InfrastructureError:
+        shutil.rmtree(partial, ignore_errors=True)
+        raise
+    partial.rename(path)
+    sync(path.parent)
+    return checkpoint
+
+
+@contextmanager
+def disk_full_said(path: Path) -> Iterator[None]:
+    """Makes a full disk an `InfrastructureError` that names it, whoever found out."""
+    try:
+        yield
     except Exception as error:
         if os.strerror(errno.ENOSPC) not in str(error):  # not always an OSError
             raise
-        shutil.rmtree(partial, ignore_errors=True)
         raise InfrastructureError(
             f"the disk that holds {path} is full",
             hint="free some space, then run the same command again: it resumes",
         ) from error
-    partial.rename(path)
-    sync(path.parent)
-    return checkpoint
 
 
 def open_checkpoint(path: Path, *, foreign: bool = False) -> OpenedPolicy:

@@ -10,7 +10,7 @@ one loaded policy gives the same bits as in a fresh child, because every random 
 and the weights are read from disk again. A failed command is answered by an error frame and the
 child lives on.
 
-Not covered: resuming in the middle of a training run: the host runs it again from its start.
+Not covered: when a training goes on from a seal, and from which: the host decides (`seals`).
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ import sys
 import tempfile
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -107,7 +108,8 @@ class Child:
             identity, path = _local.train(base, job, self._ask, self._channel.send)
         except Exception:
             # The weights in memory are neither the base's nor a checkpoint's now.
-            self._load({"path": str(base.opened.path), "foreign": True})
+            with suppress(Exception):  # then none is loaded, and the next command says so
+                self._load({"path": str(base.opened.path), "foreign": True})
             raise
         self._load({"path": str(path), "foreign": False})
         return {"event": "trained", "checkpoint": {"policy": identity, "path": str(path)}}
@@ -170,6 +172,7 @@ def _describe(error: Exception) -> JSON:
         "type": type(known).__name__,
         "message": str(known),
         "hint": getattr(known, "hint", None),
+        "reason": getattr(known, "reason", None),
         "traceback": traceback.format_exc(limit=-12),
     }
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final, NoReturn, TypeVar
 
 from meta_agent import errors
-from meta_agent.errors import ConfigError, PreflightError, TrainingError
+from meta_agent.errors import CandidateError, ConfigError, PreflightError, TrainingError
 from meta_agent.protocols import JSON, Checkpoint, GenerateReply, GenerateRequest, TokenRecord
 from meta_agent.training import _wire
 from meta_agent.training._frames import FrameError
@@ -236,6 +236,8 @@ def _warm_start(suite: str) -> Path:
 def _raise(description: dict[str, JSON]) -> NoReturn:
     """Raises what the child reported: our own user-facing types as themselves."""
     kind, message = str(description.get("type")), str(description.get("message"))
+    if kind == "CandidateError":
+        raise CandidateError(message, reason=str(description["reason"]), hint=description["hint"])
     if kind in _PASSED_ON:
         raise getattr(errors, kind)(message, hint=description.get("hint"))
     raise TrainingError(f"{kind}: {message}\n{description.get('traceback', '')}".strip())

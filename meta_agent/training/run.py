@@ -9,16 +9,19 @@ every event, with the tries and true outcomes so far; the first `groups_per_step
 on, from the beginning again where it names fewer. A rollout that infrastructure spoiled has no
 reward and leaves its group's baseline; one whose agent raised is scored like any other.
 
-Not covered: resuming in the middle of a run; a killed run starts again.
+A killed training goes on from its last seal (`seals`), where it is told to make any.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import logging
 import random
+import shutil
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -33,10 +36,19 @@ from meta_agent.protocols import (
     StopReason,
     Task,
 )
-from meta_agent.training._wire import Advantages, RolloutEvent, Row, StepMetrics, TrainJob
+from meta_agent.training._wire import (
+    Advantages,
+    RolloutEvent,
+    Row,
+    StepMetrics,
+    TrainJob,
+    kept_folder,
+)
 from meta_agent.training.checkpoint import open_checkpoint
 from meta_agent.training.policy import PolicyChild
+from meta_agent.training.seals import Sealed, Seals
 
+_log = logging.getLogger(__name__)
 MIN_EXACT = 0.95
 """Of the tokens that a policy of one's own sampled, the share that has to be in rows."""
 _STEPS_PER_SEED = 100_000  # training seeds stay apart as long as a run has fewer steps
@@ -78,10 +90,13 @@ def train_policy(
     out_dir: Path,
     keep_steps: int = 0,
     keep_every: int = 0,
+    seal_every: int = 0,
     min_exact: float = 0.0,
     on_metrics: Callable[[dict[str, JSON]], None] | None = None,
 ) -> TrainResult:
     """Trains `base_policy` for `steps` optimiser steps and writes the checkpoint to `out_dir`.
+
+    What an earlier, killed call of the same training left there is gone on from, or removed.
 
     Args:
         child: the policy child; left with the trained policy loaded.
@@ -90,16 +105,43 @@ def train_policy(
         recipe: a `harness.Recipe`, or a mapping with the same names.
         keep_steps: how many of the first and of the last rollout events keep their rollouts.
         keep_every: steps between checkpoints kept on the way in `kept_folder(out_dir)`; 0: none.
+        seal_every: steps between seals from which it goes on when it is killed; 0: none.
         min_exact: CandidateError where less than this share of the sampled tokens is in rows.
         on_metrics: is given each step's row as it is measured.
     """
     settings = settings_of(recipe)
-    child.load(base_policy)
+    base = child.load(base_policy)
+    job = TrainJob(settings, steps, seed, Path(out_dir), keep_every, seal_every)
+    seals = Seals(job, {"base": base, "recipe": settings, "steps": steps, "seed": seed})
+    sealed = seals.newest()
+    job = dataclasses.replace(job, after=sealed.step if sealed else 0)
+    _make_way(job)
     loop = _Loop(runner, session, domain, settings, seed, keep_steps, on_metrics, min_exact)
-    job = TrainJob(settings, steps, seed, Path(out_dir), keep_every)
-    checkpoint = child.train(job, loop.provide, loop.on_metrics, loop.on_advantages)
+    if sealed is not None:
+        _log.warning("training goes on after step %d of %d", sealed.step, steps)
+        loop.restore(sealed)
+
+    def provide(event: RolloutEvent) -> list[Row]:
+        if job.seals_at(event.step) and event.step != job.after:
+            seals.write(event.step, *loop.state())
+        return loop.provide(event)
+
+    try:
+        checkpoint = child.train(job, provide, loop.on_metrics, loop.on_advantages)
+    except CandidateError:
+        seals.clear()  # nobody trains it again
+        raise
+    seals.clear()
     kept = tuple(_kept_checkpoints(job))
     return TrainResult(checkpoint, loop.metrics, loop.kept(), loop.rollouts_made, kept)
+
+
+def _make_way(job: TrainJob) -> None:
+    """Removes what a killed call left and this one makes again."""
+    kept = kept_folder(job.output)
+    for path in kept.iterdir() if kept.is_dir() else ():
+        if not (path.name.isdecimal() and 0 < int(path.name) <= job.after):
+            shutil.rmtree(path, ignore_errors=True)
 
 
 def _kept_checkpoints(job: TrainJob) -> Iterator[Checkpoint]:
@@ -121,6 +163,17 @@ def step_of(rollout: Rollout) -> int:
     return int(rollout.group_id.split("/")[1]) + 1
 
 
+def require_begun(rollouts: Sequence[Rollout]) -> None:
+    """CandidateError where the harness raised in every rollout before it asked the model once."""
+    begun = [one for one in rollouts if one.turns or not one.error or one.error.kind != "policy"]
+    if rollouts and not begun:
+        why = str(rollouts[0].error and rollouts[0].error.detail).strip().partition("\n")[0][:200]
+        raise CandidateError(
+            f"all {len(rollouts)} attempts ended before the first model call: {why}",
+            reason="raises_at_once",
+        )
+
+
 def settings_of(recipe: Any) -> dict[str, JSON]:
     """A recipe as the mapping that crosses the pipe; what is None or left at 0 is not set."""
     if isinstance(recipe, Mapping):
@@ -134,6 +187,8 @@ def settings_of(recipe: Any) -> dict[str, JSON]:
 
 class _Loop:
     """Answers rollout events and keeps what the run will report."""
+
+    _STATE = ("_history", "_in_rows", "_lost", "metrics", "rollouts_made")
 
     def __init__(
         self,
@@ -169,6 +224,7 @@ class _Loop:
             temperature=self._settings.get("temperature", 1.0),
             top_p=self._settings.get("top_p", 1.0),
         )
+        require_begun(rollouts)
         self._require_exact(rollouts)
         self._score(rollouts)
         self._remember(rollouts)
@@ -187,6 +243,23 @@ class _Loop:
         for rollout, value in zip(self._latest, advantages.values, strict=True):
             rollout.advantage = value
 
+    def state(self) -> tuple[dict[str, JSON], list[Rollout]]:
+        """What the loop knows between two events: as JSON, and the rollouts that it keeps."""
+        state = {name: getattr(self, name) for name in self._STATE}
+        return {**state, "events": [len(one) for one in (*self._first, *self._last)]}, self.kept()
+
+    def restore(self, sealed: Sealed) -> None:
+        """The inverse of `state`, on a fresh loop."""
+        rollouts = iter(sealed.rollouts)
+        events = [list(islice(rollouts, count)) for count in sealed.state["events"]]
+        for name in self._STATE:
+            setattr(self, name, sealed.state[name])
+        self._first = events[: self._keep]
+        self._last.extend(events[self._keep :])
+        if self._report is not None:
+            for row in self.metrics:
+                self._report(row)
+
     def kept(self) -> list[Rollout]:
         """The rollouts of the first and of the last events, oldest first."""
         return [rollout for event in (*self._first, *self._last) for rollout in event]
@@ -201,7 +274,8 @@ class _Loop:
         rows = [rollout.tokens for rollout in rollouts if rollout.tokens is not None]
         self._in_rows += sum(sum(row.mask) for row in rows)
         self._lost += sum(row.lost for row in rows)
-        share = self._in_rows / max(1, self._in_rows + self._lost)
+        sampled = self._in_rows + self._lost
+        share = self._in_rows / sampled if sampled else 1.0
         if share < self._min_exact:
             raise CandidateError(
                 f"of the tokens that the policy sampled {share:.1%} are in rows to train on, and "

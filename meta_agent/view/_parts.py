@@ -335,6 +335,8 @@ class SkillView:
     candidate: str | None
     description: str
     negative: bool
+    status: str = ""
+    worth: str = ""
 
     @classmethod
     def parse(cls, outcome: Mapping[str, Any]) -> Self:
@@ -344,6 +346,8 @@ class SkillView:
             candidate=outcome.get("candidate"),
             description=str(outcome.get("description") or ""),
             negative=bool(outcome.get("negative")),
+            status=str(outcome.get("status") or ""),
+            worth=str(outcome.get("worth") or ""),
         )
 
     def to_json(self) -> dict[str, JSON]:
@@ -353,6 +357,8 @@ class SkillView:
             "candidate": self.candidate,
             "description": self.description,
             "negative": self.negative,
+            "status": self.status,
+            "worth": self.worth,
         }
 
 

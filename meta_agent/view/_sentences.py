@@ -13,8 +13,10 @@ from meta_agent.protocols import Effect
 from meta_agent.view._format import duration, effect_text, one_line, percent, points, visible
 from meta_agent.view._parts import CandidateView, parse_effect
 from meta_agent.view.state import RunState
+from meta_agent.workspace import BUILT_IN_HARNESSES
 
 _TYPED: Final = "command line"
+_CLAIMED: Final = {"harness": "this harness, trained anew,", "version": "with these weights"}
 
 
 class Sentence(NamedTuple):
@@ -148,9 +150,12 @@ def _reasons(state: RunState) -> list[Sentence]:
     told = []
     if carriers := _carriers(state):
         parts = [f"{one.short_id}, {_then(one)} ({_share(one)})" for one in carriers]
-        told.append(Sentence("why", f"{'; '.join(parts)}."))
+        words = f"{'; '.join(parts)}."
+        if len([one for one in carriers if one.share]) > 1:
+            words += " Each figure is what the bundle loses without that edit; they do not add up."
+        told.append(Sentence("why", words))
     claims = [
-        f"this {kind} {effect_text(effect)} points ({verdict.get('kind')})"
+        f"{_CLAIMED.get(kind, kind)} {effect_text(effect)} points ({verdict.get('kind')})"
         for kind, verdict in state.claims.items()
         if (effect := parse_effect(verdict.get("effect")))
     ]
@@ -170,6 +175,9 @@ def _use(state: RunState, where: str) -> Sentence:
             "next", "A person ended it; see what was decided.", f"meta-agent log{where}"
         )
     if _carriers(state):
+        if state.config.get("harness", "seed") in BUILT_IN_HARNESSES:
+            words = "Write the promoted edits as patches (git am takes them) to a new folder."
+            return Sentence("next", words, f"meta-agent adopt --patches FOLDER{where}")
         words = "Take the harness into a clone of your own repository."
         return Sentence("next", words, f"meta-agent adopt --into CLONE{where}")
     standing = str((state.handover or {}).get("standing") or "")

@@ -1,4 +1,4 @@
-"""The documents of `status --json` and `log --json`."""
+"""The documents of `status --json`, `report --json` and `log --json`."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import asdict
 
 from meta_agent.ledger import Event, Step
 from meta_agent.protocols import JSON
+from meta_agent.view._sentences import progress, sentences
 from meta_agent.view.state import SCHEMA_VERSION, RunState
 
 
@@ -21,6 +22,8 @@ def status_json(state: RunState) -> dict[str, JSON]:
         "exit_reason": state.exit_reason,
         "phase": state.phase,
         "phase_detail": state.phase_detail,
+        "progress": progress(state),
+        "sentences": _sentences(state),
         "last_at": state.last_at,
         "starts": state.starts,
         "in_flight": [step.key for step in state.open_steps],
@@ -29,6 +32,16 @@ def status_json(state: RunState) -> dict[str, JSON]:
         "versions": [version.version for version in state.versions],
         "spend": state.spend_json(),
     }
+
+
+def report_json(state: RunState) -> dict[str, JSON]:
+    """`report --json`: the run whole, and what its first screen says."""
+    return {**state.to_json(), "sentences": _sentences(state)}
+
+
+def _sentences(state: RunState) -> list[JSON]:
+    """What happened, why, and what next, with the command."""
+    return [one._asdict() for one in sentences(state)]
 
 
 def log_json(run: str, steps: Sequence[Step], events: Sequence[Event]) -> dict[str, JSON]:

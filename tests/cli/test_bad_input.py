@@ -76,7 +76,9 @@ CASES: dict[str, Bad] = {
         "comet is none of", {"g.py": GOOD, "t.jsonl": ROWS}, (*OWN, "--log", "comet")
     ),
     "a hub name that does not exist": Bad(
-        "hf:org/nothing cannot be fetched from the hub", {}, ("--policy", "hf:org/nothing")
+        "hf:org/nothing cannot be fetched from the hub",
+        {"g.py": GOOD, "t.jsonl": ROWS},
+        (*OWN[:4], *SAFE, "--policy", "hf:org/nothing"),
     ),
 }
 

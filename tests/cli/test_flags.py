@@ -94,8 +94,8 @@ def task_file(path: Path, confirm: int) -> Path:
         {
             "instance_id": f"one-{split}-{number}",
             "repo": "a/b",
-            "problem_statement": "it is broken",
-            "patch": PATCH,
+            "problem_statement": f"call {number} of {split} is broken",
+            "patch": PATCH.replace("a = 2", f"a = {2 + at}"),
             "test_patch": PATCH,
             "FAIL_TO_PASS": ["tests/test_x.py::test_x"],
             "PASS_TO_PASS": [],
@@ -104,8 +104,9 @@ def task_file(path: Path, confirm: int) -> Path:
             "source": {"image_path": "/testbed"},
             "split": split,
         }
-        for split, count in splits.items()
-        for number in range(count)
+        for at, (split, number) in enumerate(
+            (s, n) for s, count in splits.items() for n in range(count)
+        )
     ]
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     return path

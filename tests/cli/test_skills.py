@@ -26,7 +26,7 @@ def test_from_an_empty_folder_to_a_skill_in_a_project(
     tmp_path: Path, theirs: Path, meta_agent: Runner
 ) -> None:
     listed = meta_agent("skills", "list", "--json", cwd=tmp_path).document["skills"]
-    assert len(listed) == 12 and {one["origin"] for one in listed} == {"meta-agent"}
+    assert len(listed) == 13 and {one["origin"] for one in listed} == {"meta-agent"}
     added = meta_agent("skills", "add", "theirs", "--json", cwd=tmp_path).document
     assert added["taken"][0]["name"] == "demo" and not added["taken"][0]["refused"]
     shown = meta_agent("skills", "show", "demo", cwd=tmp_path).stdout

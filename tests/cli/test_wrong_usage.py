@@ -6,6 +6,7 @@ the sentence that says what was wrong.
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -38,6 +39,7 @@ WRONG = (
     ("evolve --policy hf:", "policy = 'hf:'"),
     ("evolve --policy vllm:", "policy = 'vllm:'"),
     ("evolve --policy openai/m", "--policy openai/m needs tasks"),
+    ("evolve --policy hf:./model", "--policy hf:./model needs tasks"),
     ("evolve --sandbox podman", "'auto', 'docker' or 'process'"),
     ("evolve --profile huge", "'default' or 'tiny'"),
     ("evolve --strategy best", "no strategy 'best'"),
@@ -94,8 +96,50 @@ WRONG = (
     ("tasks check folder", "folder: Is a directory"),
     ("tasks synth nowhere --out x", "neither a folder nor a source distribution"),
     ("tasks synth folder", "Missing option '--out'"),
+    ("tasks synth folder --out x.jsonl", "no tests found in folder"),
+    ("tasks synth folder --out x.jsonl --count 0", "Invalid value for '--count'"),
+    ("tasks synth folder --out x.jsonl --repeats 1", "Invalid value for '--repeats'"),
+    ("tasks synth package --out folder", "--out folder is a folder"),
+    ("tasks synth package --out file/x.jsonl", "--out file/x.jsonl: no folder for it"),
+    ("tasks mine nowhere --out x.jsonl", "cannot read nowhere"),
+    ("tasks mine folder --out x.jsonl", "cannot read folder"),
+    ("tasks mine file --out x.jsonl", "cannot read file"),
+    ("tasks mine folder --out folder", "--out folder is a folder"),
+    ("tasks check bad.jsonl", "bad.jsonl:1: not JSON"),
+    ("tasks check rows.jsonl --domain chess", "there is no domain 'chess'"),
+    ("tasks check rows.jsonl --jobs 0", "Invalid value for '--jobs'"),
+    ("tasks images none.jsonl", "none.jsonl: No such file or directory"),
+    ("evolve --tasks rows.jsonl --grade good.py --policy a/x --map prompt", "THEIRS=OURS"),
+    ("evolve --tasks twice.jsonl --domain swe --policy a/x", "2 of its tasks repeat others"),
+    ("report --rollouts folder", "folder holds no file that ends in"),
+    ("report --rollouts file --json", "no rollout could be read: 1 rows of no format"),
+    ("rollouts export folder", "Missing option '--out'"),
+    ("skills search", "nothing to look for"),
+    ("skills import none", "No such command 'import'. Did you mean 'export'?"),
+    ("calibrate --tasks none.jsonl", "the nano policy reads one-line repositories"),
+    ("log --follow", "is not a workspace"),
+    ("timeline", "is not a workspace"),
+    ("compare a b", "is not a workspace"),
+    ("sandbox image", "Missing option '--requirements'"),
+    ("doctor extra", "unexpected extra argument"),
     ("sandbox bogus", "No such command 'bogus'"),
     ("rollouts export", "Missing argument 'source'"),
+)
+
+ROW = {
+    "repo": "r",
+    "base_commit": "0" * 40,
+    "problem_statement": "it breaks",
+    "patch": "--- a/m.py\n+++ b/m.py\n@@ -1 +1 @@\n-x = 1\n+x = 2\n",
+    "test_patch": "",
+    "FAIL_TO_PASS": ["test_m.py::test_x"],
+    "PASS_TO_PASS": [],
+    "image": "none:1",
+    "source": {"image_path": "/repo"},
+}
+TWICE = b"".join(
+    json.dumps({**ROW, "instance_id": f"r-{n}", "split": split}).encode() + b"\n"
+    for n, split in enumerate(("search", "search", "confirm"))
 )
 
 
@@ -114,8 +158,12 @@ def prepare(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "rows.jsonl": b'{"prompt": "p", "gold": "g"}\n',
         "bad.py": b"def grade(:\n",
         "mute.py": b"x = 1\n",
+        "package/pair.py": b"def f():\n    return 1\n",
+        "package/test_pair.py": b"def test_f():\n    pass\n",
+        "twice.jsonl": TWICE,
         "good.py": b"def grade(task, answer):\n    return True\n",
     }.items():
+        (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_bytes(content)
     return folder
 

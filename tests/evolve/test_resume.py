@@ -1,15 +1,23 @@
 """kill -9 at durable steps, then the same command: nothing is lost, nothing is merged twice."""
 
+import json
 import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from meta_agent.resources import shipped_harness
 from meta_agent.sandbox import engine_status
 from tests.evolve.conftest import TINY, Cli
+from tests.models import _bpe
 
 pytestmark = [pytest.mark.train, pytest.mark.slow]
 # Three here; `benchmarks/kill_resume.py` sweeps ten over a full run.
+SMALL = b"groups_per_step = 2\nnum_generations = 4\n"
 POINTS = ("after_work:train", "before_work:verdict", "after_work:proposal")
 
 
@@ -44,3 +52,43 @@ def test_docker_and_process_give_the_same_verdicts(
     if not status.ready:
         pytest.skip(f"docker: {status.problem} ({status.hint})")
     assert comparable(make_cli("docker").evolve(sandbox="docker")) == comparable(finished[1])
+
+
+@pytest.mark.timeout(900)
+def test_a_killed_training_of_a_real_model_goes_on_from_its_last_seal(
+    make_cli: Any, tmp_path: Path
+) -> None:
+    (tmp_path / "grade.py").write_text(
+        "def grade(task, answer):\n    return task['gold'] in answer\n"
+    )
+    rows = [{"prompt": f"{n} + 1?", "gold": str(n % 10)} for n in range(60)]
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    policy = _bpe.write(tmp_path / "tiny", window=640)
+    for name, data in shipped_harness("open").items():
+        path = tmp_path / "harness" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(SMALL if path.name == "recipe.toml" else data)
+    argv = ("train", "--tasks", f"{tmp_path}/rows.jsonl", "--grade", f"{tmp_path}/grade.py")
+    argv += (
+        "--harness",
+        f"{tmp_path}/harness",
+        "--policy",
+        f"hf:{policy}",
+        "--sandbox",
+        "process",
+        "--allow-unsafe",
+        "--json",
+    )
+    argv += ("--train-steps", "2", "--checkpoint-every", "1")
+    cli: Cli = make_cli("killed")
+    begun = subprocess.Popen([sys.executable, "-m", "meta_agent", *argv], cwd=cli.folder)
+    while not (seals := list(cli.folder.glob("**/*.seals/host-*.json"))):
+        assert begun.poll() is None, "it ended before it was killed"
+        time.sleep(0.05)
+    begun.kill()
+    begun.wait()
+    went_on = cli(*argv)
+    assert "training goes on after step" in went_on.stderr
+    assert not seals[0].parent.exists()
+    undisturbed = make_cli("undisturbed")(*argv)
+    assert json.loads(went_on.stdout)["policy"] == json.loads(undisturbed.stdout)["policy"]

@@ -39,7 +39,7 @@ def tokenizer(template: str = CHATML) -> Any:
     return made
 
 
-def model(vocab: int, seed: int = 0) -> Any:
+def model(vocab: int, seed: int = 0, window: int = 256) -> Any:
     import torch
     from transformers import LlamaConfig, LlamaForCausalLM
 
@@ -50,7 +50,7 @@ def model(vocab: int, seed: int = 0) -> Any:
         num_hidden_layers=2,
         num_attention_heads=2,
         num_key_value_heads=1,
-        max_position_embeddings=256,
+        max_position_embeddings=window,
         initializer_range=0.3,
         pad_token_id=0,
         bos_token_id=None,
@@ -62,10 +62,10 @@ def model(vocab: int, seed: int = 0) -> Any:
         return LlamaForCausalLM(config).eval()
 
 
-def write(directory: Path, template: str = CHATML) -> Path:
+def write(directory: Path, template: str = CHATML, window: int = 256) -> Path:
     from meta_agent.models.engines.nano_files import write_policy
 
     directory.mkdir(parents=True, exist_ok=True)
     made = tokenizer(template)
-    write_policy(model(len(made)), made, directory)
+    write_policy(model(len(made), window=window), made, directory)
     return directory

@@ -86,8 +86,9 @@ def test_a_trigger_is_read_and_never_run(tmp_path: Path) -> None:
     assert not mark.exists()
 
 
-def test_a_pattern_that_does_not_end_is_no_trigger(tmp_path: Path) -> None:
-    skill = _skill(tmp_path, metric="(a+)+$" * 3, limit=0.0)
+@pytest.mark.parametrize("metric", ["(s|h|a|.)*.(\\w+\\w+)+$", "*a" * 20_000, "*." * 20_000, ""])
+def test_a_strangers_metric_is_no_pattern(tmp_path: Path, metric: str) -> None:
+    skill = _skill(tmp_path, metric=metric, limit=0.0)
     (found,) = search([skill], "demo", read_foreign(made(lambda t, s: {})).to_json())
     assert not found.shows and found.unseen
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import subprocess
 import sys
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,10 +16,11 @@ from meta_agent.evidence import read_foreign
 from meta_agent.protocols import Rollout, RolloutFailure, ToolEvent
 from meta_agent.rollouts.exchange._draft import Draft, Numbering, to_rollout
 from meta_agent.skills import SkillLibrary, check_script, trigger_in, validate
+from meta_agent.skills.looking import checked
 from tests.evidence._rollouts import rollout, tokens
 
 LIBRARY = Path(__file__).parents[2] / "skills_library"
-NAMES = sorted(path.name for path in LIBRARY.iterdir())
+NAMES = sorted(path.name for path in LIBRARY.iterdir() if (path / "scripts").is_dir())
 Made = list[Rollout]
 
 
@@ -176,13 +177,7 @@ CLEAN: dict[str, Callable[[int, int], dict[str, Any]]] = {
 
 def looked(name: str, rollouts: Made) -> tuple[int, dict[str, Any]]:
     """What the skill's own script says of them, in this process."""
-    path = LIBRARY / name / "scripts/check.py"
-    spec = importlib.util.spec_from_file_location(name.replace("-", "_"), path)
-    assert spec is not None and spec.loader is not None
-    script = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(script)
-    found: tuple[int, dict[str, Any]] = script.checked(read_foreign(rollouts).to_json())
-    return found
+    return checked(*trigger_in(LIBRARY / name), read_foreign(rollouts).to_json())
 
 
 @pytest.mark.parametrize(("name", "how"), ROWS)
@@ -221,6 +216,17 @@ def test_a_file_that_nobody_can_read_is_none_either(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text("not json\n")
     status, told = check("read-a-leak", tmp_path / "a.jsonl")
     assert status == 3 and told["not_looked_at"]
+
+
+def test_a_python_without_meta_agent_is_told_what_to_install(tmp_path: Path) -> None:
+    script = str(LIBRARY / "read-a-leak/scripts/check.py")
+    ran = subprocess.run(
+        [sys.executable, "-I", "-S", script, "x"], capture_output=True, check=False
+    )
+    project = tomllib.loads((LIBRARY.parent / "pyproject.toml").read_text())["project"]
+    assert ran.returncode == 3
+    (why,) = json.loads(ran.stdout)["not_looked_at"]
+    assert why.endswith(f"pip install {project['name']}")
 
 
 def test_few_attempts_are_none_either(tmp_path: Path) -> None:

@@ -9,6 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from meta_agent.domains.nano.planted.seeds import seed_files
+from meta_agent.harness import HarnessSession
+from meta_agent.protocols import HarnessTree
+from meta_agent.sandbox import open_sandbox
 from meta_agent.training import PolicyChild, write_checkpoint
 
 HAS_TRAIN = importlib.util.find_spec("trl") is not None
@@ -45,3 +49,25 @@ def child(shared_child: PolicyChild, nano_policy: Path) -> PolicyChild:
     """The shared child, with the random nano policy loaded afresh."""
     shared_child.load(nano_policy)
     return shared_child
+
+
+# A random policy solves nothing; the length of what it says varies.
+WORDY = b"""
+WEIGHTS = {"wordy": 1.0}
+
+def reward(rollout):
+    said = (m["content"] for m in rollout["messages"] if m["role"] == "assistant")
+    return {"wordy": float(sum(map(len, said)))}
+"""
+
+
+@pytest.fixture(scope="session")
+def session() -> Iterator[HarnessSession]:
+    """A competent harness of nano-swe that pays for words."""
+    files, _ = seed_files("swe", variant="competent")
+    tree = HarnessTree("c0ffee", "7ree", {**files, "swe/reward.py": WORDY})
+    sandbox = open_sandbox("process", run="test")
+    try:
+        yield HarnessSession(sandbox, tree)
+    finally:
+        sandbox.close()

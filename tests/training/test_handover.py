@@ -181,6 +181,8 @@ def test_what_is_no_model_is_said_before_anything_starts(
     tmp_path: Path, meta_agent: Runner, name: str, words: str
 ) -> None:
     policy = f"hf:{name.format(folder=tmp_path)}"
-    done = meta_agent("evolve", "--policy", policy, "--workspace", "ws", cwd=tmp_path)
+    (tmp_path / "rows.jsonl").write_text('{"prompt": "1 + 1?", "answer": "2"}\n')
+    argv = ("evolve", "--domain", "math", "--tasks", "rows.jsonl", "--policy", policy)
+    done = meta_agent(*argv, "--workspace", "ws", cwd=tmp_path)
     assert done.returncode in (2, 3) and words in done.stderr
     assert not (tmp_path / "ws").exists()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import resource
 import signal
 import time
 from pathlib import Path
@@ -11,7 +12,14 @@ from typing import Any
 
 import pytest
 
-from meta_agent.errors import ConfigError, IntegrityError, PreflightError, TrainingError
+from meta_agent.errors import (
+    CandidateError,
+    ConfigError,
+    InfrastructureError,
+    IntegrityError,
+    PreflightError,
+    TrainingError,
+)
 from meta_agent.training import (
     Advantages,
     PolicyChild,
@@ -128,6 +136,31 @@ def test_an_exception_of_the_host_aborts_training_and_the_child_lives(
     assert not (tmp_path / "out").exists()
     assert child.policy == base
     assert _host.rows_of(child, event) == before  # half-trained weights are gone
+
+
+def test_weights_that_are_no_numbers_end_the_training(child: PolicyChild, tmp_path: Path) -> None:
+    def vast(event: RolloutEvent) -> list[Row]:
+        return [Row(1e38 * n, row.tokens) for n, row in enumerate(_host.rows_of(child, event))]
+
+    with pytest.raises(CandidateError, match=r"after step 1 of \d+ .* is (nan|inf)") as raised:
+        child.train(job(tmp_path / "out", scale_rewards="none"), vast)
+    assert raised.value.reason == "not_finite" and not (tmp_path / "out").exists()
+    assert child.generate([_nano.request("k", "fox")])[0].completion_tokens > 0
+
+
+def test_memory_that_runs_out_names_what_was_held(nano_policy: Path, tmp_path: Path) -> None:
+    with PolicyChild(threads=1) as starved:
+        starved.load(nano_policy)
+
+        def many_rows(event: RolloutEvent) -> list[Row]:
+            rows = _host.rows_of(starved, event)
+            status = Path(f"/proc/{starved.pid}/statm").read_text().split()
+            used = int(status[0]) * resource.getpagesize()
+            resource.prlimit(starved.pid, resource.RLIMIT_AS, (used // 2, -1))
+            return rows
+
+        with pytest.raises(InfrastructureError, match="passes of 256 rows, the longest of"):
+            starved.train(job(tmp_path / "out", groups_per_step=64), many_rows)
 
 
 def test_a_damaged_checkpoint_is_an_integrity_error_and_the_child_lives(

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from meta_agent.domains.nano import NanoSwe
-from meta_agent.domains.nano.planted.seeds import seed_files
 from meta_agent.errors import CandidateError
 from meta_agent.harness import HarnessSession
 from meta_agent.protocols import (
     JSON,
-    HarnessTree,
     PlannedRollout,
     Rollout,
     RolloutFailure,
@@ -22,41 +20,20 @@ from meta_agent.protocols import (
     TokenRecord,
 )
 from meta_agent.rollouts import Runner, Stamp
-from meta_agent.sandbox import open_sandbox
 from meta_agent.training import Advantages, PolicyChild, RolloutEvent, TrainResult, train_policy
 from meta_agent.training.run import _Loop
 
-# A random policy solves nothing; the length of what it says varies.
-WORDY = b"""
-WEIGHTS = {"wordy": 1.0}
-
-def reward(rollout):
-    said = (m["content"] for m in rollout["messages"] if m["role"] == "assistant")
-    return {"wordy": float(sum(map(len, said)))}
-"""
 STAMP = Stamp(run="r", version="v", harness_commit="c0ffee")
 TINY = {"groups_per_step": 4, "num_generations": 4, "learning_rate": 1e-4}
 
 
-@pytest.fixture(scope="module")
-def session() -> Iterator[HarnessSession]:
-    files, _ = seed_files("swe", variant="competent")
-    tree = HarnessTree("c0ffee", "7ree", {**files, "swe/reward.py": WORDY})
-    sandbox = open_sandbox("process", run="test")
-    try:
-        yield HarnessSession(sandbox, tree)
-    finally:
-        sandbox.close()
-
-
 def run(
-    child: PolicyChild, session: HarnessSession, base: Path, out: Path, **options: Any
+    child: PolicyChild, session: HarnessSession, base: str | Path, out: Path, **options: Any
 ) -> TrainResult:
     domain = NanoSwe()
     runner = Runner(domain, session, child, STAMP)
-    return train_policy(
-        child, runner, session, domain, TINY, base_policy=base, out_dir=out, steps=3, **options
-    )
+    settings = {"recipe": TINY, "steps": 3, **options}
+    return train_policy(child, runner, session, domain, base_policy=base, out_dir=out, **settings)
 
 
 @pytest.mark.train
@@ -230,6 +207,26 @@ def test_training_stops_where_what_was_sampled_is_not_in_the_rows() -> None:
     made.provide(RolloutEvent(1, 1, 2))  # 76 of 80 so far
     with pytest.raises(CandidateError, match=r"91\.9% are in rows to train on, and 95% have to be"):
         made.provide(RolloutEvent(2, 1, 2))
+
+
+class Raises(FakeRunner):
+    """Plays a harness that raises; `begun` of its rollouts had asked the model before."""
+
+    def __init__(self, begun: int) -> None:
+        super().__init__()
+        self._begun = begun
+
+    def _play(self, index: int, planned: PlannedRollout) -> Rollout:
+        made = super()._play(index, planned)
+        made.outcome, made.turns = False, int(index < self._begun)
+        made.error = RolloutFailure("policy", "KeyError: 'problem'\nTraceback ...")
+        return made
+
+
+def test_a_harness_that_raises_before_it_asks_the_model_trains_nothing() -> None:
+    with pytest.raises(CandidateError, match="all 2 attempts .* first model call: KeyError: 'pr"):
+        loop(Raises(0), FakeHarness(["b"])).provide(RolloutEvent(0, 1, 2))
+    assert len(loop(Raises(1), FakeHarness(["b"])).provide(RolloutEvent(0, 1, 2))) == 2
 
 
 def test_a_nano_policy_trains_on_what_there_is() -> None:

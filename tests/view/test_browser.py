@@ -13,7 +13,7 @@ import pytest
 
 from meta_agent.evidence import read_foreign
 from meta_agent.ledger import Ledger
-from meta_agent.rollouts.exchange import read_rollouts, write_mapped
+from meta_agent.rollouts.exchange import by_our_names, read_rollouts
 from meta_agent.view import reduce
 from meta_agent.view.pages.foreign_page import write_foreign_page
 from meta_agent.view.pages.html import write_html
@@ -124,10 +124,9 @@ def test_the_page_of_foreign_rollouts_does_what_no_text_in_it_says(
         for n in range(40)
     ]
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    mapped = write_mapped(
-        tmp_path / "rows.jsonl", {name: name for name in rows[0]}, tmp_path / "mapped.jsonl"
-    )
-    found = read_foreign(read_rollouts(mapped))
+    fields = ",".join(f"{name}={name}" for name in rows[0])
+    with by_our_names([tmp_path / "rows.jsonl"], fields) as mapped:
+        found = read_foreign(read_rollouts(*mapped))
     write_foreign_page(found, [said], "--rollouts rows.jsonl", tmp_path / "page.html")
     dom, console = dom_of(tmp_path / "page.html", proxy)
     assert console == [] and "<title>meta-agent: rollouts</title>" in dom

@@ -1,5 +1,6 @@
 """The three sentences that every screen begins with, for each way in which a run may stand."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,13 @@ def test_a_finished_run_says_what_came_why_and_which_command_uses_it(tmp_path: P
     assert "g0/c0, the reward counts tests (reward, +10.3 points)." in said["why"]
     assert "g0/c1 at +12.1 [+6.0, +18.0] points is INVALID: answer leakage" in said["why not"]
     assert "[meta-agent why g0/c1]" in said["why not"]
-    assert "meta-agent adopt --into CLONE" in said["next"]
+    assert "meta-agent adopt --patches FOLDER" in said["next"]
+
+
+def test_who_brought_a_harness_gets_a_branch(tmp_path: Path) -> None:
+    state = state_of(tmp_path / "l.sqlite")
+    brought = replace(state, config={**state.config, "harness": "/home/agent"})
+    assert "meta-agent adopt --into CLONE" in told(brought)["next"]
 
 
 def test_nothing_found_is_said_as_that() -> None:

@@ -13,7 +13,7 @@ from meta_agent.ledger import Event, Ledger
 from meta_agent.protocols import Effect
 from meta_agent.view import MetricPoint, RunState, open_display, recorded, reduce
 from meta_agent.view._format import interval_bar, plain_leaves, value_text
-from meta_agent.view._parts import CandidateView, EvidenceView
+from meta_agent.view._parts import CandidateView, EvidenceView, SkillView
 from meta_agent.view._sentences import progress
 from meta_agent.view.pages.html import render_html
 from meta_agent.view.terminal import text
@@ -160,3 +160,13 @@ def test_on_a_page_the_picture_comes_before_the_figures(tmp_path: Path) -> None:
         page = render_html(reduce(ledger))
     assert page.index("what happened") < page.index("vault, before") < page.index('class="card')
     assert "r1/g0" not in page and "&#34;" not in page.partition("<pre>")[0]
+
+
+def test_the_page_says_what_a_skill_is_worth() -> None:
+    worth = "+10.0 points [+4.0, +16.0] over 5 pairs of 6000 attempts on swe"
+    told = {"name": "tried", "candidate": "r/g0/c1", "status": "domain", "worth": worth}
+    state = RunState("r")
+    state.skills = [SkillView.parse(told), SkillView.parse({"name": "new", "worth": ""})]
+    page = render_html(state)
+    assert worth in page and "<td>domain</td>" in page and "<td>not tried</td>" in page
+    assert state.to_json()["skills"][0]["worth"] == worth

@@ -14,7 +14,7 @@ from meta_agent.rollouts.exchange._draft import (
     with_outcome,
 )
 from meta_agent.rollouts.exchange._format import Format
-from meta_agent.rollouts.exchange._mapped import write_mapped
+from meta_agent.rollouts.exchange._mapped import by_our_names
 from meta_agent.rollouts.exchange._read import Reading, read_rollouts, write_rollouts
 from meta_agent.rollouts.exchange._registry import FORMATS, format_named, sniff
 from meta_agent.rollouts.exchange._tally import Tally
@@ -27,12 +27,12 @@ __all__ = [
     "Reading",
     "Tally",
     "absent",
+    "by_our_names",
     "format_named",
     "judged",
     "origin",
     "read_rollouts",
     "sniff",
     "with_outcome",
-    "write_mapped",
     "write_rollouts",
 ]

@@ -8,17 +8,38 @@ from __future__ import annotations
 import csv
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
+from meta_agent.config import pairs_of
 from meta_agent.errors import ConfigError
 
 _Over = Callable[[Iterable[Mapping[str, Any]]], Iterator[Mapping[str, Any]]]
 _OURS = ("prompt", "completion", "reward", "example_id", "task")
 
 
-def write_mapped(path: Path, mapping: Mapping[str, str], out: Path, *, over: _Over = iter) -> Path:
+@contextmanager
+def by_our_names(
+    paths: Sequence[Path], fields: str | None, *, over: _Over = iter
+) -> Iterator[list[Path]]:
+    """The files themselves, or, with `fields` ("input=prompt,score=reward"), their rows under our
+    names in a folder that ends with the context. Raises `ConfigError` where `fields` is wrong."""
+    if fields is None:
+        yield list(paths)
+        return
+    try:
+        mapping = pairs_of(fields)
+    except ValueError as error:
+        raise ConfigError(f"--map {fields}: {error}") from error
+    with TemporaryDirectory(prefix="meta-agent-rows-") as folder:
+        outs = [Path(folder) / str(n) / f"{path.stem}.jsonl" for n, path in enumerate(paths)]
+        yield [_write_mapped(*pair, mapping, over) for pair in zip(paths, outs, strict=True)]
+
+
+def _write_mapped(path: Path, out: Path, mapping: Mapping[str, str], over: _Over) -> Path:
     """Writes the rows of a file (JSON lines or CSV) under other names; returns where."""
     unknown = sorted(set(mapping.values()) - set(_OURS))
     if unknown:

@@ -21,8 +21,6 @@ from meta_agent.steps.run import Run
 from meta_agent.steps.spending import crosses
 from meta_agent.steps.verbs.approve import declined, feedback
 
-MOST_SKILLS = 8
-
 
 def brief_for(
     run: Run,
@@ -134,7 +132,7 @@ def _before(run: Run, collected: Collected) -> list[Rollout]:
 
 def _fitting(run: Run, reading: Reading) -> Sequence[Skill]:
     words = " ".join(f"{alert.metric} {alert.message}" for alert in reading.evidence.alerts)
-    return run.skills.find(run.config.domain, None, words, limit=MOST_SKILLS)
+    return run.skills.find(run.config.domain, None, words, evidence=reading.evidence.to_json())
 
 
 def past(run: Run, base: str) -> list[Past]:

@@ -126,6 +126,8 @@ def _write(run: Run, candidate: Candidate, draft: SkillDraft) -> JSON:
         "candidate": candidate.id,
         "description": skill.description,
         "negative": skill.kind == "negative",
+        "status": skill.status,
+        "worth": skill.get("worth"),
     }
 
 

@@ -1,0 +1,107 @@
+"""Looks for what a skill watches in the report on rollouts: its `scripts/check.py` calls this.
+
+A watched row names a metric of that report (`*` stands for one part of a name:
+`shape.suspect.*`), the side and the limit at which the skill speaks, the fields of the data it
+needs, the least number of attempts (of groups, for `signal.`), and whether a report leaves the
+metric out where it is 0.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from meta_agent.errors import MetaAgentError
+from meta_agent.evidence import read_foreign
+from meta_agent.rollouts.exchange import by_our_names, judged, read_rollouts
+
+
+def metrics(report: Mapping[str, Any]) -> dict[str, float]:
+    """Every number of a report by its full name."""
+    layers = {**report["evidence"]["layers"], "shape": report["shape"]}
+    return {f"{name}.{k}": v for name, layer in layers.items() for k, v in layer.items()}
+
+
+def look(row: Mapping[str, Any], report: Mapping[str, Any]) -> tuple[dict[str, float], str]:
+    """What shows of one watched row, and why the rest could not be looked at."""
+    known = metrics(report)
+    seen = {name: value for name, value in known.items() if named(name, row["metric"])}
+    groups = row["metric"].startswith("signal.") and "signal.groups" in known
+    n, unit = (known["signal.groups"], "groups") if groups else (report["rollouts"], "attempts")
+    if n < row["least"]:
+        return {}, f"{row['metric']}: {n:g} {unit}, fewer than {row['least']}"
+    shows = {name: value for name, value in seen.items() if beyond(value, row)}
+    missing = [name for name in row["needs"] if report["known"].get(name, 0) < report["rollouts"]]
+    if row["limit"] is None:
+        return {}, f"{row['metric']}: {seen or 'unknown'}; no limit says how much is too much"
+    if missing:
+        told = ", ".join(f"{name} in {report['known'].get(name, 0)}" for name in missing)
+        return shows, f"{row['metric']}: {told} of {report['rollouts']} attempts"
+    if not seen and not row["silent"]:
+        return {}, f"{row['metric']}: the report on these rollouts has no such number"
+    return shows, ""
+
+
+def named(name: str, metric: str) -> bool:
+    """Whether a metric's full name is that of a row, part by part."""
+    parts, wanted = name.split("."), metric.split(".")
+    if len(parts) != len(wanted):
+        return False
+    return all(one in (part, "*") for part, one in zip(parts, wanted, strict=True))
+
+
+def beyond(value: float, row: Mapping[str, Any]) -> bool:
+    """Whether a value is on the far side of its limit, or at a limit other than 0."""
+    limit = row["limit"]
+    if limit is None or (value == limit == 0):
+        return False
+    return bool(value >= limit if row["side"] == "above" else value <= limit)
+
+
+def checked(
+    watched: Sequence[Mapping[str, Any]], beside: Sequence[str], report: Mapping[str, Any]
+) -> tuple[int, dict[str, Any]]:
+    """The exit status and what is printed.
+
+    0: all of it was looked at and nothing shows; 1: it shows; 3: it could not be looked at. What a
+    report does not hold, or holds of too few attempts, is never all clear.
+    """
+    shows: dict[str, float] = {}
+    cannot: list[str] = []
+    for row in watched:
+        found, why = look(row, report)
+        shows |= found
+        cannot += [why] if why else []
+    status = 1 if shows else 3 if cannot or not watched else 0
+    words = {0: "it does not show", 1: "it shows", 3: "it could not be looked at"}
+    known = metrics(report)
+    more = {name: known[name] for name in beside if name in known}
+    told = {"answer": words[status], "rollouts": report["rollouts"], "shows": shows}
+    return status, {**told, "not_looked_at": cannot, "beside": more if shows else {}}
+
+
+def main(
+    watched: Sequence[Mapping[str, Any]],
+    beside: Sequence[str] = (),
+    argv: Sequence[str] | None = None,
+) -> int:
+    """Reads the report on the rollouts of a command line; prints one JSON object.
+
+    The exit status is that of `checked`; a wrong command line exits with 2.
+    """
+    parser = argparse.ArgumentParser(description="Look for what this skill is about in rollouts.")
+    parser.add_argument("files", nargs="+", type=Path, help="rollouts, of any known form")
+    parser.add_argument("--map", help="fields, as in meta-agent report --map")
+    parser.add_argument("--solved-at", type=float, help="rewards of at least this mean solved")
+    options = parser.parse_args(argv)
+    try:
+        with by_our_names(options.files, options.map) as files:
+            found = read_foreign(judged(read_rollouts(*files), options.solved_at))
+        status, told = checked(watched, beside, found.to_json())
+    except (MetaAgentError, ValueError, OSError) as error:
+        status, told = 3, {"answer": "it could not be looked at", "not_looked_at": [str(error)]}
+    print(json.dumps(told, indent=2))
+    return status

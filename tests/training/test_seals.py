@@ -1,0 +1,179 @@
+"""A training that is killed goes on from its last seal and ends on the bits of one that was not."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("trl", reason="needs the train extra")
+
+from meta_agent.errors import TrainingError
+from meta_agent.harness import HarnessSession
+from meta_agent.protocols import JSON
+from meta_agent.training import PolicyChild, TrainResult, open_checkpoint
+from meta_agent.training._wire import kept_folder, seals_folder
+from tests.models import _bpe
+from tests.training import test_run
+
+pytestmark = pytest.mark.train
+
+STEPS = 3  # of `test_run.run`
+
+
+@pytest.fixture(scope="module")
+def whole(
+    shared_child: PolicyChild,
+    session: HarnessSession,
+    nano_policy: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> TrainResult:
+    """The undisturbed training."""
+    out = tmp_path_factory.mktemp("whole") / "out"
+    return train(shared_child, session, nano_policy, out, seal_every=0)
+
+
+def train(
+    child: PolicyChild, session: HarnessSession, base: str | Path, out: Path, **options: Any
+) -> TrainResult:
+    settings = {"seed": 1, "keep_steps": 1, "keep_every": 1, "seal_every": 1, **options}
+    return test_run.run(child, session, base, out, **settings)  # type: ignore[arg-type]
+
+
+def killed(
+    session: HarnessSession, base: str | Path, out: Path, at: int, **options: Any
+) -> list[JSON]:
+    """Trains until the metrics of step `at` come, and kills the child there and then."""
+    rows: list[JSON] = []
+    with PolicyChild(threads=1) as victim:
+
+        def on_metrics(row: JSON) -> None:
+            rows.append(row)
+            if row["step"] == at:
+                os.kill(victim.pid, signal.SIGKILL)
+
+        with pytest.raises(TrainingError, match="SIGKILL"):
+            train(victim, session, base, out, on_metrics=on_metrics, **options)
+    return rows
+
+
+def same(one: TrainResult, other: TrainResult) -> None:
+    """But for times, and for where it lies."""
+    assert other.checkpoint.policy == one.checkpoint.policy
+    assert [kept.policy for kept in other.kept] == [kept.policy for kept in one.kept]
+    assert other.rollouts_made == one.rollouts_made
+
+    def plain(result: TrainResult) -> list[JSON]:
+        return [
+            {name: value for name, value in row.items() if not name.endswith("_sec")}
+            for row in result.metrics
+        ]
+
+    assert plain(other) == plain(one)
+    assert [replace(r, timings={}) for r in other.rollouts] == [
+        replace(r, timings={}) for r in one.rollouts
+    ]
+
+
+@pytest.mark.parametrize("at", range(1, STEPS + 1))
+def test_a_killed_training_ends_like_an_undisturbed_one(
+    at: int,
+    whole: TrainResult,
+    child: PolicyChild,
+    session: HarnessSession,
+    nano_policy: Path,
+    tmp_path: Path,
+) -> None:
+    out = tmp_path / "out"
+    killed(session, nano_policy, out, at)
+    rows: list[JSON] = []
+    went_on = train(child, session, nano_policy, out, on_metrics=rows.append)
+    same(whole, went_on)
+    assert rows == went_on.metrics, "the curve is whole"
+    assert not seals_folder(out).exists()
+
+
+@pytest.mark.parametrize("lora_r", [None, 2])
+def test_an_hf_policy_goes_on_too(
+    lora_r: int | None,
+    session: HarnessSession,
+    tmp_path: Path,
+) -> None:
+    base = f"hf:{_bpe.write(tmp_path / 'tiny')}"
+    recipe = test_run.TINY | ({} if lora_r is None else {"lora_r": lora_r, "lora_dropout": 0.1})
+    out = tmp_path / "out"
+    with PolicyChild(threads=1) as child:
+        whole = train(child, session, base, tmp_path / "whole", seal_every=0, recipe=recipe)
+        killed(session, base, out, 3, recipe=recipe)
+        same(whole, train(child, session, base, out, recipe=recipe))
+
+
+def torn(folder: Path) -> None:
+    (path,) = folder.glob("checkpoint-*/optimizer.pt")
+    path.write_bytes(path.read_bytes()[:-1] + b"x")
+
+
+def unsealed(folder: Path) -> None:
+    (path,) = folder.glob("host-*.json")
+    path.unlink()
+
+
+def no_json(folder: Path) -> None:
+    (path,) = folder.glob("host-*.json")
+    path.write_text("{")
+
+
+@pytest.mark.parametrize("harm", [torn, unsealed, no_json])
+def test_a_seal_that_is_not_whole_is_said_and_not_used(
+    harm: Callable[[Path], None],
+    whole: TrainResult,
+    child: PolicyChild,
+    session: HarnessSession,
+    nano_policy: Path,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    out = tmp_path / "out"
+    killed(session, nano_policy, out, 3)
+    (sealed,) = seals_folder(out).glob("host-*.json")
+    assert sealed.name == "host-2.json", "earlier ones are forgotten"
+    harm(seals_folder(out))
+    again = train(child, session, nano_policy, out)
+    assert "goes on" not in caplog.text
+    assert ("cannot be gone on from" in caplog.text) is (harm is not unsealed)
+    same(whole, again)
+
+
+def test_a_seal_of_another_training_is_not_gone_on_from(
+    child: PolicyChild,
+    session: HarnessSession,
+    nano_policy: Path,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    out = tmp_path / "out"
+    killed(session, nano_policy, out, 3)
+    made = train(child, session, nano_policy, out, seed=2)
+    assert "of another training" in caplog.text
+    assert open_checkpoint(made.checkpoint.path).seed == 2
+    assert [int(path.name) for path in sorted(kept_folder(out).iterdir())] == [1, 2]
+
+
+def test_rows_that_are_trained_on_twice_are_sealed_between_events_only(
+    child: PolicyChild,
+    session: HarnessSession,
+    nano_policy: Path,
+    tmp_path: Path,
+) -> None:
+    recipe = test_run.TINY | {"num_iterations": 2}
+    out = tmp_path / "out"
+    whole = train(child, session, nano_policy, tmp_path / "whole", seal_every=0, recipe=recipe)
+    killed(session, nano_policy, out, 3, recipe=recipe)
+    (sealed,) = seals_folder(out).glob("host-*.json")
+    assert sealed.name == "host-2.json"
+    same(whole, train(child, session, nano_policy, out, recipe=recipe))
