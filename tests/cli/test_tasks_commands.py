@@ -19,19 +19,18 @@ SOURCE = """def clamp(value, low, high):
     return min(value, high)
 
 
-def halves(items):
-    middle = len(items) // 2
-    return items[:middle], items[middle:]
+def titled(text):
+    return text.title() or "Untitled"
 """
-TESTS = """from pair import clamp, halves
+TESTS = """from pair import clamp, titled
 
 
 def test_clamp():
     assert [clamp(n, 1, 3) for n in (0, 2, 4)] == [1, 2, 3]
 
 
-def test_halves():
-    assert halves([1, 2, 3]) == ([1], [2, 3])
+def test_titled():
+    assert [titled("a tale"), titled("")] == ["A Tale", "Untitled"]
 """
 
 

@@ -224,7 +224,7 @@ class Raises(FakeRunner):
 
 
 def test_a_harness_that_raises_before_it_asks_the_model_trains_nothing() -> None:
-    with pytest.raises(CandidateError, match="all 2 attempts .* first model call: KeyError: 'pr"):
+    with pytest.raises(CandidateError, match=r"all 2 attempts .* first model call: KeyError: 'pr"):
         loop(Raises(0), FakeHarness(["b"])).provide(RolloutEvent(0, 1, 2))
     assert len(loop(Raises(1), FakeHarness(["b"])).provide(RolloutEvent(0, 1, 2))) == 2
 
