@@ -9,6 +9,9 @@ import pytest
 
 from meta_agent.models.policy.vllm_server import PYTHON_VARIABLE
 
+COMPILE_NOTHING = {"TORCH_COMPILE_DISABLE": "1"}
+"""For the server: half of its start is spent on compiling a model that answers a few requests."""
+
 
 def require_vllm() -> str:
     """The interpreter with vLLM; skips, visibly, where there is none."""

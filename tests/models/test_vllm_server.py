@@ -56,6 +56,8 @@ def serving(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
     folder, told = tmp_path_factory.mktemp("vllm"), list[str]()
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(PYTHON_VARIABLE, python)
+        for name, value in _vllm.COMPILE_NOTHING.items():
+            patch.setenv(name, value)
         model = _tiny_qwen.write(folder / "tiny")
         with VllmServer(model, log=folder / "vllm.log", tell=told.append) as server:
             yield Serving(server, told)

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from meta_agent.models.policy.vllm_server import PYTHON_VARIABLE
+from meta_agent.resources import shipped_harness
 from tests.models import _tiny_qwen, _vllm
 from tests.steps._kit import write_tasks
 
@@ -23,7 +24,9 @@ SIZES = {"train": 1, "search": 2, "confirm": 2, "vault": 1}
 
 
 def cli(folder: Path, python: str, *argv: str) -> Any:
-    environment = {**os.environ, PYTHON_VARIABLE: python} if python else dict(os.environ)
+    environment = {**os.environ, **_vllm.COMPILE_NOTHING}
+    if python:
+        environment[PYTHON_VARIABLE] = python
     return subprocess.run(
         [sys.executable, "-m", "meta_agent", *argv, "--workspace", str(folder / "w")],
         cwd=folder,
@@ -40,10 +43,15 @@ def test_a_model_that_talks_nonsense_ends_a_run_cleanly(tmp_path: Path) -> None:
     pytest.importorskip("torch", reason="makes its tiny model with torch")
     model = f"vllm:{_tiny_qwen.write(tmp_path / 'tiny', positions=16_384)}"
     tasks = write_tasks(tmp_path / "tasks", SIZES)
+    for name, data in shipped_harness("swe").items():
+        path = tmp_path / "brief" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data.replace(b"MAX_TURNS = 30", b"MAX_TURNS = 3"))
     ran = cli(
         tmp_path,
         python,
         *("evolve", "--tasks", str(tasks), "--policy", model, "--meta-model", model),
+        *("--harness", str(tmp_path / "brief")),
         *("--sandbox", "process", "--allow-unsafe-process", "--generations", "1"),
         *("--candidates", "1", "--samples", "1", "--max-tokens", "3000000", "--json"),
     )
