@@ -36,15 +36,18 @@ setup: $(VENV)/.ready
 
 # What one waits for before a commit: no container, no training, no whole run, no real engine.
 SLOW   := docker or train or slow
-PYTEST := $(BIN)/pytest -n auto --dist worksteal --ignore=tests/acceptance
+# Half of the time tests wait for their child processes: two workers for each of two cores. Each holds about a gigabyte.
+WORKERS ?= 4
+PYTEST := $(BIN)/pytest -n $(WORKERS) --ignore=tests/acceptance
 test: $(VENV)/.dev lint
-	$(PYTEST) -m 'not ($(SLOW))' $(PYTEST_ARGS)
+	$(PYTEST) --dist worksteal -m 'not ($(SLOW))' $(PYTEST_ARGS)
 	@echo 'left out: containers, trainings, whole runs, real engines (marks: $(SLOW)) and tests/acceptance; make test-all runs them'
 
 test-all: test test-slow acceptance
 
+# By file: what many tests of a file share (a whole run, a server) is made once.
 test-slow: $(VENV)/.dev
-	$(PYTEST) -m '$(SLOW)' $(PYTEST_ARGS)
+	$(PYTEST) --dist loadfile --no-loadscope-reorder -m '$(SLOW)' $(PYTEST_ARGS)
 
 # Whole runs, from an installation as a user of API models has it: no torch, no vLLM.
 acceptance: $(API_VENV)/.ready

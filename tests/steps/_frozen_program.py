@@ -69,9 +69,7 @@ def main(workspace: str, tasks: str, url: str) -> None:
             one.id.rpartition("/")[2]: [one.factor, str(one.kind), list(one.reasons)]
             for one in state.candidates.values()
         },
-        "spend": {role: [spend.tokens, spend.calls] for role, spend in state.spend_by_role.items()}
-        if hasattr(state, "spend_by_role")
-        else {},
+        "calls": sum(part.calls for part in state.spend.values()),
     }
     print(json.dumps(told))
 
