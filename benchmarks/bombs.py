@@ -4,7 +4,8 @@
 
 Each bomb is written straight to the worker's pipe by guest code. Meanwhile another thread asks a
 second sandbox to echo, over and over. Targets: at most 256 MB above idle, every echo within 100 ms.
-The first row is no bomb, so its longest echo says what the machine itself does to such a thread.
+The first three rows send nothing to speak of, so their longest echoes say what the machine itself,
+and a neighbour that only computes, do to such a thread.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import threading
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from statistics import median
 
 from meta_agent.errors import MetaAgentError
 from meta_agent.protocols import Answer, Call, SandboxLimits
@@ -36,6 +38,8 @@ def bomb(args, channel):
     size, unit = args["size"], args["unit"].encode()
     if args["kind"] == "echo":
         return "x" * size
+    while args["kind"] == "spin":
+        pass
     if args["kind"] == "list":
         sent(channel, head + b"[" + unit * (size // len(unit)) + b"0]}")
     elif args["kind"] == "text":
@@ -57,6 +61,8 @@ MB = 1 << 20
 CALL = '{"cid":1,"kind":"model"}'
 BOMBS = {
     "nothing (a reply of 1 MB)": ("echo", "", MB),
+    "nothing, for as long as a flood": ("sleep", "", 0),
+    "a loop that sends nothing": ("spin", "", 0),
     "60 MB of empty lists": ("list", "[],", 60 * MB),
     "60 MB of empty objects": ("list", "{},", 60 * MB),
     "60 MB of empty texts": ("list", '"",', 60 * MB),
@@ -85,6 +91,7 @@ class Row:
     seconds: float
     above_idle_mb: float
     echoes: int
+    median_ms: float
     longest_ms: float
 
 
@@ -140,7 +147,8 @@ def set_off(backend: str, bomb: str, neighbour: WorkerSandbox) -> Row:
             seconds = time.perf_counter() - started
             time.sleep(0.05)
         above = max(0.0, status_mb("VmHWM") - idle)
-    return Row(bomb, ended, seconds, above, len(other.spent_ms), max(other.spent_ms))
+    spent = other.spent_ms
+    return Row(bomb, ended, seconds, above, len(spent), median(spent), max(spent))
 
 
 def main() -> int:
@@ -157,7 +165,8 @@ def main() -> int:
                 row = rows[-1]
                 print(
                     f"{row.bomb:34} {row.ended:10} {row.seconds:6.2f} s {row.above_idle_mb:6.0f} MB"
-                    f" {row.echoes:5} echoes, longest {row.longest_ms:6.1f} ms",
+                    f" {row.echoes:5} echoes, median {row.median_ms:5.1f} ms,"
+                    f" longest {row.longest_ms:6.1f} ms",
                     flush=True,
                 )
     if options.json:

@@ -6,7 +6,8 @@ stays plain JSON.
 
 Promises: a frame is whole or the link is dead; every wait and every frame has a deadline, also one
 that is here already; what arrives is parsed as hostile input (`strict`: size before it is taken in,
-then elements, then JSON, then shape). Not covered: who killed the other side; a backend's
+then elements, then JSON, then shape), in at most half of the time that passes, so that a flood
+leaves the interpreter to other sandboxes. Not covered: who killed the other side; a backend's
 `post_mortem` says that.
 """
 
@@ -23,6 +24,7 @@ from meta_agent.parsing.strict import Budget, Unfit, parse
 from meta_agent.protocols import JSON
 
 FRAME_LIMIT_BYTES = 64 << 20
+PAUSE_SEC = 0.002  # what is owed is gathered up to here
 
 
 class Stream(Protocol):
@@ -64,6 +66,7 @@ class Link:
         self._stream = stream
         self._inbox = bytearray()
         self.taken = 0  # bytes of frames received so far
+        self._pace = Pace()
         self._write_lock = threading.Lock()  # one whole frame at a time
 
     def send(self, message: JSON, deadline: float, attached: Sequence[bytes] = ()) -> None:
@@ -96,7 +99,7 @@ class Link:
             if time.monotonic() >= deadline:  # also where a flood has the next frame ready
                 raise LinkTimeout
             if (body := self._take_frame(budget.bytes)) is not None:
-                return parse_frame(body, budget)
+                return self._pace.parsed(body, budget)
             chunk = self._stream.receive(remaining(deadline))
             if chunk is None:
                 raise LinkTimeout
@@ -117,6 +120,28 @@ class Link:
         del self._inbox[: 4 + size]
         self.taken += size
         return body
+
+
+class Pace:
+    """Half of the interpreter at most for what one sandbox sends.
+
+    A thread that parses without a pause takes the interpreter back before another has woken up, and
+    an exchange with another sandbox lets go of it four times.
+    """
+
+    def __init__(self) -> None:
+        self._owed, self._left = 0.0, time.monotonic()
+
+    def parsed(self, body: bytes, budget: Budget) -> dict[str, JSON]:
+        """A frame, after a rest as long as it took where the time before was none."""
+        self._owed = max(0.0, self._owed - (time.monotonic() - self._left))
+        started = time.thread_time()
+        frame = parse_frame(body, budget)
+        self._owed += time.thread_time() - started
+        self._left = time.monotonic()
+        if self._owed > PAUSE_SEC:
+            time.sleep(self._owed)
+        return frame
 
 
 def remaining(deadline: float) -> float:

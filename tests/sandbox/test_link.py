@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from meta_agent.errors import GuestError, SandboxError
+from meta_agent.sandbox import _link
 from meta_agent.sandbox._docker import Demultiplexer
 from meta_agent.sandbox._link import FRAME_LIMIT_BYTES, Link
 from meta_agent.sandbox._worker_sandbox import WorkerSandbox
@@ -217,3 +218,30 @@ def test_the_engines_stream_is_split_at_any_chunking(
 def test_frames_arrive_whole_at_any_chunking(frames: list[dict[str, int]], chunk: int) -> None:
     link = Link(Script(b"".join(framed(json.dumps(f).encode()) for f in frames), chunk))
     assert [link.receive(time.monotonic() + 5) for _ in frames] == frames
+
+
+class QuietClock:
+    """Time on a machine where nothing else runs, so that a test can say what share was used."""
+
+    def __init__(self) -> None:
+        self.slept = 0.0
+
+    thread_time = staticmethod(time.thread_time)
+
+    def monotonic(self) -> float:
+        return time.thread_time() + self.slept
+
+    def sleep(self, seconds: float) -> None:
+        self.slept += seconds
+
+
+def test_a_flood_of_frames_leaves_half_of_the_interpreter_to_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(_link, "time", clock := QuietClock())
+    calls = ",".join(['{"cid":1,"kind":"model"}'] * 2000)
+    link = Link(Script(framed(b'{"id":2,"calls":[%s]}' % calls.encode()) * 40, chunk=1 << 20))
+    started = clock.monotonic()
+    for _ in range(40):
+        link.receive(started + 60)
+    assert clock.slept > 0.4 * (clock.monotonic() - started) > 0
