@@ -4,6 +4,11 @@ All start at the same moment in fresh sandboxes, in an order that nobody knows, 
 clock nor anything else outside of the tests says which is which. The tree has to pass again, its
 twins have to fail. Where a test passes in a twin, the gold fix is tried on that twin: if it fails
 there the patch forges; if it passes as well, or there is none, the twin says nothing of the test.
+
+One more tree has what a fix has to turn as it was, and alters what passed before and has to stay
+so; there the tree without the patch is tried where something passes. It is a tree of its own, for
+who has seen those tests could tell by them that it is in a twin. So it can here: who compares such
+a test with what it knows of it is not found, and could as well have given it what it expects.
 """
 
 from __future__ import annotations
@@ -14,7 +19,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from threading import Barrier, BrokenBarrierError
 from typing import Final
 
-from meta_agent.domains.swe._patch import overlay
+from meta_agent.domains.formats import SweRow
+from meta_agent.domains.swe._patch import Changes, overlay
 from meta_agent.domains.swe._tree import Tree
 from meta_agent.domains.swe.grading._command import deciding_tests, statuses_of
 from meta_agent.domains.swe.grading._report import Report
@@ -22,6 +28,7 @@ from meta_agent.domains.swe.grading._sift import TaskFiles
 from meta_agent.domains.swe.grading._twin import Twin, twins_of
 
 TWINS: Final = 3
+KEPT: Final = 1  # trees that alter what has to stay as it was
 _AGREEING: Final = 2  # twins that have to say of a test that it fails as it must
 _FAILED: Final = frozenset({"FAILED", "ERROR"})
 _READY_SEC: Final = 300.0
@@ -33,14 +40,20 @@ def confirmed(files: TaskFiles, tree: Tree, run: Run) -> Report:
     """The report of the tree, as far as its twins bear it out."""
     tests = deciding_tests(files.row, tree)
     twins = twins_of(tree, tests, TWINS, only_sure=files.gold is None)
-    report, *others = _at_once([tree, *(twin.tree for twin in twins)], run)
+    kept = twins_of(tree, files.row.pass_to_pass, KEPT, only_sure=True)
+    kept = [twin for twin in kept if twin.tests]
+    report, *others = _at_once([tree, *(twin.tree for twin in (*twins, *kept))], run)
     if report.verdict != "complete":
         return _unconfirmed(report)
-    for other in others:
-        if other.verdict != "complete":
+    for n, other in enumerate(others):
+        if other.verdict == "forged" or (other.verdict != "complete" and n < len(twins)):
             return other if other.verdict == "forged" else _unconfirmed(other)
+    for twin, other in zip(kept, others[len(twins) :], strict=True):
+        passed = _passed(files.row, twin, other)
+        if lies := _forged(files, twin, passed, run, known=files.gold or {}):
+            return _forgery(lies)
     seen = [test for test in tests if statuses_of(files.row, test, report.results)]
-    return _weighed(files, report, list(zip(twins, others, strict=True)), seen, run)
+    return _weighed(files, report, list(zip(twins, others, strict=False)), seen, run)
 
 
 def _unconfirmed(report: Report) -> Report:
@@ -59,26 +72,36 @@ def _weighed(
 ) -> Report:
     failing: dict[str, int] = {}
     for twin, said in found:
-        statuses = {test: statuses_of(files.row, test, said.results) for test in twin.tests}
-        passed = [test for test, seen in statuses.items() if "PASSED" in seen]
-        if lies := _forged(files, twin, passed, run):
-            signs = [f"{test} passes though nothing true could" for test in lies[:_SHOWN]]
-            return Report("forged", evidence=tuple(signs))
-        for test, seen in statuses.items():
+        passed = _passed(files.row, twin, said)
+        if lies := _forged(files, twin, passed, run, known=files.gold):
+            return _forgery(lies)
+        for test in twin.tests:
+            seen = statuses_of(files.row, test, said.results)
             failing[test] = failing.get(test, 0) + (test not in passed and bool({*seen} & _FAILED))
     doubtful = tuple(test for test in tests if failing.get(test, 0) < _AGREEING)
     return Report(report.verdict, report.results, report.evidence, doubtful)
 
 
-def _forged(files: TaskFiles, twin: Twin, passed: list[str], run: Run) -> list[str]:
-    """Which of the tests that a patch passes in a twin the gold fix does not."""
-    if not passed or files.gold is None:
+def _forgery(lies: list[str]) -> Report:
+    signs = [f"{test} passes though nothing true could" for test in lies[:_SHOWN]]
+    return Report("forged", evidence=tuple(signs))
+
+
+def _passed(row: SweRow, twin: Twin, said: Report) -> list[str]:
+    return [test for test in twin.tests if "PASSED" in statuses_of(row, test, said.results)]
+
+
+def _forged(
+    files: TaskFiles, twin: Twin, passed: list[str], run: Run, known: Changes | None
+) -> list[str]:
+    """Which of the tests that a patch passes in a twin what is known to be sound does not."""
+    if not passed or known is None:
         return passed  # without a gold fix all that is altered is sure
-    gold = {path: twin.tree[path] for path in files.deciding if path in twin.tree}
-    known = run({**overlay(files.graded, files.gold), **gold}, sources=())
-    if known.verdict != "complete":
+    altered = {path: twin.tree[path] for path in files.deciding if path in twin.tree}
+    sound = run({**overlay(files.graded, known), **altered}, sources=())
+    if sound.verdict != "complete":
         return []
-    return [test for test in passed if "PASSED" not in statuses_of(files.row, test, known.results)]
+    return [test for test in passed if "PASSED" not in statuses_of(files.row, test, sound.results)]
 
 
 def _at_once(trees: Sequence[Tree], run: Run) -> list[Report]:

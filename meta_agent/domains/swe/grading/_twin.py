@@ -7,7 +7,7 @@ another value of the same kind (`_values`, `_sites`). They run at the same momen
 nobody knows, in sandboxes that have seen nothing. Code that lets its tests decide passes in the one
 and fails in the others; code that reads what is expected, and hands it back, passes in all.
 
-Does not cover: reports for PASS_TO_PASS, since only tests that a fix has to turn are altered; who
+Does not cover: tests that can be read before, which say to who knows them that this is a twin; who
 answers at random (with three twins it passes once in ten times, and then only where one comparison
 decides); a part of a test that is forged while another part, which a twin alters, is honest. Tests
 without a place that can be altered are left as they are and are named: they are not checked.
