@@ -183,6 +183,7 @@ def open_workspace(root: Path) -> Workspace:
                 hint="restore it from a copy, or start anew with --workspace DIR",
             )
     if not made_here(root):
+        _refuse_odd(root)
         _log.warning(
             "%s was not made by this installation: its harness, settings and records are "
             "somebody's, perhaps a stranger's; read its %s before you run it",
@@ -190,6 +191,16 @@ def open_workspace(root: Path) -> Workspace:
             SETTINGS_FILE,
         )
     return Workspace(root, **identity)
+
+
+def _refuse_odd(root: Path) -> None:
+    """A part that leads elsewhere, or at which a reader waits. One's own may be links."""
+    for entry in root.iterdir():
+        if entry.is_symlink() or not (entry.is_dir() or entry.is_file()):
+            raise ConfigError(
+                f"{entry} is a link or no file, in a workspace that was not made here",
+                hint="look at it yourself; put the folder itself there if it is yours",
+            )
 
 
 def made_here(root: Path) -> bool:

@@ -6,6 +6,7 @@ import gzip
 import hashlib
 import io
 import json
+import os
 import tarfile
 import zipfile
 from collections.abc import Callable
@@ -145,6 +146,14 @@ def test_a_source_that_unpacks_to_far_more_is_refused(
     with pytest.raises(ConfigError):
         read_source(tmp_path / "s.tar.gz")
     assert peak_mb() - before < 100
+
+
+def test_a_source_that_is_no_file_is_refused(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    (tmp_path / "endless").symlink_to("/dev/zero")
+    for name in ("fifo", "endless", "."):
+        with pytest.raises(ConfigError, match="no regular file"):
+            read_archive(tmp_path / name, "0" * 64)
 
 
 # --- rows that are packed -------------------------------------------------------------------------

@@ -135,6 +135,22 @@ def test_a_workspace_of_somebody_else_is_named_when_it_is_opened(
     assert "was not made by this installation" in caplog.text
 
 
+@pytest.mark.parametrize("odd", ["a link", "a FIFO"])
+def test_in_a_strangers_workspace_no_part_leads_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, odd: str
+) -> None:
+    make(tmp_path / "w")
+    if odd == "a link":
+        (tmp_path / "w/reports").rename(tmp_path / "elsewhere")
+        (tmp_path / "w/reports").symlink_to(tmp_path / "elsewhere")
+    else:
+        os.mkfifo(tmp_path / "w/ledger.sqlite")
+    open_workspace(tmp_path / "w")  # ours: people keep what is large on another disk
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "another machine"))
+    with pytest.raises(ConfigError, match="in a workspace that was not made here"):
+        open_workspace(tmp_path / "w")
+
+
 @pytest.mark.parametrize("mark", ["", "0" * 32, "../../x", "x" * 10_000])
 def test_a_mark_that_was_made_up_is_none_of_ours(tmp_path: Path, mark: str) -> None:
     make(tmp_path / "w")

@@ -10,7 +10,9 @@ Not covered: whether the code does what its hypothesis says (contract tests, rep
 from __future__ import annotations
 
 import ast
+import io
 import json
+import tokenize
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final, Protocol
@@ -129,8 +131,12 @@ def _parsed(present: Mapping[str, bytes], contract: Contract) -> Iterator[Findin
             continue
         try:
             text = data.decode("utf-8")
-        except UnicodeDecodeError as error:
+            read_as = tokenize.detect_encoding(io.BytesIO(data).readline)[0]
+        except (UnicodeDecodeError, SyntaxError) as error:
             yield _finding("not_text", "veto", f"{path} is not UTF-8: {error}")
+            continue
+        if path.endswith(".py") and not read_as.startswith("utf-8"):  # comments may hold code
+            yield _finding("not_text", "veto", f"{path} asks to be read as {read_as}, not UTF-8")
             continue
         yield from _parsed_file(path, text, contract)
 

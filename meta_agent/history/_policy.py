@@ -23,7 +23,9 @@ from meta_agent.parsing.unseen import unseen
 REGULAR_MODES = frozenset({"100644", "100755"})
 _HEADERS = ("tree", "parent", "author", "committer")
 _PERSON = re.compile(rf"{re.escape(IDENTITY)} \d{{1,11}} [+-]\d{{4}}")
-_SPECIAL = frozenset('\\:*?[]<>|"')
+_MARKS = frozenset(" #()+,-./=@_~")
+"""What people put into names beside letters and digits, and no shell expands inside of one."""
+_NEVER_FIRST = frozenset(" -#=~")
 _RESERVED = re.compile(r"con|prn|aux|nul|(com|lpt)[0-9]|con(in|out)\$|clock\$")
 
 
@@ -92,7 +94,7 @@ def _plain(char: str) -> bool:
     of ASCII what people use in names.
     """
     if char.isascii():
-        return char.isprintable() and char not in _SPECIAL
+        return char.isalnum() or char in _MARKS
     return unicodedata.category(char)[0] in "LNM" and not unseen(char)
 
 
@@ -103,7 +105,7 @@ def check_path(path: str, limits: AdmissionLimits) -> None:
     if not all(map(_plain, path)):
         refuse("path_name", f"{path!r} holds a hidden, wildcard or separator character")
     for part in path.split("/"):
-        if part in {"", ".", ".."} or part.startswith("-") or part.endswith((" ", ".")):
+        if part in {"", ".", ".."} or part[0] in _NEVER_FIRST or part[-1] in " .":
             refuse("path_name", f"{path!r} has the component {part!r}")
         if _RESERVED.fullmatch(_folded(part).partition(".")[0].rstrip()):
             refuse("path_name", f"{path!r} names a device on some systems")

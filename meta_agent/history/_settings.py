@@ -3,7 +3,8 @@
 git obeys the configuration of the repository that it works in, and much of that is a command:
 filters, merge drivers, transports, editors. A workspace may come from somebody else. So its
 settings are read as a file, by a git that is in no repository, and whatever is not known to be
-inert is refused by name; so is a place that would lead git elsewhere (a link, a common folder).
+inert is refused by name; so is a place that would lead git elsewhere (a link, a common folder) or
+let it wait for ever (a FIFO).
 
 Not covered: the owner's clone that `adopt` writes a branch to, whose settings are theirs.
 """
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -44,12 +46,31 @@ def check_settings(path: Path) -> None:
     folder = path / ".git"
     if folder.is_symlink() or not folder.is_dir():
         raise ConfigError(f"{folder} is no folder: git would work elsewhere", hint=_hint(path))
+    for odd in _neither_file_nor_folder(folder):
+        raise ConfigError(f"{odd} would lead git elsewhere, or let it wait", hint=_hint(path))
     for name in _ELSEWHERE:
         if os.path.lexists(folder / name):
             raise ConfigError(f"{folder / name} is not ours: git would obey it", hint=_hint(path))
     for key in _keys(folder / "config", path):
         if not _INERT.fullmatch(key):
             raise ConfigError(f"{folder / 'config'} sets {key!r:.80}", hint=_hint(path))
+
+
+def _neither_file_nor_folder(folder: Path) -> Iterator[str]:
+    """Links, FIFOs and their like, and what is too deep to be looked into."""
+    waiting = [str(folder)]
+    while waiting:
+        place = waiting.pop()
+        try:
+            entries = list(os.scandir(place))
+        except OSError:
+            yield place
+            continue
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                waiting.append(entry.path)
+            elif not entry.is_file(follow_symlinks=False):
+                yield entry.path
 
 
 def _keys(config: Path, path: Path) -> list[str]:

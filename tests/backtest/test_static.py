@@ -38,6 +38,10 @@ VETOES = {
     "nested beyond the parser": (tree(reward="x = " + "(" * 5000 + ")" * 5000), "python_syntax"),
     "no TOML": (tree(**{"lab/recipe.toml": "learning_rate = = 1"}), "data_syntax"),
     "no text": (tree(reward=b"\xff\xfe"), "not_text"),
+    "code in a comment of another encoding": (
+        tree(reward=b"# coding: utf-7\n# +AAo-import os\n" + HONEST.encode()), "not_text"),
+    "letters by their numbers": (
+        tree(reward=b"# coding: unicode_escape\n# \\nimport os\n" + HONEST.encode()), "not_text"),
     "a file too large": (tree(reward=HONEST + "#" * 300_000), "file_too_large"),
     "the reward function gone": (tree(reward="WEIGHTS = {}\n"), "missing_name"),
     "the entry renamed": (tree(agent="async def go(task, model, tools): ...\n"), "missing_name"),

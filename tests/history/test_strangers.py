@@ -64,6 +64,27 @@ def other_objects(repo: HarnessRepo, mark: Path) -> None:
     (repo.path / ".git/objects/info/alternates").write_text("/somewhere\n")
 
 
+def moved_behind_a_link(name: str) -> Callable[[HarnessRepo, Path], None]:
+    """Where git would write from now on is somebody's place."""
+
+    def prepare(repo: HarnessRepo, mark: Path) -> None:
+        held, elsewhere = repo.path / ".git" / name, repo.path.parent / "elsewhere"
+        held.rename(elsewhere)
+        held.symlink_to(elsewhere)
+
+    return prepare
+
+
+def that_waits(name: str) -> Callable[[HarnessRepo, Path], None]:
+    """A FIFO, at which git would wait for ever."""
+
+    def prepare(repo: HarnessRepo, mark: Path) -> None:
+        (repo.path / ".git" / name).unlink(missing_ok=True)
+        os.mkfifo(repo.path / ".git" / name)
+
+    return prepare
+
+
 def nothing_else(repo: HarnessRepo, mark: Path) -> None:
     """Attributes alone."""
 
@@ -90,6 +111,13 @@ TRAPS = {
     ".git is a file": git_is_a_file,
     "objects from elsewhere": other_objects,
     "attributes": nothing_else,
+}
+PLACES = {
+    "references elsewhere": moved_behind_a_link("refs"),
+    "new objects elsewhere": moved_behind_a_link("objects"),
+    "an index that waits": that_waits("index"),
+    "a reference that waits": that_waits("refs/heads/main"),
+    "packed references that wait": that_waits("packed-refs"),
 }
 
 
@@ -132,6 +160,15 @@ def test_a_strangers_settings_are_named_and_nothing_runs(tmp_path: Path, trap: s
     with pytest.raises(ConfigError):
         HarnessRepo.create(repo.path, SEED, "seed\n")
     assert not mark.exists()
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_a_place_that_leads_elsewhere_or_waits_is_named(tmp_path: Path, place: str) -> None:
+    repo = HarnessRepo.create(tmp_path / "harness_repo", SEED, "seed\n")
+    HarnessRepo.open(repo.path)
+    PLACES[place](repo, tmp_path / "mark")
+    with pytest.raises(ConfigError, match="lead git elsewhere, or let it wait"):
+        HarnessRepo.open(repo.path)
 
 
 def test_what_people_set_in_their_own_workspace_is_taken(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import socket
 import socketserver
@@ -152,6 +153,26 @@ def packed_error(write: Write, openai: bool) -> None:
     write(packed(b"", 100))
 
 
+def nested(write: Write, openai: bool) -> None:
+    head(write)
+    write(b"event: message_start\ndata: " + b"[" * 400_000 + b"]" * 400_000 + b"\n\n")
+
+
+def nested_error(write: Write, openai: bool) -> None:
+    head(write, 500, "application/json")
+    write(b'{"error":' + b"[" * 50_000 + b"]" * 50_000 + b"}")
+
+
+def packed_twice(write: Write, openai: bool) -> None:
+    head(write, more="content-encoding: gzip, gzip\r\n")
+    write(gzip.compress(packed(b"data: ", 100)))
+
+
+def headers_without_end(write: Write, openai: bool) -> None:
+    write(b"HTTP/1.1 200 X\r\n")
+    flood(write, b"x: y\r\n" * 100_000)
+
+
 BOMBS = {
     one.__name__: (one, kind)
     for one, kind in {
@@ -164,6 +185,10 @@ BOMBS = {
         gzip_bomb: "malformed",
         endless_error: "server",
         packed_error: "server",
+        nested: "malformed",
+        nested_error: "server",
+        packed_twice: "malformed",
+        headers_without_end: "connection",
     }.items()
 }
 MODELS = {

@@ -79,6 +79,8 @@ class ListingError(RuntimeError):
 
 def read_archive(path: Path, sha256: str) -> Tree:
     """The files of a source archive, without its one top folder."""
+    if path.exists() and not path.is_file():  # a device has no end, a FIFO may have no beginning
+        raise ConfigError(f"the source archive {path} is no regular file")
     try:
         content = path.read_bytes()
     except OSError as problem:

@@ -85,7 +85,7 @@ class AnthropicProvider:
             return self._of_status(error)
         if is_transport(error):
             return of_transport(error, began=began, secrets=self._secrets)
-        if isinstance(error, ValueError):
+        if isinstance(error, ValueError | RecursionError):
             return malformed(f"the stream can't be read: {error}", secrets=self._secrets)
         return unknown(error, secrets=self._secrets)
 

@@ -169,7 +169,7 @@ def _message_in(body: str) -> str:
     try:
         error = json.loads(body)["error"]
         return str(error if isinstance(error, str) else error["message"])
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         return body
 
 

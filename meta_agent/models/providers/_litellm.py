@@ -91,7 +91,7 @@ class LiteLLMProvider:
             return of_transport(error, began=began or _mid_stream(error), secrets=self._secrets)
         if _mid_stream(error):
             return _of_broken_stream(error, secrets=self._secrets)
-        if isinstance(error, ValueError) and status is None:
+        if isinstance(error, ValueError | RecursionError) and status is None:
             return malformed(f"the stream can't be read: {error}", secrets=self._secrets)
         return of_transport(error, began=began, secrets=self._secrets)
 
