@@ -10,6 +10,8 @@ import os
 import tarfile
 import zipfile
 from collections.abc import Callable
+from datetime import datetime, time
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
@@ -251,6 +253,23 @@ def test_a_file_that_is_no_parquet_is_a_typed_error(tmp_path: Path) -> None:
     for read in (stream_rows, lambda path: values(Source(path, "a"))):
         with pytest.raises(ConfigError):
             list(read(tmp_path / "a.parquet"))
+
+
+def test_kinds_that_json_has_not_are_told_in_its_own(tmp_path: Path) -> None:
+    pa = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    row = {"a": b"\xff", "b": datetime(2020, 1, 2, 3), "c": Decimal("1.50"), "d": [time(1, 2)]}
+    parquet.write_table(pa.Table.from_pylist([row]), tmp_path / "a.parquet")
+    (found,) = parquet_rows(tmp_path / "a.parquet")
+    assert found == {"a": "/w==", "b": "2020-01-02T03:00:00", "c": "1.50", "d": ["01:02:00"]}
+
+
+@pytest.mark.parametrize("text", ['{"a": "\\ud800"}', '{"\\udc00": [1]}'])
+def test_a_task_with_half_of_a_pair_is_refused(tmp_path: Path, text: str) -> None:
+    (tmp_path / "a.jsonl").write_text(text)
+    with pytest.raises(ConfigError, match="half of a surrogate pair"):
+        list(stream_rows(tmp_path / "a.jsonl"))
 
 
 def nothings(path: Path) -> None:

@@ -10,7 +10,9 @@ Not covered: a file that lies about those sizes; Arrow believes them as well.
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Iterator
+from datetime import date, time
 from pathlib import Path
 from typing import Any, Final
 
@@ -52,10 +54,26 @@ def parquet_rows(path: Path) -> Iterator[dict[str, JSON]]:
                 for batch in file.iter_batches(batch_size=rows, row_groups=[group]):
                     for row in batch.to_pylist():
                         check_depth(row)
-                        yield row
+                        yield {name: _json(value) for name, value in row.items()}
     except (OSError, ValueError, RecursionError, MemoryError, OverflowError) as error:
         # Arrow's own errors are ValueErrors.
         raise ConfigError(f"cannot read {path} as Parquet: {error}") from error
+
+
+def _json(value: Any) -> JSON:
+    """Parquet has kinds that JSON has not: moments as ISO 8601, bytes in base64, others as text."""
+    match value:
+        case None | bool() | int() | float() | str():
+            return value
+        case list() | tuple():
+            return [_json(one) for one in value]
+        case dict():
+            return {str(name): _json(one) for name, one in value.items()}
+        case bytes():
+            return base64.b64encode(value).decode()
+        case date() | time():
+            return value.isoformat()
+    return str(value)
 
 
 def _rows_at_once(path: Path, group: Any, schema: Any) -> int:

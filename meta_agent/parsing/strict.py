@@ -62,17 +62,18 @@ def parse(data: bytes | bytearray | memoryview, budget: Budget | None = None) ->
     return value
 
 
-def document(text: str | bytes, **hooks: Any) -> JSON:
+def document(text: str | bytes, *, halves: bool = True, **hooks: Any) -> JSON:
     """JSON of a file that somebody gave us: counted, and no deeper than later code can walk.
 
-    ValueError for anything else. Numbers are what Python reads; `hooks` are those of `json.loads`.
+    ValueError for anything else. Numbers are what Python reads, and so are halves of surrogate
+    pairs, which models do write, where the caller takes them; `hooks` are those of `json.loads`.
     """
     _count(text.encode("utf-8", "replace") if isinstance(text, str) else text, FILE_ELEMENTS)
     try:
         value = json.loads(text, **hooks)
     except RecursionError as error:
         raise Unfit("nested too deeply to be read") from error
-    check_depth(value)
+    _walk(value, texts=not halves and "\\u" in str(text))
     return value
 
 

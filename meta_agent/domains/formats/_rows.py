@@ -127,7 +127,7 @@ def _listed(path: Path, text: str) -> Iterator[Fields]:
 
 def _parsed(path: Path, number: int, text: str) -> JSON:
     try:
-        return document(text)
+        return document(text, halves=False)
     except ValueError as problem:
         raise ConfigError(f"{path}:{number}: not JSON ({problem}): {shown(text)}") from problem
 
