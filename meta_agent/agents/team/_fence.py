@@ -14,6 +14,7 @@ from __future__ import annotations
 import hashlib
 import re
 import unicodedata
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from meta_agent.parsing.unseen import unseen
@@ -44,12 +45,28 @@ class Fence:
     def _unlabelled(self, text: str) -> str:
         """Replaced and never deleted, or two halves around one label would become another.
 
-        Also where it is written in other letters that read the same.
+        Also where other signs stand for some of its own: what is not ASCII may look like anything.
         """
-        if self.label not in unicodedata.normalize("NFKC", text).casefold():
-            return text
-        wide = unicodedata.normalize("NFKC", text)
-        return re.sub(self.label, _IN_PLACE, wide, flags=re.IGNORECASE)
+        plain = text if text.isascii() else _bare(text)
+        parts, at = list[str](), 0
+        for start in self._found(plain):
+            if start >= at:
+                parts += [plain[at:start], _IN_PLACE]
+                at = start + len(self.label)
+        return "".join([*parts, plain[at:]]) if parts else text
+
+    def _found(self, text: str) -> Iterator[int]:
+        alike = "".join(rf"(?:{sign}|[^\x00-\x7f])" for sign in self.label)
+        for one in re.finditer(f"(?=({alike}))", text, re.IGNORECASE):
+            same = sum(a.lower() == b for a, b in zip(one[1], self.label, strict=True))
+            if same * 2 >= len(self.label):
+                yield one.start()
+
+
+def _bare(text: str) -> str:
+    """Without accents, strokes and other marks upon letters, in plain forms of these."""
+    told = unicodedata.normalize("NFKD", text)
+    return "".join(sign for sign in told if not unicodedata.combining(sign))
 
 
 def visible(text: str) -> str:
