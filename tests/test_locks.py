@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import re
 import subprocess
 import sys
 import tomllib
@@ -51,6 +52,12 @@ def test_the_bill_names_every_package_with_its_licence() -> None:
     }
     licences = {one["name"]: one["licenses"][0]["license"]["name"] for one in listed}
     assert [name for name, told in licences.items() if told.startswith("not ")] == ["appnope"]
+
+
+def test_no_image_is_built_on_a_tag_alone() -> None:
+    text = (ROOT / "sandboxes/Dockerfile").read_text()
+    named = re.findall(r"(?m)^FROM +(\S+)", text) + re.findall(r"(?m)^ARG +\w+=(\S+)", text)
+    assert named and all("@sha256:" in one or one.startswith("${") for one in named)
 
 
 def wheel(folder: Path, pin: Pin, source: str) -> Path:
