@@ -110,8 +110,7 @@ class OpenAIProvider:
         if isinstance(error, openai.APIError):
             fields = error.body if isinstance(error.body, Mapping) else {"message": str(error)}
             return of_event(fields, secrets=self._secrets)
-        if isinstance(
-            error, ValueError | RecursionError
-        ):  # a line of the stream is not JSON, or not UTF-8
+        # A line of the stream is not JSON, not UTF-8, or nested without an end.
+        if isinstance(error, ValueError | RecursionError):
             return malformed(f"the stream can't be read: {error}", secrets=self._secrets)
         return unknown(error, secrets=self._secrets)
