@@ -150,7 +150,7 @@ def trial(
     skill = place.skill(name)
     folder = out.expanduser().absolute() / f"{skill.name}-{config.domain.replace(':', '-')}"
     with stdout_for_data():
-        comparison = declare_trial(config, skill, seeds, folder)
+        comparison = declare_trial(config, [skill], seeds, folder)
         stopped = list(carry_out(comparison, evolve, beside()).values())
         if stopped:
             raise stopped[0]
