@@ -80,7 +80,6 @@ def search(
     """Skills whose trigger shows in rollouts, then those whose words fit."""
     from meta_agent.errors import ConfigError
     from meta_agent.skills import search as looked_for
-    from meta_agent.skills import unseen
     from meta_agent.view.terminal.skills import found as drawing
 
     text = " ".join(words or ())
@@ -92,13 +91,17 @@ def search(
         report = _report(rollouts, solved_at, fields) if rollouts else None
     place = _library(library, workspace)
     known = place.all()
-    found = looked_for(known, text, report, limit)
-    not_looked = unseen(known, report) if rollouts else {}
+    found, not_looked = looked_for(known, text, report, limit)
     rows = [
         {**_row(place, one.skill), "shows": dict(one.shows), "not_looked_at": list(one.unseen)}
         for one in found
     ]
-    document = {"schema_version": 1, "words": text, "found": rows, "not_looked_for": not_looked}
+    document = {
+        "schema_version": 1,
+        "words": text,
+        "found": rows,
+        "not_looked_for": dict(not_looked),
+    }
     emit(as_json, lambda: document, lambda: drawing(rows, list(not_looked), len(known)))
 
 

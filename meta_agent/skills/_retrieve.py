@@ -42,6 +42,13 @@ class Found(NamedTuple):
     unseen: tuple[str, ...]
 
 
+class Search(NamedTuple):
+    """What was found, best first, and what of all skills could not be looked for, and why."""
+
+    found: list[Found]
+    unseen: dict[str, tuple[str, ...]]
+
+
 def rank(
     skills: Sequence[Skill], domain: str, factor: str | None, text: str, evidence: JSON = None
 ) -> list[Skill]:
@@ -56,22 +63,17 @@ def rank(
     return sorted(usable, key=place)
 
 
-def search(skills: Sequence[Skill], text: str, report: JSON = None, limit: int = 3) -> list[Found]:
+def search(skills: Sequence[Skill], text: str, report: JSON = None, limit: int = 3) -> Search:
     """Those whose trigger shows in the report first, then by words; nothing that neither finds."""
     scores = words_of(skills, text)
-    found = [_looked(skill, report) for skill in skills]
-    fitting = [one for one in found if one.shows or scores.get(one.skill.name)]
+    looked = [_looked(skill, report) for skill in skills]
+    fitting = [one for one in looked if one.shows or scores.get(one.skill.name)]
+    blind = {one.skill.name: one.unseen for one in looked if one.unseen and not one.shows}
 
     def place(one: Found) -> tuple[bool, float, str]:
         return not one.shows, -scores.get(one.skill.name, 0.0), one.skill.name
 
-    return sorted(fitting, key=place)[:limit]
-
-
-def unseen(skills: Sequence[Skill], report: JSON) -> dict[str, tuple[str, ...]]:
-    """Skills whose trigger does not show and could not be looked at whole, and why."""
-    found = [_looked(skill, report) for skill in skills if skill.kind != "guide"]
-    return {one.skill.name: one.unseen for one in found if one.unseen and not one.shows}
+    return Search(sorted(fitting, key=place)[:limit], blind)
 
 
 def near_duplicate(draft: SkillDraft, skill: Skill) -> bool:
