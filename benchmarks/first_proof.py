@@ -1,15 +1,16 @@
 """What a library of earlier runs saves: attempts until the first proof, with it and without.
 
-Runs on the seeds `LEARNT_FROM` write a library for each domain, one after the other. Then pairs of
-runs on fresh seeds, equal but for their library (`skill_trials`): with the domain's own, and with
-that of the other domain (transfer). `DESIGN` is the whole declaration; a claim of a first idea is
-provable at this size, where the idea is the right one, and one idea is all that a run may try.
+Runs on the seeds `LEARNT_FROM` write a library for each domain, one after the other, with room to
+try `EARLIER["candidates"]` ideas together and without each. Then pairs of runs on fresh seeds with
+room for one idea, equal but for their library (`skill_trials`): with the domain's own, and with
+that of the other domain (transfer). A claim is provable at this size where the idea is the right
+one, so all depends on which comes first.
 Repeating the command goes on with the runs that are missing.
 
     python benchmarks/first_proof.py --out DIR
 
 Does not cover: faults that act through training, which two steps hide; larger bundles, in which
-the order of ideas counts for less.
+the order of ideas counts for less; language models, which read skills.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ PAIRS, ACROSS = 10, 3
 DESIGN: Final = RunConfig(
     generations=1, candidates=1, train_steps=2, budget=9400, jobs=1, sandbox="process", seed=FIRST
 )
+EARLIER: Final = {"candidates": 4, "budget": 16_000}
 DOMAINS: Final = ("swe", "math")
 
 
@@ -60,7 +62,7 @@ def library(folder: Path, domain: str) -> list[Skill]:
     place = folder / domain
     for seed in LEARNT_FROM:
         own = folder / f"{domain}-s{seed}"
-        told = {"domain": domain, "seed": seed, "workspace": own, "skills": place}
+        told = {"domain": domain, "seed": seed, "workspace": own, "skills": place, **EARLIER}
         evolve(DESIGN.model_copy(update=told), beside()(own.name))
     return SkillLibrary(place).all()
 

@@ -18,7 +18,7 @@ from meta_agent.durable import sync, write_whole
 from meta_agent.errors import ConfigError
 from meta_agent.protocols import JSON
 from meta_agent.skills._format import UnreadableError, parse, render
-from meta_agent.skills._retrieve import near_duplicate, rank
+from meta_agent.skills._retrieve import in_scope, near_duplicate, rank
 from meta_agent.skills._skill import PREFIX, Skill, SkillDraft
 from meta_agent.skills._validate import MAX_NAME, valid_name, validate
 
@@ -43,10 +43,9 @@ class SkillLibrary:
         found = {one.path.name: one for place in places for one in _skills_in(place)}
         return [found[name] for name in sorted(found)]
 
-    def offered(self) -> list[Skill]:
-        """What a run may go by: no guide, and nothing from elsewhere that was not tried here."""
-        lessons = (one for one in self.all() if one.kind != "guide")
-        return [one for one in lessons if not (one.foreign and one.status == "quarantine")]
+    def offered(self, domain: str) -> list[Skill]:
+        """What a run on this domain may go by."""
+        return [one for one in self.all() if in_scope(one, domain)]
 
     def skill(self, name: str) -> Skill:
         """One by its name, or by as much of it as no other begins with."""

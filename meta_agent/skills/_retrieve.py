@@ -5,8 +5,8 @@ Scope comes before words: a skill of the same domain and factor beats any amount
 vocabulary. The index is made anew from the folders in memory, which takes milliseconds for some
 hundred skills, and the same library always gives the same order.
 
-What came from elsewhere and has not been tried here (`Skill.foreign`, quarantined) is for people
-alone: `in_scope` never has it.
+In quarantine, what came from elsewhere (`Skill.foreign`) and what trials did not let out again is
+for people alone: `in_scope` never has it.
 """
 
 from __future__ import annotations
@@ -95,7 +95,8 @@ def near_duplicate(draft: SkillDraft, skill: Skill) -> bool:
 
 def in_scope(skill: Skill, domain: str) -> bool:
     """Own domain always; elsewhere only what has been found to hold in more than one domain."""
-    if skill.kind == "guide" or (skill.foreign and skill.status == "quarantine"):
+    earned = skill.status != "quarantine" or not (skill.foreign or skill.get("worth"))
+    if skill.kind == "guide" or not earned:
         return False
     return skill.domain == domain or skill.status == "global"
 

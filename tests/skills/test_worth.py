@@ -72,6 +72,21 @@ def test_standing_follows_from_the_trials(way: str, library: SkillLibrary) -> No
     assert "license: " in (skill.path / "SKILL.md").read_text()
 
 
+def test_a_run_gets_what_its_domain_earned_and_nothing_that_did_harm(
+    library: SkillLibrary,
+) -> None:
+    def offered() -> list[str]:
+        return [name for name in ("swe", "math") if library.offered(name)]
+
+    library.mark(library.skill("demo"), domain="swe")
+    assert offered() == ["swe"], "what a language model wrote here is tried at home"
+    record(library, trial(GOOD))
+    record(library, trial(GOOD, "math"))
+    assert offered() == ["swe", "math"]
+    record(library, trial(BAD))
+    assert library.skill("demo").status == "quarantine" and offered() == []
+
+
 def test_its_worth_stands_in_the_skill(library: SkillLibrary) -> None:
     record(library, trial(GOOD))
     worth = library.skill("demo").get("worth")
