@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from meta_agent.errors import ConfigError, IntegrityError
+from meta_agent.errors import IntegrityError
 from meta_agent.skills import SkillLibrary, validate
 from meta_agent.skills.worth import FILE, Trial, record, trials, tried
 
@@ -109,6 +109,13 @@ def test_a_shipped_skill_is_marked_in_a_copy(library: SkillLibrary, tmp_path: Pa
     assert mine.skill("demo").path == tmp_path / "mine/demo"
 
 
-def test_a_shipped_skill_is_not_retired(library: SkillLibrary, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="is shipped"):
-        SkillLibrary(tmp_path / "mine", shipped=library.path).retire("demo")
+def test_a_shipped_skill_that_is_retired_is_out_of_sight_here(
+    library: SkillLibrary, tmp_path: Path
+) -> None:
+    mine = SkillLibrary(tmp_path / "mine", shipped=library.path)
+    (tmp_path / "mine").mkdir()
+    assert record(mine, trial(BAD)) == "retired"
+    assert mine.all() == [] and len(library.all()) == 1
+    other = SkillLibrary(tmp_path / "other", shipped=library.path)
+    other.retire("demo")
+    assert other.all() == [] and (other.path / ".retired/demo/SKILL.md").is_file()
