@@ -26,7 +26,21 @@ LibraryOption = Annotated[
     Path | None,
     typer.Option("--library", help="Skills library. [default: the workspace's]"),
 ]
-NameArgument = Annotated[str, typer.Argument(help="A skill, by as much of its name as is its own.")]
+
+
+def _known(context: typer.Context, begun: str) -> list[str]:
+    """Completion with the skills that are there now."""
+    try:
+        place = _library(context.params.get("library"), context.params.get("workspace"))
+        return [one.name for one in place.all() if one.name.startswith(begun)]
+    except Exception:
+        return []  # a shell that waits for words is no place for a sentence
+
+
+NameArgument = Annotated[
+    str,
+    typer.Argument(help="A skill, by as much of its name as is its own.", autocompletion=_known),
+]
 
 
 @skills_app.command("list")

@@ -225,6 +225,7 @@ def test_what_cannot_be_taken_back_is_said(evolved: Evolved, meta_agent: Runner)
         ("meta-agent why g0/", ["g0/c2", "g0/c1", "g0/c0"]),
         ("meta-agent diff v", ["v1", "v0"]),
         ("meta-agent report --run ", ["r1"]),
+        ("meta-agent blame --at v", ["v1", "v0"]),
     ],
 )
 def test_a_shell_is_told_names_that_exist_now(
