@@ -188,7 +188,7 @@ class Bench:
     def proposals(self, files: Files, *, steps: int, out: Path, base_policy: str) -> list[Files]:
         """What the rules agent would commit after a short training, best first."""
         read = self.read(files, steps=steps, out=out, base_policy=base_policy)
-        found = propose(read.trained, tree_of(files), (), (), 40, situation=self.situation())
+        found = propose(read.trained, tree_of(files), (), (), situation=self.situation())
         texts = [{path: text.encode() for path, text in one.edits.items()} for one in found]
         return [{**files, **edits} for edits in texts]
 

@@ -29,7 +29,6 @@ from meta_agent.training import PolicyChild
 
 TASKS = 256
 OUT = Path(stored.__file__).with_name(stored.FILE)
-ALL = 99
 
 
 def main() -> None:
@@ -115,7 +114,7 @@ def ideas(
     """What the rules propose for a harness (the competent one), strongest first."""
     domain, tree = load_domain(suite), tree_of(files or sources(suite, "competent"))
     situation = Situation(domain.ceilings, train_tasks=len(domain.tasks("train")))
-    return propose(evidence, tree, (), (), ALL, situation=situation)
+    return propose(evidence, tree, (), (), situation=situation)
 
 
 def _strengths(suite: str, seen: Sequence[Evidence]) -> dict[str, float]:

@@ -63,7 +63,7 @@ class Lab:
         found: dict[Edits, Proposal] = {}
         for read in self._kept(suite, files, self.steps, "evidence"):
             evidence = Evidence.from_json(read)
-            for one in propose(evidence, tree, (), (), 40, situation=situation):
+            for one in propose(evidence, tree, (), (), situation=situation):
                 known = found.setdefault(_edits(one), one)
                 if one.strength > known.strength:
                     found[_edits(one)] = one

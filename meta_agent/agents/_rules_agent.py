@@ -6,12 +6,10 @@ from collections.abc import Callable
 
 from meta_agent.agents._meta import Brief, Draft, Proposed, Refused
 from meta_agent.agents._trials import small_edits
-from meta_agent.agents.rules import WORTH_TRYING, Proposal, propose
+from meta_agent.agents.rules import Proposal, best, place, propose
 from meta_agent.backtest.fair import fairly
 from meta_agent.errors import CandidateError
 from meta_agent.evidence import Evidence
-
-_ALL = 64
 
 
 class RulesAgent:
@@ -42,15 +40,10 @@ class RulesAgent:
         repairs = [one.hypothesis.rule for one in self._asked(brief, brief.evidence, repair=True)]
         first = repairs[:1] if brief.invalid else []
 
-        def place(one: Proposal) -> tuple[bool, float, str]:
-            return one.hypothesis.rule not in first, -one.strength, one.hypothesis.rule
-
-        kept = [
-            one
-            for one in (*found.values(), *_small_edits(brief))
-            if one.hypothesis.factor in brief.factors and one.strength >= WORTH_TRYING
-        ]
-        return sorted(kept, key=place)[: brief.k]
+        ideas = (*found.values(), *_small_edits(brief))
+        kept = sorted((o for o in ideas if o.hypothesis.factor in brief.factors), key=place)
+        kept.sort(key=lambda one: one.hypothesis.rule not in first)
+        return best(kept, brief.skills, brief.k)
 
     def _asked(self, brief: Brief, evidence: Evidence, *, repair: bool = False) -> list[Proposal]:
         return self._ask(
@@ -58,7 +51,6 @@ class RulesAgent:
             brief.tree,
             brief.tried,
             brief.skills,
-            _ALL,
             repair=repair,
             situation=brief.situation,
         )

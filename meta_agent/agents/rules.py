@@ -2,8 +2,9 @@
 
 Promises: the same evidence, sources, history and skills give the same proposals; each carries one
 factor (checked by path), one hypothesis and a real edit that still parses; what failed on this base
-is not tried on it again, and what was INVALID is not tried again at all. A skill
-moves a rule up or down, and every proposal whose place a skill decided names that skill.
+is not tried on it again, and what was INVALID is not tried again at all. What a skill says was
+proven comes first wherever its rule finds something worth trying; what a skill warns of comes last;
+and every proposal whose place a skill decided names that skill.
 
 Does not cover: whether an idea is good; only measuring tells. It never reads what was planted in a
 seed.
@@ -11,6 +12,7 @@ seed.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -24,10 +26,10 @@ from meta_agent.agents._rules import (
     parses,
 )
 from meta_agent.errors import CandidateError
-from meta_agent.protocols import Factor, HarnessTree, Hypothesis, VerdictKind
+from meta_agent.protocols import HarnessTree, Hypothesis, VerdictKind
 from meta_agent.skills import Skill
 
-_POSITIVE, _NEGATIVE, _INCONCLUSIVE, _SAME_FACTOR = 1.6, 0.25, 0.5, 0.75
+_POSITIVE, _NEGATIVE, _INCONCLUSIVE = 1.6, 0.25, 0.5
 WORTH_TRYING = 0.1
 """Below this strength an idea is one that a clean harness may call for as well."""
 
@@ -50,14 +52,17 @@ class Proposal:
     subject: str  # of the commit message
     edits: Mapping[str, str]  # path -> new text
     strength: float
+    lift: float = 1.0  # of it, the factor that skills are behind
 
+    @property
+    def unaided(self) -> float:
+        """Its strength had there been no skill."""
+        return self.strength / self.lift
 
-@dataclass(frozen=True, slots=True)
-class _Ranked:
-    rule: Rule
-    finding: Diagnosis
-    strength: float
-    skills: tuple[Skill, ...]
+    @property
+    def proven_before(self) -> bool:
+        """Whether a skill speaks for what the evidence calls for anyway."""
+        return self.lift > 1 and self.unaided >= WORTH_TRYING
 
 
 def propose(
@@ -65,19 +70,34 @@ def propose(
     tree: HarnessTree,
     history: Sequence[Tried],
     skills: Sequence[Skill],
-    k: int,
     *,
     repair: bool = False,
     situation: Situation | None = None,
 ) -> list[Proposal]:
-    """At most `k` proposals, best first. `repair`: only ideas that restore validity."""
+    """All that the evidence calls for, best first. `repair`: only what restores validity."""
     case = Case(evidence, tree, situation or Situation())
     rules = [rule for rule in ALL_RULES if rule.repairs or not repair]
     found = _distinct([(r, f) for r in rules if (f := _diagnose(r, case)) is not None])
     open_ = [(r, f) for r, f in found if not _is_settled(r, tree.commit, history)]
-    plain = _pick([_weighed(r, f, tree.commit, history, ()) for r, f in open_], k)
-    ranked = _pick([_weighed(r, f, tree.commit, history, skills) for r, f in open_], k)
-    return [_proposal(choice, _decisive(choice, plain, skills)) for choice in ranked]
+    return sorted((_weighed(r, f, tree.commit, history, skills) for r, f in open_), key=place)
+
+
+def place(one: Proposal) -> tuple[bool, float, str]:
+    """Sorts: what was proven before, then by strength."""
+    return not one.proven_before, -one.strength, one.hypothesis.rule
+
+
+def best(found: Sequence[Proposal], skills: Sequence[Skill], k: int) -> list[Proposal]:
+    """The first k worth trying; one that is there since another was warned of names the warning."""
+    taken = [one for one in found if one.strength >= WORTH_TRYING][:k]
+    plain = [one for one in found if one.unaided >= WORTH_TRYING]
+    plain = sorted(plain, key=lambda one: (-one.unaided, one.hypothesis.rule))[:k]
+    before, now = ({one.hypothesis.rule for one in some} for some in (plain, taken))
+    warned = [s for s in skills if s.kind == "negative" and s.rule in before - now]
+    return [
+        one if one.hypothesis.skills or one.hypothesis.rule in before else _naming(one, warned)
+        for one in taken
+    ]
 
 
 def _distinct(found: Sequence[tuple[Rule, Diagnosis]]) -> list[tuple[Rule, Diagnosis]]:
@@ -128,50 +148,17 @@ def _is_settled(rule: Rule, base: str, history: Iterable[Tried]) -> bool:
 
 def _weighed(
     rule: Rule, finding: Diagnosis, base: str, history: Sequence[Tried], skills: Sequence[Skill]
-) -> _Ranked:
-    strength = finding.strength
+) -> Proposal:
     repeated = sum(t.rule == rule.name and t.base == base for t in history)
-    strength *= _INCONCLUSIVE**repeated
-    used = tuple(
-        skill for skill in skills if skill.rule == rule.name and skill.factor == rule.factor
-    )
-    for skill in used:
-        strength *= _POSITIVE if skill.kind == "positive" else _NEGATIVE
-    return _Ranked(rule, finding, strength, used)
+    used = [skill for skill in skills if skill.rule == rule.name and skill.factor == rule.factor]
+    lift = math.prod(_POSITIVE if skill.kind == "positive" else _NEGATIVE for skill in used)
+    strength = finding.strength * _INCONCLUSIVE**repeated * lift
+    told = finding.hypothesis(rule)
+    return _naming(Proposal(told, finding.subject, finding.edits, strength, lift), used)
 
 
-def _pick(choices: Sequence[_Ranked], k: int) -> list[_Ranked]:
-    """Greedily, with a discount for each pick of the same factor, so that arms differ."""
-    rest, picked = list(choices), list[_Ranked]()
-    while rest and len(picked) < k:
-        taken = [choice.rule.factor for choice in picked]
-
-        def place(choice: _Ranked, taken: list[Factor] = taken) -> tuple[float, str]:
-            discount = _SAME_FACTOR ** taken.count(choice.rule.factor)
-            return -choice.strength * discount, choice.rule.name
-
-        best = min(rest, key=place)
-        rest.remove(best)
-        picked.append(best)
-    return picked
-
-
-def _decisive(
-    choice: _Ranked, plain: Sequence[_Ranked], skills: Sequence[Skill]
-) -> tuple[Skill, ...]:
-    """The skills that decided this place: its own, else those that kept a stronger idea out."""
-    if choice.skills or any(choice.rule is other.rule for other in plain):
-        return choice.skills
-    displaced = {other.rule.name for other in plain}
-    return tuple(s for s in skills if s.kind == "negative" and s.rule in displaced)
-
-
-def _proposal(choice: _Ranked, skills: tuple[Skill, ...]) -> Proposal:
-    hypothesis = choice.finding.hypothesis(choice.rule)
-    learned = tuple(f"skill {skill.name} ({skill.kind}): {skill.description}" for skill in skills)
-    hypothesis = replace(
-        hypothesis,
-        evidence=(*hypothesis.evidence, *learned),
-        skills=tuple(skill.name for skill in skills),
-    )
-    return Proposal(hypothesis, choice.finding.subject, choice.finding.edits, choice.strength)
+def _naming(one: Proposal, skills: Sequence[Skill]) -> Proposal:
+    told = one.hypothesis
+    learned = (f"skill {skill.name} ({skill.kind}): {skill.description}" for skill in skills)
+    names = tuple(skill.name for skill in skills)
+    return replace(one, hypothesis=replace(told, evidence=(*told.evidence, *learned), skills=names))

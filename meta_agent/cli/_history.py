@@ -12,6 +12,7 @@ from meta_agent.cli._options import (
     NameArgument,
     RunOption,
     WorkspaceOption,
+    known,
     workspace_root,
 )
 from meta_agent.cli._output import emit
@@ -68,7 +69,9 @@ def diff(
 
 def blame(
     file: Annotated[str, typer.Argument(help="A file of the harness, as git names it.")],
-    at: Annotated[str, typer.Option("--at", help="In which version.")] = "main",
+    at: Annotated[
+        str, typer.Option("--at", help="In which version.", autocompletion=known("names"))
+    ] = "main",
     workspace: WorkspaceOption = None,
     as_json: JsonOption = False,
 ) -> None:

@@ -24,7 +24,7 @@ JsonOption = Annotated[
 ]
 
 
-def _known(of: str) -> Callable[[typer.Context, str], list[str]]:
+def known(of: str) -> Callable[[typer.Context, str], list[str]]:
     """Completion with what is there now: `names` of candidates and versions, or `runs`."""
 
     def complete(context: typer.Context, begun: str) -> list[str]:
@@ -48,13 +48,13 @@ RunOption = Annotated[
         "--run",
         help="Which run. Default: the newest.",
         show_default=False,
-        autocompletion=_known("runs"),
+        autocompletion=known("runs"),
     ),
 ]
 NAME = typer.Argument(
     help="Candidate (g0/c1), version (v1), main, lead, or the start of a commit.",
     show_default=False,
-    autocompletion=_known("names"),
+    autocompletion=known("names"),
 )
 NameArgument = Annotated[str, NAME]
 MaybeName = Annotated[str | None, NAME]
@@ -72,6 +72,7 @@ __all__ = [
     "NameArgument",
     "RunOption",
     "WorkspaceOption",
+    "known",
     "resolve_flags",
     "workspace_root",
 ]

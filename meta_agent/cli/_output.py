@@ -43,12 +43,15 @@ def emit(
 
 def draw(drawing: RenderableType, *, paged: bool = False) -> None:
     """Prints for people, on stdout; long texts on a terminal through a pager, as git does."""
-    from rich.console import Console
+    from rich.console import Console, Group
 
     terminal = sys.stdout.isatty()
     console = Console(width=None if terminal else _PIPE_WIDTH, highlight=False)
-    if not (paged and terminal):
-        console.print(drawing, crop=terminal)  # a pipe gets lines whole
+    if not terminal:  # lines whole; a bare Text would be joined anew, and forget that it is
+        console.print(Group(drawing), crop=False)
+        return
+    if not paged:
+        console.print(drawing)
         return
     os.environ.setdefault("LESS", "FRX")  # git's own: what fits on the screen stays on it
     with console.pager(styles=True):

@@ -26,7 +26,21 @@ LibraryOption = Annotated[
     Path | None,
     typer.Option("--library", help="Skills library. [default: the workspace's]"),
 ]
-NameArgument = Annotated[str, typer.Argument(help="A skill, by as much of its name as is its own.")]
+
+
+def _known(context: typer.Context, begun: str) -> list[str]:
+    """Completion with the skills that are there now."""
+    try:
+        place = _library(context.params.get("library"), context.params.get("workspace"))
+        return [one.name for one in place.all() if one.name.startswith(begun)]
+    except Exception:
+        return []  # a shell that waits for words is no place for a sentence
+
+
+NameArgument = Annotated[
+    str,
+    typer.Argument(help="A skill, by as much of its name as is its own.", autocompletion=_known),
+]
 
 
 @skills_app.command("list")
@@ -80,7 +94,6 @@ def search(
     """Skills whose trigger shows in rollouts, then those whose words fit."""
     from meta_agent.errors import ConfigError
     from meta_agent.skills import search as looked_for
-    from meta_agent.skills import unseen
     from meta_agent.view.terminal.skills import found as drawing
 
     text = " ".join(words or ())
@@ -92,13 +105,17 @@ def search(
         report = _report(rollouts, solved_at, fields) if rollouts else None
     place = _library(library, workspace)
     known = place.all()
-    found = looked_for(known, text, report, limit)
-    not_looked = unseen(known, report) if rollouts else {}
+    found, not_looked = looked_for(known, text, report, limit)
     rows = [
         {**_row(place, one.skill), "shows": dict(one.shows), "not_looked_at": list(one.unseen)}
         for one in found
     ]
-    document = {"schema_version": 1, "words": text, "found": rows, "not_looked_for": not_looked}
+    document = {
+        "schema_version": 1,
+        "words": text,
+        "found": rows,
+        "not_looked_for": dict(not_looked),
+    }
     emit(as_json, lambda: document, lambda: drawing(rows, list(not_looked), len(known)))
 
 
@@ -150,7 +167,7 @@ def trial(
     skill = place.skill(name)
     folder = out.expanduser().absolute() / f"{skill.name}-{config.domain.replace(':', '-')}"
     with stdout_for_data():
-        comparison = declare_trial(config, skill, seeds, folder)
+        comparison = declare_trial(config, [skill], seeds, folder)
         stopped = list(carry_out(comparison, evolve, beside()).values())
         if stopped:
             raise stopped[0]

@@ -94,6 +94,7 @@ class Attempt:
         "done",
         "ending",
         "env",
+        "excused_sec",
         "index",
         "key",
         "over",
@@ -114,6 +115,7 @@ class Attempt:
         self.over = False  # the row has its ending
         self.away = False  # an agent works on it elsewhere (`away`)
         self.ending: StopReason | None = None  # why, once an agent that is away must come back
+        self.excused_sec = 0.0  # that its wall ceiling does not count
         self.row = _blank_row(terms, plan)
         self._context: list[Message] = []
         self._sizes: list[int] = []  # of the messages in it
@@ -396,7 +398,8 @@ class Attempt:
         return self.row
 
     def _late(self) -> bool:
-        return time.monotonic() - self._started > self.terms.ceilings.wall_sec
+        took = time.monotonic() - self._started - self.excused_sec
+        return took > self.terms.ceilings.wall_sec
 
 
 def _blank_row(terms: Terms, plan: PlannedRollout) -> Rollout:

@@ -7,7 +7,7 @@ what is merged.
 from meta_agent.skills._distil import distil, lesson_kind
 from meta_agent.skills._export import export
 from meta_agent.skills._library import SkillLibrary, load_skill
-from meta_agent.skills._retrieve import Found, search, unseen
+from meta_agent.skills._retrieve import Found, Search, search
 from meta_agent.skills._skill import PREFIX, STATUSES, Kind, Skill, SkillDraft, Status
 from meta_agent.skills._validate import redact, validate
 from meta_agent.skills._watched import check_script, trigger_in, watched
@@ -17,6 +17,7 @@ __all__ = [
     "STATUSES",
     "Found",
     "Kind",
+    "Search",
     "Skill",
     "SkillDraft",
     "SkillLibrary",
@@ -29,7 +30,6 @@ __all__ = [
     "redact",
     "search",
     "trigger_in",
-    "unseen",
     "validate",
     "watched",
 ]

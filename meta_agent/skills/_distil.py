@@ -20,7 +20,7 @@ from meta_agent.protocols import JSON, Candidate, Effect, Verdict, VerdictKind
 from meta_agent.skills._apply import lines_of
 from meta_agent.skills._skill import Kind, SkillDraft
 from meta_agent.skills._validate import MAX_DESCRIPTION, redact
-from meta_agent.skills._watched import check_script, trigger_of
+from meta_agent.skills._watched import check_script, triggers_of
 
 _MAX_ROWS = 60
 _PATCH_LINE = "PATCH: list[str] = []"
@@ -51,14 +51,15 @@ def distil(
     kind = lesson_kind(verdict)
     if kind is None:
         return None
+    signs = triggers_of(candidate.hypothesis, evidence)
     return SkillDraft(
         title=_title(candidate, kind, domain),
         description=_description(candidate, verdict, kind, domain),
-        body=redact(_body(candidate, verdict, kind, domain)),
+        body=redact(_body(candidate, verdict, kind, domain, signs[0]["metric"])),
         metadata=_metadata(candidate, verdict, kind, domain, trusted_text),
         files={
             "scripts/apply.py": redact(_script(diff, kind)),
-            "scripts/check.py": check_script([trigger_of(candidate.hypothesis, evidence)]),
+            "scripts/check.py": check_script(signs),
             "references/measured.md": redact(_measured(candidate, verdict, evidence)),
         },
     )
@@ -122,10 +123,10 @@ def _metadata(
     }
 
 
-def _body(candidate: Candidate, verdict: Verdict, kind: Kind, domain: str) -> str:
+def _body(candidate: Candidate, verdict: Verdict, kind: Kind, domain: str, sign: str) -> str:
     hypothesis = candidate.hypothesis
     sections = {
-        "Lesson": _lesson(candidate, verdict, kind, domain),
+        "Lesson": _lesson(candidate, verdict, kind, domain, sign),
         "Trigger": _bullets(hypothesis.evidence) or f"`{hypothesis.metric}` is the bottleneck.",
         "Intervention": _intervention(candidate, kind),
         "Expected outcome": (
@@ -167,9 +168,9 @@ def tried(statement: str) -> str:
     return found["does"].rstrip(",") if found else _sentence(statement)
 
 
-def _lesson(candidate: Candidate, verdict: Verdict, kind: Kind, domain: str) -> str:
+def _lesson(candidate: Candidate, verdict: Verdict, kind: Kind, domain: str, metric: str) -> str:
     """What carries over: the sign that was acted on, and what acting on it came to."""
-    hypothesis, meant = candidate.hypothesis, meaning_of(candidate.hypothesis.metric)
+    hypothesis, meant = candidate.hypothesis, meaning_of(metric)
     sign = f"The sign: {meant.what} " if meant.what else ""
     remedy = f"{meant.then} " if meant.then and kind == "positive" else ""
     came = f"On {domain} this was measured: {tried(hypothesis.statement)}"

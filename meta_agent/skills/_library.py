@@ -18,7 +18,7 @@ from meta_agent.durable import sync, write_whole
 from meta_agent.errors import ConfigError
 from meta_agent.protocols import JSON
 from meta_agent.skills._format import UnreadableError, parse, render
-from meta_agent.skills._retrieve import near_duplicate, rank
+from meta_agent.skills._retrieve import in_scope, near_duplicate, rank
 from meta_agent.skills._skill import PREFIX, Skill, SkillDraft
 from meta_agent.skills._validate import MAX_NAME, valid_name, validate
 
@@ -38,15 +38,15 @@ class SkillLibrary:
         self.path, self._shipped = path, shipped
 
     def all(self) -> list[Skill]:
-        """Every readable skill, by name; of those that are shipped what has no namesake here."""
-        places = [place for place in (self._shipped, self.path) if place is not None]
-        found = {one.path.name: one for place in places for one in _skills_in(place)}
+        """Every readable skill, by name; of those shipped what neither is here nor was retired."""
+        shipped = _skills_in(self._shipped) if self._shipped is not None else ()
+        known = (one for one in shipped if not (self.path / RETIRED / one.path.name).exists())
+        found = {one.path.name: one for one in (*known, *_skills_in(self.path))}
         return [found[name] for name in sorted(found)]
 
-    def offered(self) -> list[Skill]:
-        """What a run may go by: no guide, and nothing from elsewhere that was not tried here."""
-        lessons = (one for one in self.all() if one.kind != "guide")
-        return [one for one in lessons if not (one.foreign and one.status == "quarantine")]
+    def offered(self, domain: str) -> list[Skill]:
+        """What a run on this domain may go by."""
+        return [one for one in self.all() if in_scope(one, domain)]
 
     def skill(self, name: str) -> Skill:
         """One by its name, or by as much of it as no other begins with."""
@@ -119,13 +119,14 @@ class SkillLibrary:
     def retire(self, name: str) -> Path:
         """Takes a skill out of sight: nothing offers it again, and nothing of it is lost."""
         skill = self.skill(name)
-        if skill.path.parent != self.path:
-            raise ConfigError(f"{skill.name} is shipped with meta-agent and not of {self.path}")
         target = self.path / RETIRED / skill.path.name
-        target.parent.mkdir(exist_ok=True)
+        target.parent.mkdir(parents=True, exist_ok=True)
         if target.exists():
             target = target.with_name(f"{target.name}.{uuid4().hex[:8]}")
-        skill.path.replace(target)
+        if skill.path.parent == self.path:
+            skill.path.replace(target)
+        else:
+            shutil.copytree(skill.path, target)
         sync(self.path)
         return target
 

@@ -5,8 +5,8 @@ Scope comes before words: a skill of the same domain and factor beats any amount
 vocabulary. The index is made anew from the folders in memory, which takes milliseconds for some
 hundred skills, and the same library always gives the same order.
 
-What came from elsewhere and has not been tried here (`Skill.foreign`, quarantined) is for people
-alone: `in_scope` never has it.
+In quarantine, what came from elsewhere (`Skill.foreign`) and what trials did not let out again is
+for people alone: `in_scope` never has it.
 """
 
 from __future__ import annotations
@@ -42,6 +42,13 @@ class Found(NamedTuple):
     unseen: tuple[str, ...]
 
 
+class Search(NamedTuple):
+    """What was found, best first, and what of all skills could not be looked for, and why."""
+
+    found: list[Found]
+    unseen: dict[str, tuple[str, ...]]
+
+
 def rank(
     skills: Sequence[Skill], domain: str, factor: str | None, text: str, evidence: JSON = None
 ) -> list[Skill]:
@@ -56,22 +63,17 @@ def rank(
     return sorted(usable, key=place)
 
 
-def search(skills: Sequence[Skill], text: str, report: JSON = None, limit: int = 3) -> list[Found]:
+def search(skills: Sequence[Skill], text: str, report: JSON = None, limit: int = 3) -> Search:
     """Those whose trigger shows in the report first, then by words; nothing that neither finds."""
     scores = words_of(skills, text)
-    found = [_looked(skill, report) for skill in skills]
-    fitting = [one for one in found if one.shows or scores.get(one.skill.name)]
+    looked = [_looked(skill, report) for skill in skills]
+    fitting = [one for one in looked if one.shows or scores.get(one.skill.name)]
+    blind = {one.skill.name: one.unseen for one in looked if one.unseen and not one.shows}
 
     def place(one: Found) -> tuple[bool, float, str]:
         return not one.shows, -scores.get(one.skill.name, 0.0), one.skill.name
 
-    return sorted(fitting, key=place)[:limit]
-
-
-def unseen(skills: Sequence[Skill], report: JSON) -> dict[str, tuple[str, ...]]:
-    """Skills whose trigger does not show and could not be looked at whole, and why."""
-    found = [_looked(skill, report) for skill in skills if skill.kind != "guide"]
-    return {one.skill.name: one.unseen for one in found if one.unseen and not one.shows}
+    return Search(sorted(fitting, key=place)[:limit], blind)
 
 
 def near_duplicate(draft: SkillDraft, skill: Skill) -> bool:
@@ -93,7 +95,8 @@ def near_duplicate(draft: SkillDraft, skill: Skill) -> bool:
 
 def in_scope(skill: Skill, domain: str) -> bool:
     """Own domain always; elsewhere only what has been found to hold in more than one domain."""
-    if skill.kind == "guide" or (skill.foreign and skill.status == "quarantine"):
+    earned = skill.status != "quarantine" or not (skill.foreign or skill.get("worth"))
+    if skill.kind == "guide" or not earned:
         return False
     return skill.domain == domain or skill.status == "global"
 

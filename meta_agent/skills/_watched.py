@@ -9,14 +9,15 @@ from __future__ import annotations
 import ast
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import NoneType
 from typing import Any, Final
 
-from meta_agent.evidence import MINIMUM, THRESHOLDS, rests_on
+from meta_agent.evidence import MINIMUM, THRESHOLDS, Threshold, rests_on
 from meta_agent.protocols import JSON, Hypothesis
+from meta_agent.skills.looking import beyond
 
 _SCRIPT: Final = '''\
 """Says whether rollouts show what this skill is about: any that `meta-agent report` reads.
@@ -53,6 +54,7 @@ _SHAPE: Final[Mapping[str, Any]] = {
     "silent": bool,
 }
 _SILENT: Final = ("behaviour.leak", "behaviour.tamper", "behaviour.flag", "shape.suspect.")
+_NAMED: Final = re.compile(r"\b(?P<name>[a-z_]+(?:\.\w+)+) is (?P<value>-?\d+(?:\.\d+)?)")
 _ONLY_OURS: Final = ("signal.train.", "signal.filter.", "signal.curriculum.", "measured.")
 
 
@@ -77,14 +79,29 @@ def watched(metric: str, side: str, limit: float | None) -> dict[str, Any]:
     }
 
 
-def trigger_of(hypothesis: Hypothesis, evidence: Mapping[str, JSON]) -> dict[str, Any]:
-    """The hypothesis's metric at its known limit, else as bad as it was where this was learned."""
+def triggers_of(hypothesis: Hypothesis, evidence: Mapping[str, JSON]) -> list[dict[str, Any]]:
+    """What was seen beyond its known limit and acted on; else the hypothesis's own metric.
+
+    Without a known limit that is as bad as it was where this was learned.
+    """
+    own, value = hypothesis.metric, _value_of(hypothesis.metric, evidence)
+    seen = {own: value} if value is not None else {}
+    for found in _NAMED.finditer("\n".join(hypothesis.evidence)):
+        seen[found["name"]] = float(found["value"])
+    rows = [watched(name, t.side, t.warn) for name in seen for t in _thresholds(name)]
     side = "above" if hypothesis.direction == "down" else "below"
-    named = (t for t in THRESHOLDS if t.side == side and re.fullmatch(t.pattern, hypothesis.metric))
-    known = next((one.warn for one in named), None)
-    layer, _, name = hypothesis.metric.partition(".")
-    seen = (evidence.get("layers", evidence).get(layer) or {}).get(name)
-    return watched(hypothesis.metric, side, seen if known is None else known)
+    limit = next((one.warn for one in _thresholds(own) if one.side == side), value)
+    return [row for row in rows if beyond(seen[row["metric"]], row)] or [watched(own, side, limit)]
+
+
+def _thresholds(name: str) -> Iterator[Threshold]:
+    return (one for one in THRESHOLDS if re.fullmatch(one.pattern, name))
+
+
+def _value_of(metric: str, evidence: Mapping[str, JSON]) -> float | None:
+    layer, _, name = metric.partition(".")
+    value: float | None = (evidence.get("layers", evidence).get(layer) or {}).get(name)
+    return value
 
 
 def _listed(rows: Iterable[str]) -> str:

@@ -33,9 +33,15 @@ _SPARED: Final = 3
 """Cells that experiments leave to the search: a bundle of two, and each of them left out."""
 
 
-def spent(ledger: Ledger, run: str, kinds: Sequence[Kind] = ("train", "eval")) -> int:
-    """Attempts that a run has made so far, those at vault tasks aside."""
-    return sum(_made(step) for kind in kinds for step in ledger.steps(run, kind=kind))
+def spent(
+    ledger: Ledger,
+    run: str,
+    kinds: Sequence[Kind] = ("train", "eval"),
+    before: Step | None = None,
+) -> int:
+    """Attempts that a run has made so far, or had when a step began; vault tasks aside."""
+    steps = [step for kind in kinds for step in ledger.steps(run, kind=kind)]
+    return sum(_made(step) for step in steps if before is None or step.seq < before.seq)
 
 
 def allowed(run: Run) -> int:

@@ -41,6 +41,8 @@ class Result:
     """Of them those that training made."""
     standing: str
     """What is known of what was handed over: proven, unproven, or the start."""
+    proven_after: int | None
+    """Attempts that had been made when it was proven; None: it was not."""
     tokens: int
     usd: float | None
     verdicts: Mapping[str, int]

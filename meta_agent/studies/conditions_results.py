@@ -25,7 +25,7 @@ from meta_agent.history import HarnessRepo
 from meta_agent.ledger import Ledger, Step
 from meta_agent.ledger.kinds import Live, Merge
 from meta_agent.offers import Offered
-from meta_agent.protocols import JSON, Domain
+from meta_agent.protocols import JSON, Domain, VerdictKind
 from meta_agent.rollouts import RolloutStore
 from meta_agent.steps.budget import spent
 from meta_agent.steps.opening import load_run_domain
@@ -112,6 +112,7 @@ def _read(
     known = [bool(row.success) for row in rows if row.success is not None]
     promoted, invalid = _promotions(ledger, state, inspector)
     kinds = [one.kind for one in state.candidates.values()]
+    standing = str((state.handover or {}).get("standing", ""))
     return Result(
         arm=run.condition,
         seed=run.seed,
@@ -121,7 +122,8 @@ def _read(
         policy_steps=int(final.get("steps") or 0),
         spent=spent(ledger, state.run),
         trained_on=spent(ledger, state.run, ["train"]),
-        standing=str((state.handover or {}).get("standing", "")),
+        standing=standing,
+        proven_after=_proven_after(ledger, state.run) if standing == "proven" else None,
         tokens=state.tokens,
         usd=state.usd,
         verdicts={kind: kinds.count(kind) for kind in dict.fromkeys(kinds)},
@@ -130,6 +132,13 @@ def _read(
         final_findings=_vetoes(inspector.within(vault)),
         wall_sec=round(state.wall_sec, 1),
     )
+
+
+def _proven_after(ledger: Ledger, run: str) -> int | None:
+    """Attempts that had been made when a look first proved the claim."""
+    looks = (step for step in ledger.steps(run, kind="live") if step.done)
+    proofs = (step for step in looks if step.outcome["verdict"]["kind"] == VerdictKind.PROMOTE)
+    return next((spent(ledger, run, before=step) for step in proofs), None)
 
 
 def _vault_arm(workspace: Workspace, ledger: Ledger, run: str, final: Mapping[str, Any]) -> ArmRef:

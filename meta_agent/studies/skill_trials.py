@@ -1,8 +1,11 @@
-"""A skill's trial: runs with it and runs without any, paired by seed at equal budget.
+"""A trial of skills: runs with them and runs without any, paired by seed at equal budget.
 
 It is a comparison like that of ways to search (`conditions`), which differ in their library and in
-nothing else: `with` has the skill alone, `without` has none. What a run learns goes into its own
+nothing else: `with` has these skills alone, `without` has none. What a run learns goes into its own
 copy. Repeating a trial goes on where it ended.
+
+What a first proof cost (`first_proof`) is the attempts that a run had made by then. A run without
+one counts with its whole budget: means are restricted to the budget.
 
 Not covered: what follows for the skill (`skills.worth`); that the words of a skill do nothing for
 the rules agent, which goes by the rule that a skill names: such a trial is refused.
@@ -16,6 +19,7 @@ from typing import Final
 
 from meta_agent.config import RunConfig
 from meta_agent.errors import ConfigError
+from meta_agent.gate.numbers.results import interval
 from meta_agent.protocols import JSON
 from meta_agent.skills import Skill, SkillLibrary
 from meta_agent.skills.worth import Trial
@@ -26,19 +30,23 @@ WITH, WITHOUT = "with", "without"
 SIDES: Final = (WITH, WITHOUT)
 
 
-def declare_trial(config: RunConfig, skill: Skill, seeds: int, folder: Path) -> Comparison:
+def declare_trial(
+    config: RunConfig, skills: Sequence[Skill], seeds: int, folder: Path
+) -> Comparison:
     """The runs of a trial. Raises ConfigError where they could tell nothing."""
-    if config.meta_model == "rules" and not skill.rule:
+    if config.meta_model == "rules" and not any(skill.rule for skill in skills):
+        told = f"{skills[0].name} names none" if skills else "there is no skill"
         raise ConfigError(
-            f"the rules agent goes by the rule that a skill names, and {skill.name} names none",
+            f"the rules agent goes by the rule that a skill names, and {told}",
             hint="--meta-model PROVIDER/MODEL: language models read it",
         )
     given = {side: folder / "given" / side for side in SIDES}
     for place in given.values():
         place.mkdir(parents=True, exist_ok=True)
-    if not (given[WITH] / skill.path.name).exists():
-        # Offered as if it held everywhere: whether it does is what is asked.
-        SkillLibrary(given[WITH]).mark(skill, status="global", origin="")
+    for skill in skills:
+        if not (given[WITH] / skill.path.name).exists():
+            # Offered as if it held everywhere: whether it does is what is asked.
+            SkillLibrary(given[WITH]).mark(skill, status="global", origin="")
     return declare(config, SIDES, seeds, folder, given)
 
 
@@ -50,7 +58,7 @@ def trial_of(skill: Skill, comparison: Comparison, results: Sequence[Result], to
             f"no pair of runs of {skill.name} has ended", hint="give the same command again"
         )
     seen = versus["difference"]
-    ended = {side: [one for one in results if one.arm == side] for side in SIDES}
+    proof = first_proof(comparison, results)
     return Trial(
         skill=skill.name,
         domain=comparison.config.domain,
@@ -59,8 +67,16 @@ def trial_of(skill: Skill, comparison: Comparison, results: Sequence[Result], to
         difference=seen["value"],
         low=seen["low"],
         high=seen["high"],
-        first_proof={
-            side: [one.spent if one.standing == "proven" else None for one in runs]
-            for side, runs in ended.items()
-        },
+        first_proof={side: proof[side] for side in SIDES},
     )
+
+
+def first_proof(comparison: Comparison, results: Sequence[Result]) -> dict[str, JSON]:
+    """What a first proof cost on either side, and the mean of the paired differences."""
+    of = {(one.arm, one.seed): one for one in results if not one.void}
+    seeds = [seed for seed in comparison.seeds if all((side, seed) in of for side in SIDES)]
+    after = {side: [of[side, seed].proven_after for seed in seeds] for side in SIDES}
+    cost = {side: [one or comparison.budget for one in after[side]] for side in SIDES}
+    gaps = [one - other for one, other in zip(cost[WITH], cost[WITHOUT], strict=True)]
+    mean = interval(gaps, "mean").to_json() if len(gaps) > 1 else None
+    return {"seeds": seeds, **after, "budget": comparison.budget, "difference": mean}

@@ -75,7 +75,7 @@ def evidence(**metrics: float) -> Evidence:
 def find(
     rule: str, found: Evidence, harness: HarnessTree, situation: Situation | None = None
 ) -> Proposal | None:
-    proposals = propose(found, harness, (), (), 99, situation=situation)
+    proposals = propose(found, harness, (), (), situation=situation)
     return next((p for p in proposals if p.hypothesis.rule == rule), None)
 
 

@@ -41,12 +41,12 @@ def judged(proposal: Proposal, repo: HarnessRepo) -> Candidate:
 def test_a_second_workspace_names_what_the_first_learned(verdict: Verdict, tmp_path: Path) -> None:
     library = SkillLibrary(tmp_path / "shared")
     repo = HarnessRepo.create(tmp_path / "one", tree().files, "feat: seed\n")
-    first = propose(evidence(**BUSY), tree(), (), library.all(), 3)
+    first = propose(evidence(**BUSY), tree(), (), library.all())
     draft = distil(judged(first[0], repo), verdict, "", evidence().to_json(), domain="swe")
     assert draft is not None
     skill = library.write(draft)
 
-    second = propose(evidence(**BUSY), tree(), (), SkillLibrary(library.path).all(), 3)
+    second = propose(evidence(**BUSY), tree(), (), SkillLibrary(library.path).all())
     assert any(skill.name in proposal.hypothesis.skills for proposal in second)
     if skill.kind == "negative":
         assert names(second)[0] != names(first)[0]

@@ -8,10 +8,8 @@ from pathlib import Path
 import pytest
 
 import meta_agent.agents
-from meta_agent.agents import (
-    Tried,
-    propose,
-)
+from meta_agent.agents import WORTH_TRYING, Tried, propose
+from meta_agent.agents.rules import best
 from meta_agent.harness import parse_contract
 from meta_agent.protocols import HarnessTree, VerdictKind
 from meta_agent.skills import Skill
@@ -29,13 +27,11 @@ def skill(rule: str, factor: str, kind: str) -> Skill:
 
 
 def test_the_same_input_gives_the_same_proposals() -> None:
-    assert propose(evidence(**BUSY), tree(), (), (), 4) == propose(
-        evidence(**BUSY), tree(), (), (), 4
-    )
+    assert propose(evidence(**BUSY), tree(), (), ()) == propose(evidence(**BUSY), tree(), (), ())
 
 
 def test_every_proposal_is_one_real_factor_edit_with_a_prediction() -> None:
-    proposals = propose(evidence(**BUSY), tree(), (), (), 99)
+    proposals = propose(evidence(**BUSY), tree(), (), ())
     assert len(set(names(proposals))) == len(proposals) >= 8
     for proposal in proposals:
         assert parse_contract(tree()).factor_of(proposal.edits) == proposal.hypothesis.factor
@@ -51,11 +47,10 @@ def test_every_proposal_is_one_real_factor_edit_with_a_prediction() -> None:
                 ast.parse(text)
 
 
-def test_the_bottleneck_comes_first_and_arms_differ() -> None:
+def test_the_bottleneck_comes_first() -> None:
     still = {"signal__train.entropy.first": 0.3, "signal__train.entropy.change": 0.0}
-    proposals = propose(evidence(**BUSY, **still), tree(), (), (), 3)
+    proposals = propose(evidence(**BUSY, **still), tree(), (), ())[:3]
     assert names(proposals)[0] == "more-turns"
-    assert len({p.hypothesis.factor for p in proposals}) == 3
 
 
 @pytest.mark.parametrize(
@@ -69,28 +64,45 @@ def test_the_bottleneck_comes_first_and_arms_differ() -> None:
     ],
 )
 def test_what_failed_is_remembered(verdict: VerdictKind, base: str, again: bool) -> None:
-    proposals = propose(evidence(**BUSY), tree(), [Tried("more-turns", base, verdict)], (), 99)
+    proposals = propose(evidence(**BUSY), tree(), [Tried("more-turns", base, verdict)], ())
     assert ("more-turns" in names(proposals)) is again
 
 
 def test_being_ranked_out_is_no_failure() -> None:
     tried = Tried("more-turns", "a" * 40, VerdictKind.REJECT, screened_out=True)
-    assert "more-turns" in names(propose(evidence(**BUSY), tree(), [tried], (), 99))
+    assert "more-turns" in names(propose(evidence(**BUSY), tree(), [tried], ()))
 
 
 def test_a_positive_skill_raises_its_rule_and_is_named() -> None:
     learned = skill("reward-progress", "reward", "positive")
-    proposals = propose(evidence(**BUSY), tree(), (), [learned], 2)
+    proposals = propose(evidence(**BUSY), tree(), (), [learned])
     chosen = next(p for p in proposals if p.hypothesis.rule == "reward-progress")
     assert chosen.hypothesis.skills == (learned.name,)
     assert any(learned.name in line for line in chosen.hypothesis.evidence)
-    assert "reward-progress" not in names(propose(evidence(**BUSY), tree(), (), (), 1))
+    assert "reward-progress" not in names(propose(evidence(**BUSY), tree(), (), ()))[:1]
+
+
+def test_what_was_proven_before_comes_first_where_it_shows() -> None:
+    strongest, *_, weakest = (
+        p for p in propose(evidence(**BUSY), tree(), (), ()) if p.strength > 0.1
+    )
+    told = weakest.hypothesis
+    learned = skill(told.rule, told.factor, "positive")
+    assert weakest.strength * 1.6 < strongest.strength
+    assert names(propose(evidence(**BUSY), tree(), (), [learned]))[0] == told.rule
+
+
+def test_what_a_clean_harness_shows_as_well_stays_last_whatever_was_proven() -> None:
+    weak = next(p for p in propose(evidence(**BUSY), tree(), (), ()) if p.strength < WORTH_TRYING)
+    learned = skill(weak.hypothesis.rule, weak.hypothesis.factor, "positive")
+    proposals = propose(evidence(**BUSY), tree(), (), [learned])
+    assert names(proposals)[0] != weak.hypothesis.rule
 
 
 def test_a_negative_skill_lowers_its_rule_and_whoever_takes_the_place_names_it() -> None:
     learned = skill("more-turns", "scaffold", "negative")
-    before = names(propose(evidence(**BUSY), tree(), (), (), 2))
-    proposals = propose(evidence(**BUSY), tree(), (), [learned], 2)
+    before = names(propose(evidence(**BUSY), tree(), (), ()))[:2]
+    proposals = best(propose(evidence(**BUSY), tree(), (), [learned]), [learned], 2)
     assert "more-turns" in before
     assert "more-turns" not in names(proposals)
     newcomer = next(p for p in proposals if p.hypothesis.rule not in before)
@@ -99,7 +111,7 @@ def test_a_negative_skill_lowers_its_rule_and_whoever_takes_the_place_names_it()
 
 def test_a_repair_restores_validity_and_nothing_else() -> None:
     found = evidence(**BUSY, **{"behaviour__flag.leak:log": 0.4, "behaviour__flagged": 0.4})
-    assert set(names(propose(found, tree(LEAKING), (), (), 9, repair=True))) <= {
+    assert set(names(propose(found, tree(LEAKING), (), (), repair=True))) <= {
         "drop-leaking-tool",
         "punish-leak",
         "drop-hackable-bonus",
@@ -119,7 +131,7 @@ def test_a_harness_without_the_usual_constants_is_no_error() -> None:
         "r.toml": b"not toml",
     }
     leaks = {"behaviour__flag.leak:log": 0.5, "behaviour__flagged": 0.5}
-    assert propose(evidence(**BUSY, **leaks), HarnessTree("a" * 40, "t", files), (), (), 5) == []
+    assert propose(evidence(**BUSY, **leaks), HarnessTree("a" * 40, "t", files), (), ()) == []
 
 
 def test_no_agent_reads_what_was_planted() -> None:

@@ -57,7 +57,7 @@ def test_cut_replies_get_more_tokens() -> None:
 
 def test_a_leaking_tool_is_no_longer_offered() -> None:
     found = evidence(**{"behaviour__flag.leak:log": 0.4, "behaviour__flagged": 0.4})
-    proposals = propose(found, tree(LEAKING), (), (), 2, repair=True)
+    proposals = propose(found, tree(LEAKING), (), (), repair=True)[:2]
     assert [p.hypothesis.rule for p in proposals] == ["drop-leaking-tool", "punish-leak"]
     assert 'TOOLS = "vets"' in proposals[0].edits["swe/agent.py"]
 

@@ -15,6 +15,7 @@ from .conftest import Runner
 from .test_commands import in_a_process
 
 FILES = {"harness.toml": b"[harness]\n", "swe/agent.py": b"A = 1\n\n\nB = 1\n\n\nC = 1\n"}
+LONG = "; " + " ".join(["pass;"] * 40)
 EVIL = "x = '\x1b[2J\u202e'"
 
 
@@ -32,7 +33,7 @@ class Evolved:
         self.start = self.repo.head()
         text = FILES["swe/agent.py"].decode()
         self.commits = [
-            self._branch(0, text.replace("A = 1", "A = 2")),
+            self._branch(0, text.replace("A = 1", f"A = 2{LONG}")),
             self._branch(1, text.replace("B = 1", f"B = 2; {EVIL}")),
             self._branch(2, text.replace("C = 1", "C = 9")),
         ]
@@ -141,6 +142,13 @@ def test_diff_of_one_name_and_of_two(
     assert [one[1:].partition(";")[0] for one in lines if one[:2] in ("+A", "+B", "+C")] == come
 
 
+def test_lines_that_leave_by_a_pipe_are_whole(evolved: Evolved, meta_agent: Runner) -> None:
+    piped = meta_agent("diff", "g0/c0", cwd=evolved.root).stdout
+    assert f"\n+A = 2{LONG}\n" in piped, "git apply reads it"
+    blamed = meta_agent("blame", "swe/agent.py", cwd=evolved.root).stdout
+    assert any(line.endswith(f" 1) A = 2{LONG}") for line in blamed.splitlines())
+
+
 def test_a_name_that_is_nothing_is_a_sentence(evolved: Evolved, meta_agent: Runner) -> None:
     for name in ("v9", "g7/c7", "--help-me", "HEAD^", "a b", "lead"):
         done = meta_agent("diff", "--", name, cwd=evolved.root)
@@ -152,17 +160,7 @@ def test_blame_names_promotion_and_verdict_of_each_line(
 ) -> None:
     done = meta_agent("blame", "swe/agent.py", cwd=evolved.root)
     first, *_, fourth = done.stdout.splitlines()[:4]
-    assert first.split()[1:] == [
-        "g0/c0",
-        "PROMOTE",
-        "+10.0",
-        "[+5.0,",
-        "+15.0]",
-        "1)",
-        "A",
-        "=",
-        "2",
-    ]
+    assert first.split()[1:8] == ["g0/c0", "PROMOTE", "+10.0", "[+5.0,", "+15.0]", "1)", "A"]
     assert "g0/c1 PROMOTE" in fourth and "\x1b" not in done.stdout and "\u202e" not in done.stdout
     assert "feat: the start" in done.stdout.splitlines()[6]
     told = meta_agent("blame", "swe/agent.py", "--at", "v0", "--json", cwd=evolved.root).document
@@ -227,6 +225,7 @@ def test_what_cannot_be_taken_back_is_said(evolved: Evolved, meta_agent: Runner)
         ("meta-agent why g0/", ["g0/c2", "g0/c1", "g0/c0"]),
         ("meta-agent diff v", ["v1", "v0"]),
         ("meta-agent report --run ", ["r1"]),
+        ("meta-agent blame --at v", ["v1", "v0"]),
     ],
 )
 def test_a_shell_is_told_names_that_exist_now(

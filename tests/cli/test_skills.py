@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
+import typer
 
+from meta_agent.cli._skills import _known
 from tests.cli.conftest import Runner
 from tests.cli.conftest import meta_agent as meta_agent
 from tests.cli.test_light import light
@@ -92,3 +96,12 @@ def test_looking_needs_no_heavy_package(tmp_path: Path) -> None:
     for argv in (["list"], ["search", "leak", "--json"], ["show", "read-a-leak"], ["validate"]):
         ran = light("skills", *argv, cwd=tmp_path)
         assert ran.returncode == 0, ran.stderr
+
+
+def test_a_shell_is_told_skills_that_exist_now(tmp_path: Path, theirs: Path) -> None:
+    params = {"library": theirs, "workspace": tmp_path / "none"}
+    told = SimpleNamespace(params=params)
+    assert _known(cast("typer.Context", told), "de") == ["demo"]
+    params["library"] = cast("Path", None)
+    (tmp_path / "none").write_text("no workspace")
+    assert _known(cast("typer.Context", told), "de") == []

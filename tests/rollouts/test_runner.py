@@ -17,11 +17,13 @@ from meta_agent.protocols import (
     GenerateRequest,
     PlannedRollout,
     Rollout,
+    ToolResult,
 )
 from meta_agent.sandbox import Backend, engine_status
 
 from .laboratory import (
     BOTH,
+    Echo,
     LabDomain,
     ScriptGateway,
     plan,
@@ -184,16 +186,33 @@ def test_the_turn_ceiling_is_the_hosts(lab: HarnessSession, lock_step: bool) -> 
     )
 
 
-@BOTH
-def test_the_wall_ceiling_ends_a_rollout(lab: HarnessSession, lock_step: bool) -> None:
-    def policy(_: GenerateRequest) -> str:
-        time.sleep(0.05)
-        return "say more"
+SHORT = Ceilings(1000, 64, 1000, 0.12)
 
-    gateway = ScriptGateway(policy, lock_step=lock_step)
-    (row,) = runner(lab, gateway, LabDomain(Ceilings(1000, 64, 1000, 0.12))).run(plan(1))
+
+def slow(request: GenerateRequest) -> str:
+    time.sleep(0.05)
+    return "submit yes" if request.turn == 5 else "say more"
+
+
+def test_the_wall_ceiling_ends_a_rollout(lab: HarnessSession) -> None:
+    gateway = ScriptGateway(slow, lock_step=False)
+    (row,) = runner(lab, gateway, LabDomain(SHORT)).run(plan(1))
     assert row.stop_reason == "wall_limit"
     assert row.outcome is False
+
+
+def test_in_lock_step_the_models_time_is_the_machines(lab: HarnessSession) -> None:
+    (row,) = runner(lab, ScriptGateway(slow), LabDomain(SHORT)).run(plan(1))
+    assert row.clean and row.timings["model"] > SHORT.wall_sec
+
+
+def test_in_lock_step_all_other_time_counts(
+    lab: HarnessSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Echo, "call", lambda *_: time.sleep(0.05) or ToolResult("heard"))
+    gateway = ScriptGateway(script("say more"))
+    (row,) = runner(lab, gateway, LabDomain(SHORT)).run(plan(1))
+    assert (row.stop_reason, row.outcome) == ("wall_limit", False)
 
 
 def test_a_full_context_ends_a_rollout(lab: HarnessSession) -> None:

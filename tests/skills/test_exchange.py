@@ -111,7 +111,7 @@ def test_off_spec_ones_come_with_a_warning(
     assert not taken.refused
     assert taken.warnings and words in str(taken.warnings)
     (skill,) = library.all()
-    assert skill.status == "quarantine" and library.offered() == []
+    assert skill.status == "quarantine" and library.offered("swe") == []
 
 
 def test_the_two_lists_hold_eighteen_and_more() -> None:

@@ -66,6 +66,25 @@ def library(tmp_path: Path) -> SkillLibrary:
     return SkillLibrary(tmp_path / "skills")
 
 
+def test_the_sign_is_what_was_acted_on_and_not_what_was_hoped_for() -> None:
+    lines = (
+        "conversation.result_cut is 0.552",
+        "behaviour.turns_mean is 2.76",  # named, and within its limit
+        "measured.endings.cut_observation_share is 0.534",
+    )
+    candidate = replace(CANDIDATE, hypothesis=replace(HYPOTHESIS, evidence=lines))
+    made = draft(candidate=candidate)
+    script = made.files["scripts/check.py"]
+    assert re.findall(r'"metric": "(.+)"', script) == ["conversation.result_cut"]
+    assert '"limit": 0.05' in script
+    assert "The sign: Share of results of which the policy saw a part." in made.body
+
+
+def test_without_a_known_sign_the_metric_itself_is_watched() -> None:
+    script = draft().files["scripts/check.py"]
+    assert re.findall(r'"metric": "(.+)"', script) == ["clean_success"]
+
+
 # --- what teaches ------------------------------------------------------------------------------
 
 LESSONS = {

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from meta_agent.errors import ConfigError, IntegrityError
+from meta_agent.errors import IntegrityError
 from meta_agent.skills import SkillLibrary, validate
 from meta_agent.skills.worth import FILE, Trial, record, trials, tried
 
@@ -72,6 +72,21 @@ def test_standing_follows_from_the_trials(way: str, library: SkillLibrary) -> No
     assert "license: " in (skill.path / "SKILL.md").read_text()
 
 
+def test_a_run_gets_what_its_domain_earned_and_nothing_that_did_harm(
+    library: SkillLibrary,
+) -> None:
+    def offered() -> list[str]:
+        return [name for name in ("swe", "math") if library.offered(name)]
+
+    library.mark(library.skill("demo"), domain="swe")
+    assert offered() == ["swe"], "what a language model wrote here is tried at home"
+    record(library, trial(GOOD))
+    record(library, trial(GOOD, "math"))
+    assert offered() == ["swe", "math"]
+    record(library, trial(BAD))
+    assert library.skill("demo").status == "quarantine" and offered() == []
+
+
 def test_its_worth_stands_in_the_skill(library: SkillLibrary) -> None:
     record(library, trial(GOOD))
     worth = library.skill("demo").get("worth")
@@ -94,6 +109,13 @@ def test_a_shipped_skill_is_marked_in_a_copy(library: SkillLibrary, tmp_path: Pa
     assert mine.skill("demo").path == tmp_path / "mine/demo"
 
 
-def test_a_shipped_skill_is_not_retired(library: SkillLibrary, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="is shipped"):
-        SkillLibrary(tmp_path / "mine", shipped=library.path).retire("demo")
+def test_a_shipped_skill_that_is_retired_is_out_of_sight_here(
+    library: SkillLibrary, tmp_path: Path
+) -> None:
+    mine = SkillLibrary(tmp_path / "mine", shipped=library.path)
+    (tmp_path / "mine").mkdir()
+    assert record(mine, trial(BAD)) == "retired"
+    assert mine.all() == [] and len(library.all()) == 1
+    other = SkillLibrary(tmp_path / "other", shipped=library.path)
+    other.retire("demo")
+    assert other.all() == [] and (other.path / ".retired/demo/SKILL.md").is_file()

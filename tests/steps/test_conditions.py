@@ -16,15 +16,21 @@ from meta_agent.history import HarnessRepo
 from meta_agent.ledger import Ledger
 from meta_agent.protocols import RolloutFailure
 from meta_agent.skills import SkillLibrary
+from meta_agent.steps.budget import one_pair, spent
 from meta_agent.steps.finish import finish
 from meta_agent.steps.opening import first_version, open_or_create
-from meta_agent.steps.plan import plan_for
+from meta_agent.steps.plan import MIN_PAIRS, plan_for
 from meta_agent.steps.records import HandedOver, Version
 from meta_agent.steps.run import Run
 from meta_agent.steps.ways._by_score import ScoreOnly
 from meta_agent.studies._figures import Result, summary
 from meta_agent.studies.conditions import Comparison, carry_out, declare
-from meta_agent.studies.conditions_results import _promotions, report, results_of
+from meta_agent.studies.conditions_results import (
+    _promotions,
+    _proven_after,
+    report,
+    results_of,
+)
 from meta_agent.view import Display, open_display, reduce
 from tests.steps import _bench
 from tests.steps._bench import Bench, make_lab, rollout
@@ -254,7 +260,9 @@ def test_a_run_that_lost_too_much_is_void(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def result(condition: str, clean: tuple[int | None, ...]) -> Result:
-    return Result(condition, 0, "w", clean, 0.5, 1, 1, 1, "start", 0, None, {}, (), {}, (), 1.0)
+    return Result(
+        condition, 0, "w", clean, 0.5, 1, 1, 1, "start", None, 0, None, {}, (), {}, (), 1.0
+    )
 
 
 def test_where_no_task_is_known_on_both_sides_runs_are_not_compared() -> None:
@@ -297,3 +305,14 @@ def test_a_claim_counts_as_the_promotion_that_it_is(bench: Bench) -> None:
     state = reduce(bench.run.ledger, "r")
     inspector = Inspector(bench.lab.store, bench.lab.domain)
     assert _promotions(bench.run.ledger, state, inspector) == (("claim",), {})
+
+
+def test_what_trains_on_after_the_proof_is_no_part_of_its_cost(bench: Bench) -> None:
+    prepare(bench)
+    solving(bench, lambda found: 0.5 + 0.2 * len(found))
+    found = found_with(bench, Idea("one", "data"))
+    before = spent(bench.run.ledger, "r")
+    handed_over(bench, found)
+    pairs = MIN_PAIRS * one_pair(bench.run.plan, bench.repo.tree(bench.repo.head()))
+    after = _proven_after(bench.run.ledger, "r")
+    assert after == before + bench.run.plan.search + pairs < spent(bench.run.ledger, "r")

@@ -162,6 +162,18 @@ def test_on_a_page_the_picture_comes_before_the_figures(tmp_path: Path) -> None:
     assert "r1/g0" not in page and "&#34;" not in page.partition("<pre>")[0]
 
 
+def test_the_page_says_what_trials_found_after_the_run(tmp_path: Path) -> None:
+    folder = tmp_path / "tried"
+    folder.mkdir()
+    state = RunState("r")
+    state.skills = [SkillView.parse({"name": "tried", "path": str(folder), "status": "domain"})]
+    assert "<td>domain</td>" in render_html(state)
+    told = "metadata:\n  meta-agent.status: quarantine\n  meta-agent.worth: did harm\n"
+    (folder / "SKILL.md").write_text(f"---\nname: tried\ndescription: a demo\n{told}---\nwords\n")
+    page = render_html(state)
+    assert "<td>quarantine</td>" in page and "<td>did harm</td>" in page
+
+
 def test_the_page_says_what_a_skill_is_worth() -> None:
     worth = "+10.0 points [+4.0, +16.0] over 5 pairs of 6000 attempts on swe"
     told = {"name": "tried", "candidate": "r/g0/c1", "status": "domain", "worth": worth}

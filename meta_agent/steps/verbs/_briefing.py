@@ -39,7 +39,7 @@ def brief_for(
         evidence=reading.evidence,
         findings=reading.findings,
         tried=tried(run, collected.version.commit),
-        skills=run.skills.offered(),
+        skills=run.skills.offered(run.config.domain),
         host=host,
         files=lambda: evidence_files(_source(run, collected, reading)),
         terms=(*_terms(run, reading, generation), *gap_terms(run)),

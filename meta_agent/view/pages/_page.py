@@ -233,11 +233,11 @@ message.role | visible }}</span><pre>{{ message.content | visible }}</pre></div>
 </div></details>
 {% endfor %}{% endif %}
 
-{% if state.skills %}
+{% if skills %}
 <h2 id="skills">Skills written</h2>
 <div class="scroll"><table><tr><th>skill</th><th>from</th><th>standing</th><th>worth</th>
 <th>what it says</th></tr>
-{% for skill in state.skills %}
+{% for skill in skills %}
 <tr><td><b>{{ skill.name | visible }}</b>{% if skill.negative %} <span class="alert">warns</span>
 {% endif %}</td><td>{{ within_run(skill.candidate or '', state.run) | visible }}</td><td>{{
 skill.status | visible }}</td><td>{{ (skill.worth or 'not tried') | visible }}</td><td>{{

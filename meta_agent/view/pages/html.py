@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from functools import cache
 from itertools import chain
 from pathlib import Path
@@ -21,6 +22,7 @@ from meta_agent.durable import write_whole
 from meta_agent.errors import ConfigError
 from meta_agent.evidence import meaning_of
 from meta_agent.protocols import VerdictKind
+from meta_agent.skills import load_skill
 from meta_agent.view._attribution import attribution_facts
 from meta_agent.view._cells import CELL_COLUMNS, measured_cells
 from meta_agent.view._claims import claim_facts
@@ -46,7 +48,7 @@ from meta_agent.view._format import (
 )
 from meta_agent.view._money import HEADINGS
 from meta_agent.view._money import rows as spend_rows
-from meta_agent.view._parts import CandidateView, Measured
+from meta_agent.view._parts import CandidateView, Measured, SkillView
 from meta_agent.view._predictions import prediction_facts
 from meta_agent.view._replay import replay_facts
 from meta_agent.view._search import handover_words, search_facts
@@ -99,6 +101,7 @@ def render_html(
         live=live,
         headline=_headline(state),
         sentences=sentences(state),
+        skills=[_as_it_stands(skill) for skill in state.skills],
         ended=state.exit_reason or "not finished",
         sections=_sections(state),
         cards=list(_cards(state)),
@@ -133,6 +136,12 @@ def render_html(
 def rendered(template: str, **values: Any) -> str:
     """A page of the common parts, in the common style."""
     return _compiled(PARTS + template).render(style=Markup(STYLE), **values)
+
+
+def _as_it_stands(skill: SkillView) -> SkillView:
+    """With what trials found since: a skill outlives the run that wrote it."""
+    now = load_skill(Path(skill.path)) if skill.path else None
+    return replace(skill, status=now.status, worth=now.get("worth")) if now else skill
 
 
 @cache

@@ -255,7 +255,7 @@ def report(
 
 def diff(patch: str) -> Text:
     """A patch with added and removed lines coloured; every odd character spelled out."""
-    text = Text()
+    text = Text(no_wrap=True, overflow="ignore")
     for line in visible(patch).splitlines():
         style = {"+": "green", "-": "red", "@": "cyan"}.get(line[:1], "")
         text.append(line + "\n", style="bold" if line.startswith(("+++", "---", "diff")) else style)
