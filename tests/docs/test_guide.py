@@ -152,7 +152,7 @@ def test_it_goes_where_coding_agents_look_and_no_run_is_shown_it(tmp_path: Path)
     export(shipped, tmp_path, [])
     for client in (".agents", ".claude"):
         assert validate(tmp_path / client / "skills/use-meta-agent") == []
-    assert guide.name not in {one.name for one in shipped.offered()}
+    assert guide.name not in {one.name for one in shipped.offered("swe")}
     shown = shipped.find("coding-agents", None, guide.description, limit=50)
     assert shown and guide.name not in {one.name for one in shown}
 
