@@ -188,10 +188,16 @@ def retire(
     as_json: JsonOption = False,
 ) -> None:
     """Take a skill out of the library's sight; it stays in its folder .retired."""
+    from meta_agent.errors import ConfigError
     from meta_agent.view.terminal.text import facts
 
     place = _library(library, workspace)
     skill = place.skill(name)
+    if not place.path.is_dir():
+        raise ConfigError(
+            f"{skill.name} is shipped with meta-agent; no library at {place.path} can leave it out",
+            hint="meta-agent init, or name a library with --library",
+        )
     rows = {"schema_version": 1, "skill": skill.name, "moved_to": str(place.retire(skill.name))}
     emit(as_json, lambda: rows, lambda: facts(rows))
 

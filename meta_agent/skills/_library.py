@@ -119,11 +119,6 @@ class SkillLibrary:
     def retire(self, name: str) -> Path:
         """Takes a skill out of sight: nothing offers it again, and nothing of it is lost."""
         skill = self.skill(name)
-        if not self.path.is_dir():
-            raise ConfigError(
-                f"{skill.name} is shipped with meta-agent, and no library at {self.path} leaves it out",
-                hint="meta-agent init, or name a library with --library",
-            )
         target = self.path / RETIRED / skill.path.name
         target.parent.mkdir(parents=True, exist_ok=True)
         if target.exists():
