@@ -22,12 +22,13 @@ VLLM_VERSION ?= 0.32.0
 VLLM_TORCH   ?= 2.13.0
 VERIFIERS_VENV ?= .venv-verifiers
 TRACKERS_VENV  ?= .venv-trackers
+RAY_VENV       ?= .venv-ray
 # Each is a whole run with containers of its own.
 ACCEPTANCE_WORKERS ?= 2
 API_PIP  := PIP_DISABLE_PIP_VERSION_CHECK=1 $(API_VENV)/bin/pip $(INSTALL)
 VLLM_PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 $(VLLM_VENV)/bin/pip $(INSTALL)
 
-.PHONY: evolve test test-all test-slow acceptance vllm verifiers trackers lint format setup clean
+.PHONY: evolve test test-all test-slow acceptance vllm verifiers trackers ray lint format setup clean
 
 evolve: $(VENV)/.ready
 	$(BIN)/meta-agent evolve --domain swe $(EVOLVE_ARGS)
@@ -74,6 +75,16 @@ trackers: $(TRACKERS_VENV)/.ready
 $(TRACKERS_VENV)/.ready: pyproject.toml
 	@$(PYTHON) -m venv --clear $(TRACKERS_VENV)
 	@PIP_DISABLE_PIP_VERSION_CHECK=1 $(TRACKERS_VENV)/bin/pip $(INSTALL) -e '.[run,wandb,mlflow,trackio,tensorboard]' pytest pytest-timeout pytest-xdist
+	@touch $@
+
+# Three simulated nodes. Ray lies beside what $(VENV) has, which need not have it.
+ray: $(RAY_VENV)/.ready
+	$(RAY_VENV)/bin/python -m pytest tests/backtest/test_ray.py $(PYTEST_ARGS)
+
+$(RAY_VENV)/.ready: $(VENV)/.dev
+	@$(BIN)/python -m venv --clear $(RAY_VENV)
+	@realpath $(VENV)/lib/python*/site-packages > "$$(echo $(RAY_VENV)/lib/python*/site-packages)/beside.pth"
+	@PIP_DISABLE_PIP_VERSION_CHECK=1 $(RAY_VENV)/bin/pip $(INSTALL) ray==2.60.0
 	@touch $@
 
 lint: $(VENV)/.dev

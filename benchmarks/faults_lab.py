@@ -15,8 +15,8 @@ from typing import Any
 
 from meta_agent.agents import Situation, propose
 from meta_agent.backtest.arms import reward_hash
-from meta_agent.backtest.live import EXEMPLAR_STEPS as KEPT_STEPS
 from meta_agent.backtest.static import static_check
+from meta_agent.backtest.units import EXEMPLAR_STEPS as KEPT_STEPS
 from meta_agent.domains import load_domain
 from meta_agent.errors import CandidateError, ConfigError, InfrastructureError
 from meta_agent.evidence import Evidence, build_evidence, probe

@@ -2,7 +2,8 @@
 
 A world has ideas with true effects on clean success (points), some of which act only together. A
 cell's measurement is the truth, the luck of its training seed and the luck of 512 attempts. What is
-simulated is the loop's own decision: `steps.cells` chooses (bundle, leave one out, prune), the
+simulated is the loop's own decision: `steps.cells` chooses (bundle, leave one out, prune, and at
+the end one by one on what was found: here every idea that is not in it, as many as `ALONE`), the
 budget's pairs go through `gate.simulate.Gate`, the claim's own test, at the run's whole alpha.
 False is a claim about a harness whose true mean is not above the start's.
 
@@ -29,6 +30,8 @@ from meta_agent.steps.verbs.cells import Cell, Mix, best, is_better, kept_of
 
 TASKS = 512
 GENERATIONS = 3
+ALONE = 3
+"""Ideas that are tried one by one at the end: about what 96,000 attempts leave for them."""
 Truth = Callable[[frozenset[int]], float]
 
 
@@ -98,6 +101,10 @@ def _run(world: World, gate: Gate, spread: float, rng: np.random.Generator) -> E
         if found is None or not is_better(found, below):
             break
         tip, below = tip | _ideas(found.mix), found.clean
+    for idea in [idea for idea in range(world.ideas) if idea not in tip][:ALONE]:
+        cell, spent = _cell(world, tip, [idea], spread, rng), spent + 1
+        if is_better(cell, below):
+            tip, below = tip | {idea}, cell.clean
     gain = world.truth(tip) - start
     claimed = bool(tip) and _claims(gate, start, gain, spread, rng)
     return Ended(gain, claimed, bool(tip), spent)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import re
 import sys
 from collections.abc import Mapping
@@ -47,6 +46,7 @@ _NOT_HASHED: Final = frozenset(
         "approve",
         "replay_match",
         "jobs",
+        "executor",
         "checkpoint_every",
         "tasks",
         "grade",
@@ -63,10 +63,12 @@ _YOUNGER: Final[Mapping[str, JSON]] = {
     "hand_over": None,
     "threshold": None,
     "map": {},
-    "lora_r": None,
+    "lora_rank": 0,
+    "precision": "float32",
+    "tokens_per_pass": None,
 }
 
-WITHDRAWN: Final = frozenset({"finalists", "lead"})
+WITHDRAWN: Final = frozenset({"finalists", "lead", "lora_r"})
 """Settings that older workspaces and runs may still have: they are left out, and a note says so."""
 
 ALL_ROLES: Final = "all"
@@ -120,8 +122,13 @@ class RunConfig(BaseModel):
     """Root of every random number of the run."""
     train_steps: int = Field(30, ge=1, le=1_000_000)
     """Optimizer steps of one training arm."""
-    lora_r: int | None = Field(None, ge=1, le=4096)
-    """Rank of the adapters by which an `hf:` policy is trained. None: it is trained whole."""
+    lora_rank: int = Field(0, ge=0, le=4096)
+    """Rank of the adapters by which an `hf:` policy is trained. 0: all its weights are."""
+    precision: Literal["float32", "bfloat16"] = "float32"
+    """In what an `hf:` policy computes. What is trained is held in float32 either way."""
+    tokens_per_pass: int | None = Field(None, ge=1, le=1 << 24)
+    """Tokens of an `hf:` policy's training held in memory at once. None: 8,192. A longer row is a
+    pass by itself. Part of the result: sums depend on how they are split."""
     checkpoint_every: int = Field(5, ge=0, le=1_000_000)
     """Steps of an `hf:` policy's training between seals; a killed one goes on from the last."""
     sandbox: Literal["auto", "docker", "process"] = "auto"
@@ -164,8 +171,12 @@ class RunConfig(BaseModel):
     """Replaying: a request must equal the recorded one, or only stand in its place."""
     threads: int = Field(1, ge=1, le=256)
     """CPU threads of one training child. Part of the result: sums depend on how they are split."""
-    jobs: int = Field(default_factory=lambda: os.cpu_count() or 1, ge=1, le=256)
-    """Training children at the same time."""
+    jobs: int | None = Field(None, ge=1, le=256)
+    """Training children at the same time. None: as many as there are CPU cores; of an `hf:` policy
+    as many as fit."""
+
+    executor: str = "local"
+    """Where trainings and evaluations run: local, ray (a cluster of this machine), ray:ADDRESS."""
 
     log: str = ""
     """Experiment trackers that hear of every training, beside the run's own record; with commas."""
@@ -196,6 +207,13 @@ class RunConfig(BaseModel):
         if not isinstance(value, str):
             return value
         return pairs_of(value)
+
+    @field_validator("executor")
+    @classmethod
+    def _known_executor(cls, value: str) -> str:
+        if value != "local" and not re.fullmatch(r"ray(:\S+)?", value):
+            raise ValueError("expected local, ray or ray:ADDRESS")
+        return value
 
     @field_validator("log")
     @classmethod
@@ -351,6 +369,8 @@ def pairs_of(text: str) -> dict[str, str]:
     return {theirs.strip(): ours.strip() for theirs, _, ours in pairs}
 
 
+TRAINING: Final = ("lora_rank", "precision", "tokens_per_pass", "checkpoint_every")
+"""How an `hf:` policy is trained: the table `[training]` of a settings file. No harness sets it."""
 FIELDS: Final = tuple(name for name in RunConfig.model_fields if name != "origin")
 
 

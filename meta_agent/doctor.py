@@ -94,6 +94,7 @@ def examine(config: RunConfig, *, live: bool = False) -> Health:
         ("keys", _keys),
         ("models", _models),
         ("litellm", _litellm),
+        ("executor", _executor),
         ("vllm", _vllm),
         *((("servers", _servers),) if live else ()),
         ("real models", _real_thing),
@@ -317,6 +318,17 @@ def _litellm(config: RunConfig) -> Iterator[Row]:
         yield Row("litellm", "fail", f"missing, needed for {needing[0]}", "pip install litellm")
     else:
         yield Row("litellm", "ok", "not installed; openai/... and anthropic/... need none of it")
+
+
+def _executor(config: RunConfig) -> Iterator[Row]:
+    """By metadata alone: who joins a cluster is looked at when a run begins."""
+    version = _version("ray")
+    if config.executor == "local":
+        yield Row("executor", "ok", f"local, {config.jobs} at a time; ray {version or 'missing'}")
+    elif version is None:
+        yield Row("executor", "fail", f"{config.executor} needs Ray", install("ray"))
+    else:
+        yield Row("executor", "ok", f"{config.executor}, Ray {version}")
 
 
 def _vllm(config: RunConfig) -> Iterator[Row]:

@@ -2,9 +2,7 @@
 
 Records that leave the process are plain JSON (`to_json` / `from_json` beside each record that is
 stored); nothing is pickled. Units are in the names. Everything here is import-light: no torch, no
-Docker, no git.
-
-What this page does not cover: how a room does its work. See ARCHITECTURE.md for the contracts.
+Docker, no git. How a room does its work is not here: see ARCHITECTURE.md for the contracts.
 """
 
 from __future__ import annotations
@@ -13,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Final, Literal, Protocol, runtime_checkable
+from typing import Any, Final, Literal, Protocol, get_args, runtime_checkable
 
 JSON = Any
 
@@ -21,15 +19,8 @@ Split = Literal["train", "search", "confirm", "vault"]
 SPLITS: Final[tuple[Split, ...]] = ("train", "search", "confirm", "vault")
 
 Factor = Literal["scaffold", "reward", "filter", "data", "recipe", "diagnostics"]
-FACTORS: Final[tuple[Factor, ...]] = (
-    "scaffold",
-    "reward",
-    "filter",
-    "data",
-    "recipe",
-    "diagnostics",
-)
-# The factors that only act through training. Scaffold acts at rollout time as well.
+FACTORS: Final[tuple[Factor, ...]] = get_args(Factor)
+# Those that act through training alone; scaffold acts at rollout time as well.
 TRAINING_FACTORS: Final[frozenset[Factor]] = frozenset({"reward", "filter", "data", "recipe"})
 
 Message = dict[str, Any]  # OpenAI form: {"role": "system|user|assistant|tool", "content": str}
@@ -330,8 +321,16 @@ class ExecResult:
 
 Call = dict[str, Any]  # {"cid": int, "kind": "model" | "tool", ...}: a request *from* the guest
 Answer = dict[str, Any]  # {"cid": int, "ok": JSON} or {"cid": int, "err": str}
+
+
+class Answerer(Protocol):
+    """Takes answers to a sandbox. `excused_sec`: of the host, which the deadline does not count."""
+
+    def __call__(self, answers: list[Answer], *, excused_sec: float = 0.0) -> None: ...
+
+
 # Receives a batch of calls; answers now or later, from any thread, in any grouping.
-CallServer = Callable[[list[Call], Callable[[list[Answer]], None]], None]
+CallServer = Callable[[list[Call], Answerer], None]
 
 
 @runtime_checkable

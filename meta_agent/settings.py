@@ -1,8 +1,8 @@
 """Where settings come from: the first of five layers that names one.
 
-They are the command line, `META_AGENT_*` variables, the workspace's `meta-agent.toml` (table
-`[evolve]`), the profile and the default. One settings file is read: that of the workspace in use,
-never one of another project. Unknown keys fail and are named.
+They are the command line, `META_AGENT_*` variables, the workspace's `meta-agent.toml` (tables
+`[evolve]` and `[training]`), the profile and the default. One settings file is read: that of the
+workspace in use, never one of another project. Unknown keys fail and are named.
 """
 
 from __future__ import annotations
@@ -17,14 +17,13 @@ from typing import Any, Final
 from pydantic import ValidationError
 from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsConfigDict, SettingsError
 
-from meta_agent.config import ALL_ROLES, FIELDS, WITHDRAWN, RunConfig
+from meta_agent.config import ALL_ROLES, FIELDS, TRAINING, WITHDRAWN, RunConfig
 from meta_agent.errors import ConfigError
 from meta_agent.protocols import JSON, ROLES
 from meta_agent.workspace import SETTINGS_FILE, find_workspace, read_settings
 
 _log = logging.getLogger(__name__)
 ENV_PREFIX: Final = "META_AGENT_"
-TABLE: Final = "evolve"
 _DEFAULT: Final = "default"
 
 # Variables of ours that are not settings.
@@ -130,20 +129,31 @@ def _not_json(error: SettingsError) -> ConfigError:
 def _file_values(path: Path) -> dict[str, Any]:
     if not path.is_file():
         return {}
-    values = dict(read_settings(path).get(TABLE, {}))
-    for key in sorted(WITHDRAWN & set(values)):
-        _left_out(f"{key} in [{TABLE}] of {path}")
-        del values[key]
-    allowed = set(FIELDS) - {"workspace"}  # the file belongs to one workspace: it cannot name it
-    for key in values:
-        if key not in allowed:
-            raise ConfigError(
-                f"unknown key {key!r} in [{TABLE}] of {path}",
-                hint=_did_you_mean(key, allowed) or f"known keys: {', '.join(sorted(allowed))}",
-            )
+    tables = read_settings(path)
+    # The file belongs to one workspace: it cannot name it.
+    evolve = set(FIELDS) - {"workspace", *TRAINING}
+    values = _table(path, "evolve", tables, evolve)
+    values |= _table(path, "training", tables, set(TRAINING))
     for key in ("tasks", "grade", "skills"):  # a path in a file is relative to that file
         if isinstance(values.get(key), str):
             values[key] = path.parent / Path(values[key]).expanduser()
+    return values
+
+
+def _table(path: Path, table: str, tables: Mapping[str, Any], allowed: set[str]) -> dict[str, Any]:
+    values = dict(tables.get(table, {}))
+    for key in sorted(WITHDRAWN & set(values)):
+        _left_out(f"{key} in [{table}] of {path}")
+        del values[key]
+    for key in values:
+        if key not in allowed:
+            belongs = "[training]" if key in TRAINING else "[evolve]" if key in FIELDS else None
+            raise ConfigError(
+                f"unknown key {key!r} in [{table}] of {path}",
+                hint=(f"it belongs in {belongs}" if belongs and key != "workspace" else None)
+                or _did_you_mean(key, allowed)
+                or f"known keys: {', '.join(sorted(allowed))}",
+            )
     return values
 
 

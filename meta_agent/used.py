@@ -38,7 +38,10 @@ _ASKING: Final = Use(_asks, "a run that asks a model (--policy or --meta-model P
 USES: Final[Mapping[str, Use]] = {
     "train_steps": _TRAINED,
     "threads": _TRAINED,
-    "lora_r": _HF,
+    "executor": _TRAINED,
+    "lora_rank": _HF,
+    "precision": _HF,
+    "tokens_per_pass": _HF,
     "checkpoint_every": _HF,
     "prove": Use(
         lambda config: config.trainable and _proves(config),

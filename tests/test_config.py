@@ -167,7 +167,9 @@ def test_snapshot_survives_json() -> None:
         {"profile": "tiny"},
         {"harness": "competent"},
         {"threads": 2},
-        {"lora_r": 4},
+        {"lora_rank": 4},
+        {"precision": "bfloat16"},
+        {"tokens_per_pass": 4096},
         {"skills": Path("elsewhere")},
     ],
     ids=lambda change: next(iter(change)),
@@ -184,6 +186,7 @@ def test_what_changes_results_changes_the_hash(change: dict[str, Any]) -> None:
         {"max_usd": 3.0},
         {"max_tokens": 10},
         {"jobs": 1},
+        {"checkpoint_every": 1},
         {"allow_unsafe_process": True},
     ],
     ids=lambda change: next(iter(change)),
@@ -210,6 +213,29 @@ def test_a_missing_task_file_is_named(tmp_path: Path) -> None:
 def test_a_path_in_the_file_is_relative_to_the_file(tmp_path: Path) -> None:
     write_settings(tmp_path / "w", "[evolve]\nskills = 'shared'\n")
     assert resolve({"workspace": Path("w")}).skills_library == tmp_path / "w" / "shared"
+
+
+def test_how_a_policy_is_trained_has_a_table_of_its_own(tmp_path: Path) -> None:
+    write_settings(tmp_path, "[training]\nlora_rank = 8\nprecision = 'bfloat16'\n")
+    config = resolve({"workspace": tmp_path, "lora_rank": 4})
+    assert (config.lora_rank, config.precision) == (4, "bfloat16")
+    assert config.origin["precision"].endswith("meta-agent.toml")
+
+
+@pytest.mark.parametrize(
+    ("text", "key", "table"),
+    [
+        ("[evolve]\nlora_rank = 8", "lora_rank", "training"),
+        ("[training]\nseed = 8", "seed", "evolve"),
+    ],
+)
+def test_a_key_in_the_other_table_is_refused(
+    tmp_path: Path, text: str, key: str, table: str
+) -> None:
+    write_settings(tmp_path, text)
+    with pytest.raises(ConfigError, match=f"unknown key '{key}'") as refused:
+        resolve({"workspace": tmp_path})
+    assert refused.value.hint == f"it belongs in [{table}]"
 
 
 def test_snapshot_is_frozen() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from meta_agent.backtest.measured import LOST_SHARE, Evaluated, Trained
+from meta_agent.backtest.measured import LOST_SHARE, Evaluated
 from meta_agent.errors import CandidateError, ConfigError, InfrastructureError
 from meta_agent.harness import HarnessSession
 from meta_agent.models.policy.api_gateway import REFUSED
@@ -18,16 +18,15 @@ _OUTSIDE: Final = ("model: ", "open: ")
 """Begin the losses that code in a sandbox cannot bring about at will."""
 
 
-def accepted_recipe(
-    child: PolicyChild, session: HarnessSession, lora_r: int | None = None
-) -> dict[str, JSON]:
+def accepted_recipe(child: PolicyChild, session: HarnessSession) -> dict[str, JSON]:
     """The harness's recipe, which neither we nor TRL refuse, and the run's own rank beside it."""
     try:
         recipe = settings_of(session.recipe)
         child.check_recipe(recipe)
     except ConfigError as error:
         raise CandidateError(str(error), reason="recipe_refused") from error
-    return recipe if lora_r is None else {**recipe, "lora_r": lora_r}
+    rank = child.settings.lora_rank
+    return {**recipe, "lora_r": rank} if rank else recipe
 
 
 def require_heard(rollouts: Sequence[Rollout]) -> None:
@@ -84,13 +83,13 @@ def counted(
     shard: ShardRef,
     plan: Sequence[PlannedRollout],
     rollouts: Sequence[Rollout],
-    trained: Trained,
+    seed: int,
 ) -> JSON:
-    """An evaluation as the journal keeps it."""
+    """An evaluation as the journal keeps it; `seed` is that of the policy's training."""
     solved = sum(bool(rollout.outcome) for rollout in rollouts)
     clean = sum(rollout.clean for rollout in rollouts)
     made = len(rollouts)
-    return Evaluated(named(shard), len(plan), solved, clean, trained.seed, made)._asdict()
+    return Evaluated(named(shard), len(plan), solved, clean, seed, made)._asdict()
 
 
 def score(session: HarnessSession, rollouts: list[Rollout]) -> None:

@@ -24,54 +24,36 @@ Not covered: what the numbers mean (`gate`), and which arms to run (`evolve`).
 from __future__ import annotations
 
 import hashlib
-import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager, suppress
+from contextlib import suppress
+from pathlib import Path
 from typing import Final
 
-from meta_agent.backtest._rows import (
-    accepted_recipe,
-    counted,
-    named,
-    require_heard,
-    require_measured,
-    score,
-    to_repeat,
-)
 from meta_agent.backtest.arms import ArmRef, behaviour_hash, load_arm, load_shard, reward_hash
+from meta_agent.backtest.executor import Executor, LocalExecutor
 from meta_agent.backtest.fair import or_refusal
 from meta_agent.backtest.inspector import Inspector
 from meta_agent.backtest.measured import Evaluated, Job, LabSettings, Part, Trained
 from meta_agent.backtest.policies import ChildPolicies, Policies
+from meta_agent.backtest.units import (
+    ONE_SAMPLE,
+    Apparatus,
+    EvalUnit,
+    Outputs,
+    TrainUnit,
+    pack_of,
+    tasks_of,
+)
 from meta_agent.errors import CandidateError, Interrupted
 from meta_agent.gate import Arm, task_order
-from meta_agent.harness import HarnessSession, open_session
 from meta_agent.ledger import Ledger
 from meta_agent.ledger.kinds import Kind
-from meta_agent.protocols import (
-    JSON,
-    Domain,
-    HarnessTree,
-    PlannedRollout,
-    Rollout,
-    Sandbox,
-    SandboxLimits,
-    Split,
-    Task,
-)
-from meta_agent.rollouts import GRACE_SEC, RolloutStore, Runner, Stamp
-from meta_agent.sandbox import open_sandbox
-from meta_agent.training import require_begun, train_policy
-from meta_agent.training.policy import Timeouts
+from meta_agent.protocols import JSON, Domain, HarnessTree, PlannedRollout, Rollout, Split, Task
+from meta_agent.rollouts import RolloutStore
 
 __all__ = ["ArmRef", "Evaluated", "Job", "Lab", "LabSettings", "Trained", "load_arm", "load_shard"]
 
-EXEMPLAR_STEPS = 3
-"""How many of the first and of the last training steps keep their rollouts for the evidence."""
-SANDBOX_SEC: Final = 3600.0
-"""The life of a sandbox in which nothing is trained."""
-ONE_SAMPLE: Final = range(1)
 TURNS: Final = 8
 """About how often versions that are compared take turns, where blocks do not become too small."""
 SMALLEST_TURN: Final = 8
@@ -90,6 +72,7 @@ class Lab:
         on_step: Callable[[str, int, Mapping[str, float]], None],
         stopping: Callable[[], bool],
         policies: Policies | None = None,
+        executor: Executor | None = None,
     ) -> None:
         self.settings = settings
         self.ledger = ledger
@@ -100,7 +83,10 @@ class Lab:
         self._stopping = stopping
         self._labels: dict[str, str] = {}
         self._required: set[str] = set()
-        self._policies = policies or ChildPolicies(settings.threads)
+        policies = policies or ChildPolicies(settings.threads)
+        self._apparatus = Apparatus(settings, domain, policies)
+        self.session = self._apparatus.session
+        self._executor = executor or LocalExecutor(self._apparatus, settings.workers)
 
     # --- what callers ask for ------------------------------------------------------------------
 
@@ -117,7 +103,7 @@ class Lab:
 
         Not that of a harness, though: whoever asks for its measurement gets that.
         """
-        with ThreadPoolExecutor(self.settings.workers) as pool:
+        with ThreadPoolExecutor(self._executor.width) as pool:
             futures: list[Future[object]] = [pool.submit(self._run, job) for job in jobs]
             done, waiting = wait(futures, return_when=FIRST_EXCEPTION)
             for future in waiting:
@@ -319,8 +305,8 @@ class Lab:
         return f"{behaviour_hash(tree)[:12]}-s{trained.seed}-{policy}-{split}-{limit}{block}"
 
     def close(self) -> None:
-        """Ends what the policies hold."""
-        self._policies.close()
+        """Ends what carries the measurements out."""
+        self._executor.close()
 
     # --- inside --------------------------------------------------------------------------------
 
@@ -341,36 +327,14 @@ class Lab:
     def _train(
         self, name: str, tree: HarnessTree, seed: int, steps: int, keep_every: int, start: Trained
     ) -> JSON:
-        folder = self.settings.checkpoints / self.settings.run / name
-        series = f"{self._label_of(tree)} seed {seed}, {steps} steps"
-        shutil.rmtree(folder, ignore_errors=True)
-        with self._policies.training() as child, self.session(tree, steps=steps) as session:
-            result = train_policy(
-                child,
-                Runner(self.domain, session, child, self._stamp(tree, name)),
-                session,
-                self.domain,
-                accepted_recipe(child, session, self.settings.lora_r),
-                seed=self._seed(seed),
-                steps=steps,
-                base_policy=start.path,
-                out_dir=folder,
-                keep_steps=EXEMPLAR_STEPS,
-                keep_every=keep_every,
-                seal_every=self.settings.checkpoint_every,
-                min_exact=self.settings.min_exact,
-                on_metrics=lambda row: self._on_step(series, int(row["step"]), row),
-            )
-        shard = self.store.write(f"{self.settings.run}/train-{name}", result.rollouts)
-        path, policy = str(result.checkpoint.path), result.checkpoint.policy
-        done = result.rollouts_made
-        total = start.steps + steps
-        trained = Trained(path, policy, seed, total, named(shard), result.metrics, steps, done)
-        made = [
-            {"steps": start.steps + c.steps, "policy": c.policy, "path": str(c.path)}
-            for c in result.kept
-        ]
-        return trained._replace(kept=made)._asdict()
+        pack, series = _pack_hash(tree), f"{self._label_of(tree)} seed {seed}, {steps} steps"
+        unit = TrainUnit(name, pack, seed, steps, keep_every, start.path, start.policy, start.steps)
+        outputs = self._outputs
+        outcome = self._executor.run(
+            unit, tree, outputs, lambda step, row: self._on_step(series, step, row)
+        )
+        kept = [_placed(one, outputs.checkpoints) for one in outcome["kept"]]
+        return {**_placed(outcome, outputs.checkpoints), "kept": kept}
 
     def _evaluate(
         self,
@@ -382,110 +346,50 @@ class Lab:
         samples: range = ONE_SAMPLE,
         part: Part | None = None,
     ) -> JSON:
-        plan = self._plan(trained, split, limit, samples, part)
-        served: set[str] = set()
-        found = self._rolled_out(name, tree, trained, plan, served)
-        if behaviour_hash(tree) in self._required:
-            require_measured(found, f"{self._label_of(tree)} on the {split} split")
-        shard = self.store.write(f"{self.settings.run}/eval-{name}", found)
-        return {**counted(shard, plan, found, trained), "served": sorted(served)}
+        required = self._label_of(tree) if behaviour_hash(tree) in self._required else ""
+        unit = EvalUnit(
+            name=name,
+            harness=_pack_hash(tree),
+            seed=trained.seed,
+            split=split,
+            limit=limit,
+            samples=samples,
+            part=part,
+            path=trained.path,
+            policy=trained.policy,
+            steps=trained.steps,
+            required=required,
+        )
+        return self._executor.run(unit, tree, self._outputs, lambda *_: None)
+
+    @property
+    def _outputs(self) -> Outputs:
+        return Outputs(self.settings.checkpoints / self.settings.run, self.store)
 
     def _plan(
         self, trained: Trained, split: Split, limit: int, samples: range, part: Part | None
     ) -> list[PlannedRollout]:
-        seed = self._seed(trained.seed)
-        return [
-            PlannedRollout(task, sample, seed, f"{split}/{task.key}")
-            for sample in samples
-            for task in self._tasks(split, limit, part)
-        ]
+        return self._apparatus.plan(trained.seed, split, limit, samples, part)
 
     def _tasks(self, split: Split, limit: int, part: Part | None) -> Sequence[Task]:
-        tasks = self.domain.tasks(split)[:limit]
-        if part is None:
-            return tasks
-        by_key = {task.key: task for task in tasks}
-        order = self.order_of(split, limit, part.order)
-        return [by_key[order[at]] for at in part.at]
-
-    def _rolled_out(
-        self,
-        name: str,
-        tree: HarnessTree,
-        trained: Trained,
-        plan: Sequence[PlannedRollout],
-        served: set[str],
-    ) -> list[Rollout]:
-        """The rollouts of a plan, once more where machines lost some, drawn as they were before.
-
-        `served` collects what a server called the model.
-        """
-        found = self._roll_out(name, tree, trained, plan, served)
-        lost = to_repeat(found, whole=self._policies.lock_step)
-        again = [plan[at] for at in lost]
-        redone = self._roll_out(name, tree, trained, again, served) if again else []
-        for at, rollout in zip(lost, redone, strict=True):
-            found[at] = rollout
-        require_heard(found)
-        require_begun(found)
-        return found
-
-    def _roll_out(
-        self,
-        name: str,
-        tree: HarnessTree,
-        trained: Trained,
-        plan: Sequence[PlannedRollout],
-        served: set[str],
-    ) -> list[Rollout]:
-        sampling, at_once = self.domain.sampling, self.settings.concurrency
-        # The sandbox first: a harness that does not load is no reason to end a child.
-        with self.session(tree, life_sec=self._life_sec(len(plan))) as session:
-            with self._policies.acting(trained.path, name) as gateway:
-                stamp = self._stamp(tree, name)
-                runner = Runner(self.domain, session, gateway, stamp, concurrency=at_once)
-                found = runner.run(plan, temperature=sampling.temperature, top_p=sampling.top_p)
-            score(session, found)
-            served |= getattr(gateway, "served", set())
-        return found
-
-    def _life_sec(self, planned: int) -> float:
-        """How long a sandbox has to live for these rollouts, if each takes all its time."""
-        if self._policies.lock_step:
-            return SANDBOX_SEC
-        rounds = -(-planned // self.settings.concurrency)
-        return SANDBOX_SEC + rounds * (self.domain.ceilings.wall_sec + GRACE_SEC)
+        return tasks_of(self.domain, split, limit, part)
 
     def _label_of(self, tree: HarnessTree) -> str:
         return self._labels.get(behaviour_hash(tree), tree.commit[:10])
-
-    def _seed(self, index: int) -> int:
-        return self.settings.seed * 1000 + index
-
-    def _stamp(self, tree: HarnessTree, version: str) -> Stamp:
-        return Stamp(run=self.settings.run, version=version, harness_commit=tree.commit)
-
-    @contextmanager
-    def session(
-        self, tree: HarnessTree, *, steps: int = 0, life_sec: float = SANDBOX_SEC
-    ) -> Iterator[HarnessSession]:
-        """A harness loaded in a sandbox of its own, which outlives that many training steps.
-
-        An agent that is a command gets one more for each attempt, of its own image.
-        """
-        limits = SandboxLimits(deadline_sec=life_sec + steps * Timeouts().train_step_sec)
-
-        def opened(image: str | None) -> Sandbox:
-            run = self.settings.run
-            return open_sandbox(self.settings.backend, run=run, limits=limits, image=image)
-
-        with open_session(tree, opened) as session:
-            yield session
 
 
 def _arm_of_blocks(name: str, tree: HarnessTree, seen: Sequence[Evaluated]) -> ArmRef:
     planned = sum(one.planned for one in seen)
     return ArmRef(name, planned, reward_hash(tree), {0: [one.shard for one in seen]})
+
+
+def _pack_hash(tree: HarnessTree) -> str:
+    return hashlib.sha256(pack_of(tree)).hexdigest()
+
+
+def _placed(told: JSON, checkpoints: Path) -> JSON:
+    """With the whole path of weights, which an outcome names relative to the run's checkpoints."""
+    return {**told, "path": str(checkpoints / told["path"])}
 
 
 def _short(policy: str) -> str:

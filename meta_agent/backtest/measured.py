@@ -82,8 +82,6 @@ class LabSettings:
     seed: int
     concurrency: int = 16
     """Rollouts under way at once where the policy is behind a server."""
-    lora_r: int | None = None
-    """Rank of the adapters that are trained; None: the policy is trained whole."""
     checkpoint_every: int = 0
     """Steps between the seals from which a killed training goes on; 0: it begins again."""
     min_exact: float = 0.0

@@ -9,16 +9,17 @@ Not covered: training (`training.train_policy`), and starting a model server (`m
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from queue import Empty, LifoQueue
+from threading import Lock
 from typing import Protocol
 
 from meta_agent.errors import ConfigError
 from meta_agent.models.chat import ModelClient
 from meta_agent.models.policy.api_gateway import ApiGateway
 from meta_agent.protocols import Gateway
-from meta_agent.training import PolicyChild
+from meta_agent.training import PolicyChild, TrainSettings
 
 
 class Policies(Protocol):
@@ -43,8 +44,17 @@ class ChildPolicies:
 
     lock_step = True
 
-    def __init__(self, threads: int) -> None:
-        self._threads = threads
+    def __init__(
+        self,
+        threads: int,
+        settings: TrainSettings | None = None,
+        devices: Sequence[str] = (),
+    ) -> None:
+        """`devices`: of each child, as in CUDA_VISIBLE_DEVICES; none: all see the same."""
+        self._threads, self._settings = threads, settings or TrainSettings()
+        self._devices = devices
+        self._taken: dict[PolicyChild, str] = {}
+        self._starting = Lock()  # guards `_taken`, so that no two children take one device
         self._idle: LifoQueue[PolicyChild] = LifoQueue()
         self._children: list[PolicyChild] = []
 
@@ -67,6 +77,7 @@ class ChildPolicies:
             # Its protocol state is unknown now: end it rather than reuse it.
             self._children.remove(child)
             child.close()
+            self._taken.pop(child, None)
             raise
         if child.alive:  # its death may have been told in rows, not raised
             self._idle.put(child)
@@ -77,8 +88,13 @@ class ChildPolicies:
             child.close()
 
     def _start(self) -> PolicyChild:
-        child = PolicyChild(threads=self._threads)
-        self._children.append(child)
+        with self._starting:
+            taken = list(self._taken.values())
+            free = min(self._devices, key=taken.count, default=None)
+            child = PolicyChild(threads=self._threads, settings=self._settings, devices=free)
+            self._children.append(child)
+            if free is not None:
+                self._taken[child] = free
         return child
 
 

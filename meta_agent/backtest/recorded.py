@@ -18,8 +18,9 @@ from typing import Any
 
 from meta_agent.backtest._rows import counted, named
 from meta_agent.backtest.arms import behaviour_hash
-from meta_agent.backtest.live import ONE_SAMPLE, Lab
+from meta_agent.backtest.live import Lab
 from meta_agent.backtest.measured import Part, Trained
+from meta_agent.backtest.units import ONE_SAMPLE
 from meta_agent.errors import IntegrityError, MetaAgentError
 from meta_agent.history import HarnessRepo
 from meta_agent.ledger import RetracedLedger
@@ -84,7 +85,7 @@ class RecordedLab(Lab):
             acted = {"policy": self._policy(trained, row)}
             self._require(row, self._identity(name, split) | _attempt(planned) | acted, behaviour)
         heard = {name: told[name] for name in ("served",) if name in told}
-        return {**counted(shard, plan, rows, trained), **heard}
+        return {**counted(shard, plan, rows, trained.seed), **heard}
 
     def _told(self, name: str) -> Mapping[str, JSON]:
         step = self.ledger.recorded(f"{self.settings.run}/{name}")

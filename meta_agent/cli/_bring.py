@@ -116,7 +116,7 @@ def adopt(
     ] = None,
     adapter: Annotated[
         bool,
-        typer.Option("--adapter", help="Of a run with --lora-r: the adapter alone, for its base."),
+        typer.Option("--adapter", help="Of a --lora-rank run: the adapter alone, for its base."),
     ] = False,
     as_json: JsonOption = False,
 ) -> None:

@@ -80,7 +80,15 @@ FLAGS: Final[dict[str, Flag]] = {
     "budget": Flag(int, _RUN, "Cap on all attempts but those at vault tasks."),
     "seed": Flag(int, _RUN, "Root of every random number. [default: 0]"),
     "train_steps": Flag(int, _RUN, "Optimizer steps of a training arm. [default: 30]"),
-    "lora_r": Flag(int, _RUN, "Train an hf: policy by adapters of this rank. [default: whole]"),
+    "lora_rank": Flag(
+        int, _RUN, "Train an hf: policy by adapters of this rank; 0: all weights. [default: 0]"
+    ),
+    "precision": Flag(
+        str, _RUN, "What an hf: policy computes in: float32 or bfloat16. [default: float32]"
+    ),
+    "tokens_per_pass": Flag(
+        int, _RUN, "Tokens of hf: training held in memory at once. [default: 8192]"
+    ),
     "checkpoint_every": Flag(
         int, _RUN, "Steps between seals that a killed hf: training goes on from. [default: 5]"
     ),
@@ -148,7 +156,12 @@ FLAGS: Final[dict[str, Flag]] = {
     "threads": Flag(
         int, _MACHINE, "CPU threads of a training child; part of the result. [default: 1]"
     ),
-    "jobs": Flag(int, _MACHINE, "Training children at once. [default: CPU cores]"),
+    "jobs": Flag(
+        int, _MACHINE, "Training children at once. [default: CPU cores; of an hf: policy what fits]"
+    ),
+    "executor": Flag(
+        str, _MACHINE, "Where trainings run: local, ray or ray:ADDRESS. [default: local]"
+    ),
     "python": Flag(
         str, _MACHINE, "The interpreter that has what a grader imports. [default: this one]"
     ),

@@ -55,7 +55,9 @@ def evolve(
     "python",
     "seed",
     "train_steps",
-    "lora_r",
+    "lora_rank",
+    "precision",
+    "tokens_per_pass",
     "checkpoint_every",
     "policy",
     "profile",
@@ -100,4 +102,8 @@ def _show_forecast(config: RunConfig, as_json: bool) -> None:
     with stdout_for_data():
         told = library.forecast(config)
     plan = told.plan.to_json()
-    emit(as_json, told.to_json, lambda: drawing(told.config.to_json(), plan, told.estimate))
+    emit(
+        as_json,
+        told.to_json,
+        lambda: drawing(told.config.to_json(), plan, told.estimate, told.placing),
+    )

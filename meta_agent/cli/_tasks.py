@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,7 +16,7 @@ from meta_agent.cli._output import emit, stdout_for_data
 
 if TYPE_CHECKING:
     from meta_agent.config import RunConfig
-    from meta_agent.domains.tasks import Made
+    from meta_agent.domains.tasks import Author, Made
 
 tasks_app = typer.Typer(help="Task files.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -44,6 +46,14 @@ PluginOption = Annotated[
     list[str] | None,
     typer.Option("--plugin", help="A pytest plugin of the image: pytest-asyncio; repeatable."),
 ]
+AuthorOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="MODEL",
+        help="A model that writes the faults and the reports: provider/model. [default: by rule]",
+    ),
+]
+_OF_AUTHOR = ("base_urls", "key_env", "max_usd", "max_tokens")
 
 
 @tasks_app.callback()
@@ -110,7 +120,7 @@ def tasks_images(
 
 
 @tasks_app.command("synth")
-@takes("sandbox", "seed", "workspace")
+@takes("sandbox", "seed", "workspace", *_OF_AUTHOR)
 def tasks_synth(
     config: RunConfig,
     path: Annotated[Path, typer.Argument(help="A package: repository, folder or .tar.gz.")],
@@ -123,6 +133,7 @@ def tasks_synth(
     plugin: PluginOption = None,
     tests: TestsOption = None,
     sources: SourcesOption = None,
+    author: AuthorOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Plant faults in a package; keep those that its own tests catch."""
@@ -133,8 +144,28 @@ def tasks_synth(
         factory = sandboxes(_backend(config), "tasks-synth")
         bench = Bench(package, factory, image or None, python, tuple(plugin or ()))
         plan = SynthPlan(count, config.seed, repeats, _jobs(jobs))
-        made = synthesize(bench, out, plan, _say)
+        with _author(config, author, out) as writes:
+            made = synthesize(bench, out, plan, _say, writes)
     _show(made, as_json)
+
+
+@contextmanager
+def _author(config: RunConfig, model: str | None, out: Path) -> Iterator[Author | None]:
+    from meta_agent.cli._flags import resolve_flags
+    from meta_agent.errors import ConfigError
+    from meta_agent.settings import flag_of
+
+    typed = [one for one in _OF_AUTHOR if config.origin.get(one, "").startswith("command line")]
+    if model is None:
+        if typed:
+            raise ConfigError(f"{flag_of(typed[0])} changes nothing without --author MODEL")
+        yield None
+        return
+    from meta_agent.steps.authoring import open_author
+
+    named = resolve_flags(meta_model=model).meta_model
+    with open_author(config.model_copy(update={"meta_model": named}), out, _say) as opened:
+        yield opened
 
 
 @tasks_app.command("mine")

@@ -24,7 +24,7 @@ from typing import Any, Final
 
 from meta_agent.errors import GuestError, SandboxError
 from meta_agent.harness.contract import HarnessContract
-from meta_agent.protocols import JSON, Answer, Call, HarnessTree, Sandbox
+from meta_agent.protocols import JSON, Answer, Answerer, Call, HarnessTree, Sandbox
 from meta_agent.rollouts.away import AgentEnd
 
 AGENT_MODULES: Final = (
@@ -171,7 +171,7 @@ class Relay:
         self._sizes: list[int] = []  # of the messages that the attempt has
         self._over = False
 
-    def serve(self, calls: list[Call], answer: Callable[[list[Answer]], None]) -> None:
+    def serve(self, calls: list[Call], answer: Answerer) -> None:
         """The sandbox's `CallServer`: one call after the other, on the thread that reads."""
         for call in calls:
             answer([{"cid": call["cid"], **self._answer(call)}])

@@ -173,6 +173,7 @@ class Round:
             self._serve([{**call, "cid": index}], self._answer)
         return self._boxes[index].get()
 
-    def _answer(self, answers: list[Answer]) -> None:
+    def _answer(self, answers: list[Answer], *, excused_sec: float = 0.0) -> None:
+        """A command's own limit counts all that it waits for, so nothing is excused here."""
         for answer in answers:
             self._boxes[answer["cid"]].put(answer.get("ok"))

@@ -67,8 +67,6 @@ class Recipe:
     groups_per_step: int = 16
     """Prompts in one optimiser step; each is tried `num_generations` times."""
     num_generations: int = 8
-    per_device_train_batch_size: int = 0
-    """Rows in one microbatch; 0: all rows of the step."""
     temperature: float = 1.0
     """Sampling while training; the evaluator has its own."""
     top_p: float = 1.0
@@ -96,16 +94,10 @@ class Recipe:
         """Rollouts in one optimiser step."""
         return self.groups_per_step * self.num_generations
 
-    @property
-    def microbatch_rows(self) -> int:
-        """Rows in one forward and backward pass."""
-        return self.per_device_train_batch_size or self.rows_per_step
-
 
 _CHECKS: Final[Mapping[str, Check]] = {
     "groups_per_step": _integer(1, 4096),
     "num_generations": _integer(2, 1024),
-    "per_device_train_batch_size": _integer(0, 65536),
     "temperature": _number(0, 10, above=True),
     "top_p": _number(0, 1, above=True),
     "learning_rate": _number(0, 0.1, above=True),
@@ -157,12 +149,6 @@ def _as_field(value: Any, key: str) -> Any:
 
 
 def _check_together(where: str, recipe: Recipe) -> None:
-    rows, micro = recipe.rows_per_step, recipe.microbatch_rows
-    if rows % micro:
-        raise ConfigError(
-            f"{where}: groups_per_step x num_generations = {rows} rows do not divide into "
-            f"microbatches of per_device_train_batch_size = {micro}"
-        )
     if recipe.warmup_steps >= 1 and recipe.warmup_steps % 1:
         raise ConfigError(
             f"{where}: warmup_steps = {recipe.warmup_steps} must be whole, or below 1 for a share"

@@ -15,17 +15,16 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from meta_agent.errors import SandboxError
-from meta_agent.protocols import JSON, Answer, Call, Gateway
+from meta_agent.protocols import JSON, Answerer, Call, Gateway
 from meta_agent.rollouts import away
 from meta_agent.rollouts._attempt import Attempt
 from meta_agent.rollouts._lockstep import generate
 
 _log = logging.getLogger(__name__)
-Answerer = Callable[[list[Answer]], None]
 
 
 class FreeRun:

@@ -10,12 +10,13 @@ Everything runs on the thread that reads the worker's frames; no lock is needed.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from operator import itemgetter
 
 from meta_agent.errors import InfrastructureError, ProviderError, SandboxError
 from meta_agent.protocols import (
     Answer,
+    Answerer,
     Call,
     Gateway,
     GenerateReply,
@@ -35,13 +36,15 @@ class LockStep:
         self._attempts = attempts
         self._live = len(attempts)
         self._waiting: dict[int, GenerateRequest] = {}
+        self._model_sec = 0.0  # of whole batches
         self.fatal: BaseException | None = None
 
-    def serve(self, calls: list[Call], answer: Callable[[list[Answer]], None]) -> None:
+    def serve(self, calls: list[Call], answer: Answerer) -> None:
         """The sandbox's `CallServer`. A failure of ours ends every rollout and is `fatal` then.
 
         A breach of protocol ends the worker at once: who left the guest could go on for long.
         """
+        before = self._model_sec
         try:
             answers = self._answers(calls)
         except SandboxError:
@@ -51,7 +54,7 @@ class LockStep:
             answers = [{"cid": index, "ok": None} for index in self._unanswered(calls)]
             self._waiting.clear()
         if answers:
-            answer(answers)
+            answer(answers, excused_sec=self._model_sec - before)
 
     def drain(self, *, broken: bool) -> None:
         """Nothing is under way once the worker's request has returned."""
@@ -114,6 +117,7 @@ class LockStep:
             self._waiting = dict(zip(indices, requests, strict=True))
             raise
         seconds = time.monotonic() - began
+        self._model_sec += seconds
         for index, reply in zip(indices, replies, strict=True):
             attempt = self._attempts[index]
             attempt.excused_sec += seconds  # of the whole batch: a slow machine is nobody's failure

@@ -88,6 +88,20 @@ class RolloutStore:
         ref = ShardRef(name, *_fields(rows_file), tokens=tokens_file)
         return self._publish(ref)
 
+    def adopt(self, other: RolloutStore, name: str, sha256: str) -> ShardRef:
+        """Takes a shard over from another store on this disk; IntegrityError if it is not that."""
+        ref = other.find(name)
+        if ref is None or ref.sha256 != sha256:
+            raise IntegrityError(
+                f"{other.directory} has {ref.sha256[:12] if ref else 'nothing'} as {name}, "
+                f"{sha256[:12]} was announced"
+            )
+        self._target(name).parent.mkdir(parents=True, exist_ok=True)
+        for file in filter(None, (ref.rows, ref.tokens)):
+            _verify(other.directory / file.path, file)
+            (other.directory / file.path).rename(self.directory / file.path)
+        return self._publish(ref)
+
     def _publish(self, ref: ShardRef) -> ShardRef:
         before = self._manifest(ref.name)
         text = json.dumps({"schema_version": SCHEMA_VERSION, **asdict(ref)}, indent=1)

@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 
 from meta_agent.errors import GuestError, SandboxError
 from meta_agent.parsing.strict import Budget
-from meta_agent.protocols import JSON, Answer, Call, CallServer, ExecResult
+from meta_agent.protocols import JSON, Answer, Answerer, Call, CallServer, ExecResult
 from meta_agent.sandbox._link import Link, LinkClosed, LinkTimeout, Stream, protocol_error
 
 T = TypeVar("T")
@@ -268,7 +268,15 @@ class WorkerSandbox:
         return outcome(sent.reply)
 
     def _converse(self, sent: Sent, deadline: float) -> dict[str, JSON]:
-        answer = self._answerer(sent.id, deadline)
+        def answer(answers: list[Answer], *, excused_sec: float = 0.0) -> None:
+            nonlocal deadline
+            deadline += excused_sec
+            try:
+                # What comes after the operation ended is dropped by the worker, by its id.
+                self._link.send({"id": sent.id, "answers": answers}, deadline)
+            except LinkTimeout:
+                self._stream.kill()  # half a frame may be out: this link is of no more use
+
         budget, before = sent.budget, self._link.taken
         while True:
             frame = self._link.receive(deadline, budget)
@@ -281,19 +289,8 @@ class WorkerSandbox:
                 return frame
             sent.serve(parse_calls(frame["calls"]), answer)
 
-    def _answerer(self, request_id: int, deadline: float) -> Callable[[list[Answer]], None]:
-        """Answers that come after the operation ended are dropped by the worker, by their id."""
 
-        def answer(answers: list[Answer]) -> None:
-            try:
-                self._link.send({"id": request_id, "answers": answers}, deadline)
-            except LinkTimeout:
-                self._stream.kill()  # half a frame may be out: this link is of no more use
-
-        return answer
-
-
-def refuse(calls: list[Call], answer: Callable[[list[Answer]], None]) -> None:
+def refuse(calls: list[Call], answer: Answerer) -> None:
     """Serves a request that expects no calls."""
     answer([{"cid": call["cid"], "err": "this request serves no calls"} for call in calls])
 

@@ -54,7 +54,7 @@ def distil(
     signs = triggers_of(candidate.hypothesis, evidence)
     return SkillDraft(
         title=_title(candidate, kind, domain),
-        description=_description(candidate, verdict, kind, domain),
+        description=_description(candidate, verdict, kind, domain, signs[0]["metric"]),
         body=redact(_body(candidate, verdict, kind, domain, signs[0]["metric"])),
         metadata=_metadata(candidate, verdict, kind, domain, trusted_text),
         files={
@@ -83,13 +83,15 @@ def _title(candidate: Candidate, kind: Kind, domain: str) -> str:
     return slug.strip("-")
 
 
-def _description(candidate: Candidate, verdict: Verdict, kind: Kind, domain: str) -> str:
+def _description(
+    candidate: Candidate, verdict: Verdict, kind: Kind, domain: str, metric: str
+) -> str:
     hypothesis = candidate.hypothesis
     seen = hypothesis.evidence[0] if hypothesis.evidence else f"{hypothesis.metric} is poor"
     lead = "Do not repeat" if kind == "negative" else "Proven change"
     text = (
-        f"{lead} ({candidate.factor} of a {domain} harness): {tried(hypothesis.statement)}. "
-        f"Measured: {verdict.kind}{_delta_words(verdict.effect)}. "
+        f"{lead} ({candidate.factor} of a {domain} harness). {_general(metric, kind)}Example: "
+        f"{tried(hypothesis.statement)}. Measured: {verdict.kind}{_delta_words(verdict.effect)}. "
         f"Use when diagnosing {domain} and you see: {seen}"
     )
     plain = redact(" ".join(text.split())).replace("<", "under ").replace(">", "over ")
@@ -127,7 +129,8 @@ def _body(candidate: Candidate, verdict: Verdict, kind: Kind, domain: str, sign:
     hypothesis = candidate.hypothesis
     sections = {
         "Lesson": _lesson(candidate, verdict, kind, domain, sign),
-        "Trigger": _bullets(hypothesis.evidence) or f"`{hypothesis.metric}` is the bottleneck.",
+        "Trigger": _bullets(tuple(map(_explained, hypothesis.evidence)))
+        or f"`{hypothesis.metric}` is the bottleneck.",
         "Intervention": _intervention(candidate, kind),
         "Expected outcome": (
             f"Foretold, and not measured here: `{hypothesis.metric}` goes {hypothesis.direction} "
@@ -170,13 +173,24 @@ def tried(statement: str) -> str:
 
 def _lesson(candidate: Candidate, verdict: Verdict, kind: Kind, domain: str, metric: str) -> str:
     """What carries over: the sign that was acted on, and what acting on it came to."""
-    hypothesis, meant = candidate.hypothesis, meaning_of(metric)
-    sign = f"The sign: {meant.what} " if meant.what else ""
-    remedy = f"{meant.then} " if meant.then and kind == "positive" else ""
-    came = f"On {domain} this was measured: {tried(hypothesis.statement)}"
+    came = f"On {domain} this was measured: {tried(candidate.hypothesis.statement)}"
     judged = f"{verdict.kind}{_delta_words(verdict.effect)}"
     rest = "It is no answer to that sign." if kind == "negative" else "Look for that sign first."
-    return f"{sign}{remedy}{came}: {judged}. Why it was so is not measured. {rest}"
+    return f"{_general(metric, kind)}{came}: {judged}. Why it was so is not measured. {rest}"
+
+
+def _general(metric: str, kind: Kind) -> str:
+    """What to suspect and what to do, in no suite's own words; nothing for an unknown metric."""
+    meant = meaning_of(metric)
+    sign = f"The sign: {meant.what} " if meant.what else ""
+    return sign + (f"{meant.then} " if meant.then and kind == "positive" else "")
+
+
+def _explained(line: str) -> str:
+    """A line of evidence, and after a metric's number what the metric is."""
+    named = re.fullmatch(r"([a-z_]+(?:\.\w+)+) is \S+", line.strip())
+    what = meaning_of(named[1]).what if named else ""
+    return f"{line}: {what[0].lower()}{what[1:]}" if what else line
 
 
 def _validation(candidate: Candidate, kind: Kind) -> str:

@@ -6,6 +6,8 @@ spent what it had spent, and every question is journalled, so that it decides th
 
 Where a policy is trained, at most `SEARCH_SHARE` of the budget searches, at most `CLAIM_SHARE`
 proves (three pairs of trainings are the least that can), and all the rest trains what was found.
+After its first bundle the search may take half of that rest too: an idea that was never tried may
+be worth any number of points, and the last lengths of a training are worth one or two each.
 
 Not covered: money and tokens, which have caps of their own (`models`); a candidate whose own recipe
 makes more attempts a step; a training that its harness broke off: nobody counted its attempts.
@@ -88,11 +90,24 @@ def cap_for(plan: Plan, tree: HarnessTree, pairs: int) -> int:
     return cap
 
 
-def cells_left(run: Run, tree: HarnessTree, what: str, beside: int = 0) -> int:
-    """Cells that the search's share still pays for, so many attempts beside them."""
+def search_cap(run: Run, *, later: bool) -> int:
+    """Attempts at which the search ends; `later`: whatever comes after its first bundle.
+
+    Of what neither searches nor is held for the claims and what explains them, it has half then.
+    """
+    cap, plan, tree = allowed(run), run.plan, first_tree(run)
+    share, pairs = int(SEARCH_SHARE * cap), claim_pairs(plan, cap, tree)
+    held = pairs * (one_pair(plan, tree) + plan.search) + 2 * (plan.confirm + plan.search)
+    return share + max(0, cap - share - held) // 2 if later else share
+
+
+def cells_left(
+    run: Run, tree: HarnessTree, what: str, beside: int = 0, *, later: bool = False
+) -> int:
+    """Cells that the search may still pay for, so many attempts beside them."""
 
     def asked() -> JSON:
-        left = SEARCH_SHARE * allowed(run) - spent(run.ledger, run.id) - beside
+        left = search_cap(run, later=later) - spent(run.ledger, run.id) - beside
         return {"cells": max(0, int(left // one_cell(run.plan, tree)))}
 
     return int(run.once(f"{what}/budget", "budget", {}, asked)["cells"])
@@ -117,12 +132,12 @@ def left_for_experiments(run: Run, declared: JSON) -> int:
 
 
 def pays_for_search(
-    run: Run, tree: HarnessTree, generation: int, what: str, trainings: Sequence[Job]
+    run: Run, tree: HarnessTree, what: str, trainings: Sequence[Job], *, later: bool = False
 ) -> bool:
-    """Whether these cells fit into what is left of the search's share."""
+    """Whether these cells fit into what is left for the search."""
     due = [job for job in trainings if not run.lab.trained(job)]
-    cap = int(SEARCH_SHARE * allowed(run))
-    return _pays(run, f"g{generation}/{what}/budget", len(due) * one_cell(run.plan, tree), cap)
+    cap = search_cap(run, later=later)
+    return _pays(run, f"{what}/budget", len(due) * one_cell(run.plan, tree), cap)
 
 
 def pays_for(run: Run, what: str, trainings: Sequence[Job] = (), attempts: int = 0) -> bool:

@@ -20,6 +20,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Final, Literal, NamedTuple
 
+from meta_agent.backtest.cluster import open_cluster
+from meta_agent.backtest.executor import Executor
 from meta_agent.backtest.live import Lab, LabSettings
 from meta_agent.config import RunConfig
 from meta_agent.distribution import install
@@ -40,6 +42,7 @@ from meta_agent.sandbox import Backend, reap, resolve_backend
 from meta_agent.skills import SkillLibrary
 from meta_agent.steps._headline import cautions, headline
 from meta_agent.steps.bring import NO_ANSWERS, Answers, Choose, create_brought, is_brought
+from meta_agent.steps.placing import placing
 from meta_agent.steps.plan import plan_for
 from meta_agent.steps.records import Version
 from meta_agent.steps.run import Run
@@ -321,6 +324,12 @@ def require_supported(config: RunConfig) -> None:
             "policy (a few tokens a turn, a context of a hundred)",
             hint="meta-agent evolve --tasks FILE (meta-agent tasks check FILE explains the format)",
         )
+    if config.executor != "local" and not config.trainable:
+        raise ConfigError(
+            f"--executor {config.executor} is for a policy that is trained here, and "
+            f"{config.policy} is asked from one machine, which holds its keys",
+            hint="leave it out, or --policy nano or hf:PATH",
+        )
     if config.own_tasks and config.policy == "nano":
         raise ConfigError(
             "the nano policy reads one-line repositories, not real ones",
@@ -365,15 +374,17 @@ def _assemble(
     shown = recorded(display, ledger, run_id)
     clock = ledger.once(f"{run_id}/clock", "clock", {}, lambda: {"at": began.at})["at"]
     repo = HarnessRepo.open(workspace.harness_repo)
+    # Side by side, two evaluations of a frozen policy would have twice the rollouts under way.
+    placed = placing(config, domain)
     lab = Lab(
-        # Side by side, two evaluations would have twice the rollouts under way.
-        lab_settings(config, run_id, backend, workspace, config.jobs if config.trainable else 1),
+        lab_settings(config, run_id, backend, workspace, placed.workers),
         ledger=ledger,
         store=RolloutStore(workspace.rollouts),
         domain=domain,
         on_step=shown.metric,
         stopping=stopping.is_set,
-        policies=policies_of(config, client),
+        policies=policies_of(config, client, placed.devices),
+        executor=None if began.done else _executor(config, run_id, backend, domain, shown),
     )
     skills = SkillLibrary(config.skills_library)
     run = Run(
@@ -394,6 +405,24 @@ def _assemble(
     return run
 
 
+def _executor(
+    config: RunConfig, run_id: str, backend: str, domain: Domain, display: Display
+) -> Executor | None:
+    """The cluster that is asked for; None: this machine."""
+    if config.executor == "local":
+        return None
+    return open_cluster(
+        config.executor.partition(":")[2],
+        cpus=config.threads,
+        gpus=config.policy.startswith("hf:"),
+        build="meta_agent.steps.nodes:apparatus",
+        told={"config": config.to_json(), "run": run_id, "backend": backend},
+        domain=domain,
+        shared=config.workspace / "shared" / run_id,
+        tell=display.note,
+    )
+
+
 def lab_settings(
     config: RunConfig, run_id: str, backend: str, workspace: Workspace, workers: int
 ) -> LabSettings:
@@ -405,7 +434,6 @@ def lab_settings(
         workers=workers,
         concurrency=config.concurrency,
         threads=config.threads,
-        lora_r=config.lora_r,
         checkpoint_every=config.checkpoint_every if config.policy.startswith("hf:") else 0,
         min_exact=MIN_EXACT if config.policy.startswith("hf:") else 0.0,
         checkpoints=workspace.checkpoints,

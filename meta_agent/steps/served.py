@@ -8,7 +8,7 @@ Not covered: what the models are asked (`agents`, `backtest.policies`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final
@@ -20,6 +20,7 @@ from meta_agent.models.asking.client import Client, Server, open_client, require
 from meta_agent.models.asking.transcripts import Transcripts
 from meta_agent.models.policy.vllm_server import PREFIX, VllmServer, require_vllm
 from meta_agent.protocols import ROLES, Role
+from meta_agent.steps.placing import train_settings
 from meta_agent.workspace import Workspace
 
 REPLAY: Final = "replay:"
@@ -67,10 +68,10 @@ def open_models(
         yield client
 
 
-def policies_of(config: RunConfig, client: Client | None) -> Policies:
-    """Where the acting policy of a run comes from."""
+def policies_of(config: RunConfig, client: Client | None, devices: Sequence[str] = ()) -> Policies:
+    """Where the acting policy of a run comes from; children take turns at `devices`."""
     if config.trainable or client is None:
-        return ChildPolicies(config.threads)
+        return ChildPolicies(config.threads, train_settings(config), devices)
     model = client.model_of("policy")
     return FrozenPolicy(client, model, policy=config.policy, logprobs=_tells_tokens(config))
 

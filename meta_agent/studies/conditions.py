@@ -19,6 +19,7 @@ Not covered: what the results mean (`conditions_results`).
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -156,7 +157,8 @@ def carry_out(
     """
     config = comparison.config
     _lend(comparison)
-    with draining() as stop, ThreadPoolExecutor(config.jobs if config.trainable else 1) as pool:
+    at_once = config.jobs or (os.cpu_count() if config.policy == "nano" else 1)
+    with draining() as stop, ThreadPoolExecutor(at_once if config.trainable else 1) as pool:
         futures = {
             run.name: pool.submit(_one, run, evolve, display(run.name), stop)
             for run in comparison.runs()

@@ -23,6 +23,7 @@ from meta_agent.models.asking.estimate import (
 )
 from meta_agent.protocols import JSON, Domain
 from meta_agent.steps.opening import load_run_domain, name_of, require_supported
+from meta_agent.steps.placing import Placing, placing
 from meta_agent.steps.plan import ALPHA, Plan, plan_for
 from meta_agent.steps.served import REPLAY
 from meta_agent.steps.spending import alpha_of
@@ -37,13 +38,17 @@ class Forecast:
     config: RunConfig
     plan: Plan
     estimate: Estimate
+    placing: Placing
 
     def to_json(self) -> dict[str, JSON]:
+        memory = self.placing.memory
         return {
             "schema_version": 1,
             "config": self.config.to_json(),
             "plan": self.plan.to_json(),
             "estimate": _finite(self.estimate.to_json()),
+            "workers": self.placing.workers,
+            "memory": memory._asdict() | {"total": memory.total} if memory else None,
         }
 
 
@@ -62,7 +67,7 @@ def forecast(config: RunConfig) -> Forecast:
     enough = tasks_that_do(plan, TOO_COARSE) if too_coarse(effect.effect) else None
     least = Detectable(effect.effect, effect.words, enough)
     told = estimate(config, plan, prices_in_use(config), least, measured)
-    return Forecast(config, plan, told)
+    return Forecast(config, plan, told, placing(config, domain))
 
 
 def _recorded(config: RunConfig) -> tuple[list[Step], float]:

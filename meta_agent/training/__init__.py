@@ -11,6 +11,7 @@ from meta_agent.training._wire import (
     Row,
     StepMetrics,
     TrainJob,
+    TrainSettings,
     kept_folder,
 )
 from meta_agent.training.checkpoint import OpenedPolicy, open_checkpoint, write_checkpoint
@@ -28,6 +29,7 @@ __all__ = [
     "Timeouts",
     "TrainJob",
     "TrainResult",
+    "TrainSettings",
     "kept_folder",
     "open_checkpoint",
     "require_begun",

@@ -30,7 +30,7 @@ from meta_agent.protocols import JSON, Checkpoint
 from meta_agent.training import adapter
 from meta_agent.training._recipe import TrainingPlan, plan_training
 from meta_agent.training._trainer import HostedTrainer, OnStep
-from meta_agent.training._wire import RolloutEvent, Row, TrainJob, seals_folder
+from meta_agent.training._wire import RolloutEvent, Row, TrainJob, TrainSettings, seals_folder
 from meta_agent.training.checkpoint import (
     OpenedPolicy,
     disk_full_said,
@@ -46,6 +46,7 @@ class LocalPolicy(NamedTuple):
     """A policy and the engine over its weights."""
 
     opened: OpenedPolicy
+    settings: TrainSettings
     model: Any
     tokenizer: Any
     engine: Any  # NanoEngine | HfEngine
@@ -55,15 +56,18 @@ class LocalPolicy(NamedTuple):
         return self.opened.policy
 
 
-def load(path: Path, *, foreign: bool) -> LocalPolicy:
+def load(path: Path, settings: TrainSettings, *, foreign: bool) -> LocalPolicy:
     """Reads a policy and checks it against its manifest."""
     transformers_logging.set_verbosity_error()
     transformers_logging.disable_progress_bar()
     opened = open_checkpoint(path, foreign=foreign)
     device = "cuda" if opened.kind == "hf" and torch.cuda.is_available() else "cpu"
     try:
-        with _memory_full_said(lambda: f"while {path} was loaded in float32"):
-            model = _model(path).to(device).eval()
+        dtype = _dtype(opened, settings)
+        with _memory_full_said(lambda: f"while {path} was loaded in {dtype}"):
+            model = _model(path, dtype).to(device).eval()
+        if settings.precision == "bfloat16":
+            model.forward = torch.autocast(device, torch.bfloat16)(model.forward)
         tokenizer = _tokenizer(path)
     except MetaAgentError:
         raise
@@ -74,14 +78,19 @@ def load(path: Path, *, foreign: bool) -> LocalPolicy:
             f"{type(error).__name__}: {said}",
             hint="give the folder that save_pretrained wrote, of the model and of its tokenizer",
         ) from error
-    return LocalPolicy(opened, model, tokenizer, _engine(opened, model, tokenizer))
+    return LocalPolicy(opened, settings, model, tokenizer, _engine(opened, model, tokenizer))
 
 
-def _model(path: Path) -> Any:
-    """With float32 master weights: steps of a usual learning rate are lost in bfloat16."""
+def _dtype(opened: OpenedPolicy, settings: TrainSettings) -> torch.dtype:
+    """What steps were or will be taken on is held in float32: bfloat16 loses them."""
+    frozen = settings.lora_rank and opened.kind == "hf" and not opened.steps
+    return torch.bfloat16 if frozen and settings.precision == "bfloat16" else torch.float32
+
+
+def _model(path: Path, dtype: torch.dtype) -> Any:
     place = base_place(path) if adapter.is_adapter(path) else path
     model = AutoModelForCausalLM.from_pretrained(
-        place, dtype=torch.float32, local_files_only=True, trust_remote_code=False
+        place, dtype=dtype, local_files_only=True, trust_remote_code=False
     )
     return model if place is path else adapter.whole(model, path)
 
@@ -116,12 +125,14 @@ def train(
             seed=job.seed,
             output_dir=str(seals_folder(job.output)) if job.seal_every else scratch,
             on_cpu=policy.model.device.type == "cpu",
+            bfloat16=policy.settings.precision == "bfloat16",
+            checkpointing=policy.opened.kind == "hf",
         )
         keep = _keeper(policy, job, plan) if job.keep_every else None
         trainer = _trainer(policy, plan, ask, emit, job, keep)
         with (
             disk_full_said(job.output),
-            _memory_full_said(lambda: f"in training, {trainer.passes}"),
+            _memory_full_said(lambda: f"in training {trainer.held}"),
         ):
             trainer.train(str(job.sealed_at(job.after)) if job.after else None)
     model = trainer.accelerator.unwrap_model(trainer.model)
@@ -140,7 +151,7 @@ def _memory_full_said(doing: Callable[[], str]) -> Iterator[None]:
             raise
         raise InfrastructureError(
             f"memory ran out {doing()}: {said}",
-            hint="--lora-r trains adapters; per_device_train_batch_size (recipe.toml): rows a pass",
+            hint="lower --tokens-per-pass, or train adapters: --lora-rank 16 --precision bfloat16",
         ) from error
 
 
@@ -185,6 +196,7 @@ def _trainer(
         group_size=plan.group_size,
         on_step=on_step,
         seals_at=job.seals_at,
+        tokens_per_pass=policy.settings.tokens_per_pass,
         model=policy.model,
         args=plan.config,
         processing_class=policy.tokenizer,
@@ -202,7 +214,7 @@ def _save(
         whole = model
         if plan.lora is not None:
             _keep_adapter(policy, model, directory / adapter.FOLDER)
-            whole = model.merge_and_unload()
+            whole = model.float().merge_and_unload()
         write_policy(whole, policy.tokenizer, directory)
 
     return write_checkpoint(

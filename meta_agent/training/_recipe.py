@@ -27,7 +27,7 @@ _OURS: Final = frozenset({"groups_per_step", "top_p"})  # used by the runner on 
 _ALGORITHM: Final = frozenset(Recipe.__dataclass_fields__) - _OURS
 # What belongs to a run and not to a recipe: memory, adapters, and the length TRL divides by.
 _LORA: Final = frozenset({"lora_r", "lora_alpha", "lora_dropout", "lora_target_modules"})
-_PLACED: Final = frozenset({"optim", "gradient_checkpointing", "max_completion_length"})
+_PLACED: Final = frozenset({"optim", "max_completion_length"})
 # TRL looks at these only once training runs, so they are checked here.
 _CHOICES: Final[Mapping[str, tuple[JSON, ...]]] = {
     "loss_type": LOSS_TYPES,
@@ -88,17 +88,37 @@ class TrainingPlan:
 
 
 def plan_training(
-    recipe: Mapping[str, JSON], *, steps: int, seed: int, output_dir: str, on_cpu: bool = True
+    recipe: Mapping[str, JSON],
+    *,
+    steps: int,
+    seed: int,
+    output_dir: str,
+    on_cpu: bool = True,
+    bfloat16: bool = False,
+    checkpointing: bool = False,
 ) -> TrainingPlan:
-    """Builds TRL's config from a recipe; raises ConfigError with TRL's own words."""
+    """Builds TRL's config from a recipe; raises ConfigError with TRL's own words.
+
+    Args:
+        bfloat16: whether matrices are multiplied in bfloat16.
+        checkpointing: whether a layer's activations are computed again on the way back.
+    """
     values = {**DEFAULTS, **recipe}
     _check_names(values)
     groups = _positive_int(values, "groups_per_step")
     size = _positive_int(values, "num_generations")
     algorithm = {name: value for name, value in values.items() if name in _ALGORITHM | _PLACED}
-    config = _construct(
-        algorithm | _batching(algorithm, groups * size), steps, seed, output_dir, on_cpu
-    )
+    run = {
+        "output_dir": output_dir,
+        "max_steps": steps,
+        "seed": seed,
+        "use_cpu": on_cpu,
+        "bf16": bfloat16,
+        "gradient_checkpointing": checkpointing,
+        # One optimiser step per rollout batch; what is in memory at once is the trainer's business.
+        "per_device_train_batch_size": groups * size,
+    }
+    config = _construct(algorithm | run)
     return TrainingPlan(config, groups, size, _lora(values))
 
 
@@ -135,16 +155,6 @@ def _positive_int(values: Mapping[str, JSON], name: str) -> int:
     return value
 
 
-def _batching(algorithm: Mapping[str, JSON], rows: int) -> dict[str, JSON]:
-    """One optimiser step per rollout batch, split only where the recipe asks for it (memory)."""
-    size = algorithm.get("per_device_train_batch_size", rows)
-    if not isinstance(size, int) or size < 1 or rows % size:
-        raise ConfigError(
-            f"per_device_train_batch_size {size!r} must divide the {rows} rollouts of a step"
-        )
-    return {"per_device_train_batch_size": size, "gradient_accumulation_steps": rows // size}
-
-
 def _check_types(settings: Mapping[str, JSON]) -> None:
     """TRL's dataclass takes any type and fails in the middle of training."""
     from trl import GRPOConfig
@@ -163,17 +173,10 @@ def _check_types(settings: Mapping[str, JSON]) -> None:
             raise ConfigError(f"{field.name} is {value!r}: TRL wants {type(default).__name__}")
 
 
-def _construct(
-    settings: dict[str, JSON], steps: int, seed: int, output_dir: str, on_cpu: bool
-) -> Any:
+def _construct(settings: dict[str, JSON]) -> Any:
     from trl import GRPOConfig
 
     fixed = {
-        "output_dir": output_dir,
-        "max_steps": steps,
-        "seed": seed,
-        "use_cpu": on_cpu,
-        "bf16": False,
         "report_to": [],
         "save_strategy": "no",
         "logging_steps": 1,
@@ -184,11 +187,10 @@ def _construct(
         "use_vllm": False,
     }
     _check_types(settings)
-    settings = {"gradient_checkpointing": False, **settings, **fixed}
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return GRPOConfig(**settings)
+            return GRPOConfig(**settings, **fixed)
     except (TypeError, ValueError) as error:
         raise ConfigError(f"TRL refuses the recipe: {error}") from error
 

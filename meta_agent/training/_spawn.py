@@ -35,22 +35,22 @@ _starter: Final = ThreadPoolExecutor(max_workers=1, thread_name_prefix="policy-c
 class ChildProcess:
     """A running policy child and the channel to it."""
 
-    def __init__(self, threads: int) -> None:
+    def __init__(self, threads: int, devices: str | None = None) -> None:
         self._stderr: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 (closed by `close`)
-        self._process = _starter.submit(self._start, threads).result()
+        self._process = _starter.submit(self._start, threads, devices).result()
         stdin, stdout = self._process.stdin, self._process.stdout
         assert stdin is not None and stdout is not None
         self.channel = FrameChannel(os.dup(stdout.fileno()), os.dup(stdin.fileno()))
         stdin.close()
         stdout.close()
 
-    def _start(self, threads: int) -> subprocess.Popen[bytes]:
+    def _start(self, threads: int, devices: str | None) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
             [sys.executable, "-m", "meta_agent.training.child"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._stderr,
-            env=_environment(threads),
+            env=_environment(threads, devices),
             process_group=0,
             bufsize=0,
         )
@@ -89,8 +89,10 @@ class ChildProcess:
         return f"its last words: {words}" if words else "it said nothing"
 
 
-def _environment(threads: int) -> dict[str, str]:
+def _environment(threads: int, devices: str | None) -> dict[str, str]:
     kept = {name: os.environ[name] for name in _INHERITED if name in os.environ}
+    if devices is not None:
+        kept["CUDA_VISIBLE_DEVICES"] = devices
     return kept | {
         "META_AGENT_CHILD_THREADS": str(threads),
         "META_AGENT_CHILD_PARENT": str(os.getpid()),

@@ -5,9 +5,16 @@ overridden, and tests hold them to TRL's results:
 
 * `_generate_and_score_completions` scales advantages by the group weights of the harness's filter;
   dropped groups stay in the loss's denominator, exactly as groups without spread do.
-* `_compute_loss` notes which rows can move the weights.
+* `_compute_loss` notes which rows can move the weights, and goes back through the model in passes
+  of `tokens_per_pass` tokens, each freed before the next.
 * `_get_per_token_logps_and_entropies` computes those rows only, sorted by length and padded on the
-  right (causal attention then needs no mask), in small chunks that stay in the CPU's cache.
+  right (causal attention then needs no mask).
+
+Why passes are exact: a loss is a function of log-probabilities. TRL computes it, and its gradient
+by each of them; each pass then goes forward once more with a graph and takes its part of that
+gradient back. What is held in memory is one pass, whatever the loss divides by. Where the weights
+are those that sampled, every ratio is 1 whatever the log-probabilities are, so that the pass is
+the only forward; other losses (`_reads_values`) have one without a graph before it.
 
 Why skipping is exact: a row of advantage 0 contributes `-min(r * 0, clip(r) * 0) = 0` to every loss
 type, with gradient 0, while every normaliser counts rows or mask tokens, which we do not touch.
@@ -38,7 +45,8 @@ from meta_agent.protocols import TokenRecord
 from meta_agent.training import _metrics
 from meta_agent.training._wire import Row
 
-CHUNK_TOKENS: Final = 1536
+TOKENS_PER_PASS: Final = 1536
+"""What stays in a CPU's cache."""
 AskForRows = Callable[[int], list[Row]]  # optimiser steps done -> rows, group by group
 Emit = Callable[[dict[str, Any]], None]
 OnStep = Callable[[int, Any], None]  # optimiser steps done, the model as it is now
@@ -47,9 +55,19 @@ OnStep = Callable[[int, Any], None]  # optimiser steps done, the model as it is 
 class _Focus(NamedTuple):
     """What of a microbatch has to be computed, and what stands for the rest."""
 
+    mask: Tensor  # bool [rows, completion]: what the policy sampled
     score: Tensor  # bool [rows, completion]: positions whose log-probability matters
     fill: Tensor  # float [rows, completion]: log-probabilities elsewhere (no gradient)
     entropy_fill: Tensor
+    known: Tensor | None = None  # log-probabilities that will do; None: a forward pass has to tell
+
+
+class _Passes(NamedTuple):
+    """A loss's inputs, whose gradient is still to be taken back through the model."""
+
+    chunks: list[_Chunk]
+    logps: Tensor
+    entropies: Tensor
 
 
 class HostedTrainer(GRPOTrainer):  # type: ignore[misc]
@@ -63,12 +81,15 @@ class HostedTrainer(GRPOTrainer):  # type: ignore[misc]
         group_size: int,
         on_step: OnStep | None = None,
         seals_at: Callable[[int], bool] = lambda _: False,
+        tokens_per_pass: int = TOKENS_PER_PASS,
         **settings: Any,
     ) -> None:
         self._ask, self._emit, self._group_size = ask, emit, group_size
         self._on_step, self._seals_at = on_step, seals_at
+        self._tokens_per_pass = tokens_per_pass
         self._rows: list[Row] = []
         self._focus: _Focus | None = None
+        self._passes: _Passes | None = None
         self._event_metrics: dict[str, float] = {}
         super().__init__(
             rollout_func=self._rollout,
@@ -109,14 +130,14 @@ class HostedTrainer(GRPOTrainer):  # type: ignore[misc]
         """What is saved on the way is nobody's model."""
 
     @property
-    def passes(self) -> str:
-        """What is held in memory at once, in words."""
+    def held(self) -> str:
+        """What is in memory, in words."""
         tokens = [
             len(r.tokens.prompt_ids) + len(r.tokens.completion_ids) for r in self._rows if r.tokens
         ]
-        size = self.args.per_device_train_batch_size
         return (
-            f"training by passes of {size} rows, the longest of {max(tokens, default=0):,} tokens"
+            f"on {len(self._rows)} rows of {sum(tokens):,} tokens, the longest of "
+            f"{max(tokens, default=0):,}, in passes of {self._tokens_per_pass:,} tokens"
         )
 
     def _emit_metrics(self, step: int, measured: dict[str, float]) -> None:
@@ -128,12 +149,39 @@ class HostedTrainer(GRPOTrainer):  # type: ignore[misc]
         self._emit({"event": "metrics", "step": step, "values": values})
 
     def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> Tensor:
-        self._focus = self._focus_of(inputs)
+        self._focus = focus = self._focus_of(inputs)
         try:
             loss: Tensor = super()._compute_loss(model, inputs)
         finally:
             self._focus = None
-        return loss
+        if self._passes is None:
+            return loss
+        passes, self._passes = self._passes, None
+        self._go_back(model, loss, passes, focus)
+        return loss.detach().requires_grad_()  # the gradient has been taken back
+
+    def _go_back(self, model: Any, loss: Tensor, passes: _Passes, focus: _Focus) -> None:
+        """Adds the loss's gradient to the weights', pass by pass."""
+        share = 1 / self.accelerator.gradient_accumulation_steps  # as `Accelerator.backward` does
+        by_logp, by_entropy = torch.autograd.grad(
+            loss * share, (passes.logps, passes.entropies), allow_unused=True
+        )
+        entropies = focus.entropy_fill.clone()
+        for chunk in passes.chunks:
+            out = self._forward(model, chunk)
+            made, gradients = [out.log_probs[chunk.scored]], [by_logp[chunk.places]]
+            entropy = out.entropy[chunk.scored]
+            entropies[chunk.places] = entropy.detach().to(entropies)
+            if by_entropy is not None:
+                made, gradients = [*made, entropy], [*gradients, by_entropy[chunk.places]]
+            torch.autograd.backward(made, [g.to(m) for m, g in zip(made, gradients, strict=True)])
+        totals = torch.stack([(entropies * focus.mask).sum(), focus.mask.sum().to(entropies)])
+        total, count = self.accelerator.reduce(totals, reduction="sum")
+        self._metrics["train"]["entropy"][-1] = (total / count.clamp(min=1)).item()
+
+    def _forward(self, model: Any, chunk: _Chunk) -> Any:
+        with self.accelerator.autocast():
+            return model(input_ids=chunk.ids, labels=chunk.labels, fused_lm_head=True)
 
     def _focus_of(self, inputs: dict[str, Any]) -> _Focus:
         mask = inputs["completion_mask"].bool()
@@ -149,7 +197,21 @@ class HostedTrainer(GRPOTrainer):  # type: ignore[misc]
         old = inputs.get("old_per_token_logps")
         fill = torch.zeros(mask.shape, device=mask.device) if old is None else old.detach()
         sampled = inputs["sampling_per_token_logps"].nan_to_num(0.0)
-        return _Focus(score, fill, torch.where(mask & ~score, -sampled, 0.0))
+        known = None if self._reads_values else sampled if old is None else self._of_now(old)
+        return _Focus(mask, score, fill, torch.where(mask & ~score, -sampled, 0.0), known)
+
+    @property
+    def _reads_values(self) -> bool:
+        """Whether the loss reads log-probabilities themselves, beside their ratio to old ones."""
+        return (
+            not self._skips_dead_rows
+            or self.loss_type in ("cispo", "vespo")
+            or self.off_policy_mask_threshold is not None
+        )
+
+    def _of_now(self, old: Tensor) -> Tensor | None:
+        """Old log-probabilities where no step was made since: then they are those of now."""
+        return old.detach() if self.num_iterations == 1 else None
 
     def _live_rows(self, advantages: Tensor, mask: Tensor) -> Tensor:
         if not self._skips_dead_rows:
@@ -188,19 +250,29 @@ class HostedTrainer(GRPOTrainer):  # type: ignore[misc]
                 compute_aux_loss, **images,
             )  # fmt: skip
         focus = self._focus or _everything(attention_mask, logits_to_keep)
-        chunks = _chunks(input_ids, attention_mask, focus.score, logits_to_keep)
-        logps, entropies = [], []
+        chunks = _chunks(
+            input_ids, attention_mask, focus.score, logits_to_keep, self._tokens_per_pass
+        )
+        if self._focus is None:
+            return *self._scored(model, chunks, focus), None
+        if focus.known is None:
+            with torch.no_grad():
+                logps, entropies = self._scored(model, chunks, focus)
+        else:
+            logps = torch.where(focus.score, focus.known.to(focus.fill), focus.fill)
+            entropies = focus.entropy_fill.clone()
+        self._passes = _Passes(chunks, logps.requires_grad_(), entropies.requires_grad_())
+        return logps, entropies, None
+
+    def _scored(self, model: Any, chunks: list[_Chunk], focus: _Focus) -> tuple[Tensor, Tensor]:
+        """Log-probabilities and entropies, without what a gradient would need."""
+        logps, entropies = focus.fill.clone(), focus.entropy_fill.clone()
         for chunk in chunks:
-            with self.accelerator.autocast():
-                out = model(input_ids=chunk.ids, labels=chunk.labels, fused_lm_head=True)
-            logps.append(out.log_probs[chunk.scored])
-            entropies.append(out.entropy[chunk.scored] if compute_entropy else None)
-        places = tuple(torch.cat(axis) for axis in zip(*(c.places for c in chunks), strict=True))
-        scored = focus.fill.index_put(places, torch.cat(logps).to(focus.fill))
-        if not compute_entropy:
-            return scored, None, None
-        filled = focus.entropy_fill.index_put(places, torch.cat(entropies).to(focus.fill))
-        return scored, filled, None
+            out = self._forward(model, chunk)
+            logps[chunk.places] = out.log_probs[chunk.scored].to(logps)
+            if out.entropy is not None:  # a reference model measures none
+                entropies[chunk.places] = out.entropy[chunk.scored].to(entropies)
+        return logps, entropies
 
 
 class _Chunk(NamedTuple):
@@ -210,8 +282,11 @@ class _Chunk(NamedTuple):
     places: tuple[Tensor, Tensor]  # where they go: (row, completion position)
 
 
-def _chunks(ids: Tensor, attention: Tensor, score: Tensor, keep: int) -> list[_Chunk]:
-    """Cuts the rows that are scored anywhere into chunks of similar length."""
+def _chunks(ids: Tensor, attention: Tensor, score: Tensor, keep: int, tokens: int) -> list[_Chunk]:
+    """Cuts the rows that are scored anywhere into chunks of similar length, longest first.
+
+    A chunk has at most `tokens` tokens, padding included; a longer row is one by itself.
+    """
     prompt_width = ids.shape[1] - keep
     prompt_lengths = attention[:, :prompt_width].sum(1)
     # Nothing after the last scored position can matter to it.
@@ -222,7 +297,7 @@ def _chunks(ids: Tensor, attention: Tensor, score: Tensor, keep: int) -> list[_C
     chunks, start = [], 0
     widths = lengths[rows].tolist()
     while start < len(rows):
-        stop = min(len(rows), start + max(1, CHUNK_TOKENS // widths[start]))
+        stop = min(len(rows), start + max(1, tokens // widths[start]))
         chosen = rows[start:stop]
         chunks.append(
             _chunk(ids, score, chosen, prompt_width, prompt_lengths[chosen], lengths[chosen])
@@ -257,7 +332,7 @@ def _everything(attention: Tensor, keep: int) -> _Focus:
     """Scores every completion token: for reference and old log-probabilities."""
     score = attention[:, -keep:].bool()
     zeros = torch.zeros(score.shape, device=score.device)
-    return _Focus(score, zeros, zeros)
+    return _Focus(score, score, zeros, zeros)
 
 
 def _trainable(tokens: TokenRecord | None, dummy: int) -> TokenRecord:
@@ -272,13 +347,17 @@ def harness_reward(harness_rewards: list[float | None], **_: Any) -> list[float 
     return harness_rewards
 
 
-def _require_finite(logs: dict[str, Any], args: Any, state: Any) -> None:
+def _require_finite(
+    logs: dict[str, Any], args: Any, state: Any, seals_at: Callable[[int], bool]
+) -> None:
     """Past a gradient that is no number every weight is none, and so is every later rollout."""
     for name in ("loss", "grad_norm"):
         if not math.isfinite(value := float(logs.get(name, 0.0))):
+            sealed = next(filter(seals_at, range(state.global_step - 1, 0, -1)), 0)
+            last = f"step {sealed} was sealed last" if sealed else "no step was sealed"
             raise CandidateError(
-                f"after step {state.global_step} of {args.max_steps} {name} is {value}: the "
-                f"weights are lost (learning_rate {args.learning_rate:g})",
+                f"at step {state.global_step} of {args.max_steps} {name} is {value}, and training "
+                f"stops: {last} (learning_rate {args.learning_rate:g})",
                 reason="not_finite",
                 hint="lower learning_rate or max_grad_norm, or bound the reward",
             )
@@ -292,7 +371,7 @@ class _StepCallback(TrainerCallback):  # type: ignore[misc]
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> None:
         if logs and "loss" in logs:
-            _require_finite(logs, args, state)
+            _require_finite(logs, args, state, self._trainer._seals_at)
             self._trainer._emit_metrics(state.global_step, _metrics.from_trl(logs))
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:

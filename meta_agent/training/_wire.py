@@ -25,6 +25,15 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
+class TrainSettings:
+    """How a policy is held and trained: what a run sets, and no harness."""
+
+    lora_rank: int = 0  # of the adapters that are trained; 0: all weights are
+    precision: str = "float32"  # or bfloat16: of computing, and of weights that stay as they are
+    tokens_per_pass: int = 1536  # held in memory at once, padding included
+
+
+@dataclass(frozen=True, slots=True)
 class TrainJob:
     """One training run from the loaded policy."""
 

@@ -23,6 +23,7 @@ import tempfile
 import traceback
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
@@ -77,7 +78,8 @@ class Child:
         from meta_agent.training import _local
 
         self._policy = None  # frees the old weights first
-        self._policy = _local.load(Path(command["path"]), foreign=command["foreign"])
+        settings = _wire.TrainSettings(**command["settings"])
+        self._policy = _local.load(Path(command["path"]), settings, foreign=command["foreign"])
         return {"ok": {"policy": self._policy.identity}}
 
     def _generate(self, command: JSON) -> JSON:
@@ -104,14 +106,15 @@ class Child:
 
         job = _wire.job_from_json(command["job"])
         base = self._loaded()
+        again = {"settings": asdict(base.settings)}
         try:
             identity, path = _local.train(base, job, self._ask, self._channel.send)
         except Exception:
             # The weights in memory are neither the base's nor a checkpoint's now.
             with suppress(Exception):  # then none is loaded, and the next command says so
-                self._load({"path": str(base.opened.path), "foreign": True})
+                self._load({**again, "path": str(base.opened.path), "foreign": True})
             raise
-        self._load({"path": str(path), "foreign": False})
+        self._load({**again, "path": str(path), "foreign": False})
         return {"event": "trained", "checkpoint": {"policy": identity, "path": str(path)}}
 
     def _ask(self, event: _wire.RolloutEvent) -> list[_wire.Row]:
@@ -124,10 +127,14 @@ class Child:
                 "group_size": event.group_size,
             }
         )
+        rows: list[_wire.Row] = []
         while True:
             command = self._channel.receive()
             if command["op"] == "rows":
-                return [_wire.row_from_json(row) for row in command["rows"]]
+                rows += [_wire.row_from_json(row) for row in command["rows"]]
+                if not command["more"]:
+                    return rows
+                continue
             if command["op"] not in ("generate", "finish"):
                 raise AbortedError(command["op"])
             self._answer(command)

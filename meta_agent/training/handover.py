@@ -45,7 +45,7 @@ def hand_over_adapter(checkpoint: Path, target: Path, policy: str, facts: Facts)
         raise ConfigError(
             f"{checkpoint} has no adapter: its weights were trained whole, or on an adapter that "
             "does not add up with another",
-            hint="meta-agent adopt --model FOLDER hands them over whole; --lora-r trains adapters",
+            hint="adopt --model FOLDER hands them over whole; --lora-rank trains adapters",
         )
     name, trained_on = _base(policy), adapter.base_name(source)
     found = open_checkpoint(hf_place(name), foreign=True).policy

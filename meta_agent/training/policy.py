@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final, NoReturn, TypeVar
 
@@ -22,11 +22,20 @@ from meta_agent.protocols import JSON, Checkpoint, GenerateReply, GenerateReques
 from meta_agent.training import _wire
 from meta_agent.training._frames import FrameError
 from meta_agent.training._spawn import ChildProcess
-from meta_agent.training._wire import Advantages, RolloutEvent, Row, StepMetrics, TrainJob
+from meta_agent.training._wire import (
+    Advantages,
+    RolloutEvent,
+    Row,
+    StepMetrics,
+    TrainJob,
+    TrainSettings,
+)
 from meta_agent.training.hub import hf_place
 
 T = TypeVar("T")
 
+ROWS_A_FRAME: Final = 64
+"""A row of 32k tokens is half a megabyte, and a frame has a limit."""
 _WARM_STARTS: Final = Path(__file__).parents[1] / "domains" / "nano" / "checkpoints"
 _PASSED_ON: Final = ("ConfigError", "InfrastructureError", "IntegrityError", "PreflightError")
 
@@ -45,12 +54,21 @@ class PolicyChild:
 
     lock_step = True
 
-    def __init__(self, *, threads: int = 2, timeouts: Timeouts | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        threads: int = 2,
+        timeouts: Timeouts | None = None,
+        settings: TrainSettings | None = None,
+        devices: str | None = None,
+    ) -> None:
+        """`devices`: what the child sees, as in CUDA_VISIBLE_DEVICES; None: what we see."""
         self.policy = ""  # set by `load`
+        self.settings = settings or TrainSettings()
         self._timeouts = timeouts or Timeouts()
         self._lock = threading.RLock()  # one conversation with the child at a time
         self._ended: str | None = None
-        self._process = ChildProcess(threads)
+        self._process = ChildProcess(threads, devices)
 
     @property
     def pid(self) -> int:
@@ -64,9 +82,9 @@ class PolicyChild:
     def load(self, policy: str | Path) -> str:
         """Loads a checkpoint directory or `hf:PATH`; returns (and keeps) its identity."""
         path, foreign = place_of(policy)
-        answer = self._ask(
-            {"op": "load", "path": str(path), "foreign": foreign}, self._timeouts.load_sec
-        )
+        command = {"op": "load", "path": str(path), "foreign": foreign}
+        command["settings"] = asdict(self.settings)
+        answer = self._ask(command, self._timeouts.load_sec)
         self.policy = self._parse("load", lambda value: str(value["policy"]), answer)
         return self.policy
 
@@ -78,8 +96,11 @@ class PolicyChild:
 
     def finish(self, keys: Sequence[str]) -> list[TokenRecord | None]:
         """Ends these rollouts and returns their token rows."""
-        answer = self._ask({"op": "finish", "keys": list(keys)}, self._timeouts.generate_sec)
-        return self._rows("token rows", _wire.record_from_json, answer, len(keys))
+        rows: list[TokenRecord | None] = []
+        for part in _parts(keys):
+            answer = self._ask({"op": "finish", "keys": part}, self._timeouts.generate_sec)
+            rows += self._rows("token rows", _wire.record_from_json, answer, len(part))
+        return rows
 
     def check_recipe(self, recipe: Mapping[str, JSON]) -> None:
         """Raises ConfigError where TRL (or we) would refuse the recipe."""
@@ -139,7 +160,9 @@ class PolicyChild:
             raise
         finally:
             self.policy = base
-        self._send({"op": "rows", "rows": [_wire.row_to_json(row) for row in rows]})
+        for at, part in enumerate(parts := _parts(rows) or [[]], 1):
+            told = [_wire.row_to_json(row) for row in part]
+            self._send({"op": "rows", "rows": told, "more": at < len(parts)})
 
     def _abort(self) -> None:
         """Stops the training run in the child; its error answer is expected and dropped."""
@@ -209,6 +232,10 @@ class PolicyChild:
         self._ended = self._process.obituary(wait_sec=5.0 if silent else 0.0)
         self._process.close()
         raise TrainingError(f"the policy child failed: {error}: {self._ended}") from error
+
+
+def _parts(rows: Sequence[T]) -> list[list[T]]:
+    return [list(rows[at : at + ROWS_A_FRAME]) for at in range(0, len(rows), ROWS_A_FRAME)]
 
 
 def place_of(policy: str | Path) -> tuple[Path, bool]:

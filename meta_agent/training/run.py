@@ -112,7 +112,9 @@ def train_policy(
     settings = settings_of(recipe)
     base = child.load(base_policy)
     job = TrainJob(settings, steps, seed, Path(out_dir), keep_every, seal_every)
-    seals = Seals(job, {"base": base, "recipe": settings, "steps": steps, "seed": seed})
+    held = dataclasses.asdict(child.settings)
+    facts = {"base": base, "recipe": settings, "steps": steps, "seed": seed, "settings": held}
+    seals = Seals(job, facts)
     sealed = seals.newest()
     job = dataclasses.replace(job, after=sealed.step if sealed else 0)
     _make_way(job)
@@ -175,13 +177,11 @@ def require_begun(rollouts: Sequence[Rollout]) -> None:
 
 
 def settings_of(recipe: Any) -> dict[str, JSON]:
-    """A recipe as the mapping that crosses the pipe; what is None or left at 0 is not set."""
+    """A recipe as the mapping that crosses the pipe; what is None is not set."""
     if isinstance(recipe, Mapping):
         values = dict(recipe)
     else:
         values = {field.name: getattr(recipe, field.name) for field in dataclasses.fields(recipe)}
-    if not values.get("per_device_train_batch_size"):
-        values.pop("per_device_train_batch_size", None)
     return {name: value for name, value in values.items() if value is not None}
 
 

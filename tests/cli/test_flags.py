@@ -167,7 +167,9 @@ HF = ["--policy", "hf:model", "--tasks", "none.jsonl"]
 UNUSED = {
     "train steps": ([*FROZEN, "--train-steps", "9"], "--train-steps", "trained here"),
     "threads": ([*FROZEN, "--threads", "2"], "--threads", "trained here"),
-    "lora r": ([*NANO, "--lora-r", "8"], "--lora-r", "hf:"),
+    "lora rank": ([*NANO, "--lora-rank", "8"], "--lora-rank", "hf:"),
+    "precision": ([*NANO, "--precision", "bfloat16"], "--precision", "hf:"),
+    "passes": ([*NANO, "--tokens-per-pass", "8"], "--tokens-per-pass", "hf:"),
     "prove": ([*FROZEN, "--prove", "version"], "--prove", "trained here"),
     "prove, static": (["--strategy", "static", "--prove", "version"], "--prove", "full"),
     "hand over": (["--strategy", "score-only", "--hand-over", "best"], "--hand-over", "full"),

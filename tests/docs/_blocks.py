@@ -1,18 +1,24 @@
 """Blocks of a Markdown page, and a shell that carries them out as a reader would.
 
 The words after the language say what a block needs: ```` ```bash key ````. What is not here is not
-carried out: such a block is read by the parsers of its commands alone (`tests/docs/_parsed.py`).
+carried out: such a block is read by the parser of the command line alone.
 """
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
 import re
+import socket
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
+
+from meta_agent.cli import main
 
 ROOT = Path(__file__).parents[2]
 _FENCE = re.compile(
@@ -42,33 +48,109 @@ def blocks(page: Path) -> Iterator[Block]:
         yield Block(language, frozenset(needs), one["text"], line, text[one.end() : end])
 
 
-class Shell:
-    """A folder in which blocks are carried out one after the other; variables and `cd` stay."""
+_CLIENT = """#!{python} -IS
+import json, os, socket, sys
+server = socket.socket(socket.AF_UNIX)
+server.connect({address!r})
+told = json.dumps([os.getcwd(), sys.argv[1:], dict(os.environ)]).encode()
+socket.send_fds(server, [len(told).to_bytes(4, "big")], [0, 1, 2])
+server.sendall(told)
+sys.exit(server.recv(1)[0])
+"""
+_OWN = """#!/bin/sh
+exec {python} -m meta_agent "$@"
+"""
 
-    def __init__(self, folder: Path, **variables: str) -> None:
-        self.folder = folder
+
+class Shell:
+    """A folder in which blocks are carried out one after the other; variables and `cd` stay.
+
+    `meta-agent` runs in this process, which a small program on the shell's path asks for it: a new
+    interpreter for each command would spend most of its time on imports. With `apart` it gets one:
+    for whole runs, which start children and catch signals.
+    """
+
+    def __init__(self, folder: Path, *, apart: bool = False, **variables: str) -> None:
+        self.folder, self._apart = folder, apart
         self._bin, self._state = folder.parent / "bin", folder.parent / "state.sh"
         self._bin.mkdir()
-        program = self._bin / "meta-agent"
-        program.write_text(f'#!/bin/sh\nexec {sys.executable} -m meta_agent "$@"\n')
-        program.chmod(0o755)
         self._state.write_text("")
         kept = {k: v for k, v in os.environ.items() if not k.startswith("META_AGENT_")}
         paths = {"PATH": f"{self._bin}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
         self._variables = {**kept, **paths, "HOME": str(folder.parent), **variables}
 
-    def __call__(self, text: str, timeout_sec: float = 600) -> str:
+    def __call__(self, text: str) -> str:
         """What a block printed on stdout. Raises AssertionError where a command of it fails."""
         keep = f"{{ export -p; printf 'cd %q\\n' \"$PWD\"; }} > {self._state}"
         script = f"set -euo pipefail\n. {self._state}\n{text}\n{keep}\n"
-        ran = subprocess.run(
-            ["bash", "-c", script],
-            cwd=self.folder,
-            env=self._variables,
-            capture_output=True,
-            text=True,
-            timeout=timeout_sec,
-            check=False,
-        )
-        assert ran.returncode == 0, f"exit {ran.returncode}\n{text}\n{ran.stdout}\n{ran.stderr}"
-        return ran.stdout
+        with tempfile.TemporaryDirectory() as short, socket.socket(socket.AF_UNIX) as server:
+            server.bind(f"{short}/s")
+            server.listen()
+            server.settimeout(0.05)
+            program = self._bin / "meta-agent"
+            client = _OWN if self._apart else _CLIENT
+            program.write_text(client.format(python=sys.executable, address=f"{short}/s"))
+            program.chmod(0o755)
+            printed, said = Path(short, "out"), Path(short, "err")
+            with printed.open("w") as out, said.open("w") as err:
+                ran = subprocess.Popen(
+                    ["bash", "-c", script],
+                    cwd=self.folder,
+                    env=self._variables,
+                    stdout=out,
+                    stderr=err,
+                )
+                while ran.poll() is None:
+                    with contextlib.suppress(TimeoutError):
+                        answered(server)
+            told = printed.read_text(encoding="utf-8")
+            assert ran.returncode == 0, f"exit {ran.returncode}\n{text}\n{told}\n{said.read_text()}"
+        return told
+
+
+def answered(server: socket.socket) -> None:
+    """Runs the command of one caller here, in its folder, with its variables and its streams."""
+    asking, _ = server.accept()
+    with asking:
+        asking.settimeout(60)
+        size, streams, *_ = socket.recv_fds(asking, 4, 3)
+        with asking.makefile("rb") as told:
+            folder, arguments, variables = json.loads(told.read(int.from_bytes(size, "big")))
+        with standing_in(folder, arguments, variables, streams):
+            try:
+                main()
+                code: object = 0
+            except SystemExit as ended:
+                code = ended.code
+        asking.sendall(bytes([code if isinstance(code, int) else int(code is not None)]))
+
+
+@contextlib.contextmanager
+def standing_in(
+    folder: str, arguments: list[str], variables: dict[str, str], streams: list[int]
+) -> Iterator[None]:
+    """This process with another one's folder, arguments, variables and streams, for a while."""
+    ours = [os.dup(number) for number in range(3)]
+    before = Path.cwd(), sys.argv, dict(os.environ), (sys.stdin, sys.stdout, sys.stderr)
+    sys.stdout.flush(), sys.stderr.flush()
+    for number, stream in enumerate(streams):
+        os.dup2(stream, number)
+        os.close(stream)
+    os.chdir(folder)
+    sys.argv = ["meta-agent", *arguments]
+    os.environ.clear()
+    os.environ.update(variables)
+    opened = [os.fdopen(number, mode, closefd=False) for number, mode in enumerate("rww")]
+    sys.stdin, sys.stdout, sys.stderr = opened
+    try:
+        yield
+    finally:
+        sys.stdout.flush(), sys.stderr.flush()
+        for number, stream in enumerate(ours):
+            os.dup2(stream, number)
+            os.close(stream)
+        os.chdir(before[0])
+        sys.argv = before[1]
+        os.environ.clear()
+        os.environ.update(before[2])
+        sys.stdin, sys.stdout, sys.stderr = before[3]

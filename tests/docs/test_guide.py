@@ -109,6 +109,7 @@ def test_every_command_of_the_guide_runs_and_says_what_the_guide_reads(tmp_path:
         small = {"GENERATIONS": "1", "CANDIDATES": "1", "SAMPLES": "1", "SANDBOX": "process"}
         shell = Shell(
             folder,
+            apart=True,
             POLICY="openai/policy",
             META_MODEL="openai/team",
             MAX_USD="5",

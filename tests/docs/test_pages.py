@@ -1,4 +1,9 @@
-"""Every block of commands in the documents is carried out, or at the least read by our parsers."""
+"""Every command in the documents is carried out, or only read where its fence says why.
+
+The fence is the one place for that: ```` ```bash key ````. What is only read goes through the
+parser of the command line, settings and their values included, and so do commands and flags in
+running text. Not covered: whether a setting's value exists where it names a file or a model.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +12,7 @@ import json
 import re
 import shlex
 import tomllib
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +23,9 @@ from typer.main import get_command
 from benchmarks import pictures
 from maintain.reference import PAGE, reference
 from meta_agent.cli import app
+from meta_agent.cli._flags import FLAGS, resolve_flags
+from meta_agent.steps.ways.strategies import STRATEGIES
+from meta_agent.used import require_used
 from tests.docs._blocks import ROOT, Block, Shell, blocks
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -26,6 +35,10 @@ RUN = [
 ]
 MAY_NEED = {"key", "gpu", "docker", "network", "terminal", "train"}
 _LINK = re.compile(r"\]\(([^)\s#]+)[^)]*\)")
+_INLINE = re.compile(r"`([^`\n]+)`")
+_FENCED = re.compile(r"^ *```.*?^ *```$", re.MULTILINE | re.DOTALL)
+GROUPS = ("tasks", "sandbox", "skills", "rollouts")
+_ENDS = {"&&", "||", ";", "|", "&", ">", ">>", "<"}
 
 
 def named(page: Path) -> str:
@@ -43,12 +56,43 @@ def test_the_drawn_pictures_are_those_that_the_script_makes() -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=named)
-def test_every_command_is_one_that_our_parsers_take(page: Path) -> None:
+def test_every_command_is_one_that_our_parsers_take(
+    page: Path, tmp_path: Path, monkeypatch: Any
+) -> None:
+    monkeypatch.chdir(tmp_path)
     for block in blocks(page):
         assert block.needs <= MAY_NEED, f"{named(page)}:{block.line}"
-        if block.language == "bash":
-            for words in commands(block):
-                parsed(words, f"{named(page)}:{block.line}: {shlex.join(words)}")
+        for words in commands(block):
+            parsed(words, f"{named(page)}:{block.line}: {shlex.join(words)}")
+    for words in inline(page):
+        parsed(words, f"{named(page)}: `{shlex.join(words)}`")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "evolve --strategy cleverest",
+        "evolve --generation 2",
+        "evolve --samples many",
+        "evolve --max-usd nobody=5",
+        "evolv",
+        "skills show",
+        "make evolv",
+        "--colour red",
+    ],
+)
+def test_a_command_that_the_program_would_refuse_is_found(words: str) -> None:
+    with pytest.raises(AssertionError):
+        parsed(shlex.split(words), "here")
+
+
+def test_how_many_commands_are_only_read_is_said() -> None:
+    every = [(one, block.needs) for page in PAGES for block in blocks(page) for one in ours(block)]
+    why = Counter(need for _, needs in every for need in needs)
+    read = ", ".join(f"{count} `{need}`" for need, count in sorted(why.items()))
+    carried = sum(not needs for _, needs in every)
+    said = f"Of {len(every)} commands {carried} are carried out; the others are only read: {read}."
+    assert said in " ".join((ROOT / "docs/README.md").read_text(encoding="utf-8").split()), said
 
 
 @pytest.mark.parametrize("page", PAGES, ids=named)
@@ -67,7 +111,12 @@ def test_what_a_page_shows_and_links_to_is_there(page: Path) -> None:
 def test_a_page_is_carried_out_from_an_empty_folder(page: Path, tmp_path: Path) -> None:
     folder = tmp_path / "here"
     folder.mkdir()
-    shell = Shell(folder, META_AGENT_SANDBOX="process", META_AGENT_ALLOW_UNSAFE_PROCESS="1")
+    shell = Shell(
+        folder,
+        OPENAI_API_KEY="none that anybody takes",
+        META_AGENT_SANDBOX="process",
+        META_AGENT_ALLOW_UNSAFE_PROCESS="1",
+    )
     for block in blocks(page):
         if block.language == "bash" and not block.needs:
             shell(block.text)
@@ -80,28 +129,88 @@ def test_the_run_of_the_tutorial_is_carried_out(tmp_path: Path) -> None:
     folder = tmp_path / "here/first"
     folder.mkdir(parents=True)
     (block,) = (one for one in blocks(ROOT / "docs/tutorial.md") if one.needs == {"train"})
-    Shell(folder.parent, META_AGENT_SANDBOX="process")(
+    Shell(folder.parent, apart=True, META_AGENT_SANDBOX="process")(
         f"rmdir first; mkdir old; cd old; {block.text}"
     )
     assert (folder / "report.html").is_file()
 
 
 def commands(block: Block) -> Iterator[list[str]]:
-    """The words of each `meta-agent` command; what a here-document holds is none."""
+    """The words of each command of ours and of `make`; what a here-document holds is none."""
     text = re.sub(r"<<'END'\n.*?\nEND\n", "\n", block.text, flags=re.DOTALL).replace("\\\n", " ")
-    for line in text.splitlines():
-        words = shlex.split(line, comments=True)
-        if words[:1] == ["meta-agent"]:
-            yield [word for word in words[1:] if word != "..."]
+    lines = text.splitlines()
+    if block.language != "bash":
+        lines = [line.removeprefix("$ ") for line in lines if line.startswith("$ ")]
+    for line in lines:
+        words = shlex.shlex(line, posix=True, punctuation_chars=True)
+        words.whitespace_split = True
+        parts: list[list[str]] = [[]]
+        for word in words:
+            parts.append([]) if word in _ENDS else parts[-1].append(word)
+        for part in parts:
+            if part[:1] == ["meta-agent"]:
+                yield part[1:]
+            elif part[:1] == ["make"]:
+                yield part
+
+
+def ours(block: Block) -> list[list[str]]:
+    """The commands that a reader types: a console's are shown with what they print."""
+    return [one for one in commands(block) if one[0] != "make"] if block.language == "bash" else []
+
+
+def inline(page: Path) -> Iterator[list[str]]:
+    """Commands and flags that stand in running text."""
+    known: Any = get_command(app)
+    for span in _INLINE.findall(_FENCED.sub("", page.read_text(encoding="utf-8"))):
+        first, _, rest = span.partition(" ")
+        if first == "meta-agent" and rest not in ("", *GROUPS):
+            yield shlex.split(rest)
+        elif (
+            first in ("make",)
+            or first.startswith("--")
+            or (first in known.commands and "--" in rest)
+        ):
+            yield shlex.split(span)
 
 
 def parsed(words: list[str], where: str) -> None:
-    """Raises AssertionError where the command line would refuse them."""
+    """Raises AssertionError where the command line would refuse them, or a setting's value."""
+    if words[0] == "make":
+        targets = (ROOT / "Makefile").read_text(encoding="utf-8")
+        assert re.search(rf"^{words[1]}:", targets, re.MULTILINE), where
+        return
     command: Any = get_command(app)
+    alone = words[0].startswith("--")
+    if alone:
+        takers = [one for one in leaves(command) if words[0] in flags_of(one)]
+        assert takers or words == ["--help"], where
+        if len(words) == 1 or command.commands["evolve"] not in takers:
+            return
+        words = ["evolve", *words]
     while hasattr(command, "commands"):
         assert words and words[0] in command.commands, where
-        command = command.commands[words.pop(0)]
+        command, words = command.commands[words[0]], words[1:]
     try:
-        command.make_context(command.name, words)
+        given = command.make_context(command.name, list(words)).params
+        settings = {one.name for one in command.params if is_setting(one)}
+        config = resolve_flags(**{name: given[name] for name in settings})
+        assert config.strategy in STRATEGIES
+        if command.name in ("evolve", "calibrate") and not alone:
+            require_used(config)
     except Exception as refused:  # whatever a parser says
         raise AssertionError(f"{where}: {refused}") from refused
+
+
+def is_setting(parameter: Any) -> bool:
+    known = FLAGS.get(parameter.name)
+    return known is not None and getattr(parameter, "help", None) == known.help
+
+
+def leaves(group: Any) -> Iterator[Any]:
+    for one in group.commands.values():
+        yield from leaves(one) if hasattr(one, "commands") else [one]
+
+
+def flags_of(command: Any) -> set[str]:
+    return {flag for one in command.params for flag in one.opts}

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +19,14 @@ from meta_agent.domains.graded import GradedDomain
 from meta_agent.errors import ConfigError
 
 PYTHON = os.environ.get("META_AGENT_VERIFIERS_PYTHON", "")
-needs_library = pytest.mark.skipif(
-    not PYTHON, reason="META_AGENT_VERIFIERS_PYTHON names no interpreter with verifiers"
-)
+
+
+def needs_library(test: Callable[..., None]) -> Callable[..., None]:
+    """Slow, since the environment that has it is set up beside the tests that are not."""
+    why = "META_AGENT_VERIFIERS_PYTHON names no interpreter with verifiers"
+    return pytest.mark.slow(pytest.mark.skipif(not PYTHON, reason=why)(test))
+
+
 TASKSET = '''
 import verifiers.v1 as vf
 from verifiers.v1.utils.decorators import metric, reward, tool

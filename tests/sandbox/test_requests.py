@@ -9,12 +9,10 @@ from collections.abc import Callable
 import pytest
 
 from meta_agent.errors import GuestError, SandboxError
-from meta_agent.protocols import Answer, Call, CallServer
+from meta_agent.protocols import Answer, Answerer, Call, CallServer
 from meta_agent.sandbox import WorkerSandbox
 from meta_agent.sandbox._link import FRAME_LIMIT_BYTES
 from tests.sandbox.conftest import Open
-
-Reply = Callable[[list[Answer]], None]
 
 GUEST = """
 import os, sys, time
@@ -76,16 +74,16 @@ def double(calls: list[Call]) -> list[Answer]:
     return [{"cid": call["cid"], "ok": 2 * call["n"]} for call in calls]
 
 
-def all_at_once(calls: list[Call], answer: Reply) -> None:
+def all_at_once(calls: list[Call], answer: Answerer) -> None:
     answer(double(calls))
 
 
-def one_by_one_backwards(calls: list[Call], answer: Reply) -> None:
+def one_by_one_backwards(calls: list[Call], answer: Answerer) -> None:
     for reply in reversed(double(calls)):
         answer([reply])
 
 
-def from_threads(calls: list[Call], answer: Reply) -> None:
+def from_threads(calls: list[Call], answer: Answerer) -> None:
     for reply in double(calls):
         threading.Timer(0.01, answer, [[reply]]).start()
 
@@ -98,7 +96,7 @@ def test_calls_are_answered_in_any_grouping(guest: WorkerSandbox, serve: CallSer
 
 
 def test_an_answer_can_be_an_error(guest: WorkerSandbox) -> None:
-    def refuse(calls: list[Call], answer: Reply) -> None:
+    def refuse(calls: list[Call], answer: Answerer) -> None:
         answer([{"cid": call["cid"], "err": "budget"} for call in calls])
 
     result = guest.request("ask", {"n": 1}, timeout_sec=10, serve=refuse)
@@ -111,17 +109,30 @@ def test_calls_nobody_serves_are_refused(guest: WorkerSandbox) -> None:
 
 
 def test_large_frames_both_ways_do_not_deadlock(guest: WorkerSandbox) -> None:
-    def big(calls: list[Call], answer: Reply) -> None:
+    def big(calls: list[Call], answer: Answerer) -> None:
         answer([{"cid": call["cid"], "ok": "y" * (4 << 20)} for call in calls])
 
     args = {"n": 4, "size": 4 << 20}
     assert guest.request("ask_big", args, timeout_sec=30, serve=big) == "done"
 
 
+def test_a_deadline_does_not_count_what_the_host_says_it_needed(guest: WorkerSandbox) -> None:
+    def slowly(excused_sec: float) -> CallServer:
+        def serve(calls: list[Call], answer: Answerer) -> None:
+            time.sleep(1.5)
+            answer(double(calls), excused_sec=excused_sec)
+
+        return serve
+
+    assert guest.request("ask", {"n": 1}, timeout_sec=1.0, serve=slowly(1.5))["frames"] == 1
+    with pytest.raises(SandboxError, match="not done after 1 s"):
+        guest.request("ask", {"n": 1}, timeout_sec=1.0, serve=slowly(0.0))
+
+
 def test_late_answers_disturb_nobody(guest: WorkerSandbox) -> None:
     late: list[Callable[[], None]] = []
 
-    def later(calls: list[Call], answer: Reply) -> None:
+    def later(calls: list[Call], answer: Answerer) -> None:
         late.append(lambda: answer([{"cid": 7, "ok": "too late"}]))
 
     assert guest.request("patient", {}, timeout_sec=10, serve=later) == []

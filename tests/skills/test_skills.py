@@ -77,7 +77,10 @@ def test_the_sign_is_what_was_acted_on_and_not_what_was_hoped_for() -> None:
     script = made.files["scripts/check.py"]
     assert re.findall(r'"metric": "(.+)"', script) == ["conversation.result_cut"]
     assert '"limit": 0.05' in script
-    assert "The sign: Share of results of which the policy saw a part." in made.body
+    sign = "The sign: Share of results of which the policy saw a part."
+    assert sign in made.body
+    assert sign in made.description.partition("Example:")[0], "the particular is the example"
+    assert "- conversation.result_cut is 0.552: share of results of which" in made.body
 
 
 def test_without_a_known_sign_the_metric_itself_is_watched() -> None:

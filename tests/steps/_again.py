@@ -45,7 +45,7 @@ def _lab(bench: Bench, ledger: RetracedLedger) -> ScriptedLab:
         shard = old.store.find(f"eval-{name}")
         assert shard is not None
         plan = lab._plan(trained, split, limit, samples, part)
-        return counted(shard, plan, old.store.read(shard), trained)
+        return counted(shard, plan, old.store.read(shard), trained.seed)
 
     lab._evaluate = stored  # type: ignore[method-assign]
     return lab

@@ -98,8 +98,9 @@ def test_the_search_has_its_share_and_no_more(bench: Bench) -> None:
     bench.collected()
     assert cells_left(bench.run, tree, "g0/c") == 3
     jobs = [Job(tree, seed, PLAN.steps, "search", PLAN.search) for seed in range(5)]
-    assert pays_for_search(bench.run, tree, 0, "three", jobs[:4]), "the first is trained already"
-    assert not pays_for_search(bench.run, tree, 0, "four", jobs)
+    assert pays_for_search(bench.run, tree, "three", jobs[:4]), "the first is trained already"
+    assert not pays_for_search(bench.run, tree, "four", jobs)
+    assert pays_for_search(bench.run, tree, "five", jobs, later=True)
 
 
 def test_a_resumed_run_decides_as_it_did_before(bench: Bench) -> None:

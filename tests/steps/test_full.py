@@ -267,3 +267,40 @@ def killed_until_done(bench: Bench, when: str) -> int:
             kills += 1
             continue
         return kills
+
+
+def with_one_that_waits(bench: Bench) -> Bench:
+    """Two that write the same line: the second is tried at the end, in the place of the first."""
+    prepare(bench, trainings=40, generations=1)
+    having(bench, Idea("down", "reward", strength=0.9), Idea("up", "reward", strength=0.8), DATA)
+    shares = {"down": 0.1, "up": 0.3, "data": 0.2}
+    solving(bench, lambda found: 0.2 + sum(shares[name] for name in found))
+    return bench
+
+
+def test_a_run_that_is_killed_while_it_tries_what_waited_ends_the_same(
+    bench: Bench, undisturbed: Bench
+) -> None:
+    handed = whole(with_one_that_waits(undisturbed))
+    assert handed.standing == "proven" and in_it(undisturbed, handed) == {"up", "data"}
+    assert undisturbed.repo.head() == handed.version.commit
+    with_one_that_waits(bench)
+    once, left = bench.run.ledger.once, {"bundle": 2, "lead": 2, "cell": 4}
+
+    def dies(key: str, kind: str, intent: JSON, work: Callable[[], JSON]) -> JSON:
+        left[kind] = left.get(kind, 0) - 1
+        if left[kind] == 0:
+            raise Killed(key)
+        return once(key, kind, intent, work)  # type: ignore[arg-type]
+
+    bench.run.ledger.once = dies  # type: ignore[method-assign]
+    kills = 0
+    while kills < 4:
+        try:
+            whole(bench)
+        except Killed:
+            kills += 1
+            continue
+        break
+    assert kills == 3 and told_of(bench) == told_of(undisturbed)
+    assert gone_through_again(bench, whole).differences == []

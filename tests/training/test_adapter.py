@@ -144,7 +144,7 @@ def test_weights_without_an_adapter_hand_none_over(
     shared_child.train(job, _host.provider(shared_child))
     with pytest.raises(ConfigError, match="has no adapter") as refused:
         hand_over_adapter(tmp_path / "whole", tmp_path / "out", f"hf:{base}", [])
-    assert "--lora-r" in str(refused.value.hint)
+    assert "--lora-rank" in str(refused.value.hint)
     other = _bpe.write(tmp_path / "other", template=_bpe.FORGETFUL)
     with pytest.raises(ConfigError, match="was trained on hf@"):
         hand_over_adapter(chain / "0", tmp_path / "out", f"hf:{other}", [])

@@ -10,8 +10,9 @@ import pytest
 
 pytest.importorskip("trl", reason="needs the train extra")
 
+from meta_agent import training
 from meta_agent.errors import ConfigError
-from meta_agent.training import PolicyChild, TrainJob, open_checkpoint
+from meta_agent.training import PolicyChild, TrainJob, TrainSettings, open_checkpoint
 from tests.models import _bpe, _nano
 from tests.training import _host
 
@@ -38,6 +39,27 @@ def test_it_trains_and_the_checkpoint_is_a_policy_like_any_other(
     assert shared_child.load(tmp_path / "out") == made.policy
     assert shared_child.generate([_nano.request("k", "fox")])[0].completion_tokens > 0
     shared_child.finish(["k"])
+
+
+@pytest.mark.parametrize("rank", [0, 2])
+def test_in_bfloat16_what_is_trained_is_held_in_float32(
+    policy: Path, tmp_path: Path, rank: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from safetensors.torch import load_file
+
+    monkeypatch.setattr(training.policy, "ROWS_A_FRAME", 3)  # of eight: rows come in parts
+    settings = TrainSettings(rank, "bfloat16", 64)
+    recipe = _host.RECIPE | ({"lora_r": rank} if rank else {})
+    with PolicyChild(threads=1, settings=settings) as child:
+        child.load(f"hf:{policy}")
+        job = TrainJob(recipe, steps=1, seed=1, output=tmp_path / "out")
+        made = child.train(job, _host.provider(child))
+        assert child.generate([_nano.request("k", "fox")])[0].completion_tokens > 0
+    after, before = (load_file(p / "model.safetensors") for p in (made.path, policy))
+    moved = {n: (after[n].float() - value).abs().max().item() for n, value in before.items()}
+    assert {str(value.dtype) for value in after.values()} == {"torch.float32"}
+    # A step of 1e-3 is nothing to a weight of 0.3 in bfloat16, whose steps there are 1e-3 and more.
+    assert 1e-6 < max(moved.values()) < 0.01
 
 
 def test_training_twice_gives_the_same_bits(

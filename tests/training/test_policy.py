@@ -7,6 +7,7 @@ import os
 import resource
 import signal
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -140,10 +141,13 @@ def test_an_exception_of_the_host_aborts_training_and_the_child_lives(
 
 def test_weights_that_are_no_numbers_end_the_training(child: PolicyChild, tmp_path: Path) -> None:
     def vast(event: RolloutEvent) -> list[Row]:
-        return [Row(1e38 * n, row.tokens) for n, row in enumerate(_host.rows_of(child, event))]
+        rows = enumerate(_host.rows_of(child, event))
+        return [Row(1e38 * n if event.step else n, row.tokens) for n, row in rows]
 
-    with pytest.raises(CandidateError, match=r"after step 1 of \d+ .* is (nan|inf)") as raised:
-        child.train(job(tmp_path / "out", scale_rewards="none"), vast)
+    asked = replace(job(tmp_path / "out", scale_rewards="none"), seal_every=1)
+    with pytest.raises(CandidateError, match=r"at step 2 of 3 \S+ is (nan|inf)") as raised:
+        child.train(asked, vast)
+    assert "step 1 was sealed last" in str(raised.value)
     assert raised.value.reason == "not_finite" and not (tmp_path / "out").exists()
     assert child.generate([_nano.request("k", "fox")])[0].completion_tokens > 0
 
@@ -159,7 +163,7 @@ def test_memory_that_runs_out_names_what_was_held(nano_policy: Path, tmp_path: P
             resource.prlimit(starved.pid, resource.RLIMIT_AS, (used // 2, -1))
             return rows
 
-        with pytest.raises(InfrastructureError, match="passes of 256 rows, the longest of"):
+        with pytest.raises(InfrastructureError, match=r"on 256 rows of .* passes of 1,536"):
             starved.train(job(tmp_path / "out", groups_per_step=64), many_rows)
 
 

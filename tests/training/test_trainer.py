@@ -51,7 +51,12 @@ def recipe(**changes: Any) -> dict[str, Any]:
 
 
 def train(
-    kind: str, tmp_path: Path, policy: Path, batches: list[list[Row]], **changes: Any
+    kind: str,
+    tmp_path: Path,
+    policy: Path,
+    batches: list[list[Row]],
+    tokens_per_pass: int = 1536,
+    **changes: Any,
 ) -> tuple[dict[str, Any], list[Any]]:
     """Trains by `HostedTrainer` or by plain `GRPOTrainer`; returns weights and emitted events."""
     import torch
@@ -75,7 +80,11 @@ def train(
     }
     if kind == "hosted":
         trainer: Any = HostedTrainer(
-            ask=lambda step: batches[step], emit=events.append, group_size=SIZE, **common
+            ask=lambda step: batches[step],
+            emit=events.append,
+            group_size=SIZE,
+            tokens_per_pass=tokens_per_pass,
+            **common,
         )
     else:
 
@@ -115,8 +124,6 @@ CASES: list[dict[str, Any]] = [
     {"scale_rewards": "batch"},
     {"scale_rewards": "none"},
     {"num_iterations": 2},
-    {"per_device_train_batch_size": 4},
-    {"per_device_train_batch_size": 4, "loss_type": "bnpo"},
     {"mask_truncated_completions": True},
     {"temperature": 0.7},
     # a row without an advantage still counts in these, so nothing may be skipped
@@ -137,6 +144,28 @@ def test_the_weights_are_those_of_plain_trl(
     assert moved(plain, nano_policy) > 1e-4
     for name, value in plain.items():
         torch.testing.assert_close(hosted[name], value, atol=3e-6, rtol=1e-4, msg=name)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{}, {"loss_type": "bnpo"}, {"loss_type": "cispo"}, {"num_iterations": 2}, {"beta": 0.1}],
+    ids=lambda c: ",".join(f"{k}={v}" for k, v in c.items()),
+)
+def test_many_passes_are_equal_to_one(
+    tmp_path: Path, nano_policy: Path, changes: dict[str, Any]
+) -> None:
+    import torch
+
+    batches = [rows(1, missing=(2,)), rows(2, dead=(0, 3))]
+    one, told = train("hosted", tmp_path, nano_policy, batches, **changes)
+    many, heard = train("hosted", tmp_path, nano_policy, batches, tokens_per_pass=1, **changes)
+    assert moved(one, nano_policy) > 1e-4
+    for name, value in one.items():
+        torch.testing.assert_close(many[name], value, atol=1e-6, rtol=0, msg=name)
+    for before, after in zip(told, heard, strict=True):
+        if before["event"] == "metrics":
+            for name in ("loss", "entropy", "grad_norm"):
+                assert after["values"][name] == pytest.approx(before["values"][name], abs=1e-5)
 
 
 def test_metrics_and_advantages_are_streamed(tmp_path: Path, nano_policy: Path) -> None:

@@ -21,7 +21,7 @@ from meta_agent.domains.code._compare import same_output, same_value
 from meta_agent.domains.code.values_guest import Codec, NotDataError
 from meta_agent.domains.formats.code_sets import Case, CodeRow
 from meta_agent.errors import CANDIDATE_KILLS, GuestError, SandboxError
-from meta_agent.protocols import JSON, Answer, Call, Sandbox
+from meta_agent.protocols import JSON, Answerer, Call, Sandbox
 
 SandboxFactory = Callable[[int], Sandbox]  # takes the memory limit of what runs inside, in MB
 
@@ -233,7 +233,7 @@ class _Relay:
     wall_sec: float
     broken: SandboxError | None = None
 
-    def serve(self, calls: list[Call], answer: Callable[[list[Answer]], None]) -> None:
+    def serve(self, calls: list[Call], answer: Answerer) -> None:
         answer([{"cid": call["cid"], "ok": self._answer(call)} for call in calls])
 
     def _answer(self, call: Call) -> dict[str, JSON]:

@@ -15,7 +15,7 @@ _LOOKED_BACK = 200
 def last_box(text: str) -> str | None:
     r"""The content of the last box whose braces close; `\boxed 5` counts as well.
 
-    Boxes inside boxes are opened: the innermost last one is the answer.
+    Boxes inside it are opened, and what stands around them is part of the answer.
     """
     return _last(text)[1]
 
@@ -37,8 +37,27 @@ def _last(text: str) -> tuple[int, str | None]:
             continue
         content = _braced(rest)
         if content is not None:
-            return found.start(), content.strip()
+            return _outermost(text, found.start(), content)
     return 0, None
+
+
+def _outermost(text: str, start: int, content: str) -> tuple[int, str]:
+    """A box, or the first one that it lies in, without the boxes inside."""
+    for outer in list(_BOX.finditer(text, 0, start))[-_BOXES_TRIED:]:
+        around = _braced(text[outer.end() :])
+        if around is not None and outer.end() + len(around) > start:
+            return outer.start(), _opened(around).strip()
+    return start, content.strip()
+
+
+def _opened(text: str) -> str:
+    """Without the commands and braces of boxes."""
+    while (found := _BOX.search(text)) is not None:
+        rest = text[found.end() :]
+        inside = _braced(rest) if rest.startswith("{") else None
+        after = rest if inside is None else inside + rest[len(inside) + 2 :]
+        text = text[: found.start()] + after
+    return text
 
 
 def _braced(text: str) -> str | None:

@@ -18,10 +18,9 @@ from meta_agent.domains.formats.boxes import last_boxes
 MAX_ANSWER_CHARS: Final = 2000
 _TEXT_LIMIT_CHARS: Final = 1 << 20  # of a reply: the end of a longer one
 _MAX_DIGITS: Final = 400
-_HASHES = re.compile(r"####[ \t]*([^\n#]+)")
-_SAID = re.compile(
-    r"\banswer\s*+(?:is|:|=)\s*+:?\s*+\**+\s*+(\$[^$\n]{1,400}\$|[^\n]{1,400})", re.IGNORECASE
-)
+_HASHES = re.compile(r"####[ \t]*((?:(?!####)[^\n])+)")
+_SAID = re.compile(r"\banswer\s*+(?:is|:|=)\s*+:?\s*+\**+\s*+([^\n]{1,400})", re.IGNORECASE)
+_FORMULA = re.compile(r"(?<!\\)\$([^$]*)(?<!\\)\$")
 _SENTENCE_END = re.compile(r"\.(?:\s|$)")
 _NUMBER = re.compile(r"([-+]?)(\d{1,3}(?:,\d{3})+|\d+)?(\.\d+)?", re.ASCII)
 _FRACTION = re.compile(r"([-+]?)(?:\\[dt]?frac\{(-?\d+)\}\{(-?\d+)\}|(\d+)\s*/\s*(\d+))", re.ASCII)
@@ -39,17 +38,15 @@ def final_answer(text: str) -> str | None:
     if found is None:
         hashes = _HASHES.findall(text)
         said = _SAID.findall(text) if not hashes else []
-        found = hashes[-1] if hashes else _sentence(said[-1]) if said else None
+        found = hashes[-1].strip(" \t#") if hashes else _sentence(said[-1]) if said else None
     found = found.strip() if found is not None else None
     return found if found and len(found) <= MAX_ANSWER_CHARS else None
 
 
 def _sentence(said: str) -> str:
-    """Up to the end of the sentence; a decimal point ends none."""
-    if said.startswith("$") and said.endswith("$"):
-        return said[1:-1]
+    """Up to the end of the sentence, whatever follows a formula; a decimal point ends none."""
     end = _SENTENCE_END.search(said)
-    return (said[: end.start()] if end else said).strip(" *$")
+    return _FORMULA.sub(r"\1", said[: end.start()] if end else said).strip(" *$")
 
 
 def literal(answer: str) -> Fraction | None:

@@ -54,6 +54,7 @@ _ROOT = re.compile(r"\u221a\s*(?:\(([^()]*)\)|\{([^{}]*)\}|(\d+|[A-Za-z]))")
 def undressed(answer: str) -> str:
     """An answer without what it wears as a whole; its meaning is untouched."""
     text = _ROOT.sub(lambda m: rf"\sqrt{{{m[1] or m[2] or m[3]}}}", answer).translate(_SIGNS)
+    text = re.sub(r"^\s*~", r"\\approx ", text)  # a blank only between two things
     for _ in range(_ROUNDS):
         bare = _CURRENCY.sub("", _outside(text), count=1) if _starts_with_money(text) else text
         bare = _outside(bare)

@@ -37,17 +37,19 @@ _KIN: Final = tuple(
         "sum prod",
     )
 )
-_UNIT_NAMES: Final = """
+_MEASURE_NAMES: Final = """
     m km cm mm ft in inch inches foot feet yard yards yd mile miles mi meter meters metre metres
     centimeter centimeters kilometer kilometers millimeter millimeters nm light-years
     g kg mg gram grams kilogram kilograms ounce ounces oz pound pounds lb lbs ton tons tonnes
     l ml liter liters litre litres gallon gallons quart quarts pint pints cup cups
     s sec second seconds min minute minutes h hr hrs hour hours day days week weeks month months
-    year years decade decades am pm o'clock noon midnight
-    mph kph km/h m/s ms hz rpm n j w v a k pa degree degrees deg radian radians rad celsius
-    fahrenheit kelvin newton newtons joule joules watt watts volt volts
-    dollar dollars cent cents usd euro euros yen rupees percent percents points point
-    square squared sq cubic cubed unit units per
+    year years decade decades
+    mph kph ms hz rpm n j w v a pa degree degrees deg radian radians rad
+    newton newtons joule joules watt watts volt volts
+    dollar dollars cent cents usd euro euros yen rupees percent percents unit units
+"""
+_COUNTED_NAMES: Final = """
+    am pm o'clock noon midnight celsius fahrenheit kelvin point points
     people persons person men women children boys girls students friends teams players
     apples oranges books marbles cards balls coins eggs cookies boxes bags pages pens pencils
     ways times pairs items pieces cars tickets games steps solutions integers numbers digits
@@ -55,11 +57,22 @@ _UNIT_NAMES: Final = """
     divisors zeros roots elements colors outcomes arrangements paths words letters total
     each left altogether remaining more fewer
 """
-_UNITS: Final = frozenset(_UNIT_NAMES.split())
+_MEASURES: Final = frozenset(_MEASURE_NAMES.split())
+_KIND: Final = (
+    dict.fromkeys(_MEASURES, "m")
+    | dict.fromkeys(("square", "sq", "cubic"), "a")
+    | dict.fromkeys(("squared", "cubed"), "b")
+    | dict.fromkeys(("per", "in", "of", "the", "a", "an"), "p")
+)
+_TWO_UNITS: Final = re.compile("m[^p]*m|(?<!m)b|a(?![mw])")
+_UNITS: Final = frozenset(_KIND) | frozenset(_COUNTED_NAMES.split())
+_MANY: Final = frozenset("kKMBT")  # thousands, millions
 _NONE: Final[frozenset[str]] = frozenset()
 _PART: Final = re.compile(r"(?:mod(?:ulo)?|base|out of)\s+\d+", re.IGNORECASE)
 _COMMAND: Final = re.compile(r"\\([A-Za-z]+)\*?|\\(.)", re.DOTALL)
 _RUN: Final = re.compile(r"[A-Za-z]+")
+_VARIABLE: Final = re.compile(r"[A-DF-Za-df-hj-z]")  # e and i are numbers
+_COMPARES: Final = re.compile(r"[<>=]|\\(?:in|to|mid|[lg](?:t|eq?|eqslant)|neq?)(?![A-Za-z])")
 _COUNTED: Final = re.compile(
     r"\b(?:how many|number of|many|\d+)\s+((?:[a-z]+\s+){0,2}[a-z]+)|\b([a-z]{3,}s)\b",
     re.IGNORECASE,
@@ -105,7 +118,7 @@ def _without_unit(value: str, gold: str, problem: str) -> str | None:
     if len(told) > max(1, len(ASIDES.findall(gold))):
         return None
     known = _UNITS | _words(gold) | (_counted(problem) if told else _NONE)
-    if not all(_is_unit(found[1], known) for found in told):
+    if not all(_is_unit(found[1], known, gold) for found in told):
         return None
     last = bool(told) and _POWER.fullmatch(value, told[-1].end()) is not None
     if told and not last and not ASIDES.search(gold):
@@ -113,9 +126,17 @@ def _without_unit(value: str, gold: str, problem: str) -> str | None:
     return ASIDES.sub(" ", value[: told[-1].start()] if last else value)
 
 
-def _is_unit(text: str, known: frozenset[str]) -> bool:
-    words = re.sub(r"[().,/$]|\^\s*-?[23]", " ", _PART.sub(" ", text)).lower().split()
-    return all(word in known or word in ("in", "of", "a", "an", "the") for word in words)
+def _is_unit(text: str, known: frozenset[str], gold: str) -> bool:
+    """Whether words are one unit: two measures stand apart (`feet per second`), powers with one."""
+    plain = re.sub(r"[().,$]|\^\s*-?[23]", " ", _PART.sub(" ", text)).replace("/", " per ").split()
+    words = [word.lower() for word in plain]
+    if not all(word in known for word in words):
+        return False
+    if _MANY & {*plain} - {*_RUN.findall(gold)}:
+        return False
+    said = _words(gold)
+    kinds = "".join("w" if word in said else _KIND.get(word, "w") for word in words)
+    return _TWO_UNITS.search(kinds) is None
 
 
 def _words(text: str) -> frozenset[str]:
@@ -151,6 +172,8 @@ def _is_form(value: str, gold: str) -> bool:
     runs = [run for run in _RUN.findall(plain) if len(run) > 1]
     known = _words(gold)
     if not all(run.lower() in known or set(run) <= letters for run in runs):
+        return False
+    if not letters and _VARIABLE.search(plain) and not _COMPARES.search(value):
         return False
     signs = set(_RUN.sub("", plain)) - _SIGNS - set(gold)
     return not signs and ("|" not in plain or "|" in gold)

@@ -105,7 +105,7 @@ def grade_answer(gold: Gold, answer: str, verifier: Verifier) -> Outcome:
     if refused := _refused(gold, bare):
         return Outcome(False, {"verdict": refused, "answer": answer})
     found = Outcome(False, {"verdict": "several_answers", "answer": answer})
-    for value in values(listed(bare, gold.text), gold.text):
+    for value in values(listed(bare, gold.text), gold.text, gold.problem):
         found = _value(gold, value, answer, verifier)
         if not found.success:
             break

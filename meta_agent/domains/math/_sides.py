@@ -31,6 +31,17 @@ _NO_NAMES: Final = frozenset(
     {"e", "i", r"\pi", r"\infty", r"\cdot", r"\times", r"\div", r"\pm", r"\mp", r"\text", r"\left"}
     | {r"\right", r"\quad", r"\qquad", r"\dots", r"\ldots", r"\cdots", r"\frac", r"\sqrt"}
 )
+_RUN = re.compile(r"[A-Za-z]+")
+_TOLD = re.compile(r"\\(?:text\w*|math(?:rm|bf|it|sf|tt)|mbox|operatorname)\s*\{([^{}]*)\}")
+_LETTERS: Final = 3  # variables beside each other, as in a product
+_QUANTITY_NAMES: Final = """
+    answer result value total sum difference product quotient remainder number count amount average
+    mean median mode range area volume perimeter circumference length width height depth radius
+    diameter distance side angle slope degree speed rate time age cost price profit loss revenue
+    ratio probability expected variance max min maximum minimum largest smallest greatest least gcd
+    lcm det rank dim tr deg arg ways solutions of the a an in for is final surface shaded
+"""
+_QUANTITIES: Final = frozenset(_QUANTITY_NAMES.split())
 _FUNCTION = re.compile(r"[A-Za-z]\([A-Za-z]\)")
 _BASED = re.compile(r"([0-9A-Za-z]+)\s*_\s*\{?\s*(\d{1,3})\s*\}?", re.ASCII)
 
@@ -56,7 +67,7 @@ def listed(answer: str, gold: str) -> str:
     return _LISTING.sub(",", answer) if "," in gold and not _EITHER.search(gold) else answer
 
 
-def values(answer: str, gold: str) -> list[str]:
+def values(answer: str, gold: str, problem: str = "") -> list[str]:
     """The values that a chain of equations states: of `x = 6 * 7 = 42`, `6 * 7` and `42`.
 
     A name on the left is none. Where the gold is an equation itself, each side is put in its place.
@@ -74,18 +85,33 @@ def values(answer: str, gold: str) -> list[str]:
         named = gold.split("=")[0] if _FUNCTION.fullmatch(left) else left
         found = [f"{named} = {side}" for side in others]
     else:
-        found = others if _is_name(left, gold) else sides
+        found = others if _is_name(left, gold, problem) else sides
     found = list(dict.fromkeys(found))
     return found if len(found) <= MAX_SIDES else []
 
 
-def _is_name(side: str, gold: str) -> bool:
-    r"""`x`, `f(2)`, `a_{10}`; beside a gold with digits also `\frac{dy}{dx}`. Never a constant."""
+def _is_name(side: str, gold: str, problem: str) -> bool:
+    r"""`x`, `f(2)`, `a_{10}`; beside a gold with digits also `\frac{dy}{dx}`. Never a constant.
+
+    Words of it name something: a quantity, or what the problem speaks of.
+    """
+    if not _names_a_quantity(side, gold + " " + problem):
+        return False
     if _RELATION.search(side) or side[-1:] in "+-*/^_":
         return False
     if all(sign in _NO_NAMES for sign in _SIGN.findall(side)) and side[:1] not in ("|", "#"):
         return False
     return bool(_NAME.fullmatch(side)) or (_has_digit(gold) and not _has_digit(side))
+
+
+def _names_a_quantity(side: str, known: str) -> bool:
+    said = _EITHER.sub(" ", known).lower()
+    words = _QUANTITIES | frozenset(_RUN.findall(said))
+    told = " ".join(_TOLD.findall(side))
+    plain = re.sub(r"\\[A-Za-z]+", " ", _TOLD.sub(" ", side))
+    letters = [run for run in _RUN.findall(plain) if len(run) > _LETTERS and not run.isupper()]
+    runs = [run.lower() for run in (*_RUN.findall(told), *letters) if len(run) > 1]
+    return all(run in words for run in runs) and not _EITHER.search(side)
 
 
 def _has_digit(text: str) -> bool:

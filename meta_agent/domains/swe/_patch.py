@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 _HUNK = re.compile(r"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
+_MAX_NAME_BYTES, _MAX_PATH_BYTES = 255, 2048
 _NO_NEWLINE = "\\ No newline at end of file"
 
 Changes = dict[str, bytes | None]  # path -> new content, None where the file goes
@@ -92,9 +93,11 @@ def split_lines(text: str) -> list[str]:
 
 
 def is_inside(path: str) -> bool:
-    """Whether a path is plain, relative and without a way out."""
+    """Whether a path is plain, relative, without a way out, and one that a file system takes."""
     parts = PurePosixPath(path).parts
     bad = not path or path.startswith("/") or ".." in parts or "\\" in path
+    bad |= any(len(one.encode("utf-8", "replace")) > _MAX_NAME_BYTES for one in parts)
+    bad |= len(path.encode("utf-8", "replace")) > _MAX_PATH_BYTES
     return not bad and path == str(PurePosixPath(path)) and path.isprintable()
 
 

@@ -9,9 +9,12 @@ from meta_agent.domains.tasks._made import Made
 from meta_agent.domains.tasks._mine import MinePlan, mine
 from meta_agent.domains.tasks._package import Package, read_package
 from meta_agent.domains.tasks._rows import manifest_path
-from meta_agent.domains.tasks.planting._synth import SynthPlan, synthesize
+from meta_agent.domains.tasks.planting._author import Author
+from meta_agent.domains.tasks.planting._chosen import SynthPlan
+from meta_agent.domains.tasks.planting._synth import synthesize
 
 __all__ = [
+    "Author",
     "Bench",
     "Made",
     "MinePlan",

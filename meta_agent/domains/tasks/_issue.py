@@ -33,15 +33,15 @@ _TESTS = 3  # that they come from
 _AT_ONCE = 4
 _USES = 12  # like uses that are run, of
 _MOST_USES = 400
-_SHOWN_LINES = 12
-_SHOWN_CHARS = 900
+SHOWN_LINES = 12
+SHOWN_CHARS = 900
 _SHORT_CHARS = 40
 _TELLING_CHARS = 12  # shorter lines (`return x`, `else:`) give nothing away
 _ADDRESS = re.compile(r"0x[0-9a-fA-F]{6,}")
 _PLACE = re.compile(r"/(?:tmp|var|home|root|work|repo|usr|opt|private)(/[\w.~-]+)*/")
 _PORT = re.compile(r"\b(localhost|127(?:\.\d+){3})(:|['\"]?, (?:port=)?)\d{4,5}\b")
 # Errors of a script that lacks something, not of the package.
-_UNFIT = frozenset({"NameError", "ImportError", "ModuleNotFoundError", "SyntaxError", "timeout"})
+UNFIT = frozenset({"NameError", "ImportError", "ModuleNotFoundError", "SyntaxError", "timeout"})
 
 
 class Shown(NamedTuple):
@@ -133,7 +133,7 @@ def _differing(bench: Bench, material: Material, wanted: Sequence[Script]) -> Sh
         sound = bench.said(material.sound, codes)
         faulty = bench.said(material.faulty, [*codes, *codes])
         for script, *said in zip(some, sound, faulty, faulty[len(codes) :], strict=False):
-            right, wrong, again = map(_clean, said)
+            right, wrong, again = map(cleaned, said)
             meant = not right.kind or _is_meant(bench.package, right)
             if wrong == again and meant and _tells(script, right, wrong):
                 return Shown(script, right, wrong)
@@ -179,16 +179,16 @@ def _unscrubbed(said: Said) -> Said:
     return said._replace(out=scrubbed(said.out))
 
 
-def _clean(said: Said) -> Said:
+def cleaned(said: Said) -> Said:
     return Said(scrubbed(said.out).rstrip(), said.kind, scrubbed(said.message).strip())
 
 
 def _tells(script: Script, sound: Said, faulty: Said) -> bool:
     """Whether a script fits, shows the fault, and can be read."""
-    unfit = sound.kind in _UNFIT or faulty.kind in _UNFIT
+    unfit = sound.kind in UNFIT or faulty.kind in UNFIT
     expected = bool(sound.kind) == script.refuses
     texts = [part for said in (sound, faulty) for part in (said.out, said.message)]
-    readable = all(len(t) <= _SHOWN_CHARS and t.count("\n") < _SHOWN_LINES for t in texts)
+    readable = all(len(t) <= SHOWN_CHARS and t.count("\n") < SHOWN_LINES for t in texts)
     silent = script.code.splitlines()[-1].startswith("print(") and not (sound.out or sound.kind)
     silent = silent or (not (faulty.out or faulty.kind) and bool(sound.out))
     return not unfit and expected and readable and not silent and sound != faulty
@@ -282,13 +282,13 @@ _LAYOUTS = (_layout_story, _layout_form, _layout_report)
 
 def _told(gives: str, empty: str, said: Said, other: Said) -> list[str]:
     """What a run showed; where it showed nothing, what that means beside the other run."""
-    if _output(said):
-        return [gives, _block(_output(said))]
+    if shown_of(said):
+        return [gives, _block(shown_of(said))]
     nothing = "there is no error" if other.kind else "an empty line is printed"
     return [empty.format(nothing=nothing)]
 
 
-def _output(said: Said) -> str:
+def shown_of(said: Said) -> str:
     return "\n".join(part for part in (said.out, said.message) if part)
 
 

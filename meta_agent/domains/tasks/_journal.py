@@ -72,7 +72,7 @@ class Journal:
 def code_hash() -> str:
     """Of everything here and of the grader: what a measurement depends on."""
     digest = hashlib.sha256()
-    for package in ("tasks", "swe", "swe.grading"):
+    for package in ("tasks", "tasks.planting", "swe", "swe.grading"):
         for file in sorted(
             resources.files(f"meta_agent.domains.{package}").iterdir(), key=lambda item: item.name
         ):

@@ -17,8 +17,9 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from meta_agent.agents import Grant, Rehearsal, Trial, story, transcript
-from meta_agent.backtest.live import EXEMPLAR_STEPS, Evaluated, Job, Trained
+from meta_agent.backtest.live import Evaluated, Job, Trained
 from meta_agent.backtest.static import changed_paths, static_check
+from meta_agent.backtest.units import EXEMPLAR_STEPS
 from meta_agent.errors import CandidateError, ConfigError
 from meta_agent.evidence import render_text
 from meta_agent.gate import Finding, effect, pair

@@ -98,7 +98,7 @@ def merge_terms(run: Run, candidate: Candidate) -> dict[str, JSON]:
 
 
 def assembled(
-    run: Run, base: str, ideas: Sequence[Candidate], most: int
+    run: Run, base: str, ideas: Sequence[Candidate], most: int, *, quiet: bool = False
 ) -> tuple[list[Candidate], list[Candidate]]:
     """The first ideas that merge without conflict, at most `most`, and those that have to wait."""
     members: list[Candidate] = []
@@ -110,11 +110,32 @@ def assembled(
         try:
             mixed(run, base, ALL, [*members, idea])
         except CandidateError as error:
-            run.note(f"{idea.id} waits for the next bundle: {error}")
+            if not quiet:
+                run.note(f"{idea.id} waits for the next bundle: {error}")
             waiting.append(idea)
             continue
         members.append(idea)
     return members, waiting
+
+
+def beside(
+    run: Run, first: str, tip: str, members: Sequence[Candidate], idea: Candidate
+) -> Mix | None:
+    """The tip with one idea more, or with it in place of the one member that it clashes with.
+
+    The mix then holds all of the tip's members but that one, merged anew onto `first`: an idea and
+    a member that write the same line (a rate up, a rate down) are alternatives. None where it
+    clashes with more, or with what was written on top of that member.
+    """
+    try:
+        more = mixed(run, tip, f"plus {short(run, idea)}", [idea])
+        return more._replace(members=(*members, idea))
+    except CandidateError:
+        fitting, clashing = assembled(run, first, [idea, *members], 1 + len(members), quiet=True)
+    if idea not in fitting or len(clashing) != 1:
+        return None
+    name = f"{short(run, idea)} for {short(run, clashing[0])}"
+    return mixed(run, first, name, fitting)
 
 
 def leave_one_out(run: Run, base: str, members: Sequence[Candidate]) -> list[Mix]:

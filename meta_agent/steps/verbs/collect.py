@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from meta_agent.backtest.fair import fairly
-from meta_agent.backtest.live import EXEMPLAR_STEPS, ArmRef, Evaluated
+from meta_agent.backtest.live import ArmRef, Evaluated
+from meta_agent.backtest.units import EXEMPLAR_STEPS
 from meta_agent.evidence import Evidence, build_evidence, exemplars, gap, probe
 from meta_agent.gate import Finding, wilson
 from meta_agent.protocols import JSON, HarnessTree, Rollout, Split
@@ -29,10 +30,17 @@ def collect(run: Run, version: Version) -> Collected:
     run.lab.label(tree, version.id)
     run.lab.require(tree)
     with must_work(version):
-        trained = run.lab.train(tree, seed=0, steps=plan.steps)
-        evaluated = run.lab.evaluate(tree, trained, split="search", limit=plan.search)
+        found = measured(run, version)
         before = None if plan.frozen else rolled_out_untrained(run, tree)
-    return Collected(version, tree, trained, evaluated, before)
+    return found._replace(untrained=before)
+
+
+def measured(run: Run, version: Version) -> Collected:
+    """The version's policy (seed 0) on the search split: of a cell that was chosen, its own."""
+    tree = run.repo.tree(version.commit)
+    trained = run.lab.train(tree, seed=0, steps=run.plan.steps)
+    seen = run.lab.evaluate(tree, trained, split="search", limit=run.plan.search)
+    return Collected(version, tree, trained, seen)
 
 
 def rolled_out_untrained(run: Run, tree: HarnessTree) -> Evaluated:

@@ -3,8 +3,12 @@
 A generation takes its ideas in order of strength, as many as merge without conflict and as the
 search's share of the budget can try, trains them together and without each, and goes on from the
 best cell (`cells`). It ends when neither a bundle nor any of its cells is better than what they
-stand on and no idea waits, or when its share is spent. What it goes on from is at the
-branch `lead`; `main` waits for the proof (`claim`).
+stand on and no idea waits, or when the budget pays for no further bundle. What still waits is
+then tried one by one on what was found, whose own cell is known: the cheapest experiment that
+decides. What it goes on from is at the branch `lead`; `main` waits for the proof (`claim`).
+
+All of it comes before the claim, which is about one harness that was fixed beforehand. Once it is
+made nothing is searched any more: what came of that could not stand in for what is proven.
 
 What a person has to approve is asked before anything is trained. Diagnostics change no attempt:
 they are judged on past versions (`discriminate`) and join the lead if they are admitted.
@@ -42,6 +46,7 @@ from meta_agent.steps.verbs.cells import (
     Mix,
     Share,
     assembled,
+    beside,
     best,
     fraction,
     jobs_of,
@@ -52,7 +57,7 @@ from meta_agent.steps.verbs.cells import (
     shares,
     short,
 )
-from meta_agent.steps.verbs.collect import collect, read, rolled_out_untrained
+from meta_agent.steps.verbs.collect import collect, measured, read, rolled_out_untrained
 from meta_agent.steps.verbs.learn import conclude
 from meta_agent.steps.verbs.propose import propose, revise
 from meta_agent.steps.verbs.test import test
@@ -66,7 +71,7 @@ class Tip(NamedTuple):
     version: Version
     members: tuple[Candidate, ...] = ()
     waiting: tuple[Candidate, ...] = ()
-    """Ideas that clashed or found no room: first in the next bundle."""
+    """Ideas that clashed or found no room: first in the next bundle, or tried at the end."""
     evidence: Evidence | None = None
     ended: bool = False
 
@@ -88,6 +93,8 @@ def search(run: Run, first: Version, shows: Shows = lambda reading: reading) -> 
             tip = _generation(run, tip, generation, shows, seen)
             if tip.ended:
                 break
+        for idea in tip.waiting:
+            tip = _alone(run, first, tip, idea, seen)
     except BudgetError as reached:
         if run.config.budget is None:
             raise
@@ -104,27 +111,28 @@ def _generation(run: Run, tip: Tip, generation: int, shows: Shows, seen: dict[in
     collected = collect(run, tip.version)
     reading = read(run, collected, generation, tip.evidence)
     seen[generation] = Read(collected, reading)
-    looks = run.config.candidates * run.plan.search  # a scaffold's, with the base policy
-    if not _room(run, tip.version, generation, "propose", looks):
+    if not _room(run, tip.version, generation, "propose"):
         return tip._replace(ended=True)
     proposed = propose(run, collected, shows(reading), generation)
     again = partial(revise, run, collected, shows(reading))
-    trial = _tried(run, collected, to_test(run, collected, reading, proposed, again))
+    ready = to_test(run, collected, reading, proposed, again)
+    trial = _tried(run, collected, generation, ready)
     room = _room(run, tip.version, generation, "bundle")
     ideas = _in_turn(run, tip.waiting, trial.ideas)
     members, waiting = assembled(run, tip.version.commit, ideas, _most(room, run))
     cells = _cells(run, collected, generation, members)
-    chosen = _chosen(run, collected, generation, cells)
+    chosen = _chosen(run, collected, f"g{generation}/bundle", generation, cells)
     _conclude(run, collected, reading, trial, cells, chosen)
-    return _after(run, tip, reading, generation, chosen, trial.admitted, waiting)
+    found = _after(run, tip, reading, generation, chosen, trial.admitted, waiting)
+    return found if cells else found._replace(ended=True)  # what waits merges with nothing more
 
 
 def _room(run: Run, version: Version, generation: int, what: str, beside: int = 0) -> int:
-    """Cells that the search's share still pays for, so many attempts beside them."""
-    tree = run.repo.tree(version.commit)
-    room = cells_left(run, tree, f"g{generation}/{what}", beside)
+    """Cells that the search may still pay for, so many attempts beside them."""
+    tree, later = run.repo.tree(version.commit), generation > 0
+    room = cells_left(run, tree, f"g{generation}/{what}", beside, later=later)
     if not room:
-        run.note("the search ends: its share of the budget pays for no further bundle")
+        run.note("its share of the budget pays for no further bundle")
     return room
 
 
@@ -141,26 +149,71 @@ def _in_turn(run: Run, waiting: Sequence[Candidate], ideas: Sequence[Candidate])
 
 
 def _most(room: int, run: Run) -> int:
-    """Members whose bundle and leave-one-outs fit, with one cell more where there are many."""
-    return min(run.config.candidates, room, max(1, room - (2 if room > 4 else 1)))
+    """Members whose bundle and leave-one-outs fit; what is pruned later is paid for later."""
+    return min(run.config.candidates, room, max(1, room - 1))
+
+
+# --- what waited to the end ----------------------------------------------------------------------
+
+
+def _alone(run: Run, first: Version, tip: Tip, idea: Candidate, seen: dict[int, Read]) -> Tip:
+    """One cell of what was found with one idea more; what does no better is out."""
+    mix = beside(run, first.commit, tip.version.commit, tip.members, idea)
+    tree, name = run.repo.tree(tip.version.commit), short(run, idea)
+    if mix is None or not cells_left(run, tree, f"{name}/alone", later=True):
+        return tip
+    run.phase("bundle", f"{name} waited: {mix.name}, on {tip.version.id}")
+    base, last = measured(run, tip.version), max(seen)
+    cells = measure(run, base, last, [mix])
+    chosen = _chosen(run, base, f"{name}/bundle", last, cells)
+    members = mix.members if chosen else tip.members
+    for out in (one for one in (*tip.members, idea) if one not in members):
+        collected, reading = seen[out.generation]
+        conclude(run, collected, out, _out(cells[0], base, taken=chosen is not None), reading)
+    waiting = tuple(one for one in tip.waiting if one is not idea)
+    if not chosen:
+        return tip._replace(waiting=waiting)
+    version = _led(run, f"{name}/lead", last, mix.commit, members)
+    return tip._replace(version=version, members=members, waiting=waiting)
+
+
+def _out(cell: Cell, base: Collected, *, taken: bool) -> Judged:
+    """Of the idea that waited, or of the member that it took the place of."""
+    if cell.vetoes:
+        return stopped(cell.vetoes)
+    points = f"{100 * (cell.clean - _below(base)):+.1f} points on the search split"
+    verb = "given up for what does better in its place" if taken else "no better"
+    reason = f"{verb}: {cell.mix.name}, {points}, training seed 0"
+    evidence: JSON = {"judge": "bundle", "inputs": {"cells": [cell.mix.name]}}
+    return Judged(_inconclusive(reason, evidence))
 
 
 def _untried() -> Judged:
     reason = "never tried: it clashed with stronger ideas, or no bundle had room for it"
-    evidence: JSON = {"judge": "checks", "findings": []}
-    verdict = Verdict(VerdictKind.INCONCLUSIVE, (reason,), screened_out=True, evidence=evidence)
-    return Judged(verdict)
+    return Judged(_inconclusive(reason, {"judge": "checks", "findings": []}))
+
+
+def _inconclusive(reason: str, evidence: JSON) -> Verdict:
+    return Verdict(VerdictKind.INCONCLUSIVE, (reason,), screened_out=True, evidence=evidence)
 
 
 # --- before anything is trained ------------------------------------------------------------------
 
 
-def _tried(run: Run, collected: Collected, candidates: Sequence[Candidate]) -> Trial:
-    """Static, contract and replay checks; what acts is rolled out with the base policy."""
+def _tried(
+    run: Run, collected: Collected, generation: int, candidates: Sequence[Candidate]
+) -> Trial:
+    """Static, contract and replay checks; what acts is rolled out with the base policy.
+
+    Where that would leave no cell it is left out: a cell is inspected itself.
+    """
     tested = {one.id: test(run, collected, one) for one in candidates}
     trial = Trial([], {}, [], tested)
+    acting = [one for one in candidates if one.factor == "scaffold" and not tested[one.id].vetoed]
+    looks = len(acting) * run.plan.search
+    looked = cells_left(run, collected.tree, f"g{generation}/looks", looks, later=generation > 0)
     for one in tested.values():
-        if not one.vetoed and not one.watches:
+        if looked and not one.vetoed and not one.watches:
             one = tested[one.candidate.id] = _with_conduct(run, collected, one)
         if one.vetoed:
             trial.judged[one.candidate.id] = stopped(one.findings)
@@ -201,17 +254,17 @@ def _cells(run: Run, base: Collected, generation: int, members: Sequence[Candida
         return []
     onto, names = base.version.commit, ", ".join(short(run, member) for member in members)
     run.phase("bundle", f"generation {generation}: {names} together, and without each")
-    measured = partial(measure, run, base, generation)
-    cells = measured(leave_one_out(run, onto, members))
-    rest = pruned(run, onto, cells)
-    if rest and pays_for_search(run, base.tree, generation, "pruned", jobs_of(run, [rest])):
-        cells += measured([rest])
+    trained = partial(measure, run, base, generation)
+    cells = trained(leave_one_out(run, onto, members))
+    rest, at = pruned(run, onto, cells), f"g{generation}"
+    if rest and pays_for_search(run, base.tree, f"{at}/pruned", jobs_of(run, [rest]), later=True):
+        cells += trained([rest])
     if best(cells, _below(base)) is None:
         mixes = fraction(run, onto, members)
         due = jobs_of(run, mixes)
-        if mixes and pays_for_search(run, base.tree, generation, "fraction", due):
+        if mixes and pays_for_search(run, base.tree, f"{at}/fraction", due):
             run.note(f"neither the bundle nor a cell is better: {len(mixes)} cells of a fraction")
-            cells += measured(mixes)
+            cells += trained(mixes)
     return cells
 
 
@@ -219,7 +272,9 @@ def _below(base: Collected) -> float:
     return base.evaluated.clean / base.evaluated.planned
 
 
-def _chosen(run: Run, base: Collected, generation: int, cells: Sequence[Cell]) -> Cell | None:
+def _chosen(
+    run: Run, base: Collected, name: str, generation: int, cells: Sequence[Cell]
+) -> Cell | None:
     """The cell to go on from, journalled; None where nothing is better."""
     chosen = best(cells, _below(base))
 
@@ -235,11 +290,11 @@ def _chosen(run: Run, base: Collected, generation: int, cells: Sequence[Cell]) -
         }
 
     intent = {"cells": [cell.mix.commit for cell in cells]}
-    outcome = run.once(f"g{generation}/bundle", "bundle", intent, told)
+    outcome = run.once(name, "bundle", intent, told)
     if not cells:
-        run.note("the search ends: there is nothing to bundle")
+        run.note("there is nothing to bundle")
     elif outcome["chosen"] is None:
-        run.note("the search ends: neither the bundle nor any of its cells is better")
+        run.note("no better" if len(cells) == 1 else "neither the bundle nor any cell is better")
     else:
         run.note(f"generation {generation} goes on from the cell {outcome['chosen']}")
     return chosen
@@ -328,21 +383,28 @@ def _after(
     """The lead moves to the chosen cell, with the diagnostics that were admitted on top."""
     onto = chosen.mix if chosen else Mix(ALL, (), tip.version.commit)
     onto = _with_diagnostics(run, onto, admitted)
-    members = (*tip.members, *onto.members)
-    if onto.commit != tip.version.commit:
-        told = {
-            "candidate": None,
-            "generation": generation,
-            "commit": onto.commit,
-            "main": run.repo.head(),
-            "members": [member.id for member in members],
-            "effect": None,
-        }
-        run.once(f"g{generation}/lead", "lead", {"commit": onto.commit}, lambda: told)
-        run.repo.set_lead(onto.commit)
-    version = Version(f"v0+{len(members)}", onto.commit) if members else tip.version
+    members, version = (*tip.members, *onto.members), tip.version
+    if onto.commit != version.commit:
+        version = _led(run, f"g{generation}/lead", generation, onto.commit, members)
     ended = chosen is None and not waiting
     return Tip(version, members, tuple(waiting), reading.evidence, ended=ended)
+
+
+def _led(
+    run: Run, name: str, generation: int, commit: str, members: Sequence[Candidate]
+) -> Version:
+    """The lead moves there."""
+    told = {
+        "candidate": None,
+        "generation": generation,
+        "commit": commit,
+        "main": run.repo.head(),
+        "members": [member.id for member in members],
+        "effect": None,
+    }
+    run.once(name, "lead", {"commit": commit}, lambda: told)
+    run.repo.set_lead(commit)
+    return Version(f"v0+{len(members)}", commit)
 
 
 def _with_diagnostics(run: Run, onto: Mix, admitted: Sequence[Candidate]) -> Mix:

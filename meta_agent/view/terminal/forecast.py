@@ -4,24 +4,36 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Protocol
 
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from meta_agent.models.asking.estimate import Estimate, Range
+from meta_agent.training.memory import Memory, by_part, gib
 from meta_agent.view._format import dollars, visible
 from meta_agent.view.terminal import text
 
 
-def forecast(config: Mapping[str, Any], plan: Mapping[str, Any], told: Estimate) -> RenderableType:
+class Placed(Protocol):
+    """Trainings side by side, and what each takes."""
+
+    @property
+    def workers(self) -> int: ...
+    @property
+    def memory(self) -> Memory | None: ...
+
+
+def forecast(
+    config: Mapping[str, Any], plan: Mapping[str, Any], told: Estimate, placed: Placed
+) -> RenderableType:
     """All of `evolve --dry-run`."""
     parts: list[RenderableType] = [text.settings(config, plan), Text()]
     if told.roles:
         parts += [_by_role(told), Text()]
     facts = text.facts_table()
-    for name, value in _facts(told):
+    for name, value in (*_facts(told), *_memory(placed)):
         facts.add_row(name, Text(visible(value)))
     parts.append(facts)
     for warning in told.warnings:
@@ -60,6 +72,12 @@ def _facts(told: Estimate) -> Iterator[tuple[str, str]]:
     yield "candidates", _candidates(told)
     yield "detectable effect", _effect(told)
     yield "", told.effect_assumes
+
+
+def _memory(placed: Placed) -> Iterator[tuple[str, str]]:
+    if placed.memory is not None:
+        yield "memory of a training", f"{gib(placed.memory.total)}: {by_part(placed.memory)}"
+        yield "trainings at once", str(placed.workers)
 
 
 def _candidates(told: Estimate) -> str:

@@ -36,6 +36,8 @@ HONEST = {
         r"\textcolor{red}{42}", r"\large 42", r"\bf{42}", r"\pounds 42", r"\$42.00", "£42", "42 apples",
         r"42\text{ (mod 100)}", r"42 \text{ out of 100}", r"42\text{ cm}^2", r"6×7", r"6\cdot7=42",
         r"42\,\text{cm}", r"a+b=42", r"\angle ABC=42^\circ", r"|x|=42", r"42_{10}", r"42 \approx 42.0",
+        r"\text{Total cost} = 42", r"\text{Area of } ABC = 42", r"\frac{dy}{dx}=42", r"\boxed{42}", r"x=\boxed{42}",
+        r"42\text{ square feet}", r"42\text{ feet per second squared}", r"42\text{ km/h}", r"42\text{ dollars a day}",
     ],
     "A": ["(A)", r"\textbf{(A)}", r"\mathbf{(A)}", r"\text{A}", "A.", "A)", "[A]", r"\textbf{(A) } 5"],
     r"\text{(B)}": ["B", "(B)", r"\mathrm{(B)}", r"\textbf{(B)}\ 12"],
@@ -116,6 +118,20 @@ def test_periods_are_read_exactly() -> None:
     assert literal(r"0.\overline{3}") == literal("1/3")
     assert literal(r"2.1\overline{6}") == literal("13/6")
     assert literal(r"0.\overline{9}") == literal("1")
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        "The answer is $42$.",
+        "answer: $x = 42$",
+        "**Answer:** $42$ dollars.",
+        "#### 42 ####",
+        "#### $42",
+    ],
+)
+def test_a_right_answer_after_a_marker_passes(reply: str, verifier: Verifier) -> None:
+    assert grade_text(gold_of("42", verifier), reply, verifier).success
 
 
 def test_blanks_without_end_after_a_marker_are_read_once() -> None:

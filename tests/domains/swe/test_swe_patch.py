@@ -84,6 +84,9 @@ def test_what_does_not_fit_is_refused(text: str, complaint: str) -> None:
         ("a//b", False),
         ("a\nb", False),
         ("a\\b", False),
+        ("a" * 255, True),
+        ("\u00e4" * 128, False),  # 256 bytes: no file system takes it
+        ("/".join(["a" * 200] * 11), False),
     ],
 )
 def test_paths_stay_inside_the_tree(path: str, inside: bool) -> None:

@@ -47,6 +47,14 @@ class Mutation:
         """What a task about it is about."""
         return f"{self.path}:{self.function}"
 
+    @property
+    def key(self) -> str:
+        """Names an edit by what it does to which bytes."""
+        return (
+            f"{self.path}:{self.start}-{self.end}:{self.operator}:"
+            f"{self.replacement.decode('utf-8', 'replace')}"
+        )
+
     def applied(self, source: bytes) -> bytes:
         return source[: self.start] + self.replacement + source[self.end :]
 

@@ -122,7 +122,7 @@ class Trial:
         told = issue_text(self.bench, material)
         if not told.text:
             return {"refused": UNSHOWN}
-        if gives_away(told.text, _fixed_lines(package.tree[self.mutation.path], self.mutation)):
+        if gives_away(told.text, fixed_lines(package.tree[self.mutation.path], self.mutation)):
             return {"refused": "its issue would give the fix away"}
         wide = not told.plain or not self._is_rare(failing, told.compared)
         return {"fail": failing, "pass": passing, "issue": told.text, "wide": wide}
@@ -146,7 +146,7 @@ def _said(probed: Probed, test: str) -> str:
     return f"{failure.kind} {failure.message}" if failure else ""
 
 
-def _fixed_lines(source: bytes, mutation: Mutation) -> list[str]:
+def fixed_lines(source: bytes, mutation: Mutation) -> list[str]:
     """The sound lines that the fix puts back."""
     start = source.rfind(b"\n", 0, mutation.start) + 1
     end = source.find(b"\n", max(mutation.end - 1, mutation.start))

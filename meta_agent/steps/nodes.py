@@ -1,0 +1,23 @@
+"""What a node of a cluster makes of a run's settings: the same apparatus as the driver's."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from meta_agent.backtest.units import Apparatus
+from meta_agent.config import RunConfig
+from meta_agent.protocols import JSON
+from meta_agent.sandbox import reap
+from meta_agent.steps.opening import lab_settings, load_run_domain
+from meta_agent.steps.served import policies_of
+from meta_agent.workspace import open_workspace
+
+
+def apparatus(told: Mapping[str, JSON]) -> Apparatus:
+    """For `build` of `backtest.cluster.open_cluster`: carries the units of this run out."""
+    reap()
+    config = RunConfig.from_json(told["config"])
+    run, backend = told["run"], told["backend"]
+    domain = load_run_domain(config, sandbox=backend, run=run)
+    settings = lab_settings(config, run, backend, open_workspace(config.workspace), 1)
+    return Apparatus(settings, domain, policies_of(config, None))

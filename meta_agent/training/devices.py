@@ -1,0 +1,76 @@
+"""The devices that a training may use, and the memory of each: asked without torch.
+
+Promises: asking starts nothing on a GPU (torch would take half a gigabyte of it); what
+CUDA_VISIBLE_DEVICES hides is not told. Where no NVIDIA driver answers, the device is this machine.
+
+Does not cover: parts of a GPU (MIG) and other makers' cards.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+_LIBRARY: Final = "libnvidia-ml.so.1"
+_MEMINFO: Final = Path("/proc/meminfo")
+_LIMIT: Final = Path("/sys/fs/cgroup/memory.max")
+
+
+class Device(NamedTuple):
+    """One place for one training."""
+
+    name: str  # as in CUDA_VISIBLE_DEVICES; empty: the CPU
+    free_bytes: int
+
+
+class _Memory(ctypes.Structure):
+    _fields_ = (
+        ("total", ctypes.c_ulonglong),
+        ("free", ctypes.c_ulonglong),
+        ("used", ctypes.c_ulonglong),
+    )
+
+
+def devices() -> list[Device]:
+    """GPUs that are visible, or this machine as one device."""
+    with suppress(OSError):
+        if gpus := _gpus(ctypes.CDLL(_LIBRARY)):
+            return gpus
+    return [Device("", _memory_here())]
+
+
+def _gpus(nvml: Any) -> list[Device]:
+    if nvml.nvmlInit_v2():
+        return []
+    try:
+        count = ctypes.c_uint()
+        nvml.nvmlDeviceGetCount_v2(ctypes.byref(count))
+        visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+        names = [str(at) for at in range(count.value)] if visible is None else visible.split(",")
+        return [found for name in names if (found := _gpu(nvml, name.strip()))]
+    finally:
+        nvml.nvmlShutdown()
+
+
+def _gpu(nvml: Any, name: str) -> Device | None:
+    handle, memory = ctypes.c_void_p(), _Memory()
+    if name.isdecimal():
+        failed = nvml.nvmlDeviceGetHandleByIndex_v2(int(name), ctypes.byref(handle))
+    else:
+        failed = nvml.nvmlDeviceGetHandleByUUID(name.encode(), ctypes.byref(handle))
+    if failed or nvml.nvmlDeviceGetMemoryInfo(handle, ctypes.byref(memory)):
+        return None
+    return Device(name, int(memory.free))
+
+
+def _memory_here() -> int:
+    """What can be had without swapping, within the limit of a container."""
+    told = dict(line.split(":") for line in _MEMINFO.read_text().splitlines())
+    free = int(told["MemAvailable"].split()[0]) << 10
+    with suppress(OSError, ValueError):
+        used = int(_LIMIT.with_name("memory.current").read_text())
+        free = min(free, int(_LIMIT.read_text()) - used)
+    return free

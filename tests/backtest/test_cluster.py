@@ -1,0 +1,261 @@
+"""What a cluster may do to a unit: die, hang, come back late, differ. No Ray: scripted places."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from meta_agent.backtest.cluster import dispatch
+from meta_agent.backtest.cluster._ray import Needs, PlaceLost
+from meta_agent.backtest.cluster.dispatch import MOST_DISPATCHES, ClusterExecutor
+from meta_agent.backtest.cluster.node import Node
+from meta_agent.backtest.units import EvalUnit, Outputs, Report, TrainUnit, pack_of, unit_from_json
+from meta_agent.errors import CandidateError, InfrastructureError, IntegrityError, PreflightError
+from meta_agent.protocols import JSON, HarnessTree
+from meta_agent.rollouts import RolloutStore
+from meta_agent.training.checkpoint import open_checkpoint, write_checkpoint
+
+from ._harness import rollout, tree
+
+TREE = tree()
+UNIT = TrainUnit("t", hashlib.sha256(pack_of(TREE)).hexdigest(), 0, 2, 0, "nano", "nano", 0)
+
+
+class Tasks:
+    evaluator_hash = "ev"
+
+
+class Bench:
+    """In place of an apparatus: writes weights and rows as a training does."""
+
+    domain = Tasks()
+
+    def carry_out(self, unit: Any, tree: HarnessTree, outputs: Outputs, report: Report) -> JSON:
+        if unit.seed == 13:
+            raise CandidateError("its recipe is refused", reason="recipe_refused")
+        assert tree.files == TREE.files
+        seal = outputs.checkpoints / "t.seals"
+        report(1, {"step": 1, "resumed": seal.exists()})
+        seal.mkdir(parents=True, exist_ok=True)
+        made = write_checkpoint(
+            outputs.checkpoints / unit.name,
+            lambda folder: (folder / "model.json").write_text("weights") and None,
+            kind="nano",
+            steps=unit.steps,
+            seed=unit.seed,
+        )
+        shard = outputs.store.write(f"r/train-{unit.name}", [rollout(0, n) for n in range(3)])
+        return {
+            "path": unit.name,
+            "policy": made.policy,
+            "kept": [],
+            "shard": {"name": shard.name, "sha256": shard.sha256},
+        }
+
+
+def build(told: JSON) -> Bench:
+    return Bench()
+
+
+class Place:
+    """A place whose `ends` says how each of its units ends: done, lost before or after it."""
+
+    def __init__(self, nodes: Nodes, node: str) -> None:
+        self.node, self._nodes = node, nodes
+        self._code = Node(f"{__name__}:build", {})
+        self.ended = False
+
+    def facts(self, probe: str, timeout_sec: float) -> dict[str, str]:
+        return self._code.facts(probe) | self._nodes.other.get(self.node, {})
+
+    def start(self, folder: str) -> str:
+        self._nodes.started.append((self.node, Path(folder)))
+        return folder
+
+    def finished(self, begun: str, within_sec: float) -> str | None:
+        end = self._nodes.ends.pop(0) if self._nodes.ends else "done"
+        if end == "sealed":
+            (Path(begun) / "checkpoints" / "t.seals").mkdir(parents=True)
+        if end in ("lost", "sealed"):
+            raise PlaceLost("ActorUnavailableError: gone")
+        if end == "late":
+            self._nodes.late = lambda: self._code.carry_out(begun)
+            raise PlaceLost("said nothing")
+        return self._code.carry_out(begun) if end == "done" else end
+
+    def heard(self, seen: int, timeout_sec: float) -> list[tuple[int, JSON]]:
+        return self._code.heard(seen)
+
+    def end(self) -> None:
+        self.ended = True
+
+
+class Nodes:
+    """A cluster of two nodes with room for one unit each."""
+
+    def __init__(self, *ends: str) -> None:
+        self.ends = list(ends)
+        self.other: dict[str, dict[str, str]] = {}
+        self.started: list[tuple[str, Path]] = []
+        self.places: list[Place] = []
+        self.late: Callable[[], str] = lambda: ""
+        self.rooms = {"a": 1, "b": 1}
+
+    def room(self, needs: Needs) -> dict[str, int]:
+        return self.rooms
+
+    def place(self, node: str, needs: Needs, build: str, told: JSON) -> Place:
+        self.places.append(Place(self, node))
+        return self.places[-1]
+
+    def close(self) -> None: ...
+
+
+class Run:
+    def __init__(self, folder: Path, nodes: Nodes) -> None:
+        self.nodes, self.notes = nodes, list[str]()
+        self.rows: list[JSON] = []
+        self.outputs = Outputs(folder / "checkpoints", RolloutStore(folder / "rollouts"))
+        self.shared = folder / "shared"
+        self.executor = ClusterExecutor(
+            nodes,
+            Needs(1),
+            build=f"{__name__}:build",
+            told={},
+            domain=Tasks(),  # type: ignore[arg-type]
+            shared=self.shared,
+            tell=self.notes.append,
+        )
+
+    def __call__(self, unit: TrainUnit = UNIT) -> JSON:
+        return self.executor.run(unit, TREE, self.outputs, lambda _, row: self.rows.append(row))
+
+    def require_whole(self, outcome: JSON) -> None:
+        assert open_checkpoint(self.outputs.checkpoints / "t").policy == outcome["policy"]
+        assert len(self.outputs.store.read("r/train-t")) == 3
+        assert list((self.shared / "units").iterdir()) == [], "nothing of a dispatch is left"
+
+
+def test_units_are_json() -> None:
+    part = dispatch.json.loads(dispatch.json.dumps(UNIT.to_json()))
+    assert unit_from_json(part) == UNIT
+    asked = EvalUnit("e", "h", 0, "search", 4, range(1, 3), None, "nano", "nano", 0, "")
+    assert unit_from_json(dispatch.json.loads(dispatch.json.dumps(asked.to_json()))) == asked
+
+
+def test_what_a_node_made_gets_its_names_in_the_workspace(tmp_path: Path) -> None:
+    run = Run(tmp_path, Nodes())
+    run.require_whole(run())
+    assert run.executor.width == 2 and [row["resumed"] for row in run.rows] == [False]
+
+
+@pytest.mark.parametrize("ends", [("lost",), ("lost", "lost")])
+def test_a_lost_node_costs_its_unit_another_dispatch(tmp_path: Path, ends: tuple[str]) -> None:
+    run = Run(tmp_path, Nodes(*ends))
+    run.require_whole(run())
+    assert [folder.name for _, folder in run.nodes.started] == ["1", "2", "3"][: len(ends) + 1]
+    assert [place.ended for place in run.nodes.places][: len(ends)] == [True] * len(ends)
+    assert "is dispatched again: ActorUnavailableError" in run.notes[0]
+
+
+def test_the_next_dispatch_goes_on_from_what_was_sealed(tmp_path: Path) -> None:
+    run = Run(tmp_path, Nodes("sealed"))
+    run.require_whole(run())
+    assert [row["resumed"] for row in run.rows] == [True]
+
+
+def test_a_late_result_of_an_older_dispatch_is_dropped(tmp_path: Path) -> None:
+    run = Run(tmp_path, Nodes("late"))
+    outcome = run()
+    run.require_whole(outcome)
+    before = {path: path.read_bytes() for path in run.outputs.checkpoints.rglob("*.json")}
+    with pytest.raises(FileNotFoundError):
+        run.nodes.late()
+    run.require_whole(outcome)
+    assert before == {path: path.read_bytes() for path in before}
+
+
+def test_a_unit_that_loses_every_node_stops_the_run(tmp_path: Path) -> None:
+    run = Run(tmp_path, Nodes(*["lost"] * MOST_DISPATCHES))
+    with pytest.raises(InfrastructureError, match=f"dispatched {MOST_DISPATCHES} times") as told:
+        run()
+    assert told.value.hint
+    run.require_whole(run())
+
+
+def test_a_result_that_a_killed_driver_did_not_see_is_not_made_again(tmp_path: Path) -> None:
+    killed = Run(tmp_path, Nodes())
+    folder = killed.executor._dispatch_folder(UNIT)
+    (killed.shared / "packs" / UNIT.harness).write_bytes(pack_of(TREE))
+    Node(f"{__name__}:build", {}).carry_out(str(folder))
+    run = Run(tmp_path, Nodes())
+    run.require_whole(run())
+    assert run.nodes.started == []
+
+
+def test_a_result_that_was_not_announced_is_not_believed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, honest = Run(tmp_path, Nodes()), Place.finished
+    monkeypatch.setattr(Place, "finished", lambda *asked: honest(*asked) and "f" * 64)
+    with pytest.raises(IntegrityError, match=r"result.json is not the result that its node"):
+        run()
+
+
+def test_weights_that_changed_on_the_way_are_not_believed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = Run(tmp_path, Nodes())
+    honest = Place.finished
+
+    def meddled(self: Place, begun: str, within_sec: float) -> str | None:
+        announced = honest(self, begun, within_sec)
+        (Path(begun) / "checkpoints" / "t" / "model.json").write_text("other")
+        return announced
+
+    monkeypatch.setattr(Place, "finished", meddled)
+    with pytest.raises(IntegrityError, match=r"model\.json has changed"):
+        run()
+
+
+def test_an_error_of_the_unit_is_the_same_here(tmp_path: Path) -> None:
+    run = Run(tmp_path, Nodes())
+    with pytest.raises(CandidateError, match="its recipe is refused") as told:
+        run(UNIT._replace(seed=13))
+    assert told.value.reason == "recipe_refused"
+    run.require_whole(run())
+
+
+def test_a_node_that_differs_is_refused_and_the_difference_named(tmp_path: Path) -> None:
+    nodes = Nodes()
+    nodes.other["b"] = {"torch": "1.0", "code of meta-agent": "x"}
+    run = Run(tmp_path, nodes)
+    nodes.rooms = {"b": 1, "a": 1}
+    run.require_whole(run())
+    assert [node for node, _ in nodes.started] == ["a"]
+    assert "it is refused: torch is 1.0 there," in run.notes[0]
+
+
+def test_where_every_node_differs_nothing_is_measured(tmp_path: Path) -> None:
+    nodes = Nodes()
+    nodes.other = {"a": {"shared folder": "x"}, "b": {"python": "2.7"}}
+    with pytest.raises(PreflightError, match=r"a: shared folder is x there.*b: python is 2.7"):
+        Run(tmp_path, nodes)()
+    assert nodes.started == []
+
+
+def test_units_beside_each_other_have_places_of_their_own(tmp_path: Path) -> None:
+    run, done = Run(tmp_path, Nodes()), list[str]()
+    units = [UNIT._replace(name=f"t{n}") for n in range(4)]
+    threads = [threading.Thread(target=lambda u=one: done.append(run(u)["path"])) for one in units]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(done) == ["t0", "t1", "t2", "t3"]
+    assert len(run.nodes.places) <= 2

@@ -1,0 +1,56 @@
+"""How many trainings run side by side, and where."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from meta_agent.config import RunConfig
+from meta_agent.domains.nano import NanoSwe
+from meta_agent.errors import ConfigError
+from meta_agent.steps import placing
+from meta_agent.training.devices import Device
+from meta_agent.training.memory import GIB
+from tests.training import test_memory
+
+folder = test_memory.folder  # pytest finds it by this name
+LORA = {"lora_rank": 16, "precision": "bfloat16"}
+
+
+def placed(
+    monkeypatch: pytest.MonkeyPatch, policy: str, found: list[Device], row: int = 128, **more: Any
+) -> placing.Placing:
+    monkeypatch.setattr(placing, "devices", lambda: found)
+    monkeypatch.setattr(placing.os, "cpu_count", lambda: 16)
+    domain: Any = SimpleNamespace(ceilings=SimpleNamespace(max_context_tokens=row))
+    return placing.placing(RunConfig(policy=policy, **more), domain)
+
+
+def test_a_gpu_holds_one_training(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    found = [Device("0", 80 * GIB), Device("1", 4 * GIB), Device("3", 80 * GIB)]
+    one = placed(monkeypatch, f"hf:{folder}", found, **LORA)
+    assert (one.workers, one.devices) == (2, ("0", "3")), "a full one is left alone"
+    assert placed(monkeypatch, f"hf:{folder}", found, jobs=1, **LORA).workers == 1
+
+
+def test_a_machine_holds_what_its_memory_does(
+    monkeypatch: pytest.MonkeyPatch, folder: Path
+) -> None:
+    one = placed(monkeypatch, f"hf:{folder}", [Device("", 80 * GIB)], **LORA)
+    assert one.memory and one.workers == 80 * GIB // one.memory.total > 1
+    assert one.devices == ()
+    many = placed(monkeypatch, f"hf:{folder}", [Device("", 8000 * GIB)], threads=4, **LORA)
+    assert many.workers == 4, "sixteen cores, four threads each"
+
+
+def test_a_nano_policy_has_a_child_per_core(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(placing.os, "cpu_count", lambda: 16)
+    assert placing.placing(RunConfig(), NanoSwe()) == placing.Placing(16)
+
+
+def test_what_fits_nowhere_is_refused(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    with pytest.raises(ConfigError, match=r"rows of 30,000 tokens needs .* are available"):
+        placed(monkeypatch, f"hf:{folder}", [Device("0", 10 * GIB)], row=30_000, **LORA)

@@ -1,0 +1,103 @@
+"""What a training takes, told from a folder whose weights are never read."""
+
+from __future__ import annotations
+
+import json
+import struct
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from meta_agent.errors import ConfigError
+from meta_agent.training import TrainSettings
+from meta_agent.training.memory import GIB, predict, require_fit, shape_of
+
+QWEN3_4B = {
+    "hidden_size": 2560,
+    "num_hidden_layers": 36,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 8,
+    "head_dim": 128,
+    "intermediate_size": 9728,
+    "vocab_size": 151_936,
+    "max_position_embeddings": 40_960,
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Qwen3-4B's sizes, in headers without weights behind them."""
+    place = tmp_path_factory.mktemp("qwen")
+    (place / "config.json").write_text(json.dumps(QWEN3_4B))
+    layer = {"q": (4096, 2560), "k": (1024, 2560), "v": (1024, 2560), "o": (2560, 4096)}
+    layer |= {"gate": (9728, 2560), "up": (9728, 2560), "down": (2560, 9728), "norm": (2560,)}
+    write(place / "a.safetensors", {"model.embed_tokens.weight": (151_936, 2560)})
+    sizes = {f"model.layers.{n}.{name}": size for n in range(36) for name, size in layer.items()}
+    write(place / "b.safetensors", sizes)
+    return place
+
+
+def write(path: Path, sizes: dict[str, Any]) -> None:
+    header = {name: {"dtype": "BF16", "shape": size} for name, size in sizes.items()}
+    told = json.dumps({"__metadata__": {"format": "pt"}, **header}).encode()
+    path.write_bytes(struct.pack("<Q", len(told)) + told)
+
+
+LORA = TrainSettings(16, "bfloat16", 8192)
+
+
+def test_shapes_come_from_headers(folder: Path) -> None:
+    shape = shape_of(folder)
+    assert shape.parameters == pytest.approx(4.02e9, rel=0.01)
+    assert 16 * shape.adapted == pytest.approx(33e6, rel=0.01), "a rank-16 adapter has 33M numbers"
+    assert (shape.attention, shape.window) == ((32 + 2 * 8) * 128, 40_960)
+
+
+def test_parts_follow_rank_and_precision(folder: Path) -> None:
+    shape = shape_of(folder)
+    whole = predict(shape, TrainSettings(0, "float32", 8192), row=2000)
+    assert whole.weights == whole.gradients == whole.optimizer // 2 == 4 * shape.parameters
+    assert (whole.weights + whole.gradients + whole.optimizer) / GIB == pytest.approx(
+        59.9, rel=0.01
+    )
+    small = predict(shape, LORA, row=2000)
+    assert small.weights < 0.52 * whole.weights and small.optimizer < whole.optimizer / 100
+    assert predict(shape, LORA, row=2000, trained=True).weights > 1.9 * small.weights
+
+
+def test_activations_are_those_that_were_measured(folder: Path) -> None:
+    shape = shape_of(folder)
+    told = predict(shape, TrainSettings(0, "float32", 1), row=1)
+    layer = told.per_token - 4 * shape.layers * shape.hidden  # without the inputs that are kept
+    assert shape.layers * layer / (1 << 20) == pytest.approx(10.28, rel=0.06)
+
+
+def test_a_row_longer_than_a_pass_is_one(folder: Path) -> None:
+    shape = shape_of(folder)
+    short, long = (predict(shape, LORA, row=row).activations for row in (100, 16_384))
+    assert long == 2 * short
+
+
+def test_what_does_not_fit_is_refused_with_what_does(folder: Path) -> None:
+    shape, whole = shape_of(folder), TrainSettings(0, "float32", 8192)
+    asked = {"row": 2000, "trained": False}
+    with pytest.raises(ConfigError) as refused:
+        require_fit("hf:x", shape, whole, **asked, available=40 * GIB)
+    said, hint = str(refused.value), refused.value.hint or ""
+    assert "rows of 2,000 tokens needs " in said and "40.00 GiB are available" in said
+    assert "optimizer 29.9" in said and hint.startswith("--lora-rank 16 --precision bfloat16 needs")
+    fits = TrainSettings(16, "bfloat16", 8192)
+    require_fit("hf:x", shape, fits, **asked, available=40 * GIB)
+    with pytest.raises(ConfigError) as refused:
+        require_fit("hf:x", shape, whole, **asked, available=GIB)
+    assert "nothing here fits" in (refused.value.hint or "")
+
+
+@pytest.mark.parametrize("name", ["config.json", "a.safetensors"])
+def test_a_folder_that_does_not_tell_its_sizes_is_refused(tmp_path: Path, name: str) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(QWEN3_4B))
+    write(tmp_path / "a.safetensors", {})
+    (tmp_path / name).write_bytes(b"\xff" * 20)
+    with pytest.raises(ConfigError, match="cannot be read"):
+        shape_of(tmp_path)
