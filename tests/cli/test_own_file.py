@@ -10,6 +10,7 @@ from meta_agent.steps._headline import headline
 from meta_agent.steps.opening import load_run_domain
 from meta_agent.steps.plan import plan_for
 from meta_agent.workspace import Workspace
+from tests.training.test_memory import QWEN3_4B, write
 
 from .conftest import Runner
 
@@ -29,10 +30,20 @@ def sixty(tmp_path: Path) -> Path:
     return file
 
 
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    """Sizes of one small layer, without weights: enough to tell what a training takes."""
+    place = tmp_path / "model"
+    place.mkdir()
+    (place / "config.json").write_text(json.dumps({**QWEN3_4B, "num_hidden_layers": 1}))
+    write(place / "one.safetensors", {"model.layers.0.q": (4096, 256)})
+    return place
+
+
 def test_the_dry_run_counts_the_files_tasks_and_what_they_can_prove(
-    meta_agent: Runner, sixty: Path
+    meta_agent: Runner, sixty: Path, model: Path
 ) -> None:
-    words = ("evolve", "--dry-run", "--domain", "math", "--policy", "hf:model")
+    words = ("evolve", "--dry-run", "--domain", "math", "--policy", f"hf:{model}")
     told = meta_agent(*words, "--tasks", str(sixty), "--json", cwd=sixty.parent).document
     assert {name: told["plan"][name] for name in SPLITS} == SPLITS
     said = told["estimate"]["effect_assumes"]
