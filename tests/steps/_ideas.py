@@ -37,11 +37,12 @@ Score = Callable[[Marks], float]
 
 @dataclass(frozen=True)
 class Idea:
-    """One edit: a constant at the end of its factor's file, or above its first function."""
+    """One edit: a constant at the end of its factor's file, above its first function, or both."""
 
     mark: str
     factor: Factor
     first: bool = False
+    both: bool = False
     after: str = ""
     """It is had only on a harness with this mark."""
     strength: float = 0.5
@@ -49,8 +50,9 @@ class Idea:
     def edits(self, tree: HarnessTree) -> dict[str, str]:
         path, line = FILES[self.factor], f"MARK_{self.mark} = 1\n"
         text = tree.files[path].decode()
-        above = text.replace("\ndef ", f"\n{line}\n\ndef ", 1)
-        return {path: above if self.first else f"{text}\n\n{line}"}
+        if self.first or self.both:
+            text = text.replace("\ndef ", f"\n{line}\n\ndef ", 1)
+        return {path: text if self.first else f"{text}\n\n{line}"}
 
 
 def marks(tree: HarnessTree) -> Marks:

@@ -14,6 +14,7 @@ from meta_agent.steps.verbs.cells import (
     Cell,
     Mix,
     assembled,
+    beside,
     best,
     fraction,
     kept_of,
@@ -89,6 +90,27 @@ def test_what_clashes_or_finds_no_room_waits(bench: Bench) -> None:
     assert [member.hypothesis.rule for member in waiting] == ["c", "same"]
     kept, waiting = assembled(bench.run, bench.repo.head(), members, 4)
     assert [member.hypothesis.rule for member in waiting] == ["same"]
+
+
+@pytest.mark.parametrize(
+    ("idea", "held", "name"),
+    [
+        (Idea("e", "scaffold", first=True), "abcde", "plus g0/c4"),
+        (Idea("e", "reward"), "bcde", "g0/c4 for g0/c0"),
+        (Idea("e", "reward", both=True), "cde", "g0/c4 for g0/c0 and g0/c1"),
+    ],
+)
+def test_what_waited_is_tried_beside_what_it_does_not_clash_with(
+    bench: Bench, idea: Idea, held: str, name: str
+) -> None:
+    prepare(bench)
+    two = [Idea("a", "reward"), Idea("b", "reward", first=True)]
+    *members, waited = ideas(bench, *two, Idea("c", "filter"), Idea("d", "data"), idea)
+    first = bench.repo.head()
+    tip = mixed(bench.run, first, "all", members).commit
+    mix = beside(bench.run, first, tip, members, waited)
+    assert mix is not None and names(bench, mix) == held and mix.name == name
+    assert {m.hypothesis.rule for m in mix.members} == {*held}
 
 
 # --- which cell goes on --------------------------------------------------------------------------

@@ -121,20 +121,20 @@ def assembled(
 def beside(
     run: Run, first: str, tip: str, members: Sequence[Candidate], idea: Candidate
 ) -> Mix | None:
-    """The tip with one idea more, or with it in place of the one member that it clashes with.
+    """The tip with one idea more, or with it in place of the members that it clashes with.
 
-    The mix then holds all of the tip's members but that one, merged anew onto `first`: an idea and
-    a member that write the same line (a rate up, a rate down) are alternatives. None where it
-    clashes with more, or with what was written on top of that member.
+    The mix then holds the tip's other members, merged anew onto `first`: an idea and a member that
+    write the same line (a rate up, a rate down) are alternatives, and what was written on top of
+    such a member goes with it. None where the idea itself was.
     """
     try:
         more = mixed(run, tip, f"plus {short(run, idea)}", [idea])
         return more._replace(members=(*members, idea))
     except CandidateError:
         fitting, clashing = assembled(run, first, [idea, *members], 1 + len(members), quiet=True)
-    if idea not in fitting or len(clashing) != 1:
+    if idea not in fitting:
         return None
-    name = f"{short(run, idea)} for {short(run, clashing[0])}"
+    name = f"{short(run, idea)} for {' and '.join(short(run, one) for one in clashing)}"
     return mixed(run, first, name, fitting)
 
 
