@@ -3,6 +3,7 @@ r"""`last_box`: what stands in the last `\boxed{...}` of a text."""
 from __future__ import annotations
 
 import re
+from typing import NamedTuple
 
 _BOX = re.compile(r"\\(?:boxed|fbox)\s*(?=[{\s0-9A-Za-z\\$-])")
 _BESIDE = re.compile(
@@ -12,42 +13,57 @@ _BOXES_TRIED = 50  # from the end; unclosed ones are skipped
 _LOOKED_BACK = 200
 
 
+class Box(NamedTuple):
+    """What stands in a box, and where the box begins and ends."""
+
+    content: str
+    start: int
+    end: int
+
+
 def last_box(text: str) -> str | None:
     r"""The content of the last box whose braces close; `\boxed 5` counts as well.
 
     Boxes inside it are opened, and what stands around them is part of the answer.
     """
-    return _last(text)[1]
+    found = _last(text)
+    return found.content if found else None
 
 
-def last_boxes(text: str) -> str | None:
+def last_boxes(text: str) -> Box | None:
     r"""The same, as a list where it is one of two: `\boxed{1}` or `\boxed{2}`."""
-    start, found = _last(text)
-    beside = _BESIDE.search(text[max(0, start - _LOOKED_BACK) : start]) if found else None
-    return f"{beside[1].strip()}, {found}" if beside and beside[1].strip() != found else found
+    found = _last(text)
+    if found is None or not found.content:
+        return found
+    beside = _BESIDE.search(text[max(0, found.start - _LOOKED_BACK) : found.start])
+    if beside is None or beside[1].strip() == found.content:
+        return found
+    return found._replace(content=f"{beside[1].strip()}, {found.content}")
 
 
-def _last(text: str) -> tuple[int, str | None]:
+def _last(text: str) -> Box | None:
     for found in reversed(list(_BOX.finditer(text))[-_BOXES_TRIED:]):
         rest = text[found.end() :]
         if not rest.startswith("{"):
             bare = re.match(r"\s*(-?[0-9A-Za-z][0-9.,/]*)", rest)
             if bare:
-                return found.start(), bare[1].rstrip(".,")
+                said = bare[1].rstrip(".,")
+                return Box(said, found.start(), found.end() + bare.start(1) + len(said))
             continue
         content = _braced(rest)
         if content is not None:
-            return _outermost(text, found.start(), content)
-    return 0, None
+            end = found.end() + len(content) + 2
+            return _outermost(text, Box(content.strip(), found.start(), end))
+    return None
 
 
-def _outermost(text: str, start: int, content: str) -> tuple[int, str]:
+def _outermost(text: str, box: Box) -> Box:
     """A box, or the first one that it lies in, without the boxes inside."""
-    for outer in list(_BOX.finditer(text, 0, start))[-_BOXES_TRIED:]:
+    for outer in list(_BOX.finditer(text, 0, box.start))[-_BOXES_TRIED:]:
         around = _braced(text[outer.end() :])
-        if around is not None and outer.end() + len(around) > start:
-            return outer.start(), _opened(around).strip()
-    return start, content.strip()
+        if around is not None and outer.end() + len(around) > box.start:
+            return Box(_opened(around).strip(), outer.start(), outer.end() + len(around) + 2)
+    return box
 
 
 def _opened(text: str) -> str:

@@ -1,8 +1,9 @@
 """Math problems with one right answer, checked exactly or by algebra in a killable worker."""
 
-from meta_agent.domains.math._answer import final_answer, literal, words
+from meta_agent.domains.math._answer import literal, words
 from meta_agent.domains.math._domain import MathDomain, load_math_domain
 from meta_agent.domains.math._grade import Gold, Golds, grade_answer, grade_text, sort_golds
+from meta_agent.domains.math._reply import final_answer
 from meta_agent.domains.math._verify import Comparison, Verifier
 
 __all__ = [

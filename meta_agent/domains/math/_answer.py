@@ -1,10 +1,8 @@
-r"""What a text gives as its answer, and the answers that need no algebra to compare.
+r"""The answers that need no algebra to compare.
 
-`final_answer` takes the last box (both of `\boxed{1}` or `\boxed{2}`), else the last `####` line,
-else what follows the last "answer is" or "answer:", else nothing: a number that merely stands
-somewhere is no answer. `literal` reads
-plain numbers exactly (`1,234`, `$5.00`, `-3`, `3/4`, `\frac{3}{4}`, `10\%`); two literals are
-compared here, without a worker. A percent sign is a unit: 10% equals 10% and 10, never 0.1.
+`literal` reads plain numbers exactly (`1,234`, `$5.00`, `-3`, `3/4`, `\frac{3}{4}`, `10\%`); two
+literals are compared here, without a worker. A percent sign is a unit: 10% equals 10% and 10, never
+0.1.
 """
 
 from __future__ import annotations
@@ -13,15 +11,8 @@ import re
 from fractions import Fraction
 from typing import Final
 
-from meta_agent.domains.formats.boxes import last_boxes
-
 MAX_ANSWER_CHARS: Final = 2000
-_TEXT_LIMIT_CHARS: Final = 1 << 20  # of a reply: the end of a longer one
 _MAX_DIGITS: Final = 400
-_HASHES = re.compile(r"####[ \t]*((?:(?!####)[^\n])+)")
-_SAID = re.compile(r"\banswer\s*+(?:is|:|=)\s*+:?\s*+\**+\s*+([^\n]{1,400})", re.IGNORECASE)
-_FORMULA = re.compile(r"(?<!\\)\$([^$]*)(?<!\\)\$")
-_SENTENCE_END = re.compile(r"\.(?:\s|$)")
 _NUMBER = re.compile(r"([-+]?)(\d{1,3}(?:,\d{3})+|\d+)?(\.\d+)?", re.ASCII)
 _FRACTION = re.compile(r"([-+]?)(?:\\[dt]?frac\{(-?\d+)\}\{(-?\d+)\}|(\d+)\s*/\s*(\d+))", re.ASCII)
 _SOFT = re.compile(r"\\[,;:! ]|\\(?:left|right|displaystyle|\$)|[$~]|\{,\}|\s+")
@@ -29,24 +20,6 @@ _REPEATING = re.compile(r"([-+]?)(\d*)\.(\d*)\\(?:overline|dot|bar)\{?(\d+)\}?",
 _LETTER = re.compile(r"[(\[]?([A-Za-z])[)\]]?[.:)]*")
 _CHOICE = re.compile(r"\\?\(([A-Z])\)[\s~:.}\\]+(.*)", re.DOTALL)
 _WORDS = re.compile(r"(?:\\(?:text|mathrm|textbf|mbox)\s*\{([^{}\\$]*)\}|([A-Za-z][A-Za-z .'-]*))")
-
-
-def final_answer(text: str) -> str | None:
-    """The answer a text ends in, or None where it gives none."""
-    text = text[-_TEXT_LIMIT_CHARS:]
-    found = last_boxes(text)
-    if found is None:
-        hashes = _HASHES.findall(text)
-        said = _SAID.findall(text) if not hashes else []
-        found = hashes[-1].strip(" \t#") if hashes else _sentence(said[-1]) if said else None
-    found = found.strip() if found is not None else None
-    return found if found and len(found) <= MAX_ANSWER_CHARS else None
-
-
-def _sentence(said: str) -> str:
-    """Up to the end of the sentence, whatever follows a formula; a decimal point ends none."""
-    end = _SENTENCE_END.search(said)
-    return _FORMULA.sub(r"\1", said[: end.start()] if end else said).strip(" *$")
 
 
 def literal(answer: str) -> Fraction | None:

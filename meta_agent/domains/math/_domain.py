@@ -213,6 +213,7 @@ def _grader_hash() -> str:
                 "_answer.py",
                 "_dress.py",
                 "_finished.py",
+                "_reply.py",
                 "_sides.py",
                 "_grade.py",
                 "_verify.py",

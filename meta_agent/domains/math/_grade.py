@@ -19,12 +19,12 @@ from meta_agent.domains.formats.math_sets import MathRow
 from meta_agent.domains.math._answer import (
     MAX_ANSWER_CHARS,
     choice,
-    final_answer,
     literal,
     words,
 )
 from meta_agent.domains.math._dress import plain_text, undressed
 from meta_agent.domains.math._finished import why_unfinished
+from meta_agent.domains.math._reply import others, read_reply
 from meta_agent.domains.math._sides import bases_differ, listed, strays, values
 from meta_agent.domains.math._verify import Comparison, Verifier
 from meta_agent.protocols import Outcome
@@ -86,11 +86,18 @@ def _refusal(seen: Comparison) -> str:
 
 
 def grade_text(gold: Gold, text: str, verifier: Verifier) -> Outcome:
-    """Grades a reply."""
-    answer = final_answer(text)
-    if answer is None:
+    """Grades a reply: its answer, and whatever else it offers as one, have to be right."""
+    reply = read_reply(text)
+    if reply.answer is None:
         return Outcome(False, {"verdict": "no_answer"})
-    return grade_answer(gold, answer, verifier)
+    found = grade_answer(gold, reply.answer, verifier)
+    if found.success and not all(_is_right(gold, o, verifier) for o in others(reply, gold.problem)):
+        return Outcome(False, {"verdict": "several_answers", "answer": reply.answer})
+    return found
+
+
+def _is_right(gold: Gold, other: str, verifier: Verifier) -> bool:
+    return grade_answer(gold, other, verifier).success
 
 
 def grade_answer(gold: Gold, answer: str, verifier: Verifier) -> Outcome:
