@@ -181,13 +181,11 @@ def _engine(engine: EngineStatus) -> Row:
     found = ", ".join([*parts, f"cgroup v{engine.cgroup}"])
     old = [part for part, oldest in zip(parts, (_OLDEST_ENGINE, _OLDEST_RUNC), strict=True)
            if (known := _numbers(part)) and known < oldest]  # fmt: skip
-    if old or engine.cgroup == "1":
-        fix = (
-            f"old: {', '.join(old)}; update it"
-            if old
-            else "boot with cgroup v2: v1 counts the buffers of connections apart from memory"
-        )
-        return Row("docker engine", "warn", found, fix)
+    fixes = [f"old: {', '.join(old)}; update it"] if old else []
+    if engine.cgroup == "1":
+        fixes.append("boot with cgroup v2: v1 counts the buffers of connections apart from memory")
+    if fixes:
+        return Row("docker engine", "warn", found, "; ".join(fixes))
     return Row("docker engine", "ok", found)
 
 

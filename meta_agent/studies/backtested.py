@@ -30,6 +30,7 @@ from meta_agent.protocols import JSON, HarnessTree, Sandbox, SandboxLimits
 from meta_agent.rollouts import RolloutStore
 from meta_agent.sandbox import open_sandbox
 from meta_agent.steps.opening import backend_of
+from meta_agent.studies._stored import require_rollouts
 from meta_agent.studies.story import Named, named, newest
 from meta_agent.workspace import Workspace
 
@@ -85,6 +86,7 @@ def backtest(
     repo, store = HarnessRepo(place.harness_repo), RolloutStore(place.rollouts)
     what = named(repo, ledger, name) if name else newest(ledger)
     other = named(repo, ledger, against) if against else _base_of(repo, what)
+    require_rollouts(ledger, store)
     before, after = repo.tree(other.commit), repo.tree(what.commit)
     shards = _shards(ledger, store, before, rollouts)
     changed = changed_paths(before, after)

@@ -49,6 +49,7 @@ from meta_agent.steps.spending import alpha_of
 from meta_agent.steps.verbs.learn import note_parts
 from meta_agent.steps.visible import declare
 from meta_agent.steps.ways.strategies import STRATEGIES
+from meta_agent.studies._stored import require_rollouts
 from meta_agent.view import open_display
 from meta_agent.workspace import Workspace
 
@@ -69,6 +70,7 @@ def verify(place: Workspace, ledger: Ledger, commit: str) -> VerifyReport:
     row = ledger.run(str(told["candidate"]).partition("/")[0])
     if row is None:
         raise ConfigError(f"the ledger knows no run of {told['candidate']}", hint="meta-agent log")
+    require_rollouts(ledger, RolloutStore(place.rollouts), row.run)
     with tempfile.TemporaryDirectory(prefix="meta-agent-verify-") as folder:
         walk = _walked(place, ledger, row, Path(folder))
     return walk.report(told)

@@ -29,11 +29,11 @@ class Sentence(NamedTuple):
 
 def sentences(state: RunState) -> list[Sentence]:
     """What happened, why, and what next."""
-    where = f" --workspace {visible(state.workspace)}" if state.workspace else ""
+    where = f" --workspace {shlex.quote(visible(state.workspace))}" if state.workspace else ""
     if state.exit_reason not in ("done", "aborted"):
         found = _unfinished(state, where)
     else:
-        found = [_outcome(state), *_reasons(state), _use(state, where)]
+        found = [_outcome(state), *_reasons(state, where), _use(state, where)]
     return [one._replace(words=visible(one.words)) for one in found]
 
 
@@ -146,7 +146,7 @@ def _outcome(state: RunState) -> Sentence:
     return Sentence("what happened", f"{what}{': ' if moved else ''}{moved}.")
 
 
-def _reasons(state: RunState) -> list[Sentence]:
+def _reasons(state: RunState, where: str) -> list[Sentence]:
     told = []
     if carriers := _carriers(state):
         parts = [f"{one.short_id}, {_then(one)} ({_share(one)})" for one in carriers]
@@ -165,7 +165,7 @@ def _reasons(state: RunState) -> list[Sentence]:
         reason = best.reasons[0] if best.reasons else "no reason is recorded"
         shown = effect_text(best.effect or best.share)
         words = f"{best.short_id} at {shown} points is {best.kind}: {one_line(reason, 240)}."
-        told.append(Sentence("why not", words, f"meta-agent why {visible(best.short_id)}"))
+        told.append(Sentence("why not", words, f"meta-agent why {visible(best.short_id)}{where}"))
     return told
 
 

@@ -3,6 +3,7 @@
 import json
 import os
 import pty
+import shlex
 import subprocess
 import sys
 import tomllib
@@ -104,6 +105,19 @@ def test_data_commands_print_for_people(meta_agent: Runner, workspace: Path, com
     short = command in ("log", "why g0/c0")  # these are about one run, and leave its name out
     assert ("g0/c0" if short else "r1") in done.stdout
     assert "\x1b" not in done.stdout
+
+
+def test_the_first_screen_names_the_invalid_branch_and_the_command_that_says_why(
+    meta_agent: Runner, workspace: Path
+) -> None:
+    elsewhere = workspace.parent
+    done = meta_agent("status", "--workspace", str(workspace), "--json", cwd=elsewhere)
+    (told,) = [one for one in done.document["sentences"] if one["about"] == "why not"]
+    assert "g0/c1" in told["words"] and "is INVALID: answer leakage" in told["words"]
+    program, *command = shlex.split(told["command"])
+    assert program == "meta-agent"
+    why = meta_agent(*command, cwd=elsewhere).stdout.splitlines()
+    assert why[0].startswith("g0/c1 is INVALID, because answer leakage: 31 % of its wins read")
 
 
 def test_report_writes_the_page_beside_the_document(

@@ -23,6 +23,12 @@ def test_the_demo_ends_in_a_summary_and_a_workspace_for_every_reader(
         read = meta_agent(*reader, cwd=root)
         assert read.returncode == 0 and read.stdout.strip(), read.stderr
         assert "not made by this installation" not in read.stderr
+    for again in (["verify", "main"], ["backtest", name]):
+        refused = meta_agent(*again, cwd=root)
+        assert (
+            refused.returncode == 2 and "rollouts of this workspace are left out" in refused.stderr
+        )
+        assert len(refused.stderr.splitlines()) <= 2
     assert meta_agent("report", "--html", "page.html", cwd=root).returncode == 0
     assert "<svg" in (root / "page.html").read_text()
 

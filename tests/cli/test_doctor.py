@@ -18,7 +18,7 @@ from meta_agent.distribution import install
 from meta_agent.doctor import Health, Row, _needs_docker, examine
 from meta_agent.errors import PreflightError
 from meta_agent.models.keys import KEY_VARIABLES
-from meta_agent.sandbox import EngineStatus
+from meta_agent.sandbox import EngineStatus, _engine
 from meta_agent.settings import resolve
 from meta_agent.workspace import init_workspace
 
@@ -83,6 +83,36 @@ def test_docker_is_required_only_where_it_was_asked_for(
     assert row(auto, "docker engine").level == "warn"
     assert row(docker, "docker engine").level == "fail"
     assert not docker.ok
+
+
+@pytest.mark.parametrize(
+    ("version", "runc", "cgroup", "named"),
+    [
+        ("27.3.1", "v1.1.14-0-g2c9f560", "2", []),
+        ("23.0.0", "1.1.12+ds1", "2", []),
+        ("27.3.1", "51d5e94601ceffbbd85688df1c928ecccbfa4685", "2", []),
+        ("27.3.1", "", "2", []),
+        ("27.3.1", "v1.1.14-0-g2c9f560", "1", ["cgroup v2"]),
+        ("20.10.24+dfsg1", "v1.1.14", "2", ["Docker 20.10.24"]),
+        ("27.3.1", "1.1.5+ds1-1", "2", ["runc 1.1.5"]),
+        ("27.3.1", "1.1.11", "2", ["runc 1.1.11"]),
+        ("20.10.24+dfsg1", "1.1.5+ds1-1", "1", ["Docker 20.10.24", "runc 1.1.5", "cgroup v2"]),
+    ],
+)
+def test_an_old_engine_an_old_runc_and_old_control_groups_are_named(
+    version: str, runc: str, cgroup: str, named: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    says = {"ServerVersion": version, "DockerRootDir": "/", "RuncCommit": {"ID": runc}}
+    says |= {"CgroupVersion": cgroup} if cgroup == "2" else {}  # the engines before v2 say nothing
+    monkeypatch.setattr(_engine, "client", lambda: SimpleNamespace(info=lambda: says))
+    facts = _engine.engine_facts()
+    found = doctor._engine(EngineStatus(facts.version, runc=facts.runc, cgroup=facts.cgroup))
+    assert found.level == ("warn" if named else "ok")
+    assert all(name in found.fix for name in named)
+    assert [name in found.fix for name in ("Docker", "runc", "cgroup v2")] == [
+        any(one.startswith(name) for one in named) for name in ("Docker", "runc", "cgroup v2")
+    ]
+    assert f"cgroup v{cgroup}" in found.detail
 
 
 def test_the_network_row_has_a_positive_control(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,7 +29,7 @@ def test_a_finished_run_says_what_came_why_and_which_command_uses_it(tmp_path: P
     assert "proven: clean success from 47.6 % to 61.3 % on 512 tasks" in said["what happened"]
     assert "g0/c0, the reward counts tests (reward, +10.3 points)." in said["why"]
     assert "g0/c1 at +12.1 [+6.0, +18.0] points is INVALID: answer leakage" in said["why not"]
-    assert "[meta-agent why g0/c1]" in said["why not"]
+    assert f"[meta-agent why g0/c1 --workspace {tmp_path}]" in said["why not"]
     assert "meta-agent adopt --patches FOLDER" in said["next"]
 
 

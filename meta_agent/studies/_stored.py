@@ -1,0 +1,28 @@
+"""Whether a workspace has the rollouts that its journal names: one that was packed may not."""
+
+from __future__ import annotations
+
+from meta_agent.backtest.arms import parts_of
+from meta_agent.errors import ConfigError
+from meta_agent.ledger import Ledger
+from meta_agent.rollouts import RolloutStore
+
+
+def require_rollouts(ledger: Ledger, store: RolloutStore, run: str | None = None) -> None:
+    """ConfigError where not one of the named files is there.
+
+    Where some are, each that is missing is a difference of its own, for `verify` to name.
+    """
+    named = {
+        str(part["name"])
+        for kind in ("train", "eval")
+        for step in ledger.steps(run, kind)
+        if step.done and step.outcome.get("shard")
+        for part in parts_of(step.outcome["shard"])
+    }
+    if named and not any(store.find(name) for name in named):
+        raise ConfigError(
+            f"the rollouts of this workspace are left out: of {len(named)} files that its journal "
+            f"names none is in {store.directory}, so nothing can be computed again from them",
+            hint="the journal and the history are here: meta-agent status, meta-agent why NAME",
+        )
