@@ -158,6 +158,15 @@ def test_a_source_that_is_no_file_is_refused(tmp_path: Path) -> None:
             read_archive(tmp_path / name, "0" * 64)
 
 
+@pytest.mark.parametrize("name", ["f.jsonl", "f.csv", "f.parquet", "endless.jsonl"])
+def test_a_task_file_that_is_no_file_is_refused(tmp_path: Path, name: str) -> None:
+    (tmp_path / "endless.jsonl").symlink_to("/dev/zero")
+    if not (tmp_path / name).exists():
+        os.mkfifo(tmp_path / name)
+    with pytest.raises(ConfigError, match="no regular file"):
+        list(stream_rows(tmp_path / name))
+
+
 # --- rows that are packed -------------------------------------------------------------------------
 
 

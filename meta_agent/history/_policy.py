@@ -26,6 +26,7 @@ _PERSON = re.compile(rf"{re.escape(IDENTITY)} \d{{1,11}} [+-]\d{{4}}")
 _MARKS = frozenset(" #()+,-./=@_~")
 """What people put into names beside letters and digits, and no shell expands inside of one."""
 _NEVER_FIRST = frozenset(" -#=~")
+_OVERLAY = 1  # the combining class of strokes across a letter
 _RESERVED = re.compile(r"con|prn|aux|nul|(com|lpt)[0-9]|con(in|out)\$|clock\$")
 
 
@@ -91,10 +92,12 @@ def _plain(char: str) -> bool:
     """One mark on the screen that no shell expands and no file system takes for a separator.
 
     By what it is, not by a list of what it is not: letters, digits and accents of any script, and
-    of ASCII what people use in names.
+    of ASCII what people use in names. No stroke across another sign: it makes a slash of a letter.
     """
     if char.isascii():
         return char.isalnum() or char in _MARKS
+    if unicodedata.combining(char) == _OVERLAY:
+        return False
     return unicodedata.category(char)[0] in "LNM" and not unseen(char)
 
 
@@ -105,12 +108,17 @@ def check_path(path: str, limits: AdmissionLimits) -> None:
     if not all(map(_plain, path)):
         refuse("path_name", f"{path!r} holds a hidden, wildcard or separator character")
     for part in path.split("/"):
-        if part in {"", ".", ".."} or part[0] in _NEVER_FIRST or part[-1] in " .":
+        if part in {"", ".", ".."} or _starts_oddly(part[0]) or part[-1] in " .":
             refuse("path_name", f"{path!r} has the component {part!r}")
         if _RESERVED.fullmatch(_folded(part).partition(".")[0].rstrip()):
             refuse("path_name", f"{path!r} names a device on some systems")
         if _folded(part).startswith((".git", "git~")):
             refuse("git_path", f"{path!r} would be read by git itself")
+
+
+def _starts_oddly(char: str) -> bool:
+    """Like an option, a comment or a home, or with an accent, which would stand on the slash."""
+    return char in _NEVER_FIRST or unicodedata.category(char)[0] == "M"
 
 
 def check_collisions(paths: Iterable[str]) -> None:

@@ -30,6 +30,7 @@ _ELSEWHERE: Final = (
     "commondir",
     "config.worktree",
     "info/attributes",
+    "info/grafts",
     "objects/info/alternates",
     "objects/info/http-alternates",
     "refs/replace",

@@ -55,6 +55,10 @@ CLOSING = {
     ),
     "struck through": "\u0336".join(L),
     "over two lines": f"{L[:5]}\n{L[5:]}",
+    "a blank in it": f"{L[:5]} {L[5:]}",
+    "a tab in it": f"{L[:5]}\t{L[5:]}",
+    "a no-break space in it": f"{L[:5]}\u00a0{L[5:]}",
+    "hair spaces in it": "\u200a".join(L),
     "plain": L,
 }
 
@@ -65,9 +69,9 @@ def test_neither_title_nor_text_can_close_a_fence(name: str) -> None:
     wrapped = FENCE.wrap(closing, closing)
     assert wrapped.count(L) == 2
     plain = unicodedata.normalize("NFKC", wrapped).casefold()
-    assert plain.count(L) == 2
+    assert "".join(plain.split()).count(L) == 2
     first, *held, last = wrapped.split("\n")
-    assert name == "over two lines" or not any(CLOSING[name] in line for line in held)
+    assert not any(CLOSING[name] in line for line in held)
     assert first.count("<") == first.count(">") == 1 and last == f"</data {L}>"
 
 

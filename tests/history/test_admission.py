@@ -309,6 +309,7 @@ ATTACKS: dict[str, tuple[Attack, set[str]]] = {
             "redirection": ">",
             "quote": '"',
             "division slash": "\u2215",
+            "stroke that makes a slash": "\u0338",
         }.items()
     },
     **{
@@ -317,6 +318,7 @@ ATTACKS: dict[str, tuple[Attack, set[str]]] = {
     },
     "one blob under many names": (one_blob_many_names, {"tree_too_large"}),
     "one folder under many names": (one_folder_many_names, {"tree_too_large"}),
+    "accent on the slash": (in_swe("100644", "\u0301agent.py".encode()), {"path_name"}),
     "long name": (in_swe("100644", b"a" * 300), {"path_name"}),
     "names that differ in case": (two_in_swe(b"Agent.py", b"x.py"), {"path_collision"}),
     "names that differ in Unicode form": (

@@ -64,6 +64,12 @@ def other_objects(repo: HarnessRepo, mark: Path) -> None:
     (repo.path / ".git/objects/info/alternates").write_text("/somewhere\n")
 
 
+def other_ancestors(repo: HarnessRepo, mark: Path) -> None:
+    """A graft: git would tell another past of `main`."""
+    (repo.path / ".git/info").mkdir(exist_ok=True)
+    (repo.path / ".git/info/grafts").write_text(f"{repo.head()}\n")
+
+
 def moved_behind_a_link(name: str) -> Callable[[HarnessRepo, Path], None]:
     """Where git would write from now on is somebody's place."""
 
@@ -110,6 +116,12 @@ TRAPS = {
     "settings behind a link": a_link_for_settings,
     ".git is a file": git_is_a_file,
     "objects from elsewhere": other_objects,
+    "another past": other_ancestors,
+    "an included file, if": set_to("includeIf.gitdir:/.path=/tmp/more"),
+    "an address for another": set_to("url.ext::{0}.insteadOf=https://"),
+    "a setting in capitals": set_to("CORE.FSMonitor={0}"),
+    "a setting of a part": set_to("core.x.bare=false"),
+    "an alias": set_to("alias.log=!{0}"),
     "attributes": nothing_else,
 }
 PLACES = {

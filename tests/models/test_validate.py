@@ -1,11 +1,23 @@
 """What a tool call must be before anybody acts on it."""
 
+import math
+from typing import Any
+
 import pytest
 
 from meta_agent.errors import ProviderError
-from meta_agent.models.chat import ChatRequest, ToolSpec, Usage
+from meta_agent.models.chat import ChatReply, ChatRequest, ToolSpec, Usage
+from meta_agent.models.providers._anthropic_form import Events
+from meta_agent.models.providers._chunks import Chunks
 from meta_agent.models.providers._schema import problems
-from meta_agent.models.providers._validate import Said, SaidCall, accept, arguments_of, usage_of
+from meta_agent.models.providers._validate import (
+    Said,
+    SaidCall,
+    accept,
+    arguments_of,
+    heard,
+    usage_of,
+)
 
 SCHEMA = {
     "type": "object",
@@ -126,3 +138,108 @@ def test_lenient_still_wants_json() -> None:
 def test_the_message_of_a_reply_goes_back_as_it_is() -> None:
     reply = accept(said(calls=[SaidCall("1", "view", '{"p": "ä"}')]), request())
     assert reply.message["tool_calls"][0]["function"]["arguments"] == '{"p": "ä"}'
+
+
+# --- streams whose values have another form ------------------------------------------------------
+
+
+def chunks(*calls: Any, ends: Any = "stop", **fields: Any) -> list[Any]:
+    """One reply as OpenAI's protocol has it; `fields` are of its last chunk."""
+    named = {name: fields.pop(name) for name in ("token_ids", "logprobs") if name in fields}
+    delta = {"content": "hi", "tool_calls": list(calls)}
+    usage = {"prompt_tokens": 1, "completion_tokens": 1}
+    return [
+        {"choices": [{"index": 0, "delta": delta}]},
+        {"choices": [{"index": 0, "delta": {}, "finish_reason": ends, **named}], **fields},
+        {"choices": [], "usage": usage},
+    ]
+
+
+def call(id: Any = "a", name: Any = "view") -> dict[str, Any]:
+    return {"index": 0, "id": id, "function": {"name": name, "arguments": "{}"}}
+
+
+def of_ids(ids: Any, logprob: float = -1.0) -> list[Any]:
+    rows = {"content": [{"logprob": logprob}]}
+    return chunks(token_ids=ids, logprobs=rows, prompt_token_ids=[1])
+
+
+def events(*blocks: Any, usage: Any = None, ends: Any = "end_turn", **message: Any) -> list[Any]:
+    """One reply as Anthropic's protocol has it."""
+    start = {"usage": {"input_tokens": 1}, **message}
+    told: list[Any] = [{"type": "message_start", "message": start}]
+    for index, block in enumerate(blocks):
+        index = block.pop("index", index)
+        told.append({"type": "content_block_start", "index": index, "content_block": block})
+        told.append({"type": "content_block_stop", "index": index})
+    counted = {"output_tokens": 1} if usage is None else usage
+    told.append({"type": "message_delta", "delta": {"stop_reason": ends}, "usage": counted})
+    return [*told, {"type": "message_stop"}]
+
+
+def nest(levels: int) -> Any:
+    return {"a": nest(levels - 1)} if levels else 1
+
+
+WORDS = {"type": "text", "text": "hi"}
+ODD = {
+    "a model that is a list": (Chunks, chunks(model=["x"])),
+    "a model that is a number": (Chunks, chunks(model=5)),
+    "a model of a megabyte": (Chunks, chunks(model="x" * (1 << 20))),
+    "an id that is an object": (Chunks, chunks(id={"a": 1})),
+    "a fingerprint that is a list": (Chunks, chunks(system_fingerprint=["x"])),
+    "a call's name that is a list": (Chunks, chunks(call(name=["view"]), ends="tool_calls")),
+    "a call's id that is a list": (Chunks, chunks(call(id=["a"]), ends="tool_calls")),
+    "a call's id that is an object": (Chunks, chunks(call(id={"a": 1}), ends="tool_calls")),
+    "a call's id that is a number": (Chunks, chunks(call(id=7), ends="tool_calls")),
+    "a stop that is a list": (Chunks, chunks(ends=["stop"])),
+    "token ids that are text": (Chunks, of_ids(["a"])),
+    "token ids that are one text": (Chunks, of_ids("a")),
+    "token ids below zero": (Chunks, of_ids([-5])),
+    "token ids beyond any vocabulary": (Chunks, of_ids([10**30])),
+    "token ids that are truths": (Chunks, of_ids([True])),
+    "blocks counted by text and number": (Events, events({**WORDS}, {**WORDS, "index": "1"})),
+    "a block of no type": (Events, events({"text": "hi"})),
+    "a block's type that is a list": (Events, events({"type": ["text"]})),
+    "a block's text that is a number": (Events, events({"type": "text", "text": 5})),
+    "a block's text that is an object": (Events, events({"type": "text", "text": {"a": 1}})),
+    "a thought without its signature": (Events, events({"type": "thinking", "thinking": "x"})),
+    "a thought too deep": (Events, events({"type": "redacted_thinking", "data": nest(150)})),
+    "a call without an id": (Events, events({"type": "tool_use", "name": "view"})),
+    "usage in text": (Events, events({**WORDS}, usage={"input_tokens": "1", "output_tokens": 1})),
+    "usage that is a list": (Events, events({**WORDS}, usage=[1])),
+    "usage of an odd detail": (
+        Events,
+        events({**WORDS}, usage={"output_tokens": 1, "output_tokens_details": [1]}),
+    ),
+    "a model that is a list, there": (Events, events({**WORDS}, model=["x"])),
+    "a stop that is a list, there": (Events, events({**WORDS}, ends=["end_turn"])),
+}
+
+
+def hear(kind: Any, told: list[Any]) -> ChatReply:
+    return heard((one for one in told), kind(), request(), secrets=("key",))
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_a_value_of_another_form_is_a_malformed_reply(name: str) -> None:
+    with pytest.raises(ProviderError) as caught:
+        hear(*ODD[name])
+    assert caught.value.kind == "malformed" and len(str(caught.value)) < 1000
+
+
+@pytest.mark.parametrize(("kind", "told"), [(Chunks, chunks()), (Events, events({**WORDS}))])
+def test_a_reply_of_the_right_form_is_heard(kind: Any, told: list[Any]) -> None:
+    assert hear(kind, told).content == "hi"
+
+
+@pytest.mark.parametrize("field", ["model", "id", "system_fingerprint"])
+def test_names_are_text_that_can_be_recorded(field: str) -> None:
+    reply = hear(Chunks, chunks(**{field: "a\ud800"}))
+    assert "a\ufffd" in (reply.model, reply.request_id, reply.fingerprint)
+
+
+@pytest.mark.parametrize("logprob", [math.inf, -math.inf, math.nan, 50.0])
+def test_what_is_no_logarithm_of_a_probability_leaves_no_tokens(logprob: float) -> None:
+    assert hear(Chunks, of_ids([1], logprob)).tokens is None
+    assert hear(Chunks, of_ids([1])).tokens is not None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,18 @@ def archive(path: Path, *names: str, header: str = "header.json") -> Path:
             packed.writestr(f"samples/{name}.json", json.dumps(SAMPLE))
         packed.writestr("summaries.json", "[]")
     return path
+
+
+def spoiled(mark: bytes, ahead: int, data: bytes) -> Callable[[Path], int]:
+    """Overwrites what stands so far behind the last mark."""
+
+    def spoil(path: Path) -> int:
+        whole = bytearray(path.read_bytes())
+        at = whole.rindex(mark) + ahead
+        whole[at : at + len(data)] = data
+        return path.write_bytes(whole)
+
+    return spoil
 
 
 # --- Inspect -------------------------------------------------------------------------------------
@@ -90,6 +103,8 @@ def test_an_eval_archive_is_read_sample_by_sample(header: str, tmp_path: Path) -
     ("spoil", "says"),
     [
         (lambda path: path.write_bytes(path.read_bytes()[:-100]), "damaged zip archive"),
+        (spoiled(b"PK\5\6", 16, b"\xff\xff\xff\x7f"), "damaged inside the archive"),
+        (spoiled(b"PK\1\2", 6, b"\xff"), "damaged zip archive"),
         (lambda path: archive(path, header="other.json"), "no Inspect log"),
         (lambda path: archive(path), "no rollout could be read"),
     ],
@@ -98,6 +113,20 @@ def test_other_archives_are_one_sentence(spoil: Any, says: str, tmp_path: Path) 
     spoil(archive(tmp_path / "log.eval", "1_epoch_1"))
     with pytest.raises(ConfigError, match=says):
         list(read_rollouts(tmp_path / "log.eval"))
+
+
+@pytest.mark.parametrize("how", [zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_a_damaged_sample_is_a_row_however_it_is_packed(how: int, tmp_path: Path) -> None:
+    path = tmp_path / "log.eval"
+    with zipfile.ZipFile(path, "w", how) as packed:
+        packed.writestr("header.json", json.dumps({"version": 2, "eval": INSPECT["eval"]}))
+        packed.writestr("samples/1_epoch_1.json", json.dumps(SAMPLE))
+        packed.writestr("samples/2_epoch_1.json", json.dumps(SAMPLE))
+    whole = path.read_bytes()
+    start = whole.index(b"samples/1_epoch_1.json") + 34
+    path.write_bytes(whole[:start] + bytes(28) + whole[start + 28 :])
+    reading = read_rollouts(path)
+    assert len(list(reading)) == 1
 
 
 # --- verl ----------------------------------------------------------------------------------------

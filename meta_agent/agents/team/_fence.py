@@ -21,6 +21,7 @@ from meta_agent.parsing.unseen import unseen
 
 _LABEL_CHARS = 10
 _IN_PLACE = "[fence label]"
+_BLANKS = r"\s{0,3}"
 _NO_MARKS = str.maketrans("<>", "()")
 
 
@@ -45,22 +46,24 @@ class Fence:
     def _unlabelled(self, text: str) -> str:
         """Replaced and never deleted, or two halves around one label would become another.
 
-        Also where other signs stand for some of its own: what is not ASCII may look like anything.
+        Also with blanks in it, and where other signs stand for some of its own: what is not ASCII
+        may look like anything.
         """
         plain = text if text.isascii() else _bare(text)
         parts, at = list[str](), 0
-        for start in self._found(plain):
+        for start, end in self._found(plain):
             if start >= at:
                 parts += [plain[at:start], _IN_PLACE]
-                at = start + len(self.label)
+                at = end
         return "".join([*parts, plain[at:]]) if parts else text
 
-    def _found(self, text: str) -> Iterator[int]:
-        alike = "".join(rf"(?:{sign}|[^\x00-\x7f])" for sign in self.label)
+    def _found(self, text: str) -> Iterator[tuple[int, int]]:
+        alike = _BLANKS.join(rf"(?:{sign}|[^\s\x00-\x7f])" for sign in self.label)
         for one in re.finditer(f"(?=({alike}))", text, re.IGNORECASE):
-            same = sum(a.lower() == b for a, b in zip(one[1], self.label, strict=True))
+            signs = "".join(one[1].split())
+            same = sum(a.lower() == b for a, b in zip(signs, self.label, strict=True))
             if same * 2 >= len(self.label):
-                yield one.start()
+                yield one.span(1)
 
 
 def _bare(text: str) -> str:

@@ -53,6 +53,8 @@ def _at(fields: Fields, name: str) -> JSON:
 
 
 def _stream(path: Path) -> Iterator[Fields]:
+    if path.exists() and not (path.is_file() or path.is_dir()):  # a device, or a FIFO: no end
+        raise ConfigError(f"the task file {path} is no regular file")
     if path.suffix == ".parquet":
         yield from _parquet(path)
         return

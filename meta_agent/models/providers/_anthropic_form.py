@@ -163,32 +163,8 @@ class Events:
         self._room = Room()
         self._ended = False
 
-    def add(self, event: Any) -> None:
-        """Takes one event in. Raises ProviderError."""
-        try:
-            self._add(event)
-        except ProviderError:
-            raise
-        except (AttributeError, KeyError, IndexError, TypeError, ValueError):
-            error = malformed(f"an event is not the protocol's: {event!r}")
-        else:
-            return
-        raise error
-
-    def finish(self) -> Said:
-        """All of it, if the stream came to its end. Raises ProviderError."""
-        said = self._said
-        if not self._ended or self._open:
-            raise ProviderError("the stream ended before its last event", kind="stream")
-        for index in sorted(self._blocks):
-            self._close_block(self._blocks[index], "".join(self._pieces[index]))
-        said.usage = self._final_usage()
-        blocks = [self._blocks[i] for i in sorted(self._blocks) if _goes_back(self._blocks[i])]
-        if said.stop not in ("length", "refusal") and any("thinking" in b["type"] for b in blocks):
-            said.provider_blocks = {OURS: [_kept(block) for block in blocks]}
-        return said
-
-    def _add(self, event: Mapping[str, Any]) -> None:
+    def add(self, event: Mapping[str, Any]) -> None:
+        """Takes one event in. Raises ProviderError, or what `heard` calls an odd shape."""
         kind = event["type"]
         if kind == "error":
             raise of_event(event["error"])
@@ -205,6 +181,19 @@ class Events:
             self._count(event.get("usage"))
         elif kind == "message_stop":
             self._ended = True
+
+    def finish(self) -> Said:
+        """All of it, if the stream came to its end. Raises ProviderError."""
+        said = self._said
+        if not self._ended or self._open:
+            raise ProviderError("the stream ended before its last event", kind="stream")
+        for index in sorted(self._blocks):
+            self._close_block(self._blocks[index], "".join(self._pieces[index]))
+        said.usage = self._final_usage()
+        blocks = [self._blocks[i] for i in sorted(self._blocks) if _goes_back(self._blocks[i])]
+        if said.stop not in ("length", "refusal") and any("thinking" in b["type"] for b in blocks):
+            said.provider_blocks = {OURS: [_kept(block) for block in blocks]}
+        return said
 
     def _start(self, message: Mapping[str, Any]) -> None:
         self._said.model = message.get("model") or ""

@@ -13,7 +13,6 @@ import math
 from collections.abc import Mapping
 from typing import Any, Final
 
-from meta_agent.errors import ProviderError
 from meta_agent.models.chat import ChatRequest, ChatStop, ReplyTokens
 from meta_agent.models.providers._failures import malformed, of_event
 from meta_agent.models.providers._validate import (
@@ -34,6 +33,9 @@ _STOPS: Final[Mapping[str, ChatStop]] = {
     "content_filter": "refusal",
     "refusal": "refusal",
 }
+
+_MOST_IDS: Final = 1 << 31
+_ROUNDED: Final = 0.01  # no logarithm of a probability is above 0 but by rounding
 
 _NOT_IN_NAMES: Final = frozenset(
     {
@@ -101,18 +103,6 @@ class Chunks:
         self._logprobs: list[float] = []
         self._room = Room()
 
-    def add(self, chunk: Any) -> None:
-        """Takes one chunk in. Raises ProviderError."""
-        try:
-            self._add(chunk)
-        except ProviderError:
-            raise
-        except (AttributeError, KeyError, IndexError, TypeError, ValueError):
-            error = malformed(f"a chunk is not the protocol's: {chunk!r}")
-        else:
-            return
-        raise error
-
     def finish(self) -> Said:
         """All of it, as far as it came. Raises ProviderError where nothing was said."""
         if self._has_choices is False:
@@ -128,7 +118,8 @@ class Chunks:
         said.tokens = self._tokens()
         return said
 
-    def _add(self, chunk: Any) -> None:
+    def add(self, chunk: Any) -> None:
+        """Takes one chunk in. Raises ProviderError, or what `heard` calls an odd shape."""
         if chunk.get("error"):
             error = chunk["error"]
             fields = error if isinstance(error, Mapping) else {"message": error}
@@ -136,7 +127,7 @@ class Chunks:
         self.said.model = chunk.get("model") or self.said.model
         self.said.fingerprint = "" + (chunk.get("system_fingerprint") or self.said.fingerprint)
         self.said.request_id = chunk.get("id") or self.said.request_id
-        self._numbers(self._prompt_ids, chunk.get("prompt_token_ids"))
+        self._add_ids(self._prompt_ids, chunk.get("prompt_token_ids"))
         if chunk.get("usage"):
             self._add_usage(chunk["usage"])
         self._has_choices = self._has_choices or bool(chunk["choices"])
@@ -151,7 +142,7 @@ class Chunks:
         self._put(self._refusal, delta.get("refusal"))
         for piece in delta.get("tool_calls") or ():
             self._add_call(piece)
-        self._numbers(self._ids, choice.get("token_ids"))
+        self._add_ids(self._ids, choice.get("token_ids"))
         rows = (choice.get("logprobs") or {}).get("content") or ()
         self._numbers(self._logprobs, [float(row["logprob"]) for row in rows])
         if choice.get("finish_reason"):
@@ -178,6 +169,11 @@ class Chunks:
             self._room.take(len(text))
             pieces.append("" + text)  # TypeError where it is no text
 
+    def _add_ids(self, row: list[int], more: Any) -> None:
+        if not all(type(one) is int and 0 <= one < _MOST_IDS for one in more or ()):
+            raise malformed(f"the reply's token ids are none: {str(more)[:120]}")
+        self._numbers(row, more)
+
     def _numbers(self, row: list[Any], more: list[Any] | None) -> None:
         if more:
             self._room.take(NUMBER_BYTES * len(more))
@@ -200,7 +196,7 @@ class Chunks:
         whole = usage is not None and len(self._ids) == usage.output_tokens
         if not self._ids or not self._prompt_ids or not whole:
             return None
-        known = all(one < math.inf for one in self._logprobs)  # which NaN is not, either
+        known = all(-math.inf < one < _ROUNDED for one in self._logprobs)  # nor is NaN
         if len(self._ids) != len(self._logprobs) or not known:
             return None
         return ReplyTokens(tuple(self._prompt_ids), tuple(self._ids), tuple(self._logprobs))

@@ -37,6 +37,9 @@ _TOO_MANY_TOKENS: Final = 10**12
 REPLY_BYTES: Final = 16 << 20
 CALL_BYTES: Final = 16 << 10  # what a tool call or a block counts at least: a thousand are enough
 NUMBER_BYTES: Final = 32
+_NAME_CHARS: Final = 1000
+_ODD_SHAPES: Final = (AttributeError, KeyError, IndexError, TypeError, ValueError)
+"""What comes of plain values that do not have the form of the protocol, wherever that is met."""
 
 
 @dataclass(slots=True)
@@ -78,15 +81,22 @@ def accept(said: Said, request: ChatRequest, *, seconds: float = 0.0) -> ChatRep
         content=mended(said.text),
         stop="tool_calls" if calls else said.stop,
         usage=said.usage,
-        model=said.model or request.model,
+        model=_name(said.model, "model") or request.model,
         tool_calls=calls,
         reasoning=mended(said.reasoning),
         provider_blocks=None if cut else mended(said.provider_blocks),
         tokens=said.tokens,
         seconds=seconds,
-        fingerprint=said.fingerprint,
-        request_id=said.request_id,
+        fingerprint=_name(said.fingerprint, "fingerprint"),
+        request_id=_name(said.request_id, "id"),
     )
+
+
+def _name(said: Any, what: str) -> str:
+    """A name that every record of the exchange can keep."""
+    if not isinstance(said, str) or len(said) > _NAME_CHARS:
+        raise malformed(f"the reply's {what} is no name: {str(said)[:120]!r}")
+    return str(mended(said))
 
 
 class Room:
@@ -103,7 +113,7 @@ class Room:
 
 
 class Collector(Protocol):
-    """Puts one stream's events together."""
+    """Puts one stream's events together. An event of another form may raise what it comes to."""
 
     def add(self, event: Any) -> None: ...
 
@@ -119,6 +129,7 @@ def heard(
 ) -> ChatReply:
     """Listens to the end. Raises ProviderError, its words free of secrets and nothing chained."""
     started = time.monotonic()
+    event: Any = None
     try:
         with contextlib.closing(events):  # a reply that is refused half-way is not heard out
             for event in events:
@@ -126,6 +137,8 @@ def heard(
         return accept(collector.finish(), request, seconds=time.monotonic() - started)
     except ProviderError as error:
         failure = scrubbed(error, secrets)
+    except _ODD_SHAPES:
+        failure = malformed(f"not the protocol's, up to {event!r}", secrets=secrets)
     raise failure
 
 
@@ -154,13 +167,15 @@ def arguments_of(text: str, name: str) -> Mapping[str, JSON]:
 
 def _checked(calls: Sequence[SaidCall], request: ChatRequest) -> tuple[ToolCall, ...]:
     tools = {tool.name: tool for tool in request.tools}
-    ids = [mended(call.id) for call in calls]
+    ids = [_name(call.id, "id of a tool call") for call in calls]
     if not all(ids) or len(set(ids)) < len(ids):
         raise malformed(f"the ids of the tool calls are not unique: {ids}")
     return tuple(_checked_call(call, tools, lenient=request.lenient_tools) for call in calls)
 
 
 def _checked_call(call: SaidCall, tools: Mapping[str, ToolSpec], *, lenient: bool) -> ToolCall:
+    if not isinstance(call.name, str):
+        raise malformed(f"a tool call's name is no text: {str(call.name)[:120]!r}")
     arguments = arguments_of(call.arguments, call.name)
     if not lenient:
         if call.name not in tools:

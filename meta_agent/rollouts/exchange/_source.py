@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import lzma
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -35,6 +36,8 @@ _PACKED: Final = (_GZIP, _ZSTD)
 _UNPACK: Final = "unpack it, or write it as JSON lines: jq -c '.[]' FILE > FILE.jsonl"
 _HEADERS: Final = ("header.json", "_journal/start.json", "start.json")
 _DAMAGE: Final = (EOFError, zlib.error, gzip.BadGzipFile, zstandard.ZstdError)
+_ZIP_DAMAGE: Final = (*_DAMAGE, zipfile.BadZipFile, lzma.LZMAError, OSError, ValueError)
+"""What comes of damage to an archive, by where it is and how a member is packed."""
 SUFFIXES: Final = (
     *(".jsonl", ".json", ".traj", ".parquet", ".ndjson"),
     *(".eval", ".jsonl.gz", ".json.gz", ".jsonl.zst", ".json.zst"),
@@ -229,7 +232,7 @@ def _archive(path: Path, name: str) -> Iterator[Placed]:
                     log = {"eval": evaluation, "status": status, "samples": [sample]}
                     bad = isinstance(sample, BadLine)
                     yield Placed(f"{name}:{member}", sample if bad else log)
-    except zipfile.BadZipFile as error:
+    except (*_ZIP_DAMAGE, NotImplementedError) as error:
         raise ConfigError(
             f"{path} is a damaged zip archive: {error}",
             hint="of an Inspect run that was cut short: inspect log recover",
@@ -242,7 +245,7 @@ def _member(archive: zipfile.ZipFile, name: str) -> object:
             text = file.read(PACKED_LIMIT_BYTES + 1)
     except NotImplementedError:  # zstd in zip is read by Python 3.14 and later
         return BadLine("packed in a way unknown here (try: inspect log convert --to json)")
-    except (*_DAMAGE, zipfile.BadZipFile, RuntimeError):  # RuntimeError: it has a password
+    except (*_ZIP_DAMAGE, RuntimeError):  # RuntimeError: it has a password
         return BadLine("damaged inside the archive")
     if len(text) > PACKED_LIMIT_BYTES:
         return BadLine(f"a sample above {PACKED_LIMIT_BYTES >> 20} MiB")
