@@ -55,6 +55,13 @@ def test_seeds_are_valid_and_apply_everywhere(name: str) -> None:
     )
 
 
+@pytest.mark.parametrize("folder", sorted(LIBRARY.iterdir()), ids=lambda folder: folder.name)
+def test_the_public_reference_library_accepts_what_ships(folder: Path) -> None:
+    reference = pytest.importorskip("skills_ref", reason="pip install skills-ref")
+    assert reference.validate(folder) == []
+    assert reference.read_properties(folder).name == folder.name
+
+
 # --- planted and clean ---------------------------------------------------------------------------
 
 

@@ -411,6 +411,19 @@ VALID = {
 }
 
 
+def test_the_public_reference_library_accepts_what_is_written_and_what_ours_accepts(
+    library: SkillLibrary, tmp_path: Path
+) -> None:
+    reference = pytest.importorskip("skills_ref", reason="pip install skills-ref")
+    assert reference.validate(library.write(draft()).path) == []
+    for name, text in VALID.items():
+        (tmp_path / name).mkdir()
+        assert reference.validate(folder_with(tmp_path / name, text)) == [], name
+    for name in ("upper case", "version field", "flow metadata", "long description"):
+        (tmp_path / name).mkdir()
+        assert reference.validate(folder_with(tmp_path / name, INVALID[name])) != [], name
+
+
 @pytest.mark.parametrize("name", VALID)
 def test_the_validator_accepts(name: str, tmp_path: Path) -> None:
     assert validate(folder_with(tmp_path, VALID[name])) == []
