@@ -191,13 +191,15 @@ def test_a_figure_is_saved_as_a_file_of_its_own(tmp_path: Path, tab: Tab) -> Non
 
 
 def test_of_many_attempts_a_page_is_shown_and_all_are_counted(tmp_path: Path, tab: Tab) -> None:
-    """Time and memory at 100,000 are measured by `benchmarks/page.py`."""
+    """How long that takes is measured by `benchmarks/page.py`."""
+    rows = list(mixed(1000, seed=0))
     with tempfile.TemporaryDirectory() as root:
         place = workspace(Path(root) / "w")
-        measured(place, **{f"e{n}": mixed(500, seed=n) for n in range(20)})
+        measured(place, **{f"e{n}": rows for n in range(100)})
         with serving(place) as server:
             tab.look(*DESK)
             tab.open(server.address)
             settled(tab)
-            assert tab.see("document.querySelector('#attempts b').textContent") == "10,000"
+            assert tab.see("document.querySelector('#attempts b').textContent") == "100,000"
             assert tab.see("document.querySelectorAll('tr[data-at]').length") == 50
+            assert tab.said == [] and tab.heap_mb() < 300
