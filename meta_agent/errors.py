@@ -13,7 +13,7 @@ A bad *rollout* is data, not a crash: it becomes a `RolloutError` inside the rec
 * `Parked`          the run waits for a person's decision; it resumes after it  (exit 6)
 * `Aborted`         a person ended the run; that is final                       (exit 7)
 * `CandidateError`  a candidate is unacceptable; the loop records it and goes on
-* `Interrupted`     the user asked to stop; what was in flight is recorded     (exit 130)
+* `Interrupted`     somebody asked to stop; what was in flight is kept         (exit 130)
 
 Every message carries the value and the limit; `hint` is the next command to type.
 """
@@ -163,13 +163,13 @@ class CandidateError(MetaAgentError):
 
 
 class Interrupted(MetaAgentError):  # noqa: N818 - a request, not a mistake
-    """The user asked to stop; the steps in flight were finished and recorded."""
+    """Ctrl-C or SIGTERM: steps in flight were finished, or sealed to be gone on from."""
 
     exit_code = 130
 
-    def __init__(self) -> None:
+    def __init__(self, kept: str = "every finished step is recorded") -> None:
         super().__init__(
-            "stopped as asked; every finished step is recorded",
+            f"stopped as asked; {kept}",
             hint="run the same command again to resume",
         )
 

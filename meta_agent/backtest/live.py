@@ -84,7 +84,7 @@ class Lab:
         self._labels: dict[str, str] = {}
         self._required: set[str] = set()
         policies = policies or ChildPolicies(settings.threads)
-        self._apparatus = Apparatus(settings, domain, policies)
+        self._apparatus = Apparatus(settings, domain, policies, stopping)
         self.session = self._apparatus.session
         self._executor = executor or LocalExecutor(self._apparatus, settings.workers)
 

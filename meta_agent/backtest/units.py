@@ -144,8 +144,15 @@ def tasks_of(domain: Domain, split: Split, limit: int, part: Part | None) -> Seq
 class Apparatus:
     """Carries units out: a domain, policies, and sandboxes for harnesses."""
 
-    def __init__(self, settings: LabSettings, domain: Domain, policies: Policies) -> None:
+    def __init__(
+        self,
+        settings: LabSettings,
+        domain: Domain,
+        policies: Policies,
+        stopping: Callable[[], bool] = lambda: False,
+    ) -> None:
         self.settings, self.domain, self.policies = settings, domain, policies
+        self._stopping = stopping
 
     def carry_out(self, unit: Unit, tree: HarnessTree, outputs: Outputs, report: Report) -> JSON:
         """The outcome of a unit; `tree` is the harness that it names. Any thread may call this."""
@@ -202,6 +209,7 @@ class Apparatus:
                 seal_every=self.settings.checkpoint_every,
                 min_exact=self.settings.min_exact,
                 on_metrics=lambda row: report(int(row["step"]), row),
+                stopping=self._stopping,
             )
         shard = outputs.store.write(f"{self.settings.run}/train-{unit.name}", result.rollouts)
         made = [

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import platform
+import shlex
 import sys
 import tempfile
 import time
 import traceback
-from typing import Annotated
+from collections.abc import Sequence
+from typing import Annotated, Final
 
 import typer
 
@@ -28,10 +30,11 @@ from meta_agent.cli import (
     _tasks,
 )
 from meta_agent.distribution import RUN_NEEDS, __version__, install
-from meta_agent.errors import MetaAgentError, PreflightError, of_disk
+from meta_agent.errors import Interrupted, MetaAgentError, PreflightError, of_disk
 
 BUG_EXIT_CODE = 101
 INTERRUPTED_EXIT_CODE = 130
+_MAY_HOLD_A_KEY: Final = ("--base-url", "--key-env", "--notify")
 
 app = typer.Typer(
     name="meta-agent",
@@ -70,6 +73,9 @@ def main() -> None:
     """Runs the command line and exits."""
     try:
         app()
+    except Interrupted as error:
+        error.hint = _again(sys.argv[1:])
+        sys.exit(_explain(error))
     except MetaAgentError as error:
         sys.exit(_explain(error))
     except KeyboardInterrupt:
@@ -79,6 +85,14 @@ def main() -> None:
     except Exception as error:
         known = of_disk(error) if isinstance(error, OSError) else None
         sys.exit(_explain(known) if known else _report_bug(error))
+
+
+def _again(words: Sequence[str]) -> str:
+    """How to resume, for the log of a job; a command that may hold a key is not repeated."""
+    told = "run the same command again to resume"
+    if any(word.startswith(_MAY_HOLD_A_KEY) for word in words):
+        return told
+    return f"{told}: {shlex.join(['meta-agent', *words])}"
 
 
 def _of_runs(error: ModuleNotFoundError) -> bool:

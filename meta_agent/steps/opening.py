@@ -2,8 +2,9 @@
 
 `open_run` makes the workspace where there is none, takes up an unfinished run with the same
 settings, opens the models that it asks, and says what is about to happen. A replay takes its name,
-clock and settings from the recording. Ctrl-C drains (the step in flight is finished and
-recorded); a second one ends the process at once. Either leaves a run that the same command resumes.
+clock and settings from the recording. Ctrl-C and SIGTERM drain (the step in flight is finished and
+recorded, a training sealed); a second Ctrl-C ends the process at once. Each leaves a run that the
+same command resumes.
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ def open_run(
     """Everything a run needs; closes it all, and records why it ended.
 
     `purpose` keeps runs of other commands apart from those of `evolve` with the same settings.
-    `stop` drains several runs at once; without it, this run listens for Ctrl-C itself.
+    `stop` drains several runs at once; without it, this run listens for signals itself.
     """
     asked, recording = _asked(config)
     config = _acting(asked, recording)
@@ -441,28 +442,38 @@ def lab_settings(
     )
 
 
+_ASK_TO_STOP: Final = (signal.SIGINT, signal.SIGTERM)
+_STOPPING: Final = (
+    b"\nstopping: a training that keeps seals makes one after this optimizer step, any other step "
+    b"in flight is finished; Ctrl-C again ends it now\n"
+)
+
+
 @contextmanager
 def draining() -> Iterator[threading.Event]:
-    """First SIGINT: stop after the step in flight. Second: end the process now."""
+    """SIGINT or SIGTERM: stop where it can be gone on from. Another SIGINT: end the process now."""
     stop = threading.Event()
     if threading.current_thread() is not threading.main_thread():
         yield stop
         return
 
-    def on_interrupt(_signal: int, _frame: FrameType | None) -> None:
+    def on_signal(number: int, _frame: FrameType | None) -> None:
         if stop.is_set():
+            if number == signal.SIGTERM:  # schedulers send it to each process, and again
+                return
             if os.isatty(2):
                 os.write(2, b"\x1b[?25h")  # a live display had hidden the cursor
             os._exit(130)  # children die with us (PR_SET_PDEATHSIG); the journal is durable
         stop.set()
         # Not through the display: it may hold its lock in the very thread that we interrupt.
-        os.write(2, b"\nstopping after the step in flight; Ctrl-C again ends it now\n")
+        os.write(2, _STOPPING)
 
-    before = signal.signal(signal.SIGINT, on_interrupt)
+    before = {number: signal.signal(number, on_signal) for number in _ASK_TO_STOP}
     try:
         yield stop
     finally:
-        signal.signal(signal.SIGINT, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 _REASONS: Final = {

@@ -39,6 +39,8 @@ from meta_agent.training.checkpoint import (
 )
 from meta_agent.training.hub import base_place
 
+Ask = Callable[[RolloutEvent, Callable[[], None]], list[Row]]
+"""Is given what seals the step before the event."""
 _NO_MEMORY: Final = (MemoryError, torch.OutOfMemoryError)
 
 
@@ -114,7 +116,7 @@ def _engine(opened: OpenedPolicy, model: Any, tokenizer: Any) -> Any:
 def train(
     policy: LocalPolicy,
     job: TrainJob,
-    ask: Callable[[RolloutEvent], list[Row]],
+    ask: Ask,
     emit: Callable[[JSON], None],
 ) -> tuple[str, Path]:
     """Trains the loaded policy and seals a checkpoint. The policy must be loaded anew after it."""
@@ -170,7 +172,7 @@ def _keeper(policy: LocalPolicy, job: TrainJob, plan: TrainingPlan) -> OnStep:
 def _trainer(
     policy: LocalPolicy,
     plan: TrainingPlan,
-    ask: Callable[[RolloutEvent], list[Row]],
+    ask: Ask,
     emit: Callable[[JSON], None],
     job: TrainJob,
     on_step: OnStep | None,
@@ -188,7 +190,11 @@ def _trainer(
 
     def rollouts(step: int) -> list[Row]:
         policy.engine.refresh()
-        return ask(RolloutEvent(step, plan.groups, plan.group_size))
+        return ask(RolloutEvent(step, plan.groups, plan.group_size), seal)
+
+    def seal() -> None:
+        with disk_full_said(job.output):
+            trainer.seal()
 
     trainer = HostedTrainer(
         ask=rollouts,

@@ -31,10 +31,12 @@ Not covered: several processes, images, TRL's own generation.
 from __future__ import annotations
 
 import math
+import random
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
+import numpy
 import torch
 from torch import Tensor
 from transformers import TrainerCallback
@@ -91,6 +93,7 @@ class HostedTrainer(GRPOTrainer):  # type: ignore[misc]
         self._focus: _Focus | None = None
         self._passes: _Passes | None = None
         self._event_metrics: dict[str, float] = {}
+        self._put_back = _generators()
         super().__init__(
             rollout_func=self._rollout,
             reward_funcs=[harness_reward],
@@ -125,6 +128,11 @@ class HostedTrainer(GRPOTrainer):  # type: ignore[misc]
         step, values = self.state.global_step, output["advantages"].tolist()
         self._emit({"event": "advantages", "step": step, "values": values})
         return output
+
+    def seal(self) -> None:
+        """Saves what was known after the last step, while the rows of the next are waited for."""
+        self._put_back()
+        self._save_checkpoint(self.model, None)
 
     def create_model_card(self, *_: Any, **__: Any) -> None:
         """What is saved on the way is nobody's model."""
@@ -347,6 +355,21 @@ def harness_reward(harness_rewards: list[float | None], **_: Any) -> list[float 
     return harness_rewards
 
 
+def _generators() -> Callable[[], None]:
+    """Puts every random generator back to where it is now: an epoch's beginning draws."""
+    python, plain, cpu = random.getstate(), numpy.random.get_state(), torch.get_rng_state()
+    cuda = torch.cuda.get_rng_state() if torch.cuda.is_available() else None
+
+    def put_back() -> None:
+        random.setstate(python)
+        numpy.random.set_state(plain)
+        torch.set_rng_state(cpu)
+        if cuda is not None:
+            torch.cuda.set_rng_state(cuda)
+
+    return put_back
+
+
 def _require_finite(
     logs: dict[str, Any], args: Any, state: Any, seals_at: Callable[[int], bool]
 ) -> None:
@@ -376,6 +399,7 @@ class _StepCallback(TrainerCallback):  # type: ignore[misc]
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         trainer = self._trainer
+        trainer._put_back = _generators()
         if trainer._on_step is not None:
             trainer._on_step(state.global_step, trainer.accelerator.unwrap_model(trainer.model))
         control.should_save = trainer._seals_at(state.global_step)

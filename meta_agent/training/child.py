@@ -2,7 +2,7 @@
 
 `python -m meta_agent.training.child` is started by `_spawn` and by nothing else. It serves one
 host: `load`, `generate`, `finish`, `check_recipe`, `train`, `close`; while it trains, it asks the
-host for rollouts and serves `generate` and `finish` under the weights of that moment.
+host for rollouts and serves `generate` and `finish` under the weights of that moment, and `seal`.
 
 Promises: holds no key, no git and no database (its environment is an allowlist); dies with its
 parent; the frames' descriptors are private, and whatever prints goes to stderr; training twice from
@@ -64,9 +64,9 @@ class Child:
                 return
             self._answer(command)
 
-    def _answer(self, command: JSON) -> None:
+    def _answer(self, command: JSON, **more: Callable[[JSON], JSON]) -> None:
         try:
-            result = self._operations[command["op"]](command)
+            result = (self._operations | more)[command["op"]](command)
         except EOFError:
             raise
         except Exception as error:
@@ -117,8 +117,8 @@ class Child:
         self._load({**again, "path": str(path), "foreign": False})
         return {"event": "trained", "checkpoint": {"policy": identity, "path": str(path)}}
 
-    def _ask(self, event: _wire.RolloutEvent) -> list[_wire.Row]:
-        """Asks the host for rollouts and serves its model calls until the rows come."""
+    def _ask(self, event: _wire.RolloutEvent, seal: Callable[[], None]) -> list[_wire.Row]:
+        """Asks the host for rollouts and serves its model calls, and `seal`, until rows come."""
         self._channel.send(
             {
                 "event": "rollout",
@@ -128,6 +128,11 @@ class Child:
             }
         )
         rows: list[_wire.Row] = []
+
+        def sealed(_: JSON) -> JSON:
+            seal()
+            return {"ok": None}
+
         while True:
             command = self._channel.receive()
             if command["op"] == "rows":
@@ -135,9 +140,9 @@ class Child:
                 if not command["more"]:
                     return rows
                 continue
-            if command["op"] not in ("generate", "finish"):
+            if command["op"] not in ("generate", "finish", "seal"):
                 raise AbortedError(command["op"])
-            self._answer(command)
+            self._answer(command, seal=sealed)
 
     def _loaded(self) -> Any:
         if self._policy is None:
@@ -147,6 +152,7 @@ class Child:
 
 def main() -> None:
     """Takes over stdin and stdout for frames, then serves."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # of a whole job: the host decides
     _die_with_parent()
     channel = FrameChannel(os.dup(0), os.dup(1))
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)

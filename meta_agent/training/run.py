@@ -9,7 +9,8 @@ every event, with the tries and true outcomes so far; the first `groups_per_step
 on, from the beginning again where it names fewer. A rollout that infrastructure spoiled has no
 reward and leaves its group's baseline; one whose agent raised is scored like any other.
 
-A killed training goes on from its last seal (`seals`), where it is told to make any.
+A killed training goes on from its last seal (`seals`), where it is told to make any; one that is
+asked to stop makes its last seal then and there.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Protocol
 
-from meta_agent.errors import CandidateError
+from meta_agent.errors import CandidateError, Interrupted
 from meta_agent.harness import Teaches
 from meta_agent.protocols import (
     JSON,
@@ -45,7 +46,7 @@ from meta_agent.training._wire import (
     kept_folder,
 )
 from meta_agent.training.checkpoint import open_checkpoint
-from meta_agent.training.policy import PolicyChild
+from meta_agent.training.policy import PolicyChild, never
 from meta_agent.training.seals import Sealed, Seals
 
 _log = logging.getLogger(__name__)
@@ -93,6 +94,7 @@ def train_policy(
     seal_every: int = 0,
     min_exact: float = 0.0,
     on_metrics: Callable[[dict[str, JSON]], None] | None = None,
+    stopping: Callable[[], bool] = never,
 ) -> TrainResult:
     """Trains `base_policy` for `steps` optimiser steps and writes the checkpoint to `out_dir`.
 
@@ -108,6 +110,8 @@ def train_policy(
         seal_every: steps between seals from which it goes on when it is killed; 0: none.
         min_exact: CandidateError where less than this share of the sampled tokens is in rows.
         on_metrics: is given each step's row as it is measured.
+        stopping: once true, a training that makes seals makes one and raises Interrupted. Rollouts
+            under way are dropped; a step under way is finished.
     """
     settings = settings_of(recipe)
     base = child.load(base_policy)
@@ -118,7 +122,8 @@ def train_policy(
     sealed = seals.newest()
     job = dataclasses.replace(job, after=sealed.step if sealed else 0)
     _make_way(job)
-    loop = _Loop(runner, session, domain, settings, seed, keep_steps, on_metrics, min_exact)
+    heeded = stopping if seal_every else never
+    loop = _Loop(runner, session, domain, settings, seed, keep_steps, on_metrics, min_exact, heeded)
     if sealed is not None:
         _log.warning("training goes on after step %d of %d", sealed.step, steps)
         loop.restore(sealed)
@@ -126,10 +131,16 @@ def train_policy(
     def provide(event: RolloutEvent) -> list[Row]:
         if job.seals_at(event.step) and event.step != job.after:
             seals.write(event.step, *loop.state())
-        return loop.provide(event)
+        try:
+            return loop.provide(event)
+        except Interrupted as error:
+            if event.step and event.step != job.after and not job.seals_at(event.step):
+                child.seal()
+                seals.write(event.step, *loop.state())
+            raise Interrupted(f"the training is kept as of step {event.step} of {steps}") from error
 
     try:
-        checkpoint = child.train(job, provide, loop.on_metrics, loop.on_advantages)
+        checkpoint = child.train(job, provide, loop.on_metrics, loop.on_advantages, heeded)
     except CandidateError:
         seals.clear()  # nobody trains it again
         raise
@@ -200,6 +211,7 @@ class _Loop:
         keep_steps: int,
         on_metrics: Callable[[dict[str, JSON]], None] | None,
         min_exact: float = 0.0,
+        stopping: Callable[[], bool] = never,
     ) -> None:
         self._runner, self._session = runner, session
         self._settings, self._seed = settings, seed
@@ -211,19 +223,21 @@ class _Loop:
         self._latest: list[Rollout] = []
         self._host_values: dict[str, float] = {}
         self._report = on_metrics
-        self._min_exact = min_exact
+        self._min_exact, self._stopping = min_exact, stopping
         self._in_rows = self._lost = 0  # sampled tokens so far
         self.metrics: list[dict[str, JSON]] = []
         self.rollouts_made = 0
 
     def provide(self, event: RolloutEvent) -> list[Row]:
         """Tasks, rollouts, rewards, group weights: the rows of one event."""
+        self._heed()
         plan = _plan(self._choose(event.groups), event, self._seed)
         rollouts = self._runner.run(
             plan,
             temperature=self._settings.get("temperature", 1.0),
             top_p=self._settings.get("top_p", 1.0),
         )
+        self._heed()  # a signal to the whole job may have spoiled them
         require_begun(rollouts)
         self._require_exact(rollouts)
         self._score(rollouts)
@@ -263,6 +277,10 @@ class _Loop:
     def kept(self) -> list[Rollout]:
         """The rollouts of the first and of the last events, oldest first."""
         return [rollout for event in (*self._first, *self._last) for rollout in event]
+
+    def _heed(self) -> None:
+        if self._stopping():
+            raise Interrupted
 
     def _choose(self, groups: int) -> list[Task]:
         listed = [{"key": task.key, "view": dict(task.view)} for task in self._tasks.values()]

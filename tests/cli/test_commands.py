@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from meta_agent.cli import _app
 from meta_agent.history import HarnessRepo
 from meta_agent.ledger import Ledger
 from meta_agent.workspace import init_workspace
@@ -251,12 +252,25 @@ cli.main()
         ),
         ("__import__('meta_agent.errors').errors.PreflightError('no')", 3, "meta-agent: no"),
         ("KeyboardInterrupt()", 130, ""),
+        (
+            "__import__('meta_agent.errors').errors.Interrupted('kept as of step 2')",
+            130,
+            "stopped as asked; kept as of step 2\n"
+            "  hint: run the same command again to resume: meta-agent status",
+        ),
         ("ZeroDivisionError('x')", 101, "a bug of ours: ZeroDivisionError: x"),
     ],
 )
 def test_every_ending_has_its_exit_code(workspace: Path, error: str, code: int, part: str) -> None:
     done = in_a_process(FAILING.format(error=error), "status", cwd=workspace)
     refused(done, code, part)
+
+
+def test_a_command_that_may_hold_a_key_is_not_repeated() -> None:
+    assert _app._again(["train", "--seed", "1 2"]).endswith(": meta-agent train --seed '1 2'")
+    assert (
+        _app._again(["train", "--notify=http://x/secret"]) == "run the same command again to resume"
+    )
 
 
 def test_a_bug_leaves_a_report_for_maintainers(workspace: Path, tmp_path: Path) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import signal
+
 import pytest
 
 from meta_agent.backtest.fair import fairly
@@ -15,6 +18,7 @@ from meta_agent.errors import (
 )
 from meta_agent.protocols import HarnessTree
 from meta_agent.steps.finish import finish
+from meta_agent.steps.opening import draining
 from meta_agent.steps.records import HandedOver, Version
 from meta_agent.steps.run import Run
 from meta_agent.steps.verbs.collect import collect
@@ -122,6 +126,14 @@ def test_a_drain_trains_nothing_more(bench: Bench) -> None:
     with pytest.raises(Interrupted):
         collect(bench.run, Version("v0", bench.repo.head()))
     assert bench.lab.trainings == 0
+
+
+def test_sigterm_drains_however_often_it_comes() -> None:
+    with draining() as stop:
+        for _ in range(2):
+            os.kill(os.getpid(), signal.SIGTERM)
+        assert stop.wait(1)
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
 
 
 def test_no_candidate_at_all_is_no_error(bench: Bench) -> None:

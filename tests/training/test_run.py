@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from meta_agent.domains.nano import NanoSwe
-from meta_agent.errors import CandidateError
+from meta_agent.errors import CandidateError, Interrupted
 from meta_agent.harness import HarnessSession
 from meta_agent.protocols import (
     JSON,
@@ -132,9 +133,9 @@ class FakeDomain:
         return [Task("d", key, "train", "h", {"q": key}) for key in "abcde"]
 
 
-def loop(runner: FakeRunner, harness: FakeHarness, min_exact: float = 0.0) -> _Loop:
+def loop(runner: FakeRunner, harness: FakeHarness, **options: Any) -> _Loop:
     recipe = {"temperature": 0.8}
-    return _Loop(runner, harness, FakeDomain(), recipe, 3, 1, None, min_exact)  # type: ignore[arg-type]
+    return _Loop(runner, harness, FakeDomain(), recipe, 3, 1, None, **options)  # type: ignore[arg-type]
 
 
 def test_a_short_order_is_refilled_and_repeated_tasks_get_other_samples() -> None:
@@ -207,6 +208,16 @@ def test_training_stops_where_what_was_sampled_is_not_in_the_rows() -> None:
     made.provide(RolloutEvent(1, 1, 2))  # 76 of 80 so far
     with pytest.raises(CandidateError, match=r"91\.9% are in rows to train on, and 95% have to be"):
         made.provide(RolloutEvent(2, 1, 2))
+
+
+def test_rollouts_in_which_a_stop_was_asked_for_are_dropped() -> None:
+    """A signal to a whole job ends their sandboxes, too."""
+    asked = [False, True]
+    made = loop(FakeRunner(0, 1), FakeHarness(["b"]), stopping=lambda: asked.pop(0))
+    before = deepcopy(made.state())
+    with pytest.raises(Interrupted):
+        made.provide(RolloutEvent(0, 1, 2))
+    assert made.state() == before and not asked
 
 
 class Raises(FakeRunner):

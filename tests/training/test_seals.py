@@ -1,4 +1,4 @@
-"""A training that is killed goes on from its last seal and ends on the bits of one that was not."""
+"""A training that is killed or stopped goes on and ends on the bits of one that was not."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 
 pytest.importorskip("trl", reason="needs the train extra")
 
-from meta_agent.errors import TrainingError
+from meta_agent.errors import Interrupted, TrainingError
 from meta_agent.harness import HarnessSession
 from meta_agent.protocols import JSON
 from meta_agent.training import PolicyChild, TrainResult, open_checkpoint
@@ -62,6 +62,33 @@ def killed(
     return rows
 
 
+class Stop:
+    """Asks a training to stop: in the rollouts after step `at`, where it has been asked `more`."""
+
+    def __init__(self, at: int, more: int = 0) -> None:
+        self._at, self._more, self._step = at, more, 0
+
+    def on_metrics(self, row: JSON) -> None:
+        self._step = int(row["step"])
+
+    def __call__(self) -> bool:
+        self._more -= self._step >= self._at
+        return self._step >= self._at and self._more < 0
+
+
+def stopped(
+    child: PolicyChild,
+    session: HarnessSession,
+    base: str | Path,
+    out: Path,
+    stop: Stop,
+    **options: Any,
+) -> None:
+    """Trains until `stop`; the child lives on."""
+    with pytest.raises(Interrupted, match=f"kept as of step {stop._at} of {STEPS}"):
+        train(child, session, base, out, on_metrics=stop.on_metrics, stopping=stop, **options)
+
+
 def same(one: TrainResult, other: TrainResult) -> None:
     """But for times, and for where it lies."""
     assert other.checkpoint.policy == one.checkpoint.policy
@@ -98,6 +125,23 @@ def test_a_killed_training_ends_like_an_undisturbed_one(
     assert not seals_folder(out).exists()
 
 
+@pytest.mark.parametrize("more", [0, 1], ids=["between steps", "in rollouts"])
+def test_a_stopped_training_is_sealed_after_the_step_it_made(
+    more: int,
+    whole: TrainResult,
+    child: PolicyChild,
+    session: HarnessSession,
+    nano_policy: Path,
+    tmp_path: Path,
+) -> None:
+    out = tmp_path / "out"
+    for stop in (Stop(2, more), Stop(2)):  # the second at once: it finds the first one's seal
+        stopped(child, session, nano_policy, out, stop, seal_every=100)
+        (sealed,) = seals_folder(out).glob("host-*.json")
+        assert sealed.name == "host-2.json"
+    same(whole, train(child, session, nano_policy, out, seal_every=100))
+
+
 @pytest.mark.parametrize("lora_r", [None, 2])
 def test_an_hf_policy_goes_on_too(
     lora_r: int | None,
@@ -109,7 +153,10 @@ def test_an_hf_policy_goes_on_too(
     out = tmp_path / "out"
     with PolicyChild(threads=1) as child:
         whole = train(child, session, base, tmp_path / "whole", seal_every=0, recipe=recipe)
-        killed(session, base, out, 3, recipe=recipe)
+        if lora_r is None:
+            killed(session, base, out, 3, recipe=recipe)
+        else:
+            stopped(child, session, base, out, Stop(2, 1), recipe=recipe, seal_every=100)
         same(whole, train(child, session, base, out, recipe=recipe))
 
 
@@ -139,7 +186,7 @@ def test_a_seal_that_is_not_whole_is_said_and_not_used(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     out = tmp_path / "out"
-    killed(session, nano_policy, out, 3)
+    stopped(child, session, nano_policy, out, Stop(2))
     (sealed,) = seals_folder(out).glob("host-*.json")
     assert sealed.name == "host-2.json", "earlier ones are forgotten"
     harm(seals_folder(out))
@@ -157,7 +204,7 @@ def test_a_seal_of_another_training_is_not_gone_on_from(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     out = tmp_path / "out"
-    killed(session, nano_policy, out, 3)
+    stopped(child, session, nano_policy, out, Stop(2))
     made = train(child, session, nano_policy, out, seed=2)
     assert "of another training" in caplog.text
     assert open_checkpoint(made.checkpoint.path).seed == 2
@@ -173,7 +220,7 @@ def test_rows_that_are_trained_on_twice_are_sealed_between_events_only(
     recipe = test_run.TINY | {"num_iterations": 2}
     out = tmp_path / "out"
     whole = train(child, session, nano_policy, tmp_path / "whole", seal_every=0, recipe=recipe)
-    killed(session, nano_policy, out, 3, recipe=recipe)
+    stopped(child, session, nano_policy, out, Stop(2), recipe=recipe)
     (sealed,) = seals_folder(out).glob("host-*.json")
     assert sealed.name == "host-2.json"
     same(whole, train(child, session, nano_policy, out, recipe=recipe))
