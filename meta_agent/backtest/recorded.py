@@ -134,7 +134,7 @@ def _attempt(planned: PlannedRollout) -> dict[str, JSON]:
 
 def _opened(told: Mapping[str, JSON], folder: Path) -> dict[str, JSON]:
     """The weights of that name as they are now; a workspace may have moved since."""
-    opened = open_checkpoint(folder)
+    opened = open_checkpoint(folder, alone=True)
     moved = Path(told["path"]).parts[-3:] == folder.parts[-3:]
     return {**told, "policy": opened.policy, "path": told["path"] if moved else str(folder)}
 

@@ -1,7 +1,7 @@
 """Training: TRL's GRPO in a child process, fed by the host's own rollouts.
 
 The host's half (`PolicyChild`, `train_policy`) needs no torch. The child's half (`child`, `_local`,
-`_trainer`, `_recipe`) is imported by the child alone.
+`_trainer`, `_recipe`) is imported by the child alone, and by `handover` to merge an adapter.
 """
 
 from meta_agent.training._metrics import TRL_NAMES

@@ -1,8 +1,8 @@
 """A policy in this process: loaded, generating, trained. Runs inside the policy child.
 
 Promises: `train` starts from the policy as it is on disk with every random generator seeded from
-the job, and leaves a sealed checkpoint behind (LoRA adapters merged, so that it loads like any
-other policy, and kept beside).
+the job, and leaves a sealed checkpoint behind: of a model trained by LoRA the adapter alone, where
+it can say all that was trained.
 
 Not covered: the frames (`child`), the loss (`_trainer`), the settings (`_recipe`).
 """
@@ -13,6 +13,7 @@ import copy
 import logging
 import os
 import tempfile
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -60,8 +61,7 @@ class LocalPolicy(NamedTuple):
 
 def load(path: Path, settings: TrainSettings, *, foreign: bool) -> LocalPolicy:
     """Reads a policy and checks it against its manifest."""
-    transformers_logging.set_verbosity_error()
-    transformers_logging.disable_progress_bar()
+    _quiet()
     opened = open_checkpoint(path, foreign=foreign)
     device = "cuda" if opened.kind == "hf" and torch.cuda.is_available() else "cpu"
     try:
@@ -81,6 +81,11 @@ def load(path: Path, settings: TrainSettings, *, foreign: bool) -> LocalPolicy:
             hint="give the folder that save_pretrained wrote, of the model and of its tokenizer",
         ) from error
     return LocalPolicy(opened, settings, model, tokenizer, _engine(opened, model, tokenizer))
+
+
+def _quiet() -> None:
+    transformers_logging.set_verbosity_error()
+    transformers_logging.disable_progress_bar()
 
 
 def _dtype(opened: OpenedPolicy, settings: TrainSettings) -> torch.dtype:
@@ -162,9 +167,7 @@ def _keeper(policy: LocalPolicy, job: TrainJob, plan: TrainingPlan) -> OnStep:
 
     def keep(step: int, model: Any) -> None:
         if step % job.keep_every == 0 and step < job.steps:
-            # Adapters are merged for saving, and training goes on with them apart.
-            whole = copy.deepcopy(model) if plan.lora is not None else model
-            _save(policy, whole, job, plan, job.kept_at(step), step)
+            _save(policy, model, job, plan, job.kept_at(step), step)
 
     return keep
 
@@ -219,8 +222,10 @@ def _save(
     def write(directory: Path) -> None:
         whole = model
         if plan.lora is not None:
-            _keep_adapter(policy, model, directory / adapter.FOLDER)
-            whole = model.float().merge_and_unload()
+            if _keep_adapter(policy, model, directory):
+                return
+            # Training may go on with the adapters apart.
+            whole = copy.deepcopy(model).float().merge_and_unload()
         write_policy(whole, policy.tokenizer, directory)
 
     return write_checkpoint(
@@ -233,13 +238,18 @@ def _save(
     )
 
 
-def _keep_adapter(policy: LocalPolicy, model: Any, target: Path) -> None:
-    """On the model that the run was given; a checkpoint trained whole has no such thing."""
-    path, kept = policy.opened.path, policy.opened.path / adapter.FOLDER
+def _keep_adapter(policy: LocalPolicy, model: Any, target: Path) -> bool:
+    """On the model that the run was given; there is none of that kind under one trained whole."""
+    path = policy.opened.path
     if adapter.is_adapter(path):
-        base = open_checkpoint(base_place(path), foreign=True).policy
-        adapter.keep(model, target, base=base, earlier=path)
-    elif adapter.is_adapter(kept):
-        adapter.keep(model, target, base=adapter.base_name(kept), earlier=kept)
-    elif not policy.opened.steps:
-        adapter.keep(model, target, base=policy.identity, earlier=None)
+        return adapter.keep(model, target, base=str(base_place(path)), earlier=path)
+    return not policy.opened.steps and adapter.keep(model, target, base=str(path), earlier=None)
+
+
+def write_whole(checkpoint: Path, target: Path) -> None:
+    """An adapter's checkpoint as a model of its own, in float32."""
+    _quiet()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # peft reads what transformers renamed
+        model = _model(checkpoint, torch.float32)
+    write_policy(model, _tokenizer(checkpoint), target)

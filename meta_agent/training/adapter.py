@@ -1,11 +1,11 @@
 """Low-rank adapters as files: which base one stands on, two of them as one, and whole weights.
 
-Promises: an adapter's identity includes its base's, by content; what a checkpoint keeps in
-`adapter/` stands on the model that its run was given, however many trainings lie between. Imports
-torch and peft only where weights are computed.
+Promises: an adapter's identity includes its base's, by content; the adapter that a checkpoint is
+stands on the model that its run was given, however many trainings lie between. Imports torch and
+peft only where weights are computed.
 
 Not covered: adapters whose sum is none (DoRA, trained biases, layers saved whole): of these a
-checkpoint keeps the whole weights alone.
+checkpoint keeps the whole weights.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ from meta_agent.parsing.strict import document
 
 CONFIG: Final = "adapter_config.json"
 WEIGHTS: Final = "adapter_model.safetensors"
-FOLDER: Final = "adapter"
 _BASE: Final = "base_model_name_or_path"
 _MAX_BYTES: Final = 1 << 20
 _DOWN, _UP = ".lora_A.", ".lora_B."
@@ -81,20 +80,21 @@ def whole(model: Any, folder: Path) -> Any:
     return PeftModel.from_pretrained(model, str(folder)).merge_and_unload()
 
 
-def keep(model: Any, target: Path, *, base: str, earlier: Path | None) -> None:
+def keep(model: Any, target: Path, *, base: str, earlier: Path | None) -> bool:
     """Writes a trained adapter, on top of the one that its own base came from.
 
-    Nothing is written where the two do not add up.
+    False, and nothing is written, where the two do not add up.
     """
-    scratch = target.with_name(f".{target.name}")
+    scratch = target / ".trained"
     model.save_pretrained(str(scratch), safe_serialization=True)
     try:
         parts = [_read(folder) for folder in (earlier, scratch) if folder is not None]
         if len(parts) > 1 and not all(map(_adds, parts)):
-            return
+            return False
         told, tensors = parts[0] if len(parts) == 1 else _sum(*parts)
         write_settings(target, told, base)
         _save(tensors, target / WEIGHTS)
+        return True
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
 

@@ -3,8 +3,8 @@
 Promises: a checkpoint appears under its name whole or not at all (written in `NAME.partial`, every
 file and directory synced, manifest last, then renamed); its identity is the hash of its contents,
 so equal weights have equal names (with `hf` policies the rules by which conversations are rendered
-are part of it); `open_checkpoint` reads every byte again and refuses a directory that does not
-match its manifest.
+are part of it; with an adapter its base's contents); `open_checkpoint` reads every byte again and
+refuses a directory that does not match its manifest.
 
 Not covered: what is in the files. A foreign Hugging Face directory has no manifest: it may be
 opened by asking for it (`foreign=True`) and is named by its contents like any other.
@@ -32,6 +32,7 @@ from meta_agent.training.hub import base_place
 
 MANIFEST: Final = "manifest.json"
 SCHEMA_VERSION: Final = 1
+_BASE: Final = "base/"
 PolicyKind = Literal["nano", "hf"]
 _POLICY_SUFFIXES: Final = (".safetensors", ".json", ".jinja", ".model", ".txt", ".bin")
 
@@ -44,6 +45,7 @@ class OpenedPolicy(NamedTuple):
     policy: str  # identity, e.g. "nano@3f2a..."
     steps: int
     seed: int
+    base: str = ""  # identity of the model under an adapter
 
 
 def write_checkpoint(
@@ -87,23 +89,23 @@ def disk_full_said(path: Path) -> Iterator[None]:
         ) from error
 
 
-def open_checkpoint(path: Path, *, foreign: bool = False) -> OpenedPolicy:
-    """Reads a policy directory whole and checks it against its manifest."""
+def open_checkpoint(path: Path, *, foreign: bool = False, alone: bool = False) -> OpenedPolicy:
+    """Reads a policy directory whole and checks it against its manifest.
+
+    `alone`: of an adapter its own files; its base, which may lie elsewhere, as it was recorded.
+    """
     if not path.is_dir():
         raise ConfigError(f"no policy at {path}: not a directory")
-    files = _hash_files(path)
     if not (path / MANIFEST).exists():
         if not foreign:
             raise IntegrityError(
                 f"{path} has no {MANIFEST}: it is not a finished checkpoint",
                 hint=f"for a model of your own use hf:{path}",
             )
-        if adapter.is_adapter(path):
-            base = _hash_files(base_place(path))
-            files |= {f"base/{name}": digest for name, digest in base.items()}
-            files[adapter.CONFIG] = adapter.settings_digest(path)
-        return OpenedPolicy(path, "hf", _identity("hf", files), steps=0, seed=0)
-    return _check(path, _read_manifest(path), files)
+        files = _contents(path)
+        return OpenedPolicy(path, "hf", _identity("hf", files), 0, 0, _base_of(files))
+    manifest = _read_manifest(path)
+    return _check(path, manifest, _contents(path, manifest.get("files") if alone else None))
 
 
 def _seal(
@@ -115,9 +117,9 @@ def _seal(
     seed: int,
     notes: Mapping[str, JSON],
 ) -> Checkpoint:
-    files = _hash_files(partial)
-    for name in files:
+    for name in _hash_files(partial):
         sync(partial / name)
+    files = _contents(partial)
     policy = _identity(kind, files)
     manifest = {
         "schema_version": SCHEMA_VERSION,
@@ -165,7 +167,8 @@ def _check(path: Path, manifest: dict[str, JSON], files: dict[str, str]) -> Open
     policy = _identity(kind, files)
     if manifest.get("policy") != policy:
         raise IntegrityError(f"{path} says it is {manifest.get('policy')} but is {policy}")
-    return OpenedPolicy(path, kind, policy, int(manifest["steps"]), int(manifest["seed"]))
+    steps, seed = int(manifest["steps"]), int(manifest["seed"])
+    return OpenedPolicy(path, kind, policy, steps, seed, _base_of(files))
 
 
 def _first_difference(recorded: JSON, files: dict[str, str]) -> str:
@@ -181,11 +184,30 @@ def _first_difference(recorded: JSON, files: dict[str, str]) -> str:
     return "files differ"
 
 
+def _contents(path: Path, recorded: JSON = None) -> dict[str, str]:
+    """What a policy is made of, by sha256: of an adapter its base's files, too."""
+    files = _hash_files(path)
+    if not adapter.is_adapter(path):
+        return files
+    if isinstance(recorded, dict):
+        files |= {name: digest for name, digest in recorded.items() if name.startswith(_BASE)}
+    else:
+        base = _hash_files(base_place(path))
+        files |= {f"{_BASE}{name}": digest for name, digest in base.items()}
+    return {**files, adapter.CONFIG: adapter.settings_digest(path)}
+
+
+def _base_of(files: Mapping[str, str]) -> str:
+    """The identity of the base by its files among an adapter's contents."""
+    base = {name.removeprefix(_BASE): d for name, d in files.items() if name.startswith(_BASE)}
+    return _identity("hf", base) if base else ""
+
+
 def _hash_files(path: Path) -> dict[str, str]:
     """Maps each policy file to its sha256. Other files (a README, a cache) do not count."""
     names = sorted(
-        str(item.relative_to(path))
-        for item in (*path.iterdir(), *path.glob(f"{adapter.FOLDER}/*"))
+        item.name
+        for item in path.iterdir()
         if item.is_file() and item.suffix in _POLICY_SUFFIXES and item.name != MANIFEST
     )
     return {name: _sha256(path / name) for name in names}

@@ -1,8 +1,8 @@
 """The trained policy in somebody's hand: a folder in Hugging Face's layout, with a model card.
 
-Promises: whole weights, or the adapter that they came of as it was trained, named with the model
-that it stands on, which has to be the one of then. The card says what the run measured and what it
-does not claim, and how to serve the model.
+Promises: whole weights, or the adapter as it was trained, named with the model that it stands on,
+which has to be the one of then. The card says what the run measured and what it does not claim, and
+how to serve the model. Imports torch only to merge an adapter.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
-from meta_agent.errors import ConfigError
+from meta_agent.distribution import install
+from meta_agent.errors import ConfigError, PreflightError
 from meta_agent.training import adapter
 from meta_agent.training.checkpoint import MANIFEST, open_checkpoint
 from meta_agent.training.hub import base_place, hf_place
@@ -28,11 +29,15 @@ def hand_over(checkpoint: Path, target: Path, facts: Facts) -> str:
     `facts` are lines for the card. Raises ConfigError where something is in the way.
     """
     opened = open_checkpoint(checkpoint)
+    merged = adapter.is_adapter(checkpoint)
     served = f"vllm serve {shlex.quote(str(target))} --served-model-name {shlex.quote(target.name)}"
-    left_out = shutil.ignore_patterns(MANIFEST, CARD, adapter.FOLDER)
+    left_out = shutil.ignore_patterns(MANIFEST, CARD)
 
     def fill(folder: Path) -> None:
-        shutil.copytree(checkpoint, folder, ignore=left_out)
+        if merged:
+            _merge(checkpoint, folder)
+        else:
+            shutil.copytree(checkpoint, folder, ignore=left_out)
 
     _put(target, fill, _card(opened.policy, facts, served))
     return served
@@ -40,33 +45,46 @@ def hand_over(checkpoint: Path, target: Path, facts: Facts) -> str:
 
 def hand_over_adapter(checkpoint: Path, target: Path, policy: str, facts: Facts) -> str:
     """The same of the adapter alone. `policy` is what the run was given, as `hf:...`."""
-    opened, source = open_checkpoint(checkpoint), checkpoint / adapter.FOLDER
-    if not adapter.is_adapter(source):
+    opened = open_checkpoint(checkpoint, alone=True)
+    if not adapter.is_adapter(checkpoint):
         raise ConfigError(
             f"{checkpoint} has no adapter: its weights were trained whole, or on an adapter that "
             "does not add up with another",
             hint="adopt --model FOLDER hands them over whole; --lora-rank trains adapters",
         )
-    name, trained_on = _base(policy), adapter.base_name(source)
+    name, trained_on = _base(policy), opened.base
     found = open_checkpoint(hf_place(name), foreign=True).policy
     if found != trained_on:
         raise ConfigError(
             f"the adapter was trained on {trained_on}, and {name} is {found}",
             hint="put the model of then back, or leave out --adapter: the weights come whole",
         )
-    rank = adapter.settings_of(source)["r"]
+    told = adapter.settings_of(checkpoint)
+    rank = told["r"]
     served = (
         f"vllm serve {shlex.quote(name)} --enable-lora --max-lora-rank {rank} "
         f"--lora-modules {shlex.quote(f'{target.name}={target}')}"
     )
 
     def fill(folder: Path) -> None:
-        adapter.write_settings(folder, adapter.settings_of(source), name)
-        shutil.copyfile(source / adapter.WEIGHTS, folder / adapter.WEIGHTS)
+        adapter.write_settings(folder, told, name)
+        shutil.copyfile(checkpoint / adapter.WEIGHTS, folder / adapter.WEIGHTS)
 
     about = [("adapter", f"LoRA of rank {rank} on {name}, which was {trained_on}"), *facts]
     _put(target, fill, _card(opened.policy, about, served, f"base_model: {name}", "peft"))
     return served
+
+
+def _merge(checkpoint: Path, folder: Path) -> None:
+    try:
+        from meta_agent.training._local import write_whole
+    except ImportError as error:
+        raise PreflightError(
+            f"{checkpoint} is an adapter, and whole weights need torch and peft",
+            hint=f"{install('train')}, or adopt --model FOLDER --adapter",
+        ) from error
+    folder.mkdir(parents=True)
+    write_whole(checkpoint, folder)
 
 
 def _base(policy: str) -> str:

@@ -22,7 +22,6 @@ _WANTED: Final = ("*.json", "*.safetensors", "*.model", "*.txt", "*.jinja", "tok
 _CONFIG: Final = "config.json"
 
 
-@lru_cache
 def hf_place(name: str) -> Path:
     """The folder of a model: `name` is a path, or ORG/NAME, or ORG/NAME@REVISION."""
     folder = Path(name).expanduser()
@@ -56,6 +55,7 @@ def base_place(folder: Path) -> Path:
         ) from error
 
 
+@lru_cache
 def _fetched(name: str) -> Path:
     try:
         from huggingface_hub import snapshot_download

@@ -160,7 +160,7 @@ def _make_way(job: TrainJob) -> None:
 def _kept_checkpoints(job: TrainJob) -> Iterator[Checkpoint]:
     """What the child kept on the way; each is read again and found whole."""
     for steps in range(job.keep_every, job.steps, job.keep_every) if job.keep_every else ():
-        found = open_checkpoint(job.kept_at(steps))
+        found = open_checkpoint(job.kept_at(steps), alone=True)
         yield Checkpoint(found.path, found.policy, steps, job.seed)
 
 

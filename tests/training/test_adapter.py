@@ -1,4 +1,4 @@
-"""A policy trained by adapters is whole weights, and an adapter of the model that it was given."""
+"""A policy trained by adapters is an adapter of the model that it was given."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ import pytest
 
 pytest.importorskip("trl", reason="needs the train extra")
 
-from meta_agent.errors import ConfigError
+from meta_agent.errors import ConfigError, IntegrityError
 from meta_agent.training import PolicyChild, TrainJob, open_checkpoint
-from meta_agent.training.adapter import CONFIG, FOLDER, WEIGHTS
+from meta_agent.training.adapter import CONFIG, WEIGHTS, keep
 from meta_agent.training.handover import hand_over, hand_over_adapter
 from tests.models import _bpe, _nano
 from tests.training import _host
@@ -64,6 +64,8 @@ def test_the_adapter_on_its_base_is_what_the_whole_weights_are(
     import torch
 
     for number, rank in (("0", 2), ("1", 5)):
+        kept = {path.name for path in (chain / number).iterdir()}
+        assert kept == {CONFIG, WEIGHTS, "manifest.json"}
         served = hand_over_adapter(chain / number, tmp_path / number, f"hf:{base}", [("a", "b")])
         assert served == (
             f"vllm serve {base} --enable-lora --max-lora-rank {rank} "
@@ -72,7 +74,6 @@ def test_the_adapter_on_its_base_is_what_the_whole_weights_are(
         names = {path.name for path in (tmp_path / number).iterdir()}
         assert names == {CONFIG, WEIGHTS, "README.md"}
         hand_over(chain / number, tmp_path / f"whole-{number}", [])
-        assert not (tmp_path / f"whole-{number}" / FOLDER).exists()
         apart = logits(tmp_path / number, base)
         assert torch.allclose(apart, logits(tmp_path / f"whole-{number}"), atol=1e-4)
         assert not torch.allclose(apart, logits(base), atol=1e-2), "it was trained"
@@ -94,10 +95,8 @@ def test_an_adapter_is_a_policy_to_start_from(
     shared_child.finish(["k"])
     job = TrainJob(_host.RECIPE | {"lora_r": 2}, steps=1, seed=1, output=tmp_path / "on")
     shared_child.train(job, _host.provider(shared_child))
-    hand_over_adapter(tmp_path / "on", tmp_path / "out", f"hf:{mine}", [])
-    assert torch.allclose(logits(tmp_path / "out", base), logits(tmp_path / "on"), atol=1e-4), (
-        "the start's adapter and the trained one are one"
-    )
+    assert "hf@" not in (tmp_path / "on" / CONFIG).read_text()
+    assert not torch.allclose(logits(tmp_path / "on", base), logits(mine, base), atol=1e-2)
     other = shutil.copytree(base, tmp_path / "other")
     _named(mine, str(other))
     assert shared_child.load(f"hf:{mine}") == identity, "equal bases by another path"
@@ -165,4 +164,48 @@ hand_over_adapter(Path(sys.argv[1]), Path(sys.argv[2]), f"hf:{sys.argv[3]}", [])
     argv = [sys.executable, "-c", program, str(chain / "0"), str(tmp_path / "a"), str(base)]
     subprocess.run(argv, check=True)
     kept = (tmp_path / "a" / WEIGHTS).read_bytes()
-    assert kept == (chain / "0" / FOLDER / WEIGHTS).read_bytes()
+    assert kept == (chain / "0" / WEIGHTS).read_bytes()
+
+
+def test_the_base_of_a_checkpoint_is_looked_at_by_who_loads_it(
+    shared_child: PolicyChild, tmp_path: Path, base: Path, chain: Path
+) -> None:
+    mine, other = shutil.copytree(chain / "1", tmp_path / "mine"), tmp_path / "other"
+    _named(mine, str(shutil.copytree(base, other)))
+    known = open_checkpoint(mine)
+    assert known.policy == open_checkpoint(chain / "1").policy, "equal bases by another path"
+    assert known.base == open_checkpoint(base, foreign=True).policy
+    config = json.loads((other / "config.json").read_text())
+    (other / "config.json").write_text(json.dumps(config | {"rope_theta": 1.0}))
+    with pytest.raises(IntegrityError, match=r"base/config\.json has changed"):
+        shared_child.load(mine)
+    shutil.rmtree(other)
+    with pytest.raises(
+        ConfigError, match=r"is an adapter of .*other, and there is no model folder"
+    ):
+        shared_child.load(mine)
+    assert open_checkpoint(mine, alone=True) == known
+
+
+def test_two_adapters_are_one_and_what_is_no_sum_is_left(tmp_path: Path, base: Path) -> None:
+    import torch
+    from peft import LoraConfig, get_peft_model
+    from transformers import AutoModelForCausalLM
+
+    model, earlier = AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32).eval(), None
+    for rank, alpha in ((2, 4), (3, 12)):
+        adapted = get_peft_model(
+            model, LoraConfig(r=rank, lora_alpha=alpha, target_modules="all-linear")
+        )
+        for name, weight in adapted.named_parameters():
+            if "lora_" in name:
+                torch.nn.init.normal_(weight, std=0.1)
+        assert keep(adapted, tmp_path / str(rank), base=str(base), earlier=earlier)
+        with torch.no_grad():
+            wanted = adapted.eval()(torch.arange(3, 23)[None]).logits
+        assert torch.allclose(logits(tmp_path / str(rank), base), wanted, atol=1e-4)
+        earlier = tmp_path / str(rank)
+        model = adapted.merge_and_unload()
+    _named(earlier, str(base), use_dora=True)
+    assert not keep(adapted, tmp_path / "none", base=str(base), earlier=earlier)
+    assert not any((tmp_path / "none").iterdir())

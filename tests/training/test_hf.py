@@ -13,6 +13,7 @@ pytest.importorskip("trl", reason="needs the train extra")
 from meta_agent import training
 from meta_agent.errors import ConfigError
 from meta_agent.training import PolicyChild, TrainJob, TrainSettings, open_checkpoint
+from meta_agent.training.handover import hand_over
 from tests.models import _bpe, _nano
 from tests.training import _host
 
@@ -35,7 +36,7 @@ def test_it_trains_and_the_checkpoint_is_a_policy_like_any_other(
     assert base.startswith("hf@") and made.policy.startswith("hf@") and made.policy != base
     assert [m.step for m in metrics] == [1, 2] and metrics[0].values["grad_norm"] > 0
     assert open_checkpoint(tmp_path / "out").kind == "hf"
-    assert not (tmp_path / "out" / "adapter_config.json").exists()
+    assert (tmp_path / "out" / "adapter_config.json").exists() is ("lora_r" in extra)
     assert shared_child.load(tmp_path / "out") == made.policy
     assert shared_child.generate([_nano.request("k", "fox")])[0].completion_tokens > 0
     shared_child.finish(["k"])
@@ -55,7 +56,8 @@ def test_in_bfloat16_what_is_trained_is_held_in_float32(
         job = TrainJob(recipe, steps=1, seed=1, output=tmp_path / "out")
         made = child.train(job, _host.provider(child))
         assert child.generate([_nano.request("k", "fox")])[0].completion_tokens > 0
-    after, before = (load_file(p / "model.safetensors") for p in (made.path, policy))
+    hand_over(made.path, tmp_path / "whole", [])  # merged, if by adapters
+    after, before = (load_file(p / "model.safetensors") for p in (tmp_path / "whole", policy))
     moved = {n: (after[n].float() - value).abs().max().item() for n, value in before.items()}
     assert {str(value.dtype) for value in after.values()} == {"torch.float32"}
     # A step of 1e-3 is nothing to a weight of 0.3 in bfloat16, whose steps there are 1e-3 and more.

@@ -266,7 +266,7 @@ def difference(here: Mapping[str, str], there: Mapping[str, str]) -> str:
 
 def _move_checkpoint(source: Path, target: Path, told: Mapping[str, JSON]) -> None:
     made, place = source / told["path"], target / told["path"]
-    found = open_checkpoint(made).policy
+    found = open_checkpoint(made, alone=True).policy
     if found != told["policy"]:
         raise IntegrityError(f"{made} is {found}, its node announced {told['policy']}")
     place.parent.mkdir(parents=True, exist_ok=True)

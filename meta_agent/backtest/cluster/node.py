@@ -100,7 +100,7 @@ class Node:
         unit = unit_from_json(json.loads((place / UNIT).read_bytes()))
         tree = tree_of((place.parents[2] / PACKS / unit.harness).read_bytes(), unit.harness)
         if Path(unit.path).is_absolute():
-            found = open_checkpoint(Path(unit.path)).policy
+            found = open_checkpoint(Path(unit.path), alone=True).policy  # its base when loaded
             if found != unit.policy:
                 raise errors.IntegrityError(f"{unit.path} is {found} here, wanted is {unit.policy}")
         outputs = Outputs(place / CHECKPOINTS, RolloutStore(place / ROLLOUTS))
