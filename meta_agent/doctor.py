@@ -5,8 +5,9 @@ are measured, not guessed: the process sandbox is asked to reach a port of ours,
 for its space. Key *names* are shown, never values.
 
 Nobody is contacted unless `live` is asked for; then servers named by a base URL are asked for their
-list of models, without a key. Does not cover: whether a key works or a model answers. That would
-cost money.
+list of models, without a key, and a Ray cluster for its nodes. Does not cover: whether a key works
+or a model answers, which would cost money; and whether a node has the same code, which is looked at
+when it joins.
 """
 
 from __future__ import annotations
@@ -87,6 +88,8 @@ def examine(config: RunConfig, *, live: bool = False) -> Health:
         ("python", _python),
         ("git", _git),
         ("training", _training),
+        ("devices", _devices),
+        ("memory", _fits),
         ("sandbox", _sandboxes),
         ("tasks", _tasks),
         ("disk", _disk),
@@ -96,7 +99,7 @@ def examine(config: RunConfig, *, live: bool = False) -> Health:
         ("litellm", _litellm),
         ("executor", _executor),
         ("vllm", _vllm),
-        *((("servers", _servers),) if live else ()),
+        *((("servers", _servers), ("nodes", _nodes)) if live else ()),
         ("real models", _real_thing),
     )
     return Health(tuple(row for name, check in checks for row in _guarded(name, check, config)))
@@ -133,17 +136,59 @@ def _git(config: RunConfig) -> Iterator[Row]:
 def _training(config: RunConfig) -> Iterator[Row]:
     """By package metadata: importing torch would take seconds."""
     local = config.policy == "nano" or config.policy.startswith("hf:")
-    missing = [name for name in ("torch", "transformers", "trl") if _version(name) is None]
+    needed = ("trl", "torch", "transformers", "accelerate", *(("peft",) * bool(config.lora_rank)))
+    missing = [name for name in needed if _version(name) is None]
     if missing:
         level: Level = "fail" if local else "warn"
         fix = f"{install('train')}; on Linux without a GPU see the README first: "
         fix += "the CPU build of torch saves gigabytes"
         yield Row("training", level, f"not installed: {', '.join(missing)}", fix)
         return
-    yield Row("training", "ok", f"trl {_version('trl')}, torch {_version('torch')}")
+    yield Row("training", "ok", ", ".join(f"{name} {_version(name)}" for name in needed))
     if _has_cuda_wheels() and not Path("/dev/nvidiactl").exists():
         fix = "reinstall torch from the CPU index (README, Installing) to save gigabytes"
         yield Row("torch build", "warn", "a CUDA build on a machine without an NVIDIA GPU", fix)
+
+
+def _devices(config: RunConfig) -> Iterator[Row]:
+    """What a training would be held by; a build of torch for CPUs leaves a GPU idle, in silence."""
+    from meta_agent.training.devices import devices
+    from meta_agent.training.memory import gib
+
+    found = devices()
+    gpus = [one for one in found if one.name]
+    told = ", ".join(
+        f"{f'GPU {one.name}' if one.name else 'this machine'}: {gib(one.free_bytes)} free"
+        for one in found
+    )
+    of_cpus = (_version("torch") or "").endswith("+cpu")
+    if not config.policy.startswith("hf:"):
+        yield Row("devices", "ok", told)
+    elif gpus and of_cpus:
+        fix = "install torch from an index with CUDA builds (pytorch.org names it)"
+        yield Row("devices", "fail", f"{told}; but torch {_version('torch')} uses none", fix)
+    elif not gpus:
+        fix = "take a machine with one: here only models of some millions of parameters train well"
+        yield Row("devices", "warn", f"no GPU; {told}", fix)
+    else:
+        yield Row("devices", "ok", told)
+
+
+def _fits(config: RunConfig) -> Iterator[Row]:
+    """By the files of the model: nothing is loaded, and a model of the hub is not fetched."""
+    from meta_agent.steps.opening import load_run_domain
+    from meta_agent.steps.placing import placing
+    from meta_agent.training.memory import by_part, gib
+
+    if not config.policy.startswith("hf:") or not config.own_tasks:
+        return
+    if not Path(config.policy.removeprefix("hf:")).expanduser().is_dir():
+        yield Row("memory", "ok", f"{config.policy} is looked at when it is fetched")
+        return
+    placed = placing(config, load_run_domain(config, sandbox="process"))
+    assert placed.memory is not None
+    told = f"a training takes {gib(placed.memory.total)} ({by_part(placed.memory)})"
+    yield Row("memory", "ok", f"{told}; {placed.workers} at a time")
 
 
 def _version(package: str) -> str | None:
@@ -351,6 +396,21 @@ def _servers(config: RunConfig) -> Iterator[Row]:
         except (OSError, http.client.HTTPException, ValueError) as error:
             reason = getattr(error, "reason", error)
             yield Row("server", "fail", f"{url}: {reason!s:.200}", "start it, or mend --base-url")
+
+
+def _nodes(config: RunConfig) -> Iterator[Row]:
+    """What room each node of a cluster has; a cluster of this machine alone is not started."""
+    from meta_agent.backtest.cluster import room_of
+
+    address = config.executor.partition(":")[2]
+    if not address:
+        return
+    rooms = room_of(address, cpus=config.threads, gpus=config.policy.startswith("hf:"))
+    for node, room in rooms.items():
+        fix = "" if room else "--threads is what a unit takes; ray status says what there is"
+        yield Row("node", "ok" if room else "warn", f"{node[:12]}: room for {room} units", fix)
+    if not any(rooms.values()):
+        yield Row("nodes", "fail", "no node has room for a unit", "ray status")
 
 
 def _status_of(base_url: str) -> int:

@@ -28,7 +28,8 @@ def register(app: typer.Typer) -> None:
 def doctor(
     config: RunConfig,
     live: Annotated[
-        bool, typer.Option("--live", help="Also see whether servers of --base-url answer.")
+        bool,
+        typer.Option("--live", help="Also ask servers of --base-url, and a cluster for its nodes."),
     ] = False,
     as_json: JsonOption = False,
 ) -> None:

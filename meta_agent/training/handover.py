@@ -20,6 +20,8 @@ from meta_agent.training.checkpoint import MANIFEST, open_checkpoint
 from meta_agent.training.hub import base_place, hf_place
 
 CARD: Final = "README.md"
+VLLM_RANKS: Final = (1, 8, 16, 32, 64, 128, 256, 320, 512)
+"""What its `--max-lora-rank` takes."""
 Facts = Sequence[tuple[str, str]]
 
 
@@ -60,9 +62,9 @@ def hand_over_adapter(checkpoint: Path, target: Path, policy: str, facts: Facts)
             hint="put the model of then back, or leave out --adapter: the weights come whole",
         )
     told = adapter.settings_of(checkpoint)
-    rank = told["r"]
+    rank = int(told["r"])
     served = (
-        f"vllm serve {shlex.quote(name)} --enable-lora --max-lora-rank {rank} "
+        f"vllm serve {shlex.quote(name)} --enable-lora --max-lora-rank {_room(rank)} "
         f"--lora-modules {shlex.quote(f'{target.name}={target}')}"
     )
 
@@ -73,6 +75,18 @@ def hand_over_adapter(checkpoint: Path, target: Path, policy: str, facts: Facts)
     about = [("adapter", f"LoRA of rank {rank} on {name}, which was {trained_on}"), *facts]
     _put(target, fill, _card(opened.policy, about, served, f"base_model: {name}", "peft"))
     return served
+
+
+def _room(rank: int) -> int:
+    """What vLLM has to hold free for it."""
+    room = next((most for most in VLLM_RANKS if most >= rank), None)
+    if room is None:
+        raise ConfigError(
+            f"the adapter has rank {rank}, and vLLM serves at most {VLLM_RANKS[-1]}: each training "
+            "onto what was trained adds its own rank",
+            hint="adopt --model FOLDER, without --adapter, hands the weights over whole",
+        )
+    return room
 
 
 def _merge(checkpoint: Path, folder: Path) -> None:

@@ -198,6 +198,26 @@ def test_a_result_that_a_killed_driver_did_not_see_is_not_made_again(tmp_path: P
     assert run.nodes.started == []
 
 
+def test_a_shared_folder_that_goes_away_stops_the_run_resumable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, honest = Run(tmp_path, Nodes()), Place.finished
+
+    def unmounted(self: Place, begun: str, within_sec: float) -> str | None:
+        run.shared.rename(tmp_path / "elsewhere")
+        return honest(self, str(tmp_path / "elsewhere" / Path(begun).relative_to(run.shared)), 0)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Place, "finished", unmounted)
+        with pytest.raises(
+            InfrastructureError, match=r"the shared folder .* is gone: .*result\.json"
+        ):
+            run()
+    (tmp_path / "elsewhere").rename(run.shared)
+    run.require_whole(run())
+    assert len(run.nodes.started) == 1, "its result was there and is taken up"
+
+
 def test_a_result_that_was_not_announced_is_not_believed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -13,6 +13,7 @@ from types import SimpleNamespace
 import pytest
 
 from meta_agent import doctor
+from meta_agent.backtest.cluster import _ray
 from meta_agent.config import RunConfig
 from meta_agent.distribution import install
 from meta_agent.doctor import Health, Row, _needs_docker, examine
@@ -20,9 +21,15 @@ from meta_agent.errors import PreflightError
 from meta_agent.models.keys import KEY_VARIABLES
 from meta_agent.sandbox import EngineStatus, _engine
 from meta_agent.settings import resolve
+from meta_agent.steps import opening, placing
+from meta_agent.training import devices
+from meta_agent.training.devices import Device
 from meta_agent.workspace import init_workspace
 
 from ..steps._kit import write_tasks
+from ..training import test_memory
+
+folder = test_memory.folder  # pytest finds it by this name
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +50,15 @@ def row(health: Health, name: str) -> Row:
 
 def test_there_is_a_row_for_every_need(health: Health) -> None:
     names = [one.name for one in health.needs]
-    for name in ("python", "git", "training", "docker engine", "process sandbox", "disk"):
+    for name in (
+        "python",
+        "git",
+        "training",
+        "devices",
+        "docker engine",
+        "process sandbox",
+        "disk",
+    ):
         assert name in names
     assert {"workspace", "keys", "litellm", "vllm", "real models"} <= set(names)
 
@@ -63,6 +78,79 @@ def test_missing_training_packages_fail_for_a_local_policy_only(
     assert not local.ok
     remote = examine(resolve({"workspace": tmp_path, "policy": "openai/some-model"}))
     assert row(remote, "training").level == "warn"
+
+
+def with_devices(monkeypatch: pytest.MonkeyPatch, *found: Device) -> None:
+    for module in (devices, placing):
+        monkeypatch.setattr(module, "devices", lambda: list(found))
+
+
+@pytest.mark.parametrize(
+    ("build", "found", "level", "told"),
+    [
+        ("2.9.0+cpu", Device("0", 80 << 30), "fail", "but torch 2.9.0+cpu uses none"),
+        ("2.9.0+cu128", Device("0", 80 << 30), "ok", "GPU 0: 80.00 GiB free"),
+        ("2.9.0+cpu", Device("", 16 << 30), "warn", "no GPU; this machine: 16.00 GiB free"),
+    ],
+)
+def test_a_gpu_that_would_lie_idle_is_told(
+    quick: None,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    build: str,
+    found: Device,
+    level: str,
+    told: str,
+) -> None:
+    with_devices(monkeypatch, found)
+    monkeypatch.setattr(doctor, "_version", lambda name: build)
+    one = row(examine(resolve({"workspace": tmp_path, "policy": "hf:none"})), "devices")
+    assert one.level == level and told in one.detail and bool(one.fix) == (level != "ok")
+    nano = row(examine(resolve({"workspace": tmp_path})), "devices")
+    assert nano.level == "ok"
+
+
+@pytest.mark.parametrize("free", [80, 4])
+def test_whether_a_training_fits_is_told_by_part(
+    quick: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: Path, free: int
+) -> None:
+    with_devices(monkeypatch, Device("0", free << 30))
+    domain = SimpleNamespace(ceilings=SimpleNamespace(max_context_tokens=8192), tasks=lambda _: ())
+    monkeypatch.setattr(opening, "load_run_domain", lambda *_, **__: domain)
+    settings = {"workspace": tmp_path, "policy": f"hf:{folder}", "tasks": tmp_path / "t.jsonl"}
+    settings |= {"lora_rank": 16, "precision": "bfloat16"}
+    one = row(examine(resolve(settings)), "memory")
+    assert one.level == ("ok" if free == 80 else "fail")
+    assert "GiB" in one.detail and ("1 at a time" in one.detail) == (free == 80)
+
+
+def test_the_nodes_of_a_cluster_are_asked_live(
+    quick: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+
+    class Cluster:
+        gpus = 2
+
+        def __init__(self, address: str) -> None:
+            asked.append(address)
+
+        def room(self, needs: _ray.Needs) -> dict[str, int]:
+            return {"head": 0, "worker": 8 // needs.CPU * needs.GPU}
+
+        def close(self) -> None:
+            asked.append("closed")
+
+    monkeypatch.setattr(_ray, "Cluster", Cluster)
+    settings = {"workspace": tmp_path, "policy": "hf:none", "executor": "ray:10.0.0.1:6379"}
+    config = resolve({**settings, "threads": 2})
+    assert not named(examine(config), "node") and not asked
+    found = named(examine(config, live=True), "node")
+    assert [(one.level, one.detail) for one in found] == [
+        ("warn", "head: room for 0 units"),
+        ("ok", "worker: room for 4 units"),
+    ]
+    assert asked == ["10.0.0.1:6379", "closed"]
 
 
 def test_a_full_disk_fails(quick: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

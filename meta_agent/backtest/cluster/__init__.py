@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from meta_agent.backtest.executor import Executor
 from meta_agent.protocols import JSON, Domain
+
+if TYPE_CHECKING:
+    from meta_agent.backtest.cluster._ray import Cluster, Needs
 
 
 def open_cluster(
@@ -28,11 +32,9 @@ def open_cluster(
         build: `module:function` that makes a node's apparatus of `told`.
         shared: a folder that all nodes see at this path.
     """
-    from meta_agent.backtest.cluster._ray import Cluster, Needs
     from meta_agent.backtest.cluster.dispatch import ClusterExecutor
 
-    cluster = Cluster(address)
-    needs = Needs(cpus, 1 if gpus and cluster.gpus else 0)
+    cluster, needs = _reached(address, cpus, gpus)
     try:
         return ClusterExecutor(
             cluster,
@@ -47,3 +49,19 @@ def open_cluster(
     except BaseException:
         cluster.close()
         raise
+
+
+def room_of(address: str, *, cpus: int, gpus: bool) -> dict[str, int]:
+    """How many units each node at a Ray address has room for, by the node's id."""
+    cluster, needs = _reached(address, cpus, gpus)
+    try:
+        return cluster.room(needs)
+    finally:
+        cluster.close()
+
+
+def _reached(address: str, cpus: int, gpus: bool) -> tuple[Cluster, Needs]:
+    from meta_agent.backtest.cluster._ray import Cluster, Needs
+
+    cluster = Cluster(address)
+    return cluster, Needs(cpus, 1 if gpus and cluster.gpus else 0)

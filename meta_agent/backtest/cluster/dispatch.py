@@ -104,6 +104,17 @@ class ClusterExecutor:
 
     def run(self, unit: Unit, tree: HarnessTree, outputs: Outputs, report: Report) -> JSON:
         """The unit's outcome; its files lie at `outputs` once this returns."""
+        try:
+            return self._run(unit, tree, outputs, report)
+        except FileNotFoundError as error:
+            if self._probe.exists():
+                raise
+            raise InfrastructureError(
+                f"the shared folder {self._shared} is gone: {error.filename} was looked for",
+                hint="mount it again here and on the nodes; then the same command goes on",
+            ) from error
+
+    def _run(self, unit: Unit, tree: HarnessTree, outputs: Outputs, report: Report) -> JSON:
         pack = self._shared / PACKS / unit.harness
         with self._changed:
             if not pack.exists():
