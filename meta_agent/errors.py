@@ -173,11 +173,13 @@ class Interrupted(MetaAgentError):  # noqa: N818 - a request, not a mistake
 
     exit_code = 130
 
-    def __init__(self, kept: str = "every finished step is recorded") -> None:
-        super().__init__(
-            f"stopped as asked; {kept}",
-            hint="run the same command again to resume",
-        )
+    def __init__(
+        self,
+        message: str = "stopped as asked; every finished step is recorded",
+        *,
+        hint: str | None = "run the same command again to resume",
+    ) -> None:
+        super().__init__(message, hint=hint)
 
 
 class Parked(MetaAgentError):  # noqa: N818 - a pause, not a mistake

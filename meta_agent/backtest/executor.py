@@ -5,6 +5,7 @@ Not covered: units themselves (`units`), and a cluster (`cluster`).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 from meta_agent.backtest.units import Apparatus, Outputs, Report, Unit
@@ -29,12 +30,14 @@ class Executor(Protocol):
 class LocalExecutor:
     """In this process and children of it."""
 
-    def __init__(self, apparatus: Apparatus, width: int) -> None:
+    def __init__(
+        self, apparatus: Apparatus, width: int, stopping: Callable[[], bool] = lambda: False
+    ) -> None:
         self.width = width
-        self._apparatus = apparatus
+        self._apparatus, self._stopping = apparatus, stopping
 
     def run(self, unit: Unit, tree: HarnessTree, outputs: Outputs, report: Report) -> JSON:
-        return self._apparatus.carry_out(unit, tree, outputs, report)
+        return self._apparatus.carry_out(unit, tree, outputs, report, self._stopping)
 
     def close(self) -> None:
         """Ends the children."""

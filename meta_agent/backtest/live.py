@@ -84,9 +84,9 @@ class Lab:
         self._labels: dict[str, str] = {}
         self._required: set[str] = set()
         policies = policies or ChildPolicies(settings.threads)
-        self._apparatus = Apparatus(settings, domain, policies, stopping)
+        self._apparatus = Apparatus(settings, domain, policies)
         self.session = self._apparatus.session
-        self._executor = executor or LocalExecutor(self._apparatus, settings.workers)
+        self._executor = executor or LocalExecutor(self._apparatus, settings.workers, stopping)
 
     # --- what callers ask for ------------------------------------------------------------------
 

@@ -144,20 +144,23 @@ def tasks_of(domain: Domain, split: Split, limit: int, part: Part | None) -> Seq
 class Apparatus:
     """Carries units out: a domain, policies, and sandboxes for harnesses."""
 
-    def __init__(
-        self,
-        settings: LabSettings,
-        domain: Domain,
-        policies: Policies,
-        stopping: Callable[[], bool] = lambda: False,
-    ) -> None:
+    def __init__(self, settings: LabSettings, domain: Domain, policies: Policies) -> None:
         self.settings, self.domain, self.policies = settings, domain, policies
-        self._stopping = stopping
 
-    def carry_out(self, unit: Unit, tree: HarnessTree, outputs: Outputs, report: Report) -> JSON:
-        """The outcome of a unit; `tree` is the harness that it names. Any thread may call this."""
+    def carry_out(
+        self,
+        unit: Unit,
+        tree: HarnessTree,
+        outputs: Outputs,
+        report: Report,
+        stopping: Callable[[], bool],
+    ) -> JSON:
+        """The outcome of a unit; `tree` is the harness that it names. Any thread may call this.
+
+        Once `stopping` is true, a training that makes seals makes one and raises Interrupted.
+        """
         if isinstance(unit, TrainUnit):
-            return self._train(unit, tree, outputs, report)
+            return self._train(unit, tree, outputs, report, stopping)
         return self._evaluate(unit, tree, outputs)
 
     def plan(
@@ -190,7 +193,14 @@ class Apparatus:
 
     # --- inside --------------------------------------------------------------------------------
 
-    def _train(self, unit: TrainUnit, tree: HarnessTree, outputs: Outputs, report: Report) -> JSON:
+    def _train(
+        self,
+        unit: TrainUnit,
+        tree: HarnessTree,
+        outputs: Outputs,
+        report: Report,
+        stopping: Callable[[], bool],
+    ) -> JSON:
         folder = outputs.checkpoints / unit.name
         shutil.rmtree(folder, ignore_errors=True)
         with self.policies.training() as child, self.session(tree, steps=unit.steps) as session:
@@ -209,7 +219,7 @@ class Apparatus:
                 seal_every=self.settings.checkpoint_every,
                 min_exact=self.settings.min_exact,
                 on_metrics=lambda row: report(int(row["step"]), row),
-                stopping=self._stopping,
+                stopping=stopping,
             )
         shard = outputs.store.write(f"{self.settings.run}/train-{unit.name}", result.rollouts)
         made = [

@@ -385,7 +385,9 @@ def _assemble(
         on_step=shown.metric,
         stopping=stopping.is_set,
         policies=policies_of(config, client, placed.devices),
-        executor=None if began.done else _executor(config, run_id, backend, domain, shown),
+        executor=None
+        if began.done
+        else _executor(config, run_id, backend, domain, shown, stopping.is_set),
     )
     skills = SkillLibrary(config.skills_library)
     run = Run(
@@ -407,7 +409,12 @@ def _assemble(
 
 
 def _executor(
-    config: RunConfig, run_id: str, backend: str, domain: Domain, display: Display
+    config: RunConfig,
+    run_id: str,
+    backend: str,
+    domain: Domain,
+    display: Display,
+    stopping: Callable[[], bool],
 ) -> Executor | None:
     """The cluster that is asked for; None: this machine."""
     if config.executor == "local":
@@ -421,6 +428,7 @@ def _executor(
         domain=domain,
         shared=config.workspace / "shared" / run_id,
         tell=display.note,
+        stopping=stopping,
     )
 
 

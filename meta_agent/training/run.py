@@ -137,7 +137,9 @@ def train_policy(
             if event.step and event.step != job.after and not job.seals_at(event.step):
                 child.seal()
                 seals.write(event.step, *loop.state())
-            raise Interrupted(f"the training is kept as of step {event.step} of {steps}") from error
+            raise Interrupted(
+                f"stopped as asked; the training is kept as of step {event.step} of {steps}"
+            ) from error
 
     try:
         checkpoint = child.train(job, provide, loop.on_metrics, loop.on_advantages, heeded)

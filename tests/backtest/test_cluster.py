@@ -15,7 +15,13 @@ from meta_agent.backtest.cluster._ray import Needs, PlaceLost
 from meta_agent.backtest.cluster.dispatch import MOST_DISPATCHES, ClusterExecutor
 from meta_agent.backtest.cluster.node import Node
 from meta_agent.backtest.units import EvalUnit, Outputs, Report, TrainUnit, pack_of, unit_from_json
-from meta_agent.errors import CandidateError, InfrastructureError, IntegrityError, PreflightError
+from meta_agent.errors import (
+    CandidateError,
+    InfrastructureError,
+    IntegrityError,
+    Interrupted,
+    PreflightError,
+)
 from meta_agent.protocols import JSON, HarnessTree
 from meta_agent.rollouts import RolloutStore
 from meta_agent.training.checkpoint import open_checkpoint, write_checkpoint
@@ -35,13 +41,22 @@ class Bench:
 
     domain = Tasks()
 
-    def carry_out(self, unit: Any, tree: HarnessTree, outputs: Outputs, report: Report) -> JSON:
+    def carry_out(
+        self,
+        unit: Any,
+        tree: HarnessTree,
+        outputs: Outputs,
+        report: Report,
+        stopping: Callable[[], bool],
+    ) -> JSON:
         if unit.seed == 13:
             raise CandidateError("its recipe is refused", reason="recipe_refused")
         assert tree.files == TREE.files
         seal = outputs.checkpoints / "t.seals"
         report(1, {"step": 1, "resumed": seal.exists()})
         seal.mkdir(parents=True, exist_ok=True)
+        if stopping():
+            raise Interrupted("kept as of step 1")
         made = write_checkpoint(
             outputs.checkpoints / unit.name,
             lambda folder: (folder / "model.json").write_text("weights") and None,
@@ -118,7 +133,7 @@ class Nodes:
 
 class Run:
     def __init__(self, folder: Path, nodes: Nodes) -> None:
-        self.nodes, self.notes = nodes, list[str]()
+        self.nodes, self.notes, self.stop = nodes, list[str](), threading.Event()
         self.rows: list[JSON] = []
         self.outputs = Outputs(folder / "checkpoints", RolloutStore(folder / "rollouts"))
         self.shared = folder / "shared"
@@ -130,6 +145,7 @@ class Run:
             domain=Tasks(),  # type: ignore[arg-type]
             shared=self.shared,
             tell=self.notes.append,
+            stopping=self.stop.is_set,
         )
 
     def __call__(self, unit: TrainUnit = UNIT) -> JSON:
@@ -167,6 +183,17 @@ def test_the_next_dispatch_goes_on_from_what_was_sealed(tmp_path: Path) -> None:
     run = Run(tmp_path, Nodes("sealed"))
     run.require_whole(run())
     assert [row["resumed"] for row in run.rows] == [True]
+
+
+def test_a_stop_is_heard_where_the_training_is(tmp_path: Path) -> None:
+    run = Run(tmp_path, Nodes())
+    run.stop.set()
+    with pytest.raises(Interrupted, match="kept as of step 1") as told:
+        run()
+    assert told.value.hint
+    run.stop.clear()
+    run.require_whole(run())
+    assert run.rows[-1]["resumed"], "from the seal, and nobody stops it again"
 
 
 def test_a_late_result_of_an_older_dispatch_is_dropped(tmp_path: Path) -> None:

@@ -119,6 +119,7 @@ def test_a_killed_and_a_paused_node_change_no_outcome(cluster: Any, tmp_path: Pa
         domain=load_domain("swe"),
         shared=folder / "shared",
         tell=notes.append,
+        stopping=lambda: False,
         silence_sec=20.0,
     )
     assert executor.width == 3

@@ -250,12 +250,11 @@ cli.main()
             4,
             "hint: less",
         ),
-        ("__import__('meta_agent.errors').errors.PreflightError('no')", 3, "meta-agent: no"),
         ("KeyboardInterrupt()", 130, ""),
         (
-            "__import__('meta_agent.errors').errors.Interrupted('kept as of step 2')",
+            "__import__('meta_agent.errors').errors.Interrupted()",
             130,
-            "stopped as asked; kept as of step 2\n"
+            "stopped as asked; every finished step is recorded\n"
             "  hint: run the same command again to resume: meta-agent status",
         ),
         ("ZeroDivisionError('x')", 101, "a bug of ours: ZeroDivisionError: x"),

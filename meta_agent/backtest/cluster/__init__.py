@@ -23,6 +23,7 @@ def open_cluster(
     domain: Domain,
     shared: Path,
     tell: Callable[[str], None],
+    stopping: Callable[[], bool],
     silence_sec: float = 60.0,
 ) -> Executor:
     """Units on the nodes at a Ray address; empty: this machine as a cluster of one.
@@ -31,6 +32,7 @@ def open_cluster(
         cpus: what a unit takes of its node; with `gpus` one GPU as well, where there are any.
         build: `module:function` that makes a node's apparatus of `told`.
         shared: a folder that all nodes see at this path.
+        stopping: once true, trainings that make seals make one and end.
     """
     from meta_agent.backtest.cluster.dispatch import ClusterExecutor
 
@@ -44,6 +46,7 @@ def open_cluster(
             domain=domain,
             shared=shared,
             tell=tell,
+            stopping=stopping,
             silence_sec=silence_sec,
         )
     except BaseException:

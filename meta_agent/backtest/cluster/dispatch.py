@@ -32,6 +32,7 @@ from meta_agent.backtest.cluster.node import (
     PACKS,
     RESULT,
     ROLLOUTS,
+    STOP,
     UNIT,
     error_from_json,
     facts,
@@ -82,10 +83,11 @@ class ClusterExecutor:
         domain: Domain,
         shared: Path,
         tell: Callable[[str], None],
+        stopping: Callable[[], bool] = lambda: False,
         silence_sec: float = 60.0,
     ) -> None:
         self._nodes, self._needs = nodes, needs
-        self._build, self._told = build, told
+        self._build, self._told, self._stopping = build, told, stopping
         self._shared, self._tell, self._silence_sec = shared, tell, silence_sec
         (shared / PACKS).mkdir(parents=True, exist_ok=True)
         self._probe = shared / "probe"
@@ -148,6 +150,7 @@ class ClusterExecutor:
         before = home / str(numbers[-1]) if numbers else None
         if before and (before / UNIT).is_file() and (before / UNIT).read_text() == text:
             before.rename(folder)
+            (folder / STOP).unlink(missing_ok=True)
         else:
             folder.mkdir()
             write_whole(folder / UNIT, text)
@@ -167,7 +170,7 @@ class ClusterExecutor:
         """The result of this dispatch; None where its place was lost."""
         place = self._take()
         try:
-            announced = self._watched(place, place.start(str(folder)), report)
+            announced = self._watched(place, folder, report)
         except PlaceLost as error:
             self._give_up(place, f"{folder.parent.name} is dispatched again: {error}")
             return None
@@ -182,10 +185,12 @@ class ClusterExecutor:
             raise IntegrityError(f"{folder / RESULT} is not the result that its node announced")
         return result
 
-    def _watched(self, place: Reached, begun: Any, report: Report) -> str:
+    def _watched(self, place: Reached, folder: Path, report: Report) -> str:
         """Waits for the end of a unit, and tells its metrics on the way."""
-        seen = 0
+        begun, seen = place.start(str(folder)), 0
         while True:
+            if self._stopping():
+                (folder / STOP).touch()
             announced = place.finished(begun, _LOOK_SEC)
             for step, row in place.heard(seen, self._silence_sec):
                 seen += 1

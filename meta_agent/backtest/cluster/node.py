@@ -2,7 +2,8 @@
 
 A dispatch is a folder in the shared folder, `unit.json` in it. The node writes weights and rollouts
 there, and `result.json` last, which holds the outcome or the error that ended the unit. Nothing is
-written anywhere else, and what travels back is the hash of `result.json`.
+written anywhere else, and what travels back is the hash of `result.json`. Once the driver has put a
+file `stop` there, a training seals what it has and ends.
 
 Not covered: keys, money, git and the ledger, which nodes never see.
 """
@@ -30,6 +31,7 @@ from meta_agent.training.checkpoint import open_checkpoint
 _DECISIVE: Final = ("torch", "transformers", "trl", "peft", "accelerate", "numpy", "scipy", "ray")
 """Packages whose versions may change what comes of a unit."""
 UNIT, RESULT, PACKS = "unit.json", "result.json", "packs"
+STOP = "stop"
 CHECKPOINTS, ROLLOUTS = "checkpoints", "rollouts"
 
 
@@ -105,7 +107,11 @@ class Node:
                 raise errors.IntegrityError(f"{unit.path} is {found} here, wanted is {unit.policy}")
         outputs = Outputs(place / CHECKPOINTS, RolloutStore(place / ROLLOUTS))
         return self._apparatus.carry_out(
-            unit, tree, outputs, lambda step, row: self._rows.append((step, dict(row)))
+            unit,
+            tree,
+            outputs,
+            lambda step, row: self._rows.append((step, dict(row))),
+            (place / STOP).exists,
         )
 
 
@@ -119,7 +125,8 @@ def error_to_json(error: MetaAgentError) -> JSON:
 def error_from_json(told: Mapping[str, JSON]) -> MetaAgentError:
     """The inverse; what a node may not raise is an IntegrityError that says so."""
     kinds = {"CandidateError": ("reason",), "SandboxError": ("kind",), "TrainingError": ()}
-    kinds |= dict.fromkeys(("ConfigError", "PreflightError", "InfrastructureError"), ())
+    plain = ("ConfigError", "PreflightError", "InfrastructureError", "Interrupted")
+    kinds |= dict.fromkeys(plain, ())
     wanted = kinds.get(told["type"])
     if wanted is None:
         return errors.IntegrityError(f"{told['type']}: {told['message']}", hint=told["hint"])
