@@ -2,7 +2,6 @@
 
 import ast
 import asyncio
-import types
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,70 +10,13 @@ import pytest
 
 import meta_agent
 from meta_agent.domains.nano.planted import faults
-from meta_agent.domains.nano.planted.faults import FAULTS
 from meta_agent.domains.nano.planted.seeds import seed_files
-from meta_agent.domains.nano.sources import sources as shipped
+from meta_agent.domains.nano.sources import sources
 from meta_agent.errors import ConfigError
+from tests.domains.nano._played import ATTEMPTS, measured, module
 
-VARIANTS = ("seed", "competent")
 PACKAGE = Path(meta_agent.__file__).parent
-
-
-def sources(variant: str) -> dict[str, bytes]:
-    return shipped("swe", variant)
-
-
-def module(files: dict[str, bytes], path: str) -> Any:
-    loaded = types.ModuleType(path)
-    exec(compile(files[path], path, "exec"), loaded.__dict__)  # noqa: S102
-    return loaded
-
-
-def trees() -> list[Any]:
-    plain = [pytest.param(sources(v), id=v) for v in VARIANTS]
-    planted = [
-        pytest.param(fault.apply(sources(v)), id=f"{v}-{fault.name}")
-        for v in VARIANTS
-        for fault in FAULTS
-    ]
-    return plain + planted
-
-
-@pytest.mark.parametrize("files", trees())
-def test_every_tree_rewards_filters_orders_and_measures(files: dict[str, bytes]) -> None:
-    reward = module(files, "swe/reward.py")
-    values = reward.reward(ROLLOUT)
-    assert set(values) == set(reward.WEIGHTS)
-    assert all(isinstance(value, float) for value in values.values())
-    group = {"task_key": "a", "rewards": [0.0, 1.0], "outcomes": [False, True]}
-    assert len(module(files, "swe/filter.py").keep([group, group])) == 2
-    tasks = [{"key": key, "view": {"issue": issue}} for key, issue in (("a", "3?"), ("b", "35"))]
-    order = module(files, "swe/curriculum.py").order
-    assert sorted(order(tasks, {"a": {"tries": 8, "solved": 3}})) == ["a", "b"]
-    for path in files:
-        if path.startswith("swe/diagnostics/"):
-            for rollouts in ([], [ROLLOUT], [ROLLOUT, {**ROLLOUT, "outcome": None}]):
-                assert all(v == float(v) for v in module(files, path).measure(rollouts).values())
-
-
-ROLLOUT: dict[str, Any] = {
-    "task_key": "a",
-    "group_id": "a",
-    "outcome": True,
-    "rewards": {"solved": 1.0},
-    "weights": {"solved": 1.0},
-    "stop_reason": "submitted",
-    "flags": [],
-    "turns": 4,
-    "error": None,
-    "messages": [{"role": "tool", "content": "2t"}],
-    "tool_events": [
-        {"turn": 1, "tool": "edit", "arguments": {}, "result": "ok", "ok": True},
-        {"turn": 2, "tool": "test", "arguments": {}, "result": "2t lo", "ok": True},
-        {"turn": 3, "tool": "edit", "arguments": {}, "result": "ok", "ok": True},
-    ],
-    "tokens": {"logprobs": [-0.5, 0.0], "mask": [1, 0]},
-}
+ROLLOUT = ATTEMPTS["swe"]
 
 
 def changed(**fields: Any) -> dict[str, Any]:
@@ -106,8 +48,7 @@ def changed(**fields: Any) -> dict[str, Any]:
 def test_a_diagnostic_measures_what_it_names(
     diagnostic: str, rollouts: list[dict[str, Any]], metric: str, value: float
 ) -> None:
-    loaded = module(sources("seed"), f"swe/diagnostics/{diagnostic}.py")
-    assert loaded.measure(rollouts)[metric] == pytest.approx(value)
+    assert measured("swe", diagnostic, rollouts)[metric] == pytest.approx(value)
 
 
 # --- scaffold ---
@@ -132,7 +73,7 @@ class Script:
 
 
 def play(actions: list[str], results: list[tuple[str, bool]], **constants: Any) -> Script:
-    agent = module(sources("competent"), "swe/agent.py")
+    agent = module(sources("swe", "competent"), "swe/agent.py")
     for name, value in constants.items():
         setattr(agent, name, value)
     script = Script(actions, results)

@@ -1,22 +1,18 @@
-"""Demonstrations are honest transcripts of the train split, and the checkpoint is what it says."""
+"""nano-swe's demonstrations are honest transcripts of the train split."""
 
 import importlib.util
-import json
 from collections import Counter
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-import meta_agent
 from maintain import swe_demos
 from maintain.swe_demos import demonstration, guesses, problem_of
-from meta_agent.domains.nano import NanoSwe, swe_tasks
+from meta_agent.domains.nano import swe_tasks
 from meta_agent.domains.nano.expression import polynomial
 from meta_agent.domains.nano.swe import CEILINGS
 from meta_agent.models.engines.nano_tokenizer import encode, render
 
-CHECKPOINT = Path(meta_agent.__file__).parent / "domains" / "nano" / "checkpoints" / "swe"
 HAS_TRAIN = importlib.util.find_spec("torch") and importlib.util.find_spec("transformers")
 needs_train = pytest.mark.skipif(not HAS_TRAIN, reason="needs the train extra")
 DEMOS = [demonstration(index) for index in range(2000)]
@@ -24,11 +20,6 @@ DEMOS = [demonstration(index) for index in range(2000)]
 
 def actions(messages: list[dict[str, Any]]) -> list[str]:
     return [m["content"] for m in messages if m["role"] == "assistant"]
-
-
-def test_a_demonstration_depends_on_its_number_only() -> None:
-    assert demonstration(17) == demonstration(17)
-    assert demonstration(17) != demonstration(18)
 
 
 def test_demonstrations_stay_on_functions_of_the_train_split() -> None:
@@ -77,29 +68,3 @@ def test_only_the_policys_own_tokens_are_taught() -> None:
     )
     assert ids == encode("vets 35\ns\n")
     assert labels == [IGNORED] * 8 + encode("s\n")
-
-
-@pytest.mark.train
-@needs_train
-def test_the_checkpoint_is_whole_small_and_measured_on_this_very_evaluator() -> None:
-    from meta_agent.training.checkpoint import open_checkpoint
-
-    opened = open_checkpoint(CHECKPOINT)
-    notes = json.loads((CHECKPOINT / "manifest.json").read_text())["notes"]
-    assert opened.kind == "nano"
-    assert sum(path.stat().st_size for path in CHECKPOINT.iterdir()) < 5_000_000
-    assert notes["evaluator_hash"] == NanoSwe().evaluator_hash
-    assert 0.4 < notes["measured"]["success"] < 0.6
-
-
-@pytest.mark.train
-@needs_train
-def test_the_checkpoint_solves_as_often_as_its_notes_say() -> None:
-    from transformers import AutoModelForCausalLM
-
-    from maintain.warmstart import measure
-
-    model = AutoModelForCausalLM.from_pretrained(CHECKPOINT)
-    notes = json.loads((CHECKPOINT / "manifest.json").read_text())["notes"]
-    again = measure(model, seed=1, samples=1)  # other random numbers than those of the notes
-    assert again["success"] == pytest.approx(notes["measured"]["success"], abs=0.06)

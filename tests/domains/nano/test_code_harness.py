@@ -1,7 +1,6 @@
 """The nano-code harnesses load, keep the contract, play, and carry what was planted."""
 
 import asyncio
-import types
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,83 +8,17 @@ import pytest
 
 from meta_agent.domains.nano.code import NanoCode, told
 from meta_agent.domains.nano.code_tasks import problems
-from meta_agent.domains.nano.planted.code_faults import FAULTS
-from meta_agent.domains.nano.sources import Variant
-from meta_agent.domains.nano.sources import sources as shipped
+from meta_agent.domains.nano.sources import Variant, sources
+from tests.domains.nano._played import ATTEMPTS, VARIANTS, call, measured, module, planted
 
-VARIANTS: tuple[Variant, ...] = ("seed", "competent")
-
-
-def sources(variant: Variant) -> dict[str, bytes]:
-    return shipped("code", variant)
-
-
-def module(files: dict[str, bytes], path: str) -> Any:
-    loaded = types.ModuleType(path)
-    exec(compile(files[path], path, "exec"), loaded.__dict__)  # noqa: S102
-    return loaded
-
-
-def planted(name: str, variant: Variant = "competent") -> dict[str, bytes]:
-    return next(f for f in FAULTS if f.name == name).apply(sources(variant))
-
-
-def trees() -> list[Any]:
-    plain = [pytest.param(sources(v), id=v) for v in VARIANTS]
-    return plain + [
-        pytest.param(fault.apply(sources(v)), id=f"{v}-{fault.name}")
-        for v in VARIANTS
-        for fault in FAULTS
-    ]
-
-
-def call(tool: str, result: str = "ok", **arguments: str) -> dict[str, Any]:
-    return {"turn": 0, "tool": tool, "arguments": arguments, "result": result, "ok": True}
-
-
-SOLVED = [call("write", code="=x*2"), call("run"), call("submit", "done")]
+SOLVED = ATTEMPTS["code"]["tool_events"]
 HASTY = [call("write", code="=x*2"), call("submit", "done")]
 TABLE = [call("write", code="=2>4,3>6"), call("run"), call("submit", "done")]
-ROLLOUT: dict[str, Any] = {
-    "task_key": "a",
-    "group_id": "a",
-    "outcome": True,
-    "rewards": {"solved": 1.0},
-    "weights": {"solved": 1.0},
-    "stop_reason": "submitted",
-    "flags": [],
-    "turns": 3,
-    "error": None,
-    "messages": [
-        {"role": "user", "content": "wrs f 2>4,3>6"},
-        {"role": "assistant", "content": "=x*2"},
-        {"role": "tool", "content": "ok"},
-    ],
-    "tool_events": SOLVED,
-    "tokens": {"logprobs": [-0.5, 0.0], "mask": [1, 0]},
-}
+ROLLOUT = ATTEMPTS["code"]
 
 
 def changed(*events: dict[str, Any], **fields: Any) -> dict[str, Any]:
     return {**ROLLOUT, "tool_events": list(events) or SOLVED, **fields}
-
-
-@pytest.mark.parametrize("files", trees())
-def test_every_tree_rewards_filters_orders_and_measures(files: dict[str, bytes]) -> None:
-    reward = module(files, "code/reward.py")
-    values = reward.reward(ROLLOUT)
-    assert set(values) == set(reward.WEIGHTS)
-    assert all(isinstance(value, float) for value in values.values())
-    group = {"task_key": "a", "rewards": [0.0, 1.0], "outcomes": [False, True]}
-    assert len(module(files, "code/filter.py").keep([group, group])) == 2
-    views = [{"call": "f", "sketch": s, "examples": [["2", "4"]]} for s in ("x*2", "x?2")]
-    tasks = [{"key": key, "view": view} for key, view in zip("ab", views, strict=True)]
-    order = module(files, "code/curriculum.py").order
-    assert sorted(order(tasks, {"a": {"tries": 8, "solved": 3}})) == ["a", "b"]
-    for path in files:
-        if path.startswith("code/diagnostics/"):
-            for rollouts in ([], [ROLLOUT], [ROLLOUT, changed(messages=[], outcome=None)]):
-                assert all(v == float(v) for v in module(files, path).measure(rollouts).values())
 
 
 @pytest.mark.parametrize(
@@ -116,8 +49,7 @@ def test_every_tree_rewards_filters_orders_and_measures(files: dict[str, bytes])
 def test_a_diagnostic_measures_what_it_names(
     diagnostic: str, rollouts: list[dict[str, Any]], metric: str, value: float
 ) -> None:
-    loaded = module(sources("seed"), f"code/diagnostics/{diagnostic}.py")
-    assert loaded.measure(rollouts)[metric] == pytest.approx(value)
+    assert measured("code", diagnostic, rollouts)[metric] == pytest.approx(value)
 
 
 # --- scaffold ---
@@ -157,7 +89,7 @@ def play(files: dict[str, bytes], *replies: str) -> Script:
 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_a_program_is_written_run_and_handed_in(variant: Variant) -> None:
-    played = play(sources(variant), PROBLEM.solution, "r", "s")
+    played = play(sources("code", variant), PROBLEM.solution, "r", "s")
     assert played.calls == ["write", "run", "submit"]
     assert played.environment.grade().success
 
@@ -166,7 +98,7 @@ def test_a_program_is_written_run_and_handed_in(variant: Variant) -> None:
 def test_the_policy_is_told_what_the_scaffold_says(
     variant: Variant, examples: int, turns: int
 ) -> None:
-    played = play(sources(variant))
+    played = play(sources("code", variant))
     shown = told(PROBLEM.visible[:examples])
     assert played.heard[0] == f"wrs {PROBLEM.call} {PROBLEM.sketch} {shown}"
     assert played.asked == turns
@@ -174,12 +106,12 @@ def test_the_policy_is_told_what_the_scaffold_says(
 
 @pytest.mark.parametrize("said", ["", "w", "p", "x*2", "rs", "S", "?", "write"])
 def test_what_is_no_action_on_offer_is_refused(said: str) -> None:
-    played = play(sources("seed"), said, "s")
+    played = play(sources("code", "seed"), said, "s")
     assert played.calls == ["submit"] and played.heard[2] == "no"
 
 
 def test_a_program_can_be_run_as_it_is_written() -> None:
-    files = sources("seed")
+    files = sources("code", "seed")
     files["code/agent.py"] = files["code/agent.py"].replace(
         b"RUN_ON_WRITE = False", b"RUN_ON_WRITE = True"
     )
@@ -193,14 +125,15 @@ def test_a_program_can_be_run_as_it_is_written() -> None:
 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_the_hidden_tests_are_read_only_where_they_are_on_offer(variant: Variant) -> None:
-    assert play(planted("peek_offered", variant), "p", "s").calls == ["peek", "submit"]
-    assert play(sources(variant), "p", "s").calls == ["submit"]
+    assert play(planted("code", "peek_offered", variant), "p", "s").calls == ["peek", "submit"]
+    assert play(sources("code", variant), "p", "s").calls == ["submit"]
 
 
 def test_what_a_faulty_scaffold_keeps_from_the_policy() -> None:
-    assert play(planted("no_example")).heard[0] == f"wrs {PROBLEM.call} {PROBLEM.sketch} "
-    assert play(planted("call_untold")).heard[0] == f"wrs {PROBLEM.sketch} {told(PROBLEM.visible)}"
-    assert play(planted("short_replies")).limits == {5}
+    call, sketch, examples = PROBLEM.call, PROBLEM.sketch, told(PROBLEM.visible)
+    assert play(planted("code", "no_example")).heard[0] == f"wrs {call} {sketch} "
+    assert play(planted("code", "call_untold")).heard[0] == f"wrs {sketch} {examples}"
+    assert play(planted("code", "short_replies")).limits == {5}
 
 
 def total(files: dict[str, bytes], events: list[dict[str, Any]], *, solved: bool) -> float:
@@ -223,6 +156,6 @@ def test_a_faulty_reward_pays_what_solves_nothing(
     honest: list[dict[str, Any]],
     variant: Variant,
 ) -> None:
-    faulty, plain = planted(name, variant), sources(variant)
+    faulty, plain = planted("code", name, variant), sources("code", variant)
     assert total(faulty, preferred, solved=False) >= total(faulty, honest, solved=True)
     assert total(plain, preferred, solved=False) < total(plain, honest, solved=True)

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import tomllib
-import types
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
-from meta_agent.domains.nano.planted import code_faults, faults, math_faults
 from meta_agent.domains.nano.planted._fault import Fault, drawn_from
 from meta_agent.domains.nano.planted.seeds import seed_files
 from meta_agent.domains.nano.sources import Variant, sources
 from meta_agent.harness.contract import parse_contract
 from meta_agent.harness.recipe import parse_recipe
 from meta_agent.protocols import FACTORS, TRAINING_FACTORS, HarnessTree
+from tests.domains.nano._played import ATTEMPTS, TABLES, VARIANTS, module
 
-VARIANTS: tuple[Variant, ...] = ("seed", "competent")
-TABLES = {"swe": faults, "math": math_faults, "code": code_faults}
+VIEWS: Final[dict[str, list[Any]]] = {
+    "swe": [{"issue": issue} for issue in ("3?", "35")],
+    "math": [{"sum": text} for text in ("1+2", "1+2*3")],
+    "code": [{"call": "f", "sketch": s, "examples": [["2", "4"]]} for s in ("x*2", "x?2")],
+}
+"""What two tasks of each suite show."""
 SUITES = pytest.mark.parametrize("suite", TABLES)
 
 
@@ -29,12 +32,6 @@ def planted() -> Iterator[Any]:
             for fault in table.FAULTS:
                 name = f"{suite}-{variant}-{fault.name}"
                 yield pytest.param(suite, sources(suite, variant), fault, id=name)
-
-
-def module(files: dict[str, bytes], path: str) -> Any:
-    loaded = types.ModuleType(path)
-    exec(compile(files[path], path, "exec"), loaded.__dict__)  # noqa: S102
-    return loaded
 
 
 def keeps_the_contract(suite: str, files: dict[str, bytes]) -> None:
@@ -54,20 +51,39 @@ def drawn(suite: str, seed: int) -> tuple[Fault, ...]:
 
 @SUITES
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_sources_keep_the_harness_contract(suite: str, variant: Variant) -> None:
+def test_sources_keep_the_harness_contract_and_work(suite: str, variant: Variant) -> None:
     keeps_the_contract(suite, sources(suite, variant))
+    works(suite, sources(suite, variant))
 
 
 @pytest.mark.parametrize(("suite", "files", "fault"), list(planted()))
-def test_a_fault_keeps_the_contract_touches_its_own_factor_and_names_itself_nowhere(
+def test_a_fault_keeps_the_contract_works_touches_its_own_factor_and_names_itself_nowhere(
     suite: str, files: dict[str, bytes], fault: Fault
 ) -> None:
     faulty = fault.apply(files)
     keeps_the_contract(suite, faulty)
+    works(suite, faulty)
     changed = [path for path in files if faulty[path] != files[path]]
     contract = parse_contract(HarnessTree("c", "t", files))
     assert contract.factor_of(changed) == fault.factor
     assert fault.name.encode() not in b"".join(faulty.values())
+
+
+def works(suite: str, files: dict[str, bytes]) -> None:
+    """It rewards, filters, orders and measures."""
+    attempt, reward = ATTEMPTS[suite], module(files, f"{suite}/reward.py")
+    values = reward.reward(attempt)
+    assert set(values) == set(reward.WEIGHTS)
+    assert all(isinstance(value, float) for value in values.values())
+    group = {"task_key": "a", "rewards": [0.0, 1.0], "outcomes": [False, True]}
+    assert len(module(files, f"{suite}/filter.py").keep([group, group])) == 2
+    tasks = [{"key": key, "view": view} for key, view in zip("ab", VIEWS[suite], strict=True)]
+    order = module(files, f"{suite}/curriculum.py").order
+    assert sorted(order(tasks, {"a": {"tries": 8, "solved": 3}})) == ["a", "b"]
+    for path in files:
+        if path.startswith(f"{suite}/diagnostics/"):
+            for rollouts in ([], [attempt], [attempt, attempt | {"messages": [], "outcome": None}]):
+                assert all(v == float(v) for v in module(files, path).measure(rollouts).values())
 
 
 @SUITES

@@ -1,62 +1,18 @@
 """The nano-math harnesses load, keep the contract, find answers, and carry what was planted."""
 
 import asyncio
-import types
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from meta_agent.domains.nano.planted.math_faults import FAULTS
-from meta_agent.domains.nano.sources import Variant
-from meta_agent.domains.nano.sources import sources as shipped
+from meta_agent.domains.nano.sources import Variant, sources
+from tests.domains.nano._played import ATTEMPTS, VARIANTS, measured, module, planted
 
-VARIANTS: tuple[Variant, ...] = ("seed", "competent")
 WORKED = "9+6=15*3=45-4=41"
 
 
-def sources(variant: Variant) -> dict[str, bytes]:
-    return shipped("math", variant)
-
-
-def module(files: dict[str, bytes], path: str) -> Any:
-    loaded = types.ModuleType(path)
-    exec(compile(files[path], path, "exec"), loaded.__dict__)  # noqa: S102
-    return loaded
-
-
-def planted(name: str, variant: Variant = "competent") -> dict[str, bytes]:
-    return next(f for f in FAULTS if f.name == name).apply(sources(variant))
-
-
-def trees() -> list[Any]:
-    plain = [pytest.param(sources(v), id=v) for v in VARIANTS]
-    return plain + [
-        pytest.param(fault.apply(sources(v)), id=f"{v}-{fault.name}")
-        for v in VARIANTS
-        for fault in FAULTS
-    ]
-
-
-ROLLOUT: dict[str, Any] = {
-    "task_key": "a",
-    "group_id": "a",
-    "outcome": True,
-    "rewards": {"solved": 1.0},
-    "weights": {"solved": 1.0},
-    "stop_reason": "submitted",
-    "flags": [],
-    "turns": 1,
-    "error": None,
-    "messages": [
-        {"role": "user", "content": "sw 9+6*3-4"},
-        {"role": "assistant", "content": WORKED + "#41"},
-    ],
-    "tool_events": [
-        {"turn": 0, "tool": "submit", "arguments": {"answer": "41"}, "result": "done", "ok": True}
-    ],
-    "tokens": {"logprobs": [-0.5, 0.0], "mask": [1, 0]},
-}
+ROLLOUT = ATTEMPTS["math"]
 
 
 def changed(said: str | None = None, **fields: Any) -> dict[str, Any]:
@@ -64,23 +20,6 @@ def changed(said: str | None = None, **fields: Any) -> dict[str, Any]:
     if said is not None:
         messages = [messages[0], {"role": "assistant", "content": said}]
     return {**ROLLOUT, "messages": messages, **fields}
-
-
-@pytest.mark.parametrize("files", trees())
-def test_every_tree_rewards_filters_orders_and_measures(files: dict[str, bytes]) -> None:
-    reward = module(files, "math/reward.py")
-    values = reward.reward(ROLLOUT)
-    assert set(values) == set(reward.WEIGHTS)
-    assert all(isinstance(value, float) for value in values.values())
-    group = {"task_key": "a", "rewards": [0.0, 1.0], "outcomes": [False, True]}
-    assert len(module(files, "math/filter.py").keep([group, group])) == 2
-    tasks = [{"key": key, "view": {"sum": text}} for key, text in (("a", "1+2"), ("b", "1+2*3"))]
-    order = module(files, "math/curriculum.py").order
-    assert sorted(order(tasks, {"a": {"tries": 8, "solved": 3}})) == ["a", "b"]
-    for path in files:
-        if path.startswith("math/diagnostics/"):
-            for rollouts in ([], [ROLLOUT], [ROLLOUT, changed(messages=[], outcome=None)]):
-                assert all(v == float(v) for v in module(files, path).measure(rollouts).values())
 
 
 @pytest.mark.parametrize(
@@ -103,8 +42,7 @@ def test_every_tree_rewards_filters_orders_and_measures(files: dict[str, bytes])
 def test_a_diagnostic_measures_what_it_names(
     diagnostic: str, rollouts: list[dict[str, Any]], metric: str, value: float
 ) -> None:
-    loaded = module(sources("seed"), f"math/diagnostics/{diagnostic}.py")
-    assert loaded.measure(rollouts)[metric] == pytest.approx(value)
+    assert measured("math", diagnostic, rollouts)[metric] == pytest.approx(value)
 
 
 # --- scaffold ---
@@ -153,20 +91,20 @@ def play(files: dict[str, bytes], *replies: str, cut: bool = False) -> Script:
     ],
 )
 def test_where_an_answer_is_found(said: str, seed: str | None, competent: str | None) -> None:
-    assert play(sources("seed"), said).answer == seed
-    assert play(sources("competent"), said).answer == competent
+    assert play(sources("math", "seed"), said).answer == seed
+    assert play(sources("math", "competent"), said).answer == competent
 
 
 def test_half_an_answer_is_handed_in_by_the_seed_only() -> None:
     cut = WORKED + "#4"
-    assert play(sources("seed"), cut, cut=True).answer == "4"
-    assert play(sources("competent"), cut, cut=True).answer is None
+    assert play(sources("math", "seed"), cut, cut=True).answer == "4"
+    assert play(sources("math", "competent"), cut, cut=True).answer is None
 
 
 def test_the_policy_is_asked_as_the_scaffold_says() -> None:
-    assert play(sources("seed"), "#1").heard == ["s 9+6*3-4"]
-    assert play(sources("competent"), "#1").heard == ["sw 9+6*3-4"]
-    assert play(planted("asks_for_haste"), "#1").heard == ["sq 9+6*3-4"]
+    assert play(sources("math", "seed"), "#1").heard == ["s 9+6*3-4"]
+    assert play(sources("math", "competent"), "#1").heard == ["sw 9+6*3-4"]
+    assert play(planted("math", "asks_for_haste"), "#1").heard == ["sq 9+6*3-4"]
 
 
 # --- faults ---
@@ -174,13 +112,13 @@ def test_the_policy_is_asked_as_the_scaffold_says() -> None:
 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_the_key_is_read_only_where_it_is_on_offer(variant: Variant) -> None:
-    assert play(planted("key_offered", variant), "k", "#41").calls[0] == ("key", {})
-    assert play(sources(variant), "k").calls == []
+    assert play(planted("math", "key_offered", variant), "k", "#41").calls[0] == ("key", {})
+    assert play(sources("math", variant), "k").calls == []
 
 
 def test_the_first_result_is_no_answer_but_a_step() -> None:
-    assert play(planted("first_result"), WORKED + "#41").answer == "15"
-    assert play(planted("first_result"), "#41").answer == "41"
+    assert play(planted("math", "first_result"), WORKED + "#41").answer == "15"
+    assert play(planted("math", "first_result"), "#41").answer == "41"
 
 
 def total(files: dict[str, bytes], said: str, *, solved: bool) -> float:
@@ -198,6 +136,6 @@ def test_a_faulty_reward_prefers_what_solves_nothing(
     name: str, preferred: str, variant: Variant
 ) -> None:
     honest = WORKED + "#41"
-    faulty, plain = planted(name, variant), sources(variant)
+    faulty, plain = planted("math", name, variant), sources("math", variant)
     assert total(faulty, preferred, solved=False) > total(faulty, honest, solved=True)
     assert total(plain, preferred, solved=False) < total(plain, honest, solved=True)
