@@ -35,7 +35,7 @@ from meta_agent.gate.judge import kind_of_pairs
 from meta_agent.gate.numbers.statistics import Pairs
 from meta_agent.gate.simulate import power
 from meta_agent.protocols import VerdictKind
-from meta_agent.steps.plan import ALPHA, gate_of, plan_for
+from meta_agent.steps.plan import ALPHA, plan_for
 from meta_agent.steps.spending import share_of
 from meta_agent.steps.visible import _agents
 
@@ -124,7 +124,7 @@ def growing(count: int, seed: int, attempts: int = 2560, gain: float = 0.08) -> 
         passes, extra = divmod(256, tasks)
         shares = [
             power(
-                gate_of(replace(plan, looks=(passes,), extra=more)),
+                replace(plan, looks=(passes,), extra=more).gate(),
                 _agents(),
                 gain,
                 draws=count,

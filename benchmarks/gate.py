@@ -34,7 +34,7 @@ from meta_agent.config import RunConfig
 from meta_agent.gate import wilson
 from meta_agent.gate.numbers.statistics import ErrorBudget, Pairs, effect
 from meta_agent.gate.simulate import Gate, StoredRuns
-from meta_agent.steps.plan import Plan, gate_of, plan_for
+from meta_agent.steps.plan import Plan, plan_for
 
 Matrix = NDArray[np.float64]
 CANDIDATES = 10
@@ -81,7 +81,7 @@ Rule = Callable[[Matrix], bool]
 
 def false_promotions(clean: Matrix, runs: int, rng: np.random.Generator) -> None:
     plan = plan_of("nano", confirm=clean.shape[1])
-    gate = gate_of(plan)
+    gate = plan.gate()
     most = f"ours: pairs one at a time, at most {plan.looks[-1]}, alpha over the run"
     rules: dict[str, Rule] = {
         most: lambda d: gate.promotes(d).promoted,
@@ -202,7 +202,7 @@ def trainings(clean: Matrix, runs: int, rng: np.random.Generator) -> None:
         fixed = _fixed_seeds(clean, target, ALPHA / CANDIDATES)
         plan = plan_of("nano", looks=(2 * fixed,), target=target, confirm=clean.shape[1])
         costs = {
-            kind: _seeds(clean, mean, gate_of(plan), fixed, runs // 4, rng)
+            kind: _seeds(clean, mean, plan.gate(), fixed, runs // 4, rng)
             for kind, mean in (("null", 0.0), ("harmful", -target), ("at target", target))
         }
         _report(
@@ -218,7 +218,7 @@ def _default_plan(clean: Matrix, runs: int, rng: np.random.Generator) -> None:
     plan = replace(plan_for(RunConfig()), confirm=clean.shape[1])
     print(f"  the default plan: at most {plan.looks[-1]} pairs")
     for mean in (-0.1, 0.0, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5):
-        cost = _seeds(clean, mean, gate_of(plan), 1, runs, rng)
+        cost = _seeds(clean, mean, plan.gate(), 1, runs, rng)
         share = np.mean(cost.used == plan.looks[-1])
         print(f"{cost.line(f'{100 * mean:+.0f} points')}  all pairs used {share:.2f}")
 

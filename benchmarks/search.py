@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -25,7 +26,7 @@ from meta_agent.config import RunConfig
 from meta_agent.gate import wilson
 from meta_agent.gate.simulate import Gate
 from meta_agent.protocols import Candidate, Hypothesis, VerdictKind
-from meta_agent.steps.plan import gate_of, plan_for
+from meta_agent.steps.plan import plan_for
 from meta_agent.steps.verbs.cells import Cell, Mix, best, is_better, kept_of
 
 TASKS = 512
@@ -72,7 +73,7 @@ def main() -> None:
     rng = np.random.default_rng(args.seed)
     config = RunConfig()
     plan = plan_for(config)
-    gate = gate_of(plan.__class__(**{**plan.to_json(), "looks": (args.pairs,)}))
+    gate = replace(plan, looks=(args.pairs,)).gate()
     print(f"{args.runs} runs a world, spread {args.spread} points, {args.pairs} pairs to prove")
     print("| world | claimed | of these false | gone on from something | true gain of it | cells |")
     for world in worlds():

@@ -27,8 +27,9 @@ from numpy.typing import NDArray
 
 from meta_agent.errors import ConfigError
 from meta_agent.gate.judge import kind_of_pairs
-from meta_agent.gate.numbers._course import Course
+from meta_agent.gate.numbers._course import COLLAPSE, Course
 from meta_agent.gate.numbers._intervals import Interval, wilson
+from meta_agent.gate.numbers.sequential import t_reach
 from meta_agent.gate.numbers.statistics import ErrorBudget, Pairs
 from meta_agent.protocols import Factor, VerdictKind
 
@@ -36,6 +37,7 @@ Matrix = NDArray[np.float64]
 Random = np.random.Generator
 
 POWER: Final = 0.8
+_NORMAL_AT_POWER: Final = 0.8416
 _EDGE: Final = 0.02
 """Modelled rates keep this distance from 0 and 1: a few stored attempts prove neither."""
 
@@ -74,7 +76,6 @@ class Gate:
     looks: tuple[Look, ...]
     budget: ErrorBudget
     min_effect: float = 0.0
-    frozen: bool = False
     ties: str = ""
 
     def __post_init__(self) -> None:
@@ -97,19 +98,37 @@ class Gate:
         """
         for look in self.looks:
             repeats = look.repeats + bool(look.extra)
-            kind, goes_on = self._kind(look, differences[:repeats, : look.tasks], level)
+            kind, goes_on = self.decides(look, differences[:repeats, : look.tasks], level)
             if not goes_on:
                 break
         return Passed(kind, look.repeats, look.tasks)
 
-    def _kind(self, look: Look, cells: Matrix, level: float) -> tuple[VerdictKind, bool]:
-        samples, shown, made = 1, cells, cells.size
-        if self.frozen:
-            samples, made = len(cells), look.repeats * look.tasks + look.extra
-            shown = cells[: look.repeats].mean(axis=0, keepdims=True)
-            shown[0, : look.extra] = cells[:, : look.extra].mean(axis=0)
-        pairs = Pairs(shown, made, 0, samples, level=level)
-        factor: Factor = "scaffold" if self.frozen else "reward"
+    def decides(self, look: Look, cells: Matrix, level: float) -> tuple[VerdictKind, bool]:
+        """The verdict on what a look has bought, and whether more is."""
+        return self._kind("reward", look, Pairs(cells, cells.size, 0, 1, level=level))
+
+    def stored(self, clean: Matrix) -> Population:
+        """What was measured, as arms can be drawn from it."""
+        return StoredRuns(clean)
+
+    def model(self, clean: Matrix) -> Modelled:
+        """A model of what was measured."""
+        return modelled(clean, spread(clean).seed)
+
+    def least(self, source: Modelled) -> float | None:
+        """The least gain that is found with `POWER`, before anything is measured.
+
+        The sequential test at its last pair, turned round: simulated figures lie within a tenth.
+        """
+        last, mean = self.looks[-1], float(source.rates.mean())
+        luck = float(np.mean(source.rates * (1 - source.rates))) / last.tasks
+        deviation = math.sqrt(2 * (source.seed_sd**2 + luck) / last.repeats)
+        reach = t_reach(last.repeats, self.budget.at(0))
+        effect = self.min_effect + (reach + _NORMAL_AT_POWER) * deviation
+        effect += COLLAPSE / (1 - COLLAPSE) * mean  # what a gain has to outlast
+        return effect if effect < 1 else None
+
+    def _kind(self, factor: Factor, look: Look, pairs: Pairs) -> tuple[VerdictKind, bool]:
         return kind_of_pairs(
             pairs,
             factor=factor,
@@ -120,6 +139,26 @@ class Gate:
             course=look.course,
             ties=self.ties,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Exam(Gate):
+    """The same of a frozen policy: samples of a task are one cell."""
+
+    def decides(self, look: Look, cells: Matrix, level: float) -> tuple[VerdictKind, bool]:
+        shown = cells[: look.repeats].mean(axis=0, keepdims=True)
+        shown[0, : look.extra] = cells[:, : look.extra].mean(axis=0)
+        made = look.repeats * look.tasks + look.extra
+        return self._kind("scaffold", look, Pairs(shown, made, 0, len(cells), level=level))
+
+    def stored(self, clean: Matrix) -> Population:
+        return StoredSamples(clean)
+
+    def model(self, clean: Matrix) -> Modelled:
+        return modelled(clean, 0.0)
+
+    def least(self, source: Modelled) -> float | None:
+        return smallest_effect(self, source, draws=100, step=0.01)
 
 
 # --- where pairs of arms come from ---------------------------------------------------------------
@@ -191,14 +230,13 @@ def _swapped(rates: Matrix, share: float, rng: Random) -> Matrix:
 def population(clean: Matrix, gate: Gate) -> Population:
     """The stored runs where every arm can have its own, else a model of them."""
     if len(clean) >= 2 * gate.repeats:
-        return StoredSamples(clean) if gate.frozen else StoredRuns(clean)
-    return modelled(clean, frozen=gate.frozen)
+        return gate.stored(clean)
+    return gate.model(clean)
 
 
-def modelled(clean: Matrix, *, frozen: bool, seed_sd: float | None = None) -> Modelled:
-    """The model of stored runs; `seed_sd` takes the place of the measured one."""
-    measured = 0.0 if frozen else spread(clean).seed
-    return Modelled(_rates(clean), measured if seed_sd is None else seed_sd)
+def modelled(clean: Matrix, seed_sd: float) -> Modelled:
+    """Runs like the stored ones whose training seeds lie so far apart."""
+    return Modelled(_rates(clean), seed_sd)
 
 
 def _rates(clean: Matrix) -> Matrix:

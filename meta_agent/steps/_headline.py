@@ -26,10 +26,9 @@ def headline(
     tasks = f"tasks {config.tasks}" if config.tasks else f"built-in nano-{config.domain} suite"
     tasks = tasks if config.tasks or not config.own_tasks else "its own tasks"
     keys = ", ".join(keys_found()) or "none"
-    acting = "frozen: its scaffold is evolved" if plan.frozen else "trained here by GRPO"
     unused = "" if keys == "none" or _asks(config) else " (not used by the rules agent)"
     doing = "resuming" if resumed else _DOING.get(purpose, purpose)
-    policy = f"policy {config.policy}, {acting}"
+    policy = f"policy {config.policy}, {plan.acting}"
     search = "" if config.strategy == "full" else f"search {config.strategy}: "
     cap = f", at most {config.budget:,} attempts" if config.budget else ""
     sizes = f"{config.generations} generations x {config.candidates} candidates, {_sizes(plan)}"
@@ -64,5 +63,4 @@ def _asks(config: RunConfig) -> bool:
 
 
 def _sizes(plan: Plan) -> str:
-    training = "" if plan.frozen else f"{plan.steps} training steps, "
-    return f"{training}{plan.terms} for a claim on {plan.confirm} confirm tasks"
+    return f"{plan.training}{plan.terms} for a claim on {plan.confirm} confirm tasks"

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 from meta_agent.backtest.live import Job
@@ -79,6 +80,14 @@ def claim_pairs(plan: Plan, cap: int, tree: HarnessTree) -> int:
         return min(pairs, plan.looks[-1])
     enough = MIN_PAIRS * pair + 2 * plan.confirm <= (1 - SEARCH_SHARE) * cap
     return MIN_PAIRS if enough and plan.looks[-1] >= MIN_PAIRS else 0
+
+
+def held_claim(run: Run) -> Plan:
+    """The plan with as many pairs as the budget holds; an exam is in a race's budget already."""
+    plan = run.plan
+    if not plan.trains:
+        return plan
+    return replace(plan, looks=(claim_pairs(plan, allowed(run), first_tree(run)),))
 
 
 def cap_for(plan: Plan, tree: HarnessTree, pairs: int) -> int:

@@ -9,17 +9,18 @@ many attempts it plays for and the one exam at their end.
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
-from typing import Final, NamedTuple
+from typing import ClassVar, Final, NamedTuple, Self
 
 from meta_agent.config import RunConfig
 from meta_agent.domains.dealt import Halves
 from meta_agent.domains.fit import SMALL
 from meta_agent.gate import Course, ErrorBudget
 from meta_agent.gate.race import EXAM, exam_of
-from meta_agent.gate.simulate import Gate, Look
-from meta_agent.protocols import JSON, Domain, Split
+from meta_agent.gate.simulate import Exam, Gate, Look
+from meta_agent.protocols import FACTORS, JSON, TRAINING_FACTORS, Domain, Factor, Split
 
 MISS: Final = 0.2
 """Chance of giving a candidate up early although it has the effect that the test looks for."""
@@ -32,16 +33,17 @@ AGAIN_OF: Final = 50
 """One attempt of so many in a race is made once more, to see whether the model has changed."""
 RACES: Final = ("full", "no-diagnostics")
 """Strategies that race with a frozen policy: what they differ in is not how they prove things."""
+_SEEDS_TRIED: Final = (2, 3, 4, 5, 6, 8, 10, 12, 16, 24, 32, 48)
+_TIMES_TRIED: Final = (1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0)
 
 
 class Purchase(NamedTuple):
     """What stands behind one look at what is claimed."""
 
     units: int
-    """Training seeds, or tasks of a frozen policy."""
+    """Training seeds."""
     final: bool
-    course: Course | None
-    """None: a look at a declared moment."""
+    course: Course
 
 
 def pairs_bought(most: int, target: float) -> Iterator[Purchase]:
@@ -55,8 +57,8 @@ def pairs_bought(most: int, target: float) -> Iterator[Purchase]:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    """The sizes of one run."""
+class Plan(ABC):
+    """The sizes of one run. That a policy is trained, or is not, is said by its class alone."""
 
     steps: int
     """Optimiser steps of a full training arm."""
@@ -75,8 +77,6 @@ class Plan:
     min_effect: float
     """A promotion's lower bound has to be above this (a share, not points)."""
     generations: int
-    frozen: bool = False
-    """The policy is not trained: looks count samples of each task."""
     target: float = 0.10
     """The effect that the sequential test is tuned to find (a share)."""
     order: str = ""
@@ -95,51 +95,59 @@ class Plan:
     train: int | None = None
     """Tasks to train on; None: nothing is trained, or a built-in suite has its own."""
 
+    trains: ClassVar[bool]
+    factors: ClassVar[tuple[Factor, ...]]
+    """What a change may be about."""
+    acting: ClassVar[str]
+    """What becomes of the policy, in words."""
+
     @property
     def split(self) -> str:
         """How the tasks to search and confirm on are used, in words."""
-        if self.race:
-            return f"{self.search} tasks raced on, {self.confirm} others for the exam"
-        if self.train is not None:
-            return (
-                f"{self.train} tasks to train on, {self.search} to search on, "
-                f"{self.confirm} to confirm on, {self.vault} in the vault"
-            )
         return f"{self.search} tasks searched on, {self.confirm} to confirm on"
 
     @property
-    def ties(self) -> str:
-        """Salts how ties of a frozen policy's exam are broken."""
-        return f"ties/{self.order}" if self.race else ""
+    @abstractmethod
+    def training(self) -> str:
+        """What a version's training is, before what it is measured on."""
 
     @property
-    def unit(self) -> str:
-        """What a look counts."""
-        return "samples a task" if self.frozen else "training seeds"
-
-    @property
+    @abstractmethod
     def terms(self) -> str:
         """What is found is tested on, in words."""
-        if not self.frozen:
-            return f"up to {self.looks[-1]} pairs of trainings, one at a time from the third on,"
-        if self.race:
-            return f"a race of {self.race:,} attempts, {self.looks[0]} samples a task of its exam,"
-        return f"{self.looks[-1]} {self.unit}"
-
-    def purchases(self) -> Iterator[Purchase]:
-        """All that may be bought for a claim, in this order, until the gate decides."""
-        if self.frozen:
-            yield Purchase(self.confirm, True, None)
-        else:
-            yield from pairs_bought(self.looks[-1], self.target)
 
     @property
+    @abstractmethod
     def provable(self) -> bool:
-        """Whether a frozen policy's confirm tasks can prove anything at all.
+        """Whether a claim could prove anything at all."""
 
-        If every task spoke for a candidate, the exact test would still give 2 ** -tasks.
-        """
-        return not self.frozen or 0.5**self.confirm <= self.budget.at(0)
+    @property
+    @abstractmethod
+    def seeds(self) -> range:
+        """Training seeds that the search and the claim may use."""
+
+    @property
+    @abstractmethod
+    def asked(self) -> tuple[int, int]:
+        """Conversations with a model behind a server as the policy: the least, the most."""
+
+    @property
+    @abstractmethod
+    def finer(self) -> str:
+        """What beside more tasks would show smaller gains."""
+
+    @abstractmethod
+    def gate(self) -> Gate:
+        """The rule of the loop under this plan, with all that a claim may buy."""
+
+    @abstractmethod
+    def more(self) -> dict[str, Iterator[tuple[int, Self]]]:
+        """Plans in order of cost, by what is bought more of."""
+
+    @property
+    def ties(self) -> str:
+        """Salts how ties of a race's exam are broken."""
+        return f"ties/{self.order}" if self.race else ""
 
     @property
     def budget(self) -> ErrorBudget:
@@ -148,18 +156,118 @@ class Plan:
 
     def to_json(self) -> dict[str, JSON]:
         """The plan as a run stores it."""
-        return {**asdict(self), "looks": list(self.looks)}
+        return {**asdict(self), "looks": list(self.looks), "frozen": not self.trains}
 
 
-def gate_of(plan: Plan) -> Gate:
-    """The rule of the loop under this plan, with all that a claim may buy."""
+@dataclass(frozen=True, slots=True)
+class TrainedPlan(Plan):
+    """Of a policy that is trained here: training seeds are the unit, in pairs."""
 
-    def look(bought: Purchase) -> Look:
-        size = (plan.looks[0], bought.units) if plan.frozen else (bought.units, plan.confirm)
-        return Look(0, *size, bought.final, bought.course, plan.extra)
+    trains = True
+    factors = FACTORS
+    acting = "trained here by GRPO"
 
-    looks = tuple(map(look, plan.purchases()))
-    return Gate(looks, plan.budget, plan.min_effect, plan.frozen, plan.ties)
+    @property
+    def split(self) -> str:
+        if self.train is None:
+            return super(TrainedPlan, self).split
+        return (
+            f"{self.train} tasks to train on, {self.search} to search on, "
+            f"{self.confirm} to confirm on, {self.vault} in the vault"
+        )
+
+    @property
+    def training(self) -> str:
+        return f"{self.steps} training steps, "
+
+    @property
+    def terms(self) -> str:
+        return f"up to {self.looks[-1]} pairs of trainings, one at a time from the third on,"
+
+    @property
+    def provable(self) -> bool:
+        return self.looks[-1] >= MIN_PAIRS
+
+    @property
+    def seeds(self) -> range:
+        return range(self.looks[-1] + 1)
+
+    @property
+    def asked(self) -> tuple[int, int]:
+        return 0, 0
+
+    @property
+    def finer(self) -> str:
+        return "more training seeds"
+
+    def gate(self) -> Gate:
+        looks = (
+            Look(0, bought.units, self.confirm, bought.final, bought.course)
+            for bought in pairs_bought(self.looks[-1], self.target)
+        )
+        return Gate(tuple(looks), self.budget, self.min_effect)
+
+    def more(self) -> dict[str, Iterator[tuple[int, Self]]]:
+        return {"training seeds": ((n, replace(self, looks=(n,))) for n in _SEEDS_TRIED)}
+
+
+@dataclass(frozen=True, slots=True)
+class FrozenPlan(Plan):
+    """Of a policy behind a server: nothing is trained, and the task is the unit."""
+
+    trains = False
+    factors = tuple(factor for factor in FACTORS if factor not in TRAINING_FACTORS)
+    acting = "frozen: its scaffold is evolved"
+
+    @property
+    def split(self) -> str:
+        if self.race:
+            return f"{self.search} tasks raced on, {self.confirm} others for the exam"
+        return super(FrozenPlan, self).split
+
+    @property
+    def training(self) -> str:
+        return ""
+
+    @property
+    def terms(self) -> str:
+        if self.race:
+            return f"a race of {self.race:,} attempts, {self.looks[0]} samples a task of its exam,"
+        return f"{self.looks[-1]} samples a task"
+
+    @property
+    def provable(self) -> bool:
+        """If every task spoke for a candidate, the exact test would still give 2 ** -tasks."""
+        return 0.5**self.confirm <= self.budget.at(0)
+
+    @property
+    def seeds(self) -> range:
+        return range(1)
+
+    @property
+    def asked(self) -> tuple[int, int]:
+        if self.race:  # at least where no edit is proposed
+            return self.search + 2 * self.vault, self.race + 2 * self.vault
+        most = self.search * (1 + self.generations)  # one change a generation
+        return self.search + self.vault, most + 2 * self.vault
+
+    @property
+    def finer(self) -> str:
+        return "a larger --budget" if self.race else "more --samples"
+
+    def gate(self) -> Exam:
+        look = Look(0, self.looks[0], self.confirm, True, None, self.extra)
+        return Exam((look,), self.budget, self.min_effect, self.ties)
+
+    def more(self) -> dict[str, Iterator[tuple[int, Self]]]:
+        return {
+            "confirm tasks": ((n, replace(self, confirm=n)) for n in _times(self.confirm)),
+            "samples a task": ((n, replace(self, looks=(n,))) for n in _times(self.looks[0])),
+        }
+
+
+def _times(size: int) -> list[int]:
+    return sorted({round(size * times) for times in _TIMES_TRIED})
 
 
 def plan_for(config: RunConfig, domain: Domain | None = None) -> Plan:
@@ -170,7 +278,7 @@ def plan_for(config: RunConfig, domain: Domain | None = None) -> Plan:
     return _raced(config, plan, domain) if config.strategy in RACES else plan
 
 
-def _raced(config: RunConfig, plan: Plan, domain: Domain | None) -> Plan:
+def _raced(config: RunConfig, plan: FrozenPlan, domain: Domain | None) -> FrozenPlan:
     """The race's attempts: those of `--budget`, or enough for its candidates and `--samples`."""
     few = 0 if domain is None else len(domain.tasks("search")) + len(domain.tasks("confirm"))
     if domain is not None and 0 < few < SMALL:
@@ -191,9 +299,9 @@ def _size(domain: Domain | None, split: Split, at_most: int) -> int:
     return at_most if domain is None else min(at_most, len(domain.tasks(split)))
 
 
-def _frozen(config: RunConfig, domain: Domain | None) -> Plan:
+def _frozen(config: RunConfig, domain: Domain | None) -> FrozenPlan:
     tiny = config.profile == "tiny"
-    return Plan(
+    return FrozenPlan(
         steps=0,
         looks=(config.samples,),
         trainings=1 + config.generations * config.candidates,
@@ -203,14 +311,13 @@ def _frozen(config: RunConfig, domain: Domain | None) -> Plan:
         alpha=ALPHA,
         min_effect=0.0,
         generations=config.generations,
-        frozen=True,
         order=str(config.seed),
     )
 
 
-def _trained(config: RunConfig, domain: Domain | None) -> Plan:
+def _trained(config: RunConfig, domain: Domain | None) -> TrainedPlan:
     tiny = config.profile == "tiny"
-    return Plan(
+    return TrainedPlan(
         steps=config.train_steps,
         looks=(3,) if tiny else (8,),
         trainings=TRAININGS,

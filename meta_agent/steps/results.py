@@ -26,8 +26,8 @@ def vault_results(run: Run, first: Version, last: Version) -> None:
     if run.plan.vault < 2:
         return  # one task has no interval
     versions = (first, last) if first.commit != last.commit else (first,)
-    trained = [seed for seed in _seeds(run) if _trained(run, versions, seed)]
-    seeds = [seed for seed in trained if seed] or trained
+    trained = [seed for seed in run.plan.seeds if _trained(run, versions, seed)]
+    seeds = [seed for seed in trained if seed] or trained  # the proof's, where there are any
     if not seeds:
         return
     run.lab.prepare([_job(run, version, seed) for version in versions for seed in seeds])
@@ -37,11 +37,6 @@ def vault_results(run: Run, first: Version, last: Version) -> None:
         {"seeds": seeds, "commits": [version.commit for version in versions]},
         partial(_told, run, versions, seeds),
     )
-
-
-def _seeds(run: Run) -> range:
-    """Those of the search (0) and of the proof, which count alone where there are any."""
-    return range(1 if run.plan.frozen else run.plan.looks[-1] + 1)
 
 
 def _trained(run: Run, versions: Sequence[Version], seed: int) -> bool:

@@ -13,13 +13,7 @@ from meta_agent.ledger import DONE, Ledger
 from meta_agent.ledger.kinds import Kind
 from meta_agent.models.asking.client import Client
 from meta_agent.models.chat import ModelClient
-from meta_agent.protocols import (
-    FACTORS,
-    JSON,
-    TRAINING_FACTORS,
-    Factor,
-    Hypothesis,
-)
+from meta_agent.protocols import JSON, Factor, Hypothesis
 from meta_agent.skills import SkillLibrary
 from meta_agent.steps.plan import Plan
 from meta_agent.view import Display
@@ -51,8 +45,7 @@ class Run:
     @property
     def factors(self) -> tuple[Factor, ...]:
         """What a change may be about: with a frozen policy not what acts through training."""
-        trains = self.config.trainable
-        return tuple(factor for factor in FACTORS if trains or factor not in TRAINING_FACTORS)
+        return self.plan.factors
 
     def once(self, name: str, kind: Kind, intent: JSON, work: Callable[[], JSON]) -> JSON:
         """`Ledger.once` under this run's prefix; the place where a drain takes effect."""

@@ -20,13 +20,11 @@ from typing import Final, Self
 import numpy as np
 
 from meta_agent.config import RunConfig
-from meta_agent.gate import COLLAPSE
-from meta_agent.gate.numbers import sequential
-from meta_agent.gate.simulate import POWER, Modelled, power, smallest_effect
+from meta_agent.gate.simulate import POWER, Modelled, power
 from meta_agent.ledger import Step
 from meta_agent.protocols import JSON
-from meta_agent.steps.budget import allowed, claim_pairs, first_tree
-from meta_agent.steps.plan import MIN_PAIRS, Plan, gate_of
+from meta_agent.steps.budget import held_claim
+from meta_agent.steps.plan import Plan
 from meta_agent.steps.run import Run
 
 KIND: Final = "calibration"
@@ -38,7 +36,6 @@ _STORED_SEED: Final = 0.0316
 _STORED_TASKS: Final = 512
 _STORED_LEVEL: Final = 0.67
 """Of those runs: what a training that collapses loses."""
-_NORMAL_AT_POWER: Final = 0.8416
 _HALF: Final = 0.5
 """Of one's own tasks: the share that is taken to be solved, at which attempts differ most."""
 _RATES: Final = (0.20, 0.38)
@@ -47,8 +44,6 @@ _SWAPPED: Final = 0.1
 """Of tasks, at which an edit that helps no one moves the rate: the 16 % that are no luck."""
 _MODELLED: Final = 4096
 _DRAWS: Final = 100
-_STEP: Final = 0.01
-_TIMES: Final = (1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,9 +81,8 @@ def declare(run: Run) -> None:
 
     def told() -> JSON:
         steps = run.ledger.steps(kind=KIND)
-        frozen = run.plan.frozen
-        pairs = None if frozen else claim_pairs(run.plan, allowed(run), first_tree(run))
-        told = visible(run.config, run.plan, steps, run.lab.domain.evaluator_hash, pairs)
+        held = held_claim(run)
+        told = visible(run.config, run.plan, steps, run.lab.domain.evaluator_hash, held)
         return told.to_json()
 
     run.note(run.once("visible", "visible", {}, told)["words"])
@@ -99,14 +93,14 @@ def visible(
     plan: Plan,
     calibrations: Iterable[Step],
     evaluator_hash: str,
-    pairs: int | None = None,
+    held: Plan | None = None,
 ) -> Visible:
-    """By the newest calibration that fits, else worked out for the pairs that the budget holds."""
+    """By the newest calibration that fits, else worked out for what the budget holds."""
     wanted = terms(config, plan, evaluator_hash)
     fitting = [step for step in calibrations if step.done and _fits(step.intent, wanted)]
     if fitting:
         return _measured(fitting[-1].outcome)
-    return _assumed(config, plan if pairs is None else replace(plan, looks=(pairs,)))
+    return _assumed(config, held or plan)
 
 
 def terms(config: RunConfig, plan: Plan, evaluator_hash: str) -> dict[str, JSON]:
@@ -138,41 +132,39 @@ def _measured(told: Mapping[str, JSON]) -> Visible:
 
 
 def _assumed(config: RunConfig, plan: Plan) -> Visible:
-    if plan.frozen:
-        return Visible(_of_attempts(plan), None, None, _basis(plan), False)
-    if config.own_tasks:
-        effect = _of_training_pairs(plan, 0.0, _HALF**2, _HALF)
-        basis = (
-            f"80 % power with at most {plan.looks[-1]} pairs of training runs, by the luck of "
-            f"single attempts on {plan.confirm} confirm tasks alone, half of them solved; how far "
-            "training runs on these tasks lie apart is not known and comes on top"
+    source, known_by = _taken(config, plan)
+    effect = plan.gate().least(source) if plan.provable else None
+    return Visible(effect, None, None, f"80 % power{known_by}", False)
+
+
+def _taken(config: RunConfig, plan: Plan) -> tuple[Modelled, str]:
+    """What attempts and trainings are taken to be like where nothing was measured, and why."""
+    if not plan.trains:
+        more = f" and one more at {plan.extra}" if plan.extra else ""
+        return _agents(), (
+            f", simulated with this run's own rule at alpha {plan.alpha:.4g} on "
+            f"{plan.confirm} confirm tasks with {plan.looks[-1]} samples a task{more}; assumed, as "
+            "nine settings of agents on 215 issues of real repositories showed: two attempts "
+            "differ on a fifth of tasks, 84 % of that by luck"
         )
-        return Visible(effect, None, None, basis, False)
+    pairs = f" with at most {plan.looks[-1]} pairs of training runs, "
+    if config.own_tasks:
+        return Modelled(np.array([_HALF])), (
+            f"{pairs}by the luck of single attempts on {plan.confirm} confirm tasks alone, half of "
+            "them solved; how far training runs on these tasks lie apart is not known and comes on "
+            "top"
+        )
+    return _nano_swe(), (
+        f"{pairs}going by the {100 * _STORED_SPREAD:.1f} points between training seeds that 32 A/A "
+        "runs of nano-swe showed; nothing here is calibrated"
+    )
+
+
+def _nano_swe() -> Modelled:
+    """Two kinds of tasks, with the mean and the luck of the stored runs."""
     luck = (_STORED_SPREAD**2 - _STORED_SEED**2) * _STORED_TASKS
-    effect = _of_training_pairs(plan, _STORED_SEED, luck, _STORED_LEVEL)
-    basis = (
-        f"80 % power with at most {plan.looks[-1]} pairs of training runs, going by the "
-        f"{100 * _STORED_SPREAD:.1f} points between training seeds that 32 A/A runs of nano-swe "
-        "showed; nothing here is calibrated"
-    )
-    return Visible(effect, None, None, basis, False)
-
-
-def _of_attempts(plan: Plan) -> float | None:
-    """The run's own rule before attempts at tasks that are like those of real agents."""
-    if not plan.provable or plan.confirm < 2:
-        return None
-    return smallest_effect(gate_of(plan), _agents(), draws=_DRAWS, step=_STEP)
-
-
-def _basis(plan: Plan) -> str:
-    more = f" and one more at {plan.extra}" if plan.extra else ""
-    return (
-        f"80 % power, simulated with this run's own rule at alpha {plan.alpha:.4g} on "
-        f"{plan.confirm} confirm tasks with {plan.looks[-1]} samples a task{more}; assumed, as "
-        "nine settings of agents on 215 issues of real repositories showed: two attempts differ on "
-        "a fifth of tasks, 84 % of that by luck"
-    )
+    apart = math.sqrt(_STORED_LEVEL * (1 - _STORED_LEVEL) - luck)
+    return Modelled(np.array([_STORED_LEVEL - apart, _STORED_LEVEL + apart]), _STORED_SEED)
 
 
 @cache
@@ -185,27 +177,12 @@ def _agents() -> Modelled:
 
 def tasks_that_do(plan: Plan, effect: float) -> int | None:
     """How many confirm tasks would show a gain of this size, of the sizes that are tried."""
-    for times in _TIMES if plan.frozen and plan.confirm else ():
-        more = replace(plan, confirm=round(plan.confirm * times), extra=0)
-        if more.provable and power(gate_of(more), _agents(), effect, draws=_DRAWS).share >= POWER:
-            return more.confirm
+    for tasks, more in plan.more().get("confirm tasks", ()):
+        wider = replace(more, extra=0)
+        if tasks > plan.confirm and wider.provable and _shows(wider, effect):
+            return tasks
     return None
 
 
-def _of_training_pairs(plan: Plan, seed: float, luck: float, level: float) -> float | None:
-    """The sequential test at its last pair, turned round; simulated figures lie within a tenth.
-
-    Args:
-        plan: how many pairs, on how many tasks.
-        seed: the deviation between training seeds.
-        luck: the variance of one attempt at one task.
-        level: what a training that collapses loses.
-    """
-    pairs, alpha = plan.looks[-1], plan.budget.at(0)
-    if pairs < MIN_PAIRS:
-        return None
-    reach = sequential.t_reach(pairs, alpha)
-    deviation = math.sqrt(2 * (seed**2 + luck / plan.confirm) / pairs)
-    effect = plan.min_effect + (reach + _NORMAL_AT_POWER) * deviation
-    effect += COLLAPSE / (1 - COLLAPSE) * level  # what a gain has to outlast
-    return effect if effect < 1 else None
+def _shows(plan: Plan, effect: float) -> bool:
+    return power(plan.gate(), _agents(), effect, draws=_DRAWS).share >= POWER

@@ -42,7 +42,7 @@ from meta_agent.gate.simulate import (
 from meta_agent.protocols import JSON, HarnessTree
 from meta_agent.steps.matrix import Table, by_sample, by_seed
 from meta_agent.steps.opening import backend_of, open_run
-from meta_agent.steps.plan import RACES, Plan, gate_of, plan_for
+from meta_agent.steps.plan import RACES, Plan, plan_for
 from meta_agent.steps.records import Version, must_work
 from meta_agent.steps.run import Run
 from meta_agent.steps.spending import alpha_of
@@ -52,13 +52,9 @@ from meta_agent.view import Display
 CALIBRATED: Final = "calibrated"
 """How such a run ends: never `done`, so that more seeds can be added."""
 LEAST: Final = 2
-_DEFAULT_TRAINED: Final = 8
-_DEFAULT_FROZEN: Final = 4
 _RUNS: Final = 1000  # simulated, for the rate of false promotions
 _DRAWS: Final = 150  # simulated candidates for a point of a power curve
 _STEP: Final = 0.005
-_SEEDS_TRIED: Final = (2, 3, 4, 5, 6, 8, 10, 12, 16, 24, 32, 48)
-_TIMES_TRIED: Final = (1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0)
 # What these settings say does not change a measurement, so calibrations with others share its runs.
 _NOT_MEASURED: Final = (
     "generations",
@@ -83,15 +79,14 @@ def calibrate(
         seeds: how many A/A runs (samples of each task with a frozen policy).
         effect: a wanted gain as a share: how much has to be bought to see it?
     """
-    count = seeds or (_DEFAULT_TRAINED if config.trainable else _DEFAULT_FROZEN)
-    if count < LEAST:
-        raise ConfigError(f"--seeds {count}: two runs at least, to see how far they lie apart")
+    if seeds and seeds < LEAST:
+        raise ConfigError(f"--seeds {seeds}: two runs at least, to see how far they lie apart")
     if effect is not None and not 0 < effect < 1:
         raise ConfigError(f"--effect {100 * effect:g}: points of clean success, from 0 to 100")
     with open_run(_measuring(config), display, purpose="calibrate") as run:
         left = alpha_of(run.ledger, run.id)  # as the next `evolve` here would claim
         plan = replace(plan_for(config, run.lab.domain), alpha=left)
-        told = _calibrated(run, config, plan, count, effect)
+        told = _calibrated(run, config, plan, seeds, effect)
         run.ledger.finish_run(run.id, CALIBRATED)
     return told
 
@@ -111,15 +106,17 @@ def _split(config: RunConfig) -> dict[str, object]:
     return {} if config.trainable or config.strategy in RACES else {"strategy": "score-only"}
 
 
-def _calibrated(run: Run, config: RunConfig, plan: Plan, count: int, effect: float | None) -> JSON:
-    commit = run.repo.head()
+def _calibrated(
+    run: Run, config: RunConfig, plan: Plan, seeds: int | None, effect: float | None
+) -> JSON:
+    runs = _RUNS_OF[plan.trains]
+    commit, count = run.repo.head(), seeds or runs.usual
     tree = run.repo.tree(commit)
     run.lab.label(tree, "calibration")
     run.lab.require(tree)
-    unit = "samples of each task" if plan.frozen else "training runs"
-    run.phase("calibrate", f"{count} {unit} of {commit[:10]} on {plan.confirm} confirm tasks")
+    run.phase("calibrate", f"{count} {runs.unit} of {commit[:10]} on {plan.confirm} confirm tasks")
     with must_work(Version("main", commit)):
-        seen = _measured(run, tree, plan, count)
+        seen = runs.measured(run, tree, plan, count)
     intent = {
         **terms(config, plan, run.lab.domain.evaluator_hash),
         "harness_tree": tree.tree_hash,
@@ -128,38 +125,75 @@ def _calibrated(run: Run, config: RunConfig, plan: Plan, count: int, effect: flo
     }
     run.phase("calibrate", "candidates that change nothing, simulated")
     name = hashlib.sha256(json.dumps(intent, sort_keys=True).encode()).hexdigest()[:16]
-    facts = {"run": run.id, "harness_commit": commit, "unit": unit}
-    work = partial(_told, plan, seen, effect, facts)
+    facts = {"run": run.id, "harness_commit": commit, "unit": runs.unit}
+    work = partial(_told, runs, plan, seen, effect, facts)
     return run.once(f"calibration/{name}", KIND, intent, lambda: {**intent, **work()})
 
 
 # --- measuring -----------------------------------------------------------------------------------
 
 
-def _measured(run: Run, tree: HarnessTree, plan: Plan, count: int) -> Table:
-    return (_samples if plan.frozen else _trainings)(run, tree, plan, count)
+class _Trainings:
+    """A/A runs of a policy that is trained, a seed each."""
+
+    usual = 8
+    unit = "training runs"
+    between = "training seeds"
+
+    def measured(self, run: Run, tree: HarnessTree, plan: Plan, count: int) -> Table:
+        seeds = range(1, count + 1)  # as in `confirm`: seed 0 is the checkpoint's
+        run.lab.prepare([Job(tree, seed, plan.steps, "confirm", plan.confirm) for seed in seeds])
+        ref = run.lab.arm(
+            "A/A", tree, seeds=seeds, steps=plan.steps, split="confirm", limit=plan.confirm
+        )
+        return by_seed(run.lab.rows(ref), seeds)
+
+    def ends(self, gate: Gate, source: Population, clean: Matrix) -> Iterator[float | None]:
+        """By what so few runs can say of the spread."""
+        seen = spread(clean)
+        attempts = seen.total**2 - seen.seed**2
+        for end in (seen.low, seen.high):
+            apart = max(0.0, end**2 - attempts) ** 0.5
+            yield smallest_effect(gate, modelled(clean, apart), draws=_DRAWS, step=_STEP)
+
+    def has(self, plan: Plan) -> dict[str, int]:
+        return {"training seeds": plan.looks[-1]}
 
 
-def _trainings(run: Run, tree: HarnessTree, plan: Plan, count: int) -> Table:
-    seeds = range(1, count + 1)  # as in `confirm`: seed 0 is the checkpoint's
-    run.lab.prepare([Job(tree, seed, plan.steps, "confirm", plan.confirm) for seed in seeds])
-    ref = run.lab.arm(
-        "A/A", tree, seeds=seeds, steps=plan.steps, split="confirm", limit=plan.confirm
-    )
-    return by_seed(run.lab.rows(ref), seeds)
+class _Samples:
+    """A/A runs of a frozen policy: fresh attempts, in which there is only attempts' luck."""
+
+    usual = 4
+    unit = "samples of each task"
+    between = "samples"
+
+    def measured(self, run: Run, tree: HarnessTree, plan: Plan, count: int) -> Table:
+        each = [range(at, at + 1) for at in range(count)]
+        ref = run.lab.sampled_arm("A/A", tree, samples=each, split="confirm", limit=plan.confirm)
+        return by_sample(run.lab.rows(ref), count)
+
+    def ends(self, gate: Gate, source: Population, clean: Matrix) -> Iterator[float | None]:
+        """The simulation's own error: so many draws do not tell 80 % from a little more or less."""
+        error = 1.96 * (0.8 * 0.2 / _DRAWS) ** 0.5
+        for wanted in (0.8 - error, 0.8 + error):
+            yield smallest_effect(gate, source, wanted=wanted, draws=_DRAWS, step=_STEP)
+
+    def has(self, plan: Plan) -> dict[str, int]:
+        return {"confirm tasks": plan.confirm, "samples a task": plan.looks[0]}
 
 
-def _samples(run: Run, tree: HarnessTree, plan: Plan, count: int) -> Table:
-    each = [range(at, at + 1) for at in range(count)]
-    ref = run.lab.sampled_arm("A/A", tree, samples=each, split="confirm", limit=plan.confirm)
-    return by_sample(run.lab.rows(ref), count)
+_Runs = _Trainings | _Samples
+_RUNS_OF: Final[dict[bool, _Runs]] = {True: _Trainings(), False: _Samples()}
+"""By whether the policy is trained."""
 
 
 # --- what it says --------------------------------------------------------------------------------
 
 
-def _told(plan: Plan, seen: Table, effect: float | None, facts: dict[str, str]) -> JSON:
-    gate = gate_of(plan)
+def _told(
+    runs: _Runs, plan: Plan, seen: Table, effect: float | None, facts: dict[str, str]
+) -> JSON:
+    gate = plan.gate()
     source = population(seen.clean, gate)
     wrong = false_promotions(gate, source, candidates=gate.budget.candidates, runs=_RUNS)
     return {
@@ -169,10 +203,10 @@ def _told(plan: Plan, seen: Table, effect: float | None, facts: dict[str, str]) 
         "tasks": int(seen.clean.shape[1]),
         "tasks_lost": seen.lost,
         "simulated_from": _name_of(source),
-        "spread": _spread(seen.clean, plan),
+        "spread": {**spread(seen.clean)._asdict(), "between": runs.between},
         "false_promotions": {**wrong._asdict(), "declared": plan.alpha},
-        "smallest_effect": _smallest(gate, source, seen.clean),
-        "wanted": None if effect is None else _wanted(plan, seen.clean, effect),
+        "smallest_effect": _smallest(runs, gate, source, seen.clean),
+        "wanted": None if effect is None else _wanted(runs, plan, seen.clean, effect),
     }
 
 
@@ -181,76 +215,28 @@ def _name_of(source: Population) -> str:
     return "the stored runs" if stored else "a model of the stored runs: too few to draw from"
 
 
-def _spread(clean: Matrix, plan: Plan) -> JSON:
-    """Between training runs; between samples of a frozen policy there is only attempts' luck."""
-    seen = spread(clean)
-    return {**seen._asdict(), "between": "samples" if plan.frozen else "training seeds"}
-
-
-def _smallest(gate: Gate, source: Population, clean: Matrix) -> JSON:
-    """With an interval: for trained policies by what so few runs can say of the spread."""
+def _smallest(runs: _Runs, gate: Gate, source: Population, clean: Matrix) -> JSON:
+    """With an interval."""
     effect = smallest_effect(gate, source, draws=_DRAWS, step=_STEP)
-    low, high = _simulated(gate, source) if gate.frozen else _by_spread(gate, clean)
+    low, high = runs.ends(gate, source, clean)
     if effect is not None:  # either end was simulated apart from the middle
         low = effect if low is None else min(low, effect)
         high = None if high is None else max(high, effect)
     return {"effect": effect, "low": low, "high": high, "power": 0.8}
 
 
-def _by_spread(gate: Gate, clean: Matrix) -> tuple[float | None, float | None]:
-    seen = spread(clean)
-    attempts = seen.total**2 - seen.seed**2
-    ends = [max(0.0, end**2 - attempts) ** 0.5 for end in (seen.low, seen.high)]
-    low, high = (
-        smallest_effect(gate, modelled(clean, frozen=False, seed_sd=end), draws=_DRAWS, step=_STEP)
-        for end in ends
-    )
-    return low, high
-
-
-def _simulated(gate: Gate, source: Population) -> tuple[float | None, float | None]:
-    """The simulation's own error: so many draws do not tell 80 % from a little more or less."""
-    error = 1.96 * (0.8 * 0.2 / _DRAWS) ** 0.5
-    low, high = (
-        smallest_effect(gate, source, wanted=0.8 + side * error, draws=_DRAWS, step=_STEP)
-        for side in (-1, 1)
-    )
-    return low, high
-
-
-def _wanted(plan: Plan, clean: Matrix, effect: float) -> JSON:
+def _wanted(runs: _Runs, plan: Plan, clean: Matrix, effect: float) -> JSON:
     """What has to be bought for a gain of this size, the test being tuned to it."""
-    source = modelled(clean, frozen=plan.frozen)
-    now = power(gate_of(plan), source, effect, draws=_DRAWS)
+    source = plan.gate().model(clean)
+    now = power(plan.gate(), source, effect, draws=_DRAWS)
     tuned = replace(plan, target=min(plan.target, effect))
-    ways = {name: _first(plans, source, effect) for name, plans in _ways(tuned).items()}
-    has = (
-        {"training seeds": plan.looks[-1]}
-        if not plan.frozen
-        else {
-            "confirm tasks": plan.confirm,
-            "samples a task": plan.looks[0],
-        }
-    )
+    ways = {name: _first(plans, source, effect) for name, plans in tuned.more().items()}
+    has = runs.has(plan)
     return {"effect": effect, "power_now": now._asdict(), "needs": ways, "has": has}
-
-
-def _ways(plan: Plan) -> dict[str, Iterator[tuple[int, Plan]]]:
-    """Plans in order of cost, by what is bought more of."""
-    if not plan.frozen:
-        return {"training seeds": ((n, replace(plan, looks=(n,))) for n in _SEEDS_TRIED)}
-    return {
-        "confirm tasks": ((n, replace(plan, confirm=n)) for n in _times(plan.confirm)),
-        "samples a task": ((n, replace(plan, looks=(n,))) for n in _times(plan.looks[0])),
-    }
-
-
-def _times(size: int) -> list[int]:
-    return sorted({round(size * times) for times in _TIMES_TRIED})
 
 
 def _first(plans: Iterator[tuple[int, Plan]], source: Modelled, effect: float) -> int | None:
     for size, plan in plans:
-        if power(gate_of(plan), source, effect, draws=_DRAWS).share >= 0.8:
+        if power(plan.gate(), source, effect, draws=_DRAWS).share >= 0.8:
             return size
     return None

@@ -228,7 +228,7 @@ def _domain_of(config: RunConfig) -> Domain | None:
 
 
 def _singles(plan: Plan, budget: int, tree: HarnessTree) -> int:
-    each = plan.search if plan.frozen else one_cell(plan, tree)
+    each = one_cell(plan, tree)
     if budget < 2 * each:
         raise ConfigError(
             f"--budget {budget} does not pay for the first version and one candidate: {each} "

@@ -12,6 +12,7 @@ from scipy.special import expit, logit
 from meta_agent.errors import ConfigError
 from meta_agent.gate import Course, ErrorBudget
 from meta_agent.gate.simulate import (
+    Exam,
     Gate,
     Look,
     Matrix,
@@ -20,7 +21,6 @@ from meta_agent.gate.simulate import (
     StoredRuns,
     StoredSamples,
     false_promotions,
-    modelled,
     population,
     power,
     smallest_effect,
@@ -51,7 +51,7 @@ def at_once(seeds: int = 4, *, alpha: float = 0.05) -> Gate:
 
 
 def frozen(tasks: int = 128, *, samples: int = 2) -> Gate:
-    return Gate((Look(0, samples, tasks, True, None),), ErrorBudget(0.05), frozen=True)
+    return Exam((Look(0, samples, tasks, True, None),), ErrorBudget(0.05))
 
 
 @pytest.mark.parametrize("sd", [0.0, 0.02, 0.05])
@@ -88,7 +88,7 @@ def test_a_t_tests_false_promotions_are_as_many_as_declared() -> None:
 
 @pytest.mark.parametrize("gate", [trained(), frozen()], ids=["trained", "frozen"])
 def test_tests_that_may_stop_at_any_moment_keep_their_level(gate: Gate) -> None:
-    sd = 0.0 if gate.frozen else 0.03
+    sd = 0.0 if isinstance(gate, Exam) else 0.03
     assert false_promotions(gate, Modelled(RATES, sd), candidates=1, runs=150).low <= 0.05
 
 
@@ -101,7 +101,7 @@ def test_more_candidates_make_more_false_promotions() -> None:
 
 def test_a_rule_that_forgets_the_seed_is_caught() -> None:
     """The simulation can fail: one training run judged by its tasks alone."""
-    gate = Gate(at_once(1).looks, ErrorBudget(0.05), frozen=True)
+    gate = Exam(at_once(1).looks, ErrorBudget(0.05))
     luck = false_promotions(gate, StoredRuns(runs(32, 0.05)), candidates=1, runs=300)
     assert luck.low > 0.1
 
@@ -146,7 +146,7 @@ def test_attempts_of_a_frozen_policy_stay_with_their_task() -> None:
 
 def test_a_model_of_few_runs_is_spread_like_the_many_they_came_from() -> None:
     many = runs(400, 0.03, 1)
-    found = [modelled(many[at : at + 4], frozen=False) for at in range(0, 400, 4)]
+    found = [trained().model(many[at : at + 4]) for at in range(0, 400, 4)]
     assert np.mean([one.seed_sd**2 for one in found]) ** 0.5 == pytest.approx(0.03, abs=0.01)
     assert np.mean([one.rates.std() for one in found]) == pytest.approx(RATES.std(), rel=0.15)
 
@@ -156,6 +156,6 @@ def test_stored_training_runs_and_their_model_agree_on_what_is_visible() -> None
     lines = json.loads(STORED.read_text())["clean"].values()
     clean = np.array([[c == "1" for c in line] for line in lines], dtype=float)
     gate = trained(8, alpha=0.05 / 3)
-    kinds: list[Population] = [StoredRuns(clean), modelled(clean, frozen=False)]
+    kinds: list[Population] = [StoredRuns(clean), gate.model(clean)]
     least = [smallest_effect(gate, kind, draws=40, step=0.01) or 1.0 for kind in kinds]
     assert abs(least[0] - least[1]) <= 0.03

@@ -5,7 +5,7 @@ from __future__ import annotations
 import atexit
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -35,14 +35,14 @@ from meta_agent.protocols import (
 from meta_agent.resources import shipped_harness
 from meta_agent.rollouts import RolloutStore
 from meta_agent.skills import SkillLibrary
-from meta_agent.steps.plan import Plan
+from meta_agent.steps.plan import FrozenPlan, Plan, TrainedPlan
 from meta_agent.steps.records import Collected, Reading, Version
 from meta_agent.steps.run import Run
 from meta_agent.steps.verbs import propose as propose_step
 from meta_agent.view import open_display
 
 TASKS = 200
-PLAN = Plan(
+PLAN = TrainedPlan(
     steps=2,
     looks=(3,),
     search=TASKS,
@@ -225,6 +225,11 @@ class Bench:
 
     def text(self, path: str) -> str:
         return shipped_harness("nano/swe/seed")[path].decode()
+
+
+def as_frozen(plan: Plan, **changes: Any) -> FrozenPlan:
+    """The same sizes where nothing is trained."""
+    return FrozenPlan(**{**asdict(plan), "steps": 0, **changes})
 
 
 def replace_plan(bench: Bench, **changes: Any) -> None:

@@ -17,15 +17,16 @@ from meta_agent.config import RunConfig
 from meta_agent.domains.dealt import Halves
 from meta_agent.errors import ConfigError
 from meta_agent.protocols import JSON, HarnessTree, Split
+from meta_agent.steps import plan as sizes
 from meta_agent.steps.opening import load_run_domain
-from meta_agent.steps.plan import Plan, gate_of, plan_for
+from meta_agent.steps.plan import Plan, plan_for
 from meta_agent.steps.visible import KIND, declare, terms, visible
 from meta_agent.studies import calibration
 from meta_agent.studies.calibration import calibrate
 from meta_agent.view import open_display, reduce
 from meta_agent.view._calibration import lines
 from meta_agent.view._claims import claim_facts
-from tests.steps._bench import TASKS, Bench, ScriptedLab, rollout
+from tests.steps._bench import TASKS, Bench, ScriptedLab, as_frozen, rollout
 from tests.steps._kit import write_tasks
 
 CONFIG = RunConfig(profile="tiny", generations=1)
@@ -35,9 +36,9 @@ RATES = np.linspace(0.3, 0.9, TASKS)
 @pytest.fixture
 def lucky(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Bench:
     """Each training run solves tasks at their rate, shifted by the luck of its seed."""
-    quick = {"_RUNS": 20, "_DRAWS": 16, "_STEP": 0.05, "_SEEDS_TRIED": (2, 8)}
-    for name, value in quick.items():
+    for name, value in {"_RUNS": 20, "_DRAWS": 16, "_STEP": 0.05}.items():
         monkeypatch.setattr(calibration, name, value)
+    monkeypatch.setattr(sizes, "_SEEDS_TRIED", (2, 8))
 
     @contextmanager
     def opened(*_: Any, **__: Any) -> Iterator[Any]:
@@ -191,14 +192,14 @@ def test_the_worked_out_figure_is_near_the_simulated_one() -> None:
 
     plan = replace(PLAN, looks=(8,), confirm=512, generations=3)
     source = Modelled(np.clip(np.linspace(0.3, 1.1, 512), 0.1, 0.98), 0.0316)
-    found = smallest_effect(gate_of(plan), source, draws=80, step=0.01)
+    found = smallest_effect(plan.gate(), source, draws=80, step=0.01)
     assert visible(CONFIG, plan, [], "ev").effect == pytest.approx(found, abs=0.02)
 
 
 def test_a_frozen_policy_is_calibrated_by_fresh_samples(
     lucky: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plan = replace(PLAN, steps=0, looks=(2,), frozen=True, generations=1, confirm=TASKS)
+    plan = as_frozen(PLAN, looks=(2,), generations=1, confirm=TASKS)
     monkeypatch.setattr(calibration, "plan_for", lambda *_: plan)
     told = calibrated(8, effect=0.3)
     assert lucky.lab.trainings == 0

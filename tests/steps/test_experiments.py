@@ -18,7 +18,7 @@ from meta_agent.steps.records import Collected
 from meta_agent.steps.verbs.collect import rolled_out_untrained
 from meta_agent.steps.verbs.propose import revise
 from tests.agents._models import Call, ScriptedModels, Turn
-from tests.steps._bench import PLAN, Bench, replace_plan, rollout
+from tests.steps._bench import PLAN, Bench, as_frozen, replace_plan, rollout
 from tests.steps._team import (
     AGENT,
     APPROVE,
@@ -237,7 +237,7 @@ def test_where_nothing_is_lent_nothing_is_offered(bench: Bench, why: str) -> Non
     if why == "no room beside a bundle":
         replace_plan(bench, trainings=5)
     elif why == "a race":
-        replace_plan(bench, frozen=True)
+        replace_plan(bench, race=2000)
     else:
         named = {"by score": "score-only", "scores alone": "no-diagnostics"}[why]
         bench.run.config = replace_config(bench, strategy=named)
@@ -428,7 +428,7 @@ def test_the_team_is_told_what_rounds_remain(bench: Bench) -> None:
 
 
 def test_a_race_is_told_as_it_is(bench: Bench) -> None:
-    replace_plan(bench, steps=0, frozen=True, race=2000, looks=(5,), confirm=40)
+    bench.run.plan = as_frozen(PLAN, race=2000, looks=(5,), confirm=40)
     models = with_team(bench, analysed())
     proposed(bench)
     for role in ("g0/analyst", "g0/c0/proposer"):

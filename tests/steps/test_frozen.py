@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ from meta_agent.steps._headline import cautions
 from meta_agent.steps.plan import plan_for
 from meta_agent.steps.verbs.test import test as check
 from tests.loopback import Call, openai_server
-from tests.steps._bench import PLAN, Bench, Tasks
+from tests.steps._bench import PLAN, Bench, Tasks, as_frozen
 from tests.steps._kit import policy, write_tasks
 
 FROZEN = RunConfig(policy="openai/m", samples=2, strategy="score-only")
@@ -27,7 +26,7 @@ FROZEN = RunConfig(policy="openai/m", samples=2, strategy="score-only")
 @pytest.fixture
 def frozen(bench: Bench) -> Bench:
     bench.run.config = FROZEN
-    bench.run.plan = replace(PLAN, steps=0, looks=(2,), frozen=True)
+    bench.run.plan = as_frozen(PLAN, looks=(2,))
     return bench
 
 
@@ -51,9 +50,9 @@ def test_what_acts_through_training_is_stopped_before_anything_is_spent(
 ) -> None:
     collected = frozen.collected()
     before = len(frozen.run.ledger.steps(kind="eval"))
-    frozen.run.config = RunConfig(profile="tiny")  # as if it had been admitted
+    plan, frozen.run.plan = frozen.run.plan, PLAN  # as if it had been admitted
     (candidate,) = frozen.candidates(collected, (factor, edited(frozen, path)))
-    frozen.run.config = FROZEN
+    frozen.run.plan = plan
     tested = check(frozen.run, collected, candidate)
     assert [finding.code for finding in tested.findings] == ["factor.untrained"]
     assert tested.vetoed
@@ -73,9 +72,9 @@ def test_sizes_are_those_of_the_task_set_where_it_is_small() -> None:
 
     plan = plan_for(FROZEN, Few())  # type: ignore[arg-type]
     assert (plan.search, plan.confirm, plan.vault) == (9, 9, 9)
-    assert (plan.looks, plan.steps, plan.unit) == ((2,), 0, "samples a task")
-    (look,) = plan.purchases()
-    assert (look.units, look.course, look.final) == (9, None, True)
+    assert (plan.looks, plan.steps, plan.trains) == ((2,), 0, False)
+    (look,) = plan.gate().looks
+    assert (look.tasks, look.course, look.final) == (9, None, True)
     assert plan_for(FROZEN).confirm > plan.confirm
     assert plan_for(RunConfig(), Few()).confirm == 512  # type: ignore[arg-type]
 

@@ -31,7 +31,7 @@ from meta_agent.steps.ways import race as race_step
 from meta_agent.steps.ways.strategies import STRATEGIES
 from meta_agent.view import reduce
 from tests.steps._again import gone_through_again
-from tests.steps._bench import PLAN, Bench, ScriptedLab, Tasks, rollout
+from tests.steps._bench import PLAN, Bench, ScriptedLab, Tasks, as_frozen, rollout
 
 FROZEN = RunConfig(policy="openai/m", samples=2, generations=3, candidates=2)
 AGENT = "swe/agent.py"
@@ -105,9 +105,7 @@ def ideas(monkeypatch: pytest.MonkeyPatch, *rounds: list[str]) -> None:
 def raced(bench: Bench) -> Bench:
     bench.lab.__class__ = Luck
     bench.run.config = FROZEN
-    bench.run.plan = replace(
-        PLAN, steps=0, looks=(5,), frozen=True, generations=3, race=2000, search=40, confirm=40
-    )
+    bench.run.plan = as_frozen(PLAN, looks=(5,), generations=3, race=2000, search=40, confirm=40)
     bench.lab.script = marked({"# better": 0.3, "# more": 0.3})
     return bench
 
@@ -365,7 +363,7 @@ def test_full_races_wherever_nothing_is_trained() -> None:
     few: Any = Few()
     plan = plan_for(FROZEN, few)
     assert plan.race and plan.halved and (plan.search, plan.confirm) == (27, 28)
-    assert plan.budget.at(0) == plan.alpha and len(list(plan.purchases())) == 1
+    assert plan.budget.at(0) == plan.alpha and len(plan.gate().looks) == 1
     halves, branch = cautions(plan, few)
     assert "27 tasks raced on, 28 others for the exam" in halves and "lead" in branch
     assert plan_for(FROZEN.model_copy(update={"strategy": "no-diagnostics"}), few) == plan

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -42,7 +43,7 @@ def test_the_first_run_has_the_whole_error_and_all_later_ones_share_as_much_agai
 def test_a_claim_that_dies_before_it_is_recorded_has_spent_its_share(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, claim: Any
 ) -> None:
-    replace_plan(bench, frozen=claim is examine, looks=(1,))
+    replace_plan(bench, looks=(1,))
 
     def dies(*_: Any, **__: Any) -> Any:
         raise Interrupted
@@ -67,7 +68,7 @@ def test_a_later_run_says_what_is_left_and_that_the_vault_was_read(bench: Bench)
     assert "errs with at most 5%" in only and "all later runs together get as much again" in only
     earlier_claims(run.ledger, "a")
     run.ledger.once("a/eval/x", "eval", {"split": "vault"}, lambda: {})
-    plan = run.plan.__class__(**{**run.plan.to_json(), "alpha": ALPHA / 2})
+    plan = replace(run.plan, alpha=ALPHA / 2)
     error, vault = spending.shared_words(run.ledger, "new", plan)
     assert "1 run of this workspace made a claim before" in error and "2.50%" in error
     assert vault == "the vault was read before, by 1 run of this workspace: no first look"

@@ -8,7 +8,7 @@ import pytest
 
 from meta_agent.config import RunConfig
 from meta_agent.gate.simulate import Modelled, power
-from meta_agent.steps.plan import Plan, gate_of, plan_for
+from meta_agent.steps.plan import Plan, plan_for
 from meta_agent.steps.visible import _agents, tasks_that_do, visible
 
 CONFIG = RunConfig(policy="openai/m", samples=2)
@@ -40,14 +40,14 @@ def test_tasks_that_can_prove_nothing_say_so(tasks: int) -> None:
 def test_what_is_said_to_be_seen_is_found_by_the_run_s_rule_four_times_in_five() -> None:
     effect = seen(PLAN)
     assert effect is not None and 0.04 < effect < 0.2
-    assert 0.7 < power(gate_of(PLAN), _agents(), effect, draws=300, seed=5).share < 0.95
+    assert 0.7 < power(PLAN.gate(), _agents(), effect, draws=300, seed=5).share < 0.95
 
 
 def test_attempts_that_are_left_over_are_used() -> None:
     """With 2 passes and 120 of 128 tasks left the exam is nearly one of 3 passes."""
     source = Modelled(_agents().rates)
     plans = [replace(PLAN, looks=(2,), extra=extra) for extra in (0, 120)]
-    few, more = (power(gate_of(plan), source, 0.07, draws=300).share for plan in plans)
+    few, more = (power(plan.gate(), source, 0.07, draws=300).share for plan in plans)
     assert more > few
 
 

@@ -59,17 +59,13 @@ class Sizes(Protocol):
     """`steps.plan.Plan`, as far as it is needed here."""
 
     @property
-    def search(self) -> int: ...
-    @property
     def confirm(self) -> int: ...
-    @property
-    def vault(self) -> int: ...
     @property
     def generations(self) -> int: ...
     @property
-    def frozen(self) -> bool: ...
+    def asked(self) -> tuple[int, int]: ...
     @property
-    def race(self) -> int: ...
+    def finer(self) -> str: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,18 +229,7 @@ def _conversations(config: RunConfig, plan: Sizes, role: Role) -> Range:
         return Range(drafts, drafts)
     if role == "librarian":
         return Range(generations, drafts)
-    return _rollouts(config, plan)
-
-
-def _rollouts(config: RunConfig, plan: Sizes) -> Range:
-    """Of a frozen policy. Low: nobody has an idea."""
-    if not plan.frozen:
-        return _NOTHING
-    if plan.race:
-        least = plan.search + 2 * plan.vault  # where no edit is proposed
-        return Range(least, plan.race + 2 * plan.vault)
-    most = plan.search * (1 + plan.generations) + 2 * plan.vault  # one change a generation
-    return Range(plan.search + plan.vault, most)
+    return Range(*plan.asked)
 
 
 def _usd_of_call(habits: Habits, price: Price) -> Range:
@@ -322,6 +307,5 @@ def _of_effect(plan: Sizes, least: Detectable) -> list[str]:
     gains = f"only gains of {100 * (least.effect or 0):.0f} points and more"
     said, tasks, enough = gains if least.effect else "nothing", plan.confirm, least.enough
     helps = [f"{enough} confirm tasks instead of {tasks}"] if enough else ["more tasks"]
-    more = "a larger --budget" if plan.race else "more --samples"
-    helps.append(more if plan.frozen else "more training seeds")
+    helps.append(plan.finer)
     return [f"{tasks} confirm tasks can prove {said}; what helps: {', '.join(helps)}"]

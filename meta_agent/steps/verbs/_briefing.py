@@ -219,19 +219,18 @@ def _refused(run: Run, step: Step) -> Iterator[Past]:
 
 def _bundled(run: Run) -> bool:
     """Whether ideas are tried together (`search`); by score alone or in a race, one at a time."""
-    return run.config.strategy != "score-only" and not run.plan.frozen
+    return run.config.strategy != "score-only" and not run.plan.race
 
 
 def _terms(run: Run, reading: Reading, generation: int) -> Iterator[str]:
-    plan, most, trainable = run.plan, run.config.candidates, run.config.trainable
-    if not trainable:
+    plan, how = run.plan, f"measured on {run.plan.search} search tasks"
+    if plan.trains:
+        how = (
+            f"trained, {plan.steps} steps of GRPO from the same base policy under their own "
+            f"reward, filter, curriculum and recipe, and {how}"
+        )
+    else:
         yield "The policy is frozen: nothing is trained, only what acts at attempt time counts."
-    how = (
-        f"trained, {plan.steps} steps of GRPO from the same base policy under their own reward, "
-        f"filter, curriculum and recipe, and measured on {plan.search} search tasks"
-        if trainable
-        else f"measured on {plan.search} search tasks"
-    )
     if plan.race:
         yield from _race_terms(run, generation)
         return
@@ -242,11 +241,11 @@ def _terms(run: Run, reading: Reading, generation: int) -> Iterator[str]:
         )
         return
     yield (
-        f"Search: up to {most} ideas that merge are {how} together, and once without each of "
-        "them. What does better absent is dropped; the best valid cell on the search split is "
-        "gone on from, and read again. So propose everything that the evidence speaks for, "
-        "strongest first: ideas mask each other, and one that does nothing alone may be what the "
-        "others need."
+        f"Search: up to {run.config.candidates} ideas that merge are {how} together, and once "
+        "without each of them. What does better absent is dropped; the best valid cell on the "
+        "search split is gone on from, and read again. So propose everything that the evidence "
+        "speaks for, strongest first: ideas mask each other, and one that does nothing alone may "
+        "be what the others need."
     )
     if reading.untrained:
         yield (
@@ -258,20 +257,18 @@ def _terms(run: Run, reading: Reading, generation: int) -> Iterator[str]:
         "a bundle nor any of its cells is better and no idea waits, or where its share of the "
         "budget is spent."
     )
-    seeds = f"{plan.terms} {plan.steps} steps on either side" if trainable else plan.terms
-    both = "with its weights and, where the run pays for it, over training seeds: "
     yield (
-        f"Proof: once, at the end, all of it against the start, {both if trainable else ''}"
-        f"{seeds.rstrip(',')}, on {plan.confirm} tasks of a split that you cannot see. It needs "
+        "Proof: once, at the end, all of it against the start, with its weights and, where the run "
+        f"pays for it, over training seeds: {plan.terms} {plan.steps} steps on either side, on "
+        f"{plan.confirm} tasks of a split that you cannot see. It needs "
         f"the lower bound of the gain in clean success above {plan.min_effect:.4g}, at an error "
         f"of {plan.alpha:.4g} for the whole run."
     )
-    if trainable:
-        yield (
-            f"No edit changes the number of steps. What is handed over trains on past {plan.steps} "
-            "for as long as it pays and attempts are left: to learn the same thing faster is worth "
-            "little, to learn what more steps would not teach is worth more."
-        )
+    yield (
+        f"No edit changes the number of steps. What is handed over trains on past {plan.steps} "
+        "for as long as it pays and attempts are left: to learn the same thing faster is worth "
+        "little, to learn what more steps would not teach is worth more."
+    )
 
 
 def _race_terms(run: Run, generation: int) -> Iterator[str]:

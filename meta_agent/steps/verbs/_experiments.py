@@ -53,7 +53,7 @@ class Experiments:
     def lend(self, who: str, sharing: int) -> Grant:
         """What is left now in equal parts; where nothing is trained a race screens edits anyway."""
         run, name = self.run, f"g{self.generation}/experiments"
-        if run.plan.frozen or run.config.strategy != "full":
+        if run.plan.race or run.config.strategy != "full":
             return Grant()
         declared = for_experiments(run, self.collected.tree, name)
 

@@ -47,7 +47,7 @@ def attribute(run: Run, before: str, after: str) -> JSON:
 def _paid_for(run: Run, before: str, after: str) -> bool:
     """Two cells exist already: each policy under the harness that it was trained by."""
     plan = run.plan
-    if not plan.frozen:
+    if plan.trains:
         return pays_for(run, "claim/attribution", attempts=2 * plan.search)
     trees = [run.repo.tree(commit) for commit in (before, after)]
     missing = (run.lab.unsampled(tree, split="search", limit=plan.search) for tree in trees)
@@ -67,12 +67,12 @@ def _attributed(run: Run, before: str, after: str) -> JSON:
 
 def _cells(run: Run, old: HarnessTree, new: HarnessTree) -> dict[str, _Cell]:
     """By `<policy>_<harness>`: `old_new` is the old policy under the new harness."""
-    policy = run.lab.train(old, seed=0, steps=run.plan.steps)
-    cells = {"old_old": _cell(run, old, policy), "old_new": _cell(run, new, policy)}
-    if run.plan.frozen:
-        return cells
-    trained = run.lab.train(new, seed=0, steps=run.plan.steps)
-    return {**cells, "new_old": _cell(run, old, trained), "new_new": _cell(run, new, trained)}
+    harnesses, cells = {"old": old, "new": new}, {}
+    for whose in ("old", "new") if run.plan.trains else ("old",):
+        policy = run.lab.train(harnesses[whose], seed=0, steps=run.plan.steps)
+        for name, tree in harnesses.items():
+            cells[f"{whose}_{name}"] = _cell(run, tree, policy)
+    return cells
 
 
 def _cell(run: Run, tree: HarnessTree, policy: Trained) -> _Cell:

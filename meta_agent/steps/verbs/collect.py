@@ -25,13 +25,12 @@ from meta_agent.training.run import of_steps
 def collect(run: Run, version: Version) -> Collected:
     """Trains the version on seed 0 and rolls it out on the search split (cached)."""
     tree, plan = run.repo.tree(version.commit), run.plan
-    training = "" if plan.frozen else f"{plan.steps} training steps, "
-    run.phase("collect", f"{version.id}: {training}{plan.search} search tasks")
+    run.phase("collect", f"{version.id}: {plan.training}{plan.search} search tasks")
     run.lab.label(tree, version.id)
     run.lab.require(tree)
     with must_work(version):
         found = measured(run, version)
-        before = None if plan.frozen else rolled_out_untrained(run, tree)
+        before = rolled_out_untrained(run, tree) if plan.trains else None
     return found._replace(untrained=before)
 
 
@@ -151,7 +150,7 @@ def _search_arm(run: Run, collected: Collected) -> ArmRef:
 
 def _probed(run: Run, tree: HarnessTree, rollouts: list[Rollout]) -> dict[str, float]:
     """What the version's filter and curriculum do, where anything trains."""
-    if run.plan.frozen:
+    if not run.plan.trains:
         return {}
 
     def asked() -> dict[str, float]:

@@ -5,7 +5,7 @@ own), `CHUNK` lengths at a time, with a checkpoint wherever a training of the se
 ended. A chunk that brings nothing better on the search split is the last one. `one_long` is the
 rival without a search: the whole budget in one training, its best checkpoint chosen likewise.
 
-Where the policy is frozen, or too little is left for one more length, the weights stay.
+Where too little is left for one more length, the weights stay.
 """
 
 from __future__ import annotations
@@ -48,8 +48,6 @@ def train_on(run: Run, version: Version, start: Trained, *, reserved: int = 0) -
 
     `reserved` attempts are left for what comes after.
     """
-    if run.plan.frozen:
-        return start
     tree = run.repo.tree(version.commit)
     told: dict[str, float] = {}
     best: Checkpoint | None = None

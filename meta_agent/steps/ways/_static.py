@@ -16,5 +16,5 @@ class Static:
     """The harness of the start, trained for as long as the budget lasts."""
 
     def carry_out(self, run: Run, first: Version) -> HandedOver:
-        trained = None if run.plan.frozen else one_long(run, first)
+        trained = one_long(run, first) if run.plan.trains else None
         return HandedOver(first, trained, "start", "nothing was searched for")

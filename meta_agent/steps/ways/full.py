@@ -42,6 +42,13 @@ class Proof(NamedTuple):
 
     harness: Judged | None
     version: Judged
+    trains: bool = True
+
+    @property
+    def teaches(self) -> bool:
+        """Whether more than one training says so; of a frozen policy there is none."""
+        judged = self.harness if self.trains else self.version
+        return judged is not None and judged.verdict.kind is VerdictKind.PROMOTE
 
     def decides(self, kind: str) -> Judged | None:
         """The claim that moves `main`."""
@@ -56,7 +63,7 @@ class Full:
         return reading
 
     def carry_out(self, run: Run, first: Version) -> HandedOver:
-        if run.plan.frozen:
+        if run.plan.race:
             return examined(run, first, race(run, first, self.shows))
         say_what_can_be_proven(run)
         found = search(run, first, self.shows)
@@ -97,7 +104,7 @@ def examined(run: Run, first: Version, found: Found) -> HandedOver:
     version = examine(run, Sides(first, found.version))
     if _is_invalid(version):
         return _invalid(run, first, weights, found, version)
-    proof = Proof(None, version)
+    proof = Proof(None, version, trains=False)
     proven = _promoted(run, first, found, proof)
     return _chosen(run, first, weights, found, weights, proof, proven)
 
@@ -136,9 +143,7 @@ def _promoted(run: Run, first: Version, found: Found, proof: Proof) -> bool:
         parts = promote(run, first, found, decided)
     else:
         promote_watching(run, first, found)
-    over_seeds = proof.version if run.plan.frozen else proof.harness  # nothing is trained
-    taught = over_seeds is not None and over_seeds.verdict.kind is VerdictKind.PROMOTE
-    conclude_members(run, first, found, decided, skills=taught)
+    conclude_members(run, first, found, decided, skills=proof.teaches)
     conclude_claim(run, found, decided or proof.version, parts)
     return kept
 
@@ -219,7 +224,7 @@ def _missing(run: Run, proof: Proof) -> str:
 
 def say_what_can_be_proven(run: Run) -> None:
     """Beforehand: whether the budget holds a claim over training seeds, and what that takes."""
-    if run.plan.frozen or prove(run) != "harness":
+    if prove(run) != "harness":
         return
     cap, tree = allowed(run), first_tree(run)
     if pairs := claim_pairs(run.plan, cap, tree):
