@@ -48,7 +48,7 @@ from meta_agent.backtest.units import (
 from meta_agent.errors import CandidateError, Interrupted
 from meta_agent.gate import Arm, task_order
 from meta_agent.ledger import Ledger
-from meta_agent.ledger.kinds import Kind
+from meta_agent.ledger.kinds import Kind, Train
 from meta_agent.protocols import JSON, Domain, HarnessTree, PlannedRollout, Rollout, Split, Task
 from meta_agent.rollouts import RolloutStore
 
@@ -225,10 +225,10 @@ class Lab:
     def behind(self, shard: JSON) -> Trained | None:
         """The training whose policy made a recorded evaluation; None where none is recorded."""
         steps = self.ledger.steps(self.settings.run, kind="eval")
-        made = (s.intent for s in steps if s.done and s.outcome.get("shard") == shard)
+        made = (s.intent for s in steps if s.done and s.fields.get("shard") == shard)
         policy = next((intent["policy"] for intent in made), None)
         trained = self.ledger.steps(self.settings.run, kind="train")
-        found = (s.outcome for s in trained if s.done and s.outcome.get("policy") == policy)
+        found = (s.told(Train) for s in trained if s.done and s.fields.get("policy") == policy)
         outcome = next(found, None)
         return Trained(**outcome) if outcome else None
 
@@ -314,7 +314,9 @@ class Lab:
         with suppress(CandidateError):
             self.measure(job)
 
-    def _once(self, name: str, kind: Kind, intent: JSON, work: Callable[[], JSON]) -> JSON:
+    def _once(
+        self, name: str, kind: Kind, intent: Mapping[str, object], work: Callable[[], JSON]
+    ) -> JSON:
         """`Ledger.once`, where a harness that fails is an outcome; a drain takes effect here."""
         if self._stopping():
             raise Interrupted

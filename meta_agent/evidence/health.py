@@ -5,35 +5,18 @@ Not covered: colour and HTML (`view`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from meta_agent.evidence._record import Evidence
-from meta_agent.evidence.exemplars import Exemplar
-from meta_agent.evidence.gap import Gap
 
 _LAYERS = ("score", "signal", "behaviour", "conversation", "measured")
 
 
-def render_text(
-    evidence: Evidence,
-    *,
-    exemplars: Mapping[str, list[Exemplar]] | None = None,
-    gap: Gap | None = None,
-    moved: bool = False,
-) -> str:
-    """One page: headline, alerts, layers with changes, the gap, and exemplars where given.
-
-    Args:
-        moved: of the layers only what changed.
-    """
+def render_text(evidence: Evidence, *, moved: bool = False) -> str:
+    """One page: headline, alerts, layers with changes; `moved`: of the layers only those."""
     parts = [[_headline(evidence)], _alerts(evidence)]
     parts += [_layer(evidence, layer, moved) for layer in _LAYERS]
-    parts += [
-        _quoted(evidence),
-        _gap(gap),
-        [f"note: {note}" for note in evidence.notes],
-        _exemplars(exemplars or {}),
-    ]
+    parts += [_quoted(evidence), [f"note: {note}" for note in evidence.notes]]
     return "\n\n".join("\n".join(lines) for lines in parts if lines) + "\n"
 
 
@@ -81,24 +64,3 @@ def _quoted(evidence: Evidence) -> list[str]:
         if evidence.alert(f"conversation.{kind}"):
             told += [f"{kind}:", *(f"  {line}" for line in lines)]
     return told
-
-
-def _gap(gap: Gap | None) -> list[str]:
-    if gap is None:
-        return []
-    head = f"clean success moved {gap.delta:+.1%} (z {gap.z:+.1f})"
-    if gap.unexplained:
-        return [f"{head}, and no metric explains it: a diagnostic is missing"]
-    leads = ", ".join(f"{name} {change:+.0%}" for name, change in gap.explained_by[:5])
-    return [f"{head}; moved along: {leads}"]
-
-
-def _exemplars(found: Mapping[str, list[Exemplar]]) -> list[str]:
-    return [line for mode, rows in found.items() for line in _mode(mode, rows)]
-
-
-def _mode(mode: str, rows: Iterable[Exemplar]) -> Iterable[str]:
-    yield f"{mode}:"
-    for row in rows:
-        yield f"  {row.task_key}#{row.sample_idx} reward {row.total_reward:.3g}, {row.stop_reason}"
-        yield f"    {'; '.join(row.steps) or row.error or row.last_words or 'no action'}"

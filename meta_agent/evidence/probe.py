@@ -40,6 +40,8 @@ from meta_agent.harness import Teaches
 from meta_agent.protocols import JSON, Rollout, Task
 
 _SEED: Final = 0
+_GROUPS: Final = 16  # in a batch
+_GROUP: Final = 8  # attempts in a group
 _ROUNDS: Final = 6  # batches that a filter sees
 _STEPS: Final = 12
 _ATTEMPTS: Final = 32
@@ -47,19 +49,11 @@ _MOST_FEATURES: Final = 48
 _BY_CHANCE: Final = 3.5  # standard errors that the largest of as many features may move
 
 
-def probe(
-    session: Teaches,
-    rollouts: Sequence[Rollout],
-    tasks: Sequence[Task],
-    *,
-    groups_per_step: int = 16,
-    num_generations: int = 8,
-) -> dict[str, float]:
+def probe(session: Teaches, rollouts: Sequence[Rollout], tasks: Sequence[Task]) -> dict[str, float]:
     """Asks the reward, the filter and the curriculum of a harness."""
-    size = max(2, min(num_generations, 64))
     found = ask_reward(session, rollouts)
-    found |= ask_filter(session, rollouts, groups=min(groups_per_step, 64), size=size)
-    return found | ask_curriculum(session, tasks, groups=min(groups_per_step, 64), size=size)
+    found |= ask_filter(session, rollouts, groups=_GROUPS, size=_GROUP)
+    return found | ask_curriculum(session, tasks, groups=_GROUPS, size=_GROUP)
 
 
 # --- the reward ---------------------------------------------------------------------------------

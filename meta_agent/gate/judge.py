@@ -150,7 +150,6 @@ def judge_live(
     final_look: bool,
     min_effect: float = 0.0,
     findings: Iterable[Finding] = (),
-    worthwhile_effect: float = WORTHWHILE_EFFECT,
     course: Course | None = None,
     elsewhere: Sequence[float] = (),
     clusters: Mapping[str, str] | None = None,
@@ -165,7 +164,7 @@ def judge_live(
     are broken, so that few tasks use all of the declared error; without one they count against.
     """
     inputs = _Inputs(
-        factor, budget, look, final_look, min_effect, worthwhile_effect, course,
+        factor, budget, look, final_look, min_effect, WORTHWHILE_EFFECT, course,
         tuple(elsewhere), clusters or None, ties,
     )  # fmt: skip
     found = tuple(findings)
@@ -191,7 +190,6 @@ def kind_of_pairs(
     look: int,
     final_look: bool,
     min_effect: float = 0.0,
-    worthwhile_effect: float = WORTHWHILE_EFFECT,
     course: Course | None = None,
     clusters: Mapping[str, str] | None = None,
     ties: str = "",
@@ -201,7 +199,7 @@ def kind_of_pairs(
     For simulations of the gate.
     """
     inputs = _Inputs(
-        factor, budget, look, final_look, min_effect, worthwhile_effect, course,
+        factor, budget, look, final_look, min_effect, WORTHWHILE_EFFECT, course,
         clusters=clusters, ties=ties,
     )  # fmt: skip
     case = _case(inputs, pairs)

@@ -19,12 +19,13 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 from urllib.parse import quote
 
 from meta_agent.distribution import install
 from meta_agent.errors import ConfigError, InfrastructureError, IntegrityError, MetaAgentError
 from meta_agent.ledger._migrations import LATER, MIGRATIONS
+from meta_agent.ledger._rows import Cell
 
 BUSY_TIMEOUT_SEC: Final = 30.0
 
@@ -97,7 +98,7 @@ class Journal:
                     self._db.execute("ROLLBACK")
                 raise
 
-    def rows(self, query: str, arguments: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+    def rows(self, query: str, arguments: Sequence[Cell] = ()) -> list[tuple[Cell, ...]]:
         """All rows of a query."""
         with self._lock, self._translated():
             return self._db.execute(query, tuple(arguments)).fetchall()

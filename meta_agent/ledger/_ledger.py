@@ -12,11 +12,11 @@ writes a checkpoint makes itself repeatable (compare-and-swap, manifest last).
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from functools import reduce
 from pathlib import Path
-from typing import Self, TypeVar
+from typing import Self, cast
 
 from meta_agent.errors import ConfigError, IntegrityError, MetaAgentError
 from meta_agent.ledger._crash import crash_point
@@ -29,16 +29,14 @@ from meta_agent.ledger._rows import (
     RunRow,
     Spend,
     Step,
+    T,
     canonical,
     decode,
     encode,
     link,
 )
 from meta_agent.ledger._step_locks import StepLocks
-from meta_agent.ledger.kinds import KINDS, Kind
-from meta_agent.protocols import JSON
-
-T = TypeVar("T")
+from meta_agent.ledger.kinds import Kind
 
 
 class Ledger:
@@ -88,7 +86,7 @@ class Ledger:
 
     # --- steps ---------------------------------------------------------------------------------
 
-    def once(self, key: str, kind: Kind, intent: JSON, work: Callable[[], JSON]) -> JSON:
+    def once(self, key: str, kind: Kind, intent: Mapping[str, object], work: Callable[[], T]) -> T:
         """Runs `work` unless `key` is recorded done; returns the recorded outcome either way.
 
         The same key must always come with the same kind and intent: they say what the work is.
@@ -96,14 +94,14 @@ class Ledger:
         with self._steps.alone(key):
             step = self._begin(key, kind, canonical(intent))
             if step is not None:
-                return step.outcome
+                return cast("T", step.outcome)
             crash_point(f"before_work:{kind}")
             started = time.monotonic()
             outcome = encode(self._run_work(key, work))
             crash_point(f"after_work:{kind}")
             self._finish(key, outcome, time.monotonic() - started)
             crash_point(f"after_outcome:{kind}")
-            return decode(outcome)
+            return cast("T", decode(outcome))
 
     def _begin(self, key: str, kind: str, intent: str) -> Step | None:
         """The recorded step where it is done; else commits the intent (again) and returns None."""
@@ -121,7 +119,7 @@ class Ledger:
             )
         return None
 
-    def _run_work(self, key: str, work: Callable[[], JSON]) -> JSON:
+    def _run_work(self, key: str, work: Callable[[], T]) -> T:
         try:
             return work()
         except Exception as error:
@@ -177,7 +175,7 @@ class Ledger:
         before = self._journal.rows(
             "SELECT key FROM steps WHERE finished_at IS NOT NULL ORDER BY finished_at, seq"
         )
-        return [*(key for (key,) in before if key not in known), *chained]
+        return [*(str(key) for (key,) in before if key not in known), *chained]
 
     def heads(self) -> frozenset[str]:
         """Every digest of the chain."""
@@ -192,7 +190,7 @@ class Ledger:
         links = self._journal.rows("SELECT key, digest FROM chain ORDER BY seq")
         before = self._before_chains({str(key) for key, _ in links}) if links else ""
         for key, digest in links:
-            step = self.step(key)
+            step = self.step(str(key))
             if step is None or not step.done or link(before, step) != digest:
                 return str(key)
             before = str(digest)
@@ -218,12 +216,11 @@ class Ledger:
 
     def outcomes(self, kind: Kind, holds: type[T], run: str | None = None) -> list[T]:
         """What came of the steps of a kind that are done; `holds` is its outcome in `kinds`."""
-        assert KINDS[kind].outcome is holds, f"{kind} holds {KINDS[kind].outcome}"
-        return [step.outcome for step in self.steps(run, kind) if step.done]
+        return [step.told(holds) for step in self.steps(run, kind) if step.done]
 
     # --- events --------------------------------------------------------------------------------
 
-    def event(self, kind: str, payload: JSON, run: str | None = None) -> int:
+    def event(self, kind: str, payload: Mapping[str, object], run: str | None = None) -> int:
         """Appends one line to the log; returns its number."""
         with self._journal.transaction() as db:
             cursor = db.execute(
@@ -232,18 +229,15 @@ class Ledger:
             )
             return int(cursor.lastrowid or 0)
 
-    def events(
-        self, run: str | None = None, kind: str | None = None, *, after: int = 0
-    ) -> list[Event]:
-        """Events in order; `after` is the last number already seen."""
+    def events(self, run: str | None = None, kind: str | None = None) -> list[Event]:
+        """Events in order."""
         where, arguments = _filter(run=run, kind=kind)
-        where = where + "AND seq > ? " if where else "WHERE seq > ? "
-        rows = self._journal.rows(Event.QUERY + where + "ORDER BY seq", (*arguments, after))
+        rows = self._journal.rows(Event.QUERY + where + "ORDER BY seq", arguments)
         return [Event.parse(row) for row in rows]
 
     # --- runs ----------------------------------------------------------------------------------
 
-    def start_run(self, run_id: str, config: JSON, *, config_hash: str) -> RunRow:
+    def start_run(self, run_id: str, config: Mapping[str, object], *, config_hash: str) -> RunRow:
         """Begins a run or takes an unfinished one up again; steps and events carry its name."""
         with self._journal.transaction() as db:
             known = self.run(run_id)
@@ -262,13 +256,13 @@ class Ledger:
         self._run = run_id
         return self._existing_run(run_id)
 
-    def finish_run(self, run_id: str, exit_reason: str, result: JSON = None) -> None:
+    def finish_run(self, run_id: str, exit_reason: str) -> None:
         """Records how a run ended. Only `done` is final; any other reason leaves it resumable."""
         self._existing_run(run_id)
         with self._journal.transaction() as db:
             db.execute(
-                "UPDATE runs SET finished_at = ?, exit_reason = ?, result = ? WHERE run = ?",
-                (time.time(), exit_reason, encode(result), run_id),
+                "UPDATE runs SET finished_at = ?, exit_reason = ? WHERE run = ?",
+                (time.time(), exit_reason, run_id),
             )
 
     def run(self, run_id: str) -> RunRow | None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import time
-from typing import Final
+from typing import Final, cast
 
 from meta_agent.errors import BudgetError, IntegrityError
 from meta_agent.ledger._journal import Journal
@@ -29,6 +29,7 @@ _BY_ROLE = """SELECT role,
     coalesce(sum(CASE WHEN NOT settled THEN tokens END), 0),
     count(*), sum(nano_usd IS NULL)
     FROM spend WHERE run = ? GROUP BY role ORDER BY role"""
+_Spent = tuple[str, int, int, int, int, int, int]
 
 
 class Purse:
@@ -86,15 +87,14 @@ class Purse:
     def open_reservations(self, run: str) -> frozenset[int]:
         """The calls of a run whose outcome nobody recorded."""
         rows = self._journal.rows("SELECT id FROM spend WHERE run = ? AND NOT settled", (run,))
-        return frozenset(int(row[0]) for row in rows)
+        return frozenset(cast("int", row[0]) for row in rows)
 
     def spend(self, run: str) -> dict[str, Spend]:
         """What each role of a run has spent and still has set aside."""
+        rows = cast("list[_Spent]", self._journal.rows(_BY_ROLE, (run,)))
         return {
             role: Spend(usd / _NANO, tokens, open_usd / _NANO, open_tokens, calls, unpriced)
-            for role, usd, tokens, open_usd, open_tokens, calls, unpriced in self._journal.rows(
-                _BY_ROLE, (run,)
-            )
+            for role, usd, tokens, open_usd, open_tokens, calls, unpriced in rows
         }
 
 

@@ -9,15 +9,15 @@ Does not cover: steps whose work cannot be done again (`taken`): their outcomes 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
+from typing import cast
 
 from meta_agent.errors import MetaAgentError
 from meta_agent.ledger._ledger import Ledger
-from meta_agent.ledger._rows import RunRow, Step, canonical, decode, encode
+from meta_agent.ledger._rows import RunRow, Step, T, canonical, decode, encode
 from meta_agent.ledger.kinds import Kind
-from meta_agent.protocols import JSON
 
-Compare = Callable[[Step, JSON, JSON], None]
+Compare = Callable[[Step, object, object], None]
 """Hears of a step, its intent and its outcome as they are now."""
 
 
@@ -38,7 +38,7 @@ class RetracedLedger(Ledger):
         """The place in the order up to which the walk has come."""
         self.walked: set[str] = set()
 
-    def once(self, key: str, kind: Kind, intent: JSON, work: Callable[[], JSON]) -> JSON:
+    def once(self, key: str, kind: Kind, intent: Mapping[str, object], work: Callable[[], T]) -> T:
         """The recorded outcome, after the work was done again."""
         step = super().step(key)
         if step is None or not step.done:
@@ -51,7 +51,7 @@ class RetracedLedger(Ledger):
             again = _done(work)
         self._seen = max(before, place)
         self._compare(step, decode(canonical({"kind": kind, "intent": intent})), again)
-        return step.outcome
+        return cast("T", step.outcome)
 
     def step(self, key: str) -> Step | None:
         """A step that was recorded by then."""
@@ -69,19 +69,19 @@ class RetracedLedger(Ledger):
     def _was_there(self, step: Step) -> bool:
         return step.key in self._order and self._order[step.key] <= self._seen
 
-    def event(self, kind: str, payload: JSON, run: str | None = None) -> int:
+    def event(self, kind: str, payload: Mapping[str, object], run: str | None = None) -> int:
         """Nothing: what people were told is told already."""
         return 0
 
-    def start_run(self, run_id: str, config: JSON, *, config_hash: str) -> RunRow:
+    def start_run(self, run_id: str, config: Mapping[str, object], *, config_hash: str) -> RunRow:
         """Nothing: it has begun."""
         return self._existing_run(run_id)
 
-    def finish_run(self, run_id: str, exit_reason: str, result: JSON = None) -> None:
+    def finish_run(self, run_id: str, exit_reason: str) -> None:
         """Nothing: it has ended."""
 
 
-def _done(work: Callable[[], JSON]) -> JSON:
+def _done(work: Callable[[], object]) -> object:
     try:
         return decode(encode(work()))
     except MetaAgentError as error:

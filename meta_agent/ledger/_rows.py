@@ -5,10 +5,15 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final, Self
+from typing import ClassVar, Final, Never, Self, TypeVar, cast
 
-from meta_agent.protocols import JSON
+from meta_agent.ledger.kinds import KINDS
+
+Cell = str | int | float | bytes | None
+"""What SQLite hands out."""
+T = TypeVar("T")
 
 FAILED: Final = "failed"  # the event of an attempt at a step that raised
 DONE: Final = "done"  # the exit reason of a run that has nothing left to do
@@ -22,12 +27,12 @@ class Step:
     key: str
     run: str | None
     kind: str
-    intent: JSON
+    intent: Mapping[str, object]
     attempts: int
     started_at: float  # Unix time, for people; never used to decide anything
     finished_at: float | None
     duration_sec: float | None  # of the attempt that finished, by a monotonic clock
-    outcome: JSON
+    outcome: object
     error: str | None  # how the latest attempt failed, while there is no outcome
 
     QUERY: ClassVar[str] = (
@@ -36,7 +41,7 @@ class Step:
     )
 
     @classmethod
-    def parse(cls, row: tuple[Any, ...]) -> Self:
+    def parse(cls, row: tuple[Cell, ...]) -> Self:
         """Reads a row of `QUERY`."""
         return cls(*_decoded(row, 4, 9))
 
@@ -44,6 +49,17 @@ class Step:
     def done(self) -> bool:
         """Whether the outcome is recorded."""
         return self.finished_at is not None
+
+    @property
+    def fields(self) -> Mapping[str, object]:
+        """The outcome for who reads tolerantly: nothing where it is missing or no object."""
+        return fields_of(self.outcome)
+
+    def told(self, holds: type[T]) -> T:
+        """The outcome of a step that is done; `holds` is what `kinds` says of it."""
+        known = [wrote.outcome for kind, wrote in KINDS.items() if kind == self.kind]
+        assert known == [holds], f"{self.kind} holds {known}"
+        return cast("T", self.outcome)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,14 +70,19 @@ class Event:
     run: str | None
     kind: str
     at: float
-    payload: JSON
+    payload: object
 
     QUERY: ClassVar[str] = "SELECT seq, run, kind, at, payload FROM events "
 
     @classmethod
-    def parse(cls, row: tuple[Any, ...]) -> Self:
+    def parse(cls, row: tuple[Cell, ...]) -> Self:
         """Reads a row of `QUERY`."""
         return cls(*_decoded(row, 4))
+
+    @property
+    def fields(self) -> Mapping[str, object]:
+        """The payload, as `Step.fields`."""
+        return fields_of(self.payload)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,22 +91,20 @@ class RunRow:
 
     run: str
     config_hash: str
-    config: JSON
+    config: Mapping[str, object]
     starts: int
     started_at: float
     finished_at: float | None
     exit_reason: str | None
-    result: JSON
 
     QUERY: ClassVar[str] = (
-        "SELECT run, config_hash, config, starts, started_at, finished_at, exit_reason, result "
-        "FROM runs "
+        "SELECT run, config_hash, config, starts, started_at, finished_at, exit_reason FROM runs "
     )
 
     @classmethod
-    def parse(cls, row: tuple[Any, ...]) -> Self:
+    def parse(cls, row: tuple[Cell, ...]) -> Self:
         """Reads a row of `QUERY`."""
-        return cls(*_decoded(row, 2, 7))
+        return cls(*_decoded(row, 2))
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,26 +125,33 @@ def link(before: str, step: Step) -> str:
     return hashlib.sha256(told.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def encode(value: JSON) -> str:
+def encode(value: object) -> str:
     """JSON text, in the order given. NaN and infinities become null: JSON has no word for them."""
     return json.dumps(_finite(value), separators=(",", ":"), allow_nan=False)
 
 
-def canonical(value: JSON) -> str:
+def canonical(value: object) -> str:
     """JSON text that equal values share: what intents are compared by."""
     return json.dumps(_finite(value), sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
-def decode(text: str | None) -> JSON:
+def decode(text: str | None) -> object:
     """The inverse of `encode`; None stays None."""
     return None if text is None else json.loads(text)
 
 
-def _decoded(row: tuple[Any, ...], *json_columns: int) -> tuple[Any, ...]:
-    return tuple(decode(cell) if at in json_columns else cell for at, cell in enumerate(row))
+def fields_of(value: object) -> Mapping[str, object]:
+    """What an object of JSON holds."""
+    return value if isinstance(value, dict) else {}
 
 
-def _finite(value: Any) -> Any:
+def _decoded(row: tuple[Cell, ...], *json_columns: int) -> Iterator[Never]:
+    """A row's cells, which the schema's STRICT tables have in the types of the record's fields."""
+    for at, cell in enumerate(row):
+        yield cast("Never", decode(cast("str | None", cell)) if at in json_columns else cell)
+
+
+def _finite(value: object) -> object:
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, dict):

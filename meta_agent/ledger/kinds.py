@@ -29,6 +29,7 @@ class Refused(TypedDict):
     statement: str
     code: str
     reason: str
+    index: NotRequired[int]
 
 
 class Share(TypedDict):
@@ -65,6 +66,14 @@ class Vault(Measured):
     which: Literal["baseline", "final"]
 
 
+class Gap(TypedDict):
+    """A score that moved, and whether no metric moved with it."""
+
+    unexplained: bool
+    delta: float
+    z: float
+
+
 class Evidence(TypedDict):
     """`evidence.Evidence`, with what validity says of the version itself."""
 
@@ -74,6 +83,7 @@ class Evidence(TypedDict):
     alerts: list[dict[str, object]]
     findings: list[dict[str, object]]
     exemplars: NotRequired[dict[str, list[dict[str, object]]]]
+    gap: NotRequired[Gap | None]
 
 
 class Proposal(TypedDict):
@@ -133,6 +143,14 @@ class Live(TypedDict):
     arms: NotRequired[list[dict[str, object]]]
 
 
+class Scored(TypedDict):
+    """What was predicted of a hypothesis's own metric, and what came."""
+
+    metric: str
+    predicted: float
+    realised: float
+
+
 class Verdict(TypedDict):
     """`protocols.Verdict` of a candidate, and the stored arms that it rests on."""
 
@@ -144,6 +162,7 @@ class Verdict(TypedDict):
     effect: NotRequired[dict[str, object] | None]
     screened_out: NotRequired[bool]
     evidence: NotRequired[dict[str, object]]
+    calibration: NotRequired[Scored | None]
 
 
 class Discrimination(TypedDict):
@@ -169,7 +188,7 @@ class Merge(TypedDict):
     version: str
     generation: int
     policy: NotRequired[str]
-    verdict: NotRequired[str]
+    verdict: NotRequired[dict[str, object]]
     undone: NotRequired[bool]
     attribution: NotRequired[dict[str, object]]
 
@@ -203,7 +222,7 @@ class Bundle(TypedDict):
     generation: int
     clean_success: float
     cells: list[str]
-    chosen: str
+    chosen: str | None
     members: list[str]
     shares: list[Share]
 
@@ -211,7 +230,7 @@ class Bundle(TypedDict):
 class Staged(TypedDict):
     """What joined the staging branch `lead`, unproven."""
 
-    candidate: str
+    candidate: str | None
     generation: int
     commit: str
     main: str
@@ -247,13 +266,25 @@ class Train(TypedDict):
 
     policy: str
     path: str
+    seed: int
     steps: int
+    shard: dict[str, object] | None
+    metrics: list[object]
+    train_steps: NotRequired[int]
+    rollouts: NotRequired[int]
+    kept: NotRequired[list[object]]
 
 
 class Stored(TypedDict):
     """`backtest.live.Evaluated`: where the attempts of an evaluation are stored."""
 
     shard: dict[str, object]
+    planned: int
+    solved: int
+    clean: int
+    seed: int
+    rollouts: NotRequired[int]
+    served: NotRequired[list[str]]
 
 
 class Checkpoint(TypedDict):
@@ -268,9 +299,9 @@ class Checkpoint(TypedDict):
 class Visible(TypedDict):
     """The minimum detectable effect of a run's budget."""
 
-    effect: float
-    low: float
-    high: float
+    effect: float | None
+    low: float | None
+    high: float | None
     basis: str
     calibrated: bool
     words: str

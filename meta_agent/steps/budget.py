@@ -23,7 +23,7 @@ from typing import Final
 from meta_agent.backtest.live import Job
 from meta_agent.harness import RECIPE_FILE, Recipe, parse_contract, parse_recipe
 from meta_agent.ledger import Ledger, Step
-from meta_agent.ledger.kinds import Kind
+from meta_agent.ledger.kinds import Commit, Kind
 from meta_agent.protocols import JSON, HarnessTree
 from meta_agent.steps.plan import MIN_PAIRS, Plan
 from meta_agent.steps.run import Run
@@ -60,7 +60,7 @@ def declared(plan: Plan, tree: HarnessTree) -> int:
 def first_tree(run: Run) -> HarnessTree:
     """The harness that the run began with: budgets are counted in its trainings."""
     step = run.ledger.step(f"{run.id}/start")
-    return run.repo.tree(step.outcome["commit"] if step and step.done else run.repo.head())
+    return run.repo.tree(step.told(Commit)["commit"] if step and step.done else run.repo.head())
 
 
 def one_cell(plan: Plan, tree: HarnessTree) -> int:
@@ -194,4 +194,5 @@ def _pays(run: Run, name: str, price: int, cap: int) -> bool:
 def _made(step: Step) -> int:
     if not step.done or step.intent.get("split") == "vault":
         return 0
-    return int(step.outcome.get("rollouts") or 0)
+    made = step.fields.get("rollouts")
+    return made if isinstance(made, int) else 0

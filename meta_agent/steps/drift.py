@@ -19,6 +19,7 @@ from typing import Final
 
 from meta_agent.backtest.arms import ArmRef, parts_of
 from meta_agent.gate import Arm, Finding, pair, sign_flip_p
+from meta_agent.ledger.kinds import Drift, Stored
 from meta_agent.protocols import JSON
 from meta_agent.steps.run import Run
 
@@ -62,19 +63,19 @@ def note_drift(run: Run, first: Arm, again: Arm) -> None:
 def drift(run: Run, refs: tuple[ArmRef, ArmRef]) -> Iterator[Finding]:
     """What a claim says of the model behind it."""
     step = run.ledger.step(f"{run.id}/{_KEY}")
-    if step and step.done and step.outcome["p"] <= SURE:
-        numbers = {name: float(step.outcome[name]) for name in ("before", "after", "p")}
-        yield Finding("drift.outcomes", "warn", _words(step.outcome), (), numbers, "both")
+    if step and step.done and (told := step.told(Drift))["p"] <= SURE:
+        numbers = {"before": told["before"], "after": told["after"], "p": told["p"]}
+        yield Finding("drift.outcomes", "warn", _words(told), (), numbers, "both")
     served = _served(run)
     names = sorted({name for some in served.values() for name in some})
     if len(names) > 1:
         listed = ", ".join(names[:4]) + (", ..." if len(names) > 4 else "")
-        told = f"the server named its model {len(names)} ways in this run: {listed}"
-        yield Finding("drift.model", "warn", told, side="both")
+        said = f"the server named its model {len(names)} ways in this run: {listed}"
+        yield Finding("drift.model", "warn", said, side="both")
     before, after = (_names(served, ref) for ref in refs)
     if before and after and before.isdisjoint(after):
-        told = f"{', '.join(sorted(before))} answered for one side, {', '.join(sorted(after))}"
-        yield Finding("drift.sides", "unproven", f"{told} for the other", side="both")
+        said = f"{', '.join(sorted(before))} answered for one side, {', '.join(sorted(after))}"
+        yield Finding("drift.sides", "unproven", f"{said} for the other", side="both")
 
 
 def _compared(first: Arm, again: Arm) -> JSON:
@@ -98,9 +99,8 @@ def _words(told: JSON) -> str:
 
 def _served(run: Run) -> dict[str, frozenset[str]]:
     """By shard, what the server called the model."""
-    evals = (step.outcome for step in run.ledger.steps(run.id, kind="eval") if step.done)
-    told = (one for one in evals if one.get("served"))
-    return {one["shard"]["name"]: frozenset(one["served"]) for one in told}
+    told = (one for one in run.ledger.outcomes("eval", Stored, run.id) if one.get("served"))
+    return {str(one["shard"]["name"]): frozenset(one["served"]) for one in told}
 
 
 def _names(served: dict[str, frozenset[str]], ref: ArmRef) -> set[str]:

@@ -34,6 +34,7 @@ from meta_agent.errors import ConfigError, MetaAgentError, PreflightError
 from meta_agent.harness import CONTRACT_FILE, parse_contract
 from meta_agent.history import HarnessRepo
 from meta_agent.ledger import DONE, Ledger
+from meta_agent.ledger.kinds import Clock
 from meta_agent.models.asking.client import Client, Recording, recording_of, unasked
 from meta_agent.offers import Offered
 from meta_agent.protocols import JSON, Domain
@@ -142,7 +143,7 @@ class _Began(NamedTuple):
                 hint="meta-agent evolve --workspace ANOTHER (with the recording as a path)",
             )
         now = recording.clock if recording else int(time.time())
-        at = int(clock.outcome["at"]) if clock and clock.done else now
+        at = clock.told(Clock)["at"] if clock and clock.done else now
         done = row is not None and row.exit_reason == DONE
         return cls(run_id, at, config.config_hash, row is not None, done)
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import TypeVar
 
 from meta_agent.backtest.live import Lab
 from meta_agent.config import RunConfig
@@ -13,10 +14,12 @@ from meta_agent.ledger import DONE, Ledger
 from meta_agent.ledger.kinds import Kind
 from meta_agent.models.asking.client import Client
 from meta_agent.models.chat import ModelClient
-from meta_agent.protocols import JSON, Factor, Hypothesis
+from meta_agent.protocols import Factor, Hypothesis
 from meta_agent.skills import SkillLibrary
 from meta_agent.steps.plan import Plan
 from meta_agent.view import Display
+
+T = TypeVar("T")
 
 
 @dataclass(slots=True)
@@ -47,7 +50,7 @@ class Run:
         """What a change may be about: with a frozen policy not what acts through training."""
         return self.plan.factors
 
-    def once(self, name: str, kind: Kind, intent: JSON, work: Callable[[], JSON]) -> JSON:
+    def once(self, name: str, kind: Kind, intent: Mapping[str, object], work: Callable[[], T]) -> T:
         """`Ledger.once` under this run's prefix; the place where a drain takes effect."""
         if self.stopping():
             raise Interrupted

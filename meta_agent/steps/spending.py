@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from meta_agent.ledger import Ledger
+from meta_agent.ledger.kinds import Half
 from meta_agent.steps.plan import ALPHA, Plan
 from meta_agent.steps.run import Run
 
@@ -88,5 +89,5 @@ def crosses(run: Run, other: str) -> bool:
     if half is None or not half.done:
         return run.plan.halved
     return not {task.key for task in run.lab.domain.tasks("confirm")}.isdisjoint(
-        half.outcome["search"]
+        half.told(Half)["search"]
     )

@@ -99,7 +99,7 @@ def visible(
     wanted = terms(config, plan, evaluator_hash)
     fitting = [step for step in calibrations if step.done and _fits(step.intent, wanted)]
     if fitting:
-        return _measured(fitting[-1].outcome)
+        return _measured(fitting[-1].fields)
     return _assumed(config, held or plan)
 
 
@@ -115,7 +115,7 @@ def terms(config: RunConfig, plan: Plan, evaluator_hash: str) -> dict[str, JSON]
     }
 
 
-def _fits(intent: JSON, wanted: Mapping[str, JSON]) -> bool:
+def _fits(intent: Mapping[str, object], wanted: Mapping[str, JSON]) -> bool:
     return all(intent.get(name) == value for name, value in wanted.items())
 
 

@@ -17,8 +17,8 @@ def require_rollouts(ledger: Ledger, store: RolloutStore, run: str | None = None
         str(part["name"])
         for kind in ("train", "eval")
         for step in ledger.steps(run, kind)
-        if step.done and step.outcome.get("shard")
-        for part in parts_of(step.outcome["shard"])
+        if step.done and step.fields.get("shard")
+        for part in parts_of(step.fields["shard"])
     }
     if named and not any(store.find(name) for name in named):
         raise ConfigError(

@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, cast
 
 from meta_agent.backtest import ReplayReport, changed_paths
 from meta_agent.backtest.arms import behaviour_hash, parts_of
@@ -129,9 +129,9 @@ def _shards(
     if wanted is not None and wanted not in runs:
         return (_named_shard(store, wanted),)
     trained = [
-        (step.intent["behaviour"], step.intent["seed"], step.outcome["shard"])
+        (step.intent["behaviour"], cast("int", step.intent["seed"]), step.fields["shard"])
         for step in ledger.steps(wanted, kind="train")
-        if step.done and step.outcome.get("shard")
+        if step.done and step.fields.get("shard")
     ]
     own = behaviour_hash(before)
     if mine := sorted((seed, at) for at, (hash_, seed, _) in enumerate(trained) if hash_ == own):
@@ -144,8 +144,8 @@ def _shards(
 def _evaluated(ledger: Ledger, run: str | None) -> tuple[str, ...]:
     """A frozen policy has no training rollouts: the newest ones on the search split instead."""
     for step in reversed(ledger.steps(run, kind="eval")):
-        if step.done and step.intent.get("split") == "search" and step.outcome.get("shard"):
-            return _names(step.outcome["shard"])
+        if step.done and step.intent.get("split") == "search" and step.fields.get("shard"):
+            return _names(step.fields["shard"])
     raise ConfigError(
         "this workspace holds no rollouts to replay yet",
         hint="meta-agent evolve",

@@ -23,7 +23,7 @@ from meta_agent.errors import ConfigError
 from meta_agent.gate import Finding, row_of
 from meta_agent.history import HarnessRepo
 from meta_agent.ledger import Ledger, Step
-from meta_agent.ledger.kinds import Live, Merge
+from meta_agent.ledger.kinds import Live, Merge, Stored, Verdict
 from meta_agent.offers import Offered
 from meta_agent.protocols import JSON, Domain, VerdictKind
 from meta_agent.rollouts import RolloutStore
@@ -137,7 +137,7 @@ def _read(
 def _proven_after(ledger: Ledger, run: str) -> int | None:
     """Attempts that had been made when a look first proved the claim."""
     looks = (step for step in ledger.steps(run, kind="live") if step.done)
-    proofs = (step for step in looks if step.outcome["verdict"]["kind"] == VerdictKind.PROMOTE)
+    proofs = (step for step in looks if step.told(Live)["verdict"]["kind"] == VerdictKind.PROMOTE)
     return next((spent(ledger, run, before=step) for step in proofs), None)
 
 
@@ -146,7 +146,7 @@ def _vault_arm(workspace: Workspace, ledger: Ledger, run: str, final: Mapping[st
     tree = HarnessRepo.open(workspace.harness_repo).tree(final["commit"])
     prefix = f"{run}/eval/{behaviour_hash(tree)[:12]}-"
     found = next(step for step in ledger.steps(run, kind="eval") if _is_of(step, prefix, final))
-    seen = found.outcome
+    seen = found.told(Stored)
     return ArmRef("final", seen["planned"], "", {0: seen["shard"]})
 
 
@@ -172,8 +172,8 @@ def _arms_behind(ledger: Ledger, candidate: str) -> tuple[ArmRef, ArmRef] | None
     looks = ledger.outcomes("live", Live)
     rows = [look["arms"] for look in looks if look["candidate"] == candidate]
     verdict = ledger.step(f"{candidate}/verdict")
-    if verdict is not None and verdict.done and verdict.outcome["arms"]:
-        rows.append(verdict.outcome["arms"])
+    if verdict is not None and verdict.done and (arms := verdict.told(Verdict)["arms"]):
+        rows.append(arms)
     if not rows:
         return None
     before, after = (ArmRef.from_json(ref) for ref in rows[-1])
@@ -184,8 +184,7 @@ def _outcome(ledger: Ledger, key: str) -> Mapping[str, Any]:
     step = ledger.step(key)
     if step is None or not step.done:
         raise ConfigError(f"the run is recorded done and has no {key}")
-    outcome: Mapping[str, Any] = step.outcome
-    return outcome
+    return step.fields
 
 
 def _vetoes(findings: Sequence[Finding]) -> tuple[str, ...]:

@@ -80,10 +80,10 @@ def _headline(state: RunState, seconds: float) -> list[str]:
 
 def _moments(ledger: Ledger, run: str) -> Iterator[_Moment]:
     for event in ledger.events(run):
-        yield _Moment(event.at, event.kind, event.payload)
+        yield _Moment(event.at, event.kind, event.fields)
     for step in ledger.steps(run, kind="verdict"):
         if step.finished_at is not None:
-            yield _Moment(step.finished_at, step.kind, step.outcome)
+            yield _Moment(step.finished_at, step.kind, step.fields)
 
 
 def _tell(display: Display, state: RunState, moment: _Moment) -> None:

@@ -21,7 +21,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final, NamedTuple
 
 from meta_agent.ledger import Ledger
-from meta_agent.ledger.kinds import Candidate, Screen
+from meta_agent.ledger.kinds import Candidate, Screen, Verdict
 from meta_agent.protocols import JSON
 
 ENOUGH: Final = 4
@@ -74,10 +74,10 @@ def forecasts(ledger: Ledger) -> list[Forecast]:
         if screen.get("stage") == "replay" and screen.get("numbers")
     }
     found = []
-    for step in ledger.steps(kind="verdict"):
-        known = candidates.get(step.outcome["candidate"]) if step.done else None
-        if known is not None and step.outcome.get("arms"):
-            found.append(_forecast(known, step.outcome, replays.get(known["id"])))
+    for told in ledger.outcomes("verdict", Verdict):
+        known = candidates.get(told["candidate"])
+        if known is not None and told.get("arms"):
+            found.append(_forecast(known, told, replays.get(known["id"])))
     return found
 
 

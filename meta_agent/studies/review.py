@@ -29,6 +29,7 @@ from meta_agent.domains.dealt import Halves
 from meta_agent.errors import ConfigError, IntegrityError, MetaAgentError
 from meta_agent.history import LEAD, HarnessRepo
 from meta_agent.ledger import DONE, Ledger, RetracedLedger, RunRow, Step, UnrecordedError
+from meta_agent.ledger.kinds import Candidate, Clock, Commit, Merge, Verdict
 from meta_agent.models.chat import ModelClient
 from meta_agent.offers import Offered
 from meta_agent.protocols import JSON
@@ -85,10 +86,9 @@ def _verdict_on(ledger: Ledger, commit: str) -> JSON:
             f"{commit!r} is too short: give at least {_SHORTEST} characters of the commit",
             hint="meta-agent show",
         )
-    merges = [step.outcome for step in ledger.steps(kind="merge") if step.done]
+    merges = ledger.outcomes("merge", Merge)
     merged = {one["candidate"] for one in merges if one["commit"].startswith(commit)}
-    for step in reversed(ledger.steps(kind="verdict")):
-        told = step.outcome if step.done else {"commit": "", "candidate": ""}
+    for told in reversed(ledger.outcomes("verdict", Verdict)):
         if told["commit"].startswith(commit) or told["candidate"] in merged:
             return told
     raise ConfigError(f"no verdict is recorded for {commit}", hint="meta-agent log")
@@ -106,9 +106,9 @@ def _walked(place: Workspace, ledger: Ledger, row: RunRow, folder: Path) -> Walk
     start = ledger.step(f"{row.run}/start")
     if start is None or not start.done:
         raise ConfigError(f"the run {row.run} has not begun yet", hint="meta-agent status")
-    copy = walk.repo.rewound(folder / "harness_repo", start.outcome["commit"])
+    copy = walk.repo.rewound(folder / "harness_repo", start.told(Commit)["commit"])
     retraced = RetracedLedger(ledger, row.run, TAKEN, walk.hear)
-    clock = retraced.once(f"{row.run}/clock", "clock", {}, dict)["at"]
+    clock = retraced.once(f"{row.run}/clock", "clock", {}, lambda: Clock(at=0))["at"]
     plan = replace(plan_for(config, domain), alpha=alpha_of(retraced, row.run))
     domain = Halves(domain) if plan.halved else domain
     lab = RecordedLab(
@@ -163,7 +163,7 @@ class Walk:
         """Of a step as it was recorded, what it was to do, and what came of it now."""
         name = step.key.removeprefix(f"{self.run}/")
         self.compare(name, {"kind": step.kind, "intent": step.intent}, told)
-        if isinstance(again, Mapping) and "error" in again and "error" not in step.outcome:
+        if isinstance(again, Mapping) and "error" in again and "error" not in step.fields:
             self.differences.append(Difference(name, "done", again["error"]))
         else:
             self.compare(name, step.outcome, again)
@@ -172,7 +172,7 @@ class Walk:
         elif isinstance(again, Mapping) and "refused" in again:
             self.taken.add(f"{name}, which its harness broke off")
         elif step.kind == "verdict":
-            self.verdicts[step.outcome["candidate"]] = again
+            self.verdicts[step.told(Verdict)["candidate"]] = again
 
     def through(self, run: Run, carried_out: Callable[[Run], None]) -> None:
         """Carries the run out over what is recorded; then journal, refs and notes are compared."""
@@ -206,8 +206,7 @@ class Walk:
         for ref in sorted(ref for ref in {*then, *now} if mine in ref):
             if (at := now.get(ref)) is not None:
                 self.compare(f"{ref} on main", self.repo.on_main(at), copy.on_main(at))
-        recorded = [s.outcome for s in self.ledger.steps(self.run, kind="candidate") if s.done]
-        for one in recorded:
+        for one in self.ledger.outcomes("candidate", Candidate, self.run):
             self.compare(one["ref"], one["commit"], now.get(one["ref"]))
         if last and self.finished:
             self.compare("the branch lead", self.repo.tip(LEAD), copy.tip(LEAD))
@@ -248,9 +247,9 @@ class Walk:
         assert self.lab is not None
         arms = [part for ref in told.get("arms") or () for part in ref["shards"].values()]
         vault = [
-            step.outcome["shard"]
+            step.fields["shard"]
             for step in self.ledger.steps(self.run, kind="eval")
-            if step.done and step.intent["split"] == "vault" and "shard" in step.outcome
+            if step.done and step.intent["split"] == "vault" and "shard" in step.fields
         ]
         rows, checked = 0, 0
         for shard in arms + vault:

@@ -44,13 +44,15 @@ def newest(ledger: Ledger) -> Named:
     steps = [step for step in ledger.steps(kind="candidate") if step.done]
     if not steps:
         raise ConfigError("no candidate has been made here yet", hint="meta-agent evolve")
-    return _candidate(steps[-1].outcome)
+    return _candidate(steps[-1].told(Candidate))
 
 
 def named(repo: HarnessRepo, ledger: Ledger, name: str) -> Named:
     """A candidate (newest first), a version (`v1`), a branch (`main`, `lead`), or a commit."""
     for step in reversed(ledger.steps(kind="candidate")):
-        told = step.outcome if step.done else {"id": "", "commit": ""}
+        if not step.done:
+            continue
+        told = step.told(Candidate)
         by_commit = len(name) >= 6 and told["commit"].startswith(name)
         if by_commit or told["id"] == name or told["id"].endswith(f"/{name}"):
             return _candidate(told)
@@ -76,7 +78,7 @@ def names(ledger: Ledger) -> list[str]:
     return list(dict.fromkeys([*reversed(tried), *reversed(versions), "main", "lead"]))
 
 
-def _candidate(told: JSON) -> Named:
+def _candidate(told: Candidate) -> Named:
     return Named(str(told["id"]), str(told["commit"]), str(told["base"]))
 
 
@@ -92,7 +94,7 @@ def _version(ledger: Ledger, name: str) -> Named | None:
 
 def _versions(ledger: Ledger) -> list[tuple[str, str]]:
     steps = sorted((*ledger.steps(kind="baseline"), *ledger.steps(kind="merge")), key=_order)
-    made = (step.outcome for step in steps if step.done and not step.outcome.get("undone"))
+    made = (step.fields for step in steps if step.done and not step.fields.get("undone"))
     return [
         (str(one.get("version")), str(one.get("commit") or one.get("harness_commit")))
         for one in made

@@ -48,8 +48,8 @@ class DecisionView:
 
     @classmethod
     def parse(cls, step: Step) -> Self:
-        asked = step.intent if isinstance(step.intent, dict) else {}
-        said = step.outcome if isinstance(step.outcome, dict) else {}
+        asked: Mapping[str, Any] = step.intent if isinstance(step.intent, dict) else {}
+        said = step.fields
         verdict = asked.get("verdict")
         return cls(
             key=step.key,

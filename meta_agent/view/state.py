@@ -52,7 +52,6 @@ class RunState:
     last_at: float = 0.0
     finished_at: float | None = None
     starts: int = 1
-    result: JSON = None
     first: Measured | None = None  # the baseline on the split the search reads
     baseline: Measured | None = None  # on the vault
     final: Measured | None = None  # on the vault
@@ -209,7 +208,6 @@ def reduce(ledger: Ledger, run: str | None = None) -> RunState:
         last_at=row.started_at,
         finished_at=row.finished_at,
         starts=row.starts,
-        result=row.result,
         spend=ledger.spend(row.run),
     )
     for step in ledger.steps(row.run):
@@ -233,10 +231,10 @@ def every_candidate(ledger: Ledger) -> dict[str, CandidateView]:
 def decisions_on_commit(ledger: Ledger, commit: str) -> list[DecisionView]:
     """What people decided about the candidate that has, or was merged as, this commit; any run."""
     meant = {
-        step.outcome.get("candidate") or step.outcome.get("id")
+        step.fields.get("candidate") or step.fields.get("id")
         for kind in ("candidate", "merge")
         for step in ledger.steps(kind=kind)
-        if step.done and str(step.outcome.get("commit") or "").startswith(commit)
+        if step.done and str(step.fields.get("commit") or "").startswith(commit)
     }
     decisions = map(DecisionView.parse, ledger.steps(kind="decision"))
     return [one for one in decisions if one.candidate in meant]
@@ -251,7 +249,7 @@ def apply_step(state: RunState, step: Step) -> None:
     if not step.done:
         state.open_steps.append(step)
         return
-    outcome = step.outcome if isinstance(step.outcome, dict) else {}
+    outcome: Mapping[str, Any] = step.fields
     state.rollouts += int(outcome.get("rollouts") or 0)
     state.train_steps += int(outcome.get("train_steps") or 0)
     if fold := _FOLDS.get(step.kind):
@@ -261,7 +259,7 @@ def apply_step(state: RunState, step: Step) -> None:
 def apply_event(state: RunState, event: Event) -> None:
     """Folds one event in."""
     state.last_at = max(state.last_at, event.at)
-    payload = event.payload if isinstance(event.payload, dict) else {}
+    payload: Mapping[str, Any] = event.fields
     if event.kind == "phase":
         state.phase = str(payload.get("name", ""))
         state.phase_detail = str(payload.get("detail", ""))

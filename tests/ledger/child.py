@@ -26,7 +26,7 @@ def main(ledger_path: str, effects: str) -> None:
         ledger.once("r1/first", "first", {"n": 0}, lambda: work("first", "one"))
         ledger.once("r1/outer", "outer", {"n": 2}, outer)
         ledger.event("note", {"text": "all steps done"})
-        ledger.finish_run("r1", "done", {"ok": True})
+        ledger.finish_run("r1", "done")
     print("finished")
 
 

@@ -136,12 +136,12 @@ def test_reader_of_nothing_is_told_what_to_run(tmp_path: Path) -> None:
         Ledger.open(tmp_path / "ledger.sqlite", owner_lock=False)
 
 
-def test_events_are_numbered_and_can_be_followed(ledger: Ledger) -> None:
+def test_events_come_in_order_and_by_run(ledger: Ledger) -> None:
     ledger.start_run("r", {}, config_hash="h")
-    first = ledger.event("metrics", {"step": 1})
+    ledger.event("metrics", {"step": 1})
     ledger.event("metrics", {"step": 2})
     ledger.event("note", "x", run="other")
-    assert [event.payload for event in ledger.events("r", after=first)] == [{"step": 2}]
+    assert [event.payload for event in ledger.events("r")] == [{"step": 1}, {"step": 2}]
 
 
 def test_runs_resume_until_done(ledger: Ledger) -> None:
@@ -150,8 +150,7 @@ def test_runs_resume_until_done(ledger: Ledger) -> None:
     found = ledger.run("r1")
     assert found is not None and (found.exit_reason, found.config) == ("interrupted", {"seed": 1})
     assert ledger.start_run("r1", {"seed": 1}, config_hash="h").starts == 2
-    ledger.finish_run("r1", "done", {"final": 0.5})
-    assert [run.result for run in ledger.runs()] == [{"final": 0.5}]
+    ledger.finish_run("r1", "done")
 
 
 def test_a_run_taken_up_with_other_settings_is_refused(ledger: Ledger) -> None:

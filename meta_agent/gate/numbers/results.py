@@ -34,6 +34,7 @@ Scores = ArrayLike | Mapping[str, ArrayLike]
 """One suite, or several by name: scores by run, or success by (run, task), all in shares."""
 
 DRAWS: Final = 4000
+CONFIDENCE: Final = 0.95
 QUARTER: Final = 0.25
 
 
@@ -70,7 +71,6 @@ def interval(
     scores: Scores,
     statistic: str = "iqm",
     *,
-    confidence: float = 0.95,
     draws: int = DRAWS,
     seed: int = 0,
 ) -> Estimate:
@@ -78,7 +78,7 @@ def interval(
     suites, figure = _suites(scores), _STATISTICS[statistic]
     drawn = _Draws(draws, seed)
     cloud = figure(_joined([drawn.runs(matrix, drawn.tasks(matrix)) for matrix in suites]))
-    return _estimate(float(figure(_flat(suites))), cloud, suites, confidence)
+    return _estimate(float(figure(_flat(suites))), cloud, suites)
 
 
 def difference(
@@ -86,7 +86,6 @@ def difference(
     b: Scores,
     statistic: str = "mean",
     *,
-    confidence: float = 0.95,
     draws: int = DRAWS,
     seed: int = 0,
 ) -> Estimate:
@@ -95,7 +94,7 @@ def difference(
     pairs = _drawn_together(ours, theirs, _Draws(draws, seed))
     cloud = figure(_joined([one for one, _ in pairs])) - figure(_joined([two for _, two in pairs]))
     value = float(figure(_flat(ours)) - figure(_flat(theirs)))
-    return _estimate(value, cloud, [*ours, *theirs], confidence)
+    return _estimate(value, cloud, [*ours, *theirs])
 
 
 def probability_of_improvement(a: Scores, b: Scores) -> float:
@@ -110,7 +109,6 @@ def improvement(
     a: Scores,
     b: Scores,
     *,
-    confidence: float = 0.95,
     draws: int = DRAWS,
     seed: int = 0,
 ) -> Estimate:
@@ -119,7 +117,7 @@ def improvement(
     pairs = _drawn_together(ours, theirs, _Draws(draws, seed))
     cloud = np.mean([_wins(one, two) for one, two in pairs], axis=0)
     value = probability_of_improvement(a, b)
-    return _estimate(value, cloud, [*ours, *theirs], confidence)
+    return _estimate(value, cloud, [*ours, *theirs])
 
 
 # --- figures -----------------------------------------------------------------------------------
@@ -181,14 +179,14 @@ def _joined(parts: Sequence[Matrix]) -> Matrix:
     return np.concatenate(parts, axis=-1)
 
 
-def _estimate(value: float, cloud: Matrix, suites: Sequence[Matrix], confidence: float) -> Estimate:
-    tail = _expanded_tail(suites, confidence)
+def _estimate(value: float, cloud: Matrix, suites: Sequence[Matrix]) -> Estimate:
+    tail = _expanded_tail(suites)
     low, high = np.quantile(cloud, [tail, 1 - tail])
     # A statistic of few runs may lie outside its own cloud's percentiles only by rounding.
     return Estimate(value, min(float(low), value), max(float(high), value), min(map(len, suites)))
 
 
-def _expanded_tail(suites: Sequence[Matrix], confidence: float) -> float:
+def _expanded_tail(suites: Sequence[Matrix]) -> float:
     """The tail whose normal quantile is sqrt(n / (n - 1)) times that of Student's t."""
     from scipy.special import ndtr, stdtrit
 
@@ -197,7 +195,7 @@ def _expanded_tail(suites: Sequence[Matrix], confidence: float) -> float:
     if units < 2:
         raise ConfigError("one score has no interval: give at least 2 runs, or success by task")
     freedom = units - 1 if runs == 1 else sum(len(matrix) - 1 for matrix in suites)
-    wide = math.sqrt(units / (units - 1)) * stdtrit(freedom, (1 + confidence) / 2)
+    wide = math.sqrt(units / (units - 1)) * stdtrit(freedom, (1 + CONFIDENCE) / 2)
     return float(ndtr(-wide))
 
 

@@ -12,6 +12,7 @@ from typing import Any
 from meta_agent.config import RunConfig
 from meta_agent.errors import IntegrityError
 from meta_agent.ledger import Ledger
+from meta_agent.ledger.kinds import Clock
 from meta_agent.models.asking.prices import Price
 from meta_agent.models.asking.transcripts import SCHEMA_VERSION, Transcripts
 from meta_agent.protocols import JSON, Role
@@ -48,7 +49,7 @@ def clock_of(
     """When the run began, as the ledger has it."""
     step = ledger.step(f"{run_id}/clock")
     if step is not None and step.done:
-        return int(step.outcome["at"])
+        return step.told(Clock)["at"]
     return int(known.get("clock", clock()))
 
 

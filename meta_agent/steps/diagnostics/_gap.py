@@ -18,6 +18,7 @@ from meta_agent.backtest.fair import fairly
 from meta_agent.errors import CandidateError
 from meta_agent.gate.diagnostics import ALPHA, MIN_VERSIONS, separation
 from meta_agent.harness import parse_contract
+from meta_agent.ledger.kinds import Evidence
 from meta_agent.protocols import HarnessTree
 from meta_agent.steps.diagnostics._past import PastVersion, past_versions, split_past
 from meta_agent.steps.diagnostics.tend import admitted
@@ -32,9 +33,10 @@ def open_gap(run: Run) -> str:
     """The newest gap that nothing has explained yet, in a sentence; empty where there is none."""
     told, at = "", 0
     for step in run.ledger.steps(kind="evidence"):
-        found = step.outcome.get("gap") if step.done else None
+        found = step.told(Evidence).get("gap") if step.done else None
         if found and found["unexplained"]:
-            told, at = _sentence(step.outcome["version"], found["delta"], found["z"]), step.seq
+            version = step.told(Evidence)["version"]
+            told, at = _sentence(version, found["delta"], found["z"]), step.seq
     return "" if any(one.seq > at for one in admitted(run)) else told
 
 

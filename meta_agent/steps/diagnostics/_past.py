@@ -69,7 +69,7 @@ def past_versions(run: Run, *, after: int = 0) -> list[PastVersion]:
 
 def _recorded(run: Run) -> Iterator[PastVersion]:
     for step in run.ledger.steps(kind="verdict"):
-        told = step.outcome
+        told: Mapping[str, JSON] = step.fields
         if not step.done or not told["arms"] or machines_failed(told["evidence"]):
             continue
         if told["evidence"].get("judge") == BY_SCORE:

@@ -25,7 +25,7 @@ from meta_agent.backtest.fair import fairly
 from meta_agent.errors import CandidateError
 from meta_agent.gate import judge_diagnostics, verdict_from_json, verdict_to_json
 from meta_agent.gate.diagnostics import ALPHA
-from meta_agent.protocols import Verdict
+from meta_agent.protocols import JSON, Verdict
 from meta_agent.steps.diagnostics._past import number_of, past_versions, readings, split_past
 from meta_agent.steps.records import Judged, Tested, failure, stopped
 from meta_agent.steps.run import Run
@@ -39,12 +39,11 @@ def discriminate(run: Run, tested: Tested) -> Judged:
     """Judges a diagnostics candidate on the past versions of the workspace."""
     candidate = tested.candidate
     run.phase("judge", f"{candidate.id}: does it tell good past versions from bad ones?")
-    outcome = run.once(
-        f"{candidate.id}/discriminate",
-        KIND,
-        {"commit": candidate.commit},
-        lambda: {"candidate": candidate.id, "verdict": verdict_to_json(_verdict(run, tested))},
-    )
+
+    def told() -> JSON:
+        return {"candidate": candidate.id, "verdict": verdict_to_json(_verdict(run, tested))}
+
+    outcome = run.once(f"{candidate.id}/discriminate", KIND, {"commit": candidate.commit}, told)
     return Judged(verdict_from_json(outcome["verdict"]))
 
 
@@ -74,5 +73,6 @@ def _judged(run: Run, tested: Tested) -> Verdict:
 
 def _read_before(run: Run) -> int:
     """Numbers that were read on past versions of this workspace before, whatever came of it."""
-    steps = (step.outcome for step in run.ledger.steps(kind=KIND) if step.done)
-    return sum(bool(told["verdict"]["evidence"].get("numbers")) for told in steps)
+    steps = run.ledger.steps(kind=KIND)
+    every: list[Mapping[str, JSON]] = [step.fields for step in steps if step.done]
+    return sum(bool(told["verdict"]["evidence"].get("numbers")) for told in every)

@@ -19,6 +19,7 @@ from meta_agent.backtest.fair import fairly
 from meta_agent.errors import CandidateError
 from meta_agent.gate.diagnostics import Standing, still_discriminates
 from meta_agent.ledger.kinds import Candidate as Made
+from meta_agent.ledger.kinds import Merge
 from meta_agent.protocols import JSON, Candidate, HarnessTree
 from meta_agent.steps.diagnostics._past import number_of, past_versions, readings
 from meta_agent.steps.records import Version, candidate_from_json
@@ -45,8 +46,8 @@ def admitted(run: Run) -> Iterator[Admitted]:
         if made["factor"] == "diagnostics"
     }
     for step in run.ledger.steps(kind="merge"):
-        if step.done and not step.outcome["undone"]:
-            for told in (proposed[name] for name in _brought(step.outcome) if name in proposed):
+        if step.done and not step.told(Merge)["undone"]:
+            for told in (proposed[name] for name in _brought(step.fields) if name in proposed):
                 yield Admitted(candidate_from_json(dict(told)), step.seq)
 
 

@@ -12,7 +12,8 @@ from typing import Any
 from meta_agent.agents import Brief, HostServices, Past, Situation, Source, Tried, evidence_files
 from meta_agent.gate.race import BLOCK
 from meta_agent.ledger import Step
-from meta_agent.ledger.kinds import Bundle, Kind, Proposal
+from meta_agent.ledger.kinds import Bundle, Kind, Proposal, Verdict
+from meta_agent.ledger.kinds import Candidate as Made
 from meta_agent.protocols import JSON, Rollout, VerdictKind
 from meta_agent.skills import Skill
 from meta_agent.steps.diagnostics._gap import gap_terms, with_leads
@@ -87,12 +88,12 @@ def tried(run: Run, base: str) -> list[Tried]:
     return found
 
 
-def _judged(run: Run) -> Iterator[tuple[dict[str, Any], dict[str, Any] | None]]:
+def _judged(run: Run) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any] | None]]:
     """Every candidate of the workspace that may be spoken of, and its verdict if it has one."""
-    verdicts = run.ledger.steps(kind="verdict")
-    known = {step.outcome["candidate"]: step.outcome for step in verdicts if step.done}
+    known = {told["candidate"]: told for told in run.ledger.outcomes("verdict", Verdict)}
     for step in _spoken_of(run, "candidate"):
-        yield step.outcome, known.get(step.outcome["id"])
+        made = step.told(Made)
+        yield made, known.get(made["id"])
 
 
 def _spoken_of(run: Run, kind: Kind) -> list[Step]:
@@ -209,7 +210,7 @@ def _caveat(verdict: Mapping[str, Any]) -> str:
 
 def _refused(run: Run, step: Step) -> Iterator[Past]:
     at = step.key.removeprefix(f"{run.id}/").removesuffix("/propose")
-    for row in step.outcome["refused"]:
+    for row in step.told(Proposal)["refused"]:
         reasons = (f"{row['code']}: {row['reason']}",)
         yield Past(f"{at}/c{row.get('index', '?')}", row["statement"], "REFUSED", reasons)
 
@@ -298,7 +299,7 @@ def _room(run: Run, generation: int) -> str:
     step = run.ledger.step(f"{run.id}/g{generation}/propose/budget")
     if step is None or not step.done:
         return ""
-    return f" The search's share of the budget pays for {step.outcome['cells']} more trainings."
+    return f" The search's share of the budget pays for {step.fields['cells']} more trainings."
 
 
 def summary(outcome: JSON) -> str:

@@ -25,7 +25,7 @@ def by_one_set(
     step = run.ledger.step(f"{run.id}/g{generation - 1}/evidence")
     if earlier is None or step is None or not earlier.measured:
         return earlier
-    changed = _changed(run.repo.tree(step.intent["commit"]), tree)
+    changed = _changed(run.repo.tree(str(step.intent["commit"])), tree)
     if changed is None:
         return replace(earlier, measured={})
     kept = {

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Final
 
 from meta_agent.gate import verdict_to_json
+from meta_agent.ledger import kinds
 from meta_agent.protocols import JSON, Candidate, Verdict, VerdictKind
 from meta_agent.skills import SkillDraft, distil
 from meta_agent.steps.records import Collected, Judged, Reading, machines_failed, proven
@@ -99,7 +100,7 @@ def _informative(candidate: Candidate, verdict: Verdict, reading: Reading) -> bo
 def _prediction(run: Run, candidate: Candidate) -> str:
     """What the hypothesis's own metric did, where it was measured on both sides."""
     step = run.ledger.step(f"{candidate.id}/verdict")
-    told = step.outcome.get("calibration") if step and step.done else None
+    told = step.told(kinds.Verdict).get("calibration") if step and step.done else None
     if not told:
         return ""
     moved = f"predicted {told['predicted']:+.4g}, realised {told['realised']:+.4g}"

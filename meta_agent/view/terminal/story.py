@@ -31,7 +31,7 @@ def moments(steps: Sequence[Step]) -> list[Moment]:
     """What a reader wants of all that was recorded, oldest first."""
     found = []
     for step in steps:
-        told = step.outcome if isinstance(step.outcome, dict) else {}
+        told = step.fields
         if step.done and (said := _TELL.get(step.kind, _nothing)(told)):
             commit = str(told.get("commit") or told.get("harness_commit") or "")
             at = step.finished_at or step.started_at

@@ -227,7 +227,7 @@ def log(steps: Iterable[Step], events: Iterable[Event]) -> list[Text]:
 
 def _told(event: Event) -> str:
     """A note's own words, a phase and what it is about, of other events the fields."""
-    told = event.payload if isinstance(event.payload, dict) else {}
+    told = event.fields
     if event.kind == "phase":
         return f"{told.get('name')}: {told.get('detail')}"
     note = told.get("text")
@@ -469,7 +469,7 @@ def _step_line(step: Step) -> str:
     if not step.done:
         return f"{_open_step(step)} (not done)"
     took = "" if step.duration_sec is None else f" in {duration(step.duration_sec)}"
-    outcome = step.outcome if isinstance(step.outcome, dict) else {}
+    outcome = step.fields
     clean = outcome.get("clean_success")
     extra = f", clean success {percent(clean)}" if isinstance(clean, float) else ""
     kind = f", {outcome['kind']}" if step.kind == "verdict" and "kind" in outcome else ""
