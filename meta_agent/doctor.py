@@ -367,7 +367,8 @@ def _executor(config: RunConfig) -> Iterator[Row]:
     """By metadata alone: who joins a cluster is looked at when a run begins."""
     version = _version("ray")
     if config.executor == "local":
-        yield Row("executor", "ok", f"local, {config.jobs} at a time; ray {version or 'missing'}")
+        at_once = f"{config.jobs or 'as many as fit'} at a time"
+        yield Row("executor", "ok", f"local, {at_once}; ray {version or 'missing'}")
     elif version is None:
         yield Row("executor", "fail", f"{config.executor} needs Ray", install("ray"))
     else:

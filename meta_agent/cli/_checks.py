@@ -22,7 +22,8 @@ def register(app: typer.Typer) -> None:
 
 
 @takes(
-    *("policy", "meta_model", "models", "base_urls", "key_env", "tasks"),
+    *("policy", "meta_model", "models", "base_urls", "key_env", "domain", "tasks", "grade"),
+    *("lora_rank", "precision", "tokens_per_pass", "threads", "jobs", "executor"),
     *("sandbox", "allow_unsafe_process", "workspace"),
 )
 def doctor(
