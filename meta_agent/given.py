@@ -20,6 +20,7 @@ from typing import Any, Final
 
 from meta_agent.config import RunConfig
 from meta_agent.errors import ConfigError
+from meta_agent.parsing.syntax import literal_value, parse_python
 from meta_agent.protocols import JSON
 from meta_agent.resources import shipped_harness
 from meta_agent.settings import resolve
@@ -126,7 +127,7 @@ def _prompted(prompt: str) -> dict[str, str]:
     shipped = shipped_harness("open")
     files = {f"{_AGENT}/{path}": content.decode() for path, content in shipped.items()}
     prompts = f"{_AGENT}/agent/prompts.py"
-    tree = ast.parse(files[prompts])
+    tree = parse_python(files[prompts])
     for node in tree.body:
         if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "SYSTEM":
             lines = files[prompts].splitlines(keepends=True)
@@ -176,7 +177,7 @@ def _inner_names(text: str) -> set[str]:
     """All names that are read, also in functions and classes inside."""
     return {
         node.id
-        for node in ast.walk(ast.parse(text))
+        for node in ast.walk(parse_python(text))
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)
     }
 
@@ -199,7 +200,7 @@ def _bring(word: str, value: Any, written: dict[str, str], user: Any) -> None:
 def _literal(value: Any, word: str, user: str) -> str:
     text = repr(value)
     try:
-        if ast.literal_eval(text) == value:
+        if literal_value(text) == value:
             return text
     except (ValueError, SyntaxError):
         pass

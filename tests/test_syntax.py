@@ -2,15 +2,19 @@
 
 import ast
 import gc
+import re
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from meta_agent.parsing.syntax import parse_python
+import meta_agent
+from meta_agent.parsing import syntax
+from meta_agent.parsing.syntax import literal_value, parse_expression, parse_python
 
+LIST = f"[{'(1, [2]), ' * 20}]"
 SOURCE = Path(ast.__file__).read_text(encoding="utf-8")
 
 
@@ -30,7 +34,19 @@ def switching() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("switching")
-def test_threads_do_not_get_into_each_others_trees() -> None:
+@pytest.mark.parametrize("other", [parse_python, parse_expression, literal_value])
+def test_threads_do_not_get_into_each_others_trees(other: Callable[[str], object]) -> None:
+    def both(_: int) -> int:
+        for _ in range(40):
+            other(LIST)
+        return len(parse_python(SOURCE).body)
+
     with ThreadPoolExecutor(4) as pool:
-        trees = list(pool.map(lambda _: parse_python(SOURCE), range(12)))
-    assert {len(tree.body) for tree in trees} == {len(ast.parse(SOURCE).body)}
+        assert {*pool.map(both, range(12))} == {len(ast.parse(SOURCE).body)}
+
+
+def test_nothing_parses_beside_the_lock() -> None:
+    package = Path(meta_agent.__file__).parent
+    calls = re.compile(r"\bast\.(?:parse|literal_eval)\(|from ast import")
+    found = {path for path in package.rglob("*.py") if calls.search(path.read_text("utf-8"))}
+    assert found == {Path(syntax.__file__)}

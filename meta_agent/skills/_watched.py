@@ -16,6 +16,7 @@ from types import NoneType
 from typing import Any, Final
 
 from meta_agent.evidence import MINIMUM, THRESHOLDS, Threshold, rests_on
+from meta_agent.parsing.syntax import literal_value, parse_python
 from meta_agent.protocols import JSON, Hypothesis
 from meta_agent.skills.looking import beyond
 
@@ -122,14 +123,14 @@ def _value(value: Any) -> str:
 def trigger_in(folder: Path) -> tuple[list[dict[str, Any]], list[str]]:
     """The table of a skill's check, read and not run; empty where there is none to be read."""
     try:
-        body = ast.parse((folder / CHECK).read_text("utf-8")).body
+        body = parse_python((folder / CHECK).read_text("utf-8")).body
     except (OSError, ValueError, SyntaxError, RecursionError, MemoryError):
         return [], []
     found: dict[str, Any] = {"WATCHED": [], "BESIDE": []}
     for one in body:
         if isinstance(one, ast.AnnAssign) and isinstance(one.target, ast.Name) and one.value:
             with suppress(ValueError):
-                found[one.target.id] = ast.literal_eval(one.value)
+                found[one.target.id] = literal_value(one.value)
     rows, beside = found["WATCHED"], found["BESIDE"]
     if not (isinstance(rows, list) and all(map(_is_row, rows)) and isinstance(beside, list)):
         return [], []

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from meta_agent.parsing.syntax import parse_python
+from meta_agent.parsing.syntax import literal_value, parse_python
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class PythonFile:
         """Every module-level name that is bound to a literal."""
         for name, node in self._assignments().items():
             try:
-                yield Constant(self.path, name, ast.literal_eval(node))
+                yield Constant(self.path, name, literal_value(node))
             except (ValueError, TypeError, SyntaxError):
                 continue
 

@@ -19,6 +19,7 @@ from meta_agent.domains._scratch import Scratch, clipped
 from meta_agent.domains.code._compare import same_output
 from meta_agent.domains.code._solution import program_of
 from meta_agent.domains.formats.code_sets import Case, CodeRow
+from meta_agent.parsing.syntax import literal_value, parse_expression, parse_python
 from meta_agent.protocols import ToolResult
 
 MAX_EXAMPLES: Final = 5
@@ -120,7 +121,7 @@ def _sides(source: str, want: str) -> tuple[str, str]:
 
 def _docstrings(prompt: str) -> list[str]:
     try:
-        tree = ast.parse(prompt)
+        tree = parse_python(prompt)
     except (SyntaxError, ValueError):
         return []
     functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
@@ -136,7 +137,7 @@ def _doctests(text: str) -> list[doctest.Example]:
 
 def _is_literal(text: str) -> bool:
     try:
-        ast.literal_eval(text)
+        literal_value(text)
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
         return False
     return True
@@ -155,7 +156,7 @@ def _is_about(text: str, name: str) -> bool:
 
 def _expression(text: str) -> ast.expr | None:
     try:
-        return ast.parse(text, mode="eval").body
+        return parse_expression(text)
     except (SyntaxError, ValueError):
         return None
 

@@ -27,6 +27,7 @@ from meta_agent.domains.formats._splits import explicit_split, hashed_split
 from meta_agent.domains.formats._task_file import TaskFile
 from meta_agent.errors import ConfigError
 from meta_agent.parsing.strict import document
+from meta_agent.parsing.syntax import parse_python
 from meta_agent.protocols import JSON, SPLITS, Split
 
 CodeKind = Literal["asserts", "stdio", "function"]
@@ -172,7 +173,7 @@ def _mbpp(fields: Fields) -> CodeRow:
 def _called(program: str, code: str) -> list[str]:
     """What the tests use of the solution: the names that it defines and they load, in order."""
     try:
-        tests, solution = ast.parse(program), ast.parse(code)
+        tests, solution = parse_python(program), parse_python(code)
     except (SyntaxError, ValueError) as problem:
         raise RefusedRowError("the tests or the solution are no Python 3") from problem
     kinds = (ast.FunctionDef, ast.ClassDef)
@@ -186,7 +187,7 @@ def _called(program: str, code: str) -> list[str]:
 
 def _stated(assertion: str) -> tuple[Case, ...]:
     """`assert f(1) == 2` as a call and what it gives; another form shows nothing to run."""
-    body = ast.parse(assertion).body
+    body = parse_python(assertion).body
     test = body[0].test if len(body) == 1 and isinstance(body[0], ast.Assert) else None
     if not isinstance(test, ast.Compare) or [type(op) for op in test.ops] != [ast.Eq]:
         return ()
@@ -384,7 +385,7 @@ def _checker(fields: Fields) -> str:
     if not text:
         return ""
     try:
-        body = ast.parse(text).body
+        body = parse_python(text).body
     except (SyntaxError, ValueError) as problem:
         raise RefusedRowError("its checker is not in Python") from problem
     if not body:  # `#include <testlib.h>` is a comment in Python

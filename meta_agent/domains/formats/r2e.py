@@ -10,7 +10,6 @@ Does not cover: running them (the statuses come from the image's own test comman
 
 from __future__ import annotations
 
-import ast
 import hashlib
 import re
 from collections.abc import Mapping
@@ -30,6 +29,7 @@ from meta_agent.domains.formats.swebench import (
 )
 from meta_agent.errors import ConfigError
 from meta_agent.parsing.strict import document
+from meta_agent.parsing.syntax import literal_value
 from meta_agent.protocols import JSON, Split
 
 STATUSES: Final = frozenset({"PASSED", "FAILED", "ERROR", "SKIPPED", "XFAIL", "XPASS"})
@@ -196,7 +196,7 @@ def _listed(fields: Fields, name: str) -> tuple[str, ...]:
     value = fields.row.get(name) or []
     if isinstance(value, str):
         try:
-            value = ast.literal_eval(value)
+            value = literal_value(value)
         except (ValueError, SyntaxError, MemoryError, RecursionError) as problem:
             raise fields.error(name, "a list of paths") from problem
     if not isinstance(value, list | tuple) or not all(isinstance(item, str) for item in value):

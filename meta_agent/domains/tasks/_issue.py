@@ -26,6 +26,7 @@ from meta_agent.domains.tasks._bench import Bench, Failure, Probed, Said
 from meta_agent.domains.tasks._package import Package
 from meta_agent.domains.tasks._script import Script, scripts, uses
 from meta_agent.domains.tasks._suite_source import UnreachableError, plain_name
+from meta_agent.parsing.syntax import parse_python
 
 UNSHOWN = "no script of a user's shows it"
 _TRIED = 16  # scripts of a fault
@@ -207,7 +208,7 @@ def _written(package: str, names: frozenset[str], one: Shown) -> str:
 
 def _main(code: str, names: frozenset[str]) -> str:
     """What of these a piece of code calls, or else takes: the outermost of its end."""
-    nodes = [one for part in reversed(ast.parse(code).body) for one in ast.walk(part)]
+    nodes = [one for part in reversed(parse_python(code).body) for one in ast.walk(part)]
     called = (one.func for one in nodes if isinstance(one, ast.Call))
     taken = (one for one in nodes if isinstance(one, ast.Attribute))
     return next((name for one in (*called, *taken) if (name := _last_name(one)) in names), "")

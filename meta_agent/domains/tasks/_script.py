@@ -22,6 +22,7 @@ from meta_agent.domains.tasks._suite_source import (
     find_test,
     read_module,
 )
+from meta_agent.parsing.syntax import parse_expression, parse_python
 
 _MOST_LINES = 30
 _CHANGES = {one.__name__: one for one in (str.upper, str.lower, str.title, str.capitalize)}
@@ -234,7 +235,7 @@ def _needed(before: _Statements, ending: str) -> _Statements:
 
 def _nodes(code: str) -> list[ast.AST]:
     try:
-        return list(ast.walk(ast.parse(code)))
+        return list(ast.walk(parse_python(code)))
     except SyntaxError as problem:
         raise UnreachableError(str(problem)) from problem
 
@@ -379,7 +380,7 @@ def _with_values(ending: str, given: Mapping[str, str], body: Sequence[str]) -> 
     values = {name: given[name] for name in given if said.count(name) == 1}
     if not values.keys() & set(said) or "\n" in ending:
         return ending
-    return ast.unparse(_Folded().visit(_Values(values).visit(ast.parse(ending))))
+    return ast.unparse(_Folded().visit(_Values(values).visit(parse_python(ending))))
 
 
 class _Folded(ast.NodeTransformer):
@@ -401,7 +402,7 @@ class _Values(ast.NodeTransformer):
     def visit_Name(self, node: ast.Name) -> ast.expr:
         try:
             found = self._values.get(node.id)
-            return ast.parse(found, mode="eval").body if found else node
+            return parse_expression(found) if found else node
         except SyntaxError as problem:
             raise UnreachableError(f"{node.id} cannot be written: {problem}") from problem
 

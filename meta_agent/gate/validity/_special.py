@@ -16,7 +16,7 @@ import ast
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from meta_agent.parsing.syntax import parse_python
+from meta_agent.parsing.syntax import literal_value, parse_python
 
 MIN_PAIRS = 3
 COPIED_SHARE = 0.8
@@ -121,7 +121,7 @@ def _is_name(node: ast.AST, names: set[str]) -> bool:
 
 def _is_literal(node: ast.AST) -> bool:
     try:
-        ast.literal_eval(node)
+        literal_value(node)
     except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
         return False
     return True

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from meta_agent.domains.swe.grading._values import Pool, another, is_plain, leaves
+from meta_agent.parsing.syntax import literal_value
 
 VALUE, INSIDE, COMPUTED, TURNED = range(4)
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -332,7 +333,7 @@ def _column(table: ast.expr, names: list[str], name: str) -> list[ast.expr] | No
 
 def _argument_names(node: ast.expr) -> list[str]:
     try:
-        said = ast.literal_eval(node)
+        said = literal_value(node)
     except (ValueError, TypeError, SyntaxError):
         return []
     names = said.split(",") if isinstance(said, str) else list(said)

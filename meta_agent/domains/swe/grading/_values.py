@@ -16,6 +16,8 @@ import secrets
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
+from meta_agent.parsing.syntax import literal_value
+
 _TRIES: Final = 12
 _NEAR: Final = 20  # a whole number moves by up to a twentieth, or by three
 _PARTS: Final = re.compile(r"\\.|[A-Za-z]{2,}|\d+|[A-Za-z]")
@@ -52,7 +54,7 @@ def another(token: str, up: bool, pool: Pool) -> str | None:
 
 def _read(token: str) -> object:
     try:
-        value: object = ast.literal_eval(token)
+        value: object = literal_value(token)
     except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
         return None
     return value
