@@ -497,3 +497,15 @@ class Checkpoint:
     policy: str  # identity, e.g. "nano@<sha256[:12]>"
     steps: int
     seed: int
+
+
+class Publisher(Protocol):
+    """Makes the weights of a training what its engines serve; the gateway samples under them."""
+
+    def publish(self, step: int) -> str:
+        """Serves the weights after `step` optimiser steps, and returns the name they serve under.
+
+        Called while the trainer waits for rows. Where engines could not take the weights, the name
+        is of those that serve on.
+        """
+        ...
