@@ -46,7 +46,7 @@ class PreflightError(MetaAgentError):
     exit_code = 3
 
 
-_NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT)
+NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT)
 _GONE: Final = (errno.EIO, errno.ESTALE, errno.ENOTCONN)
 _NOT_ALLOWED: Final = (errno.EACCES, errno.EPERM, errno.EROFS)
 
@@ -54,7 +54,7 @@ _NOT_ALLOWED: Final = (errno.EACCES, errno.EPERM, errno.EROFS)
 def of_disk(error: OSError) -> MetaAgentError | None:
     """What a disk that is full, closed or gone means, wherever it was met; None for all else."""
     named = f"{error.filename}: " if error.filename else ""
-    if error.errno in _NO_ROOM:
+    if error.errno in NO_ROOM:
         hint = "free some space, then run the same command again: it resumes"
         return InfrastructureError(f"{named}{error.strerror}", hint=hint)
     if error.errno in _GONE:

@@ -89,7 +89,10 @@ class RolloutStore:
         return self._publish(ref)
 
     def adopt(self, other: RolloutStore, name: str, sha256: str) -> ShardRef:
-        """Takes a shard over from another store on this disk; IntegrityError if it is not that."""
+        """Takes a shard over from another store on this disk; IntegrityError if it is not that.
+
+        Cut short anywhere, it is finished by doing it again.
+        """
         ref = other.find(name)
         if ref is None or ref.sha256 != sha256:
             raise IntegrityError(
@@ -98,8 +101,10 @@ class RolloutStore:
             )
         self._target(name).parent.mkdir(parents=True, exist_ok=True)
         for file in filter(None, (ref.rows, ref.tokens)):
-            _verify(other.directory / file.path, file)
-            (other.directory / file.path).rename(self.directory / file.path)
+            source, place = other.directory / file.path, self.directory / file.path
+            _verify(source if source.exists() else place, file)
+            if source.exists():
+                source.rename(place)
         return self._publish(ref)
 
     def _publish(self, ref: ShardRef) -> ShardRef:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
+import os
+import shutil
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from meta_agent.backtest.cluster import dispatch
+from meta_agent.backtest.cluster import dispatch, node
 from meta_agent.backtest.cluster._ray import Needs, PlaceLost
 from meta_agent.backtest.cluster.dispatch import MOST_DISPATCHES, ClusterExecutor
 from meta_agent.backtest.cluster.node import Node
@@ -57,6 +60,7 @@ class Bench:
         seal.mkdir(parents=True, exist_ok=True)
         if stopping():
             raise Interrupted("kept as of step 1")
+        shutil.rmtree(outputs.checkpoints / unit.name, ignore_errors=True)
         made = write_checkpoint(
             outputs.checkpoints / unit.name,
             lambda folder: (folder / "model.json").write_text("weights") and None,
@@ -225,6 +229,38 @@ def test_a_result_that_a_killed_driver_did_not_see_is_not_made_again(tmp_path: P
     assert run.nodes.started == []
 
 
+@pytest.mark.parametrize(
+    ("last", "made_again"),
+    [
+        ((dispatch, "crash_point"), 0),
+        ((RolloutStore, "adopt"), 0),
+        ((RolloutStore, "_publish"), 0),
+        ((dispatch.shutil, "rmtree"), 1),
+    ],
+)
+def test_a_driver_killed_while_it_gives_files_their_names_is_followed_by_one_that_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, last: tuple[Any, str], made_again: int
+) -> None:
+    run = Run(tmp_path, Nodes())
+
+    def killed(*told: Any, **_: Any) -> None:
+        if told != (run.outputs.checkpoints / "t",):  # room is made there for what is moved
+            raise Killed
+
+    folder = run.executor._dispatch_folder(UNIT)
+    (run.shared / "packs" / UNIT.harness).write_bytes(pack_of(TREE))
+    Node(f"{__name__}:build", {}).carry_out(str(folder))
+    with monkeypatch.context() as patched, pytest.raises(Killed):
+        patched.setattr(*last, killed)
+        run()
+    run.require_whole(run())
+    assert len(run.nodes.started) == made_again
+
+
+class Killed(BaseException):
+    """In place of SIGKILL, which test_ray sends."""
+
+
 def test_a_shared_folder_that_goes_away_stops_the_run_resumable(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -243,6 +279,50 @@ def test_a_shared_folder_that_goes_away_stops_the_run_resumable(
     (tmp_path / "elsewhere").rename(run.shared)
     run.require_whole(run())
     assert len(run.nodes.started) == 1, "its result was there and is taken up"
+
+
+@pytest.mark.parametrize(
+    ("whose", "number", "wanted"),
+    [
+        (node, errno.ENOSPC, "No space left"),
+        (dispatch, errno.ENOSPC, "No space left"),
+        (dispatch, errno.ESTALE, "Stale file handle"),
+    ],
+)
+def test_a_shared_folder_that_is_full_or_stale_stops_the_run_resumable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, whose: Any, number: int, wanted: str
+) -> None:
+    run = Run(tmp_path, Nodes())
+    with monkeypatch.context() as patched:
+        patched.setattr(whose, "write_whole", raising(number))
+        with pytest.raises(InfrastructureError, match=wanted) as told:
+            run()
+    assert "resumes" in str(told.value.hint)
+    run.require_whole(run())
+
+
+@pytest.mark.parametrize("number", [errno.ENOENT, errno.ESTALE, errno.EIO])
+def test_a_node_that_lost_the_shared_folder_is_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    run, whole = Run(tmp_path, Nodes()), node.write_whole
+    monkeypatch.setattr(node, "write_whole", raising(number, then=whole))
+    run.require_whole(run())
+    assert "is dispatched again" in run.notes[0] and os.strerror(number) in run.notes[0]
+    assert len(run.nodes.started) == 2
+
+
+def raising(number: int, then: Callable[..., None] | None = None) -> Callable[..., None]:
+    """Raises as a disk does: every time, or once."""
+    left = [1]
+
+    def written(path: Path, *told: Any, **more: Any) -> None:
+        if then is None or left:
+            left.clear()
+            raise OSError(number, os.strerror(number), str(path))
+        then(path, *told, **more)
+
+    return written
 
 
 def test_a_result_that_was_not_announced_is_not_believed(

@@ -2,7 +2,8 @@
 
 A *place* is an actor that is bound to one node, with the processors (and, where asked, the GPU)
 that a unit needs; trainer and engines are its children, so they are packed there. Places end with
-the driver. Whatever Ray says of a lost actor, also `ActorUnavailableError`, is `PlaceLost`.
+the driver. Whatever Ray says of a lost actor, also `ActorUnavailableError`, is `PlaceLost`; what
+the code there raised is raised here as it was.
 
 Not covered: which place gets a unit, and what a loss means (`dispatch`).
 """
@@ -69,6 +70,8 @@ def _lost(ray: Any) -> Iterator[None]:
         yield
     except (ray.exceptions.RayActorError, ray.exceptions.GetTimeoutError) as error:
         raise PlaceLost(f"{type(error).__name__}: {str(error).strip()[:300]}") from error
+    except ray.exceptions.RayTaskError as error:
+        raise error.cause from error
 
 
 class Cluster:

@@ -39,7 +39,14 @@ from meta_agent.backtest.cluster.node import (
 )
 from meta_agent.backtest.units import Outputs, Report, TrainUnit, Unit, pack_of
 from meta_agent.durable import write_whole
-from meta_agent.errors import InfrastructureError, IntegrityError, PreflightError
+from meta_agent.errors import (
+    NO_ROOM,
+    InfrastructureError,
+    IntegrityError,
+    PreflightError,
+    of_disk,
+)
+from meta_agent.ledger import crash_point
 from meta_agent.protocols import JSON, Domain, HarnessTree
 from meta_agent.rollouts import RolloutStore
 from meta_agent.training.checkpoint import open_checkpoint
@@ -108,7 +115,9 @@ class ClusterExecutor:
         """The unit's outcome; its files lie at `outputs` once this returns."""
         try:
             return self._run(unit, tree, outputs, report)
-        except FileNotFoundError as error:
+        except OSError as error:
+            if known := of_disk(error):
+                raise known from error
             if self._probe.exists():
                 raise
             raise InfrastructureError(
@@ -191,11 +200,13 @@ class ClusterExecutor:
         while True:
             if self._stopping():
                 (folder / STOP).touch()
-            announced = place.finished(begun, _LOOK_SEC)
+            announced = _finished(place, begun)
             for step, row in place.heard(seen, self._silence_sec):
                 seen += 1
                 report(step, row)
+                crash_point("under_way")
             if announced is not None:
+                crash_point("announced")
                 return announced
 
     # --- places --------------------------------------------------------------------------------
@@ -269,9 +280,21 @@ class ClusterExecutor:
         if isinstance(unit, TrainUnit):
             for one in (outcome, *outcome["kept"]):
                 _move_checkpoint(folder / CHECKPOINTS, outputs.checkpoints, one)
+        crash_point("half_published")
         outputs.store.adopt(RolloutStore(folder / ROLLOUTS), **outcome["shard"])
+        (folder / RESULT).unlink()  # first: what is removed in part is not published again
         shutil.rmtree(folder.parent, ignore_errors=True)
         return outcome
+
+
+def _finished(place: Reached, begun: Any) -> str | None:
+    """What the place says. A disk that is full is full for all; one it cannot see is its loss."""
+    try:
+        return place.finished(begun, _LOOK_SEC)
+    except OSError as error:
+        if error.errno in NO_ROOM:
+            raise
+        raise PlaceLost(f"{type(error).__name__}: {error}") from error
 
 
 def difference(here: Mapping[str, str], there: Mapping[str, str]) -> str:
@@ -282,9 +305,12 @@ def difference(here: Mapping[str, str], there: Mapping[str, str]) -> str:
 
 def _move_checkpoint(source: Path, target: Path, told: Mapping[str, JSON]) -> None:
     made, place = source / told["path"], target / told["path"]
-    found = open_checkpoint(made, alone=True).policy
+    moved = not made.exists() and place.exists()  # by a driver that did not live to finish
+    found = open_checkpoint(place if moved else made, alone=True).policy
     if found != told["policy"]:
         raise IntegrityError(f"{made} is {found}, its node announced {told['policy']}")
+    if moved:
+        return
     place.parent.mkdir(parents=True, exist_ok=True)
     shutil.rmtree(place, ignore_errors=True)
     made.rename(place)
