@@ -147,7 +147,8 @@ class TokenRecord:
     """The token row of a rollout: shapes are all `[n]` over `completion_ids` but for `prompt_ids`.
 
     `mask` is 1 where the policy generated the token and 0 where the environment wrote it.
-    `logprobs` (natural log, at sampling temperature) is 0.0 where `mask` is 0.
+    `logprobs` (natural log, at sampling temperature) is 0.0 where `mask` is 0, and None where an
+    engine told none.
     `exact` is False when the calls did not extend one token prefix: then only the last exact
     segment is kept here; `lost` counts the sampled tokens of others and is not stored.
     """
@@ -155,7 +156,7 @@ class TokenRecord:
     prompt_ids: list[int]
     completion_ids: list[int]
     mask: list[int]
-    logprobs: list[float]
+    logprobs: list[float | None]
     exact: bool = True
     lost: int = field(default=0, compare=False)
 

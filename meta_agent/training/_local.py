@@ -204,6 +204,7 @@ def _trainer(
         emit=emit,
         group_size=plan.group_size,
         on_step=on_step,
+        publish=(lambda: None) if policy.settings.corrected else None,
         seals_at=job.seals_at,
         tokens_per_pass=policy.settings.tokens_per_pass,
         model=policy.model,

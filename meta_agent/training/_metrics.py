@@ -10,6 +10,9 @@ in [0, 1], lengths are in tokens, times in seconds:
     inexact_ratio             rows of which only the last exact segment is trained on
     entropy                   mean over sampled tokens, in nats (see `_trainer` on dead rows)
     sampled_nll               mean of -log p of the sampled tokens, in nats
+    mismatch_mean, _max       |log p now - log p as sampled|, in nats, where rows are corrected
+    truncated_share           sampled tokens whose correction was cut to its limit
+    unscored_share            sampled tokens whose log p the engine did not tell: not corrected
     clip_share, kl            share of clipped ratios; divergence from the reference where beta > 0
     completion_tokens_{mean,min,max}  tokens the policy wrote per rollout
     loss, grad_norm, learning_rate, trained_row_ratio
@@ -34,6 +37,10 @@ _FROM_TRL: Final[Mapping[str, str]] = {
     "clip_ratio/region_mean": "clip_share",
     "cispo_clip_ratio": "clip_share",
     "kl": "kl",
+    "sampling/sampling_logp_difference/mean": "mismatch_mean",
+    "sampling/sampling_logp_difference/max": "mismatch_max",
+    "sampling/truncated_share": "truncated_share",
+    "sampling/unscored_share": "unscored_share",
     "completions/mean_length": "completion_tokens_mean",
     "completions/min_length": "completion_tokens_min",
     "completions/max_length": "completion_tokens_max",
@@ -68,7 +75,7 @@ def of_rows(rows: Sequence[Row], group_size: int) -> dict[str, float]:
         for row in rows
         if row.tokens is not None
         for logprob, mine in zip(row.tokens.logprobs, row.tokens.mask, strict=True)
-        if mine
+        if mine and logprob is not None
     ]
     return {
         "dead_group_ratio": _share(_is_dead(group) for group in groups),

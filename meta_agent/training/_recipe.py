@@ -185,6 +185,8 @@ def _construct(settings: dict[str, JSON]) -> Any:
         "shuffle_dataset": False,
         "dataloader_pin_memory": False,
         "use_vllm": False,
+        # Of rows that an engine sampled; a harsher mode would drop whole rows of long episodes.
+        "vllm_importance_sampling_mode": "token_truncate",
     }
     _check_types(settings)
     try:

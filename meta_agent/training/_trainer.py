@@ -14,7 +14,9 @@ Why passes are exact: a loss is a function of log-probabilities. TRL computes it
 by each of them; each pass then goes forward once more with a graph and takes its part of that
 gradient back. What is held in memory is one pass, whatever the loss divides by. Where the weights
 are those that sampled, every ratio is 1 whatever the log-probabilities are, so that the pass is
-the only forward; other losses (`_reads_values`) have one without a graph before it.
+the only forward; other losses (`_reads_values`) have one without a graph before it. Where something
+else sampled (`publish`), TRL scores every row before the loss to correct for the difference, and
+the loss starts from those numbers.
 
 Why skipping is exact: a row of advantage 0 contributes `-min(r * 0, clip(r) * 0) = 0` to every loss
 type, with gradient 0, while every normaliser counts rows or mask tokens, which we do not touch.
@@ -34,6 +36,7 @@ import math
 import random
 import time
 from collections.abc import Callable, Sequence
+from types import SimpleNamespace
 from typing import Any, Final, NamedTuple
 
 import numpy
@@ -82,10 +85,16 @@ class HostedTrainer(GRPOTrainer):  # type: ignore[misc]
         emit: Emit,
         group_size: int,
         on_step: OnStep | None = None,
+        publish: Callable[[], None] | None = None,
         seals_at: Callable[[int], bool] = lambda _: False,
         tokens_per_pass: int = TOKENS_PER_PASS,
         **settings: Any,
     ) -> None:
+        """`publish`: gives the weights of now to what samples under them, which is not this model.
+
+        It is called before every rollout event. Rows are then corrected by TRL's truncated
+        importance sampling, token by token.
+        """
         self._ask, self._emit, self._group_size = ask, emit, group_size
         self._on_step, self._seals_at = on_step, seals_at
         self._tokens_per_pass = tokens_per_pass
@@ -100,6 +109,9 @@ class HostedTrainer(GRPOTrainer):  # type: ignore[misc]
             callbacks=[_StepCallback(self)],
             **settings,
         )
+        if publish is not None:  # what TRL looks at where vLLM samples
+            self.use_vllm, self._last_loaded_step = True, -1
+            self.vllm_generation = SimpleNamespace(sync_weights=publish)
 
     def _rollout(self, prompts: Sequence[str], trainer: Any) -> dict[str, Any]:
         """TRL's rollout hook; prompts are placeholders, one per row."""
@@ -125,9 +137,20 @@ class HostedTrainer(GRPOTrainer):  # type: ignore[misc]
         output: dict[str, Any] = super()._generate_and_score_completions(inputs)
         weights = torch.tensor([row.weight for row in self._rows])
         output["advantages"] = output["advantages"] * weights.to(output["advantages"])
+        if self.use_vllm:
+            self._measure_correction(output)
         step, values = self.state.global_step, output["advantages"].tolist()
         self._emit({"event": "advantages", "step": step, "values": values})
         return output
+
+    def _measure_correction(self, output: dict[str, Any]) -> None:
+        sampled = output["completion_mask"].bool() & output["tool_mask"].bool()
+        unscored = output["sampling_per_token_logps"][sampled].isnan()
+        ratios = output["importance_sampling_ratio"][sampled]
+        cut = ratios >= self.vllm_importance_sampling_clip_max
+        for name, found in (("truncated", cut), ("unscored", unscored)):
+            share = found.sum().item() / max(1, found.numel())
+            self._metrics["train"][f"sampling/{name}_share"].append(share)
 
     def seal(self) -> None:
         """Saves what was known after the last step, while the rows of the next are waited for."""
@@ -204,9 +227,16 @@ class HostedTrainer(GRPOTrainer):  # type: ignore[misc]
         # Ratios against old log-probabilities must be 1, not exp(0 - old), where nothing is scored.
         old = inputs.get("old_per_token_logps")
         fill = torch.zeros(mask.shape, device=mask.device) if old is None else old.detach()
-        sampled = inputs["sampling_per_token_logps"].nan_to_num(0.0)
-        known = None if self._reads_values else sampled if old is None else self._of_now(old)
+        sampled = inputs["sampling_per_token_logps"]
+        sampled = torch.where(sampled.isnan(), fill, sampled)
+        known = self._known(old, sampled)
         return _Focus(mask, score, fill, torch.where(mask & ~score, -sampled, 0.0), known)
+
+    def _known(self, old: Tensor | None, sampled: Tensor) -> Tensor | None:
+        """Log-probabilities that do where no step was made since; None: a pass has to tell them."""
+        if old is not None:
+            return old.detach() if self.num_iterations == 1 and self._skips_dead_rows else None
+        return None if self._reads_values else sampled
 
     @property
     def _reads_values(self) -> bool:
@@ -216,10 +246,6 @@ class HostedTrainer(GRPOTrainer):  # type: ignore[misc]
             or self.loss_type in ("cispo", "vespo")
             or self.off_policy_mask_threshold is not None
         )
-
-    def _of_now(self, old: Tensor) -> Tensor | None:
-        """Old log-probabilities where no step was made since: then they are those of now."""
-        return old.detach() if self.num_iterations == 1 else None
 
     def _live_rows(self, advantages: Tensor, mask: Tensor) -> Tensor:
         if not self._skips_dead_rows:

@@ -31,6 +31,7 @@ class TrainSettings:
     lora_rank: int = 0  # of the adapters that are trained; 0: all weights are
     precision: str = "float32"  # or bfloat16: of computing, and of weights that stay as they are
     tokens_per_pass: int = 1536  # held in memory at once, padding included
+    corrected: bool = False  # rows are sampled by an engine, or under older weights
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +189,7 @@ def record_from_json(value: JSON) -> TokenRecord | None:
         prompt_ids=_ints(value["prompt_ids"]),
         completion_ids=_ints(value["completion_ids"]),
         mask=_ints(value["mask"]),
-        logprobs=[float(x) for x in value["logprobs"]],
+        logprobs=[None if x is None else float(x) for x in value["logprobs"]],
         exact=bool(value["exact"]),
         lost=int(value["lost"]),
     )

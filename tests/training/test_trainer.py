@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -56,9 +57,13 @@ def train(
     policy: Path,
     batches: list[list[Row]],
     tokens_per_pass: int = 1536,
+    corrected: bool = False,
     **changes: Any,
 ) -> tuple[dict[str, Any], list[Any]]:
-    """Trains by `HostedTrainer` or by plain `GRPOTrainer`; returns weights and emitted events."""
+    """Trains by `HostedTrainer` or by plain `GRPOTrainer`; returns weights and emitted events.
+
+    `corrected`: as where an engine sampled; each time it is given the weights is an event, too.
+    """
     import torch
     from datasets import Dataset
     from transformers import AutoModelForCausalLM, AutoTokenizer, set_seed
@@ -72,6 +77,10 @@ def train(
     plan = plan_training(recipe(**changes), steps=len(batches), seed=0, output_dir=str(tmp_path))
     model = AutoModelForCausalLM.from_pretrained(policy, dtype=torch.float32)
     events: list[Any] = []
+
+    def publish() -> None:
+        events.append({"event": "published"})
+
     common = {
         "model": model,
         "args": plan.config,
@@ -84,6 +93,7 @@ def train(
             emit=events.append,
             group_size=SIZE,
             tokens_per_pass=tokens_per_pass,
+            publish=publish if corrected else None,
             **common,
         )
     else:
@@ -103,6 +113,9 @@ def train(
             return told
 
         trainer = GRPOTrainer(reward_funcs=[told_reward], rollout_func=rollout, **common)
+        if corrected:
+            trainer.use_vllm, trainer._last_loaded_step = True, -1
+            trainer.vllm_generation = SimpleNamespace(sync_weights=publish)
     trainer.train()
     weights = {name: value.detach().clone() for name, value in model.state_dict().items()}
     return weights, events

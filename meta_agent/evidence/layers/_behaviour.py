@@ -134,7 +134,7 @@ class BehaviourLayer:
         self.token_rows += 1
         self.counts["inexact"] += not rollout.tokens.exact
         for logprob, mine in zip(rollout.tokens.logprobs, rollout.tokens.mask, strict=False):
-            if mine:
+            if mine and logprob is not None:
                 self.logprob.add(logprob)
 
     def metrics(self) -> dict[str, float]:

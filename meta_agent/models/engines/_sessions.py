@@ -11,7 +11,7 @@ Not covered: where keys and values live; that is the engine's.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from meta_agent.protocols import TokenRecord
@@ -27,7 +27,7 @@ class TokenSession:
     ids: list[int] = field(default_factory=list)
     prompt_len: int = 0
     mask: list[int] = field(default_factory=list)  # over ids[prompt_len:]
-    logprobs: list[float] = field(default_factory=list)  # over ids[prompt_len:]
+    logprobs: list[float | None] = field(default_factory=list)  # over ids[prompt_len:]
     exact: bool = True
     lost: int = 0  # sampled ids of segments before this one
     cached: int = 0  # leading ids whose keys and values the engine holds
@@ -56,7 +56,7 @@ class TokenSession:
             self.logprobs += [0.0] * count
         self.text = extension.rendered
 
-    def add_sampled(self, ids: list[int], logprobs: list[float], text: str) -> None:
+    def add_sampled(self, ids: list[int], logprobs: Sequence[float | None], text: str) -> None:
         """Adds what the policy wrote; `text` holds its stop token too."""
         self.ids += ids
         self.mask += [1] * len(ids)

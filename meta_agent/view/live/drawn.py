@@ -257,7 +257,7 @@ def _tokens(record: TokenRecord, vocabulary: Mapping[int, str]) -> Iterator[tupl
     rows = zip(record.completion_ids, record.mask, record.logprobs, strict=True)
     for token, written, logprob in rows:
         if written:
-            yield vocabulary.get(token, f"[{token}]"), math.exp(min(0.0, logprob))
+            yield vocabulary.get(token, f"[{token}]"), math.exp(min(0.0, logprob or 0.0))
 
 
 def vocabulary_of(tokenizer: Any) -> dict[int, str]:
