@@ -1,6 +1,6 @@
-"""What a domain, or one of its environments, may offer beyond its Protocol, and what holds without.
+"""What a domain, an environment or a gateway may offer beyond its Protocol, and what holds without.
 
-A domain offers by having an attribute of the name: no other is ever asked for.
+They offer by having an attribute of the name: no other is ever asked for.
 """
 
 from __future__ import annotations
@@ -62,3 +62,11 @@ class WitnessEnvironment(Protocol):
     def saw(self, messages: Sequence[Message]) -> None:
         """The conversation as the policy saw it; told once, before it is graded."""
         ...
+
+
+@runtime_checkable
+class PatientGateway(Protocol):
+    """A gateway to engines of the run's own: how long they take counts against no attempt."""
+
+    patience_sec: float
+    """The longest that one call may take."""

@@ -232,14 +232,7 @@ class PlannedRollout:
 # --- models ------------------------------------------------------------------------------------
 
 Role = Literal["analyst", "proposer", "reviewer", "librarian", "judge", "policy"]
-ROLES: Final[tuple[Role, ...]] = (
-    "analyst",
-    "proposer",
-    "reviewer",
-    "librarian",
-    "judge",
-    "policy",
-)
+ROLES: Final[tuple[Role, ...]] = get_args(Role)
 """Who asks a model. `judge` grades where a grader of one's own has `judge(task, answer)`."""
 
 
@@ -278,10 +271,7 @@ class GenerateReply:
 
 
 class Gateway(Protocol):
-    """Every policy call goes through one of these; it meters and keeps token rows.
-
-    The nano engine, vLLM and API models are three gateways behind the same two calls.
-    """
+    """Every policy call goes through one of these; it meters and keeps token rows."""
 
     policy: str  # the identity stored on rollouts, e.g. "nano@<checkpoint hash>"
     lock_step: bool  # True: deterministic; the runner batches all waiting rollouts in fixed order
@@ -504,9 +494,5 @@ class Publisher(Protocol):
     """Makes the weights of a training what its engines serve; the gateway samples under them."""
 
     def publish(self, step: int) -> str:
-        """Serves the weights after `step` optimiser steps, and returns the name they serve under.
-
-        Called while the trainer waits for rows. Where engines could not take the weights, the name
-        is of those that serve on.
-        """
+        """Serves the weights after `step` steps. Returns what is served then, by name."""
         ...

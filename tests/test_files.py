@@ -20,7 +20,7 @@ import zstandard
 from meta_agent.domains.formats._rows import stream_rows
 from meta_agent.domains.swe._tree import read_archive
 from meta_agent.errors import ConfigError, MetaAgentError, SandboxError
-from meta_agent.models.policy.vllm_server import _config_of
+from meta_agent.models.policy.vllm_server import config_of
 from meta_agent.parsing.parquet import parquet_rows
 from meta_agent.parsing.strict import Budget, Unfit, document, parse
 from meta_agent.rollouts.exchange._source import Source, values
@@ -363,7 +363,7 @@ def test_an_odd_manifest_of_a_policy_is_a_typed_error(tmp_path: Path, manifest: 
 def test_an_odd_configuration_of_a_model_is_a_typed_error(tmp_path: Path, config: str) -> None:
     (tmp_path / "config.json").write_bytes(config.encode("latin-1"))
     with pytest.raises(ConfigError):
-        _config_of(tmp_path)
+        config_of(tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,11 @@ one thread, so at most `concurrency` are under way. At most `concurrency` rollou
 guest asks leave to open each, and leave is given when one ends, so that a thousand planned
 rollouts do not start a thousand containers.
 
-The lock guards `_live`, `_queue`, `_opened`, `_busy` and `fatal`; attempts need none: one call at a
-time each.
+The time that a gateway of the run's own engines takes (`PatientGateway`) counts neither against the
+wall limit of an attempt nor, in sum over those that waited side by side, against the worker.
+
+The lock guards `_live`, `_queue`, `_opened`, `_busy`, `_excused_until` and `fatal`; attempts need
+none: one call at a time each.
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from meta_agent.errors import SandboxError
+from meta_agent.offers import PatientGateway
 from meta_agent.protocols import JSON, Answerer, Call, Gateway
 from meta_agent.rollouts import away
 from meta_agent.rollouts._attempt import Attempt
@@ -39,6 +43,8 @@ class FreeRun:
         self._queue: deque[tuple[Call, Answerer]] = deque()
         self._opened: set[int] = set()
         self._busy: set[int] = set()
+        self._patient = isinstance(gateway, PatientGateway)
+        self._excused_until = 0.0  # of the monotonic clock
         self._pool = ThreadPoolExecutor(concurrency, thread_name_prefix="rollout")
         self.fatal: BaseException | None = None
 
@@ -93,15 +99,20 @@ class FreeRun:
             self._enqueue(*waiting)
 
     def _work(self, call: Call, answer: Answerer) -> None:
-        index = call["cid"]
+        index, began = call["cid"], time.monotonic()
         attempt = self._attempts[index]
         value = self._value(attempt, call)
+        excused_sec = 0.0
         with self._lock:
             self._busy.discard(index)
+            if self._patient and call["kind"] == "model":
+                now = time.monotonic()
+                excused_sec = now - max(began, self._excused_until)
+                self._excused_until = now
         if attempt.over or (value is None and self.fatal is not None):
             self._admit_next()
         if call["kind"] != "end":
-            _send(answer, index, value)
+            _send(answer, index, value, excused_sec)
 
     def _value(self, attempt: Attempt, call: Call) -> JSON:
         """What the guest is answered. After a fatal error every rollout is ended, ungraded."""
@@ -134,12 +145,15 @@ class FreeRun:
             return None
         began = time.monotonic()
         (reply,) = generate(self._gateway, [request])
-        return attempt.take(reply, time.monotonic() - began)
+        seconds = time.monotonic() - began
+        if self._patient:
+            attempt.excused_sec += seconds
+        return attempt.take(reply, seconds)
 
 
-def _send(answer: Answerer, index: int, value: JSON) -> None:
+def _send(answer: Answerer, index: int, value: JSON, excused_sec: float) -> None:
     try:
-        answer([{"cid": index, "ok": value}])
+        answer([{"cid": index, "ok": value}], excused_sec=excused_sec)
     except Exception as error:
         # The worker is gone: `request` raises where it is waited for, and says why.
         _log.debug("no answer to rollout %d: %s", index, error)

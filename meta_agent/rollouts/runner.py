@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final, Protocol
 
 from meta_agent.errors import GuestError, InfrastructureError, SandboxError
-from meta_agent.offers import Offered
+from meta_agent.offers import Offered, PatientGateway
 from meta_agent.protocols import (
     JSON,
     CallServer,
@@ -135,6 +135,8 @@ class Runner:
     def _free(self, attempts: Sequence[Attempt]) -> None:
         rounds = -(-len(attempts) // self._concurrency)
         timeout_sec = rounds * (self._domain.ceilings.wall_sec + GRACE_SEC)
+        if isinstance(self._gateway, PatientGateway):
+            timeout_sec += self._gateway.patience_sec
         server = FreeRun(self._gateway, attempts, self._concurrency)
         self._serve(attempts, server, timeout_sec, ask_open=True)
 

@@ -206,6 +206,19 @@ def test_in_lock_step_the_models_time_is_the_machines(lab: HarnessSession) -> No
     assert row.clean and row.timings["model"] > SHORT.wall_sec
 
 
+class Patient(ScriptGateway):
+    patience_sec = 60.0
+
+
+def test_the_time_of_engines_of_our_own_is_the_machines(
+    lab: HarnessSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("meta_agent.rollouts.runner.GRACE_SEC", 0.0)
+    gateway = Patient(slow, lock_step=False)
+    rows = runner(lab, gateway, LabDomain(SHORT)).run(plan(3))
+    assert all(row.clean and row.timings["model"] > SHORT.wall_sec for row in rows)
+
+
 def test_in_lock_step_all_other_time_counts(
     lab: HarnessSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:

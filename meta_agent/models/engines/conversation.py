@@ -74,7 +74,7 @@ class Rendering:
     """
 
     def __init__(self, tokenizer: Any, stops: frozenset[int]) -> None:
-        self._tokenizer, self._stops = tokenizer, stops
+        self._tokenizer, self.stops = tokenizer, stops
         self._template = ChatTemplate(tokenizer)
         added = tokenizer.added_tokens_decoder
         self._specials = {i for i, token in added.items() if token.special} | stops
@@ -127,7 +127,7 @@ class Rendering:
 
     def said(self, prompt_ids: list[int], ids: list[int], tools: Tools) -> Said:
         """What a reply says: its text, and its tool calls where the template's form is known."""
-        kept = ids[:-1] if ids[-1] in self._stops else ids
+        kept = ids[:-1] if ids[-1] in self.stops else ids
         text = self._tokenizer.decode(kept, skip_special_tokens=True)
         parsed = self._parse(prompt_ids, ids, tools)
         thought = next((str(parsed[name]) for name in _THOUGHTS if parsed.get(name)), "").strip()

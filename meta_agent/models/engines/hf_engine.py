@@ -20,8 +20,9 @@ import torch
 
 from meta_agent.errors import ConfigError
 from meta_agent.models.engines._sampling import Knobs, sample, stream_keys, uniforms
-from meta_agent.models.engines.conversation import Rendering, Talk
-from meta_agent.protocols import GenerateReply, GenerateRequest, RolloutFailure, TokenRecord
+from meta_agent.models.engines.conversation import Rendering
+from meta_agent.models.engines.talks import HfTalks
+from meta_agent.protocols import GenerateReply, GenerateRequest, TokenRecord
 
 MAX_BATCH_ROWS = 64
 _NO_LIMIT = 1 << 30
@@ -30,7 +31,7 @@ _NO_LIMIT = 1 << 30
 class _Call(NamedTuple):
     place: int
     request: GenerateRequest
-    talk: Talk
+    ids: list[int]
     budget: int
 
 
@@ -44,18 +45,7 @@ class HfEngine:
 
     def __init__(self, model: Any, tokenizer: Any) -> None:
         self._model, self._tokenizer = model, tokenizer
-        self._stops = stop_ids(model, tokenizer)
-        self._rendering = Rendering(tokenizer, self._stops)
-        try:
-            self._rendering.require("user")
-        except ValueError as error:
-            raise ConfigError(
-                f"with the chat template of {tokenizer.name_or_path or 'this model'} no turn can "
-                f"be appended to a conversation: {error}",
-                hint="give the folder another chat_template.jinja, or use another model",
-            ) from error
-        self._window = getattr(model.config, "max_position_embeddings", None) or _NO_LIMIT
-        self._talks: dict[str, Talk] = {}
+        self._talks = talks_of(tokenizer, model.generation_config, model.config)
 
     def refresh(self) -> None:
         """Nothing to do: the model's own parameters are used."""
@@ -65,11 +55,11 @@ class HfEngine:
         replies: dict[int, GenerateReply] = {}
         calls = []
         for index, request in enumerate(requests):
-            admitted = self._admit(index, request)
-            if isinstance(admitted, GenerateReply):
-                replies[index] = admitted
+            asked = self._talks.ask(request)
+            if isinstance(asked, GenerateReply):
+                replies[index] = asked
             else:
-                calls.append(admitted)
+                calls.append(_Call(index, request, *asked))
         with _inference(self._model):
             for start in range(0, len(calls), MAX_BATCH_ROWS):
                 replies |= self._run(calls[start : start + MAX_BATCH_ROWS])
@@ -77,25 +67,11 @@ class HfEngine:
 
     def finish(self, keys: Sequence[str]) -> list[TokenRecord | None]:
         """Ends these rollouts and returns their token rows."""
-        talks = [self._talks.pop(key, None) for key in keys]
-        return [talk.session.record() if talk else None for talk in talks]
-
-    def _admit(self, index: int, request: GenerateRequest) -> _Call | GenerateReply:
-        talk = self._talks.setdefault(request.key, Talk())
-        try:
-            extension = self._rendering.plan(talk, request)
-        except (ValueError, TypeError, KeyError, AttributeError) as error:  # messages of strangers
-            failure = RolloutFailure("policy", f"the scaffold's call cannot be rendered: {error!r}")
-            return GenerateReply("", "error", 0, 0, failure=failure)
-        room = min(request.max_context_tokens, self._window) - extension.total
-        if room <= 0 or request.max_tokens <= 0:
-            return GenerateReply("", "context", len(talk.session.ids), 0)
-        talk.apply(request, extension)
-        return _Call(index, request, talk, min(request.max_tokens, room))
+        return self._talks.finish(keys)
 
     def _run(self, calls: list[_Call]) -> dict[int, GenerateReply]:
         rows = zip(calls, self._sample(calls), strict=True)
-        return {call.place: self._settle(call, drawn) for call, drawn in rows}
+        return {call.place: self._talks.settle(call.request, *drawn) for call, drawn in rows}
 
     def _sample(self, calls: list[_Call]) -> list[_Drawn]:
         """Left-pads the contexts and decodes in lock-step until every row has stopped."""
@@ -104,14 +80,14 @@ class HfEngine:
         device = self._model.device
         knobs = Knobs.of([call.request for call in calls]).to(device)
         budgets = np.array([call.budget for call in calls])
-        ids, mask = _left_pad([call.talk.session.ids for call in calls], device)
+        ids, mask = _left_pad([call.ids for call in calls], device)
         past, going, step = None, np.ones(len(calls), dtype=bool), 0
         while going.any():
             logits, past = self._forward(ids, mask, past)
             token = sample(logits, knobs, uniforms(keys, step))
             step += 1
             _append(drawn, going, token.ids.tolist(), token.logprobs.tolist())
-            stopped = np.isin(token.ids.cpu().numpy(), list(self._stops))
+            stopped = np.isin(token.ids.cpu().numpy(), list(self._talks.stops))
             going &= ~stopped & (budgets > step)
             ids = token.ids[:, None]
             mask = torch.cat((mask, mask.new_ones(len(calls), 1)), 1)
@@ -131,20 +107,27 @@ class HfEngine:
         )
         return out.logits[:, -1].float(), out.past_key_values
 
-    def _settle(self, call: _Call, drawn: _Drawn) -> GenerateReply:
-        talk, session = call.talk, call.talk.session
-        prompt_tokens = len(session.ids)
-        talk.said = self._rendering.said(session.ids, drawn.ids, call.request.tools)
-        session.add_sampled(drawn.ids, drawn.logprobs, "")
-        talk.stop = drawn.ids[-1] if drawn.ids[-1] in self._stops else None
-        reason = "length" if talk.stop is None else "tool_calls" if talk.said.calls else "stop"
-        calls = talk.said.calls
-        return GenerateReply(talk.said.content, reason, prompt_tokens, len(drawn.ids), calls)
+
+def talks_of(tokenizer: Any, generation: Any, config: Any) -> HfTalks:
+    """Conversations with a model, by what its folder says of it.
+
+    ConfigError where its template cannot append a turn.
+    """
+    rendering = Rendering(tokenizer, stop_ids(generation, tokenizer))
+    try:
+        rendering.require("user")
+    except ValueError as error:
+        raise ConfigError(
+            f"with the chat template of {tokenizer.name_or_path or 'this model'} no turn can "
+            f"be appended to a conversation: {error}",
+            hint="give the folder another chat_template.jinja, or use another model",
+        ) from error
+    return HfTalks(rendering, getattr(config, "max_position_embeddings", None) or _NO_LIMIT)
 
 
-def stop_ids(model: Any, tokenizer: Any) -> frozenset[int]:
+def stop_ids(generation: Any, tokenizer: Any) -> frozenset[int]:
     """Every id that ends a reply: the tokenizer's eos and those the model declares."""
-    declared = getattr(model.generation_config, "eos_token_id", None)
+    declared = getattr(generation, "eos_token_id", None)
     ids = declared if isinstance(declared, list) else [declared]
     return frozenset(int(i) for i in (*ids, tokenizer.eos_token_id) if i is not None)
 

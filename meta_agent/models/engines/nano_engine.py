@@ -24,6 +24,7 @@ from meta_agent.models.engines import nano_tokenizer as tokenizer
 from meta_agent.models.engines._nano_net import Batch, NanoNet
 from meta_agent.models.engines._sampling import Knobs, Sampled, sample, stream_keys, uniforms
 from meta_agent.models.engines._sessions import TokenSession
+from meta_agent.models.engines.talks import NanoTalks
 from meta_agent.protocols import GenerateReply, GenerateRequest, TokenRecord
 
 
@@ -44,7 +45,7 @@ class NanoEngine:
     def __init__(self, model: Any) -> None:
         self._net = NanoNet(model)
         self._cache = self._net.new_cache()
-        self._sessions: dict[str, TokenSession] = {}
+        self._talks = NanoTalks(self._net.max_positions)
         self._slots: dict[str, int] = {}
 
     def refresh(self) -> None:
@@ -57,35 +58,34 @@ class NanoEngine:
         calls = []
         for index, request in enumerate(requests):
             call = self._admit(index, request)
-            if call is None:
-                replies[index] = _no_room(self._sessions[request.key])
+            if isinstance(call, GenerateReply):
+                replies[index] = call
             else:
                 calls.append(call)
         calls.sort(key=lambda call: call.slot)
-        for call, reply in zip(calls, self._decode(calls), strict=True):
-            replies[call.index] = reply
+        for call, drawn in zip(calls, self._decode(calls), strict=True):
+            replies[call.index] = self._talks.settle(call.request, *drawn)
+            # The last sampled token was never fed back: the next call computes it first.
+            call.session.cached = len(call.session.ids) - 1
         return [reply for reply in replies if reply is not None]
 
     def finish(self, keys: Sequence[str]) -> list[TokenRecord | None]:
         """Ends these rollouts and returns their token rows."""
-        sessions = [self._sessions.pop(key, None) for key in keys]
         self._release([key for key in dict.fromkeys(keys) if key in self._slots])
-        return [session.record() if session else None for session in sessions]
+        return self._talks.finish(keys)
 
-    def _admit(self, index: int, request: GenerateRequest) -> _Call | None:
-        """Adds the request's new text to its session, or None where no token would fit."""
-        session = self._sessions.setdefault(request.key, TokenSession())
+    def _admit(self, index: int, request: GenerateRequest) -> _Call | GenerateReply:
+        """Adds the request's new text to its session, or answers where no token would fit."""
         slot = self._slots.setdefault(request.key, len(self._slots))
-        extension = session.plan(tokenizer.render(request.messages), tokenizer.encode)
-        room = min(request.max_context_tokens, self._net.max_positions) - extension.total
-        if room <= 0 or request.max_tokens <= 0:
-            return None
-        session.apply(extension)
+        asked = self._talks.ask(request)
+        if isinstance(asked, GenerateReply):
+            return asked
+        session = self._talks.sessions[request.key]
         # Where nothing is new, the last token is computed again: its logits are what is sampled.
-        session.cached = min(session.cached, extension.total - 1)
-        return _Call(index, request, session, slot, min(request.max_tokens, room))
+        session.cached = min(session.cached, len(asked.ids) - 1)
+        return _Call(index, request, session, slot, asked.budget)
 
-    def _decode(self, calls: list[_Call]) -> list[GenerateReply]:
+    def _decode(self, calls: list[_Call]) -> list[tuple[list[int], list[float]]]:
         """Prefills and samples until every call has stopped."""
         if not calls:
             return []
@@ -95,7 +95,7 @@ class NanoEngine:
         decoding.take(self._prefill(calls))
         while decoding.live:
             decoding.take(self._net.forward(decoding.batch(), self._cache))
-        return decoding.replies()
+        return decoding.drawn
 
     def _prefill(self, calls: list[_Call]) -> torch.Tensor:
         """Computes what is new in each session; equal fresh prompts once."""
@@ -184,30 +184,10 @@ class _Decoding:
         ones = torch.ones(rows, dtype=torch.int64)
         return Batch(self._last, self._slots, starts, ones, dense, int(starts.max()) + 1, 1)
 
-    def replies(self) -> list[GenerateReply]:
-        """Writes the samples into the sessions and answers the calls."""
-        rows = zip(self._calls, self._ids, self._logprobs, strict=True)
-        return [_settle(call, ids, logprobs) for call, ids, logprobs in rows]
-
-
-def _settle(call: _Call, ids: list[int], logprobs: list[float]) -> GenerateReply:
-    session = call.session
-    prompt_tokens = len(session.ids)
-    text = tokenizer.decode(ids)
-    session.add_sampled(ids, logprobs, text)
-    # The last sampled token was never fed back: the next call computes it first.
-    session.cached = len(session.ids) - 1
-    stopped = ids[-1] == tokenizer.EOS_ID
-    return GenerateReply(
-        content=text[:-1] if stopped else text,
-        finish_reason="stop" if stopped else "length",
-        prompt_tokens=prompt_tokens,
-        completion_tokens=len(ids),
-    )
-
-
-def _no_room(session: TokenSession) -> GenerateReply:
-    return GenerateReply("", "context", prompt_tokens=len(session.ids), completion_tokens=0)
+    @property
+    def drawn(self) -> list[tuple[list[int], list[float]]]:
+        """What each call sampled: ids and their log-probabilities."""
+        return list(zip(self._ids, self._logprobs, strict=True))
 
 
 def _leaders(calls: list[_Call]) -> tuple[list[int], list[int]]:

@@ -20,7 +20,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
@@ -40,6 +40,7 @@ _POLL_SEC: Final = 0.5
 _TELL_EVERY_SEC: Final = 30.0
 _TOOL_PARSERS: Final = {"qwen": "hermes", "mistral": "mistral", "llama": "llama3_json"}
 _CPU_SEQUENCES: Final = 16
+_NO_LIMIT: Final = 1 << 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,17 +63,18 @@ class VllmServer:
         tell: Callable[[str], None] = lambda _: None,
         start_sec: float = START_SEC,
     ) -> None:
-        python, config = require_vllm(), _config_of(path)
+        python, config = require_vllm(), config_of(path)
         name, key, port = served_name(path), secrets.token_hex(16), _free_port()
         self.endpoint = Endpoint(f"http://127.0.0.1:{port}/v1", name, key)
-        self._process = ServerProcess(
-            _command(python, path, config, name, port), _settings(key), log
+        url = f"http://127.0.0.1:{port}/health"
+        self._process = start(
+            _command(python, path, config, name, port),
+            settings(key),
+            log,
+            healthy=lambda: _healthy(url),
+            tell=tell,
+            start_sec=start_sec,
         )
-        try:
-            self._wait(f"http://127.0.0.1:{port}/health", log, tell, start_sec)
-        except BaseException:
-            self.close()
-            raise
 
     def close(self) -> None:
         """Stops it."""
@@ -89,13 +91,25 @@ class VllmServer:
         """The process that the server lives under."""
         return self._process.pid
 
-    def _wait(self, url: str, log: Path, tell: Callable[[str], None], start_sec: float) -> None:
+
+def start(
+    argv: Sequence[str],
+    variables: Mapping[str, str],
+    log: Path,
+    *,
+    healthy: Callable[[], bool],
+    tell: Callable[[str], None] = lambda _: None,
+    start_sec: float = START_SEC,
+) -> ServerProcess:
+    """A server that is well, or a ProviderError with the end of its log."""
+    process = ServerProcess(argv, variables, log)
+    try:
         began = told = time.monotonic()
-        while not _healthy(url):
+        while not healthy():
             now = time.monotonic()
-            if self._process.exit_code is not None or now - began > start_sec:
+            if process.exit_code is not None or now - began > start_sec:
                 raise ProviderError(
-                    f"vLLM did not start within {now - began:.0f} s: {self._process.last_words()}",
+                    f"vLLM did not start within {now - began:.0f} s: {process.last_words()}",
                     kind="server",
                     billed="no",
                     hint=f"the whole log: {log}",
@@ -104,6 +118,10 @@ class VllmServer:
                 told = now
                 tell(f"vLLM is starting, {now - began:.0f} s so far (log: {log})")
             time.sleep(_POLL_SEC)
+    except BaseException:
+        process.close()
+        raise
+    return process
 
 
 def require_vllm() -> str:
@@ -131,44 +149,48 @@ def served_name(path: Path) -> str:
 
 
 def _command(python: str, path: Path, config: JSON, name: str, port: int) -> list[str]:
-    # `vllm serve` is the newer name, but asks for package metadata that not every build has.
-    argv = [python, "-m", "vllm.entrypoints.openai.api_server", "--model", str(path)]
-    argv += ["--served-model-name", name, "--host", "127.0.0.1", "--port", str(port)]
-    context = str(_context(config))
-    argv += ["--max-model-len", context]
+    context = min(window_of(config), CONTEXT_TOKENS)
+    argv = [*serving(python, path, name, context), "--host", "127.0.0.1", "--port", str(port)]
     kind = str(config.get("model_type", ""))
     parser = next((p for word, p in _TOOL_PARSERS.items() if word in kind), None)
     if parser:
         argv += ["--enable-auto-tool-choice", "--tool-call-parser", parser]
-    return argv if _has_gpu() else [*argv, *_cpu_options(context)]
+    return argv if has_gpu() else [*argv, *cpu_options(context, _CPU_SEQUENCES)]
 
 
-def _cpu_options(context: str) -> list[str]:
+def serving(python: str, path: Path, name: str, context: int) -> list[str]:
+    """The command of a server, wherever it listens."""
+    # `vllm serve` is the newer name, but asks for package metadata that not every build has.
+    argv = [python, "-m", "vllm.entrypoints.openai.api_server", "--model", str(path)]
+    return [*argv, "--served-model-name", name, "--max-model-len", str(context)]
+
+
+def cpu_options(context: int, sequences: int) -> list[str]:
     """vLLM 0.32 on the CPU dies where a seeded request's prompt is read in chunks."""
-    whole = ["--no-enable-chunked-prefill", "--max-num-batched-tokens", context]
-    return ["--max-num-seqs", str(_CPU_SEQUENCES), *whole]
+    whole = ["--no-enable-chunked-prefill", "--max-num-batched-tokens", str(context)]
+    return ["--max-num-seqs", str(sequences), *whole]
 
 
-def _context(config: JSON) -> int:
-    """As much as the model was made for, and no more than is needed."""
+def window_of(config: JSON) -> int:
+    """As much as the model was made for."""
     text = config.get("text_config")
     told = config.get("max_position_embeddings") or (
         text.get("max_position_embeddings") if isinstance(text, dict) else None
     )
-    return min(told, CONTEXT_TOKENS) if isinstance(told, int) and told > 0 else CONTEXT_TOKENS
+    return told if isinstance(told, int) and told > 0 else _NO_LIMIT
 
 
-def _settings(key: str) -> dict[str, str]:
+def settings(key: str) -> dict[str, str]:
     """Variables of the server. The key is not on its command line, which everybody can read."""
     quiet = {"VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1", "HF_HUB_OFFLINE": "1"}
     cpu = (
-        {} if _has_gpu() else {"VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind"}
+        {} if has_gpu() else {"VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind"}
     )
     chosen = {name: os.environ[name] for name in cpu if name in os.environ}
     return {"VLLM_API_KEY": key, **quiet, **cpu, **chosen}
 
 
-def _config_of(path: Path) -> dict[str, JSON]:
+def config_of(path: Path) -> dict[str, JSON]:
     """The model's own description; a folder without one is no model."""
     try:
         config = document((path / "config.json").read_bytes())
@@ -180,7 +202,8 @@ def _config_of(path: Path) -> dict[str, JSON]:
     return config if isinstance(config, dict) else {}
 
 
-def _has_gpu() -> bool:
+def has_gpu() -> bool:
+    """Whether servers run on a GPU here."""
     return any(Path("/dev").glob("nvidia[0-9]*")) or Path("/dev/kfd").exists()
 
 
