@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
@@ -19,7 +19,7 @@ from meta_agent.config import RunConfig
 from meta_agent.domains import DOORS, Asked, Door, open_domain
 from meta_agent.domains.check import check_asked
 from meta_agent.errors import ConfigError
-from meta_agent.gate import Arm, Finding, find_all
+from meta_agent.gate import Arm, Finding, Severity, find_all
 from meta_agent.gate.validity import rows as validity
 from meta_agent.gate.validity.detectors import DETECTORS, Detector, OneArm
 from meta_agent.harness.recipe import _CHECKS, Recipe, parse_recipe
@@ -51,6 +51,16 @@ def test_a_detector(monkeypatch: pytest.MonkeyPatch) -> None:
         ("luck.seven", "baseline"),
         ("luck.seven", "candidate"),
     ]
+
+
+def test_findings_of_every_severity_come_gravest_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    def each(of: OneArm) -> list[Finding]:
+        return [Finding("luck.any", severity, "") for severity in reversed(get_args(Severity))]
+
+    row = Detector(name="luck", codes=("luck.",), looks_for="any", in_arm=each)
+    monkeypatch.setattr(validity, "DETECTORS", (row,))
+    told = [found.severity for found in find_all(_arm("before"), _arm("after"))]
+    assert list(dict.fromkeys(told)) == list(get_args(Severity))
 
 
 def _arm(name: str) -> Arm:

@@ -4,6 +4,7 @@ import ast
 import importlib
 import subprocess
 import sys
+import tomllib
 from functools import cache
 from pathlib import Path
 
@@ -177,6 +178,19 @@ def _takes_a_name(path: Path, package: str) -> bool:
 ROOM_FOR_FILES = 20
 LINES = 500
 ROWS_OF_A_TABLE = {"rollouts/exchange"}  # one file a format
+
+
+def test_each_sdk_of_a_model_has_one_file_and_lint_says_which() -> None:
+    """Without its row in `banned-api` every other file may import an SDK unseen."""
+    lint = tomllib.loads((PACKAGE.parent / "pyproject.toml").read_text())["tool"]["ruff"]["lint"]
+    banned = set(lint["flake8-tidy-imports"]["banned-api"])
+    theirs = {
+        name.split(".")[0]
+        for path in (PACKAGE / "models" / "providers").glob("*.py")
+        for name in imports_of(path)
+    } - sys.stdlib_module_names
+    assert theirs - {"meta_agent"} >= {"openai", "anthropic"}
+    assert theirs - {"meta_agent"} <= banned
 
 
 def test_no_folder_is_crowded() -> None:

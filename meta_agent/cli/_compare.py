@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from meta_agent.cli._flags import Grouped, takes
+from meta_agent.cli._flags import WAYS, Grouped, takes
 from meta_agent.cli._options import JsonOption
 from meta_agent.cli._output import emit, stdout_for_data
 
@@ -65,7 +65,7 @@ def compare(
         typer.Option(
             "--conditions",
             "--arms",
-            help="Ways to search: full, static, score-only, no-diagnostics.",
+            help=f"Ways to search: {WAYS}.",
         ),
     ] = "full,static,score-only",
     seeds: Annotated[

@@ -65,7 +65,13 @@ def _tasks() -> None:
 @takes("domain", "grade", "threshold", "map", "python", "sandbox", "workspace")
 def tasks_check(
     config: RunConfig,
-    file: Annotated[Path, typer.Argument(help="Task file (or folder) of the domain.")],
+    file: Annotated[
+        Path | None,
+        typer.Argument(
+            help="Task file (or folder); none for a domain with tasks of its own.",
+            show_default=False,
+        ),
+    ] = None,
     jobs: JobsOption = None,
     images: ImagesOption = None,
     manifest: Annotated[
@@ -84,7 +90,8 @@ def tasks_check(
         asked = asked_of(config, sandbox=_backend(config), run="tasks-check")
         asked = replace(asked, tasks=file, images=images)
         found = check_asked(asked, jobs=_jobs(jobs), progress=_say)
-        write_manifest(found, manifest or default_manifest(file))
+        if place := manifest or (file and default_manifest(file)):
+            write_manifest(found, place)
     emit(as_json, found.to_json, lambda: lines(render(found).splitlines()))
     if not found.ok:
         raise typer.Exit(1)

@@ -109,11 +109,15 @@ class HarnessSession:
     @property
     def recipe(self) -> Recipe:
         """The parsed `recipe.toml`; `ConfigError` where there is none or TRL would refuse it."""
-        paths = self.contract.files_of("recipe", self.tree)
-        found = [path for path in paths if path.rsplit("/", 1)[-1] == RECIPE_FILE]
+        found = self._recipe_files
         if len(found) != 1:
             raise ConfigError(f"harness {self.contract.name} has {len(found)} {RECIPE_FILE} files")
         return parse_recipe(self.tree.files[found[0]].decode("utf-8", "replace"), found[0])
+
+    @property
+    def _recipe_files(self) -> list[str]:
+        paths = self.contract.files_of("recipe", self.tree)
+        return [path for path in paths if path.rsplit("/", 1)[-1] == RECIPE_FILE]
 
     def has(self, role: str) -> bool:
         """Whether the harness brings `reward`, `filter` or `data` (its curriculum)."""
@@ -202,11 +206,12 @@ class HarnessSession:
         return results
 
     def _check_recipe(self) -> CheckResult:
+        name = ", ".join(self._recipe_files) or RECIPE_FILE  # one elsewhere is read by nobody
         try:
             _ = self.recipe
         except ConfigError as error:
-            return CheckResult(RECIPE_FILE, False, str(error))
-        return CheckResult(RECIPE_FILE, True)
+            return CheckResult(name, False, str(error))
+        return CheckResult(name, True)
 
     def _check_layer(self, fact: Measurement) -> CheckResult:
         known = fact.layer in LAYERS

@@ -334,7 +334,7 @@ def require_supported(config: RunConfig) -> None:
         )
     if config.own_tasks and config.policy == "nano":
         raise ConfigError(
-            "the nano policy reads one-line repositories, not real ones",
+            "the nano policy is made for the built-in suites, and these tasks are others",
             hint="--policy provider/model, vllm:PATH or hf:PATH",
         )
     if is_brought(config.harness) and not config.own_tasks and not _says_how(config):

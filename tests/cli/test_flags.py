@@ -5,8 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from meta_agent.cli._flags import FLAGS
+from meta_agent.cli._flags import DOMAINS, FLAGS, WAYS
 from meta_agent.config import FIELDS
+from meta_agent.domains import DOORS
+from meta_agent.steps.ways.strategies import STRATEGIES
 
 from .conftest import Runner
 
@@ -18,6 +20,12 @@ BY_ROLE = {
 
 def test_every_setting_is_a_flag() -> None:
     assert set(FLAGS) == set(FIELDS) - BY_ROLE
+
+
+def test_help_names_every_row_of_the_tables() -> None:
+    assert set(WAYS.split(", ")) == set(STRATEGIES)
+    doors = {name.partition(":")[0] for name in DOMAINS.split(", ")} - {"package.module"}
+    assert doors == set(DOORS) - {"plugged"}
 
 
 def test_help_lists_every_flag_in_groups(meta_agent: Runner, tmp_path: Path) -> None:

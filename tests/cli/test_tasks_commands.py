@@ -152,6 +152,16 @@ def test_a_set_that_evolve_refuses_is_not_called_fit(
     assert (told in refused.stderr) is bool(lacks), refused.stderr
 
 
+def test_a_domain_with_tasks_of_its_own_is_checked_without_a_file(
+    tmp_path: Path, meta_agent: Any
+) -> None:
+    done = meta_agent("tasks", "check", "--domain", "tests.test_adding:_Echo", cwd=tmp_path)
+    assert "8 tasks" in done.stdout, done.stderr
+    assert not list(tmp_path.iterdir())  # a manifest lies beside a file, or where it is asked for
+    refused = meta_agent("tasks", "check", "--domain", "code", cwd=tmp_path)
+    assert "--domain code needs tasks" in refused.stderr
+
+
 @pytest.mark.docker
 def test_images_that_are_missing_are_told_by_name(tmp_path: Path, meta_agent: Any) -> None:
     if engine_status().problem:

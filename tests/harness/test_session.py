@@ -245,7 +245,7 @@ def checked(sandbox: Sandbox, **changes: str) -> dict[str, CheckResult]:
 def test_the_laboratory_harness_passes_its_contract_tests(sandbox: Sandbox) -> None:
     results = checked(sandbox)
     assert all(result.ok for result in results.values()), results
-    assert {"lab/agent.py", "lab/reward.py", "lab/filter.py", "recipe.toml"} <= set(results)
+    assert {"lab/agent.py", "lab/reward.py", "lab/filter.py", "lab/recipe.toml"} <= set(results)
 
 
 DIAGNOSTIC = "NAME = 'd'\nLAYER = '{}'\nTHRESHOLDS = {{}}\ndef measure(rollouts): return {}\n"
@@ -304,7 +304,7 @@ CONTRACT = {
         "diagnostic d",
         "vibes",
     ),
-    "recipe": ({"recipe_toml": "learning_rate = 7"}, "recipe.toml", "learning_rate"),
+    "recipe": ({"recipe_toml": "learning_rate = 7"}, "lab/recipe.toml", "learning_rate"),
 }
 
 

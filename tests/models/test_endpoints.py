@@ -23,6 +23,14 @@ def config(**fields: Any) -> RunConfig:
     return RunConfig(**{"meta_model": "openai/gpt-5", **fields})
 
 
+def test_an_sdk_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "anthropic", None)
+    monkeypatch.delitem(sys.modules, "meta_agent.models.providers._anthropic", raising=False)
+    with pytest.raises(PreflightError, match="needs the package anthropic") as told:
+        open_provider("anthropic/claude-opus-5", environment=KEYS)
+    assert told.value.hint == "pip install anthropic"
+
+
 @pytest.mark.parametrize(
     ("model", "base_url", "sdk", "key"),
     [

@@ -39,7 +39,7 @@ class OneArm(NamedTuple):
     train_hashes: Collection[str]
 
 
-class Records(NamedTuple):
+class Looked(NamedTuple):
     """What was kept of the records of an arm, beside a baseline's."""
 
     seen: Seen
@@ -68,15 +68,15 @@ class Detector:
     """Rows of both arms."""
     wider: Arms | None = None
     """The same, where a reader may have good reasons for what it finds."""
-    in_records: Callable[[Records], Iterable[Finding]] | None = None
-    """Whole records of one arm."""
+    in_looks: Callable[[Looked], Iterable[Finding]] | None = None
+    """What is kept of one arm's records: digests and counts (`_looks.Look`), never their text."""
 
     def makes(self, code: str) -> bool:
         """Whether a finding of this code may be its work."""
         return any(code == own or (own[-1] == "." and code.startswith(own)) for own in self.codes)
 
 
-def _graded_otherwise(of: Records) -> list[Finding]:
+def _graded_otherwise(of: Looked) -> list[Finding]:
     if of.regrade is None:
         return []
     stored, before = (to_regrade(seen, of.regrade_at_most) for seen in (of.seen, of.baseline))
@@ -113,13 +113,13 @@ DETECTORS: Final[tuple[Detector, ...]] = (
         codes=("artefact.unfinished", "artefact.unheard"),
         looks_for="attempts newly never handed in, replies newly not understood",
         wider=unfinished,
-        in_records=lambda of: unheard(of.baseline.looks, of.seen.looks, of.limits),
+        in_looks=lambda of: unheard(of.baseline.looks, of.seen.looks, of.limits),
     ),
     Detector(
         name="copied answers",
         codes=("conduct.copied_answer",),
         looks_for="submitted lines that the record shows before the agent wrote them",
-        in_records=lambda of: conduct(of.seen.looks, of.baseline.looks, of.limits, of.side),
+        in_looks=lambda of: conduct(of.seen.looks, of.baseline.looks, of.limits, of.side),
     ),
     Detector(
         name="forgery",
@@ -141,19 +141,19 @@ DETECTORS: Final[tuple[Detector, ...]] = (
         name="flaky grader",
         codes=("grader.flaky",),
         looks_for="one submission graded both ways",
-        in_records=lambda of: two_answers(of.seen.looks, of.baseline.looks, of.side),
+        in_looks=lambda of: two_answers(of.seen.looks, of.baseline.looks, of.side),
     ),
     Detector(
         name="unrepeatable reward",
         codes=("reward.unrepeatable", "contract."),
         looks_for="one attempt rewarded in two ways",
-        in_records=lambda of: unrepeatable(of.seen.looks, of.baseline.looks, of.side),
+        in_looks=lambda of: unrepeatable(of.seen.looks, of.baseline.looks, of.side),
     ),
     Detector(
         name="forged outcomes",
         codes=("grader.disagrees",),
         looks_for="stored outcomes that the sealed grader does not confirm",
-        in_records=_graded_otherwise,
+        in_looks=_graded_otherwise,
     ),
     Detector(
         name="infrastructure failures",

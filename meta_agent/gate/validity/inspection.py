@@ -26,7 +26,7 @@ from meta_agent.gate.validity._limits import (
 from meta_agent.gate.validity._looks import DRAWN, Seen
 from meta_agent.gate.validity._repeats import Regrade
 from meta_agent.gate.validity._reward import CEILING_STOPS
-from meta_agent.gate.validity.detectors import DETECTORS, Records
+from meta_agent.gate.validity.detectors import DETECTORS, Looked
 
 
 def inspect_arms(
@@ -50,8 +50,8 @@ def inspect_seen(
 
     `regrade` is the domain's own grader, asked for so many attempts of an arm.
     """
-    records = Records(seen, baseline, limits, side, regrade, regrade_at_most)
-    found = [one for each in DETECTORS if each.in_records for one in each.in_records(records)]
+    looked = Looked(seen, baseline, limits, side, regrade, regrade_at_most)
+    found = [one for each in DETECTORS if each.in_looks for one in each.in_looks(looked)]
     return tuple(sorted(found, key=lambda finding: finding.severity != "veto"))
 
 

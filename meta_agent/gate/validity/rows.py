@@ -12,10 +12,13 @@ find new kinds of cheating.
 from __future__ import annotations
 
 from collections.abc import Collection
+from typing import Final, get_args
 
-from meta_agent.gate._records import Arm, ArmSide, Finding
+from meta_agent.gate._records import Arm, ArmSide, Finding, Severity
 from meta_agent.gate.validity._limits import DEFAULT_LIMITS, ValidityLimits
 from meta_agent.gate.validity.detectors import DETECTORS, OneArm
+
+_GRAVEST_FIRST: Final = get_args(Severity)
 
 
 def find_all(
@@ -36,8 +39,7 @@ def find_all(
         *find_in_arm(candidate, limits=limits, train_hashes=train_hashes, beside=baseline),
         *between,
     ]
-    rank = {"veto": 0, "unproven": 1, "warn": 2}
-    return tuple(sorted(found, key=lambda finding: rank[finding.severity]))
+    return tuple(sorted(found, key=lambda finding: _GRAVEST_FIRST.index(finding.severity)))
 
 
 def find_in_arm(

@@ -116,7 +116,13 @@ def open_endpoint(endpoint: Endpoint, timeouts: Timeouts | None = None) -> Provi
     """Opens the SDK of an endpoint; SDKs are imported here, each only when one is wanted."""
     maker = OWN_SDK.get(endpoint.provider, Maker(()))
     module, _, kind = maker.sdk.partition(":")
-    speaks = getattr(import_module(f"{__package__}.{module}"), kind)
+    try:
+        speaks = getattr(import_module(f"{__package__}.{module}"), kind)
+    except ModuleNotFoundError as error:
+        raise PreflightError(
+            f"{endpoint.model} needs the package {error.name}, which is not installed",
+            hint=f"pip install {error.name}",
+        ) from error
     key = endpoint.api_key or (None if endpoint.provider == LITELLM else NO_KEY)
     opened: Provider = speaks(
         base_url=endpoint.base_url, api_key=key, timeouts=timeouts or Timeouts()
