@@ -23,12 +23,13 @@ VLLM_TORCH   ?= 2.13.0
 VERIFIERS_VENV ?= .venv-verifiers
 TRACKERS_VENV  ?= .venv-trackers
 RAY_VENV       ?= .venv-ray
+SKILL_CHECK    ?= .venv-skill-check
 # Each is a whole run with containers of its own.
 ACCEPTANCE_WORKERS ?= 2
 API_PIP  := PIP_DISABLE_PIP_VERSION_CHECK=1 $(API_VENV)/bin/pip $(INSTALL)
 VLLM_PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 $(VLLM_VENV)/bin/pip $(INSTALL)
 
-.PHONY: evolve test test-all test-slow acceptance vllm verifiers trackers ray lint format setup clean
+.PHONY: evolve test test-all test-slow acceptance vllm verifiers trackers ray skill-check lint format setup clean
 
 evolve: $(VENV)/.ready
 	$(BIN)/meta-agent evolve --domain swe $(EVOLVE_ARGS)
@@ -66,6 +67,13 @@ verifiers: $(VERIFIERS_VENV)/.ready
 $(VERIFIERS_VENV)/.ready: Makefile
 	@$(PYTHON) -m venv --clear $(VERIFIERS_VENV)
 	@PIP_DISABLE_PIP_VERSION_CHECK=1 $(VERIFIERS_VENV)/bin/pip $(INSTALL) verifiers==0.4.0
+	@touch $@
+
+# A second public validator of skills, which is a program of node.
+skill-check: $(SKILL_CHECK)/.ready
+
+$(SKILL_CHECK)/.ready: Makefile
+	@npm install --silent --no-audit --no-fund --ignore-scripts --prefix $(SKILL_CHECK) skill-check@1.2.0
 	@touch $@
 
 # What `--log` writes is read back by each tracker's own package; they pin what we do not.
