@@ -66,6 +66,7 @@ _YOUNGER: Final[Mapping[str, JSON]] = {
     "lora_rank": 0,
     "precision": "float32",
     "tokens_per_pass": None,
+    "max_staleness": 0,
 }
 
 WITHDRAWN: Final = frozenset({"finalists", "lead", "lora_r"})
@@ -129,6 +130,9 @@ class RunConfig(BaseModel):
     tokens_per_pass: int | None = Field(None, ge=1, le=1 << 24)
     """Tokens of an `hf:` policy's training held in memory at once. None: 8,192. A longer row is a
     pass by itself. Part of the result: sums depend on how they are split."""
+    max_staleness: int = Field(0, ge=0, le=1)
+    """Events by which the weights that sample may be behind an `hf:` policy's training. 1: rollouts
+    are made while the event before is trained on, by a second child."""
     checkpoint_every: int = Field(5, ge=0, le=1_000_000)
     """Steps of an `hf:` policy's training between seals; a killed one goes on from the last."""
     sandbox: Literal["auto", "docker", "process"] = "auto"
@@ -369,7 +373,10 @@ def pairs_of(text: str) -> dict[str, str]:
     return {theirs.strip(): ours.strip() for theirs, _, ours in pairs}
 
 
-TRAINING: Final = ("lora_rank", "precision", "tokens_per_pass", "checkpoint_every")
+TRAINING: Final = (
+    *("lora_rank", "precision", "tokens_per_pass"),
+    *("max_staleness", "checkpoint_every"),
+)
 """How an `hf:` policy is trained: the table `[training]` of a settings file. No harness sets it."""
 FIELDS: Final = tuple(name for name in RunConfig.model_fields if name != "origin")
 

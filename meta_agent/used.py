@@ -42,6 +42,7 @@ USES: Final[Mapping[str, Use]] = {
     "lora_rank": _HF,
     "precision": _HF,
     "tokens_per_pass": _HF,
+    "max_staleness": _HF,
     "checkpoint_every": _HF,
     "prove": Use(
         lambda config: config.trainable and _proves(config),

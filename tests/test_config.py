@@ -170,6 +170,7 @@ def test_snapshot_survives_json() -> None:
         {"lora_rank": 4},
         {"precision": "bfloat16"},
         {"tokens_per_pass": 4096},
+        {"max_staleness": 1},
         {"skills": Path("elsewhere")},
     ],
     ids=lambda change: next(iter(change)),

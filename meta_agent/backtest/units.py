@@ -37,8 +37,10 @@ from meta_agent.harness import HarnessSession, open_session
 from meta_agent.protocols import (
     JSON,
     Domain,
+    Gateway,
     HarnessTree,
     PlannedRollout,
+    Publisher,
     Rollout,
     Sandbox,
     SandboxLimits,
@@ -47,7 +49,8 @@ from meta_agent.protocols import (
 )
 from meta_agent.rollouts import GRACE_SEC, RolloutStore, Runner, Stamp
 from meta_agent.sandbox import open_sandbox
-from meta_agent.training import require_begun, train_policy
+from meta_agent.training import PolicyChild, require_begun, train_policy
+from meta_agent.training.events.engine_child import EngineChild
 from meta_agent.training.policy import Timeouts
 
 EXEMPLAR_STEPS: Final = 3
@@ -203,10 +206,14 @@ class Apparatus:
     ) -> JSON:
         folder = outputs.checkpoints / unit.name
         shutil.rmtree(folder, ignore_errors=True)
-        with self.policies.training() as child, self.session(tree, steps=unit.steps) as session:
+        with (
+            self.policies.training() as child,
+            self._sampling(child, folder) as (gateway, publisher),
+            self.session(tree, steps=unit.steps) as session,
+        ):
             result = train_policy(
                 child,
-                Runner(self.domain, session, child, self._stamp(tree, unit.name)),
+                Runner(self.domain, session, gateway, self._stamp(tree, unit.name)),
                 session,
                 self.domain,
                 accepted_recipe(child, session),
@@ -220,6 +227,7 @@ class Apparatus:
                 min_exact=self.settings.min_exact,
                 on_metrics=lambda row: report(int(row["step"]), row),
                 stopping=stopping,
+                publisher=publisher,
             )
         shard = outputs.store.write(f"{self.settings.run}/train-{unit.name}", result.rollouts)
         made = [
@@ -241,6 +249,17 @@ class Apparatus:
             rollouts=result.rollouts_made,
             kept=made,
         )._asdict()
+
+    @contextmanager
+    def _sampling(
+        self, child: PolicyChild, output: Path
+    ) -> Iterator[tuple[Gateway, Publisher | None]]:
+        """What a training's rollouts ask: the child itself or, beside it, another one."""
+        if not child.settings.max_staleness:
+            yield child, None
+            return
+        with self.policies.training() as engine:
+            yield engine, EngineChild(child, engine, output)
 
     def _evaluate(self, unit: EvalUnit, tree: HarnessTree, outputs: Outputs) -> JSON:
         plan = self.plan(unit.seed, unit.split, unit.limit, unit.samples, unit.part)

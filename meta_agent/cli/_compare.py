@@ -34,6 +34,7 @@ def register(app: typer.Typer) -> None:
     "lora_rank",
     "precision",
     "tokens_per_pass",
+    "max_staleness",
     "checkpoint_every",
     "samples",
     "profile",

@@ -87,6 +87,11 @@ FLAGS: Final[dict[str, Flag]] = {
     "tokens_per_pass": Flag(
         int, _RUN, "Tokens of hf: training held in memory at once. [default: 8192]"
     ),
+    "max_staleness": Flag(
+        int,
+        _RUN,
+        "Events by which sampling may be behind hf: training: 0, or 1, beside it. [default: 0]",
+    ),
     "checkpoint_every": Flag(
         int, _RUN, "Steps between seals that a killed hf: training goes on from. [default: 5]"
     ),

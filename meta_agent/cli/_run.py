@@ -58,6 +58,7 @@ def evolve(
     "lora_rank",
     "precision",
     "tokens_per_pass",
+    "max_staleness",
     "checkpoint_every",
     "policy",
     "profile",

@@ -18,7 +18,7 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from meta_agent.errors import SandboxError
@@ -34,8 +34,14 @@ _log = logging.getLogger(__name__)
 class FreeRun:
     """Serves one plan. `fatal` is what must be raised once the worker has come to rest."""
 
-    def __init__(self, gateway: Gateway, attempts: Sequence[Attempt], concurrency: int) -> None:
-        self._gateway = gateway
+    def __init__(
+        self,
+        gateway: Gateway,
+        attempts: Sequence[Attempt],
+        concurrency: int,
+        stopping: Callable[[], bool],
+    ) -> None:
+        self._gateway, self._stopping = gateway, stopping
         self._attempts = attempts
         self._limit = concurrency
         self._lock = threading.Lock()
@@ -144,7 +150,7 @@ class FreeRun:
         if request is None:
             return None
         began = time.monotonic()
-        (reply,) = generate(self._gateway, [request])
+        (reply,) = generate(self._gateway, [request], self._stopping)
         seconds = time.monotonic() - began
         if self._patient:
             attempt.excused_sec += seconds

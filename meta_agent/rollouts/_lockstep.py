@@ -10,10 +10,10 @@ Everything runs on the thread that reads the worker's frames; no lock is needed.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from operator import itemgetter
 
-from meta_agent.errors import InfrastructureError, ProviderError, SandboxError
+from meta_agent.errors import InfrastructureError, Interrupted, ProviderError, SandboxError
 from meta_agent.protocols import (
     Answer,
     Answerer,
@@ -31,8 +31,10 @@ from meta_agent.rollouts.away import serve as serve_away
 class LockStep:
     """Serves one batch. `fatal` is what must be raised once the worker has come to rest."""
 
-    def __init__(self, gateway: Gateway, attempts: Sequence[Attempt]) -> None:
-        self._gateway = gateway
+    def __init__(
+        self, gateway: Gateway, attempts: Sequence[Attempt], stopping: Callable[[], bool]
+    ) -> None:
+        self._gateway, self._stopping = gateway, stopping
         self._attempts = attempts
         self._live = len(attempts)
         self._waiting: dict[int, GenerateRequest] = {}
@@ -112,7 +114,7 @@ class LockStep:
         requests = [self._waiting.pop(index) for index in indices]
         began = time.monotonic()
         try:
-            replies = generate(self._gateway, requests)
+            replies = generate(self._gateway, requests, self._stopping)
         except BaseException:
             self._waiting = dict(zip(indices, requests, strict=True))
             raise
@@ -125,8 +127,12 @@ class LockStep:
             self._live -= attempt.over
 
 
-def generate(gateway: Gateway, requests: Sequence[GenerateRequest]) -> Sequence[GenerateReply]:
+def generate(
+    gateway: Gateway, requests: Sequence[GenerateRequest], stopping: Callable[[], bool]
+) -> Sequence[GenerateReply]:
     """`gateway.generate`, where a gateway that fails as a whole fails each of its requests."""
+    if stopping():
+        raise Interrupted
     try:
         replies = gateway.generate(requests)
     except HALTING:

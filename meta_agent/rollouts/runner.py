@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Protocol
 
 from meta_agent.errors import GuestError, InfrastructureError, SandboxError
@@ -84,18 +84,20 @@ class Runner:
         temperature: float | None = None,
         top_p: float | None = None,
         batch_size: int | None = None,
+        stopping: Callable[[], bool] = lambda: False,
     ) -> list[Rollout]:
         """One row per planned rollout, in plan order.
 
         Sampling defaults to the domain's, which is how a policy is measured; training passes the
-        recipe's. `batch_size` bounds the rollouts in lock-step at once.
+        recipe's. `batch_size` bounds the rollouts in lock-step at once. Once `stopping` is true,
+        the next model call raises Interrupted. Any thread may call this, one at a time.
         """
         terms = self._terms(temperature, top_p)
         attempts = [Attempt(terms, p, i, _key(self._stamp, p, i)) for i, p in enumerate(plan)]
         size = batch_size or self._batch_size(len(plan))
         rows: list[Rollout] = []
         for start in range(0, len(attempts), size):
-            rows += self._batch(attempts[start : start + size])
+            rows += self._batch(attempts[start : start + size], stopping)
         return rows
 
     def _batch_size(self, planned: int) -> int:
@@ -115,9 +117,10 @@ class Runner:
             top_p=sampling.top_p if top_p is None else top_p,
         )
 
-    def _batch(self, attempts: Sequence[Attempt]) -> list[Rollout]:
+    def _batch(self, attempts: Sequence[Attempt], stopping: Callable[[], bool]) -> list[Rollout]:
         try:
-            self._lock_step(attempts) if self._gateway.lock_step else self._free(attempts)
+            roll_out = self._lock_step if self._gateway.lock_step else self._free
+            roll_out(attempts, stopping)
         except BaseException:
             with contextlib.suppress(Exception):  # the first error is the one to tell
                 self._finish(attempts)
@@ -127,17 +130,17 @@ class Runner:
                 attempt.release()
         return [a.finish(row) for a, row in zip(attempts, self._finish(attempts), strict=True)]
 
-    def _lock_step(self, attempts: Sequence[Attempt]) -> None:
+    def _lock_step(self, attempts: Sequence[Attempt], stopping: Callable[[], bool]) -> None:
         live = [attempt for attempt in attempts if attempt.open()]
-        server = LockStep(self._gateway, live)
+        server = LockStep(self._gateway, live, stopping)
         self._serve(live, server, self._domain.ceilings.wall_sec + GRACE_SEC, ask_open=False)
 
-    def _free(self, attempts: Sequence[Attempt]) -> None:
+    def _free(self, attempts: Sequence[Attempt], stopping: Callable[[], bool]) -> None:
         rounds = -(-len(attempts) // self._concurrency)
         timeout_sec = rounds * (self._domain.ceilings.wall_sec + GRACE_SEC)
         if isinstance(self._gateway, PatientGateway):
             timeout_sec += self._gateway.patience_sec
-        server = FreeRun(self._gateway, attempts, self._concurrency)
+        server = FreeRun(self._gateway, attempts, self._concurrency, stopping)
         self._serve(attempts, server, timeout_sec, ask_open=True)
 
     def _serve(

@@ -35,7 +35,10 @@ def train_settings(config: RunConfig) -> TrainSettings:
     if not config.policy.startswith(_HF):
         return TrainSettings()
     tokens = config.tokens_per_pass or TOKENS_PER_PASS
-    return TrainSettings(config.lora_rank, config.precision, tokens)
+    behind = config.max_staleness
+    return TrainSettings(
+        config.lora_rank, config.precision, tokens, corrected=behind > 0, max_staleness=behind
+    )
 
 
 def placing(config: RunConfig, domain: Domain) -> Placing:

@@ -40,8 +40,15 @@ from meta_agent.training.checkpoint import (
 )
 from meta_agent.training.hub import base_place
 
-Ask = Callable[[RolloutEvent, Callable[[], None]], list[Row]]
-"""Is given what seals the step before the event."""
+
+class Resting(NamedTuple):
+    """What can be done with a trainer between two steps."""
+
+    seal: Callable[[], None]
+    write: Callable[[Path], object]  # its weights, as a checkpoint
+
+
+Ask = Callable[[RolloutEvent, Resting], list[Row]]
 _NO_MEMORY: Final = (MemoryError, torch.OutOfMemoryError)
 
 
@@ -193,7 +200,11 @@ def _trainer(
 
     def rollouts(step: int) -> list[Row]:
         policy.engine.refresh()
-        return ask(RolloutEvent(step, plan.groups, plan.group_size), seal)
+        return ask(RolloutEvent(step, plan.groups, plan.group_size), Resting(seal, write))
+
+    def write(path: Path) -> None:
+        model = trainer.accelerator.unwrap_model(trainer.model)
+        _save(policy, model, job, plan, path, trainer.state.global_step)
 
     def seal() -> None:
         with disk_full_said(job.output):

@@ -17,8 +17,11 @@ in [0, 1], lengths are in tokens, times in seconds:
     completion_tokens_{mean,min,max}  tokens the policy wrote per rollout
     loss, grad_norm, learning_rate, trained_row_ratio
     rollout_sec, train_sec    waiting for rollouts; forward, backward and optimiser
+    staleness, stale_ratio    where an engine samples: events by which its weights were behind those
+                              that are trained (mean over rows); rows dropped as too old
 
-Stop reasons are the host's (it knows why a rollout ended; TRL's truncation metric does not).
+Staleness and stop reasons are the host's: it knows why a rollout ended; TRL's truncation metric
+does not.
 """
 
 from __future__ import annotations

@@ -32,6 +32,7 @@ class TrainSettings:
     precision: str = "float32"  # or bfloat16: of computing, and of weights that stay as they are
     tokens_per_pass: int = 1536  # held in memory at once, padding included
     corrected: bool = False  # rows are sampled by an engine, or under older weights
+    max_staleness: int = 0  # events; 1: rollouts are made while the event before is trained on
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +66,11 @@ class TrainJob:
 def kept_folder(output: Path) -> Path:
     """Where a training keeps the checkpoints that it made on the way to `output`."""
     return output.with_name(f"{output.name}.kept")
+
+
+def published_folder(output: Path) -> Path:
+    """Where a training puts weights on the way for an engine to load."""
+    return output.with_name(f"{output.name}.published")
 
 
 def seals_folder(output: Path) -> Path:

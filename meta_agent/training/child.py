@@ -2,7 +2,8 @@
 
 `python -m meta_agent.training.child` is started by `_spawn` and by nothing else. It serves one
 host: `load`, `generate`, `finish`, `check_recipe`, `train`, `close`; while it trains, it asks the
-host for rollouts and serves `generate` and `finish` under the weights of that moment, and `seal`.
+host for rollouts and serves `generate` and `finish` under the weights of that moment, `seal`, and
+`write`, which makes a checkpoint of them.
 
 Promises: holds no key, no git and no database (its environment is an allowlist); dies with its
 parent; the frames' descriptors are private, and whatever prints goes to stderr; training twice from
@@ -117,8 +118,8 @@ class Child:
         self._load({**again, "path": str(path), "foreign": False})
         return {"event": "trained", "checkpoint": {"policy": identity, "path": str(path)}}
 
-    def _ask(self, event: _wire.RolloutEvent, seal: Callable[[], None]) -> list[_wire.Row]:
-        """Asks the host for rollouts and serves its model calls, and `seal`, until rows come."""
+    def _ask(self, event: _wire.RolloutEvent, resting: Any) -> list[_wire.Row]:
+        """Asks the host for rollouts and serves its commands until rows come."""
         self._channel.send(
             {
                 "event": "rollout",
@@ -130,9 +131,14 @@ class Child:
         rows: list[_wire.Row] = []
 
         def sealed(_: JSON) -> JSON:
-            seal()
+            resting.seal()
             return {"ok": None}
 
+        def written(command: JSON) -> JSON:
+            resting.write(Path(command["path"]))
+            return {"ok": None}
+
+        served = {"seal": sealed, "write": written}
         while True:
             command = self._channel.receive()
             if command["op"] == "rows":
@@ -140,9 +146,9 @@ class Child:
                 if not command["more"]:
                     return rows
                 continue
-            if command["op"] not in ("generate", "finish", "seal"):
+            if command["op"] not in ("generate", "finish", *served):
                 raise AbortedError(command["op"])
-            self._answer(command, seal=sealed)
+            self._answer(command, **served)
 
     def _loaded(self) -> Any:
         if self._policy is None:

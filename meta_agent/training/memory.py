@@ -51,12 +51,14 @@ class Memory(NamedTuple):
     optimizer: int
     activations: int
     logits: int
+    engine: int  # the weights of a child that samples beside it
     per_token: int
     """Of the activations. The longest row and `tokens_per_pass` decide how many tokens."""
 
     @property
     def total(self) -> int:
-        return self.weights + self.gradients + self.optimizer + self.activations + self.logits
+        """All of it."""
+        return sum(self) - self.per_token
 
 
 def shape_of(folder: Path) -> Shape:
@@ -104,12 +106,14 @@ def predict(shape: Shape, settings: TrainSettings, *, row: int, trained: bool = 
     per_token = held * shape.layers * shape.hidden + short * layer
     tile = min(_TILE_WORDS, shape.words) * min(_TILE_TOKENS, tokens)
     head = 0 if adapters else shape.words * shape.hidden
+    weights = held * shape.parameters + 4 * adapters + copies
     return Memory(
-        weights=held * shape.parameters + 4 * adapters + copies,
+        weights=weights,
         gradients=4 * steps_on,
         optimizer=8 * steps_on,
         activations=per_token * tokens,
         logits=4 * (_TILES * tile + head),
+        engine=weights if settings.max_staleness else 0,
         per_token=per_token,
     )
 
@@ -132,7 +136,7 @@ def by_part(memory: Memory) -> str:
     """`weights 7.5 GiB, ...`."""
     parts = memory._asdict()
     per_token = parts.pop("per_token")
-    told = [f"{name} {gib(size)}" for name, size in parts.items()]
+    told = [f"{name} {gib(size)}" for name, size in parts.items() if size]
     return f"{', '.join(told)}; {per_token / (1 << 20):.3g} MiB of activations a token"
 
 

@@ -11,8 +11,7 @@ Not covered: choosing tasks, rewards and groups: that is `run.train_policy`.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final, NoReturn, TypeVar
@@ -21,7 +20,6 @@ from meta_agent import errors
 from meta_agent.errors import (
     CandidateError,
     ConfigError,
-    Interrupted,
     PreflightError,
     TrainingError,
 )
@@ -45,11 +43,6 @@ ROWS_A_FRAME: Final = 64
 """A row of 32k tokens is half a megabyte, and a frame has a limit."""
 _WARM_STARTS: Final = Path(__file__).parents[1] / "domains" / "nano" / "checkpoints"
 _PASSED_ON: Final = ("ConfigError", "InfrastructureError", "IntegrityError", "PreflightError")
-
-
-def never() -> bool:
-    """Nobody asks to stop."""
-    return False
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +73,6 @@ class PolicyChild:
         self._timeouts = timeouts or Timeouts()
         self._lock = threading.RLock()  # one conversation with the child at a time
         self._ended: str | None = None
-        self._stopping: Callable[[], bool] = never
         self._process = ChildProcess(threads, devices)
 
     @property
@@ -103,8 +95,6 @@ class PolicyChild:
 
     def generate(self, requests: Sequence[GenerateRequest]) -> list[GenerateReply]:
         """One model call of each of these rollouts."""
-        if self._stopping():
-            raise Interrupted
         command = {"op": "generate", "requests": [_wire.request_to_json(r) for r in requests]}
         answer = self._ask(command, self._timeouts.generate_sec)
         return self._rows("replies", _wire.reply_from_json, answer, len(requests))
@@ -127,15 +117,14 @@ class PolicyChild:
         provide_rows: Callable[[RolloutEvent], list[Row]],
         on_metrics: Callable[[StepMetrics], None] | None = None,
         on_advantages: Callable[[Advantages], None] | None = None,
-        stopping: Callable[[], bool] = never,
     ) -> Checkpoint:
         """Trains the loaded policy; afterwards the trained one is loaded.
 
         `provide_rows` is called for each rollout event and may call `generate` and `finish`, which
         then run under the weights of that moment. If it raises, training is aborted in the child
-        and the exception goes on. Once `stopping` is true, `generate` raises Interrupted.
+        and the exception goes on.
         """
-        with self._lock, self._heeding(stopping):
+        with self._lock:
             self._send({"op": "train", "job": _wire.job_to_json(job)})
             while True:
                 frame = self._receive(self._timeouts.train_step_sec)
@@ -155,6 +144,11 @@ class PolicyChild:
         """Saves what the last step left at `TrainJob.sealed_at`: for `provide_rows` alone."""
         self._ask({"op": "seal"}, self._timeouts.train_step_sec)
 
+    def write(self, path: Path) -> None:
+        """Makes a checkpoint of the weights of this moment: for `provide_rows` alone."""
+        command = {"op": "write", "path": str(path.absolute())}
+        self._ask(command, self._timeouts.train_step_sec)
+
     def close(self) -> None:
         """Ends the child."""
         with self._lock:
@@ -167,14 +161,6 @@ class PolicyChild:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-    @contextmanager
-    def _heeding(self, stopping: Callable[[], bool]) -> Iterator[None]:
-        self._stopping = stopping
-        try:
-            yield
-        finally:
-            self._stopping = never
 
     def _provide(
         self, event: RolloutEvent, provide_rows: Callable[[RolloutEvent], list[Row]]

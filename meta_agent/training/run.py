@@ -10,18 +10,20 @@ on, from the beginning again where it names fewer. A rollout that infrastructure
 reward and leaves its group's baseline; one whose agent raised is scored like any other.
 
 A killed training goes on from its last seal (`seals`), where it is told to make any; one that is
-asked to stop makes its last seal then and there.
+asked to stop makes its last seal then and there. Rollouts that were made ahead (`overlap`) are
+sealed where they are complete; where they were still under way they are dropped, and made again
+when it goes on: under the weights that they had, where those were kept, else under newer ones.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import logging
-import random
 import shutil
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, Protocol
@@ -33,6 +35,7 @@ from meta_agent.protocols import (
     Checkpoint,
     Domain,
     PlannedRollout,
+    Publisher,
     Rollout,
     StopReason,
     Task,
@@ -44,15 +47,22 @@ from meta_agent.training._wire import (
     StepMetrics,
     TrainJob,
     kept_folder,
+    published_folder,
 )
 from meta_agent.training.checkpoint import open_checkpoint
-from meta_agent.training.policy import PolicyChild, never
+from meta_agent.training.events.overlap import Begun, Overlap
+from meta_agent.training.events.planned import plan_of, shuffled
+from meta_agent.training.policy import PolicyChild
 from meta_agent.training.seals import Sealed, Seals
 
 _log = logging.getLogger(__name__)
 MIN_EXACT = 0.95
 """Of the tokens that a policy of one's own sampled, the share that has to be in rows."""
-_STEPS_PER_SEED = 100_000  # training seeds stay apart as long as a run has fewer steps
+
+
+def never() -> bool:
+    """Nobody asks to stop."""
+    return False
 
 
 class RollsOut(Protocol):
@@ -64,6 +74,7 @@ class RollsOut(Protocol):
         *,
         temperature: float | None = None,
         top_p: float | None = None,
+        stopping: Callable[[], bool] = ...,
     ) -> list[Rollout]: ...
 
 
@@ -95,6 +106,7 @@ def train_policy(
     min_exact: float = 0.0,
     on_metrics: Callable[[dict[str, JSON]], None] | None = None,
     stopping: Callable[[], bool] = never,
+    publisher: Publisher | None = None,
 ) -> TrainResult:
     """Trains `base_policy` for `steps` optimiser steps and writes the checkpoint to `out_dir`.
 
@@ -102,7 +114,7 @@ def train_policy(
 
     Args:
         child: the policy child; left with the trained policy loaded.
-        runner: rolls out through `child`.
+        runner: rolls out through `child`, or through what `publisher` publishes to.
         session: the harness that decides rewards, groups and tasks.
         recipe: a `harness.Recipe`, or a mapping with the same names.
         keep_steps: how many of the first and of the last rollout events keep their rollouts.
@@ -112,6 +124,8 @@ def train_policy(
         on_metrics: is given each step's row as it is measured.
         stopping: once true, a training that makes seals makes one and raises Interrupted. Rollouts
             under way are dropped; a step under way is finished.
+        publisher: makes weights served, where the runner's gateway is not `child`. Then the child's
+            `max_staleness` says whether rollouts are made ahead.
     """
     settings = settings_of(recipe)
     base = child.load(base_policy)
@@ -123,36 +137,51 @@ def train_policy(
     job = dataclasses.replace(job, after=sealed.step if sealed else 0)
     _make_way(job)
     heeded = stopping if seal_every else never
-    loop = _Loop(runner, session, domain, settings, seed, keep_steps, on_metrics, min_exact, heeded)
+    each = int(settings.get("num_iterations", 1))
+    overlap = Overlap(publisher, child.settings.max_staleness, each, steps)
+    loop = _Loop(
+        runner, session, domain, settings, seed, keep_steps, on_metrics, min_exact, heeded, overlap
+    )
     if sealed is not None:
         _log.warning("training goes on after step %d of %d", sealed.step, steps)
         loop.restore(sealed)
 
-    def provide(event: RolloutEvent) -> list[Row]:
-        if job.seals_at(event.step) and event.step != job.after:
-            seals.write(event.step, *loop.state())
-        try:
-            return loop.provide(event)
-        except Interrupted as error:
-            if event.step and event.step != job.after and not job.seals_at(event.step):
+    lies_at = job.after  # the step whose seal lies there
+
+    def seal(step: int, asked: bool) -> None:
+        nonlocal lies_at
+        due = job.seals_at(step)
+        if step and step != lies_at and (due or asked):
+            if not due:
                 child.seal()
-                seals.write(event.step, *loop.state())
+            seals.write(step, *loop.state())
+            lies_at = step
+
+    def provide(event: RolloutEvent) -> list[Row]:
+        try:
+            return loop.provide(event, partial(seal, event.step))
+        except Interrupted as error:
             raise Interrupted(
                 f"stopped as asked; the training is kept as of step {event.step} of {steps}"
             ) from error
 
     try:
-        checkpoint = child.train(job, provide, loop.on_metrics, loop.on_advantages, heeded)
+        checkpoint = child.train(job, provide, loop.on_metrics, loop.on_advantages)
     except CandidateError:
         seals.clear()  # nobody trains it again
         raise
+    finally:
+        overlap.end()
     seals.clear()
+    shutil.rmtree(published_folder(job.output), ignore_errors=True)
     kept = tuple(_kept_checkpoints(job))
     return TrainResult(checkpoint, loop.metrics, loop.kept(), loop.rollouts_made, kept)
 
 
 def _make_way(job: TrainJob) -> None:
     """Removes what a killed call left and this one makes again."""
+    if not job.after:
+        shutil.rmtree(published_folder(job.output), ignore_errors=True)
     kept = kept_folder(job.output)
     for path in kept.iterdir() if kept.is_dir() else ():
         if not (path.name.isdecimal() and 0 < int(path.name) <= job.after):
@@ -214,10 +243,15 @@ class _Loop:
         on_metrics: Callable[[dict[str, JSON]], None] | None,
         min_exact: float = 0.0,
         stopping: Callable[[], bool] = never,
+        overlap: Overlap | None = None,
     ) -> None:
         self._runner, self._session = runner, session
+        self._overlap = overlap or Overlap()
+        self._begun: Begun | None = None  # ahead of their event, or gathered
+        self._gathered: list[Rollout] | None = None  # of the event that is answered
+        self._dropped_of: int | None = None  # the version of what was under way at a stop
         self._settings, self._seed = settings, seed
-        self._tasks = _shuffled(domain.tasks("train"), seed)
+        self._tasks = shuffled(domain.tasks("train"), seed)
         self._history: dict[str, dict[str, int]] = {}
         self._first: list[list[Rollout]] = []
         self._last: deque[list[Rollout]] = deque(maxlen=keep_steps)
@@ -230,21 +264,77 @@ class _Loop:
         self.metrics: list[dict[str, JSON]] = []
         self.rollouts_made = 0
 
-    def provide(self, event: RolloutEvent) -> list[Row]:
-        """Tasks, rollouts, rewards, group weights: the rows of one event."""
+    def provide(
+        self, event: RolloutEvent, seal: Callable[[bool], None] = lambda asked: None
+    ) -> list[Row]:
+        """Tasks, rollouts, rewards, group weights: the rows of one event.
+
+        `seal` is called where what the loop knows fits what the child knows, and is told whether a
+        seal was asked for.
+        """
+        if self._begun is None:
+            seal(False)
+        try:
+            self._gather(event)
+            self._heed()  # then they are sealed, and not made again
+        except Interrupted:
+            seal(True)
+            raise
+        finally:
+            seal(False)
+        return self._hand_over(event)
+
+    def _gather(self, event: RolloutEvent) -> None:
+        """Waits for an event's rollouts, which began with the event before or begin now."""
+        if self._gathered is not None:
+            return
         self._heed()
-        plan = _plan(self._choose(event.groups), event, self._seed)
+        begun = self._begun or self._begin(event)
+        rollouts = begun.result()
+        self._require_exact(rollouts)
+        self._begun, self._gathered = begun, rollouts
+
+    def _hand_over(self, event: RolloutEvent) -> list[Row]:
+        begun, rollouts = self._begun, self._gathered
+        assert begun is not None and rollouts is not None
+        self._begun = self._gathered = self._dropped_of = None
+        ages = self._overlap.ages(rollouts, begun.version, event)
+        self._remember(rollouts)
+        self._host_values |= ages.told
+        rows = self._rows(rollouts, event.group_size, ages.stale)
+        self._begin_ahead(event)
+        return rows
+
+    def _begin(self, event: RolloutEvent) -> Begun:
+        """What is due now, under the weights of now, or those that it had when it was dropped."""
+        version = self._overlap.serve(event.step, instead=self._dropped_of)
+        self._overlap.require_young(version, event)
+        return Begun(version, self._work(event))
+
+    def _begin_ahead(self, event: RolloutEvent) -> None:
+        later = self._overlap.next_after(event)
+        if later is None:
+            return
+        version = self._overlap.serve(event.step)
+        if self._overlap.young(version, later):
+            self._begun = Begun(version, self._overlap.begin(self._work(later)))
+
+    def _work(self, event: RolloutEvent) -> Callable[[], list[Rollout]]:
+        """What makes an event's rollouts. The harness is asked for their tasks here and now."""
+        return partial(self._roll_out, plan_of(self._choose(event.groups), event, self._seed))
+
+    def _roll_out(self, plan: Sequence[PlannedRollout]) -> list[Rollout]:
         rollouts = self._runner.run(
             plan,
             temperature=self._settings.get("temperature", 1.0),
             top_p=self._settings.get("top_p", 1.0),
+            stopping=self._stopped,
         )
         self._heed()  # a signal to the whole job may have spoiled them
+        self._overlap.require_heard(rollouts)
         require_begun(rollouts)
-        self._require_exact(rollouts)
         self._score(rollouts)
-        self._remember(rollouts)
-        return self._rows(rollouts, event.group_size)
+        return rollouts
 
     def on_metrics(self, measured: StepMetrics) -> None:
         """Adds what only the host knows to the first step after a rollout event."""
@@ -262,7 +352,10 @@ class _Loop:
     def state(self) -> tuple[dict[str, JSON], list[Rollout]]:
         """What the loop knows between two events: as JSON, and the rollouts that it keeps."""
         state = {name: getattr(self, name) for name in self._STATE}
-        return {**state, "events": [len(one) for one in (*self._first, *self._last)]}, self.kept()
+        state["events"] = [len(one) for one in (*self._first, *self._last)]
+        state["versions"] = self._overlap.versions
+        state["begun"] = self._begun.version if self._begun else self._dropped_of
+        return state, [*self.kept(), *(self._gathered or ())]
 
     def restore(self, sealed: Sealed) -> None:
         """The inverse of `state`, on a fresh loop."""
@@ -272,6 +365,12 @@ class _Loop:
             setattr(self, name, sealed.state[name])
         self._first = events[: self._keep]
         self._last.extend(events[self._keep :])
+        self._overlap.versions.update(sealed.state["versions"])
+        begun, gathered = sealed.state["begun"], list(rollouts)
+        if gathered:
+            self._begun, self._gathered = Begun(begun, lambda: gathered), gathered
+        else:
+            self._dropped_of = begun
         if self._report is not None:
             for row in self.metrics:
                 self._report(row)
@@ -280,8 +379,11 @@ class _Loop:
         """The rollouts of the first and of the last events, oldest first."""
         return [rollout for event in (*self._first, *self._last) for rollout in event]
 
+    def _stopped(self) -> bool:
+        return self._overlap.ended or self._stopping()
+
     def _heed(self) -> None:
-        if self._stopping():
+        if self._stopped():
             raise Interrupted
 
     def _choose(self, groups: int) -> list[Task]:
@@ -323,11 +425,15 @@ class _Loop:
                 seen["tries"] += 1
                 seen["solved"] += bool(rollout.outcome)
 
-    def _rows(self, rollouts: Sequence[Rollout], size: int) -> list[Row]:
+    def _rows(
+        self, rollouts: Sequence[Rollout], size: int, stale: Callable[[Rollout], bool]
+    ) -> list[Row]:
         groups = [rollouts[start : start + size] for start in range(0, len(rollouts), size)]
-        weights = self._weigh(groups)
+        weights = self._weigh([[one for one in group if not stale(one)] for group in groups])
         return [
-            Row(_reward(rollout), rollout.tokens, weight)
+            Row(None, weight=weight)
+            if stale(rollout)
+            else Row(_reward(rollout), rollout.tokens, weight)
             for group, weight in zip(groups, weights, strict=True)
             for rollout in group
         ]
@@ -338,32 +444,6 @@ class _Loop:
         asked = [_group(group) for group in scored if group]
         weights = iter(self._session.keep(asked) if asked else [])
         return [next(weights) if group else 1.0 for group in scored]
-
-
-def _shuffled(tasks: Sequence[Task], seed: int) -> dict[str, Task]:
-    """The task list in the order of this training seed."""
-    order = list(tasks)
-    random.Random(f"tasks/{seed}").shuffle(order)
-    return {task.key: task for task in order}
-
-
-def _plan(tasks: Sequence[Task], event: RolloutEvent, seed: int) -> list[PlannedRollout]:
-    """A task that comes up twice in one event gets other samples the second time."""
-    seen: Counter[str] = Counter()
-    plan = []
-    for index, task in enumerate(tasks):
-        first = seen[task.key] * event.group_size
-        seen[task.key] += 1
-        plan += [
-            PlannedRollout(
-                task=task,
-                sample_idx=first + sample,
-                seed=seed * _STEPS_PER_SEED + event.step + 1,
-                group_id=f"train/{event.step:04d}/{index:03d}",
-            )
-            for sample in range(event.group_size)
-        ]
-    return plan
 
 
 def _spoiled(rollout: Rollout) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
@@ -88,6 +88,7 @@ class FakeRunner:
         *,
         temperature: float | None = None,
         top_p: float | None = None,
+        stopping: Callable[[], bool],
     ) -> list[Rollout]:
         self.plan = plan
         assert (temperature, top_p) == (0.8, 1.0)

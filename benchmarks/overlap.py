@@ -1,0 +1,148 @@
+"""What rollouts beside the training gain in time, and what one event of staleness costs.
+
+    python benchmarks/overlap.py [--seeds 4] [--steps 12] [--groups 8]
+
+For each seed two trainings of nano-swe, with a second child as the engine, the two children
+with one thread each: `max_staleness` 0 (rollouts and training by turns) and 1 (beside each other,
+corrected). Which of the two comes first changes from seed to seed. Of each it says, the first event
+left out:
+
+* `step_sec`, median seconds of a step on the clock, and its two halves as a training by turns has
+  them: `rollout_sec` (with scoring and publishing) and `train_sec`;
+* `beside`, the share of the shorter half during which the other half was at work too;
+* `cpu_sec`, processor time a step of trainer, engine and this process: on a machine with nothing
+  else to do a step takes at least the largest of the three, and by turns their sum;
+* `clean`, clean success of the trained policy on the search split (one attempt a task).
+
+On a machine that is busy the clock says little: read `beside` and `cpu_sec`, and say the load.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import tempfile
+import time
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from meta_agent.domains.nano import NanoSwe
+from meta_agent.domains.nano.planted.seeds import seed_files
+from meta_agent.harness import HarnessSession
+from meta_agent.protocols import HarnessTree, PlannedRollout, Rollout
+from meta_agent.rollouts import Runner, Stamp
+from meta_agent.sandbox import open_sandbox
+from meta_agent.training import PolicyChild, TrainSettings, train_policy
+from meta_agent.training.events.engine_child import EngineChild
+from meta_agent.training.run import settings_of
+
+Interval = tuple[float, float]
+_TICKS = os.sysconf("SC_CLK_TCK")
+
+
+class Timed:
+    """A runner that notes when it was at work."""
+
+    def __init__(self, runner: Runner) -> None:
+        self._runner = runner
+        self.intervals: list[Interval] = []
+
+    def run(self, plan: Sequence[PlannedRollout], **options: Any) -> list[Rollout]:
+        began = time.monotonic()
+        rollouts = self._runner.run(plan, **options)
+        self.intervals.append((began, time.monotonic()))
+        return rollouts
+
+
+def trained(given: argparse.Namespace, seed: int, stale: int, folder: Path) -> dict[str, Any]:
+    """One training and the evaluation of what came of it."""
+    files, _ = seed_files("swe", variant="competent")
+    domain, out = NanoSwe(), folder / f"{seed}-{stale}"
+    settings = TrainSettings(corrected=stale > 0, max_staleness=stale)
+    sandbox = open_sandbox("process", run="bench")
+    stamp = Stamp("bench", "v", "c0ffee")
+    ends: list[float] = []
+    try:
+        session = HarnessSession(sandbox, HarnessTree("c0ffee", "7ree", files))
+        recipe = {**settings_of(session.recipe), "groups_per_step": given.groups}
+        with PolicyChild(threads=1, settings=settings) as child, PolicyChild(threads=1) as engine:
+            timed = Timed(Runner(domain, session, engine, stamp))
+            spent: list[list[float]] = []
+
+            def on_metrics(_: Any) -> None:
+                ends.append(time.monotonic())
+                spent.append([*map(_processor_sec, (child.pid, engine.pid)), time.process_time()])
+
+            result = train_policy(
+                child, timed, session, domain, recipe,
+                seed=seed, steps=given.steps, base_policy="nano", out_dir=out,
+                publisher=EngineChild(child, engine, out), on_metrics=on_metrics,
+            )  # fmt: skip
+            plan = [PlannedRollout(t, 0, 7, t.key) for t in domain.tasks("search")]
+            found = Runner(domain, session, child, stamp).run(plan)
+    finally:
+        sandbox.close()
+    rows = result.metrics[1:]
+    halves = {n: _median(float(row[n]) for row in rows) for n in ("rollout_sec", "train_sec")}
+    trains = [(end - float(row["train_sec"]), end) for end, row in zip(ends[1:], rows, strict=True)]
+    return {
+        "seed": seed,
+        "max_staleness": stale,
+        "step_sec": _median(after - before for before, after in pairwise(ends)),
+        **halves,
+        "beside": _beside(timed.intervals[1:], trains),
+        "cpu_sec": dict(zip(("trainer", "engine", "host"), _each_step(spent), strict=True)),
+        "clean": statistics.fmean(one.clean for one in found),
+        "clean_in_training": statistics.fmean(float(r["clean_success"]) for r in rows[-4:]),
+    }
+
+
+def _beside(one: Sequence[Interval], other: Sequence[Interval]) -> float:
+    both = sum(max(0.0, min(a[1], b[1]) - max(a[0], b[0])) for a in one for b in other)
+    shorter = min(sum(end - begin for begin, end in each) for each in (one, other))
+    return both / shorter
+
+
+def _each_step(spent: Sequence[Sequence[float]]) -> list[float]:
+    first, last = spent[0], spent[-1]
+    return [(b - a) / (len(spent) - 1) for a, b in zip(first, last, strict=True)]
+
+
+def _processor_sec(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / _TICKS
+
+
+def _median(values: Iterable[float]) -> float:
+    return statistics.median(values)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--seeds", type=int, default=4)
+    parser.add_argument("--steps", type=int, default=12)
+    parser.add_argument("--groups", type=int, default=8)
+    given = parser.parse_args()
+    made: dict[int, list[dict[str, Any]]] = {0: [], 1: []}
+    with tempfile.TemporaryDirectory() as folder:
+        for seed in range(given.seeds):
+            for stale in (0, 1) if seed % 2 == 0 else (1, 0):
+                one = trained(given, seed, stale, Path(folder))
+                made[stale].append(one)
+                print(json.dumps({**one, "load": os.getloadavg()[0]}), flush=True)
+    gains = [a["step_sec"] / b["step_sec"] for a, b in zip(made[0], made[1], strict=True)]
+    costs = [b["clean"] - a["clean"] for a, b in zip(made[0], made[1], strict=True)]
+    told = {
+        "gain": _median(gains),
+        "clean_differences": costs,
+        "clean_cost": statistics.fmean(costs),
+    }
+    print(json.dumps(told))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Rollout events of a training: what is rolled out, when, and under which weights."""
