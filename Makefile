@@ -29,7 +29,7 @@ ACCEPTANCE_WORKERS ?= 2
 API_PIP  := PIP_DISABLE_PIP_VERSION_CHECK=1 $(API_VENV)/bin/pip $(INSTALL)
 VLLM_PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 $(VLLM_VENV)/bin/pip $(INSTALL)
 
-.PHONY: evolve test test-all test-slow acceptance vllm verifiers trackers ray skill-check lint format setup clean
+.PHONY: evolve test test-all test-slow acceptance vllm verifiers trackers podman ray skill-check lint format setup clean
 
 evolve: $(VENV)/.ready
 	$(BIN)/meta-agent evolve --domain swe $(EVOLVE_ARGS)
@@ -84,6 +84,10 @@ $(TRACKERS_VENV)/.ready: pyproject.toml
 	@$(PYTHON) -m venv --clear $(TRACKERS_VENV)
 	@PIP_DISABLE_PIP_VERSION_CHECK=1 $(TRACKERS_VENV)/bin/pip $(INSTALL) -e '.[run,wandb,mlflow,trackio,tensorboard]' pytest pytest-timeout pytest-xdist
 	@touch $@
+
+# What containers are tried with, on podman; as whoever asks, or as whose service CONTAINER_HOST names.
+podman: $(VENV)/.ready
+	$(BIN)/pytest tests/sandbox -m docker -k podman $(PYTEST_ARGS)
 
 # Three simulated nodes. Ray lies beside what $(VENV) has, which need not have it.
 ray: $(RAY_VENV)/.ready

@@ -135,8 +135,8 @@ class RunConfig(BaseModel):
     are made while the event before is trained on, by a second child."""
     checkpoint_every: int = Field(5, ge=0, le=1_000_000)
     """Steps of an `hf:` policy's training between seals; a killed one goes on from the last."""
-    sandbox: Literal["auto", "docker", "process"] = "auto"
-    """Where harness code runs. `auto`: Docker where it works."""
+    sandbox: Literal["auto", "docker", "podman", "process"] = "auto"
+    """Where harness code runs. `auto`: Docker where it works, else podman."""
     workspace: Path = Path("meta-agent-workspace")
     """The workspace directory, absolute."""
     skills: Path | None = None

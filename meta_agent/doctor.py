@@ -205,10 +205,14 @@ def _has_cuda_wheels() -> bool:
 
 
 def _sandboxes(config: RunConfig) -> Iterator[Row]:
-    from meta_agent.sandbox import engine_status, recipe_hash
+    from meta_agent.sandbox import EngineStatus, engine_status, recipe_hash
 
     engine = engine_status()
-    needed = _needs_docker(config)
+    asked = config.sandbox == "podman"
+    looks = asked or (not engine.ready and shutil.which("podman") is not None)
+    podman = engine_status("podman") if looks else EngineStatus()
+    instead = podman.ready and config.sandbox != "docker"
+    needed = _needs_docker(config) and not instead
     missing: Level = "fail" if needed else "warn"
     risk = "accept the risk with --sandbox process --allow-unsafe"
     start = f"install and start Docker, or {risk if needed else 'use --sandbox process'}"
@@ -217,7 +221,10 @@ def _sandboxes(config: RunConfig) -> Iterator[Row]:
     else:
         yield _engine(engine)
         yield _image(engine.image, engine.image_id, engine.recipe == recipe_hash(), missing)
-    yield _process_sandbox(required=config.sandbox == "process" or not engine.ready)
+    if looks:
+        yield _podman(podman, "fail" if asked else "warn")
+    ready = engine.ready or instead
+    yield _process_sandbox(required=config.sandbox == "process" or not ready)
 
 
 def _engine(engine: EngineStatus) -> Row:
@@ -232,6 +239,27 @@ def _engine(engine: EngineStatus) -> Row:
     if fixes:
         return Row("docker engine", "warn", found, "; ".join(fixes))
     return Row("docker engine", "ok", found)
+
+
+def _podman(engine: EngineStatus, missing: Level) -> Row:
+    """Really starts one: what podman says of itself is not yet a container that runs."""
+    from meta_agent.protocols import SandboxLimits
+    from meta_agent.sandbox import open_sandbox
+
+    if not engine.ready:
+        return Row("podman", missing, engine.problem, engine.hint)
+    try:
+        open_sandbox("podman", run="doctor", limits=SandboxLimits(deadline_sec=60)).close()
+    except MetaAgentError as error:
+        return Row("podman", missing, str(error), error.hint or "podman info, as this user")
+    found = f"podman {engine.version}, storage {engine.driver}, cgroup v{engine.cgroup}"
+    fixes = []
+    if engine.unbounded:
+        found += f"; {', '.join(engine.unbounded)} not bounded in sum, only by process"
+        fixes.append("cgroup v2 that is delegated to this user (systemd: Delegate=cpu memory pids)")
+    if engine.driver == "vfs":
+        fixes.append("vfs copies images: podman system reset; STORAGE_DRIVER=overlay podman load")
+    return Row("podman", "warn" if fixes else "ok", found, "; ".join(fixes))
 
 
 def _numbers(text: str) -> tuple[int, ...]:

@@ -5,8 +5,8 @@ Not covered: how (`live`), and arms, which are made of them (`arms`).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -86,3 +86,5 @@ class LabSettings:
     """Steps between the seals from which a killed training goes on; 0: it begins again."""
     min_exact: float = 0.0
     """Share of the sampled tokens that has to be in rows, or a training stops."""
+    images: Mapping[str, str] = field(default_factory=dict)
+    """The IDs that images had by these names when the run was opened: sandboxes are of those."""

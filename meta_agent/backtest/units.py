@@ -48,7 +48,7 @@ from meta_agent.protocols import (
     Task,
 )
 from meta_agent.rollouts import GRACE_SEC, RolloutStore, Runner, Stamp
-from meta_agent.sandbox import open_sandbox
+from meta_agent.sandbox import BASE_IMAGE, open_sandbox
 from meta_agent.training import PolicyChild, require_begun, train_policy
 from meta_agent.training.events.engine_child import EngineChild
 from meta_agent.training.policy import Timeouts
@@ -188,8 +188,9 @@ class Apparatus:
         limits = SandboxLimits(deadline_sec=life_sec + steps * Timeouts().train_step_sec)
 
         def opened(image: str | None) -> Sandbox:
-            run = self.settings.run
-            return open_sandbox(self.settings.backend, run=run, limits=limits, image=image)
+            run, backend = self.settings.run, self.settings.backend
+            image = self.settings.images.get(image or BASE_IMAGE, image)
+            return open_sandbox(backend, run=run, limits=limits, image=image)
 
         with open_session(tree, opened) as session:
             yield session

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from meta_agent.cli._flags import takes
-from meta_agent.cli._options import JsonOption
+from meta_agent.cli._options import EngineOption, JsonOption
 from meta_agent.cli._output import emit, stdout_for_data
 
 if TYPE_CHECKING:
@@ -171,6 +171,7 @@ def image(
     tag: Annotated[str, typer.Option(help="Name of the image, as harness.toml gives it.")],
     wheels: Annotated[Path | None, typer.Option(help="Folder of wheels to look into.")] = None,
     base: Annotated[str, typer.Option(help="Image to add to.")] = "meta-agent-base:1",
+    engine: EngineOption = "docker",
     force: Annotated[bool, typer.Option("--force", help="Build even if it is up to date.")] = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -184,6 +185,7 @@ def image(
             tag,
             wheels=wheels,
             base=base,
+            engine=engine,
             progress=_say,
             force=force,
         )

@@ -147,7 +147,7 @@ FLAGS: Final[dict[str, Flag]] = {
         str, _MACHINE, "URL to call where a person is needed, a cap is met, or the run ends."
     ),
     "sandbox": Flag(
-        str, _MACHINE, "Where harness code runs: auto, docker or process. [default: auto]"
+        str, _MACHINE, "Where harness code runs: auto, docker, podman or process. [default: auto]"
     ),
     "allow_unsafe_process": Flag(
         bool,

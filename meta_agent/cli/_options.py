@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -21,6 +21,10 @@ WorkspaceOption = Annotated[
 ]
 JsonOption = Annotated[
     bool, typer.Option("--json", help="Print one JSON document on stdout, and nothing else.")
+]
+
+EngineOption = Annotated[
+    Literal["docker", "podman"], typer.Option("--engine", help="Whose images: docker or podman.")
 ]
 
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from meta_agent.cli._options import JsonOption, WorkspaceOption
+from meta_agent.cli._options import EngineOption, JsonOption, WorkspaceOption
 from meta_agent.cli._output import emit, stdout_for_data
 
 sandbox_app = typer.Typer(help="Sandboxes.", no_args_is_help=True, rich_markup_mode=None)
@@ -14,17 +14,20 @@ sandbox_app = typer.Typer(help="Sandboxes.", no_args_is_help=True, rich_markup_m
 
 @sandbox_app.command()
 def build(
+    engine: EngineOption = "docker",
     force: Annotated[bool, typer.Option("--force", help="Build even if it is up to date.")] = False,
     workspace: WorkspaceOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Build the base image of the Docker sandbox, without a registry."""
+    """Build the base image of the sandboxes that are containers, without a registry."""
     from meta_agent.sandbox import BASE_IMAGE, build_base_image
     from meta_agent.view.terminal.text import facts
 
     del workspace  # one image serves every workspace; the option exists on every command
     with stdout_for_data():
-        image_id = build_base_image(lambda line: typer.echo(line, err=True), force=force)
+        image_id = build_base_image(
+            lambda line: typer.echo(line, err=True), engine=engine, force=force
+        )
     rows = {"schema_version": 1, "image": BASE_IMAGE, "id": image_id}
     emit(as_json, lambda: rows, lambda: facts(rows))
 
@@ -35,6 +38,7 @@ def reap(
         bool,
         typer.Option("--images", help="Also remove sealed task images; runs make them again."),
     ] = False,
+    engine: EngineOption = "docker",
     workspace: WorkspaceOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -44,6 +48,6 @@ def reap(
     from meta_agent.view.terminal.text import lines
 
     del workspace
-    removed = [*remove_orphans(), *(reap_images() if images else ())]
+    removed = [*remove_orphans(), *(reap_images(engine) if images else ())]
     text = [f"removed {name}" for name in removed] or ["nothing to remove"]
     emit(as_json, lambda: {"schema_version": 1, "removed": removed}, lambda: lines(text))

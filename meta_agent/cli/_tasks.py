@@ -98,7 +98,7 @@ def tasks_check(
 
 
 @tasks_app.command("images")
-@takes("domain", "workspace")
+@takes("domain", "sandbox", "workspace")
 def tasks_images(
     config: RunConfig,
     file: Annotated[Path, typer.Argument(help="File of repository tasks, or Harbor's folder.")],
@@ -116,11 +116,11 @@ def tasks_images(
         from meta_agent.domains.harbor import make_images
 
         with stdout_for_data():
-            made = make_images(file, pull=pull, progress=_say)
+            made = make_images(file, engine=_backend(config), pull=pull, progress=_say)
         emit(as_json, lambda: {"schema_version": 1, "images": made}, lambda: lines(list(made)))
         return
     with stdout_for_data():
-        found = fetch_images(file, images=images, pull=pull, progress=_say)
+        found = fetch_images(file, images=images, engine=_backend(config), pull=pull, progress=_say)
     emit(as_json, found.to_json, lambda: lines(found.lines()))
     if found.missing:
         raise typer.Exit(1)

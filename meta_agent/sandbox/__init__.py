@@ -1,4 +1,4 @@
-"""Sandboxes: one protocol, two backends, one worker inside.
+"""Sandboxes: one protocol, three backends, one worker inside.
 
 `open_sandbox` gives a `Sandbox` (see `meta_agent.protocols`); `resolve_backend` decides which kind
 before a run starts; `reap` removes what a killed run left behind. A guest module is stdlib-only
@@ -15,12 +15,14 @@ from meta_agent.sandbox._boxes import Box, BoxLimits, folder_hash, task_image
 from meta_agent.sandbox._build import build_base_image, recipe_hash
 from meta_agent.sandbox._derive import build_agent_image, read_requirements
 from meta_agent.sandbox._images import Images
-from meta_agent.sandbox._names import BACKENDS, BASE_IMAGE, Backend
+from meta_agent.sandbox._names import BACKENDS, BASE_IMAGE, CONTAINERS, Backend
 from meta_agent.sandbox._open import (
     BackendChoice,
     EngineStatus,
     choose_backend,
     engine_status,
+    held_image,
+    image_ids,
     open_sandbox,
     resolve_backend,
 )
@@ -31,6 +33,7 @@ from meta_agent.sandbox._worker_sandbox import WorkerSandbox
 __all__ = [
     "BACKENDS",
     "BASE_IMAGE",
+    "CONTAINERS",
     "Backend",
     "BackendChoice",
     "Box",
@@ -44,6 +47,8 @@ __all__ = [
     "choose_backend",
     "engine_status",
     "folder_hash",
+    "held_image",
+    "image_ids",
     "open_sandbox",
     "read_requirements",
     "reap",

@@ -36,16 +36,23 @@ def source_of(module: str) -> str:
     return resources.files(INSIDE).joinpath(f"{module}.py").read_text(encoding="utf-8")
 
 
-def worker_program(stranger: int) -> bytes:
+def worker_program(stranger: int, *, contained: bool, limits: dict[str, int] | None) -> bytes:
     """What is streamed into a container: the worker.
 
-    It becomes the user `stranger` for all that is untrusted.
+    It becomes the user `stranger` for all that is untrusted. `contained`: the control group in
+    sight is this container's own. `limits`, of each process, are set where the engine sets none;
+    there the folder to work in is still the worker's, and is given away, and there is a TERM.
     """
     return _program(
         WORKER,
         f"""
+import os
 here, worker = [bring(name) for name in {WORKER!r}][:: {len(WORKER) - 1}]
-here.Here.stranger, here.Here.contained = {stranger}, True
+here.Here.stranger, here.Here.contained, limits = {stranger}, {contained}, {limits}
+if limits is not None:
+    here.Here.limits = limits
+    os.chown(".", {stranger}, {stranger})
+    os.environ.pop("TERM", None)
 worker.main()
 """,
     )

@@ -27,21 +27,23 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from meta_agent.errors import SandboxError
 from meta_agent.protocols import ExecResult
 from meta_agent.sandbox._names import SNAPSHOT_LABEL
 from meta_agent.sandbox._open import check_run_name
 from meta_agent.sandbox._owner import holder_mark, install_id
-from meta_agent.sandbox._seccomp import seccomp_options
+
+if TYPE_CHECKING:
+    from meta_agent.sandbox._engine import Engine
 
 
-def _engine() -> Any:
-    """The engine's module, imported when a box is wanted: most runs never want one."""
+def _on(engine: str) -> Engine:
+    """An engine; its module is imported when a box is wanted: most runs never want one."""
     from meta_agent.sandbox import _engine
 
-    return _engine
+    return _engine.engine(engine)
 
 
 BUILT: Final = "meta-agent-task"
@@ -70,10 +72,17 @@ class Box:
     """One container of an image. Not for two threads at once."""
 
     def __init__(
-        self, image_id: str, run: str, limits: BoxLimits, env: Mapping[str, str] | None = None
+        self,
+        image_id: str,
+        run: str,
+        limits: BoxLimits,
+        env: Mapping[str, str] | None = None,
+        *,
+        engine: str = "docker",
     ) -> None:
         check_run_name(run)
-        self._api, self._limits = _engine().client(), limits
+        self._engine, self._limits = _on(engine), limits
+        self._api = self._engine.api
         self._until = time.monotonic() + limits.deadline_sec
         labels = {
             "ma.owner": install_id(),
@@ -81,7 +90,7 @@ class Box:
             "ma.holder": holder_mark(),
             "ma.deadline": str(int(time.time() + limits.deadline_sec + 60)),
         }
-        with _engine().engine_errors("cannot start a task's container"):
+        with self._engine.errors("cannot start a task's container"):
             made = self._api.create_container(
                 image_id,
                 command=["sh", "-c", f"sleep {int(limits.deadline_sec)} & wait $!"],
@@ -90,12 +99,12 @@ class Box:
                 hostname="task",
                 environment=dict(env or {}),
                 labels=labels,
-                host_config=self._api.create_host_config(**_fences(limits)),
+                host_config=self._api.create_host_config(**_fences(limits, self._engine)),
             )
             self.id = str(made["Id"])
             try:
                 self._api.start(self.id)
-                _engine().bound_tcp(self.id, limits.memory_mb)
+                self._engine.bound_tcp(self.id, limits.memory_mb)
                 self._has_timeout = self._ran("command -v timeout", 60.0).exit_code == 0
             except BaseException:
                 self.close()
@@ -128,7 +137,7 @@ class Box:
         limit: int = 1 << 18,
     ) -> ExecResult:
         began = time.monotonic()
-        with _engine().engine_errors("cannot run a command in a task's container"):
+        with self._engine.errors("cannot run a command in a task's container"):
             made = self._api.exec_create(
                 self.id, ["sh", "-c", line], user=user, workdir=cwd, environment=dict(env or {})
             )
@@ -160,13 +169,13 @@ class Box:
 
     def put_tar(self, archive: bytes, folder: str) -> None:
         """Unpacks a tar into a folder that is there."""
-        with _engine().engine_errors("cannot put files into a task's container"):
+        with self._engine.errors("cannot put files into a task's container"):
             self._api.put_archive(self.id, folder, archive)
 
     def get_tar(self, path: str, limit_bytes: int) -> bytes | None:
         """A path with all below it, as tar; None where it is not there. Untrusted bytes."""
         found = bytearray()
-        with _engine().engine_errors(f"cannot read {path} from a task's container"):
+        with self._engine.errors(f"cannot read {path} from a task's container"):
             url = self._api._url("/containers/{0}/archive", self.id)
             # Not by get_archive: what is left unread of its reply could not be closed.
             with self._api.get(url, params={"path": path}, stream=True) as reply:
@@ -195,41 +204,41 @@ class Box:
     @contextlib.contextmanager
     def snapshot(self) -> Iterator[str]:
         """An image of the box as it is, for as long as it is needed. The box stops."""
-        with _engine().engine_errors("cannot keep a task's container"):
+        with self._engine.errors("cannot keep a task's container"):
             self._api.kill(self.id)
             made = self._api.commit(self.id, changes=[f"LABEL {SNAPSHOT_LABEL}={install_id()}"])
         try:
             yield str(made["Id"])
         finally:
             with contextlib.suppress(SandboxError):  # `reap_images` has another try
-                _engine().remove_image(str(made["Id"]))
+                self._engine.remove_image(str(made["Id"]))
 
     def close(self) -> None:
         """Kills and removes it; may be called twice."""
         with contextlib.suppress(SandboxError):
-            _engine().remove_container(self.id)
+            self._engine.remove_container(self.id)
 
 
-def _fences(limits: BoxLimits) -> dict[str, Any]:
-    memory = limits.memory_mb << 20
+def _fences(limits: BoxLimits, on: Engine) -> dict[str, Any]:
+    from meta_agent.sandbox._engine import bounded
+
     return {
         "network_mode": "bridge" if limits.network else "none",
         "cap_drop": ["ALL"],
         "cap_add": list(_CAPABILITIES),
-        "security_opt": ["no-new-privileges:true", *seccomp_options(tracing=True)],
-        "mem_limit": memory,
-        "memswap_limit": memory,
-        "nano_cpus": int(limits.cpus * 1e9),
-        "pids_limit": limits.pids,
+        "security_opt": ["no-new-privileges:true", *on.seccomp(tracing=True)],
         "ipc_mode": "private",
         "init": True,
         "log_config": {"Type": "none", "Config": {}},
+        **bounded(limits.memory_mb, limits.cpus, limits.pids, on),
     }
 
 
 def _read(raw: Any, seconds: float, limit: int) -> tuple[dict[int, bytearray], bool]:
     """Both streams of a command, up to a limit, and whether it was still going at the end."""
-    plain, output = _engine().unwrap_socket(raw), {0: bytearray(), 1: bytearray(), 2: bytearray()}
+    from meta_agent.sandbox._engine import unwrap_socket
+
+    plain, output = unwrap_socket(raw), {0: bytearray(), 1: bytearray(), 2: bytearray()}
     until, inbox, kind, left = time.monotonic() + seconds, bytearray(), 0, 0
     with plain:
         while (wait := until - time.monotonic()) > 0:
@@ -264,6 +273,7 @@ def task_image(
     name: str | None,
     folder: Path | None,
     *,
+    engine: str = "docker",
     pull: bool = False,
     timeout_sec: float = 600.0,
     progress: Callable[[str], None] = lambda line: None,
@@ -272,53 +282,55 @@ def task_image(
 
     Without `pull`, nothing asks a registry and a build has no network.
     """
+    on = _on(engine)
     if name:
-        if pull and _engine().find_image(name) is None:
+        if pull and on.find_image(name) is None:
             progress(f"pulling {name}")
-            _engine().pull_image(name)
-        found = _engine().find_image(name)
+            on.pull_image(name)
+        found = on.find_image(name)
         if found is None:
             raise SandboxError(f"image {name} is not on this machine", kind="image")
         return str(found.id)
     assert folder is not None, "an image has a name or is built from a folder"
     tag = f"{BUILT}:{folder_hash(folder)[:24]}"
     with _building:
-        found = _engine().find_image(tag)
+        found = on.find_image(tag)
         if found is None:
-            _build(folder, tag, pull, timeout_sec, progress)
-            found = _engine().find_image(tag)
+            _build(on, folder, tag, pull, timeout_sec, progress)
+            found = on.find_image(tag)
     if found is None:
         raise SandboxError(f"{tag} is missing right after its build", kind="image")
     return str(found.id)
 
 
 def _build(
-    folder: Path, tag: str, pull: bool, timeout_sec: float, progress: Callable[[str], None]
+    on: Engine,
+    folder: Path,
+    tag: str,
+    pull: bool,
+    timeout_sec: float,
+    progress: Callable[[str], None],
 ) -> None:
     for parent in parents(folder / "Dockerfile"):
-        if _engine().find_image(parent) is None:
+        if on.find_image(parent) is None:
             if not pull:
                 raise SandboxError(
                     f"{folder}/Dockerfile builds on {parent}, which is not on this machine",
                     kind="image",
                 )
             progress(f"pulling {parent}")
-            _engine().pull_image(parent)
+            on.pull_image(parent)
     progress(f"building {folder}")
     until, last = time.monotonic() + timeout_sec, ""
-    with _engine().engine_errors(f"cannot build {folder}"):
-        said = (
-            _engine()
-            .client()
-            .build(
-                path=str(folder),
-                tag=tag,
-                rm=True,
-                forcerm=True,
-                decode=True,
-                network_mode=None if pull else "none",
-                timeout=round(timeout_sec),
-            )
+    with on.errors(f"cannot build {folder}"):
+        said = on.api.build(
+            path=str(folder),
+            tag=tag,
+            rm=True,
+            forcerm=True,
+            decode=True,
+            network_mode=None if pull else "none",
+            timeout=round(timeout_sec),
         )
         for line in said:
             last = str(line.get("stream") or "").strip() or last

@@ -32,13 +32,16 @@ def recipe_hash() -> str:
 
 
 def build_base_image(
-    progress: Callable[[str], None] = lambda line: None, *, force: bool = False
+    progress: Callable[[str], None] = lambda line: None,
+    *,
+    engine: str = "docker",
+    force: bool = False,
 ) -> str:
     """Builds and imports the image where needed; returns its ID. `progress` gets one line each."""
     from meta_agent.sandbox import _engine
 
-    wanted = recipe_hash()
-    found = _engine.find_image(BASE_IMAGE)
+    wanted, on = recipe_hash(), _engine.engine(engine)
+    found = on.find_image(BASE_IMAGE)
     if found and found.labels.get(RECIPE_LABEL) == wanted and not force:
         progress(f"{BASE_IMAGE} is up to date ({wanted})")
         return found.id
@@ -47,7 +50,7 @@ def build_base_image(
         archive = Path(folder) / "rootfs.tar"
         make_rootfs(archive, progress)
         progress(f"importing {archive.stat().st_size >> 20} MiB as {BASE_IMAGE}")
-        return _engine.import_image(archive, BASE_IMAGE, {RECIPE_LABEL: wanted})
+        return on.import_image(archive, BASE_IMAGE, {RECIPE_LABEL: wanted})
 
 
 def check_needs() -> None:

@@ -82,29 +82,31 @@ def build_agent_image(
     *,
     wheels: Path | None = None,
     base: str = BASE_IMAGE,
+    engine: str = "docker",
     progress: Progress = lambda line: None,
     force: bool = False,
 ) -> str:
     """Builds the image where needed; returns its ID. `wheels` is looked into before the index."""
     from meta_agent.sandbox import _engine
-    from meta_agent.sandbox._docker import usable_image
+    from meta_agent.sandbox._containers import usable_image
 
     for line in requirements:
         check_requirement(line, "requirements")
-    parent = usable_image(base)
+    on = _engine.engine(engine)
+    parent = usable_image(base, on)
     mark = _mark(parent.id, requirements, wheels)
-    found = _engine.find_image(name)
+    found = on.find_image(name)
     if found and found.labels.get(REQUIREMENTS_LABEL) == mark and not force:
         progress(f"{name} is up to date ({mark})")
         return found.id
-    place = _place_in(parent.id)
+    place = _place_in(parent.id, engine)
     with tempfile.TemporaryDirectory(prefix="meta-agent-image-") as folder:
         packages, archive = Path(folder) / "packages", Path(folder) / "layer.tar"
         _unpack(requirements, wheels, place, packages, progress)
         _compile(packages, place, progress)
         _pack(packages, place, archive)
         progress(f"adding {archive.stat().st_size >> 20} MiB to {base} as {name}")
-        return _engine.derive_image(parent.id, archive, name, {REQUIREMENTS_LABEL: mark})
+        return on.derive_image(parent.id, archive, name, {REQUIREMENTS_LABEL: mark})
 
 
 def _mark(parent_id: str, requirements: Sequence[str], wheels: Path | None) -> str:
@@ -115,8 +117,8 @@ def _mark(parent_id: str, requirements: Sequence[str], wheels: Path | None) -> s
     return digest.hexdigest()[:16]
 
 
-def _place_in(image: str) -> Place:
-    sandbox = open_sandbox("docker", run="image", image=image)
+def _place_in(image: str, engine: str) -> Place:
+    sandbox = open_sandbox(engine, run="image", image=image)
     try:
         said = sandbox.exec(["python3", "-I", "-c", _PLACES])
     finally:

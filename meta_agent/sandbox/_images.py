@@ -26,6 +26,7 @@ from meta_agent.errors import SandboxError
 from meta_agent.parsing.strict import parse
 from meta_agent.parsing.tar import AT_ONCE_BYTES, DAMAGE, members, open_tar
 from meta_agent.protocols import JSON
+from meta_agent.sandbox._names import short_name
 
 TAR_SUFFIXES: Final = (".tar", ".tar.gz", ".tgz")
 IMPORTED: Final = "meta-agent-imported"
@@ -48,9 +49,12 @@ class Images:
         self,
         folders: Sequence[Path] = (),
         *,
+        engine: str = "docker",
         pull: bool = False,
         progress: Progress = lambda line: None,
     ) -> None:
+        self.engine = engine
+        """Whose images they are."""
         self._folders = [folder for folder in folders if folder.is_dir()]
         self._pull = pull
         self._say = progress
@@ -68,20 +72,21 @@ class Images:
         for folder in self._folders:
             path = folder / name
             if path.is_file():
-                return load_tar(path, self._say)
+                return load_tar(path, self.engine, self._say)
         where = ", ".join(map(str, self._folders)) or "no folder was given"
         raise SandboxError(f"the image {name} is in none of: {where}", kind="image")
 
     def _named(self, name: str) -> str:
         from meta_agent.sandbox import _engine
 
-        found = _engine.find_image(name)
+        engine = _engine.engine(self.engine)
+        found = engine.find_image(name)
         if found is None and (tar := self._tar_of(name)):
-            return load_tar(tar, self._say)
+            return load_tar(tar, self.engine, self._say)
         if found is None and self._pull:
             self._say(f"pulling {name}")
-            _engine.pull_image(name)
-            found = _engine.find_image(name)
+            engine.pull_image(name)
+            found = engine.find_image(name)
         if found is None:
             raise SandboxError(
                 f"image {name} is not on this machine"
@@ -109,21 +114,22 @@ class Images:
         return found
 
 
-def load_tar(path: Path, progress: Progress = lambda line: None) -> str:
+def load_tar(path: Path, engine: str, progress: Progress = lambda line: None) -> str:
     """Makes the image of a tar available and returns its ID."""
     from meta_agent.sandbox import _engine
 
+    on = _engine.engine(engine)
     saved = saved_images(path)
     if len(saved) > 1:
         tags = ", ".join(tag for image in saved for tag in image.tags)
         raise SandboxError(f"{path} holds {len(saved)} images ({tags}); name one", kind="image")
     if not saved:
-        return _imported(path, progress)
-    if _engine.find_image(saved[0].id) is None:
+        return _imported(path, engine, progress)
+    if on.find_image(saved[0].id) is None:
         progress(f"loading {path.name}")
-        _engine.load_image(path)
+        on.load_image(path)
     for name in (saved[0].id, *saved[0].tags):
-        if found := _engine.find_image(name):
+        if found := on.find_image(name):
             return found.id
     raise SandboxError(f"{path} was loaded, but its image is not there", kind="image")
 
@@ -151,21 +157,22 @@ def _saved(entry: JSON) -> SavedImage:
     digest = Path(config).name.removesuffix(".json")
     if not _DIGEST.fullmatch(digest):
         raise ValueError(f"its manifest names {config!r:.100}, which is no digest")
-    return SavedImage(f"sha256:{digest}", tuple(tags))
+    return SavedImage(f"sha256:{digest}", tuple(map(short_name, tags)))
 
 
-def _imported(path: Path, progress: Progress) -> str:
+def _imported(path: Path, engine: str, progress: Progress) -> str:
     from meta_agent.sandbox import _engine
 
+    on = _engine.engine(engine)
     digest = hashlib.sha256()
     with path.open("rb") as file:
         while chunk := file.read(_CHUNK_BYTES):
             digest.update(chunk)
     name = f"{IMPORTED}:{digest.hexdigest()[:24]}"
-    if found := _engine.find_image(name):
+    if found := on.find_image(name):
         return found.id
     progress(f"importing {path.name}")
-    return _engine.import_image(path, name, {})
+    return on.import_image(path, name, {})
 
 
 def _is_tar(name: str) -> bool:

@@ -2,8 +2,11 @@
 
 from typing import Final, Literal
 
-Backend = Literal["docker", "process"]
-BACKENDS: Final[tuple[Backend, ...]] = ("docker", "process")
+Backend = Literal["docker", "podman", "process"]
+BACKENDS: Final[tuple[Backend, ...]] = ("docker", "podman", "process")
+CONTAINERS: Final[tuple[Backend, ...]] = ("docker", "podman")
+TITLES: Final[dict[str, str]] = {"docker": "Docker", "podman": "podman"}
+BUILD_COMMAND: Final = "meta-agent sandbox build"
 
 BASE_IMAGE: Final = "meta-agent-base:1"
 RECIPE_LABEL: Final = "ma.recipe"
@@ -29,3 +32,8 @@ FENCES: Final = frozenset(
         "worker",  # nothing inside can signal what watches it, or work without being counted
     }
 )
+
+
+def short_name(image: str) -> str:
+    """As Docker says it; podman puts the registry before it that is meant anyway, or its own."""
+    return image.removeprefix("localhost/").removeprefix("docker.io/").removeprefix("library/")

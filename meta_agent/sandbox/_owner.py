@@ -19,12 +19,12 @@ from typing import Final
 from meta_agent.errors import SandboxError
 from meta_agent.workspace import read_small, state_dir
 
-_STRANGERS: Final = 1 << 20
+_STRANGERS: Final = range(1 << 20, 1 << 21)
 
 
-def stranger_uid() -> int:
+def stranger_uid(among: range = _STRANGERS) -> int:
     """A user for the untrusted part of one sandbox: quotas that count by user are its own."""
-    return _STRANGERS + secrets.randbelow(_STRANGERS)
+    return secrets.choice(among)
 
 
 def install_id() -> str:

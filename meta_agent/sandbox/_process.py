@@ -176,6 +176,22 @@ def stream_lines(argv: Sequence[str]) -> Iterator[str]:
             yield line.rstrip()
 
 
+def start_service(argv: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
+    """Starts a trusted program that is asked to end when this process does; it writes to `log`."""
+
+    def start() -> subprocess.Popen[bytes]:
+        with log.open("wb") as file:
+            return subprocess.Popen(
+                ["setpriv", "--pdeathsig", "TERM", "--", *argv],
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=file,
+                start_new_session=True,
+            )
+
+    return _spawner().submit(start).result()
+
+
 def clean_environment(folder: Path) -> dict[str, str]:
     """Everything a command sees: no variable of the host but its PATH."""
     temp = folder / "tmp"

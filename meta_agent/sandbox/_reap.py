@@ -9,38 +9,50 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from meta_agent.errors import SandboxError
-from meta_agent.sandbox._names import FOLDER_PREFIX, HOLDER_FILE, SEALED_LABEL, SNAPSHOT_LABEL
+from meta_agent.sandbox._names import (
+    CONTAINERS,
+    FOLDER_PREFIX,
+    HOLDER_FILE,
+    SEALED_LABEL,
+    SNAPSHOT_LABEL,
+)
 from meta_agent.sandbox._owner import holder_is_dead, install_id
 from meta_agent.workspace import read_small
 
 
-def reap(owner: str | None = None) -> list[str]:
-    """Removes orphans and returns their names. Without an engine only folders are looked at."""
-    return [*reap_folders(Path(tempfile.gettempdir())), *_reap_containers(owner or install_id())]
+def reap(owner: str | None = None, backends: Iterable[str] = CONTAINERS) -> list[str]:
+    """Removes orphans and returns their names; folders, and containers of these engines if any."""
+    found = reap_folders(Path(tempfile.gettempdir()))
+    for name in CONTAINERS:
+        if name in backends:
+            found += _reap_containers(owner or install_id(), name)
+    return found
 
 
-def reap_images() -> list[str]:
+def reap_images(backend: str = "docker") -> list[str]:
     """Removes sealed images and snapshots that no container uses; a run makes them again."""
     from meta_agent.sandbox import _engine
 
-    found = [*_engine.labelled_images(SEALED_LABEL), *_engine.labelled_images(SNAPSHOT_LABEL)]
-    return [name for image_id, name in found if _engine.remove_image(image_id)]
+    engine = _engine.engine(backend)
+    found = [*engine.labelled_images(SEALED_LABEL), *engine.labelled_images(SNAPSHOT_LABEL)]
+    return [name for image_id, name in found if engine.remove_image(image_id)]
 
 
-def _reap_containers(owner: str) -> list[str]:
+def _reap_containers(owner: str, backend: str) -> list[str]:
     from meta_agent.sandbox import _engine
 
+    engine = _engine.engine(backend)
     try:
-        rows = _engine.owned_containers(owner)
+        rows = engine.owned_containers(owner)
     except SandboxError:
         return []  # no engine, no containers
     orphans = [(id_, name) for id_, name, labels in rows if is_orphan(labels, time.time())]
     for container_id, _ in orphans:
-        _engine.remove_container(container_id)
+        engine.remove_container(container_id)
     return [name for _, name in orphans]
 
 

@@ -53,9 +53,9 @@ class Sealing:
         return tuple(path[len(inside) :] for path in self.history if path.startswith(inside))
 
 
-def scan_image(image_id: str, place: str) -> Sealing:
+def scan_image(image_id: str, place: str, *, engine: str = "docker") -> Sealing:
     """Looks for history with the rights that an agent has."""
-    sandbox = open_sandbox("docker", run="seal", image=image_id)
+    sandbox = open_sandbox(engine, run="seal", image=image_id)
     try:
         source = (
             resources.files("meta_agent.sandbox.inside").joinpath("history_guest.py").read_text()
@@ -76,21 +76,27 @@ def scan_image(image_id: str, place: str) -> Sealing:
 
 
 def seal_image(
-    image_id: str, found: Sealing, *, kept: Sequence[str] = (), hidden: Sequence[str] = ()
+    image_id: str,
+    found: Sealing,
+    *,
+    engine: str = "docker",
+    kept: Sequence[str] = (),
+    hidden: Sequence[str] = (),
 ) -> str:
     """The ID of the sealed image. `hidden`: further paths of the image that no agent may see."""
     from meta_agent.sandbox import _engine
 
     parts = [_LAYOUT, image_id, found.place, found.names, found.history, list(kept), list(hidden)]
     mark = hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:24]
-    if known := _engine.find_image(f"{SEALED}:{mark}"):
+    on = _engine.engine(engine)
+    if known := on.find_image(f"{SEALED}:{mark}"):
         return known.id
     with tempfile.TemporaryDirectory(prefix="meta-agent-seal-") as folder:
         archive = Path(folder) / "layer.tar"
         with tarfile.open(archive, "w") as tar:
             for member in _members(found, set(kept), hidden):
                 tar.addfile(member, io.BytesIO())
-        return _engine.derive_image(image_id, archive, f"{SEALED}:{mark}", {SEALED_LABEL: mark})
+        return on.derive_image(image_id, archive, f"{SEALED}:{mark}", {SEALED_LABEL: mark})
 
 
 def _members(found: Sealing, kept: set[str], hidden: Sequence[str]) -> Iterator[tarfile.TarInfo]:

@@ -80,11 +80,11 @@ _TALK: Final = """
 _ALLOWED: Final = (_FILES, _MEMORY, _PROCESSES, _TIME_AND_EVENTS, _TALK)
 
 
-def seccomp_options(*, tracing: bool) -> list[str]:
-    """For the engine's `security_opt`; empty where we know no list."""
+def seccomp_profile(*, tracing: bool) -> str:
+    """The list as engines read it; empty where we know none."""
     if platform.machine() not in MACHINES:
-        return []
-    return [f"seccomp={json.dumps(_profile(tracing), separators=(',', ':'))}"]
+        return ""
+    return json.dumps(_profile(tracing), separators=(",", ":"))
 
 
 def _profile(tracing: bool) -> dict[str, Any]:

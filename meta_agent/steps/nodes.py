@@ -15,9 +15,10 @@ from meta_agent.workspace import open_workspace
 
 def apparatus(told: Mapping[str, JSON]) -> Apparatus:
     """For `build` of `backtest.cluster.open_cluster`: carries the units of this run out."""
-    reap()
     config = RunConfig.from_json(told["config"])
     run, backend = told["run"], told["backend"]
+    reap(backends=("docker", backend))
     domain = load_run_domain(config, sandbox=backend, run=run)
-    settings = lab_settings(config, run, backend, open_workspace(config.workspace), 1)
+    workspace = open_workspace(config.workspace)
+    settings = lab_settings(config, run, backend, workspace, 1, told["images"])
     return Apparatus(settings, domain, policies_of(config, None))

@@ -13,16 +13,14 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
-from types import FrameType
+from types import FrameType, MappingProxyType
 from typing import Final, Literal, NamedTuple
 
-from meta_agent.backtest.cluster import open_cluster
-from meta_agent.backtest.executor import Executor
 from meta_agent.backtest.live import Lab, LabSettings
 from meta_agent.config import RunConfig
 from meta_agent.distribution import install
@@ -44,7 +42,7 @@ from meta_agent.sandbox import Backend, reap, resolve_backend
 from meta_agent.skills import SkillLibrary
 from meta_agent.steps._headline import cautions, headline
 from meta_agent.steps.bring import NO_ANSWERS, Answers, Choose, create_brought, is_brought
-from meta_agent.steps.placing import placing
+from meta_agent.steps.placing import executor_of, images_of, placing
 from meta_agent.steps.plan import plan_for
 from meta_agent.steps.records import Version
 from meta_agent.steps.run import Run
@@ -90,7 +88,7 @@ def open_run(
     workspace = open_or_create(config)
     drain = nullcontext(stop) if stop else draining()
     with Ledger.open(workspace.ledger_file) as ledger, drain as stopping:
-        reap()
+        reap(backends=("docker", backend))
         began = _Began.of(asked, ledger, run_id, recording)
         with (
             _heard(config, ledger, began, workspace, display) as shown,
@@ -376,10 +374,11 @@ def _assemble(
     shown = recorded(display, ledger, run_id)
     clock = ledger.once(f"{run_id}/clock", "clock", {}, lambda: {"at": began.at})["at"]
     repo = HarnessRepo.open(workspace.harness_repo)
+    images = {} if began.done else images_of(repo, backend)
     # Side by side, two evaluations of a frozen policy would have twice the rollouts under way.
     placed = placing(config, domain)
     lab = Lab(
-        lab_settings(config, run_id, backend, workspace, placed.workers),
+        lab_settings(config, run_id, backend, workspace, placed.workers, images),
         ledger=ledger,
         store=RolloutStore(workspace.rollouts),
         domain=domain,
@@ -388,7 +387,7 @@ def _assemble(
         policies=policies_of(config, client, placed.devices),
         executor=None
         if began.done
-        else _executor(config, run_id, backend, domain, shown, stopping.is_set),
+        else executor_of(config, run_id, backend, images, domain, shown, stopping.is_set),
     )
     skills = SkillLibrary(config.skills_library)
     run = Run(
@@ -409,32 +408,13 @@ def _assemble(
     return run
 
 
-def _executor(
+def lab_settings(
     config: RunConfig,
     run_id: str,
     backend: str,
-    domain: Domain,
-    display: Display,
-    stopping: Callable[[], bool],
-) -> Executor | None:
-    """The cluster that is asked for; None: this machine."""
-    if config.executor == "local":
-        return None
-    return open_cluster(
-        config.executor.partition(":")[2],
-        cpus=config.threads,
-        gpus=config.policy.startswith("hf:"),
-        build="meta_agent.steps.nodes:apparatus",
-        told={"config": config.to_json(), "run": run_id, "backend": backend},
-        domain=domain,
-        shared=config.workspace / "shared" / run_id,
-        tell=display.note,
-        stopping=stopping,
-    )
-
-
-def lab_settings(
-    config: RunConfig, run_id: str, backend: str, workspace: Workspace, workers: int
+    workspace: Workspace,
+    workers: int,
+    images: Mapping[str, str] = MappingProxyType({}),
 ) -> LabSettings:
     """What a lab of these settings needs to know."""
     return LabSettings(
@@ -448,6 +428,7 @@ def lab_settings(
         min_exact=MIN_EXACT if config.policy.startswith("hf:") else 0.0,
         checkpoints=workspace.checkpoints,
         seed=config.seed,
+        images=images,
     )
 
 

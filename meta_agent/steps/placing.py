@@ -1,4 +1,4 @@
-"""Where trainings take place, and whether they fit there: said before anything is loaded.
+"""Where units take place, of which images, and whether they fit: said before anything is loaded.
 
 Does not cover: how much a training takes (`training.memory`), and what devices there are
 (`training.devices`).
@@ -7,14 +7,21 @@ Does not cover: how much a training takes (`training.memory`), and what devices 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
+from meta_agent.backtest.cluster import open_cluster
+from meta_agent.backtest.executor import Executor
 from meta_agent.config import RunConfig
+from meta_agent.harness import parse_contract
+from meta_agent.history import HarnessRepo
 from meta_agent.protocols import Domain
+from meta_agent.sandbox import BASE_IMAGE, image_ids
 from meta_agent.training import TrainSettings
 from meta_agent.training.devices import Device, devices
 from meta_agent.training.hub import hf_place
 from meta_agent.training.memory import Memory, require_fit, shape_of
+from meta_agent.view.terminal.display import Display
 
 TOKENS_PER_PASS = 8192
 _HF = "hf:"
@@ -68,3 +75,35 @@ def _places(fitting: list[Device], memory: Memory, threads: int) -> int:
         return len(fitting)
     cores = (os.cpu_count() or 1) // threads
     return max(1, min(fitting[0].free_bytes // memory.total, cores))
+
+
+def images_of(repo: HarnessRepo, backend: str) -> dict[str, str]:
+    """The images of the run's sandboxes as they are now, so that every machine has the same."""
+    named = parse_contract(repo.tree(repo.head())).image
+    return image_ids(backend, dict.fromkeys([BASE_IMAGE, *[named] * (named != "base")]))
+
+
+def executor_of(
+    config: RunConfig,
+    run_id: str,
+    backend: str,
+    images: Mapping[str, str],
+    domain: Domain,
+    display: Display,
+    stopping: Callable[[], bool],
+) -> Executor | None:
+    """The cluster that is asked for; None: this machine."""
+    if config.executor == "local":
+        return None
+    told = {"config": config.to_json(), "run": run_id, "backend": backend, "images": dict(images)}
+    return open_cluster(
+        config.executor.partition(":")[2],
+        cpus=config.threads,
+        gpus=config.policy.startswith("hf:"),
+        build="meta_agent.steps.nodes:apparatus",
+        told=told,
+        domain=domain,
+        shared=config.workspace / "shared" / run_id,
+        tell=display.note,
+        stopping=stopping,
+    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
+import platform
 import shutil
 import threading
 from collections.abc import Callable
@@ -27,6 +28,7 @@ from meta_agent.errors import (
 )
 from meta_agent.protocols import JSON, HarnessTree
 from meta_agent.rollouts import RolloutStore
+from meta_agent.sandbox import BASE_IMAGE, engine_status, image_ids
 from meta_agent.training.checkpoint import open_checkpoint, write_checkpoint
 
 from ._harness import rollout, tree
@@ -86,7 +88,7 @@ class Place:
 
     def __init__(self, nodes: Nodes, node: str) -> None:
         self.node, self._nodes = node, nodes
-        self._code = Node(f"{__name__}:build", {})
+        self._code = Node(f"{__name__}:build", nodes.told)
         self.ended = False
 
     def facts(self, probe: str, timeout_sec: float) -> dict[str, str]:
@@ -117,8 +119,8 @@ class Place:
 class Nodes:
     """A cluster of two nodes with room for one unit each."""
 
-    def __init__(self, *ends: str) -> None:
-        self.ends = list(ends)
+    def __init__(self, *ends: str, told: JSON | None = None) -> None:
+        self.ends, self.told = list(ends), told or {}
         self.other: dict[str, dict[str, str]] = {}
         self.started: list[tuple[str, Path]] = []
         self.places: list[Place] = []
@@ -136,7 +138,7 @@ class Nodes:
 
 
 class Run:
-    def __init__(self, folder: Path, nodes: Nodes) -> None:
+    def __init__(self, folder: Path, nodes: Nodes, told: JSON | None = None) -> None:
         self.nodes, self.notes, self.stop = nodes, list[str](), threading.Event()
         self.rows: list[JSON] = []
         self.outputs = Outputs(folder / "checkpoints", RolloutStore(folder / "rollouts"))
@@ -145,7 +147,7 @@ class Run:
             nodes,
             Needs(1),
             build=f"{__name__}:build",
-            told={},
+            told=told or {},
             domain=Tasks(),  # type: ignore[arg-type]
             shared=self.shared,
             tell=self.notes.append,
@@ -366,6 +368,25 @@ def test_a_node_that_differs_is_refused_and_the_difference_named(tmp_path: Path)
     run.require_whole(run())
     assert [node for node, _ in nodes.started] == ["a"]
     assert "it is refused: torch is 1.0 there," in run.notes[0]
+
+
+@pytest.mark.docker
+def test_a_node_whose_image_is_another_is_refused_with_the_command_that_brings_it(
+    tmp_path: Path,
+) -> None:
+    """One has the image that the run was opened with; the other's name means another image."""
+    if not engine_status().ready:
+        pytest.skip(engine_status().problem)
+    held = image_ids("docker", [BASE_IMAGE])
+    other = {BASE_IMAGE: f"sha256:{'0' * 64}"}
+    told = {"backend": "docker", "images": held}
+    run = Run(tmp_path / "same", Nodes(told=told), told)
+    run.require_whole(run())
+    told = {"backend": "docker", "images": other}
+    with pytest.raises(PreflightError) as refused:
+        Run(tmp_path / "other", Nodes(told=told), told)()
+    said = f"image {BASE_IMAGE} is not on {platform.node()} (bring it: docker load --input FILE"
+    assert f"a: {said}" in str(refused.value) and "sha256:0000" in str(refused.value)
 
 
 def test_where_every_node_differs_nothing_is_measured(tmp_path: Path) -> None:

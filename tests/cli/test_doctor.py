@@ -165,7 +165,7 @@ def test_docker_is_required_only_where_it_was_asked_for(
     import meta_agent.sandbox as sandbox
 
     gone = EngineStatus(problem="cannot reach the Docker engine", hint="start Docker")
-    monkeypatch.setattr(sandbox, "engine_status", lambda: gone)
+    monkeypatch.setattr(sandbox, "engine_status", lambda name="docker": gone)
     auto = examine(resolve({"workspace": tmp_path}))
     docker = examine(resolve({"workspace": tmp_path, "sandbox": "docker"}))
     assert row(auto, "docker engine").level == "warn"
@@ -192,8 +192,9 @@ def test_an_old_engine_an_old_runc_and_old_control_groups_are_named(
 ) -> None:
     says = {"ServerVersion": version, "DockerRootDir": "/", "RuncCommit": {"ID": runc}}
     says |= {"CgroupVersion": cgroup} if cgroup == "2" else {}  # the engines before v2 say nothing
-    monkeypatch.setattr(_engine, "client", lambda: SimpleNamespace(info=lambda: says))
-    facts = _engine.engine_facts()
+    asked = _engine.Engine("docker")
+    monkeypatch.setattr(asked, "api", SimpleNamespace(info=lambda: says))
+    facts = asked.facts()
     found = doctor._engine(EngineStatus(facts.version, runc=facts.runc, cgroup=facts.cgroup))
     assert found.level == ("warn" if named else "ok")
     assert all(name in found.fix for name in named)

@@ -8,26 +8,32 @@ from functools import lru_cache
 import pytest
 
 from meta_agent.protocols import SandboxLimits
-from meta_agent.sandbox import EngineStatus, WorkerSandbox, engine_status, open_sandbox
+from meta_agent.sandbox import CONTAINERS, EngineStatus, WorkerSandbox, engine_status, open_sandbox
 
 SMALL = SandboxLimits(memory_mb=256, pids=64, scratch_mb=64, deadline_sec=120)
 Open = Callable[..., WorkerSandbox]
 
 
-@lru_cache(maxsize=1)
-def status() -> EngineStatus:
-    return engine_status()
+@lru_cache
+def status(engine: str) -> EngineStatus:
+    return engine_status(engine)
 
 
 def need_backend(backend: str) -> None:
-    if backend == "docker" and not status().ready:
-        pytest.skip(f"docker sandbox: {status().problem} ({status().hint})")
+    if backend in CONTAINERS and not status(backend).ready:
+        pytest.skip(f"{backend} sandbox: {status(backend).problem} ({status(backend).hint})")
 
 
-BOTH = ["process", pytest.param("docker", marks=pytest.mark.docker)]
+ENGINES = [pytest.param(name, marks=pytest.mark.docker) for name in CONTAINERS]
 
 
-@pytest.fixture(params=BOTH)
+@pytest.fixture(scope="module", params=ENGINES)
+def engine(request: pytest.FixtureRequest) -> str:
+    need_backend(request.param)
+    return str(request.param)
+
+
+@pytest.fixture(params=["process", *ENGINES])
 def backend(request: pytest.FixtureRequest) -> str:
     need_backend(request.param)
     return str(request.param)

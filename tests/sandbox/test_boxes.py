@@ -14,9 +14,8 @@ from meta_agent.sandbox._names import BASE_IMAGE
 from tests.sandbox import conformance
 from tests.sandbox.attacks._programs import BREACH, program
 from tests.sandbox.attacks.check import LIMITS, Check
-from tests.sandbox.conftest import need_backend
+from tests.sandbox.conftest import status
 
-pytestmark = pytest.mark.docker
 SHARED = {"seccomp", "network", "memory"}
 CHECKS = [check for check in conformance.checks() if check.promise in SHARED]
 BY_NAME = {"mounting", "making a device node", "reaching a container engine's socket"}
@@ -65,24 +64,25 @@ class InBox:
 
 
 @pytest.fixture(scope="module")
-def image(tmp_path_factory: pytest.TempPathFactory) -> str:
+def image(engine: str, tmp_path_factory: pytest.TempPathFactory) -> str:
     """As the images of tasks mostly are: root."""
-    need_backend("docker")
     folder = tmp_path_factory.mktemp("image")
     (folder / "Dockerfile").write_text(f"FROM {BASE_IMAGE}\nUSER 0\n", encoding="utf-8")
-    return task_image(None, folder)
+    return task_image(None, folder, engine=engine)
 
 
 @pytest.fixture
-def box(image: str) -> Iterator[Any]:
+def box(image: str, engine: str) -> Iterator[Any]:
     limits = BoxLimits(memory_mb=LIMITS.memory_mb, pids=LIMITS.pids, deadline_sec=120)
-    opened = Box(image, "test", limits)
+    opened = Box(image, "test", limits, engine=engine)
     yield InBox(opened)
     opened.close()
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.name)
-def test_a_box_holds(check: Check, box: Any) -> None:
+def test_a_box_holds(check: Check, box: Any, engine: str) -> None:
+    if check.promise in status(engine).unbounded:
+        pytest.skip(f"{engine} has no control group to bound {check.promise!r} by here")
     assert check.control(box) == ""
     assert check.attack(box) == ""
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from meta_agent.errors import GuestError, SandboxError
 from meta_agent.sandbox import _link
-from meta_agent.sandbox._docker import Demultiplexer
+from meta_agent.sandbox._containers import Demultiplexer
 from meta_agent.sandbox._link import FRAME_LIMIT_BYTES, Link
 from meta_agent.sandbox._worker_sandbox import WorkerSandbox
 

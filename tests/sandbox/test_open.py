@@ -31,7 +31,9 @@ NO_ENGINE = EngineStatus(problem="no engine", hint="start it")
         ("process", READY, False, False, "process"),
         ("process", READY, True, False, PreflightError),
         ("process", READY, True, True, "process"),
-        ("podman", READY, False, False, ConfigError),
+        ("podman", READY, True, False, "podman"),
+        ("podman", NO_IMAGE, False, False, PreflightError),
+        ("apptainer", READY, False, False, ConfigError),
     ],
 )
 def test_choice(
@@ -39,7 +41,7 @@ def test_choice(
 ) -> None:
     def choose() -> str:
         return choose_backend(
-            requested, code_by_llm=code_by_llm, allow_unsafe=allow_unsafe, status=lambda: status
+            requested, code_by_llm=code_by_llm, allow_unsafe=allow_unsafe, status=lambda _: status
         ).name
 
     if isinstance(expected, str):
@@ -89,13 +91,13 @@ def test_a_root_that_can_become_nobody_else_says_so() -> None:
 
 def test_a_refusal_names_the_next_command() -> None:
     with pytest.raises(PreflightError) as caught:
-        choose_backend("auto", code_by_llm=True, status=lambda: NO_IMAGE)
+        choose_backend("auto", code_by_llm=True, status=lambda _: NO_IMAGE)
     assert "image x is missing" in str(caught.value)
     assert "build it" in str(caught.value.hint)
 
 
 def test_auto_gives_its_reason() -> None:
-    choice = choose_backend("auto", code_by_llm=False, status=lambda: NO_ENGINE)
+    choice = choose_backend("auto", code_by_llm=False, status=lambda _: NO_ENGINE)
     assert choice.reason == "no engine"
 
 

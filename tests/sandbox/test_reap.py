@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,7 +14,6 @@ import pytest
 from meta_agent.sandbox import _engine, reap
 from meta_agent.sandbox._owner import holder_is_dead, holder_mark, install_id
 from meta_agent.sandbox._reap import is_orphan, reap_folders
-from tests.sandbox.conftest import need_backend
 
 # Opens a sandbox, starts a command in it, and waits to be killed.
 HOST = """
@@ -50,13 +48,6 @@ def kill_hard(host: subprocess.Popen[str]) -> None:
     host.stdout.close()
 
 
-@pytest.fixture
-def names() -> Iterator[list[str]]:
-    yield [name for _, name, _ in _engine.owned_containers(install_id())]
-    for container, _, _ in _engine.owned_containers(install_id()):
-        _engine.remove_container(container)
-
-
 def sleepers() -> int:
     found = 0
     for path in Path("/proc").glob("[0-9]*/cmdline"):
@@ -72,6 +63,11 @@ def gone_within(limit_sec: float) -> bool:
     while sleepers() and time.monotonic() < deadline:
         time.sleep(0.05)
     return not sleepers()
+
+
+def reaped(engine: str, owner: str | None = None) -> list[str]:
+    """The containers among it: folders of others may be found as well."""
+    return [name for name in reap(owner, [engine]) if name.startswith("ma-")]
 
 
 def test_processes_die_with_a_killed_host(tmp_path: Path) -> None:
@@ -94,31 +90,27 @@ def test_a_living_hosts_folder_is_left_alone() -> None:
     reap_folders(folder.parent)
 
 
-@pytest.mark.docker
-def test_containers_die_with_a_killed_host_and_are_reaped(tmp_path: Path) -> None:
-    need_backend("docker")
-    host, _ = start_host("docker")
-    (row,) = _engine.owned_containers(install_id())
-    assert not [name for name in reap() if name.startswith("ma-")], "its host is alive"
+def test_containers_die_with_a_killed_host_and_are_reaped(tmp_path: Path, engine: str) -> None:
+    host, _ = start_host(engine)
+    (row,) = _engine.engine(engine).owned_containers(install_id())
+    assert reaped(engine) == [], "its host is alive"
     kill_hard(host)
     assert gone_within(10), "the worker ends when the engine closes its input"
-    assert reap() == [row[1]]
-    assert reap() == []
+    assert reaped(engine) == [row[1]]
+    assert reaped(engine) == []
 
 
-@pytest.mark.docker
 def test_another_installations_containers_survive(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: str
 ) -> None:
-    need_backend("docker")
-    host, _ = start_host("docker")
+    host, _ = start_host(engine)
     theirs = install_id()
     kill_hard(host)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "other"))
     assert install_id() != theirs
-    assert reap() == []
-    assert len(_engine.owned_containers(theirs)) == 1
-    assert len(reap(theirs)) == 1
+    assert reaped(engine) == []
+    assert len(_engine.engine(engine).owned_containers(theirs)) == 1
+    assert len(reaped(engine, theirs)) == 1
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
-from conftest import need_backend
+from conftest import ENGINES
 from history_cases import BUGGY, CASES, MARK, PROBE, SOUND, make, packed
 
 from meta_agent.sandbox import (
@@ -19,33 +19,34 @@ from meta_agent.sandbox import (
     scan_image,
     seal_image,
 )
+from meta_agent.sandbox._engine import Engine
 
-pytestmark = [pytest.mark.docker, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 EVERYWHERE = ["/cases", "/srv", "/opt", "/wt"]
 
 
 class Leaky:
     """An image that holds every case."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, on: Engine, folder: Path) -> None:
+        self.on = on
         self.places = make(folder / "root")
         packed(folder / "root", folder / "layer.tar")
-        base = _engine.find_image(BASE_IMAGE)
+        base = on.find_image(BASE_IMAGE)
         assert base
         self.name = f"meta-agent-test-leaky:{uuid4().hex}"  # other workers make one as well
-        self.id = _engine.derive_image(base.id, folder / "layer.tar", self.name, {})
+        self.id = on.derive_image(base.id, folder / "layer.tar", self.name, {})
 
 
 @pytest.fixture(scope="module")
-def leaky(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Leaky]:
-    need_backend("docker")
-    made = Leaky(tmp_path_factory.mktemp("leaky"))
+def leaky(engine: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Leaky]:
+    made = Leaky(_engine.engine(engine), tmp_path_factory.mktemp("leaky"))
     yield made
-    _engine.client().remove_image(made.name, force=True)
+    made.on.api.remove_image(made.name, force=True)
 
 
-def answers(image: str, *roots: str) -> list[str]:
-    box = open_sandbox("docker", run="test", image=image)
+def answers(on: Engine, image: str, *roots: str) -> list[str]:
+    box = open_sandbox(on.name, run="test", image=image)
     try:
         said = box.exec(["python3", "-I", "-c", PROBE, MARK, *roots], timeout_sec=300)
         found = ast.literal_eval(said.stdout.decode())
@@ -57,7 +58,7 @@ def answers(image: str, *roots: str) -> list[str]:
 
 def test_each_place_gives_the_answer_away_before(leaky: Leaky) -> None:
     """The positive control: a probe that finds nothing anywhere would prove nothing."""
-    found = answers(leaky.id, *EVERYWHERE)
+    found = answers(leaky.on, leaky.id, *EVERYWHERE)
     elsewhere = {
         "linked worktree": "/wt/",
         "objects of another repository": "/opt/store/",
@@ -69,21 +70,25 @@ def test_each_place_gives_the_answer_away_before(leaky: Leaky) -> None:
         assert any(path.startswith(wanted) for path in found), name
 
 
+@pytest.mark.parametrize("engine", ENGINES[:1], indirect=True)  # how it is made differs, not what
 @pytest.mark.parametrize("name", CASES)
 def test_nothing_gives_it_away_after(leaky: Leaky, name: str) -> None:
-    found = scan_image(leaky.id, leaky.places[name])
-    sealed = seal_image(leaky.id, found)
+    found = scan_image(leaky.id, leaky.places[name], engine=leaky.on.name)
+    sealed = seal_image(leaky.id, found, engine=leaky.on.name)
     try:
-        assert answers(sealed, *EVERYWHERE) == []
-        assert seal_image(leaky.id, found) == sealed, "the same image is sealed once"
+        assert answers(leaky.on, sealed, *EVERYWHERE) == []
+        assert seal_image(leaky.id, found, engine=leaky.on.name) == sealed, (
+            "the same image is sealed once"
+        )
     finally:
-        _engine.client().remove_image(sealed, force=True)
+        leaky.on.api.remove_image(sealed, force=True)
 
 
 def test_the_place_of_the_repository_leads_to_the_working_copy(leaky: Leaky) -> None:
     place = leaky.places["tag"]
-    sealed = seal_image(leaky.id, scan_image(leaky.id, place))
-    box = open_sandbox("docker", run="test", image=sealed)
+    found = scan_image(leaky.id, place, engine=leaky.on.name)
+    sealed = seal_image(leaky.id, found, engine=leaky.on.name)
+    box = open_sandbox(leaky.on.name, run="test", image=sealed)
     try:
         box.write({"repo/code.py": BUGGY.encode()})
         said = box.exec(["python3", "-c", "import code_place; print()"], env={"PYTHONPATH": place})
@@ -94,23 +99,27 @@ def test_the_place_of_the_repository_leads_to_the_working_copy(leaky: Leaky) -> 
         assert git.exit_code != 0 and MARK not in git.stdout.decode()
     finally:
         box.close()
-        _engine.client().remove_image(sealed, force=True)
+        leaky.on.api.remove_image(sealed, force=True)
 
 
 def test_what_is_kept_stays_and_what_is_hidden_is_empty(leaky: Leaky) -> None:
-    found = scan_image(leaky.id, leaky.places["tag"])
-    sealed = seal_image(leaky.id, found, kept=["code.py"], hidden=["/srv/source"])
-    box = open_sandbox("docker", run="test", image=sealed)
+    found = scan_image(leaky.id, leaky.places["tag"], engine=leaky.on.name)
+    sealed = seal_image(
+        leaky.id, found, engine=leaky.on.name, kept=["code.py"], hidden=["/srv/source"]
+    )
+    box = open_sandbox(leaky.on.name, run="test", image=sealed)
     try:
         assert box.exec(["cat", f"{found.place}/code.py"]).stdout.decode() == BUGGY
         assert box.exec(["wc", "-c", "/srv/source"]).stdout.split()[0] == b"0"
     finally:
         box.close()
-        _engine.client().remove_image(sealed, force=True)
+        leaky.on.api.remove_image(sealed, force=True)
 
 
 def test_a_worktree_inside_is_told_relative_to_the_repository(leaky: Leaky) -> None:
-    found = scan_image(leaky.id, leaky.places["worktree inside the repository"])
+    found = scan_image(
+        leaky.id, leaky.places["worktree inside the repository"], engine=leaky.on.name
+    )
     assert found.below == (".git", "other")
     assert SOUND not in BUGGY
 
@@ -123,11 +132,11 @@ def test_sealed_images_that_nothing_uses_are_removed_on_request(
     (tmp_path / "root").mkdir()
     packed(tmp_path / "root", archive := tmp_path / "layer.tar")
     names = [f"meta-agent-test-sealed:{mark}" for mark in ("used", "free")]
-    used, free = (_engine.derive_image(leaky.id, archive, n, {label: n}) for n in names)
-    box = open_sandbox("docker", run="test", image=used)
+    used, free = (leaky.on.derive_image(leaky.id, archive, n, {label: n}) for n in names)
+    box = open_sandbox(leaky.on.name, run="test", image=used)
     try:
-        assert reap_images() == [names[1]]
-        assert _engine.find_image(free) is None and _engine.find_image(used)
+        assert reap_images(leaky.on.name) == [names[1]]
+        assert leaky.on.find_image(free) is None and leaky.on.find_image(used)
     finally:
         box.close()
-    assert reap_images() == [names[0]]
+    assert reap_images(leaky.on.name) == [names[0]]

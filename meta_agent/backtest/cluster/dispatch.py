@@ -36,6 +36,7 @@ from meta_agent.backtest.cluster.node import (
     UNIT,
     error_from_json,
     facts,
+    image_facts,
 )
 from meta_agent.backtest.units import Outputs, Report, TrainUnit, Unit, pack_of
 from meta_agent.durable import write_whole
@@ -99,7 +100,7 @@ class ClusterExecutor:
         (shared / PACKS).mkdir(parents=True, exist_ok=True)
         self._probe = shared / "probe"
         write_whole(self._probe, secrets.token_hex(8))
-        self._here = facts(domain, self._probe)
+        self._here = facts(domain, self._probe) | image_facts(told.get("images", {}))
         self._idle: list[Reached] = []
         self._open: list[Reached] = []
         self._refused: dict[str, str] = {}

@@ -26,6 +26,7 @@ from meta_agent.durable import write_whole
 from meta_agent.errors import MetaAgentError
 from meta_agent.protocols import JSON, Domain
 from meta_agent.rollouts import RolloutStore
+from meta_agent.sandbox import held_image
 from meta_agent.training.checkpoint import open_checkpoint
 
 _DECISIVE: Final = ("torch", "transformers", "trl", "peft", "accelerate", "numpy", "scipy", "ray")
@@ -59,6 +60,11 @@ def facts(domain: Domain, probe: Path) -> dict[str, str]:
     return found | {"shared folder": _read(probe)}
 
 
+def image_facts(images: Mapping[str, str]) -> dict[str, str]:
+    """Of the images that sandboxes are opened of: by name, the ID or what is amiss with it."""
+    return {f"image {name}": held for name, held in images.items()}
+
+
 def _read(probe: Path) -> str:
     try:
         return probe.read_text(encoding="utf-8")
@@ -71,11 +77,16 @@ class Node:
 
     def __init__(self, build: str, told: JSON) -> None:
         module, _, name = build.partition(":")
+        self._told = told
         self._apparatus: Apparatus = getattr(importlib.import_module(module), name)(told)
         self._rows: list[tuple[int, JSON]] = []
 
     def facts(self, probe: str) -> dict[str, str]:
-        return facts(self._apparatus.domain, Path(probe))
+        held = {
+            name: held_image(self._told["backend"], name, image_id)
+            for name, image_id in self._told.get("images", {}).items()
+        }
+        return facts(self._apparatus.domain, Path(probe)) | image_facts(held)
 
     def heard(self, seen: int) -> list[tuple[int, JSON]]:
         """The rows of metrics after the first `seen`: that it answers says that it is alive."""

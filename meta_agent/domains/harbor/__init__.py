@@ -11,6 +11,7 @@ from meta_agent.domains.harbor._domain import (
 from meta_agent.domains.harbor._task import HarborTask, read_task
 from meta_agent.domains.harbor._trial import Trial, image_of
 from meta_agent.errors import ConfigError
+from meta_agent.sandbox import CONTAINERS
 
 __all__ = [
     "HarborDomain",
@@ -29,9 +30,9 @@ __all__ = [
 def open_domain(asked: Asked) -> HarborDomain:
     """`--domain harbor --tasks FOLDER`."""
     assert asked.tasks is not None, "a door that needs a file is not opened without"
-    if asked.sandbox != "docker":
+    if asked.sandbox not in CONTAINERS:
         raise ConfigError(
             f"Harbor tasks are containers, which --sandbox {asked.sandbox} cannot start",
-            hint="start Docker; --sandbox docker",
+            hint="start Docker; --sandbox docker or podman",
         )
-    return HarborDomain(asked.tasks, run=asked.run, threshold=asked.threshold)
+    return HarborDomain(asked.tasks, run=asked.run, engine=asked.sandbox, threshold=asked.threshold)

@@ -67,8 +67,10 @@ class HarborDomain:
     sampling = _SAMPLING
     open_at_once = 4
 
-    def __init__(self, path: Path, *, run: str, threshold: float | None = None) -> None:
-        self.path, self._run, self.threshold = path, run, threshold
+    def __init__(
+        self, path: Path, *, run: str, engine: str = "docker", threshold: float | None = None
+    ) -> None:
+        self.path, self._run, self._engine, self.threshold = path, run, engine, threshold
         self.folders = {task.key: task for task in map(read_task, task_folders(path))}
         self._require_images()
         self.splits_stated = any(task.split for task in self.folders.values())
@@ -111,7 +113,7 @@ class HarborDomain:
 
     def trial(self, key: str) -> Trial:
         """Containers for one attempt (trusted code only)."""
-        return Trial(self.folders[key], self._run)
+        return Trial(self.folders[key], self._run, engine=self._engine)
 
     def regrade(self, task_key: str, verifier_inputs: Mapping[str, JSON]) -> Outcome:
         """From the rewards that the verifier gave: a container's state is not stored."""
@@ -122,7 +124,7 @@ class HarborDomain:
         for task in self.folders.values():
             for place in (task.place, task.own_place):
                 try:
-                    _ = place and image_of(place)
+                    _ = place and image_of(place, engine=self._engine)
                 except SandboxError as error:
                     if error.kind != "image":
                         raise
@@ -183,13 +185,17 @@ class HarborEnvironment:
 
 
 def make_images(
-    path: Path, *, pull: bool = False, progress: Callable[[str], None] = lambda line: None
+    path: Path,
+    *,
+    engine: str = "docker",
+    pull: bool = False,
+    progress: Callable[[str], None] = lambda line: None,
 ) -> dict[str, str]:
     """Every image of a folder of tasks, by task; with `pull`, registries and the network help."""
     made = {}
     for task in map(read_task, task_folders(path)):
         for place in filter(None, (task.place, task.own_place)):
-            made[task.key] = image_of(place, pull=pull)
+            made[task.key] = image_of(place, engine=engine, pull=pull)
         progress(f"{task.key}: {made[task.key][:19]}")
     return made
 

@@ -32,8 +32,10 @@ _CLEAR: Final = (
 class Trial:
     """The agent's container, and how what it left is graded. Call `close` at the end."""
 
-    def __init__(self, task: HarborTask, run: str, network: bool = False) -> None:
-        self.task, self._run, self._network = task, run, network
+    def __init__(
+        self, task: HarborTask, run: str, network: bool = False, *, engine: str = "docker"
+    ) -> None:
+        self.task, self._run, self._network, self._engine = task, run, network, engine
         self._box: Box | None = None
         self._began = time.monotonic()
 
@@ -125,7 +127,7 @@ class Trial:
         return self._box
 
     def _placed(self, place: Place) -> Box:
-        box = self._start(image_of(place), place)
+        box = self._start(image_of(place, engine=self._engine), place)
         try:
             _checked(box.exec(_FOLDERS, timeout_sec=60, user="0"), "cannot make /logs")
             if place.upload:
@@ -143,22 +145,22 @@ class Trial:
         place = place or self.task.place
         seconds = self.task.agent.timeout_sec + self.task.verifier.timeout_sec + _SLACK_SEC
         limits = replace(place.limits, deadline_sec=seconds, network=self._network)
-        return Box(image, self._run, limits, place.env)
+        return Box(image, self._run, limits, place.env, engine=self._engine)
 
 
-def image_of(place: Place, *, pull: bool = False) -> str:
+def image_of(place: Place, *, engine: str = "docker", pull: bool = False) -> str:
     """The image of a place, built where it is to be built."""
-    named = place.image if place.folder is None or _here(place.image) else None
-    return task_image(named, place.folder, pull=pull, timeout_sec=place.build_sec)
+    named = place.image if place.folder is None or _here(place.image, engine) else None
+    return task_image(named, place.folder, engine=engine, pull=pull, timeout_sec=place.build_sec)
 
 
-def _here(image: str | None) -> bool:
+def _here(image: str | None, engine: str) -> bool:
     from meta_agent.errors import SandboxError
 
     if image is None:
         return False
     try:
-        return bool(task_image(image, None))
+        return bool(task_image(image, None, engine=engine))
     except SandboxError as error:
         if error.kind == "image":
             return False

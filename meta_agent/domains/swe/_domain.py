@@ -191,14 +191,15 @@ def load_tasks_domain(
     Images come from this machine or from tars (`image_folders`); `meta-agent tasks images --pull`
     fetches them from registries.
     """
-    from meta_agent.sandbox import Images, WorkerSandbox, open_sandbox
+    from meta_agent.sandbox import CONTAINERS, Images, WorkerSandbox, open_sandbox
 
     path = Path(path)
 
     def factory(image: str | None) -> WorkerSandbox:
         return open_sandbox(sandbox, run=run, limits=_LIMITS, image=image)
 
-    finder = Images(image_folders(path, images)) if sandbox == "docker" else None
+    folders = image_folders(path, images)
+    finder = Images(folders, engine=sandbox) if sandbox in CONTAINERS else None
     return RealSwe(path, factory, finder)
 
 

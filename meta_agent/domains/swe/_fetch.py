@@ -33,13 +33,14 @@ def fetch_images(
     path: Path,
     *,
     images: Path | None = None,
+    engine: str = "docker",
     pull: bool = False,
     progress: Callable[[str], None] = lambda line: None,
 ) -> Fetched:
     """Looks for every image that the file names; one that cannot be had stops no other."""
     from meta_agent.sandbox import Images
 
-    finder = Images(image_folders(path, images), pull=pull, progress=progress)
+    finder = Images(image_folders(path, images), engine=engine, pull=pull, progress=progress)
     found: dict[str, str] = {}
     missing: dict[str, str] = {}
     for name in sorted({row.image for row in read_rows(path) if row.image}):

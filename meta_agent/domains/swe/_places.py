@@ -28,6 +28,10 @@ _SUITES = frozenset({"tests", "test", "testing"})
 class ImageFinder(Protocol):
     """Gives the ID of the image of a name (`meta_agent.sandbox.Images`)."""
 
+    @property
+    def engine(self) -> str:
+        """Whose images they are."""
+
     def find(self, name: str) -> str: ...
 
 
@@ -82,11 +86,13 @@ class Places:
     def _sealed(self, image: str, source: SourceSpec) -> Base:
         from meta_agent.sandbox import scan_image, seal_image
 
-        found = scan_image(image, str(source.image_path))
+        assert self._images is not None, "an image is sealed where there are images"
+        engine = self._images.engine
+        found = scan_image(image, str(source.image_path), engine=engine)
         past = [path for path in found.below if not _SUITES.intersection(path.split("/"))]
         tree = self._read(image, found.place, source, past)
         hidden = [path for path, _ in source.elsewhere]
-        sealed = seal_image(image, found, kept=source.kept, hidden=hidden)
+        sealed = seal_image(image, found, engine=engine, kept=source.kept, hidden=hidden)
         return Base(tree, sealed)
 
     def _read(

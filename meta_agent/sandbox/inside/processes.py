@@ -10,6 +10,7 @@ import ctypes
 import errno
 import os
 import re
+import resource
 import signal
 import time
 from collections.abc import Iterator
@@ -30,6 +31,8 @@ class Here:
     """The user that all that is untrusted becomes, where this process may do that."""
     contained = False
     """Whether the control group that is in sight is this place's own."""
+    limits: dict[str, int] = {}  # noqa: RUF012 - set once, before anything runs
+    """What each process of the stranger may have, by the names of RLIMIT_*."""
     fences: tuple[str, ...] = ()
     guest = -1
     """The process of guest modules, which outlives commands."""
@@ -39,6 +42,8 @@ def step_down() -> None:
     """This process becomes the stranger, with no right left and none to gain."""
     if Here.stranger is None:
         return
+    for name, value in Here.limits.items():
+        resource.setrlimit(getattr(resource, f"RLIMIT_{name}"), (value, value))
     for capability in range(CAPABILITIES):
         libc.prctl(PR_CAPBSET_DROP, capability, 0, 0, 0)  # refused past the last one: fine
     os.setgroups([])
@@ -113,19 +118,19 @@ def cpu_ticks(pid: int) -> tuple[int, int]:
 
 
 class OomCounter:
-    """Kills by the kernel in this container's memory group (v2, then v1)."""
+    """Kills by the kernel in this container's memory group (v2, then v1), since it was opened."""
 
     FILES = ("/sys/fs/cgroup/memory.events", "/sys/fs/cgroup/memory/memory.oom_control")
 
     def __init__(self) -> None:
-        self._seen = self._count()
+        self._seen = 0
 
     def rose(self) -> bool:
         before, self._seen = self._seen, self._count()
         return self._seen > before
 
     def _count(self) -> int:
-        for path in self.FILES:
+        for path in self.FILES if Here.contained else ():
             with contextlib.suppress(OSError), open(path) as lines:
                 for line in lines:
                     if line.startswith("oom_kill "):

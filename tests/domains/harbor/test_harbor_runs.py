@@ -138,17 +138,17 @@ def test_that_command_makes_the_images_that_can_be_made_here(
 
 
 def test_no_container_and_no_snapshot_is_left(tmp_path: Path) -> None:
-    from meta_agent.sandbox import _engine
+    from meta_agent.sandbox._engine import engine
     from meta_agent.sandbox._names import SNAPSHOT_LABEL
     from meta_agent.sandbox._owner import install_id
 
     domain, before = (
         opened(write_task(tmp_path, "one")),
-        set(_engine.labelled_images(SNAPSHOT_LABEL)),
+        set(engine("docker").labelled_images(SNAPSHOT_LABEL)),
     )
     with attempt(domain, "one") as environment:
         did(environment, "true")
         environment.grade()
-    names = [name for _, name, _ in _engine.owned_containers(install_id())]
+    names = [name for _, name, _ in engine("docker").owned_containers(install_id())]
     assert not [name for name in names if "harbor-test" in name]
-    assert set(_engine.labelled_images(SNAPSHOT_LABEL)) <= before
+    assert set(engine("docker").labelled_images(SNAPSHOT_LABEL)) <= before

@@ -18,6 +18,7 @@ from meta_agent.sandbox import BASE_IMAGE, _engine, engine_status
 from meta_agent.sandbox._seal import SEALED
 
 pytestmark = [pytest.mark.docker, pytest.mark.slow]
+ENGINE = _engine.engine("docker")
 
 IMAGE, R2E_IMAGE, SMITH_IMAGE = (
     f"meta-agent-test-{name}:1" for name in ("task", "r2e", "swesmith")
@@ -149,7 +150,7 @@ def git(folder: Path, *words: str) -> None:
 
 def build(folder: Path, name: str, files: dict[str, str]) -> None:
     """An image with a repository whose later branch is the fix."""
-    base = _engine.find_image(BASE_IMAGE)
+    base = ENGINE.find_image(BASE_IMAGE)
     assert base
     repo = folder / "testbed"
     for path, content in files.items():
@@ -171,22 +172,22 @@ def build(folder: Path, name: str, files: dict[str, str]) -> None:
 
     with tarfile.open(folder / "layer.tar", "w") as tar:
         tar.add(repo, "testbed", filter=readable)
-    _engine.derive_image(base.id, folder / "layer.tar", name, {})
+    ENGINE.derive_image(base.id, folder / "layer.tar", name, {})
 
 
 @pytest.fixture(scope="module")
 def images(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     if problem := engine_status().problem:
         pytest.skip(f"no Docker sandbox: {problem}")
-    sealed = {one["Id"] for one in _engine.client().images(SEALED)}
+    sealed = {one["Id"] for one in ENGINE.api.images(SEALED)}
     sound = {**FILES, "shelf/core.py": SOUND, "tests/test_core.py": HIDDEN}
     made = {IMAGE: FILES, R2E_IMAGE: R2E_FILES, SMITH_IMAGE: sound}
     for name, files in made.items():
         build(tmp_path_factory.mktemp("image"), name, files)
     yield
-    ours = [one["Id"] for one in _engine.client().images(SEALED) if one["Id"] not in sealed]
+    ours = [one["Id"] for one in ENGINE.api.images(SEALED) if one["Id"] not in sealed]
     for name in (*ours, *made):
-        _engine.client().remove_image(name, force=True)
+        ENGINE.api.remove_image(name, force=True)
 
 
 def load(folder: Path, *names: str) -> RealSwe:

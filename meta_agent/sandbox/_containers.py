@@ -1,4 +1,4 @@
-"""The docker backend: a worker attached through its container's standard streams.
+"""The backends docker and podman: a worker attached through its container's standard streams.
 
 One container per sandbox; a kill is a kill of the container, so nothing inside can outlive it.
 Standard input is closed by the engine when this host goes away, and the worker then ends itself.
@@ -18,11 +18,12 @@ from meta_agent.errors import SandboxError
 from meta_agent.protocols import SandboxLimits
 from meta_agent.sandbox._bootstrap import READ_PROGRAM, worker_program
 from meta_agent.sandbox._engine import (
-    BUILD_HINT,
+    IMAGE_HINTS,
     Container,
     ContainerPlan,
+    Engine,
     Image,
-    find_image,
+    engine,
 )
 from meta_agent.sandbox._names import BASE_IMAGE, FENCES
 from meta_agent.sandbox._owner import holder_mark, install_id, stranger_uid
@@ -33,6 +34,8 @@ HEADER_BYTES = 8
 STDOUT, STDERR = 1, 2
 STDERR_TAIL_BYTES = 8 << 10
 REAP_SLACK_SEC = 60.0
+MOST_EARLY_BYTES = 64 << 20
+TURN_SEC = 0.05
 
 
 class Demultiplexer:
@@ -69,7 +72,7 @@ class Demultiplexer:
             self.stderr = (self.stderr + part)[-STDERR_TAIL_BYTES:]
 
 
-class DockerStream:
+class ContainerStream:
     """The attached socket of a container."""
 
     def __init__(self, container: Container, limits: SandboxLimits) -> None:
@@ -77,6 +80,8 @@ class DockerStream:
         self._socket = container.socket
         self._socket.setblocking(False)
         self._parts = Demultiplexer()
+        self._early = bytearray()  # came while something was sent, and was not yet received
+        self._receiving = threading.Lock()  # guards the two above and reading from the socket
         self._started = time.monotonic()
         self._removed = False
         self._remove_lock = threading.Lock()  # the container is removed once
@@ -90,26 +95,56 @@ class DockerStream:
             return len(data)  # the other side is gone: the next receive finds out and says why
 
     def _send_later(self, data: memoryview, timeout_sec: float) -> int:
-        return self.send(data, 0) if self._ready(select.POLLOUT, timeout_sec) else 0
+        """Waits for room, and takes in what arrives meanwhile where no other thread does.
+
+        Podman's monitor of a container reads nothing from us while its own output waits for us.
+        """
+        deadline = time.monotonic() + timeout_sec
+        while (left := deadline - time.monotonic()) > 0:
+            mine = self._receiving.acquire(blocking=False)
+            try:
+                room = mine and len(self._early) < MOST_EARLY_BYTES
+                found = self._events(
+                    select.POLLOUT | (select.POLLIN if room else 0), min(left, TURN_SEC)
+                )
+                if room and found & select.POLLIN:
+                    chunk = self._socket.recv(READ_BYTES)
+                    self._early += self._parts.feed(chunk)
+                    if not chunk:
+                        return len(data)
+                if found & ~select.POLLIN:
+                    return self._socket.send(data)
+            except BlockingIOError:
+                continue
+            except OSError:
+                return len(data)
+            finally:
+                if mine:
+                    self._receiving.release()
+        return 0
 
     def receive(self, timeout_sec: float) -> bytes | None:
         deadline = time.monotonic() + timeout_sec
-        while self._ready(select.POLLIN, max(0.0, deadline - time.monotonic())):
-            try:
-                chunk = self._socket.recv(READ_BYTES)
-            except OSError:
-                return b""
-            output = self._parts.feed(chunk)
-            if output or not chunk:
-                return output
+        with self._receiving:
+            if self._early:
+                early, self._early = bytes(self._early), bytearray()
+                return early
+            while self._events(select.POLLIN, max(0.0, deadline - time.monotonic())):
+                try:
+                    chunk = self._socket.recv(READ_BYTES)
+                except OSError:
+                    return b""
+                output = self._parts.feed(chunk)
+                if output or not chunk:
+                    return output
         return None
 
-    def _ready(self, event: int, timeout_sec: float) -> bool:
+    def _events(self, wanted: int, timeout_sec: float) -> int:
         if self._socket.fileno() < 0:
-            return True  # released: the read or write that follows says so
+            return select.POLLHUP  # released: the read or write that follows says so
         poller = select.poll()
-        poller.register(self._socket, event)
-        return bool(poller.poll(timeout_sec * 1000))
+        poller.register(self._socket, wanted)
+        return next((found for _, found in poller.poll(timeout_sec * 1000)), 0)
 
     def kill(self) -> None:
         with self._remove_lock:
@@ -135,8 +170,11 @@ class DockerStream:
         return SandboxError(f"{message}: {detail}" if detail else message, kind="died")
 
 
-def open_docker(run: str, limits: SandboxLimits, image: str | None) -> WorkerSandbox:
+def open_container(
+    backend: str, run: str, limits: SandboxLimits, image: str | None
+) -> WorkerSandbox:
     """Starts a container of a local image, by its ID."""
+    on = engine(backend)
     name = f"ma-{run}-{uuid.uuid4().hex[:12]}"
     labels = {
         "ma.owner": install_id(),
@@ -144,19 +182,37 @@ def open_docker(run: str, limits: SandboxLimits, image: str | None) -> WorkerSan
         "ma.holder": holder_mark(),
         "ma.deadline": str(int(time.time() + limits.deadline_sec + REAP_SLACK_SEC)),
     }
-    found = usable_image(image or BASE_IMAGE)
-    stranger = stranger_uid()
-    container = Container(ContainerPlan(found.id, name, READ_PROGRAM, labels, limits, stranger))
-    stream = DockerStream(container, limits)
-    promised = FENCES if container.bounds_tcp else FENCES - {"memory"}
-    return WorkerSandbox("docker", stream, worker_program(stranger), fences=promised)
+    found = usable_image(image or BASE_IMAGE, on)
+    stranger = stranger_uid(on.strangers)
+    container = Container(on, ContainerPlan(found.id, name, READ_PROGRAM, labels, limits, stranger))
+    stream = ContainerStream(container, limits)
+    held = "memory" in on.bounds and container.bounds_tcp
+    promised = FENCES if held else FENCES - {"memory"}
+    program = worker_program(
+        stranger,
+        contained=on.name == "docker" or {"memory", "cpu"} <= on.bounds,
+        limits=None if on.name == "docker" else per_process(limits, on.bounds),
+    )
+    return WorkerSandbox(backend, stream, program, fences=promised)
 
 
-def usable_image(name: str) -> Image:
+def per_process(limits: SandboxLimits, bounds: frozenset[str]) -> dict[str, int]:
+    """What each process of the stranger may have, where nothing bounds all of them together.
+
+    Podman does not pass on limits of the open files; its user's processes are counted by user.
+    """
+    wanted = {"NOFILE": 1024, "CORE": 0}
+    wanted |= {} if "memory" in bounds else {"AS": limits.memory_mb << 20}
+    wanted |= {} if "pids" in bounds else {"NPROC": limits.pids}
+    return wanted
+
+
+def usable_image(name: str, on: Engine) -> Image:
     """A local image without volumes: those would be writable and without a bound on their size."""
-    found = find_image(name)
+    found = on.find_image(name)
     if found is None:
-        raise SandboxError(f"image {name} is not on this machine", kind="image", hint=BUILD_HINT)
+        hint = IMAGE_HINTS[on.name]
+        raise SandboxError(f"image {name} is not on this machine", kind="image", hint=hint)
     if found.volumes:
         raise SandboxError(
             f"image {name} declares volumes {', '.join(found.volumes)}: unbounded disk",
