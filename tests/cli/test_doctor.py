@@ -173,6 +173,24 @@ def test_docker_is_required_only_where_it_was_asked_for(
     assert not docker.ok
 
 
+@pytest.mark.parametrize(("asked", "levels"), [("podman", ["fail"]), ("auto", [])])
+def test_podman_is_looked_at_where_it_was_asked_for(
+    asked: str, levels: list[str], quick: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or where Docker is not there; where it is, a run would not come to podman."""
+    import meta_agent.sandbox as sandbox
+
+    found = {
+        "docker": EngineStatus("27.3.1", image_id="sha256:1", recipe=sandbox.recipe_hash()),
+        "podman": EngineStatus(problem="podman is not installed", hint="apt-get install podman"),
+    }
+    monkeypatch.setattr(sandbox, "engine_status", lambda name="docker": found[name])
+    health = examine(resolve({"workspace": tmp_path, "sandbox": asked}))
+    rows = [one for one in health.needs if one.name == "podman"]
+    assert [one.level for one in rows] == levels
+    assert all(one.fix == "apt-get install podman" for one in rows)
+
+
 @pytest.mark.parametrize(
     ("version", "runc", "cgroup", "named"),
     [

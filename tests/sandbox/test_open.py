@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from meta_agent.errors import ConfigError, PreflightError, SandboxError
-from meta_agent.sandbox import EngineStatus, choose_backend, engine_status, open_sandbox
+from meta_agent.sandbox import (
+    EngineStatus,
+    _engine,
+    choose_backend,
+    engine_status,
+    open_sandbox,
+)
 from tests.sandbox.conftest import need_backend
 
 READY = EngineStatus(version="20.10", image_id="sha256:1")
@@ -99,6 +107,84 @@ def test_a_refusal_names_the_next_command() -> None:
 def test_auto_gives_its_reason() -> None:
     choice = choose_backend("auto", code_by_llm=False, status=lambda _: NO_ENGINE)
     assert choice.reason == "no engine"
+
+
+def test_podman_stands_in_where_docker_is_not() -> None:
+    found = {"docker": NO_ENGINE, "podman": READY}
+    assert choose_backend("auto", code_by_llm=True, status=found.__getitem__).name == "podman"
+
+
+def test_an_engine_that_only_lacks_its_image_is_the_next_step() -> None:
+    found = {"docker": NO_ENGINE, "podman": NO_IMAGE}
+    with pytest.raises(PreflightError, match="no engine; image x is missing") as caught:
+        choose_backend("auto", code_by_llm=True, status=found.__getitem__)
+    assert str(caught.value.hint).startswith("build it; then")
+
+
+def podmans(**native: object) -> _engine.Engine:
+    """Podman that says this of itself."""
+    asked = _engine.Engine("podman")
+    vars(asked)["_native"] = {"security": {"rootless": True}, **native}
+    return asked
+
+
+@pytest.mark.parametrize(
+    ("version", "controllers", "bounds"),
+    [
+        ("v1", [], set()),
+        ("v2", [], set()),
+        ("v2", None, set()),
+        ("v2", ["memory", "pids"], {"memory", "pids"}),
+        ("v2", ["cpuset", "cpu", "io", "memory", "pids"], {"cpu", "memory", "pids"}),
+    ],
+)
+def test_what_no_control_group_holds_is_not_promised(
+    version: str, controllers: list[str] | None, bounds: set[str]
+) -> None:
+    asked = podmans(cgroupVersion=version, cgroupControllers=controllers)
+    assert asked.bounds == bounds
+    limits = _engine.bounded(256, 1.0, 64, asked)
+    assert ("mem_limit" in limits, "pids_limit" in limits, "nano_cpus" in limits) == (
+        "memory" in bounds,
+        "pids" in bounds,
+        "cpu" in bounds,
+    )
+
+
+def test_a_user_without_further_users_is_told_how_to_get_some() -> None:
+    rows = [{"container_id": 0, "host_id": 1001, "size": 1}]
+    with pytest.raises(SandboxError, match="podman has 1 users here") as caught:
+        _ = podmans(idMappings={"uidmap": rows, "gidmap": rows}).strangers
+    assert "usermod --add-subuids" in str(caught.value.hint)
+
+
+@pytest.mark.parametrize(
+    ("podman", "said"),
+    [
+        (None, "podman is not installed"),
+        ("echo cannot clone: user namespaces are not enabled >&2; exit 125", "are not enabled"),
+    ],
+)
+def test_podman_that_cannot_be_used_is_a_status(
+    podman: str | None, said: str, tmp_path: Path
+) -> None:
+    """As the kernel's refusal was, with namespaces forbidden (docs/LOG.md)."""
+    if podman:
+        (tmp_path / "podman").write_text(f"#!/bin/sh\n{podman}\n", encoding="utf-8")
+        (tmp_path / "podman").chmod(0o755)
+        for name in ("setpriv", "sh"):
+            found = shutil.which(name)
+            assert found
+            (tmp_path / name).symlink_to(found)
+    script = (
+        "from meta_agent.sandbox import engine_status; s = engine_status('podman');"
+        "print(s.ready, s.problem, '|', s.hint)"
+    )
+    environment = {"PATH": str(tmp_path), "HOME": str(tmp_path)}
+    argv = [sys.executable, "-c", script]
+    done = subprocess.run(argv, env=environment, capture_output=True, text=True)
+    assert done.stdout.startswith("False ") and said in done.stdout, done.stderr
+    assert "podman" in done.stdout.partition("|")[2]
 
 
 def test_an_engine_that_is_not_there_is_a_status(monkeypatch: pytest.MonkeyPatch) -> None:
