@@ -14,11 +14,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from typer.main import get_command
-
 import meta_agent
 from meta_agent import errors
-from meta_agent.cli._app import app
+from meta_agent.cli import command
 from meta_agent.cli._flags import FLAGS
 
 PAGE: Final = Path(__file__).resolve().parents[1] / "docs/reference.md"
@@ -47,7 +45,7 @@ def main() -> None:
 
 def reference() -> str:
     """The whole page."""
-    root: Any = get_command(app)
+    root: Any = command()
     made = [_HEAD, "## Commands\n", *(_command(*one) for one in _commands("meta-agent", root))]
     made += [_SETTINGS, _table("setting", _settings()), "## Exit codes\n", _table("exit", _exits())]
     made += ["## Python\n", *map(_python, PUBLIC)]

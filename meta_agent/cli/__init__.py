@@ -3,6 +3,6 @@
 Importing it pulls in Typer and nothing else; each command imports what it needs when it runs.
 """
 
-from meta_agent.cli._app import app, main
+from meta_agent.cli._app import command, main
 
-__all__ = ["app", "main"]
+__all__ = ["command", "main"]

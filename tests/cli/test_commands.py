@@ -74,12 +74,10 @@ def test_help_imports_nothing_heavy(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("command", [*COMMANDS, "tasks check", "sandbox build", "sandbox reap"])
-def test_every_command_takes_a_workspace_and_json(command: str) -> None:
-    from typer.testing import CliRunner
-
-    from meta_agent.cli import app
-
-    shown = CliRunner().invoke(app, [*command.split(), "--help"]).stdout
+def test_every_command_takes_a_workspace_and_json(
+    command: str, meta_agent: Runner, tmp_path: Path
+) -> None:
+    shown = meta_agent(*command.split(), "--help", cwd=tmp_path).stdout
     assert "--workspace" in shown
     assert "--json" in shown
 

@@ -18,11 +18,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.main import get_command
 
 from benchmarks import pictures
 from maintain.reference import PAGE, reference
-from meta_agent.cli import app
+from meta_agent import cli
 from meta_agent.cli._flags import FLAGS, resolve_flags
 from meta_agent.steps.ways.strategies import STRATEGIES
 from meta_agent.used import require_used
@@ -161,7 +160,7 @@ def ours(block: Block) -> list[list[str]]:
 
 def inline(page: Path) -> Iterator[list[str]]:
     """Commands and flags that stand in running text."""
-    known: Any = get_command(app)
+    known = cli.command()
     for span in _INLINE.findall(_FENCED.sub("", page.read_text(encoding="utf-8"))):
         first, _, rest = span.partition(" ")
         if first == "meta-agent" and rest not in ("", *GROUPS):
@@ -180,7 +179,7 @@ def parsed(words: list[str], where: str) -> None:
         targets = (ROOT / "Makefile").read_text(encoding="utf-8")
         assert re.search(rf"^{words[1]}:", targets, re.MULTILINE), where
         return
-    command: Any = get_command(app)
+    command = cli.command()
     alone = words[0].startswith("--")
     if alone:
         takers = [one for one in leaves(command) if words[0] in flags_of(one)]

@@ -41,8 +41,9 @@ def _judge(before: Arm, after: Arm, **options: Any) -> Verdict:
         "budget": ErrorBudget(),
         "look": 0,
         "final_look": True,
-        "findings": find_all(before, after),
     }
+    if "findings" not in options:
+        settings["findings"] = find_all(before, after)
     return judge_live(before, after, **{**settings, **options})
 
 
