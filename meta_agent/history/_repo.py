@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
+from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -33,6 +34,7 @@ LEAD = "refs/heads/lead"
 _REF = re.compile(r"refs/heads/candidate/[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)+", re.ASCII)
 _NOTES = "refs/notes/commits"
 _BLAMED = re.compile(r"[0-9a-f]{40} \d+ \d+")
+_ID = re.compile(r"[0-9a-f]{40}")
 
 
 class LogEntry(NamedTuple):
@@ -53,6 +55,9 @@ class HarnessRepo:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._git = Git(path.resolve() / ".git", work_tree=path.resolve())
+        # An id names one content for ever, and reading it starts two processes.
+        self._trees = lru_cache(maxsize=64)(self._read_tree)
+        self._commits = lru_cache(maxsize=1024)(self._read_commit)
 
     @classmethod
     def create(
@@ -88,11 +93,13 @@ class HarnessRepo:
 
     def when(self, commit: str) -> int:
         """The date of a commit, in seconds since the epoch."""
-        with self._git.reader() as repo:
-            return read_commit(repo, commit).when
+        return self._commit(commit).when
 
     def tree(self, commit: str) -> HarnessTree:
         """The files of a commit, read without a checkout."""
+        return self._trees(commit) if _ID.fullmatch(commit) else self._read_tree(commit)
+
+    def _read_tree(self, commit: str) -> HarnessTree:
         with self._git.reader() as repo:
             entries = read_files(repo, commit)
             tree_hash = read_commit(repo, commit).tree
@@ -124,8 +131,7 @@ class HarnessRepo:
 
     def subject(self, commit: str) -> str:
         """The first line of a commit's message."""
-        with self._git.reader() as repo:
-            return read_commit(repo, commit).message.partition("\n")[0]
+        return self._commit(commit).message.partition("\n")[0]
 
     def blame(self, commit: str, path: str) -> list[tuple[str, str]]:
         """Each line of a file: the commit that brought it, and its text."""
@@ -363,8 +369,14 @@ class HarnessRepo:
     def _date(self, when: int | None, *after: str) -> int:
         if when is not None:
             return when
+        return max(self._commit(oid).when for oid in after) + 1
+
+    def _commit(self, oid: str) -> Commit:
+        return self._commits(oid) if _ID.fullmatch(oid) else self._read_commit(oid)
+
+    def _read_commit(self, oid: str) -> Commit:
         with self._git.reader() as repo:
-            return max(read_commit(repo, oid).when for oid in after) + 1
+            return read_commit(repo, oid)
 
     def _notes_by_commit(self) -> dict[str, str]:
         tip = self.tip(_NOTES)
