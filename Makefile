@@ -89,7 +89,7 @@ $(TRACKERS_VENV)/.ready: pyproject.toml
 podman: $(VENV)/.ready
 	$(BIN)/pytest tests/sandbox -m docker -k podman $(PYTEST_ARGS)
 
-# Three simulated nodes. Ray lies beside what $(VENV) has, which need not have it.
+# Four simulated nodes. Ray lies beside what $(VENV) has, which need not have it.
 ray: $(RAY_VENV)/.ready
 	$(RAY_VENV)/bin/python -m pytest tests/backtest/test_ray.py $(PYTEST_ARGS)
 

@@ -1,14 +1,22 @@
-"""A cluster of three nodes, simulated, one killed and one paused, ends as one machine does.
+"""A run on four nodes ends as one on this machine does, whatever dies on the way.
 
 What a cluster may do besides is in `test_cluster`, without Ray.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
+import re
+import shutil
 import signal
+import subprocess
+import sys
+import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -17,24 +25,27 @@ import pytest
 ray = pytest.importorskip("ray", reason="needs Ray, an environment of its own: make ray")
 pytest.importorskip("trl", reason="needs the train extra")
 
-from meta_agent.backtest.cluster import open_cluster  # noqa: E402
-from meta_agent.backtest.executor import Executor  # noqa: E402
-from meta_agent.backtest.live import Lab  # noqa: E402
-from meta_agent.domains import load_domain  # noqa: E402
+from meta_agent.backtest.cluster._ray import PlaceLost, _lost  # noqa: E402
 from meta_agent.ledger import Ledger  # noqa: E402
-from meta_agent.protocols import JSON, HarnessTree, Rollout  # noqa: E402
-from meta_agent.resources import shipped_harness  # noqa: E402
-from meta_agent.rollouts import RolloutStore  # noqa: E402
-
-from ._ray_bench import settings  # noqa: E402
+from meta_agent.rollouts import RolloutStore, to_json  # noqa: E402
 
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.train,
-    pytest.mark.timeout(900),
+    pytest.mark.timeout(2700),
     pytest.mark.filterwarnings("default"),  # of Ray's own processes and sockets
 ]
-TREE = HarnessTree("c", "t", shipped_harness("nano/swe/seed"))
+RUN = ("evolve", "--profile", "tiny", "--generations", "1", "--candidates", "1")
+RUN += ("--train-steps", "2", "--seed", "1", "--sandbox", "process", "--json")
+BEGINNING = ("after_work:clock", "before_work:visible", "after_outcome:start")
+UNIT = ("under_way", "announced", "half_published")
+MOMENTS = ("after_outcome", "after_work", "before_work")
+# A busy machine is slow to answer; a paused one never does.
+PATIENCE = {
+    "health_check_period_ms": 1000,
+    "health_check_timeout_ms": 5000,
+    "health_check_failure_threshold": 3,
+}
 
 
 @pytest.fixture(scope="module")
@@ -44,55 +55,127 @@ def cluster() -> Iterator[Any]:
     os.environ["RAY_worker_niceness"] = "0"  # noqa: SIM112
     from ray.cluster_utils import Cluster
 
-    made = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
-    for _ in range(3):
-        made.add_node(num_cpus=1)
+    made = Cluster()
+    joined(made, num_cpus=0, include_dashboard=False, _system_config=PATIENCE)
+    for _ in range(4):
+        joined(made, num_cpus=1)
     yield made
     made.shutdown()
 
 
-def measured(folder: Path, executor: Executor | None, on_step: Callable[[str], None]) -> JSON:
-    """Two trainings and their evaluations: what they came to, without seconds and places."""
-    domain = load_domain("swe")
-    folder.mkdir(exist_ok=True)
-    with Ledger.open(folder / "ledger.sqlite") as ledger:
-        ledger.start_run("r", {}, config_hash="h")
-        lab = Lab(
-            settings(folder),
-            ledger=ledger,
-            store=RolloutStore(folder / "rollouts"),
-            domain=domain,
-            on_step=lambda series, *_: on_step(series),
-            stopping=lambda: False,
-            executor=executor,
-        )
+def joined(cluster: Any, **told: Any) -> None:
+    """A node has 30 s to come up, which a busy machine may not have for it."""
+    for tries_left in (2, 1, 0):
         try:
-            return [_told(lab, seed) for seed in (0, 1)]
-        finally:
-            lab.close()
+            cluster.add_node(**told)
+            return
+        except Exception as error:
+            if "timed out during startup" not in str(error) or not tries_left:
+                raise
 
 
-def _told(lab: Lab, seed: int) -> JSON:
-    trained = lab.train(TREE, seed=seed, steps=2, keep_every=1)
-    seen = lab.evaluate(TREE, trained, split="search", limit=4)
-    root = str(lab.settings.checkpoints)
-    rows = [_row(one) for shard in (trained.shard, seen.shard) for one in lab.rollouts(shard)]
-    steps = [
-        {name: value for name, value in row.items() if "time" not in name and "sec" not in name}
-        for row in trained.metrics
-    ]
-    kept = [(one["policy"], one["path"].removeprefix(root)) for one in trained.kept]
-    told = [trained.policy, trained.path.removeprefix(root), kept, steps]
-    return [*told, seen.solved, seen.clean, seen.rollouts, rows]
+class Driver:
+    """Lives of `meta-agent evolve` on a workspace, one after the other."""
+
+    def __init__(self, workspace: Path, address: str) -> None:
+        self.told, self.notes = workspace.with_suffix(".json"), workspace.with_suffix(".txt")
+        argv = (*RUN, "--workspace", str(workspace), "--executor", f"ray:{address}")
+        with self.notes.open("a") as notes:
+            self._lives = subprocess.Popen(
+                [sys.executable, "-m", "tests.backtest._ray_driver", str(self.told), *argv],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=notes,
+                text=True,
+            )
+
+    def __call__(self, point: str = "") -> int:
+        assert self._lives.stdin and self._lives.stdout
+        print(point, file=self._lives.stdin, flush=True)
+        return int(self._lives.stdout.readline())
+
+    def close(self) -> None:
+        self._lives.communicate()
 
 
-def _row(rollout: Rollout) -> str:
-    rollout.timings = {}
-    return repr(rollout)
+def test_a_run_on_four_nodes_ends_as_on_one_machine_whatever_dies(
+    cluster: Any, tmp_path: Path
+) -> None:
+    here, there = tmp_path / "here", tmp_path / "there"
+    driver = Driver(there, cluster.address)
+    assert [driver(point) for point in BEGINNING] == [-signal.SIGKILL] * len(BEGINNING)
+    shutil.copytree(there, here)  # both have begun at the same second
+    whole = (sys.executable, "-m", "meta_agent", *RUN, "--workspace", str(here), "--jobs", "2")
+    with subprocess.Popen(whole, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as alone:
+        ends = {point: driver(point) for point in UNIT}
+        result = alone.communicate()[0].decode()
+    while kind := next(unkilled(here, there, ends), None):
+        point = f"{MOMENTS[len(ends) % 3]}:{kind}"
+        with Trouble(cluster) if kind == "checkpoint" else nullcontext():
+            ends[point] = driver(point)
+    assert ends == dict.fromkeys(ends, -signal.SIGKILL), driver.notes.read_text()
+    assert driver() == 0, driver.notes.read_text()
+    driver.close()
+
+    assert told(there, driver.told.read_text()) == told(here, result)
+    assert driver.notes.read_text().count("is dispatched again") >= 3
+    with Ledger.open(there / "ledger.sqlite", owner_lock=False) as ledger:
+        assert len(ledger.order()) == len(set(ledger.order())) and ledger.broken() is None
 
 
-def of_node(cluster: Any, node: str) -> Any:
-    return next(one for one in cluster.worker_nodes if one.node_id == node)
+def unkilled(here: Path, there: Path, ends: Mapping[str, int]) -> Iterator[str]:
+    """Kinds of steps that are still to come, in their order, if none of a kind was hit yet."""
+    ledgers = [Ledger.open(one / "ledger.sqlite", owner_lock=False) for one in (here, there)]
+    with ledgers[0] as whole, ledgers[1] as begun:
+        hit = {point.partition(":")[2] for point in (*BEGINNING, *ends)}
+        done = {step.key for step in begun.steps() if step.done}
+        for step in whole.steps():
+            if step.key not in done and step.kind not in hit:
+                yield step.kind
+
+
+class Trouble(threading.Thread):
+    """Kills the first two nodes that are seen to train or roll out, pauses the third for a life."""
+
+    def __init__(self, cluster: Any) -> None:
+        super().__init__()
+        self._cluster, self._over = cluster, threading.Event()
+        self._met: list[Any] = []
+        self._paused: list[int] = []
+
+    def __enter__(self) -> None:
+        while any(map(working, self._cluster.worker_nodes)):  # for the driver before
+            time.sleep(0.05)
+        self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self.join()
+        for pid in self._paused:
+            _signal(pid, signal.SIGCONT)
+        assert self._paused, f"{len(self._met)} nodes met trouble, not three"
+        time.sleep(3)  # what was paused tries to go on
+
+    def run(self) -> None:
+        while not self._over.wait(0.05) and len(self._met) < 3:
+            for node in self._cluster.worker_nodes - {*self._met}:
+                if working(node):
+                    self._meets_trouble(node, processes_of(node))
+                    break
+
+    def _meets_trouble(self, node: Any, pids: list[int]) -> None:
+        self._met.append(node)
+        if len(self._met) < 3:
+            self._cluster.remove_node(node, allow_graceful=False)
+        else:
+            self._paused = pids
+            for pid in pids:
+                _signal(pid, signal.SIGSTOP)
+
+
+def working(node: Any) -> bool:
+    """Whether a policy is loaded there, or about to be."""
+    return any(b"meta_agent.training.child" in _command(pid) for pid in processes_of(node))
 
 
 def processes_of(node: Any) -> list[int]:
@@ -100,55 +183,83 @@ def processes_of(node: Any) -> list[int]:
     found = [node.all_processes["raylet"][0].process.pid]
     for pid in found:
         for task in Path(f"/proc/{pid}/task").glob("*/children"):
-            found += map(int, task.read_text().split())
+            try:
+                found += map(int, task.read_text().split())
+            except OSError:
+                continue
     return found
 
 
-def test_a_killed_and_a_paused_node_change_no_outcome(cluster: Any, tmp_path: Path) -> None:
-    alone = measured(tmp_path / "local", None, lambda _: None)
-    notes: list[str] = []
-    killed: list[str] = []
-    paused: list[int] = []
-    folder = tmp_path / "ray"
-    executor = open_cluster(
-        cluster.address,
-        cpus=1,
-        gpus=False,
-        build="tests.backtest._ray_bench:apparatus",
-        told={"folder": str(folder)},
-        domain=load_domain("swe"),
-        shared=folder / "shared",
-        tell=notes.append,
-        stopping=lambda: False,
-        silence_sec=20.0,
-    )
-    assert executor.width == 3
-
-    def disturb(series: str) -> None:
-        """At the first step of seed 0 its node is killed, at that of seed 1 its node is paused."""
-        at = executor._open[-1].node  # type: ignore[attr-defined]
-        if "seed 0" in series and not killed:
-            killed.append(at)
-            cluster.remove_node(of_node(cluster, at), allow_graceful=False)
-        elif "seed 1" in series and not paused:
-            paused.extend(processes_of(of_node(cluster, at)))
-            for pid in paused:
-                os.kill(pid, signal.SIGSTOP)
-
+def _command(pid: int) -> bytes:
     try:
-        disturbed = measured(folder, executor, disturb)
-    finally:
-        for pid in paused:
-            _revived(pid)
-    time.sleep(3)  # what was paused tries to go on
-    assert disturbed == alone
-    assert sum("is dispatched again" in one for one in notes) == 2, notes
-    with Ledger.open(folder / "ledger.sqlite", owner_lock=False) as ledger:
-        assert len(ledger.order()) == len(set(ledger.order())) == 4
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
 
 
-def _revived(pid: int) -> None:
+def _signal(pid: int, number: int) -> None:
     try:
-        os.kill(pid, signal.SIGCONT)
+        os.kill(pid, number)
     except ProcessLookupError:
         return
+
+
+# --- what a run came to, apart from seconds ----------------------------------------------------
+
+
+def told(workspace: Path, result: str) -> dict[str, Any]:
+    with Ledger.open(workspace / "ledger.sqlite", owner_lock=False) as ledger:
+        steps = {step.key: [step.kind, step.intent, step.outcome] for step in ledger.steps()}
+    store = RolloutStore(workspace / "rollouts")
+    heads = workspace / "harness_repo"
+    ran = subprocess.run(
+        ["git", "-C", heads, "for-each-ref", "refs/heads"], capture_output=True, check=True
+    )
+    return {
+        "result": timeless(json.loads(result), workspace),
+        "steps": timeless(steps, workspace),
+        "branches": ran.stdout.decode(),
+        "rollouts": {
+            name: [
+                [timeless(to_json(row), workspace), row.tokens]
+                for row in store.iter(name, tokens=True)
+            ]
+            for name in store.names()
+        },
+        "weights": {
+            path.relative_to(workspace).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
+            for path in sorted((workspace / "checkpoints").rglob("*"))
+            if path.is_file()
+        },
+    }
+
+
+def timeless(value: Any, workspace: Path) -> Any:
+    """Without measured seconds, hashes of shards (which hold some) and the workspace's own name."""
+    if isinstance(value, dict):
+        shard = {"sha256", "bytes"} if "sha256" in value else set()
+        return {
+            name: timeless(one, workspace)
+            for name, one in value.items()
+            if name not in shard and not re.search("time|timings|sec", name)
+        }
+    if isinstance(value, list):
+        return [timeless(one, workspace) for one in value]
+    return value.replace(str(workspace), "") if isinstance(value, str) else value
+
+
+# --- what Ray says -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("raised", "wanted"),
+    [
+        (lambda: ray.exceptions.ActorUnavailableError("gone for now", b"\0" * 16), PlaceLost),
+        (lambda: ray.exceptions.ActorDiedError(), PlaceLost),
+        (lambda: ray.exceptions.GetTimeoutError("nothing in 60 s"), PlaceLost),
+        (lambda: ray.exceptions.RayTaskError("f", "", FileNotFoundError(2, "x")), OSError),
+    ],
+)
+def test_what_ray_says_of_a_lost_actor_is_that_it_is_lost(raised: Any, wanted: Any) -> None:
+    with pytest.raises(wanted), _lost(ray):
+        raise raised()
