@@ -87,7 +87,7 @@ $(TRACKERS_VENV)/.ready: pyproject.toml
 
 # What containers are tried with, on podman; as whoever asks, or as whose service CONTAINER_HOST names.
 podman: $(VENV)/.ready
-	$(BIN)/pytest tests/sandbox -m docker -k podman $(PYTEST_ARGS)
+	$(BIN)/pytest -n 2 tests/sandbox -m docker -k podman $(PYTEST_ARGS)
 
 # Four simulated nodes. Ray lies beside what $(VENV) has, which need not have it.
 ray: $(RAY_VENV)/.ready

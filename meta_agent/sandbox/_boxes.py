@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from meta_agent.errors import SandboxError
 from meta_agent.protocols import ExecResult
-from meta_agent.sandbox._names import SNAPSHOT_LABEL
+from meta_agent.sandbox._names import SNAPSHOT_LABEL, whole_id
 from meta_agent.sandbox._open import check_run_name
 from meta_agent.sandbox._owner import holder_mark, install_id
 
@@ -207,11 +207,12 @@ class Box:
         with self._engine.errors("cannot keep a task's container"):
             self._api.kill(self.id)
             made = self._api.commit(self.id, changes=[f"LABEL {SNAPSHOT_LABEL}={install_id()}"])
+        image_id = whole_id(str(made["Id"]))
         try:
-            yield str(made["Id"])
+            yield image_id
         finally:
             with contextlib.suppress(SandboxError):  # `reap_images` has another try
-                self._engine.remove_image(str(made["Id"]))
+                self._engine.remove_image(image_id)
 
     def close(self) -> None:
         """Kills and removes it; may be called twice."""

@@ -27,7 +27,7 @@ from docker.errors import APIError, DockerException, ImageNotFound, NotFound  # 
 from meta_agent.errors import SandboxError
 from meta_agent.protocols import SandboxLimits
 from meta_agent.sandbox import _podman as podman
-from meta_agent.sandbox._names import BUILD_COMMAND, TITLES, short_name
+from meta_agent.sandbox._names import BUILD_COMMAND, TITLES, short_name, whole_id
 from meta_agent.sandbox._seccomp import seccomp_profile
 
 USER = "10001:10001"  # of images that we make, for whoever runs them without us
@@ -232,7 +232,7 @@ class Engine:
                 done = api.commit(made["Id"], repository, tag=tag or None, changes=changes)
             finally:
                 api.remove_container(made["Id"], v=True, force=True)
-        return f"sha256:{str(done['Id']).removeprefix('sha256:')}"  # podman leaves it away
+        return whole_id(str(done["Id"]))
 
     def labelled_images(self, label: str) -> list[tuple[str, str]]:
         """(id, name) of the local images that carry a label."""

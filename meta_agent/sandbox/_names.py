@@ -37,3 +37,8 @@ FENCES: Final = frozenset(
 def short_name(image: str) -> str:
     """As Docker says it; podman puts the registry before it that is meant anyway, or its own."""
     return image.removeprefix("localhost/").removeprefix("docker.io/").removeprefix("library/")
+
+
+def whole_id(image_id: str) -> str:
+    """With the kind of its hash, which podman leaves away and does not look for without."""
+    return f"sha256:{image_id.removeprefix('sha256:')}"

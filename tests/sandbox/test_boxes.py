@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shlex
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 
 from meta_agent.protocols import ExecResult
+from meta_agent.sandbox import _engine
 from meta_agent.sandbox._boxes import Box, BoxLimits, task_image
 from meta_agent.sandbox._names import BASE_IMAGE
 from tests.sandbox import conformance
@@ -91,3 +93,21 @@ def test_a_box_holds(check: Check, box: Any, engine: str) -> None:
 def test_what_tasks_need_works(name: str, box: Any) -> None:
     done = box.exec(["python3", "-c", program(USUAL[name])])
     assert done.exit_code == BREACH, done.stderr + done.stdout
+
+
+def test_files_travel_and_what_was_left_is_kept(image: str, engine: str) -> None:
+    """What grading relies on: a verifier's box is of a snapshot of the agent's."""
+    limits = BoxLimits(memory_mb=LIMITS.memory_mb, deadline_sec=120)
+    with contextlib.closing(Box(image, "test", limits, engine=engine)) as box:
+        box.put({"a/run": (b"#!/bin/sh\necho found\n", 0o755)}, "/job")
+        assert box.get("/job/a/run", 100) == b"#!/bin/sh\necho found\n"
+        assert box.get("/job/a", 100) is None and box.get("/job/b", 100) is None
+        assert box.exec("/job/a/run > /job/said", timeout_sec=60).exit_code == 0
+        late = box.exec("sleep 60", timeout_sec=1)
+        assert (late.exit_code, late.timed_out) == (137, True)
+        with (
+            box.snapshot() as left,
+            contextlib.closing(Box(left, "test", limits, engine=engine)) as other,
+        ):
+            assert other.get("/job/said", 100) == b"found\n"
+        assert _engine.engine(engine).find_image(left) is None
