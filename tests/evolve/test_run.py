@@ -1,5 +1,6 @@
 """One whole run, and what a user does with it afterwards."""
 
+import signal
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -99,7 +100,8 @@ def test_a_second_workspace_sees_the_skills_of_the_first(make_cli: Any) -> None:
     written = {_lesson(cli.folder / "library")}
     argv = ("evolve", "--domain", "swe", *TINY, "--sandbox", "process", "--workspace", "two")
     # What comes after its proposals shows nothing of this: there it is cut off.
-    cli(*argv, *shared, env={"META_AGENT_CRASH_AT": "after_outcome:proposal"}, check=False)
+    ended = cli(*argv, *shared, env={"META_AGENT_CRASH_AT": "after_outcome:proposal"}, check=False)
+    assert ended.returncode == -signal.SIGKILL, ended.stderr
     steps = cli.json("log", "--workspace", "two")["steps"]
     (proposed,) = [step["outcome"]["admitted"] for step in steps if step["kind"] == "proposal"]
     assert {name for one in proposed for name in one["hypothesis"]["skills"]} & written
