@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import threading
-from pathlib import Path
 from types import TracebackType
 from typing import Self
 
@@ -12,13 +11,9 @@ LABEL = "ma.owner"
 
 
 class Watch:
-    """`docker inspect` and the environment of each process of every sandbox that is seen.
+    """`docker inspect` and the environment of each process of every sandbox that is seen."""
 
-    Of one installation, by its home: other tests have sandboxes of their own beside it.
-    """
-
-    def __init__(self, home: Path) -> None:
-        self._name = home / ".local/state/meta-agent/install-id"
+    def __init__(self) -> None:
         self.seen: dict[str, str] = {}
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._look, daemon=True)
@@ -38,10 +33,7 @@ class Watch:
 
     def _look(self) -> None:
         while not self._ended.wait(0.5):
-            if not self._name.is_file():
-                continue  # it has made no sandbox yet
-            owner = f"label={LABEL}={self._name.read_text()}"
-            for name in _docker("ps", "-q", "--filter", owner).split():
+            for name in _docker("ps", "-q", "--filter", f"label={LABEL}").split():
                 if name not in self.seen:
                     inside = "cat /proc/[0-9]*/environ /proc/[0-9]*/cmdline | tr '\\0' '\\n'"
                     ran = _docker("exec", name, "sh", "-c", inside)

@@ -22,10 +22,9 @@ from meta_agent.ledger._rows import link
 from meta_agent.rollouts import RolloutStore
 from meta_agent.studies.review import verify
 from meta_agent.workspace import Workspace, open_workspace
-from tests.evolve.conftest import KEPT, Cli
+from tests.evolve.conftest import Cli
 
-# Who comes first waits for a whole run, on a machine that may be busy.
-pytestmark = [pytest.mark.train, pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.train, pytest.mark.slow]
 
 
 class Forger:
@@ -339,7 +338,7 @@ AS_IT_WAS: tuple[Callable[[Forger], None], ...] = (
 @pytest.fixture
 def copied(finished: tuple[Cli, Any], tmp_path: Path) -> Iterator[Forger]:
     root = tmp_path / "workspace"
-    shutil.copytree(finished[0].folder / KEPT, root, symlinks=True)
+    shutil.copytree(finished[0].folder / "meta-agent-workspace", root, symlinks=True)
     yield Forger(root)
     shutil.rmtree(root)
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from typing import Final
 
 from meta_agent.errors import InfrastructureError, ProviderError
@@ -27,11 +26,10 @@ class EngineGateway:
 
     lock_step = False
 
-    def __init__(self, fleet: Fleet, talks: Talks, policy: str, context_tokens: int) -> None:
-        """`context_tokens`: as long as a conversation can be on these engines."""
+    def __init__(self, fleet: Fleet, talks: Talks, policy: str) -> None:
         self.policy = policy
         self.patience_sec = fleet.patience_sec
-        self._fleet, self._talks, self._context_tokens = fleet, talks, context_tokens
+        self._fleet, self._talks = fleet, talks
 
     def generate(self, requests: Sequence[GenerateRequest]) -> list[GenerateReply]:
         """Answers each request; several are asked side by side."""
@@ -46,8 +44,6 @@ class EngineGateway:
         return self._talks.finish(keys)
 
     def _answer(self, request: GenerateRequest) -> GenerateReply:
-        room = min(request.max_context_tokens, self._context_tokens)
-        request = replace(request, max_context_tokens=room)
         try:
             asked = self._talks.ask(request)
             if isinstance(asked, GenerateReply):
