@@ -29,7 +29,7 @@ ACCEPTANCE_WORKERS ?= 2
 API_PIP  := PIP_DISABLE_PIP_VERSION_CHECK=1 $(API_VENV)/bin/pip $(INSTALL)
 VLLM_PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 $(VLLM_VENV)/bin/pip $(INSTALL)
 
-.PHONY: evolve test test-all test-slow acceptance vllm verifiers trackers podman ray skill-check lint format setup clean
+.PHONY: evolve test unit test-all test-slow acceptance vllm verifiers trackers podman ray skill-check lint format setup clean
 
 evolve: $(VENV)/.ready
 	$(BIN)/meta-agent evolve --domain swe $(EVOLVE_ARGS)
@@ -41,9 +41,13 @@ SLOW   := docker or train or slow
 # Half of the time tests wait for their child processes: two workers for each of two cores. Each holds about a gigabyte.
 WORKERS ?= 4
 PYTEST := $(BIN)/pytest -n $(WORKERS) --ignore=tests/acceptance
-test: $(VENV)/.dev lint
-	$(PYTEST) --dist worksteal -m 'not ($(SLOW))' $(PYTEST_ARGS)
+test: $(VENV)/.dev
+	@$(MAKE) --no-print-directory -j2 lint unit
 	@echo 'left out: containers, trainings, whole runs, real engines (marks: $(SLOW)) and tests/acceptance; make test-all runs them'
+
+# Beside the linters: the type checker keeps one core busy for half a minute where nothing is cached.
+unit: $(VENV)/.dev
+	$(PYTEST) --dist worksteal -m 'not ($(SLOW))' $(PYTEST_ARGS)
 
 test-all: test test-slow acceptance
 
@@ -51,12 +55,12 @@ test-all: test test-slow acceptance
 test-slow: $(VENV)/.dev
 	$(PYTEST) --dist loadfile --no-loadscope-reorder -m '$(SLOW)' $(PYTEST_ARGS)
 
-# Whole runs, from an installation as a user of API models has it: no torch, no vLLM.
+# Whole runs, from an installation as a user of API models has it: no torch, no vLLM. A group is what shares a run.
 acceptance: $(API_VENV)/.ready
 	@! $(API_VENV)/bin/python -c 'import torch' 2>/dev/null || { echo "$(API_VENV) has torch: remove it" >&2; exit 1; }
 	@rm -rf build
 	@$(API_PIP) $(OURS) --force-reinstall .
-	env -u META_AGENT_VLLM_PYTHON $(API_VENV)/bin/pytest -n $(ACCEPTANCE_WORKERS) --dist loadfile tests/acceptance $(PYTEST_ARGS)
+	env -u META_AGENT_VLLM_PYTHON $(API_VENV)/bin/pytest -n $(ACCEPTANCE_WORKERS) --dist loadgroup tests/acceptance $(PYTEST_ARGS)
 
 # A real vLLM server on the CPU, for its tests. It pins a torch of its own, so it lives apart; 3.4 GB.
 vllm: $(VLLM_VENV)/.ready

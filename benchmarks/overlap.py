@@ -1,6 +1,6 @@
 """What rollouts beside the training gain in time, and what one event of staleness costs.
 
-    python benchmarks/overlap.py [--seeds 4] [--steps 12] [--groups 8] [--wait 0]
+    python benchmarks/overlap.py [--seeds 4] [--steps 12] [--groups 8]
 
 For each seed two trainings of nano-swe, with a second child as the engine, the two children
 with one thread each: `max_staleness` 0 (rollouts and training by turns) and 1 (beside each other,
@@ -14,8 +14,7 @@ left out:
   else to do a step takes at least the largest of the three, and by turns their sum;
 * `clean`, clean success of the trained policy on the search split (one attempt a task).
 
-On a machine that is busy the clock says little: read `beside` and `cpu_sec`, and say the load. With
-`--wait SEC` each half also waits so long each step, as for a device of its own that is not busy.
+On a machine that is busy the clock says little: read `beside` and `cpu_sec`, and say the load.
 """
 
 from __future__ import annotations
@@ -48,54 +47,48 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 class Timed:
     """A runner that notes when it was at work."""
 
-    def __init__(self, runner: Runner, wait_sec: float) -> None:
-        self._runner, self._wait_sec = runner, wait_sec
+    def __init__(self, runner: Runner) -> None:
+        self._runner = runner
         self.intervals: list[Interval] = []
 
     def run(self, plan: Sequence[PlannedRollout], **options: Any) -> list[Rollout]:
         began = time.monotonic()
         rollouts = self._runner.run(plan, **options)
-        time.sleep(self._wait_sec)
         self.intervals.append((began, time.monotonic()))
         return rollouts
 
 
-def trained(
-    given: argparse.Namespace, children: Sequence[PolicyChild], seed: int, stale: int, folder: Path
-) -> dict[str, Any]:
+def trained(given: argparse.Namespace, seed: int, stale: int, folder: Path) -> dict[str, Any]:
     """One training and the evaluation of what came of it."""
-    child, engine = children
-    child.settings = TrainSettings(corrected=stale > 0, max_staleness=stale)
     files, _ = seed_files("swe", variant="competent")
     domain, out = NanoSwe(), folder / f"{seed}-{stale}"
-    stamp, sandbox = Stamp("bench", "v", "c0ffee"), open_sandbox("process", run="bench")
+    settings = TrainSettings(corrected=stale > 0, max_staleness=stale)
+    sandbox = open_sandbox("process", run="bench")
+    stamp = Stamp("bench", "v", "c0ffee")
     ends: list[float] = []
-    spent: list[list[float]] = []
-
-    def on_metrics(_: Any) -> None:
-        time.sleep(given.wait)  # the trainer's: the next event is heard after it
-        ends.append(time.monotonic())
-        spent.append([*map(_processor_sec, (child.pid, engine.pid)), time.process_time()])
-
     try:
         session = HarnessSession(sandbox, HarnessTree("c0ffee", "7ree", files))
-        timed = Timed(Runner(domain, session, engine, stamp), given.wait)
-        result = train_policy(
-            child, timed, session, domain,
-            {**settings_of(session.recipe), "groups_per_step": given.groups},
-            seed=seed, steps=given.steps, base_policy="nano", out_dir=out,
-            publisher=EngineChild(child, engine, out), on_metrics=on_metrics,
-        )  # fmt: skip
-        plan = [PlannedRollout(task, 0, 7, task.key) for task in domain.tasks("search")]
-        found = Runner(domain, session, child, stamp).run(plan)
+        recipe = {**settings_of(session.recipe), "groups_per_step": given.groups}
+        with PolicyChild(threads=1, settings=settings) as child, PolicyChild(threads=1) as engine:
+            timed = Timed(Runner(domain, session, engine, stamp))
+            spent: list[list[float]] = []
+
+            def on_metrics(_: Any) -> None:
+                ends.append(time.monotonic())
+                spent.append([*map(_processor_sec, (child.pid, engine.pid)), time.process_time()])
+
+            result = train_policy(
+                child, timed, session, domain, recipe,
+                seed=seed, steps=given.steps, base_policy="nano", out_dir=out,
+                publisher=EngineChild(child, engine, out), on_metrics=on_metrics,
+            )  # fmt: skip
+            plan = [PlannedRollout(t, 0, 7, t.key) for t in domain.tasks("search")]
+            found = Runner(domain, session, child, stamp).run(plan)
     finally:
         sandbox.close()
     rows = result.metrics[1:]
     halves = {n: _median(float(row[n]) for row in rows) for n in ("rollout_sec", "train_sec")}
-    trains = [
-        (end - given.wait - float(row["train_sec"]), end)
-        for end, row in zip(ends[1:], rows, strict=True)
-    ]
+    trains = [(end - float(row["train_sec"]), end) for end, row in zip(ends[1:], rows, strict=True)]
     return {
         "seed": seed,
         "max_staleness": stale,
@@ -133,17 +126,12 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=4)
     parser.add_argument("--steps", type=int, default=12)
     parser.add_argument("--groups", type=int, default=8)
-    parser.add_argument("--wait", type=float, default=0.0)
     given = parser.parse_args()
     made: dict[int, list[dict[str, Any]]] = {0: [], 1: []}
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        PolicyChild(threads=1) as child,
-        PolicyChild(threads=1) as engine,
-    ):
+    with tempfile.TemporaryDirectory() as folder:
         for seed in range(given.seeds):
             for stale in (0, 1) if seed % 2 == 0 else (1, 0):
-                one = trained(given, (child, engine), seed, stale, Path(folder))
+                one = trained(given, seed, stale, Path(folder))
                 made[stale].append(one)
                 print(json.dumps({**one, "load": os.getloadavg()[0]}), flush=True)
     gains = [a["step_sec"] / b["step_sec"] for a, b in zip(made[0], made[1], strict=True)]

@@ -52,6 +52,8 @@ _NOT_HASHED: Final = frozenset(
         "grade",
         "python",
         "log",
+        "engines",
+        "gpus_per_engine",
     }
 )
 
@@ -67,6 +69,7 @@ _YOUNGER: Final[Mapping[str, JSON]] = {
     "precision": "float32",
     "tokens_per_pass": None,
     "max_staleness": 0,
+    "context_tokens": None,
 }
 
 WITHDRAWN: Final = frozenset({"finalists", "lead", "lora_r"})
@@ -135,6 +138,13 @@ class RunConfig(BaseModel):
     are made while the event before is trained on, by a second child."""
     checkpoint_every: int = Field(5, ge=0, le=1_000_000)
     """Steps of an `hf:` policy's training between seals; a killed one goes on from the last."""
+    engines: int = Field(0, ge=0, le=64)
+    """vLLM servers of the run's own that sample for a policy that is trained here. 0: its child
+    samples. Part of the result is whether there are any, not how many."""
+    gpus_per_engine: int = Field(1, ge=1, le=8)
+    """GPUs that one engine spreads its weights over."""
+    context_tokens: int | None = Field(None, ge=16, le=1 << 24)
+    """Longest conversation on an engine. None: the model's window, within the domain's ceiling."""
     sandbox: Literal["auto", "docker", "podman", "process"] = "auto"
     """Where harness code runs. `auto`: Docker where it works, else podman."""
     workspace: Path = Path("meta-agent-workspace")
@@ -339,6 +349,8 @@ class RunConfig(BaseModel):
         for name, usual in _YOUNGER.items():
             if hashed[name] == usual:
                 del hashed[name]
+        if self.engines:
+            hashed["engine"] = "vllm"
         if self.harness not in BUILT_IN_HARNESSES:  # the workspace holds it, wherever it was
             hashed["harness"] = BROUGHT
         if self.grade is not None:
@@ -378,6 +390,8 @@ TRAINING: Final = (
     *("max_staleness", "checkpoint_every"),
 )
 """How an `hf:` policy is trained: the table `[training]` of a settings file. No harness sets it."""
+ENGINE: Final = ("engines", "gpus_per_engine", "context_tokens")
+"""What samples for a training: the table `[engine]`."""
 FIELDS: Final = tuple(name for name in RunConfig.model_fields if name != "origin")
 
 

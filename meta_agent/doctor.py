@@ -410,9 +410,9 @@ def _vllm(config: RunConfig) -> Iterator[Row]:
     try:
         yield Row("vllm", "ok", f"in the environment of {require_vllm()}")
     except MetaAgentError as error:
-        if any(one.via == "vllm" for one in accounts(config)):
+        if config.engines or any(one.via == "vllm" for one in accounts(config)):
             raise
-        yield Row("vllm", "ok", f"not found ({error}); only vllm:PATH needs it")
+        yield Row("vllm", "ok", f"not found ({error}); only vllm:PATH and --engines need it")
 
 
 def _servers(config: RunConfig) -> Iterator[Row]:

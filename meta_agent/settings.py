@@ -1,8 +1,8 @@
 """Where settings come from: the first of five layers that names one.
 
 They are the command line, `META_AGENT_*` variables, the workspace's `meta-agent.toml` (tables
-`[evolve]` and `[training]`), the profile and the default. One settings file is read: that of the
-workspace in use, never one of another project. Unknown keys fail and are named.
+`[evolve]`, `[training]` and `[engine]`), the profile and the default. One settings file is read:
+that of the workspace in use, never one of another project. Unknown keys fail and are named.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any, Final
 from pydantic import ValidationError
 from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsConfigDict, SettingsError
 
-from meta_agent.config import ALL_ROLES, FIELDS, TRAINING, WITHDRAWN, RunConfig
+from meta_agent.config import ALL_ROLES, ENGINE, FIELDS, TRAINING, WITHDRAWN, RunConfig
 from meta_agent.errors import ConfigError
 from meta_agent.protocols import JSON, ROLES
 from meta_agent.workspace import SETTINGS_FILE, find_workspace, read_settings
@@ -131,9 +131,10 @@ def _file_values(path: Path) -> dict[str, Any]:
         return {}
     tables = read_settings(path)
     # The file belongs to one workspace: it cannot name it.
-    evolve = set(FIELDS) - {"workspace", *TRAINING}
+    evolve = set(FIELDS) - {"workspace", *TRAINING, *ENGINE}
     values = _table(path, "evolve", tables, evolve)
     values |= _table(path, "training", tables, set(TRAINING))
+    values |= _table(path, "engine", tables, set(ENGINE))
     for key in ("tasks", "grade", "skills"):  # a path in a file is relative to that file
         if isinstance(values.get(key), str):
             values[key] = path.parent / Path(values[key]).expanduser()
@@ -147,10 +148,11 @@ def _table(path: Path, table: str, tables: Mapping[str, Any], allowed: set[str])
         del values[key]
     for key in values:
         if key not in allowed:
-            belongs = "[training]" if key in TRAINING else "[evolve]" if key in FIELDS else None
+            own = {**dict.fromkeys(TRAINING, "training"), **dict.fromkeys(ENGINE, "engine")}
+            belongs = own.get(key) or ("evolve" if key in FIELDS else None)
             raise ConfigError(
                 f"unknown key {key!r} in [{table}] of {path}",
-                hint=(f"it belongs in {belongs}" if belongs and key != "workspace" else None)
+                hint=(f"it belongs in [{belongs}]" if belongs and key != "workspace" else None)
                 or _did_you_mean(key, allowed)
                 or f"known keys: {', '.join(sorted(allowed))}",
             )

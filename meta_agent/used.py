@@ -32,6 +32,7 @@ def _asks(config: RunConfig) -> bool:
 _TRAINED: Final = Use(lambda config: config.trainable, "a policy that is trained here (nano, hf:)")
 _FROZEN: Final = Use(lambda config: not config.trainable, "a frozen policy (--policy P/MODEL)")
 _HF: Final = Use(lambda config: config.policy.startswith("hf:"), "a policy that is hf:PATH")
+_ENGINES: Final = Use(lambda config: config.engines > 0, "a run with --engines 1 or more")
 _OWN: Final = Use(lambda config: config.own_tasks, "tasks of your own (--tasks, --domain)")
 _ASKING: Final = Use(_asks, "a run that asks a model (--policy or --meta-model P/MODEL)")
 
@@ -44,6 +45,9 @@ USES: Final[Mapping[str, Use]] = {
     "tokens_per_pass": _HF,
     "max_staleness": _HF,
     "checkpoint_every": _HF,
+    "engines": _TRAINED,
+    "gpus_per_engine": _ENGINES,
+    "context_tokens": _ENGINES,
     "prove": Use(
         lambda config: config.trainable and _proves(config),
         "a policy that is trained here, with --strategy full or no-diagnostics",

@@ -33,7 +33,7 @@ DEFAULT_NAME: Final = "meta-agent-workspace"
 SCHEMA_VERSION: Final = 1
 BUILT_IN_HARNESSES: Final = ("seed", "competent")
 
-_TABLES: Final = ("workspace", "evolve", "training", "prices")
+_TABLES: Final = ("workspace", "evolve", "training", "engine", "prices")
 _REPO: Final = "harness_repo"
 _DIRECTORIES: Final = ("skills_library", "rollouts", "reports", "checkpoints")
 _LEDGER: Final = "ledger.sqlite"

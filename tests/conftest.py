@@ -7,12 +7,16 @@ ours does in turn is not seen; those that may train are known by their command.
 
 from __future__ import annotations
 
+import ast
 import signal
 import sys
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
+from itertools import product
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from _pytest.mark.expression import Expression
 
 # Ctrl-C as on a terminal. Whoever starts the tests in the background hands down that it is
 # ignored, to every program that is tried here.
@@ -26,6 +30,7 @@ class Needed(NamedTuple):
     what: str
 
 
+LEFT_OUT = ("pytest.mark.docker", "pytest.mark.train", "pytest.mark.slow")
 WHOLE_RUNS = frozenset({"evolve", "compare", "calibrate"})
 _item: list[pytest.Item] = []
 _breaches: list[str] = []
@@ -57,6 +62,33 @@ def _watch(event: str, args: tuple[Any, ...]) -> None:
 
 
 sys.addaudithook(_watch)
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """A file that `-m` leaves out as a whole is not imported: torch and TRL take seconds."""
+    wanted = config.getoption("markexpr")
+    if not wanted or collection_path.suffix != ".py":
+        return None
+    given = set(_marks_of_all(collection_path.read_bytes()))
+    return True if given and not _may_select(wanted, given) else None
+
+
+def _marks_of_all(source: bytes) -> Iterator[str]:
+    """The marks that a file's `pytestmark` gives to each of its tests."""
+    for node in ast.parse(source).body if b"\npytestmark = " in source else ():
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "pytestmark":
+            words = (ast.unparse(one) for one in ast.walk(node.value))
+            yield from (word.removeprefix("pytest.mark.") for word in words if word in LEFT_OUT)
+
+
+def _may_select(wanted: str, given: set[str]) -> bool:
+    """Whether the expression holds of a test with these marks, whatever others it has."""
+    expression, names = Expression.compile(wanted), [one.rpartition(".")[2] for one in LEFT_OUT]
+    for more in product((False, True), repeat=len(names)):
+        held = given.union(name for name, has in zip(names, more, strict=True) if has)
+        if expression.evaluate(lambda name, /, held=held, **_: name in held):
+            return True
+    return False
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

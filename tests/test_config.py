@@ -127,7 +127,7 @@ def test_an_empty_variable_is_as_good_as_none(monkeypatch: pytest.MonkeyPatch) -
     [
         ("generations", 0, "greater than or equal to 1"),
         ("domain", "no such one", "expected a name, NAME:PACKAGE or package.module:Factory"),
-        ("sandbox", "none", "'auto', 'docker' or 'process'"),
+        ("sandbox", "none", "'auto', 'docker', 'podman' or 'process'"),
         ("max_usd", -1, "greater than or equal to 0"),
         ("train_steps", "many", "valid integer"),
         ("policy", "gpt", "expected nano, hf:PATH"),
@@ -171,6 +171,8 @@ def test_snapshot_survives_json() -> None:
         {"precision": "bfloat16"},
         {"tokens_per_pass": 4096},
         {"max_staleness": 1},
+        {"engines": 1},
+        {"context_tokens": 4096},
         {"skills": Path("elsewhere")},
     ],
     ids=lambda change: next(iter(change)),
@@ -188,12 +190,17 @@ def test_what_changes_results_changes_the_hash(change: dict[str, Any]) -> None:
         {"max_tokens": 10},
         {"jobs": 1},
         {"checkpoint_every": 1},
+        {"gpus_per_engine": 2},
         {"allow_unsafe_process": True},
     ],
     ids=lambda change: next(iter(change)),
 )
 def test_what_does_not_change_results_resumes_the_same_run(change: dict[str, Any]) -> None:
     assert resolve(change).config_hash == resolve({}).config_hash
+
+
+def test_whether_engines_sample_changes_results_and_how_many_does_not() -> None:
+    assert resolve({"engines": 1}).config_hash == resolve({"engines": 4}).config_hash
 
 
 def test_a_task_file_counts_by_content_not_by_path(tmp_path: Path) -> None:
@@ -227,6 +234,7 @@ def test_how_a_policy_is_trained_has_a_table_of_its_own(tmp_path: Path) -> None:
     ("text", "key", "table"),
     [
         ("[evolve]\nlora_rank = 8", "lora_rank", "training"),
+        ("[training]\nengines = 1", "engines", "engine"),
         ("[training]\nseed = 8", "seed", "evolve"),
     ],
 )

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 from meta_agent.backtest.measured import LOST_SHARE, Evaluated
 from meta_agent.errors import CandidateError, ConfigError, InfrastructureError
 from meta_agent.harness import HarnessSession
 from meta_agent.models.policy.api_gateway import REFUSED
 from meta_agent.protocols import JSON, PlannedRollout, Rollout
-from meta_agent.rollouts import ShardRef
+from meta_agent.rollouts import Runner, ShardRef
 from meta_agent.training import PolicyChild
 from meta_agent.training.run import settings_of
 
@@ -52,6 +52,18 @@ def to_repeat(rollouts: Sequence[Rollout], *, whole: bool) -> list[int]:
     if many and (whole or outside != missing):
         return list(range(len(rollouts)))
     return [] if whole else outside
+
+
+class Again(Runner):
+    """A runner that makes what machines lost once more, drawn as it was before."""
+
+    def run(self, plan: Sequence[PlannedRollout], **how: Any) -> list[Rollout]:
+        found = super().run(plan, **how)
+        lost = to_repeat(found, whole=False)
+        redone = super().run([plan[at] for at in lost], **how) if lost else []
+        for at, rollout in zip(lost, redone, strict=True):
+            found[at] = rollout
+        return found
 
 
 def require_measured(rollouts: Sequence[Rollout], what: str) -> None:

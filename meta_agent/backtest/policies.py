@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
 from queue import Empty, LifoQueue
 from threading import Lock
 from typing import Protocol
@@ -18,8 +19,9 @@ from typing import Protocol
 from meta_agent.errors import ConfigError
 from meta_agent.models.chat import ModelClient
 from meta_agent.models.policy.api_gateway import ApiGateway
-from meta_agent.protocols import Gateway
+from meta_agent.protocols import Gateway, Publisher
 from meta_agent.training import PolicyChild, TrainSettings
+from meta_agent.training.events.engine_child import EngineChild
 
 
 class Policies(Protocol):
@@ -34,6 +36,12 @@ class Policies(Protocol):
 
     def training(self) -> AbstractContextManager[PolicyChild]:
         """A child that can be trained."""
+        ...
+
+    def sampling(
+        self, child: PolicyChild, path: str, output: Path
+    ) -> AbstractContextManager[tuple[Gateway, Publisher | None]]:
+        """What the rollouts of a training ask, which starts at `path` and writes to `output`."""
         ...
 
     def close(self) -> None: ...
@@ -82,6 +90,17 @@ class ChildPolicies:
         if child.alive:  # its death may have been told in rows, not raised
             self._idle.put(child)
 
+    @contextmanager
+    def sampling(
+        self, child: PolicyChild, path: str, output: Path
+    ) -> Iterator[tuple[Gateway, Publisher | None]]:
+        """The child itself or, where it is to be ahead of its rollouts, another one."""
+        if not child.settings.max_staleness:
+            yield child, None
+            return
+        with self.training() as engine:
+            yield engine, EngineChild(child, engine, output)
+
     def close(self) -> None:
         """Ends the children."""
         for child in self._children:
@@ -118,6 +137,11 @@ class FrozenPolicy:
         )
 
     def training(self) -> AbstractContextManager[PolicyChild]:
+        raise ConfigError(f"the policy {self._policy} is frozen: nothing can be trained")
+
+    def sampling(
+        self, child: PolicyChild, path: str, output: Path
+    ) -> AbstractContextManager[tuple[Gateway, Publisher | None]]:
         raise ConfigError(f"the policy {self._policy} is frozen: nothing can be trained")
 
     def close(self) -> None:

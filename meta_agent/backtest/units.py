@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from meta_agent.backtest._rows import (
+    Again,
     accepted_recipe,
     counted,
     named,
@@ -34,13 +35,13 @@ from meta_agent.backtest.policies import Policies
 from meta_agent.errors import IntegrityError
 from meta_agent.gate import task_order
 from meta_agent.harness import HarnessSession, open_session
+from meta_agent.offers import Offered, PatientGateway
 from meta_agent.protocols import (
     JSON,
     Domain,
     Gateway,
     HarnessTree,
     PlannedRollout,
-    Publisher,
     Rollout,
     Sandbox,
     SandboxLimits,
@@ -49,8 +50,7 @@ from meta_agent.protocols import (
 )
 from meta_agent.rollouts import GRACE_SEC, RolloutStore, Runner, Stamp
 from meta_agent.sandbox import BASE_IMAGE, open_sandbox
-from meta_agent.training import PolicyChild, require_begun, train_policy
-from meta_agent.training.events.engine_child import EngineChild
+from meta_agent.training import require_begun, train_policy
 from meta_agent.training.policy import Timeouts
 
 EXEMPLAR_STEPS: Final = 3
@@ -209,12 +209,12 @@ class Apparatus:
         shutil.rmtree(folder, ignore_errors=True)
         with (
             self.policies.training() as child,
-            self._sampling(child, folder) as (gateway, publisher),
+            self.policies.sampling(child, unit.path, folder) as (gateway, publisher),
             self.session(tree, steps=unit.steps) as session,
         ):
             result = train_policy(
                 child,
-                Runner(self.domain, session, gateway, self._stamp(tree, unit.name)),
+                self._runner(session, gateway, self._stamp(tree, unit.name)),
                 session,
                 self.domain,
                 accepted_recipe(child, session),
@@ -251,17 +251,6 @@ class Apparatus:
             kept=made,
         )._asdict()
 
-    @contextmanager
-    def _sampling(
-        self, child: PolicyChild, output: Path
-    ) -> Iterator[tuple[Gateway, Publisher | None]]:
-        """What a training's rollouts ask: the child itself or, beside it, another one."""
-        if not child.settings.max_staleness:
-            yield child, None
-            return
-        with self.policies.training() as engine:
-            yield engine, EngineChild(child, engine, output)
-
     def _evaluate(self, unit: EvalUnit, tree: HarnessTree, outputs: Outputs) -> JSON:
         plan = self.plan(unit.seed, unit.split, unit.limit, unit.samples, unit.part)
         served: set[str] = set()
@@ -291,16 +280,25 @@ class Apparatus:
     def _roll_out(
         self, unit: EvalUnit, tree: HarnessTree, plan: Sequence[PlannedRollout], served: set[str]
     ) -> list[Rollout]:
-        sampling, at_once = self.domain.sampling, self.settings.concurrency
+        sampling = self.domain.sampling
         # The sandbox first: a harness that does not load is no reason to end a child.
         with self.session(tree, life_sec=self._life_sec(len(plan))) as session:
             with self.policies.acting(unit.path, unit.name) as gateway:
-                stamp = self._stamp(tree, unit.name)
-                runner = Runner(self.domain, session, gateway, stamp, concurrency=at_once)
+                runner = self._runner(session, gateway, self._stamp(tree, unit.name), again=False)
                 found = runner.run(plan, temperature=sampling.temperature, top_p=sampling.top_p)
             score(session, found)
             served |= getattr(gateway, "served", set())
         return found
+
+    def _runner(
+        self, session: HarnessSession, gateway: Gateway, stamp: Stamp, *, again: bool = True
+    ) -> Runner:
+        """With engines of one's own, what they lose of a training is made `again` at once."""
+        at_once = self.settings.concurrency
+        if isinstance(gateway, PatientGateway):
+            at_once = min(Offered.by(self.domain).open_at_once or at_once, at_once)
+        make = Again if again and isinstance(gateway, PatientGateway) else Runner
+        return make(self.domain, session, gateway, stamp, concurrency=at_once)
 
     def _life_sec(self, planned: int) -> float:
         """How long a sandbox has to live for these rollouts, if each takes all its time."""

@@ -24,6 +24,7 @@ def register(app: typer.Typer) -> None:
 @takes(
     *("policy", "meta_model", "models", "base_urls", "key_env", "domain", "tasks", "grade"),
     *("lora_rank", "precision", "tokens_per_pass", "max_staleness", "threads", "jobs", "executor"),
+    *("engines", "gpus_per_engine", "context_tokens"),
     *("sandbox", "allow_unsafe_process", "workspace"),
 )
 def doctor(

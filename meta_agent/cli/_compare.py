@@ -36,6 +36,7 @@ def register(app: typer.Typer) -> None:
     "tokens_per_pass",
     "max_staleness",
     "checkpoint_every",
+    *("engines", "gpus_per_engine", "context_tokens"),
     "samples",
     "profile",
     "harness",

@@ -95,6 +95,13 @@ FLAGS: Final[dict[str, Flag]] = {
     "checkpoint_every": Flag(
         int, _RUN, "Steps between seals that a killed hf: training goes on from. [default: 5]"
     ),
+    "engines": Flag(
+        int, _RUN, "vLLM servers that sample for a trained policy; 0: its own child. [default: 0]"
+    ),
+    "gpus_per_engine": Flag(int, _RUN, "GPUs that each of them takes. [default: 1]"),
+    "context_tokens": Flag(
+        int, _RUN, "Longest conversation on them. [default: the model's, or the domain's ceiling]"
+    ),
     "samples": Flag(int, _RUN, "Attempts at a confirm task, frozen policy. [default: 2]"),
     "profile": Flag(str, _RUN, "Sizes: default or tiny. [default: default]"),
     "harness": Flag(

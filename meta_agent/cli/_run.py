@@ -60,6 +60,7 @@ def evolve(
     "tokens_per_pass",
     "max_staleness",
     "checkpoint_every",
+    *("engines", "gpus_per_engine", "context_tokens"),
     "policy",
     "profile",
     "harness",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from meta_agent.backtest.engine_room import engines_for
 from meta_agent.backtest.units import Apparatus
 from meta_agent.config import RunConfig
 from meta_agent.protocols import JSON
@@ -21,4 +22,6 @@ def apparatus(told: Mapping[str, JSON]) -> Apparatus:
     domain = load_run_domain(config, sandbox=backend, run=run)
     workspace = open_workspace(config.workspace)
     settings = lab_settings(config, run, backend, workspace, 1, told["images"])
-    return Apparatus(settings, domain, policies_of(config, None))
+    logs = workspace.root / "logs"
+    engines = engines_for(config, settings.base_policy, domain, logs, lambda _: None)
+    return Apparatus(settings, domain, policies_of(config, None, engines=engines))

@@ -21,6 +21,7 @@ from pathlib import Path
 from types import FrameType, MappingProxyType
 from typing import Final, Literal, NamedTuple
 
+from meta_agent.backtest.engine_room import ROLLOUTS, engines_for
 from meta_agent.backtest.live import Lab, LabSettings
 from meta_agent.config import RunConfig
 from meta_agent.distribution import install
@@ -297,8 +298,8 @@ def asked_of(config: RunConfig, *, sandbox: str, run: str) -> Asked:
 
 def base_policy(config: RunConfig) -> str:
     """`nano` is the warm start of the suite that is asked for; swe's is called plainly that."""
-    plain = config.policy != "nano" or config.domain == "swe"
-    return config.policy if plain else f"nano:{config.domain}"
+    other_suite = config.policy == "nano" and config.domain != "swe"
+    return f"nano:{config.domain}" if other_suite else config.policy
 
 
 def _require_training() -> None:
@@ -306,8 +307,7 @@ def _require_training() -> None:
     if missing:
         raise PreflightError(
             f"training needs {', '.join(missing)}, which this installation does not have",
-            hint=f"{install('train')} (in a clone: pip install '.[train]'); "
-            "the README says how to avoid CUDA wheels",
+            hint=f"{install('train')}; the README says how to avoid CUDA wheels",
         )
 
 
@@ -375,8 +375,8 @@ def _assemble(
     clock = ledger.once(f"{run_id}/clock", "clock", {}, lambda: {"at": began.at})["at"]
     repo = HarnessRepo.open(workspace.harness_repo)
     images = {} if began.done else images_of(repo, backend)
-    # Side by side, two evaluations of a frozen policy would have twice the rollouts under way.
     placed = placing(config, domain)
+    engines = engines_for(config, base_policy(config), domain, workspace.root / "logs", shown.note)
     lab = Lab(
         lab_settings(config, run_id, backend, workspace, placed.workers, images),
         ledger=ledger,
@@ -384,7 +384,7 @@ def _assemble(
         domain=domain,
         on_step=shown.metric,
         stopping=stopping.is_set,
-        policies=policies_of(config, client, placed.devices),
+        policies=policies_of(config, client, placed.devices, engines),
         executor=None
         if began.done
         else executor_of(config, run_id, backend, images, domain, shown, stopping.is_set),
@@ -422,7 +422,7 @@ def lab_settings(
         base_policy=base_policy(config),
         backend=backend,
         workers=workers,
-        concurrency=config.concurrency,
+        concurrency=ROLLOUTS if config.engines else config.concurrency,
         threads=config.threads,
         checkpoint_every=config.checkpoint_every if config.policy.startswith("hf:") else 0,
         min_exact=MIN_EXACT if config.policy.startswith("hf:") else 0.0,

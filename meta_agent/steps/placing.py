@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import NamedTuple
 
 from meta_agent.backtest.cluster import open_cluster
+from meta_agent.backtest.engine_room import seats_of
 from meta_agent.backtest.executor import Executor
 from meta_agent.config import RunConfig
+from meta_agent.errors import ConfigError
 from meta_agent.harness import parse_contract
 from meta_agent.history import HarnessRepo
 from meta_agent.protocols import Domain
@@ -40,38 +43,58 @@ class Placing(NamedTuple):
 def train_settings(config: RunConfig) -> TrainSettings:
     """How a child holds and trains the policy of these settings."""
     if not config.policy.startswith(_HF):
-        return TrainSettings()
+        return TrainSettings(corrected=config.engines > 0)
     tokens = config.tokens_per_pass or TOKENS_PER_PASS
     behind = config.max_staleness
+    corrected = behind > 0 or config.engines > 0
     return TrainSettings(
-        config.lora_rank, config.precision, tokens, corrected=behind > 0, max_staleness=behind
+        config.lora_rank, config.precision, tokens, corrected=corrected, max_staleness=behind
     )
 
 
-def threads_of(config: RunConfig) -> int:
-    """Of one training: its child's and, where rollouts are made ahead, its engine's."""
-    return config.threads * (2 if train_settings(config).max_staleness else 1)
+def _alone(config: RunConfig) -> TrainSettings:
+    """With engines no second child samples beside the one that trains."""
+    settings = train_settings(config)
+    return replace(settings, max_staleness=0) if config.engines else settings
 
 
 def placing(config: RunConfig, domain: Domain) -> Placing:
     """Raises ConfigError where a training of an `hf:` policy does not fit."""
-    if not config.trainable:
+    if not config.trainable:  # two evaluations would have twice the rollouts under way
         return Placing(1)
     if not config.policy.startswith(_HF):
-        return Placing(config.jobs or os.cpu_count() or 1)
-    found = devices()
+        return Placing(config.jobs or (1 if config.engines else os.cpu_count()) or 1)
+    found = _for_training(config, devices())
     shape = shape_of(hf_place(config.policy.removeprefix(_HF)))
     memory = require_fit(
         config.policy,
         shape,
-        train_settings(config),
+        _alone(config),
         row=min(shape.window, domain.ceilings.max_context_tokens),
         trained=True,  # a run trains on from what it trained
         available=max(device.free_bytes for device in found),
     )
     fitting = [one for one in found if one.free_bytes >= memory.total]
     named = tuple(one.name for one in fitting if one.name)
-    return Placing(config.jobs or _places(fitting, memory, threads_of(config)), named, memory)
+    places = 1 if config.engines else _places(fitting, memory, config.threads)
+    if named and (config.jobs or 1) > 1 and config.engines:
+        raise ConfigError(
+            f"{config.jobs} trainings at a time, and the engines on these GPUs serve one",
+            hint="--jobs 1",
+        )
+    return Placing(config.jobs or places, named, memory)
+
+
+def _for_training(config: RunConfig, found: list[Device]) -> list[Device]:
+    """What engines leave."""
+    seats = seats_of(config, found)
+    if not seats.devices:
+        return found
+    kept = [one for one in found if one.name in seats.left]
+    return [
+        one._replace(free_bytes=one.free_bytes - (seats.bytes_each if seats.share else 0))
+        for one in kept
+    ]
 
 
 def _places(fitting: list[Device], memory: Memory, threads: int) -> int:
@@ -103,7 +126,7 @@ def executor_of(
     told = {"config": config.to_json(), "run": run_id, "backend": backend, "images": dict(images)}
     return open_cluster(
         config.executor.partition(":")[2],
-        cpus=threads_of(config),
+        cpus=config.threads,
         gpus=config.policy.startswith("hf:"),
         build="meta_agent.steps.nodes:apparatus",
         told=told,

@@ -13,6 +13,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final
 
+from meta_agent.backtest.engines import EnginePolicies, Engines
 from meta_agent.backtest.policies import ChildPolicies, FrozenPolicy, Policies
 from meta_agent.config import RunConfig
 from meta_agent.ledger import Ledger
@@ -35,7 +36,7 @@ def asks_models(config: RunConfig) -> bool:
 def require_servers(config: RunConfig) -> None:
     """Raises where a model server would have to be started and cannot be, or a script be read."""
     require_scripts(config)
-    if _paths(config):
+    if _paths(config) or config.engines:
         require_vllm()
 
 
@@ -68,8 +69,15 @@ def open_models(
         yield client
 
 
-def policies_of(config: RunConfig, client: Client | None, devices: Sequence[str] = ()) -> Policies:
+def policies_of(
+    config: RunConfig,
+    client: Client | None,
+    devices: Sequence[str] = (),
+    engines: Engines | None = None,
+) -> Policies:
     """Where the acting policy of a run comes from; children take turns at `devices`."""
+    if engines is not None:
+        return EnginePolicies(engines, config.threads, train_settings(config), devices)
     if config.trainable or client is None:
         return ChildPolicies(config.threads, train_settings(config), devices)
     model = client.model_of("policy")

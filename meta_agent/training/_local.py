@@ -20,13 +20,21 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer, PrinterCallback, set_seed
+from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    GenerationConfig,
+    PrinterCallback,
+    set_seed,
+)
 from transformers.utils import logging as transformers_logging
 
 from meta_agent.errors import ConfigError, InfrastructureError, MetaAgentError
-from meta_agent.models.engines.hf_engine import HfEngine
+from meta_agent.models.engines.hf_engine import HfEngine, talks_of
 from meta_agent.models.engines.nano_engine import NanoEngine
 from meta_agent.models.engines.nano_files import write_policy
+from meta_agent.models.engines.talks import HfTalks
 from meta_agent.protocols import JSON, Checkpoint
 from meta_agent.training import adapter
 from meta_agent.training._recipe import TrainingPlan, plan_training
@@ -90,6 +98,33 @@ def load(path: Path, settings: TrainSettings, *, foreign: bool) -> LocalPolicy:
     return LocalPolicy(opened, settings, model, tokenizer, _engine(opened, model, tokenizer))
 
 
+class Speaking(NamedTuple):
+    """A policy's tokenizer and template without its weights, which an engine elsewhere holds."""
+
+    opened: OpenedPolicy
+    settings: TrainSettings
+    engine: HfTalks
+
+    @property
+    def identity(self) -> str:
+        return self.opened.policy
+
+
+def speaking(path: Path, settings: TrainSettings, *, foreign: bool) -> Speaking:
+    """Reads what conversations with a policy need, and checks all of it against its manifest."""
+    _quiet()
+    opened = open_checkpoint(path, foreign=foreign)
+    tokenizer = _tokenizer(path)
+    _require_template(opened, tokenizer)
+    place = base_place(path) if adapter.is_adapter(path) else path
+    config = AutoConfig.from_pretrained(place, local_files_only=True, trust_remote_code=False)
+    try:
+        generation = GenerationConfig.from_pretrained(place, local_files_only=True)
+    except OSError:  # it has no file of its own
+        generation = GenerationConfig.from_model_config(config)
+    return Speaking(opened, settings, talks_of(tokenizer, generation, config))
+
+
 def _quiet() -> None:
     transformers_logging.set_verbosity_error()
     transformers_logging.disable_progress_bar()
@@ -120,9 +155,13 @@ def _tokenizer(path: Path) -> Any:
 def _engine(opened: OpenedPolicy, model: Any, tokenizer: Any) -> Any:
     if opened.kind == "nano":
         return NanoEngine(model)
+    _require_template(opened, tokenizer)
+    return HfEngine(model, tokenizer)
+
+
+def _require_template(opened: OpenedPolicy, tokenizer: Any) -> None:
     if not tokenizer.chat_template:
         raise ConfigError(f"{opened.path} has no chat template: it cannot hold a conversation")
-    return HfEngine(model, tokenizer)
 
 
 def train(

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
+from meta_agent.models.engines.talks import Asked
 from meta_agent.protocols import (
     JSON,
     GenerateReply,
@@ -164,6 +165,20 @@ def reply_from_json(value: JSON) -> GenerateReply:
         tool_calls=[_call_from_json(call) for call in calls],
         failure=None if failed is None else RolloutFailure(failed[0], str(failed[1])),
     )
+
+
+def asked_to_json(asked: Asked | GenerateReply) -> JSON:
+    """What is to be sampled, or the answer where nothing is."""
+    if isinstance(asked, GenerateReply):
+        return {"reply": reply_to_json(asked)}
+    return {"ids": asked.ids, "budget": asked.budget}
+
+
+def asked_from_json(value: JSON) -> Asked | GenerateReply:
+    """Inverse of `asked_to_json`."""
+    if "reply" in value:
+        return reply_from_json(value["reply"])
+    return Asked(_ints(value["ids"]), int(value["budget"]))
 
 
 def _call_from_json(value: JSON) -> JSON:

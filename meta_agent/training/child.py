@@ -1,7 +1,8 @@
 """The policy child: weights, engine and trainer behind a pipe.
 
 `python -m meta_agent.training.child` is started by `_spawn` and by nothing else. It serves one
-host: `load`, `generate`, `finish`, `check_recipe`, `train`, `close`; while it trains, it asks the
+host: `load`, `generate`, `finish`, `check_recipe`, `train`, `close` (and where an engine elsewhere
+has the weights, `speak`, `ask` and `settle`, see `speaker`); while it trains, it asks the
 host for rollouts and serves `generate` and `finish` under the weights of that moment, `seal`, and
 `write`, which makes a checkpoint of them.
 
@@ -48,6 +49,9 @@ class Child:
         self._policy: Any = None  # _local.LocalPolicy
         self._operations: dict[str, Callable[[JSON], JSON]] = {
             "load": self._load,
+            "speak": self._speak,
+            "ask": self._reply,
+            "settle": self._settle,
             "generate": self._generate,
             "finish": self._finish,
             "check_recipe": self._check_recipe,
@@ -82,6 +86,24 @@ class Child:
         settings = _wire.TrainSettings(**command["settings"])
         self._policy = _local.load(Path(command["path"]), settings, foreign=command["foreign"])
         return {"ok": {"policy": self._policy.identity}}
+
+    def _speak(self, command: JSON) -> JSON:
+        """Loads a policy's tokenizer and template alone."""
+        from meta_agent.training import _local
+
+        settings = _wire.TrainSettings()
+        self._policy = _local.speaking(Path(command["path"]), settings, foreign=command["foreign"])
+        stops = sorted(self._policy.engine.stops)
+        return {"ok": {"policy": self._policy.identity, "stops": stops}}
+
+    def _reply(self, command: JSON) -> JSON:
+        asked = self._loaded().engine.ask(_wire.request_from_json(command["request"]))
+        return {"ok": _wire.asked_to_json(asked)}
+
+    def _settle(self, command: JSON) -> JSON:
+        request = _wire.request_from_json(command["request"])
+        reply = self._loaded().engine.settle(request, command["ids"], command["logprobs"])
+        return {"ok": _wire.reply_to_json(reply)}
 
     def _generate(self, command: JSON) -> JSON:
         requests = [_wire.request_from_json(item) for item in command["requests"]]

@@ -64,7 +64,7 @@ def hand_over_adapter(checkpoint: Path, target: Path, policy: str, facts: Facts)
     told = adapter.settings_of(checkpoint)
     rank = int(told["r"])
     served = (
-        f"vllm serve {shlex.quote(name)} --enable-lora --max-lora-rank {_room(rank)} "
+        f"vllm serve {shlex.quote(name)} --enable-lora --max-lora-rank {room_for(rank)} "
         f"--lora-modules {shlex.quote(f'{target.name}={target}')}"
     )
 
@@ -77,7 +77,7 @@ def hand_over_adapter(checkpoint: Path, target: Path, policy: str, facts: Facts)
     return served
 
 
-def _room(rank: int) -> int:
+def room_for(rank: int) -> int:
     """What vLLM has to hold free for it."""
     room = next((most for most in VLLM_RANKS if most >= rank), None)
     if room is None:

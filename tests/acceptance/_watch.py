@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import threading
+from pathlib import Path
 from types import TracebackType
 from typing import Self
 
@@ -11,9 +12,13 @@ LABEL = "ma.owner"
 
 
 class Watch:
-    """`docker inspect` and the environment of each process of every sandbox that is seen."""
+    """`docker inspect` and the environment of each process of every sandbox that is seen.
 
-    def __init__(self) -> None:
+    Of one installation, by its home: other tests have sandboxes of their own beside it.
+    """
+
+    def __init__(self, home: Path) -> None:
+        self._name = home / ".local/state/meta-agent/install-id"
         self.seen: dict[str, str] = {}
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._look, daemon=True)
@@ -33,7 +38,10 @@ class Watch:
 
     def _look(self) -> None:
         while not self._ended.wait(0.5):
-            for name in _docker("ps", "-q", "--filter", f"label={LABEL}").split():
+            if not self._name.is_file():
+                continue  # it has made no sandbox yet
+            owner = f"label={LABEL}={self._name.read_text()}"
+            for name in _docker("ps", "-q", "--filter", owner).split():
                 if name not in self.seen:
                     inside = "cat /proc/[0-9]*/environ /proc/[0-9]*/cmdline | tr '\\0' '\\n'"
                     ran = _docker("exec", name, "sh", "-c", inside)

@@ -105,7 +105,11 @@ class Ran(NamedTuple):
     result: Any
 
 
-@pytest.fixture(scope="module", params=CASES, ids=lambda case: case.domain)
+@pytest.fixture(
+    scope="module",
+    params=[pytest.param(one, marks=pytest.mark.xdist_group(one.domain)) for one in CASES],
+    ids=lambda case: case.domain,
+)
 def ran(
     request: pytest.FixtureRequest,
     make_cli: Callable[..., Cli],

@@ -21,7 +21,12 @@ from tests.acceptance.brains import Fix, Solver, Team
 from tests.loopback import anthropic_server, openai_server
 from tests.loopback._server import Url
 
-pytestmark = [pytest.mark.docker, pytest.mark.slow, pytest.mark.timeout(2400)]
+pytestmark = [
+    pytest.mark.docker,
+    pytest.mark.slow,
+    pytest.mark.timeout(2400),
+    pytest.mark.xdist_group("gain"),
+]
 TEAM = ("analyst", "proposer", "reviewer", "librarian")
 
 
@@ -43,7 +48,7 @@ def ran(tasks: Path, fixes: list[Fix], make_cli: Callable[..., Cli]) -> Iterator
     with (
         openai_server(Solver(fixes), key=key, serial=False) as policy,
         anthropic_server(Team(), key=key, serial=False) as team,
-        Watch() as watch,
+        Watch(cli.folder) as watch,
     ):
         result = cli.evolve(
             *("--tasks", str(tasks), "--generations", "2", "--candidates", "2"),

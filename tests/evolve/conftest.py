@@ -1,7 +1,9 @@
 """Whole runs on the tiny profile: real child, real sandbox, real git, real RL, small numbers."""
 
+import fcntl
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -13,6 +15,7 @@ import pytest
 pytest.importorskip("trl", reason="needs the train extra")
 
 TINY = ("--profile", "tiny", "--train-steps", "2", "--candidates", "2", "--generations", "1")
+KEPT = "kept"
 
 
 class Cli:
@@ -50,7 +53,20 @@ def make_cli(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Cli]:
 
 
 @pytest.fixture(scope="session")
-def finished(make_cli: Callable[[str], Cli]) -> tuple[Cli, Any]:
-    """One undisturbed run that many tests read."""
-    cli = make_cli("finished")
-    return cli, cli.evolve()
+def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Cli, Any]:
+    """One undisturbed run that many tests read, made once for all workers.
+
+    One file asks its command line. For the others a copy that nobody opens lies in `KEPT`.
+    """
+    base = tmp_path_factory.getbasetemp()
+    shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+    cli = Cli(shared / "finished")
+    cli.folder.mkdir(exist_ok=True)
+    told = cli.folder / "result.json"
+    with (cli.folder / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not told.is_file():
+            result = cli.evolve()
+            shutil.copytree(cli.folder / "meta-agent-workspace", cli.folder / KEPT, symlinks=True)
+            told.write_text(json.dumps(result))
+    return cli, json.loads(told.read_text())

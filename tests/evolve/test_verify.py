@@ -22,9 +22,10 @@ from meta_agent.ledger._rows import link
 from meta_agent.rollouts import RolloutStore
 from meta_agent.studies.review import verify
 from meta_agent.workspace import Workspace, open_workspace
-from tests.evolve.conftest import Cli
+from tests.evolve.conftest import KEPT, Cli
 
-pytestmark = [pytest.mark.train, pytest.mark.slow]
+# Who comes first waits for a whole run, on a machine that may be busy.
+pytestmark = [pytest.mark.train, pytest.mark.slow, pytest.mark.timeout(900)]
 
 
 class Forger:
@@ -338,7 +339,7 @@ AS_IT_WAS: tuple[Callable[[Forger], None], ...] = (
 @pytest.fixture
 def copied(finished: tuple[Cli, Any], tmp_path: Path) -> Iterator[Forger]:
     root = tmp_path / "workspace"
-    shutil.copytree(finished[0].folder / "meta-agent-workspace", root, symlinks=True)
+    shutil.copytree(finished[0].folder / KEPT, root, symlinks=True)
     yield Forger(root)
     shutil.rmtree(root)
 

@@ -77,7 +77,7 @@ def aside() -> Iterator[ThreadPoolExecutor]:
 
 
 def gateway(fleet: Fleet) -> EngineGateway:
-    return EngineGateway(fleet, NanoTalks(256), "nano@1")
+    return EngineGateway(fleet, NanoTalks(256), "nano@1", 256)
 
 
 def ask(asked: EngineGateway, key: str, *said: str) -> GenerateReply:
@@ -151,6 +151,16 @@ def test_an_engine_that_dies_is_replaced_on_what_is_served_now(
     assert ask(asked, "task 1").content == "next"
     assert fleets.numbers == [(0, "base", 8), (0, "next", 8)]
     assert fleet.replaced == 1
+
+
+def test_an_engine_may_be_killed_again_and_again_where_it_answers_between(fleets: Fleets) -> None:
+    fleet = fleets.open()
+    asked = gateway(fleet)
+    for at in range(QUICK.tries + 1):
+        fleets.started[-1].die()
+        while lost(ask(asked, f"task {at}")):
+            pass
+    assert fleet.replaced == QUICK.tries + 1
 
 
 def test_an_engine_that_moves_nothing_is_replaced_with_its_adapter(

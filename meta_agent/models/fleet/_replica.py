@@ -102,6 +102,12 @@ class Replica:
             return self._up
 
     @property
+    def failed(self) -> bool:
+        """Whether it has no engine any more and gets none."""
+        with self._changed:
+            return self._failure is not None
+
+    @property
     def load(self) -> tuple[int, int]:
         """Calls under way, and as many as it is given."""
         with self._changed:

@@ -105,6 +105,11 @@ class Fleet:
         return self._patience.call_sec
 
     @property
+    def failed(self) -> bool:
+        """Whether an engine was given up."""
+        return any(replica.failed for replica in self.replicas)
+
+    @property
     def replaced(self) -> int:
         """Engines that were lost so far."""
         return sum(replica.replaced for replica in self.replicas)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Final
 
 from meta_agent.errors import InfrastructureError, ProviderError
@@ -26,10 +27,11 @@ class EngineGateway:
 
     lock_step = False
 
-    def __init__(self, fleet: Fleet, talks: Talks, policy: str) -> None:
+    def __init__(self, fleet: Fleet, talks: Talks, policy: str, context_tokens: int) -> None:
+        """`context_tokens`: as long as a conversation can be on these engines."""
         self.policy = policy
         self.patience_sec = fleet.patience_sec
-        self._fleet, self._talks = fleet, talks
+        self._fleet, self._talks, self._context_tokens = fleet, talks, context_tokens
 
     def generate(self, requests: Sequence[GenerateRequest]) -> list[GenerateReply]:
         """Answers each request; several are asked side by side."""
@@ -44,6 +46,8 @@ class EngineGateway:
         return self._talks.finish(keys)
 
     def _answer(self, request: GenerateRequest) -> GenerateReply:
+        room = min(request.max_context_tokens, self._context_tokens)
+        request = replace(request, max_context_tokens=room)
         try:
             asked = self._talks.ask(request)
             if isinstance(asked, GenerateReply):

@@ -44,7 +44,7 @@ class VllmLaunch:
     def __call__(self, number: int, weights: Path, rank: int) -> VllmEngine:
         argv = vllm_server.serving(vllm_server.require_vllm(), weights, BASE, self.context_tokens)
         argv += ["--dtype", self.precision, "--logprobs-mode", "processed_logprobs"]
-        argv += ["--generation-config", "vllm"]
+        argv += ["--generation-config", "vllm", "--disable-uvicorn-access-log"]
         if rank:
             most = ["--max-loras", str(_LIVE_ADAPTERS), "--max-cpu-loras", str(2 * _LIVE_ADAPTERS)]
             argv += ["--enable-lora", "--max-lora-rank", str(rank), *most]

@@ -33,6 +33,14 @@ class Keeps(Publisher, Protocol):
         ...
 
 
+@runtime_checkable
+class Tells(Publisher, Protocol):
+    """A publisher that measures what it does."""
+
+    told: dict[str, float]
+    """By metric, of the last version."""
+
+
 class Begun(NamedTuple):
     """Rollouts of one event, made or under way."""
 
@@ -120,6 +128,8 @@ class Overlap:
             "staleness": sum(found) / len(found),
             "stale_ratio": sum(one > self._most for one in found) / len(found),
         }
+        if isinstance(self._publisher, Tells):
+            told |= self._publisher.told
         return Ages(lambda one: age(one) > self._most, told if self._publisher else {})
 
     def end(self) -> None:
