@@ -1,21 +1,20 @@
 """A rule: one thing that experience says to try when the evidence looks a certain way.
 
-`diagnose` returns a `Diagnosis` or None. A finding carries a strength between 0 and 1 (how much of
-the failure it would explain), its falsifiable hypothesis, and the edit as whole new texts. Nothing
-is applied here.
+It returns a `Diagnosis` or None: a strength between 0 and 1 (how much of the failure it would
+explain), a falsifiable hypothesis, and the edit as whole new texts. Nothing is applied here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Literal, Protocol
+from typing import Literal, NamedTuple
 
 from meta_agent.agents._rules._case import Case
 from meta_agent.protocols import Factor, Hypothesis
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnosis:
     """What a rule says about a case. Parts of one sentence: if `change` then `effect`."""
 
@@ -24,9 +23,10 @@ class Diagnosis:
     change: str  # if ...
     effect: str  # then ...
     because: str
-    metric: str
-    direction: Literal["up", "down"]
+    metric: str = "clean_success"
     expected_delta: float
+    direction: Literal["up", "down"] | None = None
+    """Of the metric; that of `expected_delta` where none is said."""
     edits: Mapping[str, str]
     evidence: tuple[str, ...]
     risks: tuple[str, ...] = ()
@@ -36,7 +36,7 @@ class Diagnosis:
             factor=rule.factor,
             statement=f"if {self.change} then {self.effect} because {self.because}",
             metric=self.metric,
-            direction=self.direction,
+            direction=self.direction or ("up" if self.expected_delta >= 0 else "down"),
             expected_delta=self.expected_delta,
             risks=self.risks,
             evidence=self.evidence,
@@ -44,14 +44,20 @@ class Diagnosis:
         )
 
 
-class Rule(Protocol):
+class Rule(NamedTuple):
     """One idea. `repairs` marks ideas that restore validity and may come before any gain."""
 
-    name: ClassVar[str]
-    factor: ClassVar[Factor]
-    repairs: ClassVar[bool]
+    name: str
+    factor: Factor
+    repairs: bool
+    diagnose: Callable[[Case], Diagnosis | None]
 
-    def diagnose(self, case: Case) -> Diagnosis | None: ...
+
+def rule(
+    name: str, factor: Factor, *, repairs: bool = False
+) -> Callable[[Callable[[Case], Diagnosis | None]], Rule]:
+    """Makes a rule of the function below it."""
+    return lambda diagnose: Rule(name, factor, repairs, diagnose)
 
 
 def line(case: Case, name: str, unit: str = "") -> str:

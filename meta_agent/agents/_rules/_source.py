@@ -180,6 +180,15 @@ def renewed(file: PythonFile, text: str | None) -> PythonFile:
     return file if text is None else PythonFile(file.path, text)
 
 
+def rewritten(file: PythonFile, name: str, source: str) -> PythonFile:
+    """The file with another function of that name; what nothing uses any more goes."""
+    edited = renewed(file, file.with_function(name, source))
+    for function in file.functions():
+        if function.name != name and edited.uses(function.name) == 0 < file.uses(function.name):
+            edited = renewed(edited, edited.without_function(function.name))
+    return edited
+
+
 def parses(path: str, text: str) -> bool:
     """Whether an edited file is still Python or TOML, judged by its name."""
     try:

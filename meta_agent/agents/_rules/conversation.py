@@ -6,159 +6,128 @@ by taking away what stands between the words and where they go (`_shown`, `_aske
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
-from meta_agent.agents._rules._asked import (
-    act_as_written,
-    drop_unwritten,
-    go_on,
-    hear_replies,
-    read_the_other_end,
-)
+from meta_agent.agents._rules import _asked, _shown
 from meta_agent.agents._rules._case import Case
-from meta_agent.agents._rules._rule import Diagnosis, clamp, line
-from meta_agent.agents._rules._shown import keep_conversation, show_results, show_task
+from meta_agent.agents._rules._rule import Diagnosis, clamp, line, rule
 from meta_agent.agents._rules._source import PythonFile, renewed
 from meta_agent.agents._rules._surgery import Surgery
-from meta_agent.protocols import Factor
+from meta_agent.agents._rules.scaffold import offered_letters
 
 NOISE: Final = 0.02
 _CERTAIN: Final = 0.5  # a clean scaffold shows nothing of the kind
 Operation = Callable[[Surgery], None]
 
 
-class KeepConversation:
+@rule("keep-conversation", "scaffold")
+def keep_conversation(case: Case) -> Diagnosis | None:
     """Calls do not show all that was said before: pass the whole conversation on."""
-
-    name: ClassVar[str] = "keep-conversation"
-    factor: ClassVar[Factor] = "scaffold"
-    repairs: ClassVar[bool] = False
-
-    def diagnose(self, case: Case) -> Diagnosis | None:
-        names = ("conversation.forgotten", "conversation.reply_changed")
-        forgotten = case.over(*names)
-        if forgotten < NOISE:
-            forgotten = case.over("behaviour.inexact_share", "signal.train.inexact_ratio.last")
-        return _finding(
-            case, forgotten, (keep_conversation,), "conversation.forgotten",
-            subject="show the policy the whole conversation",
-            change="every call shows all messages, the policy's own replies as it wrote them",
-            because=f"{forgotten:.1%} of what went before is not shown, or not as it was",
-            shown=(*names, "behaviour.inexact_share"),
-            risks=("a longer context",),
-        )  # fmt: skip
+    names = ("conversation.forgotten", "conversation.reply_changed")
+    forgotten = case.over(*names)
+    if forgotten < NOISE:
+        forgotten = case.over("behaviour.inexact_share", "signal.train.inexact_ratio.last")
+    return _finding(
+        case, forgotten, [_shown.keep_conversation], "conversation.forgotten",
+        subject="show the policy the whole conversation",
+        change="every call shows all messages, the policy's own replies as it wrote them",
+        because=f"{forgotten:.1%} of what went before is not shown, or not as it was",
+        shown=(*names, "behaviour.inexact_share"),
+        risks=("a longer context",),
+    )  # fmt: skip
 
 
-class ShowResults:
+@rule("show-results", "scaffold")
+def show_results(case: Case) -> Diagnosis | None:
     """The policy does not see what tools answered: show it."""
-
-    name: ClassVar[str] = "show-results"
-    factor: ClassVar[Factor] = "scaffold"
-    repairs: ClassVar[bool] = False
-
-    def diagnose(self, case: Case) -> Diagnosis | None:
-        kinds = ("result_altered", "result_dropped", "result_stale", "result_cut")
-        names = tuple(f"conversation.{kind}" for kind in kinds)
-        lost = sum(case.over(name) for name in names)
-        worst = max(names, key=case.over)
-        return _finding(
-            case, lost, (show_results,), worst,
-            subject="show what the tools answered",
-            change="the next message is what the tool answered, as it is",
-            because=f"{lost:.1%} of answers do not reach the policy as they were given",
-            shown=names,
-            risks=("a longer context",),
-        )  # fmt: skip
+    kinds = ("result_altered", "result_dropped", "result_stale", "result_cut")
+    names = tuple(f"conversation.{kind}" for kind in kinds)
+    lost = sum(case.over(name) for name in names)
+    worst = max(names, key=case.over)
+    return _finding(
+        case, lost, [_shown.show_results], worst,
+        subject="show what the tools answered",
+        change="the next message is what the tool answered, as it is",
+        because=f"{lost:.1%} of answers do not reach the policy as they were given",
+        shown=names,
+        risks=("a longer context",),
+    )  # fmt: skip
 
 
-class ActAsWritten:
+@rule("act-as-written", "scaffold")
+def act_as_written(case: Case) -> Diagnosis | None:
     """The environment is not asked what the policy wrote: pass it on as it is."""
-
-    name: ClassVar[str] = "act-as-written"
-    factor: ClassVar[Factor] = "scaffold"
-    repairs: ClassVar[bool] = False
-
-    def diagnose(self, case: Case) -> Diagnosis | None:
-        changed = case.over("conversation.argument_changed", "conversation.argument_moved")
-        cut = case.short("conversation.argument_place", 0.0)
-        cut = max(cut, case.short("conversation.argument_coverage", 0.0))
-        unheard = case.over("conversation.reply_silent", "conversation.reply_lost")
-        unheard = max(unheard, case.over("behaviour.tool_failure_rate"))
-        made_up = case.over("conversation.call_unwritten")
-        unheard = max(unheard, _unused(case))
-        early = case.short("conversation.argument_place", 0.0)
-        steps: list[Operation] = [act_as_written]
-        steps += [hear_replies] if unheard > NOISE else []
-        steps += [drop_unwritten] if made_up > NOISE else []
-        steps += [read_the_other_end] if early > NOISE else []
-        asked = max(changed, cut, made_up)
-        names = (
-            "conversation.argument_changed",
-            "conversation.argument_moved",
-            "conversation.argument_coverage",
-            "conversation.argument_place",
-            "conversation.reply_silent",
-            "conversation.call_unwritten",
-        )
-        worst = "conversation.reply_silent" if unheard > asked else max(names, key=case.over)
-        more = _understood(case) if unheard > NOISE else {}
-        return _finding(
-            case, max(asked, unheard), steps, worst,
-            subject="ask the environment what the policy wrote",
-            change="replies go to the tools as they were written, with nothing done to them",
-            because=f"{max(changed, cut):.1%} of what was asked differs from what was written, "
-            f"{unheard:.1%} more replies than usual ask for nothing, "
-            f"{made_up:.1%} of calls nobody wrote",
-            shown=names,
-            risks=("malformed calls reach the environment",),
-            first=more,
-        )  # fmt: skip
+    changed = case.over("conversation.argument_changed", "conversation.argument_moved")
+    cut = case.short("conversation.argument_place", 0.0)
+    cut = max(cut, case.short("conversation.argument_coverage", 0.0))
+    unheard = case.over("conversation.reply_silent", "conversation.reply_lost")
+    unheard = max(unheard, case.over("behaviour.tool_failure_rate"))
+    made_up = case.over("conversation.call_unwritten")
+    unheard = max(unheard, _unused(case))
+    early = case.short("conversation.argument_place", 0.0)
+    steps: list[Operation] = [_asked.act_as_written]
+    steps += [_asked.hear_replies] if unheard > NOISE else []
+    steps += [_asked.drop_unwritten] if made_up > NOISE else []
+    steps += [_asked.read_the_other_end] if early > NOISE else []
+    asked = max(changed, cut, made_up)
+    names = (
+        "conversation.argument_changed",
+        "conversation.argument_moved",
+        "conversation.argument_coverage",
+        "conversation.argument_place",
+        "conversation.reply_silent",
+        "conversation.call_unwritten",
+    )
+    worst = "conversation.reply_silent" if unheard > asked else max(names, key=case.over)
+    more = offered_letters(case) if unheard > NOISE else {}
+    return _finding(
+        case, max(asked, unheard), steps, worst,
+        subject="ask the environment what the policy wrote",
+        change="replies go to the tools as they were written, with nothing done to them",
+        because=f"{max(changed, cut):.1%} of what was asked differs from what was written, "
+        f"{unheard:.1%} more replies than usual ask for nothing, "
+        f"{made_up:.1%} of calls nobody wrote",
+        shown=names,
+        risks=("malformed calls reach the environment",),
+        first=more,
+    )  # fmt: skip
 
 
-class GoOn:
+@rule("go-on", "scaffold")
+def go_on(case: Case) -> Diagnosis | None:
     """The scaffold ends attempts that the environment has not ended."""
-
-    name: ClassVar[str] = "go-on"
-    factor: ClassVar[Factor] = "scaffold"
-    repairs: ClassVar[bool] = False
-
-    def diagnose(self, case: Case) -> Diagnosis | None:
-        early = case.over("conversation.ended_early")
-        return _finding(
-            case, early, (go_on,), "conversation.ended_early",
-            subject="end an attempt only when the environment does",
-            change="an attempt goes on until the environment says that it is over",
-            because=f"{early:.1%} of attempts are ended by the scaffold, before any limit",
-            shown=("conversation.ended_early", "behaviour.stop.returned"),
-            risks=("longer rollouts cost more per step",),
-        )  # fmt: skip
+    early = case.over("conversation.ended_early")
+    return _finding(
+        case, early, [_asked.go_on], "conversation.ended_early",
+        subject="end an attempt only when the environment does",
+        change="an attempt goes on until the environment says that it is over",
+        because=f"{early:.1%} of attempts are ended by the scaffold, before any limit",
+        shown=("conversation.ended_early", "behaviour.stop.returned"),
+        risks=("longer rollouts cost more per step",),
+    )  # fmt: skip
 
 
-class ShowTask:
+@rule("show-task", "scaffold")
+def show_task(case: Case) -> Diagnosis | None:
     """The first message leaves out part of what the task gives."""
-
-    name: ClassVar[str] = "show-task"
-    factor: ClassVar[Factor] = "scaffold"
-    repairs: ClassVar[bool] = False
-
-    def diagnose(self, case: Case) -> Diagnosis | None:
-        unseen = case.over("conversation.task_unseen")
-        return _finding(
-            case, unseen, (show_task,), "conversation.task_unseen",
-            subject="show the whole task",
-            change="the first message holds all that the task gives, as it is",
-            because=f"{unseen:.1%} of what the task gives is never shown",
-            shown=("conversation.task_unseen",),
-            risks=("a longer first message",),
-            first=_told_more(case) if unseen > NOISE else {},
-        )  # fmt: skip
+    unseen = case.over("conversation.task_unseen")
+    return _finding(
+        case, unseen, [_shown.show_task], "conversation.task_unseen",
+        subject="show the whole task",
+        change="the first message holds all that the task gives, as it is",
+        because=f"{unseen:.1%} of what the task gives is never shown",
+        shown=("conversation.task_unseen",),
+        risks=("a longer first message",),
+        first=_told_more(case) if unseen > NOISE else {},
+    )  # fmt: skip
 
 
 def _finding(
     case: Case,
     excess: float,
-    steps: tuple[Operation, ...] | list[Operation],
+    steps: list[Operation],
     metric: str,
     *,
     subject: str,
@@ -183,7 +152,6 @@ def _finding(
         effect="the policy acts on what is there, and more is solved",
         because=because,
         metric=metric,
-        direction="up" if low else "down",
         expected_delta=excess if low else -excess,
         edits=edits,
         evidence=(*(line(case, name) for name in shown if case.find(name)), *quoted),
@@ -191,9 +159,7 @@ def _finding(
     )
 
 
-def _operated(
-    case: Case, steps: tuple[Operation, ...] | list[Operation], first: Mapping[str, str]
-) -> dict[str, str]:
+def _operated(case: Case, steps: list[Operation], first: Mapping[str, str]) -> dict[str, str]:
     """The scaffold's files after some operations, one after the other."""
     edits = dict(first)
     for file in case.python("scaffold"):
@@ -216,13 +182,6 @@ def _unused(case: Case) -> float:
     return max((low for tool, low in usual.items() if not seen.get(tool)), default=0.0)
 
 
-def _understood(case: Case) -> dict[str, str]:
-    """Letters that are on offer and mean nothing get the tool that begins with them."""
-    from meta_agent.agents._rules.scaffold import offered_letters
-
-    return offered_letters(case)
-
-
 def _told_more(case: Case) -> dict[str, str]:
     """Switches and limits of the file that hold back what the task gives."""
     edits: dict[str, str] = {}
@@ -243,8 +202,6 @@ def _told_more(case: Case) -> dict[str, str]:
 
 def _guards_task(file: PythonFile, name: str) -> bool:
     """Whether a constant stands in one expression with what the task gives."""
-    import ast
-
     for node in ast.walk(file.tree):
         if isinstance(node, ast.IfExp | ast.Subscript):
             names = {inner.id for inner in ast.walk(node) if isinstance(inner, ast.Name)}

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import ast
-from typing import ClassVar
 
 from meta_agent.agents._rules._case import Case
-from meta_agent.agents._rules._rule import Diagnosis, clamp, line
-from meta_agent.agents._rules._source import PythonFile, renewed
+from meta_agent.agents._rules._rule import Diagnosis, clamp, line, rule
+from meta_agent.agents._rules._source import PythonFile, rewritten
 from meta_agent.parsing.syntax import parse_python
-from meta_agent.protocols import Factor
 
 _MIXED = '''
 def order(tasks, history):
@@ -36,70 +34,57 @@ def order(tasks, history):
 _MIXERS = ("hash", "random", "shuffle", "sample(")
 
 
-class BroadenCurriculum:
+@rule("broaden-curriculum", "data")
+def broaden_curriculum(case: Case) -> Diagnosis | None:
     """Part of the tasks is left out, or they come in an order that narrows each step."""
-
-    name: ClassVar[str] = "broaden-curriculum"
-    factor: ClassVar[Factor] = "data"
-    repairs: ClassVar[bool] = False
-
-    def diagnose(self, case: Case) -> Diagnosis | None:
-        file = _order_file(case)
-        if file is None:
-            return None
-        asked = case.find("signal.curriculum.covered") is not None
-        narrow = _narrowness(case) if asked else _as_written(case, file)
-        if narrow is None:
-            return None
-        strength, why = narrow
-        return Diagnosis(
-            strength=clamp(strength),
-            subject="train on all tasks, mixed",
-            change="the curriculum gives all tasks, those least tried first, in mixed order",
-            effect="what is learned carries over to tasks that were not trained on",
-            because=why,
-            metric="clean_success",
-            direction="up",
-            expected_delta=0.04 if strength > 0.2 else 0.01,
-            edits=_replaced(file, _MIXED),
-            evidence=(
-                f"{file.path}: {why}",
-                *(line(case, f"signal.curriculum.{n}") for n in ("covered", "skew", "solved")),
-                line(case, "signal.task_repeats"),
-                line(case, "clean_success"),
-            ),
-            risks=("easy tasks take steps from hard ones",),
-        )
+    file = _order_file(case)
+    if file is None:
+        return None
+    asked = case.find("signal.curriculum.covered") is not None
+    narrow = _narrowness(case) if asked else _as_written(case, file)
+    if narrow is None:
+        return None
+    strength, why = narrow
+    return Diagnosis(
+        strength=clamp(strength),
+        subject="train on all tasks, mixed",
+        change="the curriculum gives all tasks, those least tried first, in mixed order",
+        effect="what is learned carries over to tasks that were not trained on",
+        because=why,
+        expected_delta=0.04 if strength > 0.2 else 0.01,
+        edits=_replaced(file, _MIXED),
+        evidence=(
+            f"{file.path}: {why}",
+            *(line(case, f"signal.curriculum.{n}") for n in ("covered", "skew", "solved")),
+            line(case, "signal.task_repeats"),
+            line(case, "clean_success"),
+        ),
+        risks=("easy tasks take steps from hard ones",),
+    )
 
 
-class InformativeTasksFirst:
+@rule("informative-tasks-first", "data")
+def informative_tasks_first(case: Case) -> Diagnosis | None:
     """Many groups are all right or all wrong: prefer tasks whose outcome is open."""
-
-    name: ClassVar[str] = "informative-tasks-first"
-    factor: ClassVar[Factor] = "data"
-    repairs: ClassVar[bool] = False
-
-    def diagnose(self, case: Case) -> Diagnosis | None:
-        file = _order_file(case)
-        dead = case.value("signal.train.dead_group_ratio.last", "signal.dead_group_ratio")
-        if file is None or dead < 0.25 or "solved" in file.text:
-            return None
-        return Diagnosis(
-            strength=clamp(0.45 * dead),
-            subject="train first on tasks whose outcome is open",
-            change="tasks that were always or never solved come last",
-            effect="more groups of a step carry a gradient",
-            because=f"{dead:.1%} of groups are dead",
-            metric="signal.train.dead_group_ratio.last",
-            direction="down",
-            expected_delta=-dead / 4,
-            edits=_replaced(file, _INFORMATIVE),
-            evidence=(
-                line(case, "signal.dead_group_ratio"),
-                f"{file.path} ignores what was solved",
-            ),
-            risks=("tasks that were hopeless once are given up",),
-        )
+    file = _order_file(case)
+    dead = case.value("signal.train.dead_group_ratio.last", "signal.dead_group_ratio")
+    if file is None or dead < 0.25 or "solved" in file.text:
+        return None
+    return Diagnosis(
+        strength=clamp(0.45 * dead),
+        subject="train first on tasks whose outcome is open",
+        change="tasks that were always or never solved come last",
+        effect="more groups of a step carry a gradient",
+        because=f"{dead:.1%} of groups are dead",
+        metric="signal.train.dead_group_ratio.last",
+        expected_delta=-dead / 4,
+        edits=_replaced(file, _INFORMATIVE),
+        evidence=(
+            line(case, "signal.dead_group_ratio"),
+            f"{file.path} ignores what was solved",
+        ),
+        risks=("tasks that were hopeless once are given up",),
+    )
 
 
 def _narrowness(case: Case) -> tuple[float, str] | None:
@@ -149,12 +134,7 @@ def _leaves_out(file: PythonFile) -> bool:
 
 
 def _replaced(file: PythonFile, source: str) -> dict[str, str]:
-    """The file with another `order`; imports it as needed; unused functions go."""
-    edited = renewed(file, file.with_function("order", source))
-    for function in file.functions():
-        if function.name != "order" and edited.uses(function.name) == 0 < file.uses(function.name):
-            edited = renewed(edited, edited.without_function(function.name))
-    return {file.path: _with_import(edited.text, "hashlib")}
+    return {file.path: _with_import(rewritten(file, "order", source).text, "hashlib")}
 
 
 def _with_import(text: str, module: str) -> str:

@@ -6,12 +6,11 @@ read off the record; the first one that no diagnostic of the harness mentions is
 
 from __future__ import annotations
 
-from typing import ClassVar, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from meta_agent.agents._rules._case import Case
 from meta_agent.agents._rules._library import VALUE
-from meta_agent.agents._rules._rule import Diagnosis, clamp, line
-from meta_agent.protocols import Factor
+from meta_agent.agents._rules._rule import Diagnosis, clamp, line, rule
 
 EXPLAIN_GAP: Final = "explain-gap"
 
@@ -39,95 +38,77 @@ _TRAITS = (
 )
 
 
-class WatchConduct:
+@rule("watch-conduct", "diagnostics")
+def watch_conduct(case: Case) -> Diagnosis | None:
     """No diagnostic looks at what the environment flags: a version that cheats looks better."""
-
-    name: ClassVar[str] = "watch-conduct"
-    factor: ClassVar[Factor] = "diagnostics"
-    repairs: ClassVar[bool] = False
-
-    def diagnose(self, case: Case) -> Diagnosis | None:
-        path, known = _folder(case), "\n".join(text for _, text in case.texts("diagnostics"))
-        if path is None or "flag" in known:
-            return None
-        flagged = max(case.value("behaviour.flagged"), case.value("signal.train_leak_use"))
-        return Diagnosis(
-            strength=clamp(0.3 + flagged),
-            subject="measure how often attempts are flagged",
-            change="the diagnostic conduct counts flagged attempts, with an alarm",
-            effect="a version that gains by such conduct is seen to",
-            because=f"{flagged:.1%} of attempts are flagged, and no diagnostic reads the flags",
-            metric="measured.conduct.flagged_share",
-            direction="up" if flagged else "down",
-            expected_delta=flagged or -0.01,
-            edits={f"{path}conduct.py": _CONDUCT},
-            evidence=("no diagnostic mentions flags", line(case, "behaviour.flagged")),
-            risks=("what the environment does not flag stays unseen",),
-        )
+    path, known = _folder(case), "\n".join(text for _, text in case.texts("diagnostics"))
+    if path is None or "flag" in known:
+        return None
+    flagged = max(case.value("behaviour.flagged"), case.value("signal.train_leak_use"))
+    return Diagnosis(
+        strength=clamp(0.3 + flagged),
+        subject="measure how often attempts are flagged",
+        change="the diagnostic conduct counts flagged attempts, with an alarm",
+        effect="a version that gains by such conduct is seen to",
+        because=f"{flagged:.1%} of attempts are flagged, and no diagnostic reads the flags",
+        metric="measured.conduct.flagged_share",
+        direction="up" if flagged else "down",
+        expected_delta=flagged or -0.01,
+        edits={f"{path}conduct.py": _CONDUCT},
+        evidence=("no diagnostic mentions flags", line(case, "behaviour.flagged")),
+        risks=("what the environment does not flag stays unseen",),
+    )
 
 
-class MeasureTrait:
+@rule("measure-trait", "diagnostics")
+def measure_trait(case: Case) -> Diagnosis | None:
     """Failures that no alert explains: add a diagnostic."""
-
-    name: ClassVar[str] = "measure-trait"
-    factor: ClassVar[Factor] = "diagnostics"
-    repairs: ClassVar[bool] = False
-
-    def diagnose(self, case: Case) -> Diagnosis | None:
-        path, known = _folder(case), "\n".join(text for _, text in case.texts("diagnostics"))
-        trait = next((t for t in _TRAITS if t.mentioned_by not in known.lower()), None)
-        failing = 1 - case.value("clean_success", default=1.0)
-        if path is None or trait is None or failing < 0.1:
-            return None
-        name = f"success_if_{trait.name}"
-        return Diagnosis(
-            strength=clamp(0.05 + 0.05 * failing),
-            subject=f"measure success by whether attempts {trait.says}",
-            change=f"the diagnostic {name} compares attempts that {trait.says} with the others",
-            effect="versions that differ in it can be told apart",
-            because=f"{failing:.1%} of attempts fail and no diagnostic looks at it",
-            metric=f"measured.{name}.gap",
-            direction="up",
-            expected_delta=0.1,
-            edits={
-                f"{path}{name}.py": _TEMPLATE.format(name=name, says=trait.says, has=trait.source)
-            },
-            evidence=(
-                line(case, "clean_success"),
-                f"no diagnostic mentions {trait.mentioned_by!r}",
-            ),
-            risks=("a number that does not separate good versions from bad ones",),
-        )
+    path, known = _folder(case), "\n".join(text for _, text in case.texts("diagnostics"))
+    trait = next((t for t in _TRAITS if t.mentioned_by not in known.lower()), None)
+    failing = 1 - case.value("clean_success", default=1.0)
+    if path is None or trait is None or failing < 0.1:
+        return None
+    name = f"success_if_{trait.name}"
+    return Diagnosis(
+        strength=clamp(0.05 + 0.05 * failing),
+        subject=f"measure success by whether attempts {trait.says}",
+        change=f"the diagnostic {name} compares attempts that {trait.says} with the others",
+        effect="versions that differ in it can be told apart",
+        because=f"{failing:.1%} of attempts fail and no diagnostic looks at it",
+        metric=f"measured.{name}.gap",
+        expected_delta=0.1,
+        edits={f"{path}{name}.py": _TEMPLATE.format(name=name, says=trait.says, has=trait.source)},
+        evidence=(
+            line(case, "clean_success"),
+            f"no diagnostic mentions {trait.mentioned_by!r}",
+        ),
+        risks=("a number that does not separate good versions from bad ones",),
+    )
 
 
-class ExplainGap:
+@rule(EXPLAIN_GAP, "diagnostics")
+def explain_gap(case: Case) -> Diagnosis | None:
     """The score moved and no metric did: measure what tells good past versions from bad ones."""
-
-    name: ClassVar[str] = EXPLAIN_GAP
-    factor: ClassVar[Factor] = "diagnostics"
-    repairs: ClassVar[bool] = False
-
-    def diagnose(self, case: Case) -> Diagnosis | None:
-        path = _folder(case)
-        lead = next(
-            (x for x in case.situation.leads if f"{path}{x.name}.py" not in case.tree.files), None
-        )
-        if path is None or lead is None:
-            return None
-        seen = f"on {lead.versions} past versions (AUC {lead.share:.2f})"
-        return Diagnosis(
-            strength=1.0,
-            subject=f"measure {lead.metric.says}",
-            change=f"the diagnostic {lead.name} measures {lead.metric.says}",
-            effect="good versions can be told from bad ones",
-            because=f"the score moved, no metric moved with it, and this one does {seen}",
-            metric=f"measured.{lead.name}.{VALUE}",
-            direction="down" if lead.higher_is_bad else "up",
-            expected_delta=0.0,
-            edits={f"{path}{lead.name}.py": lead.source},
-            evidence=(f"{lead.name} separates {seen}",),
-            risks=("a number that was found by looking at many",),
-        )
+    path = _folder(case)
+    lead = next(
+        (x for x in case.situation.leads if f"{path}{x.name}.py" not in case.tree.files), None
+    )
+    if path is None or lead is None:
+        return None
+    seen = f"on {lead.versions} past versions (AUC {lead.share:.2f})"
+    return Diagnosis(
+        strength=1.0,
+        subject=f"measure {lead.metric.says}",
+        change=f"the diagnostic {lead.name} measures {lead.metric.says}",
+        effect="good versions can be told from bad ones",
+        because=f"the score moved, no metric moved with it, and this one does {seen}",
+        metric=f"measured.{lead.name}.{VALUE}",
+        direction="down" if lead.higher_is_bad else "up",
+        expected_delta=0.0,
+        edits={f"{path}{lead.name}.py": lead.source},
+        evidence=(f"{lead.name} separates {seen}",),
+        risks=("a number that was found by looking at many",),
+    )
 
 
 def _folder(case: Case) -> str | None:

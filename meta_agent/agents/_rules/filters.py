@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Mapping
-from typing import ClassVar
 
 from meta_agent.agents._rules._case import Case
-from meta_agent.agents._rules._rule import Diagnosis, clamp, line
-from meta_agent.agents._rules._source import Constant, PythonFile, renewed
-from meta_agent.protocols import Factor
+from meta_agent.agents._rules._rule import Diagnosis, clamp, line, rule
+from meta_agent.agents._rules._source import Constant, PythonFile, rewritten
 
 _SPREAD = r"(MIN_)?(SPREAD|STD|VARIANCE|RANGE|REWARD_STD|REWARD_SPREAD)(_MIN|_FLOOR|_THRESHOLD)?"
 _TINY = 1e-6
@@ -20,78 +19,65 @@ def keep(groups):
 '''
 
 
-class KeepInformativeGroups:
+@rule("keep-informative-groups", "filter")
+def keep_informative_groups(case: Case) -> Diagnosis | None:
     """Groups with a gradient are thrown away, or the floor is so high that they would be."""
-
-    name: ClassVar[str] = "keep-informative-groups"
-    factor: ClassVar[Factor] = "filter"
-    repairs: ClassVar[bool] = False
-
-    def diagnose(self, case: Case) -> Diagnosis | None:
-        file = _filter_file(case)
-        if file is None:
-            return None
-        lost, floor = _lost(case), _high_floor(file)
-        asked = case.find("signal.filter.lost") is not None
-        odd = not asked and (floor is not None or _looks_beyond_rewards(file))
-        if lost < 0.05 and not odd:
-            return None
-        edits = case.set_constant(floor, _TINY) if floor else _standard(file)
-        why = (
-            f"{lost:.1%} of what groups could teach is left out although their rewards differ"
-            if lost > 0
-            else (
-                f"{floor.name} = {floor.value:g} drops groups whose rewards differ less"
-                if floor
-                else "it drops by something else than the spread of the rewards"
-            )
+    file = _filter_file(case)
+    if file is None:
+        return None
+    lost, floor = _lost(case), _high_floor(file)
+    asked = case.find("signal.filter.lost") is not None
+    odd = not asked and (floor is not None or _looks_beyond_rewards(file))
+    if lost < 0.05 and not odd:
+        return None
+    edits = case.set_constant(floor, _TINY) if floor else _standard(file)
+    why = (
+        f"{lost:.1%} of what groups could teach is left out although their rewards differ"
+        if lost > 0
+        else (
+            f"{floor.name} = {floor.value:g} drops groups whose rewards differ less"
+            if floor
+            else "it drops by something else than the spread of the rewards"
         )
-        return Diagnosis(
-            strength=clamp(0.35 + 1.5 * lost),
-            subject="train on every group whose rewards differ",
-            change="only groups with equal rewards are dropped",
-            effect="each step learns from more groups",
-            because=why,
-            metric="signal.train.dropped_group_ratio.last",
-            direction="down",
-            expected_delta=-max(lost, 0.1),
-            edits=edits,
-            evidence=(
-                line(case, "signal.filter.lost"),
-                line(case, "signal.train.dropped_group_ratio.last"),
-                line(case, "signal.train.dead_group_ratio.last"),
-                line(case, "signal.dead_group_ratio"),
-            ),
-            risks=("noisier gradients",),
-        )
+    )
+    return Diagnosis(
+        strength=clamp(0.35 + 1.5 * lost),
+        subject="train on every group whose rewards differ",
+        change="only groups with equal rewards are dropped",
+        effect="each step learns from more groups",
+        because=why,
+        metric="signal.train.dropped_group_ratio.last",
+        expected_delta=-max(lost, 0.1),
+        edits=edits,
+        evidence=(
+            line(case, "signal.filter.lost"),
+            line(case, "signal.train.dropped_group_ratio.last"),
+            line(case, "signal.train.dead_group_ratio.last"),
+            line(case, "signal.dead_group_ratio"),
+        ),
+        risks=("noisier gradients",),
+    )
 
 
-class DropDeadGroups:
+@rule("drop-dead-groups", "filter")
+def drop_dead_groups(case: Case) -> Diagnosis | None:
     """Groups without a gradient are kept: drop them, so that their tokens weigh nothing."""
-
-    name: ClassVar[str] = "drop-dead-groups"
-    factor: ClassVar[Factor] = "filter"
-    repairs: ClassVar[bool] = False
-
-    def diagnose(self, case: Case) -> Diagnosis | None:
-        file, dead = _filter_file(case), case.value("signal.dead_group_ratio")
-        idle = case.find("signal.filter.idle")
-        keeps = file is not None and (not _sees_spread(file) if idle is None else idle[1] > 0.1)
-        if file is None or dead < 0.15 or not keeps:
-            return None
-        return Diagnosis(
-            strength=clamp(0.1 + 0.5 * dead),
-            subject="drop groups whose rewards are all equal",
-            change="groups with equal rewards get weight 0",
-            effect="the loss is averaged over tokens that carry a gradient",
-            because=f"{dead:.1%} of groups are dead, and the filter never looks at the spread",
-            metric="clean_success",
-            direction="up",
-            expected_delta=dead / 10,
-            edits=_standard(file),
-            evidence=(line(case, "signal.dead_group_ratio"),),
-            risks=("fewer groups in a step",),
-        )
+    file, dead = _filter_file(case), case.value("signal.dead_group_ratio")
+    idle = case.find("signal.filter.idle")
+    keeps = file is not None and (not _sees_spread(file) if idle is None else idle[1] > 0.1)
+    if file is None or dead < 0.15 or not keeps:
+        return None
+    return Diagnosis(
+        strength=clamp(0.1 + 0.5 * dead),
+        subject="drop groups whose rewards are all equal",
+        change="groups with equal rewards get weight 0",
+        effect="the loss is averaged over tokens that carry a gradient",
+        because=f"{dead:.1%} of groups are dead, and the filter never looks at the spread",
+        expected_delta=dead / 10,
+        edits=_standard(file),
+        evidence=(line(case, "signal.dead_group_ratio"),),
+        risks=("fewer groups in a step",),
+    )
 
 
 def _filter_file(case: Case) -> PythonFile | None:
@@ -109,8 +95,6 @@ def _lost(case: Case) -> float:
 
 def _high_floor(file: PythonFile) -> Constant | None:
     """A spread below which groups are dropped and that real reward differences may not reach."""
-    import re
-
     numbers = (c for c in file.constants() if isinstance(c.value, float | int))
     return next((c for c in numbers if re.fullmatch(_SPREAD, c.name) and c.value > 0.01), None)
 
@@ -140,9 +124,5 @@ def _looks_beyond_rewards(file: PythonFile) -> bool:
 
 
 def _standard(file: PythonFile) -> Mapping[str, str]:
-    """The filter that drops exactly the dead groups; functions that nothing uses any more go."""
-    edited = renewed(file, file.with_function("keep", _STANDARD))
-    for function in file.functions():
-        if function.name != "keep" and edited.uses(function.name) == 0 < file.uses(function.name):
-            edited = renewed(edited, edited.without_function(function.name))
-    return {file.path: edited.text}
+    """The filter that drops exactly the dead groups."""
+    return {file.path: rewritten(file, "keep", _STANDARD).text}

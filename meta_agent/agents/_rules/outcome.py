@@ -6,12 +6,11 @@ at the same task, and whether the reward would follow it better without.
 
 from __future__ import annotations
 
-from typing import ClassVar, Final
+from typing import Final
 
 from meta_agent.agents._rules._case import Case
 from meta_agent.agents._rules._rewards import RewardFile, reward_file
-from meta_agent.agents._rules._rule import Diagnosis, clamp, line
-from meta_agent.protocols import Factor
+from meta_agent.agents._rules._rule import Diagnosis, clamp, line, rule
 
 FOLLOWS: Final = "signal.reward_follows"
 _GRADED: Final = "graded"
@@ -51,81 +50,69 @@ def weighs(case: Case, component: str) -> float:
     return case.value(f"signal.component.{component}.spread_share")
 
 
-class OutcomeFirst:
+@rule("outcome-first", "reward", repairs=True)
+def outcome_first(case: Case) -> Diagnosis | None:
     """Unsolved attempts are paid as much as solved ones: let the outcome dominate."""
-
-    name: ClassVar[str] = "outcome-first"
-    factor: ClassVar[Factor] = "reward"
-    repairs: ClassVar[bool] = True
-
-    def diagnose(self, case: Case) -> Diagnosis | None:
-        rewards = reward_file(case)
-        wrong = case.over("signal.misordered", "order_violations")
-        outcome = None if rewards is None else _outcome_component(case, rewards)
-        if rewards is None or outcome is None:
-            return None
-        others = sum(abs(w) for name, w in rewards.weights.items() if name != outcome)
-        needed = round(max(1.0, 2 * others), 3)
-        alike = max(0.0, shortfall(case) - _SLACK)
-        if rewards.weights[outcome] >= needed or (wrong < 0.01 and not alike):
-            return None
-        return Diagnosis(
-            strength=clamp(0.25 + max(2 * wrong, alike)),
-            subject=f"weigh {outcome} at {needed:g}",
-            change=f"the weight of {outcome} grows from {rewards.weights[outcome]:g} to {needed:g}",
-            effect="no unsolved attempt is paid as much as a solved one",
-            because=f"{wrong:.1%} of pairs within a group are ranked the wrong way round",
-            metric="signal.misordered",
-            direction="down",
-            expected_delta=-max(wrong, 0.01),
-            edits=rewards.reweighted(outcome, needed),
-            evidence=(line(case, "signal.misordered"), f"weights: {dict(rewards.weights)}"),
-            risks=("shaping counts for less",),
-        )
+    rewards = reward_file(case)
+    wrong = case.over("signal.misordered", "order_violations")
+    outcome = None if rewards is None else _outcome_component(case, rewards)
+    if rewards is None or outcome is None:
+        return None
+    others = sum(abs(w) for name, w in rewards.weights.items() if name != outcome)
+    needed = round(max(1.0, 2 * others), 3)
+    alike = max(0.0, shortfall(case) - _SLACK)
+    if rewards.weights[outcome] >= needed or (wrong < 0.01 and not alike):
+        return None
+    return Diagnosis(
+        strength=clamp(0.25 + max(2 * wrong, alike)),
+        subject=f"weigh {outcome} at {needed:g}",
+        change=f"the weight of {outcome} grows from {rewards.weights[outcome]:g} to {needed:g}",
+        effect="no unsolved attempt is paid as much as a solved one",
+        because=f"{wrong:.1%} of pairs within a group are ranked the wrong way round",
+        metric="signal.misordered",
+        expected_delta=-max(wrong, 0.01),
+        edits=rewards.reweighted(outcome, needed),
+        evidence=(line(case, "signal.misordered"), f"weights: {dict(rewards.weights)}"),
+        risks=("shaping counts for less",),
+    )
 
 
-class PayOutcome:
+@rule("pay-outcome", "reward", repairs=True)
+def pay_outcome(case: Case) -> Diagnosis | None:
     """The reward does not follow the sealed grader: pay what it says, and little else."""
-
-    name: ClassVar[str] = "pay-outcome"
-    factor: ClassVar[Factor] = "reward"
-    repairs: ClassVar[bool] = True
-
-    def diagnose(self, case: Case) -> Diagnosis | None:
-        rewards = reward_file(case)
-        short = shortfall(case)
-        broken = case.over("signal.reward_missing", "signal.train.missing_reward_ratio.last")
-        asked = failing_pays(case)
-        if rewards is None or (short <= _SLACK and broken < 0.02 and asked <= 0.05):
-            return None
-        dropped = [name for name, w in rewards.weights.items() if w and not _harmless(case, name)]
-        left = {name: w for name, w in rewards.weights.items() if name not in dropped}
-        weight = round(max(1.0, 2 * sum(map(abs, left.values()))), 3)
-        best = max([0.0, *(rest(case, name) for name in rewards.weights)])
-        mended = case.short(FOLLOWS, _CLEAN) - max(0.0, _CLEAN - best) <= 0 and best > _CLEAN
-        told = f" instead of {', '.join(dropped)}" if dropped else ""
-        return Diagnosis(
-            strength=clamp((0.3 if mended else 0.45) + max(short, broken, asked) / 2),
-            subject="pay for what the grader says",
-            change=f"the component {_GRADED} pays for solved attempts{told}",
-            effect="training prefers attempts that solve the task",
-            because=f"the reward follows clean success {case.value(FOLLOWS):.2f}, {short:.2f} less "
-            f"than it should; {case.value('signal.tied'):.1%} of solved and unsolved attempts "
-            f"are paid alike; {asked:.1%} of failures would earn what solving does",
-            metric=FOLLOWS,
-            direction="up",
-            expected_delta=max(short, 0.01),
-            edits=_paid(rewards, dropped, weight),
-            evidence=(
-                line(case, FOLLOWS),
-                line(case, "signal.tied"),
-                line(case, "signal.misordered"),
-                line(case, "signal.reward_missing"),
-                *(line(case, f"signal.pay.{kind}") for kind in ("quit", "busy", "hasty")),
-                f"weights: {dict(rewards.weights)}",
-            ),
-            risks=("fewer groups differ where hardly anything is solved",),
-        )
+    rewards = reward_file(case)
+    short = shortfall(case)
+    broken = case.over("signal.reward_missing", "signal.train.missing_reward_ratio.last")
+    asked = failing_pays(case)
+    if rewards is None or (short <= _SLACK and broken < 0.02 and asked <= 0.05):
+        return None
+    dropped = [name for name, w in rewards.weights.items() if w and not _harmless(case, name)]
+    left = {name: w for name, w in rewards.weights.items() if name not in dropped}
+    weight = round(max(1.0, 2 * sum(map(abs, left.values()))), 3)
+    best = max([0.0, *(rest(case, name) for name in rewards.weights)])
+    mended = case.short(FOLLOWS, _CLEAN) - max(0.0, _CLEAN - best) <= 0 and best > _CLEAN
+    told = f" instead of {', '.join(dropped)}" if dropped else ""
+    return Diagnosis(
+        strength=clamp((0.3 if mended else 0.45) + max(short, broken, asked) / 2),
+        subject="pay for what the grader says",
+        change=f"the component {_GRADED} pays for solved attempts{told}",
+        effect="training prefers attempts that solve the task",
+        because=f"the reward follows clean success {case.value(FOLLOWS):.2f}, {short:.2f} less "
+        f"than it should; {case.value('signal.tied'):.1%} of solved and unsolved attempts "
+        f"are paid alike; {asked:.1%} of failures would earn what solving does",
+        metric=FOLLOWS,
+        expected_delta=max(short, 0.01),
+        edits=_paid(rewards, dropped, weight),
+        evidence=(
+            line(case, FOLLOWS),
+            line(case, "signal.tied"),
+            line(case, "signal.misordered"),
+            line(case, "signal.reward_missing"),
+            *(line(case, f"signal.pay.{kind}") for kind in ("quit", "busy", "hasty")),
+            f"weights: {dict(rewards.weights)}",
+        ),
+        risks=("fewer groups differ where hardly anything is solved",),
+    )
 
 
 def _paid(rewards: RewardFile, dropped: list[str], weight: float) -> dict[str, str]:

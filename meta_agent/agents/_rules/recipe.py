@@ -7,12 +7,11 @@ settings outside the range in which group-relative training is known to work, ea
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 from meta_agent.agents._rules._case import Case
-from meta_agent.agents._rules._rule import Diagnosis, clamp, line
+from meta_agent.agents._rules._rule import Diagnosis, clamp, line, rule
 from meta_agent.evidence import reference_of
-from meta_agent.protocols import Factor
 
 _REWARD = "signal.train.reward_mean.change"
 # Policies that did not learn at all moved by up to 0.06 from the first to the last third of 30
@@ -27,125 +26,102 @@ _UNSURE = 0.05
 _MOST = 0.6  # of a rule that many a fault elsewhere calls up
 
 
-class RaiseLearningRate:
+@rule("raise-learning-rate", "recipe")
+def raise_learning_rate(case: Case) -> Diagnosis | None:
     """Training barely moves the policy: learn faster."""
-
-    name: ClassVar[str] = "raise-learning-rate"
-    factor: ClassVar[Factor] = "recipe"
-    repairs: ClassVar[bool] = False
-
-    def diagnose(self, case: Case) -> Diagnosis | None:
-        rate, gain = _number(case, "learning_rate"), case.find(_REWARD)
-        if rate is None or gain is None or gain[1] > 0.15 or _collapsing(case) or gain[1] < -_NOISE:
-            return None
-        new = _raised(case, rate, gain[1])
-        # Where training did move the policy, a higher rate was harmful four times in five.
-        slow = rate * case.value("signal.train.steps") < _USUAL_REACH / 2
-        still = slow and (case.value(_GRAD, default=1.0) < 0.02 or _still(case))
-        return Diagnosis(
-            strength=clamp(0.65 - 2 * max(0.0, gain[1])) if still else _UNSURE,
-            subject=f"learning rate {new:.2g} instead of {rate:.2g}",
-            change=f"learning_rate grows from {rate:.2g} to {new:.2g}",
-            effect="the same steps move the policy further",
-            because=f"the reward changed by {gain[1]:+.3f} over the whole training",
-            metric=_REWARD,
-            direction="up",
-            expected_delta=0.05,
-            edits=case.set_recipe({"learning_rate": new}),
-            evidence=(line(case, _REWARD), line(case, _ENTROPY), line(case, _GRAD)),
-            risks=("entropy collapse", "a larger spread between training seeds"),
-        )
+    rate, gain = _number(case, "learning_rate"), case.find(_REWARD)
+    if rate is None or gain is None or gain[1] > 0.15 or _collapsing(case) or gain[1] < -_NOISE:
+        return None
+    new = _raised(case, rate, gain[1])
+    # Where training did move the policy, a higher rate was harmful four times in five.
+    slow = rate * case.value("signal.train.steps") < _USUAL_REACH / 2
+    still = slow and (case.value(_GRAD, default=1.0) < 0.02 or _still(case))
+    return Diagnosis(
+        strength=clamp(0.65 - 2 * max(0.0, gain[1])) if still else _UNSURE,
+        subject=f"learning rate {new:.2g} instead of {rate:.2g}",
+        change=f"learning_rate grows from {rate:.2g} to {new:.2g}",
+        effect="the same steps move the policy further",
+        because=f"the reward changed by {gain[1]:+.3f} over the whole training",
+        metric=_REWARD,
+        expected_delta=0.05,
+        edits=case.set_recipe({"learning_rate": new}),
+        evidence=(line(case, _REWARD), line(case, _ENTROPY), line(case, _GRAD)),
+        risks=("entropy collapse", "a larger spread between training seeds"),
+    )
 
 
-class LowerLearningRate:
+@rule("lower-learning-rate", "recipe")
+def lower_learning_rate(case: Case) -> Diagnosis | None:
     """Training loses what the policy could do: learn more slowly."""
-
-    name: ClassVar[str] = "lower-learning-rate"
-    factor: ClassVar[Factor] = "recipe"
-    repairs: ClassVar[bool] = False
-
-    def diagnose(self, case: Case) -> Diagnosis | None:
-        rate, gain = _number(case, "learning_rate"), case.value(_REWARD)
-        falling, clipped = gain < -_NOISE, case.value("signal.train.clip_share.last") > 0.2
-        lost = _lost(case)
-        if rate is None or not (falling or _collapsing(case) or clipped or lost > 0.05):
-            return None
-        new = float(f"{rate / (5 if falling or lost > 0.05 else 2):.6g}")
-        return Diagnosis(
-            strength=clamp(min(_MOST, 0.4 + max(lost, -gain, 0.0))),
-            subject=f"learning rate {new:.2g} instead of {rate:.2g}",
-            change=f"learning_rate falls from {rate:.2g} to {new:.2g}",
-            effect="training keeps what the policy could do and adds to it",
-            because="the reward fell in training" if falling else "entropy or clipping ran away",
-            metric=_REWARD,
-            direction="up",
-            expected_delta=0.05,
-            edits=case.set_recipe({"learning_rate": new}),
-            evidence=(line(case, _REWARD), line(case, _ENTROPY)),
-            risks=("slower learning",),
-        )
+    rate, gain = _number(case, "learning_rate"), case.value(_REWARD)
+    falling, clipped = gain < -_NOISE, case.value("signal.train.clip_share.last") > 0.2
+    lost = _lost(case)
+    if rate is None or not (falling or _collapsing(case) or clipped or lost > 0.05):
+        return None
+    new = float(f"{rate / (5 if falling or lost > 0.05 else 2):.6g}")
+    return Diagnosis(
+        strength=clamp(min(_MOST, 0.4 + max(lost, -gain, 0.0))),
+        subject=f"learning rate {new:.2g} instead of {rate:.2g}",
+        change=f"learning_rate falls from {rate:.2g} to {new:.2g}",
+        effect="training keeps what the policy could do and adds to it",
+        because="the reward fell in training" if falling else "entropy or clipping ran away",
+        metric=_REWARD,
+        expected_delta=0.05,
+        edits=case.set_recipe({"learning_rate": new}),
+        evidence=(line(case, _REWARD), line(case, _ENTROPY)),
+        risks=("slower learning",),
+    )
 
 
-class ExploreMore:
+@rule("explore-more", "recipe")
+def explore_more(case: Case) -> Diagnosis | None:
     """The policy is nearly certain of what it does: sample with more variety while training."""
-
-    name: ClassVar[str] = "explore-more"
-    factor: ClassVar[Factor] = "recipe"
-    repairs: ClassVar[bool] = False
-
-    def diagnose(self, case: Case) -> Diagnosis | None:
-        temperature = _number(case, "temperature")
-        dead = case.value("signal.train.dead_group_ratio.last", "signal.dead_group_ratio")
-        certain = case.value("behaviour.mean_logprob", default=-1.0) > -0.05 or _collapsing(case)
-        if (
-            temperature is None
-            or temperature >= 1.2
-            or not (certain or dead > 0.4 or temperature < 0.8)
-        ):
-            return None
-        new = 1.0 if temperature < 1.0 else 1.2
-        strength = 0.1 + 0.4 * dead * (temperature < 1.0) + 0.8 * max(0.0, 1.0 - temperature)
-        return Diagnosis(
-            strength=clamp(strength + (0.2 if certain else 0.0)),
-            subject=f"sample at temperature {new:g} while training",
-            change=f"temperature grows from {temperature:g} to {new:g}",
-            effect="attempts at one task differ, and more groups carry a gradient",
-            because=f"{dead:.1%} of groups are dead",
-            metric="signal.train.dead_group_ratio.last",
-            direction="down",
-            expected_delta=-dead / 5,
-            edits=case.set_recipe({"temperature": new}),
-            evidence=(line(case, "signal.dead_group_ratio"), line(case, "behaviour.mean_logprob")),
-            risks=("trained at another temperature than measured",),
-        )
+    temperature = _number(case, "temperature")
+    dead = case.value("signal.train.dead_group_ratio.last", "signal.dead_group_ratio")
+    certain = case.value("behaviour.mean_logprob", default=-1.0) > -0.05 or _collapsing(case)
+    if (
+        temperature is None
+        or temperature >= 1.2
+        or not (certain or dead > 0.4 or temperature < 0.8)
+    ):
+        return None
+    new = 1.0 if temperature < 1.0 else 1.2
+    strength = 0.1 + 0.4 * dead * (temperature < 1.0) + 0.8 * max(0.0, 1.0 - temperature)
+    return Diagnosis(
+        strength=clamp(strength + (0.2 if certain else 0.0)),
+        subject=f"sample at temperature {new:g} while training",
+        change=f"temperature grows from {temperature:g} to {new:g}",
+        effect="attempts at one task differ, and more groups carry a gradient",
+        because=f"{dead:.1%} of groups are dead",
+        metric="signal.train.dead_group_ratio.last",
+        direction="down",
+        expected_delta=-dead / 5,
+        edits=case.set_recipe({"temperature": new}),
+        evidence=(line(case, "signal.dead_group_ratio"), line(case, "behaviour.mean_logprob")),
+        risks=("trained at another temperature than measured",),
+    )
 
 
-class LargerGroups:
+@rule("larger-groups", "recipe")
+def larger_groups(case: Case) -> Diagnosis | None:
     """Small groups are often all equal: more tries of fewer tasks, for the same rollouts."""
-
-    name: ClassVar[str] = "larger-groups"
-    factor: ClassVar[Factor] = "recipe"
-    repairs: ClassVar[bool] = False
-
-    def diagnose(self, case: Case) -> Diagnosis | None:
-        tries, groups = _number(case, "num_generations"), _number(case, "groups_per_step")
-        dead = case.value("signal.train.dead_group_ratio.last", "signal.dead_group_ratio")
-        if tries is None or tries >= 16 or groups is None or groups < 4 or dead < 0.3 or groups % 2:
-            return None
-        new = {"num_generations": int(tries * 2), "groups_per_step": int(groups // 2)}
-        return Diagnosis(
-            strength=clamp(dead * (0.6 if tries < 8 else 0.25)),
-            subject=f"groups of {new['num_generations']} instead of {tries:g}",
-            change=f"num_generations doubles to {new['num_generations']}, rollouts a step stay",
-            effect="fewer groups are all equal",
-            because=f"{dead:.1%} of groups of {tries:g} are dead",
-            metric="signal.train.dead_group_ratio.last",
-            direction="down",
-            expected_delta=-dead / 4,
-            edits=case.set_recipe(new),
-            evidence=(line(case, "signal.dead_group_ratio"),),
-            risks=("fewer different tasks in a step",),
-        )
+    tries, groups = _number(case, "num_generations"), _number(case, "groups_per_step")
+    dead = case.value("signal.train.dead_group_ratio.last", "signal.dead_group_ratio")
+    if tries is None or tries >= 16 or groups is None or groups < 4 or dead < 0.3 or groups % 2:
+        return None
+    new = {"num_generations": int(tries * 2), "groups_per_step": int(groups // 2)}
+    return Diagnosis(
+        strength=clamp(dead * (0.6 if tries < 8 else 0.25)),
+        subject=f"groups of {new['num_generations']} instead of {tries:g}",
+        change=f"num_generations doubles to {new['num_generations']}, rollouts a step stay",
+        effect="fewer groups are all equal",
+        because=f"{dead:.1%} of groups of {tries:g} are dead",
+        metric="signal.train.dead_group_ratio.last",
+        expected_delta=-dead / 4,
+        edits=case.set_recipe(new),
+        evidence=(line(case, "signal.dead_group_ratio"),),
+        risks=("fewer different tasks in a step",),
+    )
 
 
 class Usual(NamedTuple):
@@ -176,73 +152,54 @@ _USUAL = (
 )
 
 
-class UsualRange:
+@rule("usual-range", "recipe")
+def usual_range(case: Case) -> Diagnosis | None:
     """A setting lies far outside the range in which it is known to work: bring it back."""
-
-    name: ClassVar[str] = "usual-range"
-    factor: ClassVar[Factor] = "recipe"
-    repairs: ClassVar[bool] = False
-
-    def diagnose(self, case: Case) -> Diagnosis | None:
-        odd = [
-            u
-            for u in _USUAL
-            if (v := _number(case, u.key)) is not None and not u.low <= v <= u.high
-        ]
-        if not odd:
-            return None
-        now = {u.key: _number(case, u.key) for u in odd}
-        told = "; ".join(f"{u.key} {u.value:g} instead of {now[u.key]:g}" for u in odd)
-        return Diagnosis(
-            strength=0.45,
-            subject=told[:70],
-            change=f"what lies outside its usual range returns to it: {told}",
-            effect="training learns more from the same rollouts",
-            because="; ".join(u.because for u in odd),
-            metric="clean_success",
-            direction="up",
-            expected_delta=0.03,
-            edits=case.set_recipe({u.key: u.value for u in odd}),
-            evidence=tuple(
-                f"{u.key} = {now[u.key]:g}, usually {u.low:g} to {u.high:g}" for u in odd
-            ),
-        )
+    odd = [
+        u for u in _USUAL if (v := _number(case, u.key)) is not None and not u.low <= v <= u.high
+    ]
+    if not odd:
+        return None
+    now = {u.key: _number(case, u.key) for u in odd}
+    told = "; ".join(f"{u.key} {u.value:g} instead of {now[u.key]:g}" for u in odd)
+    return Diagnosis(
+        strength=0.45,
+        subject=told[:70],
+        change=f"what lies outside its usual range returns to it: {told}",
+        effect="training learns more from the same rollouts",
+        because="; ".join(u.because for u in odd),
+        expected_delta=0.03,
+        edits=case.set_recipe({u.key: u.value for u in odd}),
+        evidence=tuple(f"{u.key} = {now[u.key]:g}, usually {u.low:g} to {u.high:g}" for u in odd),
+    )
 
 
-class NoWarmupDecay:
+@rule("constant-schedule", "recipe")
+def no_warmup_decay(case: Case) -> Diagnosis | None:
     """A schedule that decays within few steps leaves the last ones idle: keep the rate."""
-
-    name: ClassVar[str] = "constant-schedule"
-    factor: ClassVar[Factor] = "recipe"
-    repairs: ClassVar[bool] = False
-
-    def diagnose(self, case: Case) -> Diagnosis | None:
-        found = case.recipe()
-        recipe: Mapping[str, Any] = found[1] if found else {}
-        warmup, schedule = _number(case, "warmup_steps") or 0.0, recipe.get("lr_scheduler_type")
-        if schedule in (None, "constant") and warmup < 1:
-            return None
-        edits = {
-            k: v
-            for k, v in (("lr_scheduler_type", "constant"), ("warmup_steps", 0.0))
-            if k in recipe
-        }
-        return Diagnosis(
-            strength=clamp(0.12 + (0.3 if warmup >= 10 or 0.3 <= warmup < 1 else 0.0)),
-            subject="keep the learning rate constant",
-            change=f"the schedule {schedule} with warmup {warmup:g} becomes constant",
-            effect="every step trains at the full rate",
-            because="short runs spend much of a schedule below the rate that was asked for",
-            metric=_REWARD,
-            direction="up",
-            expected_delta=0.02,
-            edits=case.set_recipe(edits),
-            evidence=(
-                f"lr_scheduler_type = {schedule}, warmup_steps = {warmup:g}",
-                line(case, _REWARD),
-            ),
-            risks=("noise in the last steps",),
-        )
+    found = case.recipe()
+    recipe: Mapping[str, Any] = found[1] if found else {}
+    warmup, schedule = _number(case, "warmup_steps") or 0.0, recipe.get("lr_scheduler_type")
+    if schedule in (None, "constant") and warmup < 1:
+        return None
+    edits = {
+        k: v for k, v in (("lr_scheduler_type", "constant"), ("warmup_steps", 0.0)) if k in recipe
+    }
+    return Diagnosis(
+        strength=clamp(0.12 + (0.3 if warmup >= 10 or 0.3 <= warmup < 1 else 0.0)),
+        subject="keep the learning rate constant",
+        change=f"the schedule {schedule} with warmup {warmup:g} becomes constant",
+        effect="every step trains at the full rate",
+        because="short runs spend much of a schedule below the rate that was asked for",
+        metric=_REWARD,
+        expected_delta=0.02,
+        edits=case.set_recipe(edits),
+        evidence=(
+            f"lr_scheduler_type = {schedule}, warmup_steps = {warmup:g}",
+            line(case, _REWARD),
+        ),
+        risks=("noise in the last steps",),
+    )
 
 
 def _number(case: Case, key: str) -> float | None:

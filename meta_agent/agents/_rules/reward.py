@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from meta_agent.agents._rules._case import Case
 from meta_agent.agents._rules._rewards import RewardFile, reward_file
-from meta_agent.agents._rules._rule import Diagnosis, clamp, line
+from meta_agent.agents._rules._rule import Diagnosis, clamp, line, rule
 from meta_agent.agents._rules.outcome import (
     FOLLOWS,
     failing_pays,
@@ -16,173 +14,140 @@ from meta_agent.agents._rules.outcome import (
     weighs,
 )
 from meta_agent.evidence import role_of
-from meta_agent.protocols import Factor
 
 _LENGTH_CORR = 0.8  # among equal endings: a function of the length, with some other thing in it
 _WORTH = 0.05  # less than that is a matter of which attempts were seen
 _PAYS = 0.5  # a reward that follows clean success by less pays for something else
 
 
-class DropHackableBonus:
+@rule("drop-hackable-bonus", "reward", repairs=True)
+def drop_hackable_bonus(case: Case) -> Diagnosis | None:
     """A component is paid for something else than solving: remove it."""
-
-    name: ClassVar[str] = "drop-hackable-bonus"
-    factor: ClassVar[Factor] = "reward"
-    repairs: ClassVar[bool] = True
-
-    def diagnose(self, case: Case) -> Diagnosis | None:
-        rewards = reward_file(case)
-        worst = None if rewards is None else _worst_component(case, rewards)
-        if rewards is None or worst is None:
-            return None
-        component, gain = worst
-        misordered = case.over("signal.misordered", "order_violations")
-        pull, spread = follows(case, component) or 0.0, weighs(case, component)
-        return Diagnosis(
-            strength=clamp(0.25 + gain + misordered / 2 + _diverging(case)),
-            subject=f"no longer reward {component}",
-            change=f"the component {component} is removed from the reward",
-            effect="the reward ranks attempts as the grader does, and clean success rises",
-            because=f"{component} makes up {spread:.0%} of the reward's spread, its pay follows "
-            f"clean success {pull:+.2f}, and without it the reward would by {gain:.2f} more",
-            metric="clean_success",
-            direction="up",
-            expected_delta=0.02 + misordered / 4,
-            edits=rewards.without(component),
-            evidence=(
-                f"signal.component.{component}: spread share {spread:.2f}, follows {pull:+.2f}, "
-                f"the rest {rest(case, component):+.2f}",
-                line(case, FOLLOWS),
-                line(case, "signal.misordered"),
-                line(case, "signal.train.reward_mean.change"),
-            ),
-            risks=("groups that only this component told apart go dead",),
-        )
+    rewards = reward_file(case)
+    worst = None if rewards is None else _worst_component(case, rewards)
+    if rewards is None or worst is None:
+        return None
+    component, gain = worst
+    misordered = case.over("signal.misordered", "order_violations")
+    pull, spread = follows(case, component) or 0.0, weighs(case, component)
+    return Diagnosis(
+        strength=clamp(0.25 + gain + misordered / 2 + _diverging(case)),
+        subject=f"no longer reward {component}",
+        change=f"the component {component} is removed from the reward",
+        effect="the reward ranks attempts as the grader does, and clean success rises",
+        because=f"{component} makes up {spread:.0%} of the reward's spread, its pay follows "
+        f"clean success {pull:+.2f}, and without it the reward would by {gain:.2f} more",
+        expected_delta=0.02 + misordered / 4,
+        edits=rewards.without(component),
+        evidence=(
+            f"signal.component.{component}: spread share {spread:.2f}, follows {pull:+.2f}, "
+            f"the rest {rest(case, component):+.2f}",
+            line(case, FOLLOWS),
+            line(case, "signal.misordered"),
+            line(case, "signal.train.reward_mean.change"),
+        ),
+        risks=("groups that only this component told apart go dead",),
+    )
 
 
-class DropLengthPenalty:
+@rule("drop-length-penalty", "reward")
+def drop_length_penalty(case: Case) -> Diagnosis | None:
     """Short attempts are paid, and the policy stops trying: remove the penalty."""
-
-    name: ClassVar[str] = "drop-length-penalty"
-    factor: ClassVar[Factor] = "reward"
-    repairs: ClassVar[bool] = False
-
-    def diagnose(self, case: Case) -> Diagnosis | None:
-        rewards = reward_file(case)
-        component = None if rewards is None else _length_component(case, rewards)
-        if rewards is None or component is None:
-            return None
-        corr = case.value("signal.reward_turns_corr_within", "signal.reward_turns_corr")
-        hurry = -min(0.0, corr)
-        turns = case.value("behaviour.turns_mean")
-        return Diagnosis(
-            strength=clamp(0.2 + hurry * 0.5 + (0.3 if 0 < turns < 3 else 0.0)),
-            subject=f"no longer punish length ({component})",
-            change=f"the component {component} is removed from the reward",
-            effect="attempts take the turns they need to look, test and retry",
-            because="it is paid for being short whether or not the attempt is right, "
-            f"and attempts take {turns:.1f} turns",
-            metric="clean_success",
-            direction="up",
-            expected_delta=0.03,
-            edits=rewards.without(component),
-            evidence=(
-                line(case, "signal.reward_turns_corr_within"),
-                line(case, "signal.reward_turns_corr"),
-                line(case, "behaviour.turns_mean"),
-            ),
-            risks=("attempts get longer",),
-        )
+    rewards = reward_file(case)
+    component = None if rewards is None else _length_component(case, rewards)
+    if rewards is None or component is None:
+        return None
+    corr = case.value("signal.reward_turns_corr_within", "signal.reward_turns_corr")
+    hurry = -min(0.0, corr)
+    turns = case.value("behaviour.turns_mean")
+    return Diagnosis(
+        strength=clamp(0.2 + hurry * 0.5 + (0.3 if 0 < turns < 3 else 0.0)),
+        subject=f"no longer punish length ({component})",
+        change=f"the component {component} is removed from the reward",
+        effect="attempts take the turns they need to look, test and retry",
+        because="it is paid for being short whether or not the attempt is right, "
+        f"and attempts take {turns:.1f} turns",
+        expected_delta=0.03,
+        edits=rewards.without(component),
+        evidence=(
+            line(case, "signal.reward_turns_corr_within"),
+            line(case, "signal.reward_turns_corr"),
+            line(case, "behaviour.turns_mean"),
+        ),
+        risks=("attempts get longer",),
+    )
 
 
-class PunishLeak:
+@rule("punish-leak", "reward", repairs=True)
+def punish_leak(case: Case) -> Diagnosis | None:
     """Flagged attempts are paid like honest ones: training will prefer them. Take that away."""
-
-    name: ClassVar[str] = "punish-leak"
-    factor: ClassVar[Factor] = "reward"
-    repairs: ClassVar[bool] = True
-
-    def diagnose(self, case: Case) -> Diagnosis | None:
-        rewards = reward_file(case)
-        flagged = max(case.value("behaviour.flagged"), case.value("signal.train_leak_use"))
-        if rewards is None or flagged <= 0 or _punishes_flags(case, rewards):
-            return None
-        weight = -round(max(1.0, sum(w for w in rewards.weights.values() if w > 0)), 3)
-        return Diagnosis(
-            strength=clamp(0.4 + flagged),
-            subject="take the reward from flagged attempts",
-            change="a flagged attempt loses what it could have earned",
-            effect="training moves away from reading the answer",
-            because=f"{flagged:.1%} of attempts are flagged and no component sees it",
-            metric="behaviour.leak_use",
-            direction="down",
-            expected_delta=-flagged / 2,
-            edits=rewards.with_component("flagged", weight, _FLAGGED),
-            evidence=(
-                f"{flagged:.1%} of attempts are flagged, measured or while training",
-                line(case, "signal.flagged_reward_gap"),
-            ),
-            risks=("the leak stays reachable",),
-        )
+    rewards = reward_file(case)
+    flagged = max(case.value("behaviour.flagged"), case.value("signal.train_leak_use"))
+    if rewards is None or flagged <= 0 or _punishes_flags(case, rewards):
+        return None
+    weight = -round(max(1.0, sum(w for w in rewards.weights.values() if w > 0)), 3)
+    return Diagnosis(
+        strength=clamp(0.4 + flagged),
+        subject="take the reward from flagged attempts",
+        change="a flagged attempt loses what it could have earned",
+        effect="training moves away from reading the answer",
+        because=f"{flagged:.1%} of attempts are flagged and no component sees it",
+        metric="behaviour.leak_use",
+        expected_delta=-flagged / 2,
+        edits=rewards.with_component("flagged", weight, _FLAGGED),
+        evidence=(
+            f"{flagged:.1%} of attempts are flagged, measured or while training",
+            line(case, "signal.flagged_reward_gap"),
+        ),
+        risks=("the leak stays reachable",),
+    )
 
 
-class RewardTesting:
+@rule("reward-testing", "reward")
+def reward_testing(case: Case) -> Diagnosis | None:
     """Few attempts test what they edited: a small bonus for it, far below a solution's worth."""
-
-    name: ClassVar[str] = "reward-testing"
-    factor: ClassVar[Factor] = "reward"
-    repairs: ClassVar[bool] = False
-
-    def diagnose(self, case: Case) -> Diagnosis | None:
-        rewards, tests = reward_file(case), _test_tools(case)
-        rate = case.value("behaviour.edit_then_test", "behaviour.self_test_rate", default=1.0)
-        if rewards is None or not tests or rate > 0.75 or "tool_events" in rewards.file.text:
-            return None
-        return Diagnosis(
-            strength=clamp(0.55 * (0.9 - rate)),
-            subject="a small bonus for testing after the last edit",
-            change="attempts that test after their last edit earn 0.1 more",
-            effect="more attempts notice and repair a wrong edit",
-            because=f"only {rate:.1%} of editing attempts test what they edited",
-            metric="behaviour.edit_then_test",
-            direction="up",
-            expected_delta=(0.9 - rate) / 2,
-            edits=rewards.with_component(
-                "tested_last", 0.1, _tested_last(tests, _tools_for(case, "edit") or ["edit"])
-            ),
-            evidence=(
-                line(case, "behaviour.edit_then_test"),
-                line(case, "behaviour.self_test_rate"),
-            ),
-            risks=("testing for its own sake",),
-        )
+    rewards, tests = reward_file(case), _test_tools(case)
+    rate = case.value("behaviour.edit_then_test", "behaviour.self_test_rate", default=1.0)
+    if rewards is None or not tests or rate > 0.75 or "tool_events" in rewards.file.text:
+        return None
+    return Diagnosis(
+        strength=clamp(0.55 * (0.9 - rate)),
+        subject="a small bonus for testing after the last edit",
+        change="attempts that test after their last edit earn 0.1 more",
+        effect="more attempts notice and repair a wrong edit",
+        because=f"only {rate:.1%} of editing attempts test what they edited",
+        metric="behaviour.edit_then_test",
+        expected_delta=(0.9 - rate) / 2,
+        edits=rewards.with_component(
+            "tested_last", 0.1, _tested_last(tests, _tools_for(case, "edit") or ["edit"])
+        ),
+        evidence=(
+            line(case, "behaviour.edit_then_test"),
+            line(case, "behaviour.self_test_rate"),
+        ),
+        risks=("testing for its own sake",),
+    )
 
 
-class RewardProgress:
+@rule("reward-progress", "reward")
+def reward_progress(case: Case) -> Diagnosis | None:
     """Many groups are all wrong and all equal: pay for a green last test."""
-
-    name: ClassVar[str] = "reward-progress"
-    factor: ClassVar[Factor] = "reward"
-    repairs: ClassVar[bool] = False
-
-    def diagnose(self, case: Case) -> Diagnosis | None:
-        rewards, tests = reward_file(case), _test_tools(case)
-        dead = case.value("signal.dead_unsolved_ratio")
-        if rewards is None or not tests or dead < 0.2 or "result" in rewards.file.text:
-            return None
-        return Diagnosis(
-            strength=clamp(0.8 * dead),
-            subject="a continuous signal from the attempt's own tests",
-            change="an attempt whose last test run reports success earns 0.2 more",
-            effect="all-wrong groups carry a gradient",
-            because=f"{dead:.1%} of groups are all wrong and all equal",
-            metric="signal.dead_group_ratio",
-            direction="down",
-            expected_delta=-dead / 3,
-            edits=rewards.with_component("green", 0.2, _green(tests)),
-            evidence=(line(case, "signal.dead_unsolved_ratio"), line(case, "signal.reward_spread")),
-            risks=("tests that pass without a solution are paid",),
-        )
+    rewards, tests = reward_file(case), _test_tools(case)
+    dead = case.value("signal.dead_unsolved_ratio")
+    if rewards is None or not tests or dead < 0.2 or "result" in rewards.file.text:
+        return None
+    return Diagnosis(
+        strength=clamp(0.8 * dead),
+        subject="a continuous signal from the attempt's own tests",
+        change="an attempt whose last test run reports success earns 0.2 more",
+        effect="all-wrong groups carry a gradient",
+        because=f"{dead:.1%} of groups are all wrong and all equal",
+        metric="signal.dead_group_ratio",
+        expected_delta=-dead / 3,
+        edits=rewards.with_component("green", 0.2, _green(tests)),
+        evidence=(line(case, "signal.dead_unsolved_ratio"), line(case, "signal.reward_spread")),
+        risks=("tests that pass without a solution are paid",),
+    )
 
 
 def _worst_component(case: Case, rewards: RewardFile) -> tuple[str, float] | None:

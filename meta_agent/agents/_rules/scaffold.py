@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping
-from typing import Any, ClassVar
+from typing import Any
 
 from meta_agent.agents._rules._asked import plain_limits
 from meta_agent.agents._rules._case import Case
-from meta_agent.agents._rules._rule import Diagnosis, clamp, line
+from meta_agent.agents._rules._rule import Diagnosis, clamp, line, rule
 from meta_agent.agents._rules._source import Constant, renewed
 from meta_agent.agents._rules._surgery import Surgery
 from meta_agent.evidence import ROLE_WORDS
-from meta_agent.protocols import Factor
 
 _TURNS = r"(MAX_|N_)?(TURNS?|STEPS?|ITERATIONS?)(_LIMIT|_MAX)?"
 _OBSERVATION = r"(MAX_)?(OBSERVATION|OBS|OUTPUT|RESULT|TOOL_OUTPUT)_?(CHARS|LEN|LENGTH|LIMIT|MAX)?"
@@ -24,203 +23,160 @@ _MANY = 0.25  # of texts that are cut: then twice as much would hardly do
 _TOOLS = r"(\w+_)?TOOLS?(_NAMES)?"
 
 
-class MoreTurns:
+@rule("more-turns", "scaffold")
+def more_turns(case: Case) -> Diagnosis | None:
     """The turn limit cuts attempts off, or has taught them to hand in early: raise it."""
-
-    name: ClassVar[str] = "more-turns"
-    factor: ClassVar[Factor] = "scaffold"
-    repairs: ClassVar[bool] = False
-
-    def diagnose(self, case: Case) -> Diagnosis | None:
-        limit = case.constant("scaffold", _TURNS, int)
-        cut = case.over("behaviour.stop.returned") + case.over("behaviour.stop.turn_limit")
-        cut = max(0.0, cut - case.over("conversation.ended_early"))
-        ceiling = case.situation.ceilings.max_turns if case.situation.ceilings else None
-        if limit is None:
-            return None
-        cut_off = _without_discount(case, {})
-        if not cut_off and ceiling is not None and limit.value >= ceiling:
-            return None
-        hurry = _hurry(case, limit.value / ceiling) if ceiling else 0.0
-        if cut < 0.02 and hurry < 0.2:
-            return None
-        # A limit that is kept without being hit has to leave room for one more whole try.
-        new = limit.value * 2 if hurry >= 0.2 else max(limit.value + 1, limit.value * 3 // 2)
-        new = new if ceiling is None else min(new, ceiling)
-        gave_up = case.short("behaviour.retry_after_fail", 1.0)
-        return Diagnosis(
-            strength=clamp(max(3 * cut, hurry)),
-            subject=f"allow {new} turns instead of {limit.value}",
-            change=f"{limit.name} grows from {limit.value} to {new}",
-            effect="attempts that are cut off or hurry now get to their end, and more are solved",
-            because=f"{cut:.1%} of attempts end at the turn limit without an answer"
-            + (f", and {gave_up:.0%} of failed tests are not followed up" if hurry >= 0.2 else ""),
-            metric="clean_success",
-            direction="up",
-            expected_delta=max(cut / 3, hurry / 10),
-            edits=_without_discount(case, case.set_constant(limit, new)),
-            evidence=(
-                f"{cut:.1%} of attempts stop unfinished",
-                line(case, "behaviour.retry_after_fail"),
-                line(case, "behaviour.turns_mean"),
-            ),
-            risks=("longer rollouts cost more per step",),
-        )
+    limit = case.constant("scaffold", _TURNS, int)
+    cut = case.over("behaviour.stop.returned") + case.over("behaviour.stop.turn_limit")
+    cut = max(0.0, cut - case.over("conversation.ended_early"))
+    ceiling = case.situation.ceilings.max_turns if case.situation.ceilings else None
+    if limit is None:
+        return None
+    cut_off = _without_discount(case, {})
+    if not cut_off and ceiling is not None and limit.value >= ceiling:
+        return None
+    hurry = _hurry(case, limit.value / ceiling) if ceiling else 0.0
+    if cut < 0.02 and hurry < 0.2:
+        return None
+    # A limit that is kept without being hit has to leave room for one more whole try.
+    new = limit.value * 2 if hurry >= 0.2 else max(limit.value + 1, limit.value * 3 // 2)
+    new = new if ceiling is None else min(new, ceiling)
+    gave_up = case.short("behaviour.retry_after_fail", 1.0)
+    return Diagnosis(
+        strength=clamp(max(3 * cut, hurry)),
+        subject=f"allow {new} turns instead of {limit.value}",
+        change=f"{limit.name} grows from {limit.value} to {new}",
+        effect="attempts that are cut off or hurry now get to their end, and more are solved",
+        because=f"{cut:.1%} of attempts end at the turn limit without an answer"
+        + (f", and {gave_up:.0%} of failed tests are not followed up" if hurry >= 0.2 else ""),
+        expected_delta=max(cut / 3, hurry / 10),
+        edits=_without_discount(case, case.set_constant(limit, new)),
+        evidence=(
+            f"{cut:.1%} of attempts stop unfinished",
+            line(case, "behaviour.retry_after_fail"),
+            line(case, "behaviour.turns_mean"),
+        ),
+        risks=("longer rollouts cost more per step",),
+    )
 
 
-class LongerObservations:
+@rule("longer-observations", "scaffold")
+def longer_observations(case: Case) -> Diagnosis | None:
     """What tools say is cut before the policy reads it: show more."""
-
-    name: ClassVar[str] = "longer-observations"
-    factor: ClassVar[Factor] = "scaffold"
-    repairs: ClassVar[bool] = False
-
-    def diagnose(self, case: Case) -> Diagnosis | None:
-        limit = case.constant("scaffold", _OBSERVATION, int)
-        told = ("conversation.result_cut", "cut_observation_share", "observation_truncation")
-        cut = case.over(*told)
-        if limit is None or cut < 0.005:
-            return None
-        new = limit.value * (2 if cut < _MANY else 4)
-        return Diagnosis(
-            strength=clamp(3 * cut),
-            subject=f"show {new} characters of tool output instead of {limit.value}",
-            change=f"{limit.name} grows from {limit.value} to {new}",
-            effect="the policy acts on whole tool results, and more is solved",
-            because=f"{cut:.1%} of tool results reach it cut",
-            metric="clean_success",
-            direction="up",
-            expected_delta=cut / 3,
-            edits=case.set_constant(limit, new),
-            evidence=tuple(line(case, name) for name in told if case.find(name)),
-            risks=("a longer context",),
-        )
+    limit = case.constant("scaffold", _OBSERVATION, int)
+    told = ("conversation.result_cut", "cut_observation_share", "observation_truncation")
+    cut = case.over(*told)
+    if limit is None or cut < 0.005:
+        return None
+    new = limit.value * (2 if cut < _MANY else 4)
+    return Diagnosis(
+        strength=clamp(3 * cut),
+        subject=f"show {new} characters of tool output instead of {limit.value}",
+        change=f"{limit.name} grows from {limit.value} to {new}",
+        effect="the policy acts on whole tool results, and more is solved",
+        because=f"{cut:.1%} of tool results reach it cut",
+        expected_delta=cut / 3,
+        edits=case.set_constant(limit, new),
+        evidence=tuple(line(case, name) for name in told if case.find(name)),
+        risks=("a longer context",),
+    )
 
 
-class LongerReplies:
+@rule("longer-replies", "scaffold")
+def longer_replies(case: Case) -> Diagnosis | None:
     """Replies run into their token limit: raise it."""
-
-    name: ClassVar[str] = "longer-replies"
-    factor: ClassVar[Factor] = "scaffold"
-    repairs: ClassVar[bool] = False
-
-    def diagnose(self, case: Case) -> Diagnosis | None:
-        limit = case.constant("scaffold", _REPLY, int)
-        cut = case.over("behaviour.stop.length", "cut_reply_share", "behaviour.cut_replies")
-        ceiling = case.situation.ceilings.max_tokens_per_turn if case.situation.ceilings else None
-        if limit is None or cut < 0.01:
-            return None
-        if not _without_discount(case, {}) and ceiling is not None and limit.value >= ceiling:
-            return None
-        new = limit.value * (2 if cut < _MANY else 4)
-        new = new if ceiling is None else min(new, ceiling)
-        return Diagnosis(
-            strength=clamp(3 * cut),
-            subject=f"allow {new} tokens a reply instead of {limit.value}",
-            change=f"{limit.name} grows from {limit.value} to {new}",
-            effect="actions are no longer cut in the middle",
-            because=f"{cut:.1%} of replies or attempts end in the middle of a reply",
-            metric="clean_success",
-            direction="up",
-            expected_delta=cut / 3,
-            edits=_without_discount(case, case.set_constant(limit, new)),
-            evidence=(line(case, "behaviour.cut_replies"), line(case, "behaviour.stop.length")),
-            risks=("rambling replies",),
-        )
+    limit = case.constant("scaffold", _REPLY, int)
+    cut = case.over("behaviour.stop.length", "cut_reply_share", "behaviour.cut_replies")
+    ceiling = case.situation.ceilings.max_tokens_per_turn if case.situation.ceilings else None
+    if limit is None or cut < 0.01:
+        return None
+    if not _without_discount(case, {}) and ceiling is not None and limit.value >= ceiling:
+        return None
+    new = limit.value * (2 if cut < _MANY else 4)
+    new = new if ceiling is None else min(new, ceiling)
+    return Diagnosis(
+        strength=clamp(3 * cut),
+        subject=f"allow {new} tokens a reply instead of {limit.value}",
+        change=f"{limit.name} grows from {limit.value} to {new}",
+        effect="actions are no longer cut in the middle",
+        because=f"{cut:.1%} of replies or attempts end in the middle of a reply",
+        expected_delta=cut / 3,
+        edits=_without_discount(case, case.set_constant(limit, new)),
+        evidence=(line(case, "behaviour.cut_replies"), line(case, "behaviour.stop.length")),
+        risks=("rambling replies",),
+    )
 
 
-class DropLeakingTool:
+@rule("drop-leaking-tool", "scaffold", repairs=True)
+def drop_leaking_tool(case: Case) -> Diagnosis | None:
     """Attempts are flagged for reading the answer through a tool that the scaffold offers."""
-
-    name: ClassVar[str] = "drop-leaking-tool"
-    factor: ClassVar[Factor] = "scaffold"
-    repairs: ClassVar[bool] = True
-
-    def diagnose(self, case: Case) -> Diagnosis | None:
-        leaks = {
-            flag: share for flag, share in case.under("behaviour.flag.leak:").items() if share > 0
-        }
-        offered = _offered(case)
-        tool = max(leaks, key=lambda name: leaks[name], default=None)
-        if tool is None or offered is None or tool not in _names(case, offered):
-            return None
-        rest = _without(case, offered, tool)
-        return Diagnosis(
-            strength=clamp(0.8 + leaks[tool]),
-            subject=f"no longer offer {tool}",
-            change=f"{offered.name} no longer offers {tool}",
-            effect="flagged conduct disappears and clean success rises",
-            because=f"{leaks[tool]:.1%} of attempts read the answer through it",
-            metric="behaviour.leak_use",
-            direction="down",
-            expected_delta=-leaks[tool],
-            edits=case.set_constant(offered, rest),
-            evidence=(
-                f"{leaks[tool]:.1%} of attempts carry the flag leak:{tool}",
-                line(case, "behaviour.leak_share_of_solved"),
-            ),
-            risks=("raw success falls by what the leak was worth",),
-        )
+    leaks = {flag: share for flag, share in case.under("behaviour.flag.leak:").items() if share > 0}
+    offered = _offered(case)
+    tool = max(leaks, key=lambda name: leaks[name], default=None)
+    if tool is None or offered is None or tool not in _names(case, offered):
+        return None
+    rest = _without(case, offered, tool)
+    return Diagnosis(
+        strength=clamp(0.8 + leaks[tool]),
+        subject=f"no longer offer {tool}",
+        change=f"{offered.name} no longer offers {tool}",
+        effect="flagged conduct disappears and clean success rises",
+        because=f"{leaks[tool]:.1%} of attempts read the answer through it",
+        metric="behaviour.leak_use",
+        expected_delta=-leaks[tool],
+        edits=case.set_constant(offered, rest),
+        evidence=(
+            f"{leaks[tool]:.1%} of attempts carry the flag leak:{tool}",
+            line(case, "behaviour.leak_share_of_solved"),
+        ),
+        risks=("raw success falls by what the leak was worth",),
+    )
 
 
-class OfferTool:
+@rule("offer-tool", "scaffold")
+def offer_tool(case: Case) -> Diagnosis | None:
     """The environment has a tool that the scaffold does not offer: people offer it."""
-
-    name: ClassVar[str] = "offer-tool"
-    factor: ClassVar[Factor] = "scaffold"
-    repairs: ClassVar[bool] = False
-
-    def diagnose(self, case: Case) -> Diagnosis | None:
-        offered = _offered(case)
-        missing = [] if offered is None else _missing(case, offered)
-        if offered is None or not missing:
-            return None
-        failing = 1 - case.value("clean_success", default=1.0)
-        used = {tool: case.reference.low(f"behaviour.tool_share.{tool}") for tool in missing}
-        tool = max(missing, key=lambda name: used[name])
-        # A tool that nobody offers is often one that leaks, unless a clean harness lives on it.
-        strength = 0.5 + used[tool] if used[tool] > 0 else 0.1 * failing
-        return Diagnosis(
-            strength=clamp(strength),
-            subject=f"offer {tool} as well",
-            change=f"{offered.name} also offers {tool}",
-            effect="the policy finds what it now has to guess, and more is solved",
-            because=f"the environment documents {tool}, attempts fail {failing:.1%} of the time, "
-            "and nothing says that it does harm",
-            metric="clean_success",
-            direction="up",
-            expected_delta=failing / 5,
-            edits=case.set_constant(offered, _with(case, offered, tool)),
-            evidence=(f"{tool} is documented and not on offer", line(case, "clean_success")),
-            risks=("the tool may give away more than it should",),
-        )
+    offered = _offered(case)
+    missing = [] if offered is None else _missing(case, offered)
+    if offered is None or not missing:
+        return None
+    failing = 1 - case.value("clean_success", default=1.0)
+    used = {tool: case.reference.low(f"behaviour.tool_share.{tool}") for tool in missing}
+    tool = max(missing, key=lambda name: used[name])
+    # A tool that nobody offers is often one that leaks, unless a clean harness lives on it.
+    strength = 0.5 + used[tool] if used[tool] > 0 else 0.1 * failing
+    return Diagnosis(
+        strength=clamp(strength),
+        subject=f"offer {tool} as well",
+        change=f"{offered.name} also offers {tool}",
+        effect="the policy finds what it now has to guess, and more is solved",
+        because=f"the environment documents {tool}, attempts fail {failing:.1%} of the time, "
+        "and nothing says that it does harm",
+        expected_delta=failing / 5,
+        edits=case.set_constant(offered, _with(case, offered, tool)),
+        evidence=(f"{tool} is documented and not on offer", line(case, "clean_success")),
+        risks=("the tool may give away more than it should",),
+    )
 
 
-class ShowFirst:
+@rule("look-first", "scaffold")
+def show_first(case: Case) -> Diagnosis | None:
     """An option that gives the policy its usual first look for free."""
-
-    name: ClassVar[str] = "look-first"
-    factor: ClassVar[Factor] = "scaffold"
-    repairs: ClassVar[bool] = False
-
-    def diagnose(self, case: Case) -> Diagnosis | None:
-        option = case.constant("scaffold", r"AUTO_\w+|PRELOAD_\w+|SHOW_\w+_FIRST", bool)
-        unseen = case.short("behaviour.view_before_edit", 1.0)
-        if option is None or option.value:
-            return None
-        return Diagnosis(
-            strength=clamp(0.08 + 0.5 * unseen),
-            subject=f"switch {option.name} on",
-            change=f"{option.name} is switched on",
-            effect="no turn is spent on looking and no edit is made blind",
-            because=f"{unseen:.1%} of editing attempts edit before they look",
-            metric="clean_success",
-            direction="up",
-            expected_delta=0.02 + unseen / 4,
-            edits=case.set_constant(option, True),
-            evidence=(line(case, "behaviour.view_before_edit"),),
-            risks=("the policy has never read a first message of this form",),
-        )
+    option = case.constant("scaffold", r"AUTO_\w+|PRELOAD_\w+|SHOW_\w+_FIRST", bool)
+    unseen = case.short("behaviour.view_before_edit", 1.0)
+    if option is None or option.value:
+        return None
+    return Diagnosis(
+        strength=clamp(0.08 + 0.5 * unseen),
+        subject=f"switch {option.name} on",
+        change=f"{option.name} is switched on",
+        effect="no turn is spent on looking and no edit is made blind",
+        because=f"{unseen:.1%} of editing attempts edit before they look",
+        expected_delta=0.02 + unseen / 4,
+        edits=case.set_constant(option, True),
+        evidence=(line(case, "behaviour.view_before_edit"),),
+        risks=("the policy has never read a first message of this form",),
+    )
 
 
 def _without_discount(case: Case, edits: Mapping[str, str]) -> dict[str, str]:
@@ -234,33 +190,26 @@ def _without_discount(case: Case, edits: Mapping[str, str]) -> dict[str, str]:
     return found
 
 
-class OtherOption:
+@rule("other-option", "scaffold")
+def other_option(case: Case) -> Diagnosis | None:
     """Less is solved than with a clean harness before any training: take another written option."""
-
-    name: ClassVar[str] = "other-option"
-    factor: ClassVar[Factor] = "scaffold"
-    repairs: ClassVar[bool] = False
-
-    def diagnose(self, case: Case) -> Diagnosis | None:
-        trained = getattr(case.evidence, "trained", False)
-        worse = 0.0 if trained else case.short("score.clean_success", 0.0)
-        found = _option(case) if worse > 0.05 else None
-        if found is None:
-            return None
-        constant, other = found
-        return Diagnosis(
-            strength=clamp(0.15 + worse),
-            subject=f"{constant.name} {other!r} instead of {constant.value!r}",
-            change=f"{constant.name} becomes {other!r}, another of its options",
-            effect="the policy is asked for what it can do",
-            because=f"the same policy solves {worse:.1%} more with a clean harness of this suite",
-            metric="clean_success",
-            direction="up",
-            expected_delta=worse / 2,
-            edits=case.set_constant(constant, other),
-            evidence=(line(case, "score.clean_success"),),
-            risks=("the option was chosen for a reason",),
-        )
+    trained = getattr(case.evidence, "trained", False)
+    worse = 0.0 if trained else case.short("score.clean_success", 0.0)
+    found = _option(case) if worse > 0.05 else None
+    if found is None:
+        return None
+    constant, other = found
+    return Diagnosis(
+        strength=clamp(0.15 + worse),
+        subject=f"{constant.name} {other!r} instead of {constant.value!r}",
+        change=f"{constant.name} becomes {other!r}, another of its options",
+        effect="the policy is asked for what it can do",
+        because=f"the same policy solves {worse:.1%} more with a clean harness of this suite",
+        expected_delta=worse / 2,
+        edits=case.set_constant(constant, other),
+        evidence=(line(case, "score.clean_success"),),
+        risks=("the option was chosen for a reason",),
+    )
 
 
 def _option(case: Case) -> tuple[Constant, str] | None:
