@@ -4,47 +4,37 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Any, Final, Self
+from dataclasses import replace
+from typing import Any, Final
 
-from meta_agent.protocols import JSON
+from pydantic.dataclasses import dataclass as read_dataclass
+
 from meta_agent.view._format import one_line, percent, points, visible
-from meta_agent.view._parts import Measured
+from meta_agent.view._parts import Count, Measured, Names, Recorded, Share, Truth, Words
 
 _Z95: Final = 1.959964
 CELL_COLUMNS: Final = ("", "cell", "members", "search split", "points", "")
 
 
-@dataclass(frozen=True, slots=True)
-class CellView:
+def why_barred(outcome: Mapping[str, Any]) -> str:
+    """The vetoes of a cell, on one line."""
+    return "; ".join(f"{v.get('code')}: {v.get('message')}" for v in outcome.get("vetoes") or ())
+
+
+@read_dataclass(frozen=True, slots=True)
+class CellView(Recorded):
     """One set of ideas that was trained together, and how it did on the search split."""
 
-    generation: int
-    name: str
-    members: tuple[str, ...]
-    commit: str
-    clean_success: float | None
-    delta: float | None
-    n: int
-    valid: bool
-    why: str
-    chosen: bool = False
-
-    @classmethod
-    def parse(cls, outcome: Mapping[str, Any]) -> Self:
-        clean, delta = (outcome.get(name) for name in ("clean_success", "delta"))
-        vetoes = (f"{one.get('code')}: {one.get('message')}" for one in outcome.get("vetoes") or ())
-        return cls(
-            generation=int(outcome.get("generation") or 0),
-            name=str(outcome.get("name", "")),
-            members=tuple(str(name) for name in outcome.get("members") or ()),
-            commit=str(outcome.get("commit", "")),
-            clean_success=float(clean) if isinstance(clean, int | float) else None,
-            delta=float(delta) if isinstance(delta, int | float) else None,
-            n=int(outcome.get("n") or 0),
-            valid=bool(outcome.get("valid")),
-            why="; ".join(vetoes),
-        )
+    generation: Count = 0
+    name: Words = ""
+    members: Names = ()
+    commit: Words = ""
+    clean_success: Share = None
+    delta: Share = None
+    n: Count = 0
+    valid: Truth = False
+    why: Words = ""
+    chosen: Truth = False
 
     @property
     def measured(self) -> Measured | None:
@@ -65,19 +55,6 @@ class CellView:
         word = "gone on from" if self.chosen else "" if self.valid else one_line(self.why, 160)
         told = (f"g{self.generation}", self.name, names, share, moved, word)
         return tuple(visible(text) for text in told)
-
-    def to_json(self) -> dict[str, JSON]:
-        return {
-            "generation": self.generation,
-            "name": self.name,
-            "members": list(self.members),
-            "commit": self.commit,
-            "clean_success": self.clean_success,
-            "delta": self.delta,
-            "valid": self.valid,
-            "why": self.why,
-            "chosen": self.chosen,
-        }
 
 
 def chosen_cells(cells: list[CellView], outcome: Mapping[str, Any]) -> list[CellView]:

@@ -1,12 +1,53 @@
-"""The parts of a `RunState`, each read once from recorded JSON, tolerantly."""
+"""The parts of a `RunState`, each read once from recorded JSON, tolerantly.
+
+What a field takes from a record is its type: a field that is missing, or of another kind, is empty.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Self
+from typing import Annotated, Any, NamedTuple, Self
+
+from pydantic import BeforeValidator, TypeAdapter
+from pydantic.dataclasses import dataclass as read_dataclass
 
 from meta_agent.protocols import JSON, Effect
+
+
+def _number(value: Any) -> float | None:
+    return float(value) if isinstance(value, int | float) else None
+
+
+def _dicts(value: Any) -> tuple[Mapping[str, Any], ...]:
+    if not isinstance(value, list | tuple):
+        return ()
+    return tuple(item for item in value if isinstance(item, dict))
+
+
+Words = Annotated[str, BeforeValidator(lambda value: str(value or ""))]
+Count = Annotated[int, BeforeValidator(lambda value: int(value or 0))]
+Truth = Annotated[bool, BeforeValidator(bool)]
+Share = Annotated[float | None, BeforeValidator(_number)]
+Names = Annotated[tuple[str, ...], BeforeValidator(lambda value: tuple(map(str, value or ())))]
+Fields = Annotated[
+    Mapping[str, Any], BeforeValidator(lambda value: value if isinstance(value, dict) else {})
+]
+
+
+class Recorded:
+    """What is read from the outcome of a step, field by field, and shown as it was read."""
+
+    __slots__ = ()
+
+    @classmethod
+    def parse(cls, outcome: Mapping[str, Any]) -> Self:
+        read: Self = TypeAdapter(cls).validate_python(dict(outcome))
+        return read
+
+    def to_json(self) -> dict[str, JSON]:
+        shown: dict[str, JSON] = TypeAdapter(type(self)).dump_python(self, mode="json")
+        return shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,84 +100,47 @@ class Measured:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class VersionView:
+@read_dataclass(frozen=True, slots=True)
+class VersionView(Recorded):
     """One promoted version (or the first one)."""
 
-    version: str
-    generation: int
-    commit: str
-    policy: str
-    candidate: str | None
-    measured: Measured | None
-    undone: bool
+    version: Words = ""
+    generation: Count = 0
+    commit: Words = ""
+    policy: Words = ""
+    candidate: str | None = None
+    undone: Truth = False
+    measured: Measured | None = None
 
     @property
     def column(self) -> int:
         """Its place on the main line: what generation g made stands after generation g."""
         return 0 if self.candidate is None else self.generation + 1
 
-    @classmethod
-    def parse(cls, outcome: Mapping[str, Any], measured: Measured | None) -> Self:
-        return cls(
-            version=str(outcome.get("version", "")),
-            generation=int(outcome.get("generation") or 0),
-            commit=str(outcome.get("commit") or outcome.get("harness_commit") or ""),
-            policy=str(outcome.get("policy") or ""),
-            candidate=outcome.get("candidate"),
-            measured=measured,
-            undone=bool(outcome.get("undone")),
-        )
 
-    def to_json(self) -> dict[str, JSON]:
-        return {
-            "version": self.version,
-            "generation": self.generation,
-            "commit": self.commit,
-            "policy": self.policy,
-            "candidate": self.candidate,
-            "undone": self.undone,
-            "measured": self.measured.to_json() if self.measured else None,
-        }
-
-
-@dataclass(slots=True)
-class CandidateView:
+@read_dataclass(slots=True)
+class CandidateView(Recorded):
     """A candidate with all that was found out about it."""
 
-    id: str
-    generation: int
-    index: int
-    ref: str
-    commit: str
-    base: str
-    factor: str
-    hypothesis: Mapping[str, Any]
-    paths: tuple[str, ...]
-    diff: str
+    id: Words = ""
+    generation: Count = 0
+    index: Count = 0
+    ref: Words = ""
+    commit: Words = ""
+    base: Words = ""
+    factor: Words = ""
+    hypothesis: Fields = field(default_factory=dict)
+    paths: Names = ()
+    diff: Words = ""
     screens: list[dict[str, Any]] = field(default_factory=list)
     lives: list[dict[str, Any]] = field(default_factory=list)
-    verdict: dict[str, Any] | None = None
+    verdict: Annotated[
+        dict[str, Any] | None,
+        BeforeValidator(lambda value: value if isinstance(value, dict) else None),
+    ] = None
     merge: dict[str, Any] | None = None
     declined: str | None = None  # what a person said against its merge
     reverted: str | None = None  # the commit that took it back
-
-    @classmethod
-    def parse(cls, outcome: Mapping[str, Any]) -> Self:
-        hypothesis = outcome.get("hypothesis")
-        return cls(
-            id=str(outcome.get("id", "")),
-            generation=int(outcome.get("generation") or 0),
-            index=int(outcome.get("index") or 0),
-            ref=str(outcome.get("ref") or ""),
-            commit=str(outcome.get("commit") or ""),
-            base=str(outcome.get("base") or ""),
-            factor=str(outcome.get("factor") or ""),
-            hypothesis=hypothesis if isinstance(hypothesis, dict) else {},
-            paths=tuple(str(path) for path in outcome.get("paths") or ()),
-            diff=str(outcome.get("diff") or ""),
-            verdict=outcome["verdict"] if isinstance(outcome.get("verdict"), dict) else None,
-        )
 
     @property
     def short_id(self) -> str:
@@ -236,130 +240,78 @@ class BlamedLine(NamedTuple):
     candidate: CandidateView | None
 
 
-@dataclass(frozen=True, slots=True)
-class RefusedView:
+@read_dataclass(frozen=True, slots=True)
+class RefusedView(Recorded):
     """A draft that was never admitted: no test was paid for it."""
 
-    generation: int
-    statement: str
-    code: str  # the typed reason, e.g. `path_outside_allowlist`
-    reason: str
+    generation: Count = 0
+    statement: Words = ""
+    code: Annotated[str, BeforeValidator(lambda value: str(value or "unknown"))] = "unknown"
+    """The typed reason, e.g. `path_outside_allowlist`."""
+    reason: Words = ""
 
     @classmethod
     def parse_all(cls, proposal: Mapping[str, Any]) -> list[Self]:
-        generation = int(proposal.get("generation") or 0)
-        return [
-            cls(
-                generation=generation,
-                statement=str(one.get("statement") or ""),
-                code=str(one.get("code") or "unknown"),
-                reason=str(one.get("reason") or ""),
-            )
-            for one in _dicts(proposal.get("refused"))
-        ]
-
-    def to_json(self) -> dict[str, JSON]:
-        return {
-            "generation": self.generation,
-            "statement": self.statement,
-            "code": self.code,
-            "reason": self.reason,
-        }
+        of = {"generation": proposal.get("generation")}
+        return [cls.parse({**draft, **of}) for draft in _dicts(proposal.get("refused"))]
 
 
-@dataclass(frozen=True, slots=True)
-class AnalysisView:
+@read_dataclass(frozen=True, slots=True)
+class AnalysisView(Recorded):
     """What a generation's analyst said beside its ideas."""
 
-    generation: int
-    nothing: str  # why there was nothing to try, if so
-    noted: str  # for the analysts after it
-
-    @classmethod
-    def parse(cls, proposal: Mapping[str, Any]) -> Self:
-        nothing, noted = (str(proposal.get(name) or "") for name in ("nothing", "noted"))
-        return cls(int(proposal.get("generation") or 0), nothing, noted)
-
-    def to_json(self) -> dict[str, JSON]:
-        return {"generation": self.generation, "nothing": self.nothing, "noted": self.noted}
+    generation: Count = 0
+    nothing: Words = ""  # why there was nothing to try, if so
+    noted: Words = ""  # for the analysts after it
 
 
-@dataclass(frozen=True, slots=True)
-class EvidenceView:
+def _exemplars(value: Any) -> tuple[Mapping[str, Any], ...]:
+    """Either a list, or a dictionary of lists by failure mode."""
+    if not isinstance(value, dict):
+        return _dicts(value)
+    return tuple({"mode": mode, **item} for mode, items in value.items() for item in _dicts(items))
+
+
+def _layers(value: Any) -> dict[str, Any]:
+    return {name: part for name, part in (value or {}).items() if isinstance(part, dict)}
+
+
+def _quoted(value: Any) -> dict[str, Any]:
+    quoted = value if isinstance(value, dict) else {}
+    return {str(k): tuple(map(str, told)) for k, told in quoted.items() if isinstance(told, list)}
+
+
+@read_dataclass(frozen=True, slots=True)
+class EvidenceView(Recorded):
     """One generation's health report."""
 
-    generation: int
-    version: str
-    layers: Mapping[str, Mapping[str, Any]]
-    alerts: tuple[Mapping[str, Any], ...]
-    exemplars: tuple[Mapping[str, Any], ...]
-    quoted: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    generation: Count = 0
+    version: Words = ""
+    layers: Annotated[Mapping[str, Mapping[str, Any]], BeforeValidator(_layers)] = field(
+        default_factory=dict
+    )
+    alerts: Annotated[tuple[Mapping[str, Any], ...], BeforeValidator(_dicts)] = ()
+    exemplars: Annotated[tuple[Mapping[str, Any], ...], BeforeValidator(_exemplars)] = ()
+    quoted: Annotated[Mapping[str, tuple[str, ...]], BeforeValidator(_quoted)] = field(
+        default_factory=dict
+    )
 
     def behind(self, alert: Mapping[str, Any]) -> tuple[str, ...]:
         """The attempts that show what an alert on the conversation is about."""
         return self.quoted.get(str(alert.get("metric", "")).removeprefix("conversation."), ())
 
-    @classmethod
-    def parse(cls, outcome: Mapping[str, Any]) -> Self:
-        layers, quoted = outcome.get("layers"), outcome.get("quoted")
-        return cls(
-            generation=int(outcome.get("generation") or 0),
-            version=str(outcome.get("version", "")),
-            layers={name: part for name, part in (layers or {}).items() if isinstance(part, dict)},
-            alerts=_dicts(outcome.get("alerts")),
-            exemplars=_exemplars(outcome.get("exemplars")),
-            quoted={
-                str(kind): tuple(map(str, told))
-                for kind, told in (quoted if isinstance(quoted, dict) else {}).items()
-                if isinstance(told, list)
-            },
-        )
 
-    def to_json(self) -> dict[str, JSON]:
-        return {
-            "generation": self.generation,
-            "version": self.version,
-            "layers": {name: dict(part) for name, part in self.layers.items()},
-            "alerts": [dict(alert) for alert in self.alerts],
-            "exemplars": [dict(exemplar) for exemplar in self.exemplars],
-            "quoted": {kind: list(told) for kind, told in self.quoted.items()},
-        }
-
-
-@dataclass(frozen=True, slots=True)
-class SkillView:
+@read_dataclass(frozen=True, slots=True)
+class SkillView(Recorded):
     """A skill that this run wrote."""
 
-    name: str
-    path: str
-    candidate: str | None
-    description: str
-    negative: bool
-    status: str = ""
-    worth: str = ""
-
-    @classmethod
-    def parse(cls, outcome: Mapping[str, Any]) -> Self:
-        return cls(
-            name=str(outcome.get("name", "")),
-            path=str(outcome.get("path", "")),
-            candidate=outcome.get("candidate"),
-            description=str(outcome.get("description") or ""),
-            negative=bool(outcome.get("negative")),
-            status=str(outcome.get("status") or ""),
-            worth=str(outcome.get("worth") or ""),
-        )
-
-    def to_json(self) -> dict[str, JSON]:
-        return {
-            "name": self.name,
-            "path": self.path,
-            "candidate": self.candidate,
-            "description": self.description,
-            "negative": self.negative,
-            "status": self.status,
-            "worth": self.worth,
-        }
+    name: Words = ""
+    path: Words = ""
+    candidate: str | None = None
+    description: Words = ""
+    negative: Truth = False
+    status: Words = ""
+    worth: Words = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -413,10 +365,6 @@ def parse_effect(value: Any) -> Effect | None:
     )
 
 
-def _number(value: Any) -> float | None:
-    return float(value) if isinstance(value, int | float) else None
-
-
 def _whole(value: Any) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
@@ -426,16 +374,3 @@ def _pair(value: Any) -> tuple[float, float] | None:
         return None
     low, high = _number(value[0]), _number(value[1])
     return None if low is None or high is None else (low, high)
-
-
-def _exemplars(value: Any) -> tuple[Mapping[str, Any], ...]:
-    """Either a list, or a dictionary of lists by failure mode."""
-    if not isinstance(value, dict):
-        return _dicts(value)
-    return tuple({"mode": mode, **item} for mode, items in value.items() for item in _dicts(items))
-
-
-def _dicts(value: Any) -> tuple[Mapping[str, Any], ...]:
-    if not isinstance(value, list | tuple):
-        return ()
-    return tuple(item for item in value if isinstance(item, dict))

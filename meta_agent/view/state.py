@@ -22,7 +22,7 @@ from meta_agent.errors import ConfigError
 from meta_agent.ledger import Event, Ledger, RunRow, Spend, Step
 from meta_agent.ledger.kinds import KINDS
 from meta_agent.protocols import JSON
-from meta_agent.view._cells import CellView, chosen_cells
+from meta_agent.view._cells import CellView, chosen_cells, why_barred
 from meta_agent.view._decisions import DecisionView
 from meta_agent.view._money import by_role_json, total_usd
 from meta_agent.view._parts import (
@@ -31,6 +31,7 @@ from meta_agent.view._parts import (
     EvidenceView,
     Measured,
     MetricPoint,
+    Recorded,
     RefusedView,
     SkillView,
     VersionView,
@@ -292,9 +293,14 @@ def _run_row(ledger: Ledger, run: str | None) -> RunRow:
     raise ConfigError(f"there is no run {run!r} in this workspace", hint=f"runs: {known}")
 
 
+def _version(outcome: Mapping[str, Any], measured: Measured | None) -> VersionView:
+    commit = outcome.get("commit") or outcome.get("harness_commit")
+    return VersionView.parse({**outcome, "commit": commit, "measured": measured})
+
+
 def _fold_baseline(state: RunState, outcome: Mapping[str, Any]) -> None:
     state.first = Measured.parse(outcome)
-    state.versions.append(VersionView.parse({"generation": 0, **outcome}, state.first))
+    state.versions.append(_version(outcome, state.first))
 
 
 def _fold_vault(state: RunState, outcome: Mapping[str, Any]) -> None:
@@ -303,10 +309,6 @@ def _fold_vault(state: RunState, outcome: Mapping[str, Any]) -> None:
         state.baseline = measured
     else:
         state.final = measured
-
-
-def _fold_evidence(state: RunState, outcome: Mapping[str, Any]) -> None:
-    state.evidence.append(EvidenceView.parse(outcome))
 
 
 def _fold_proposal(state: RunState, outcome: Mapping[str, Any]) -> None:
@@ -358,7 +360,7 @@ def _fold_merge(state: RunState, outcome: Mapping[str, Any]) -> None:
     if not outcome.get("undone"):
         state.lead = None
     measured = Measured.parse(outcome) if outcome.get("clean_success") is not None else None
-    state.versions.append(VersionView.parse(outcome, measured))
+    state.versions.append(_version(outcome, measured))
 
 
 def _fold_revert(state: RunState, outcome: Mapping[str, Any]) -> None:
@@ -367,7 +369,7 @@ def _fold_revert(state: RunState, outcome: Mapping[str, Any]) -> None:
 
 
 def _fold_cell(state: RunState, outcome: Mapping[str, Any]) -> None:
-    state.cells.append(CellView.parse(outcome))
+    state.cells.append(CellView.parse({**outcome, "why": why_barred(outcome)}))
 
 
 def _fold_bundle(state: RunState, outcome: Mapping[str, Any]) -> None:
@@ -376,10 +378,6 @@ def _fold_bundle(state: RunState, outcome: Mapping[str, Any]) -> None:
 
 def _fold_lead(state: RunState, outcome: Mapping[str, Any]) -> None:
     state.lead = outcome if outcome.get("members") else None
-
-
-def _fold_skill(state: RunState, outcome: Mapping[str, Any]) -> None:
-    state.skills.append(SkillView.parse(outcome))
 
 
 def _fold_train(state: RunState, outcome: Mapping[str, Any]) -> None:
@@ -400,10 +398,15 @@ def _kept_as(name: str) -> Callable[[RunState, Mapping[str, Any]], None]:
     return lambda state, outcome: setattr(state, name, outcome)
 
 
+def _added(name: str, kind: type[Recorded]) -> Callable[[RunState, Mapping[str, Any]], None]:
+    """One more of its kind."""
+    return lambda state, outcome: getattr(state, name).append(kind.parse(outcome))
+
+
 _FOLDS: Final[Mapping[str, Callable[[RunState, Mapping[str, Any]], None]]] = {
     "baseline": _fold_baseline,
     "vault": _fold_vault,
-    "evidence": _fold_evidence,
+    "evidence": _added("evidence", EvidenceView),
     "proposal": _fold_proposal,
     "revision": _fold_revision,
     "candidate": _fold_candidate,
@@ -416,7 +419,7 @@ _FOLDS: Final[Mapping[str, Callable[[RunState, Mapping[str, Any]], None]]] = {
     "bundle": _fold_bundle,
     "handover": _kept_as("handover"),
     "lead": _fold_lead,
-    "skill": _fold_skill,
+    "skill": _added("skills", SkillView),
     "train": _fold_train,
     "eval": _fold_eval,
     "visible": _kept_as("visible"),

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Final, Protocol
 
 from meta_agent.errors import ConfigError
-from meta_agent.protocols import JSON
+from meta_agent.protocols import JSON, Rollout
 from meta_agent.rollouts.exchange import (
     _atif,
     _harbor,
@@ -36,6 +38,32 @@ def _by_record(row: Row, count: Count) -> Draft:
     raise RowError("a record of ours is read whole")
 
 
+class Reads(Protocol):
+    """A module of one format."""
+
+    NAME: str
+
+    def claims(self, value: JSON, /) -> int: ...
+
+    def read(self, row: Row, count: Count, /) -> Draft: ...
+
+
+class Writes(Reads, Protocol):
+    """The same of a format that rollouts can be exported to."""
+
+    CANNOT_CARRY: frozenset[str]
+
+    def write(self, rollouts: Iterable[Rollout], path: Path, /) -> int: ...
+
+
+def _reads(module: Reads, what: str, marks: str, **more: Any) -> Format:
+    return Format(module.NAME, what, marks, module.claims, module.read, **more)
+
+
+def _writes(module: Writes, what: str, marks: str, **more: Any) -> Format:
+    return _reads(module, what, marks, write=module.write, cannot_carry=module.CANNOT_CARRY, **more)
+
+
 FORMATS: Final = {
     one.name: one
     for one in (
@@ -47,142 +75,87 @@ FORMATS: Final = {
             _by_record,
             _native.write,
         ),
-        Format(
-            _predictions.NAME,
+        _writes(
+            _predictions,
             "SWE-bench predictions, as rows or as a map by instance",
             "instance_id, model_patch",
-            _predictions.claims,
-            _predictions.read,
-            _predictions.write,
-            _predictions.expand,
-            cannot_carry=_predictions.CANNOT_CARRY,
+            expand=_predictions.expand,
         ),
-        Format(
-            _verdicts.NAME,
+        _reads(
+            _verdicts,
             "SWE-bench harness reports; beside predictions or trajectories, their outcomes",
             "resolved_ids, unresolved_ids, error_ids; or by instance resolved, patch_exists",
-            _verdicts.claims,
-            _verdicts.read,
             expand=_verdicts.expand,
         ),
-        Format(
-            _trl.NAME,
+        _writes(
+            _trl,
             "completions that a TRL trainer logged (Parquet)",
             "step, prompt, completion, advantage, one column per reward",
-            _trl.claims,
-            _trl.read,
-            _trl.write,
             layout="parquet",
-            cannot_carry=_trl.CANNOT_CARRY,
             dialogues=True,
         ),
-        Format(
-            _openai.NAME,
+        _writes(
+            _openai,
             "dialogues of OpenAI's, Anthropic's or ShareGPT's form, and batch outputs",
             "messages, conversations, prompt and completion, or custom_id and response",
-            _openai.claims,
-            _openai.read,
-            _openai.write,
-            cannot_carry=_openai.CANNOT_CARRY,
             dialogues=True,
         ),
-        Format(
-            _mini_swe_agent.NAME,
+        _reads(
+            _mini_swe_agent,
             "mini-swe-agent trajectories (.traj.json)",
             "trajectory_format mini-swe-agent-..., or a bare list of messages",
-            _mini_swe_agent.claims,
-            _mini_swe_agent.read,
             expand=_mini_swe_agent.expand,
             layout="document",
         ),
-        Format(
-            _nemo_gym.NAME,
-            "NeMo Gym rollouts, JSON lines",
-            "responses_create_params, response",
-            _nemo_gym.claims,
-            _nemo_gym.read,
-            _nemo_gym.write,
-            cannot_carry=_nemo_gym.CANNOT_CARRY,
-        ),
-        Format(
-            _verifiers.NAME,
+        _writes(_nemo_gym, "NeMo Gym rollouts, JSON lines", "responses_create_params, response"),
+        _writes(
+            _verifiers,
             "prime-rl and verifiers results, JSON lines",
             "prompt, completion, and example_id (before: id, task, reward)",
-            _verifiers.claims,
-            _verifiers.read,
-            _verifiers.write,
-            cannot_carry=_verifiers.CANNOT_CARRY,
             dialogues=True,
         ),
-        Format(
-            _atif.NAME,
-            "ATIF trajectories (Harbor)",
-            "schema_version ATIF-..., steps",
-            _atif.claims,
-            _atif.read,
-            _atif.write,
-            cannot_carry=_atif.CANNOT_CARRY,
-            dialogues=True,
+        _writes(
+            _atif, "ATIF trajectories (Harbor)", "schema_version ATIF-..., steps", dialogues=True
         ),
-        Format(
-            _harbor.NAME,
+        _reads(
+            _harbor,
             "Harbor's trials, with the trajectories in their folders",
             "task_name, verifier_result, exception_info",
-            _harbor.claims,
-            _harbor.read,
         ),
-        Format(
-            _verl.NAME,
-            "verl's generation dumps, JSON lines",
-            "input, output, score, step",
-            _verl.claims,
-            _verl.read,
-        ),
-        Format(
-            _openhands.NAME,
+        _reads(_verl, "verl's generation dumps, JSON lines", "input, output, score, step"),
+        _reads(
+            _openhands,
             "OpenHands' output.jsonl, evaluated or not",
             "instance_id, test_result, history",
-            _openhands.claims,
-            _openhands.read,
         ),
-        Format(
-            _inspect.NAME,
+        _reads(
+            _inspect,
             "Inspect logs (.eval, or .json)",
             "eval: {task, model}, samples",
-            _inspect.claims,
-            _inspect.read,
             expand=_inspect.expand,
         ),
-        Format(
-            _tau_bench.NAME,
+        _reads(
+            _tau_bench,
             "tau-bench and tau2-bench results",
             "task_id, reward, traj; or simulations",
-            _tau_bench.claims,
-            _tau_bench.read,
             expand=_tau_bench.expand,
         ),
-        Format(
-            _terminal_bench.NAME,
+        _reads(
+            _terminal_bench,
             "Terminal-Bench trials and runs (results.json)",
             "task_id, is_resolved, failure_mode; or results of these",
-            _terminal_bench.claims,
-            _terminal_bench.read,
             expand=_terminal_bench.expand,
         ),
-        Format(
-            _openai_evals.NAME,
+        _reads(
+            _openai_evals,
             "OpenAI evals logs, JSON lines",
             "spec with eval_name; events with event_id, sample_id, type, data",
-            _openai_evals.claims,
-            _openai_evals.read,
             gather=_openai_evals.gather,
         ),
-        Format(
-            _swe_agent.NAME,
+        _reads(
+            _swe_agent,
             "SWE-agent trajectories (.traj)",
             "trajectory: steps with an action; info",
-            _swe_agent.claims,
-            _swe_agent.read,
             layout="document",
         ),
     )
