@@ -1,21 +1,12 @@
 """Rollouts: the record of one attempt, the runner that makes them, the store that keeps them."""
 
 from meta_agent.rollouts._attempt import Stamp
-from meta_agent.rollouts.record import (
-    SCHEMA_VERSION,
-    from_json,
-    to_json,
-    to_line,
-    tokens_from_json,
-    tokens_to_json,
-)
-from meta_agent.rollouts.runner import GRACE_SEC, AgentSession, Runner
+from meta_agent.rollouts.record import from_json, to_json, to_line, tokens_from_json, tokens_to_json
+from meta_agent.rollouts.runner import GRACE_SEC, Runner
 from meta_agent.rollouts.store import RolloutStore, ShardRef
 
 __all__ = [
     "GRACE_SEC",
-    "SCHEMA_VERSION",
-    "AgentSession",
     "RolloutStore",
     "Runner",
     "ShardRef",

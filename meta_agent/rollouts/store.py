@@ -63,7 +63,6 @@ class ShardRef:
 
     @property
     def rows(self) -> DataFile:
-        """The file of rollout rows."""
         return DataFile(self.path, self.sha256, self.count, self.bytes)
 
 
@@ -127,7 +126,6 @@ class RolloutStore:
         return self._manifest(name)
 
     def names(self) -> list[str]:
-        """The names of all shards, sorted."""
         found = self.directory.rglob("*.shard.json")
         return sorted(
             path.relative_to(self.directory).as_posix().removesuffix(".shard.json")

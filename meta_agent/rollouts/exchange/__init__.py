@@ -5,27 +5,14 @@ skipped; `absent(rollout)` says what was not in the data; `write_rollouts` expor
 one module with `claims` and `read`, listed in `_registry.py`.
 """
 
-from meta_agent.rollouts.exchange._draft import (
-    ABSENCES,
-    IMPORTED,
-    absent,
-    judged,
-    origin,
-    with_outcome,
-)
-from meta_agent.rollouts.exchange._format import Format
+from meta_agent.rollouts.exchange._draft import absent, judged, origin
 from meta_agent.rollouts.exchange._mapped import by_our_names
 from meta_agent.rollouts.exchange._read import Reading, read_rollouts, write_rollouts
 from meta_agent.rollouts.exchange._registry import FORMATS, format_named, sniff
-from meta_agent.rollouts.exchange._tally import Tally
 
 __all__ = [
-    "ABSENCES",
     "FORMATS",
-    "IMPORTED",
-    "Format",
     "Reading",
-    "Tally",
     "absent",
     "by_our_names",
     "format_named",
@@ -33,6 +20,5 @@ __all__ = [
     "origin",
     "read_rollouts",
     "sniff",
-    "with_outcome",
     "write_rollouts",
 ]

@@ -15,7 +15,7 @@ from typing import Final, get_args
 
 from meta_agent.distribution import __version__
 from meta_agent.protocols import JSON, Message, Rollout, StopReason, TokenRecord
-from meta_agent.rollouts.exchange._draft import Draft, absent
+from meta_agent.rollouts.exchange._draft import Draft, absent, cost_of
 from meta_agent.rollouts.exchange._files import write_lines
 from meta_agent.rollouts.exchange._format import Count
 from meta_agent.rollouts.exchange._messages import (
@@ -51,8 +51,7 @@ def read(row: Row, count: Count) -> Draft:
     messages = parse_messages([m for s in steps for m in _messages(s, count)], "steps", count)
     events, tool_ok = told_by(messages)
     agent, own = row.object("agent"), _own(row)
-    for name in ("schema_version", "session_id", "trajectory_id", "notes"):
-        row.get(name)
+    row.skip("schema_version", "session_id", "trajectory_id", "notes")
     replies = [s for s in steps if s.get("source") == "agent" and not s.flag("is_copied_context")]
     return Draft(
         prompt=before_reply(messages),
@@ -64,7 +63,7 @@ def read(row: Row, count: Count) -> Draft:
         group=own.label("group_id"),
         sample_idx=own.integer("sample_idx"),
         policy=_model(agent, replies),
-        version=agent.text("version") if agent else None,
+        version=agent.text("version"),
         rewards=_rewards(own, count),
         weights=numbers_of(own.object("weights"), count),
         advantage=own.number("advantage"),
@@ -91,8 +90,7 @@ def _messages(step: Row, count: Count) -> Iterator[Message]:
     if calls:
         message["tool_calls"] = [_call(call) for call in calls]
     yield message
-    observation = step.object("observation")
-    for result in (observation.items("results") if observation else None) or ():
+    for result in step.object("observation").items("results") or ():
         yield _result(result, len(calls), count)
 
 
@@ -118,8 +116,6 @@ def _result(result: JSON, calls: int, count: Count) -> Message:
 def _own(row: Row) -> Row:
     """What stands in `extra`: ours under our name, else where others put a reward."""
     extra = row.object("extra")
-    if extra is None:
-        return Row({})
     return extra.object(_EXTRA) or extra
 
 
@@ -134,30 +130,26 @@ def _stop(own: Row) -> StopReason | None:
     return next((reason for reason in get_args(StopReason) if reason == said), None)
 
 
-def _model(agent: Row | None, replies: Sequence[Row]) -> str | None:
-    named = agent.text("model_name") if agent else None
-    return named or next((name for step in replies if (name := step.text("model_name"))), None)
+def _model(agent: Row, replies: Sequence[Row]) -> str | None:
+    return agent.text("model_name") or next(
+        (name for step in replies if (name := step.text("model_name"))), None
+    )
 
 
 def _calls(replies: Iterable[Row]) -> Iterator[CallTokens]:
     for step in replies:
         metrics = step.object("metrics")
-        if metrics is not None:
-            names = ("prompt_token_ids", "completion_token_ids", "logprobs")
-            call = call_tokens(*(metrics.get(name) for name in names))
-            if call is not None:
-                yield call
+        names = ("prompt_token_ids", "completion_token_ids", "logprobs")
+        if call := call_tokens(*(metrics.get(name) for name in names)):
+            yield call
 
 
-def _cost(metrics: Row | None) -> dict[str, float]:
-    if metrics is None:
-        return {}
+def _cost(metrics: Row) -> dict[str, float]:
     prompt, completion = (
         metrics.number(f"total_{kind}_tokens") for kind in ("prompt", "completion")
     )
-    usd = metrics.number("total_cost_usd")
-    found = {} if usd is None else {"usd": usd}
-    return found if completion is None else {**found, "tokens": (prompt or 0.0) + completion}
+    tokens = () if completion is None else (prompt, completion)
+    return cost_of(metrics.number("total_cost_usd"), *tokens)
 
 
 def write(rollouts: Iterable[Rollout], path: Path) -> int:

@@ -161,6 +161,12 @@ def judged(rollouts: Iterable[Rollout], solved_at: float | None) -> Iterator[Rol
             yield with_outcome(one, one.total_reward >= solved_at, "reward")
 
 
+def cost_of(usd: float | None = None, *tokens: float | None) -> dict[str, float]:
+    """What an attempt cost, as far as its data says; a number of tokens may come in parts."""
+    known = [part for part in tokens if part is not None]
+    return ({} if usd is None else {"usd": usd}) | ({"tokens": sum(known)} if known else {})
+
+
 def digest(value: JSON) -> str:
     """Names a piece of data by its content."""
     text = json.dumps(value, sort_keys=True, separators=(",", ":"), default=str)

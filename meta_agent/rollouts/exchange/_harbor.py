@@ -11,7 +11,7 @@ from typing import Final
 
 from meta_agent.protocols import JSON, RolloutFailure
 from meta_agent.rollouts.exchange import _atif
-from meta_agent.rollouts.exchange._draft import Draft
+from meta_agent.rollouts.exchange._draft import Draft, cost_of
 from meta_agent.rollouts.exchange._format import CERTAIN, Count, has
 from meta_agent.rollouts.exchange._messages import numbers_of
 from meta_agent.rollouts.exchange._row import Row
@@ -45,19 +45,20 @@ def read(row: Row, count: Count) -> Draft:
     trajectory, failed = row.object(ATTACHED), row.object("exception_info")
     draft = _atif.read(trajectory, count) if trajectory else Draft()
     judged, run = row.object("verifier_result"), row.object("agent_result")
-    for name in _PLUMBING:
-        row.get(name)
+    row.skip(*_PLUMBING)
     draft.task_key, draft.group = task, None
-    draft.rewards = numbers_of(judged.object("rewards"), count) or None if judged else None
-    model, cost = _model(row.object("agent_info")), _cost(run)
+    draft.rewards = numbers_of(judged.object("rewards"), count) or None
+    model = row.object("agent_info").object("model_info").text("name")
+    sides = (run.number(f"n_{side}_tokens") or None for side in ("input", "output"))
+    cost = cost_of(run.number("cost_usd"), *sides)
     draft.policy, draft.cost = draft.policy or model, draft.cost or cost
     _end(draft, failed)
     return draft
 
 
-def _end(draft: Draft, failed: Row | None) -> None:
+def _end(draft: Draft, failed: Row) -> None:
     """How it ended, where it failed."""
-    if failed is None:
+    if not failed:
         return
     kind = failed.text("exception_type") or "an exception"
     if kind == "AgentTimeoutError":
@@ -67,19 +68,3 @@ def _end(draft: Draft, failed: Row | None) -> None:
     detail = f"{kind}: {failed.text('exception_message') or ''}"[:2000]
     draft.error = RolloutFailure("verifier" if of_judge else "infra", detail)
     draft.stop_reason = "error"
-
-
-def _model(agent: Row | None) -> str | None:
-    model = agent.object("model_info") if agent else None
-    return model.text("name") if model else None
-
-
-def _cost(run: Row | None) -> dict[str, float]:
-    if run is None:
-        return {}
-    usd, sides = (
-        run.number("cost_usd"),
-        (run.number("n_input_tokens"), run.number("n_output_tokens")),
-    )
-    found = {} if usd is None else {"usd": usd}
-    return {**found, "tokens": sum(n for n in sides if n)} if any(sides) else found

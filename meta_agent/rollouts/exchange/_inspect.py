@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from meta_agent.protocols import JSON, RolloutFailure, StopReason
-from meta_agent.rollouts.exchange._draft import Draft
+from meta_agent.rollouts.exchange._draft import Draft, cost_of
 from meta_agent.rollouts.exchange._format import Count, Placed, has
 from meta_agent.rollouts.exchange._messages import before_reply, parse_messages, told_by, turns_of
 from meta_agent.rollouts.exchange._row import Row, RowError, finite
@@ -62,15 +62,14 @@ def expand(placed: Placed) -> Iterator[Placed]:
 
 def read(row: Row, count: Count) -> Draft:
     evaluation, sample = row.object("eval"), row.label("id")
-    if evaluation is None or sample is None:
+    if not evaluation or sample is None:
         raise RowError("a log: expected samples, each with an id (a header alone has none)")
     messages = parse_messages([_chat(m) for m in row.items("messages") or ()], "messages", count)
     events, tool_ok = told_by(messages)
     rewards, outcome = _scores(row.object("scores"), count)
     task, epoch = evaluation.text("task") or "", row.integer("epoch") or 1
     error, status = row.object("error"), row.text("log_status")
-    for name in _UNREAD:
-        row.get(name)
+    row.skip(*_UNREAD)
     return Draft(
         prompt=before_reply(messages),
         messages=messages or None,
@@ -83,7 +82,7 @@ def read(row: Row, count: Count) -> Draft:
         domain=task,
         rewards=rewards or None,
         outcome=outcome,
-        error=None if error is None else RolloutFailure("infra", str(error.get("message"))[:2000]),
+        error=RolloutFailure("infra", str(error.get("message"))[:2000]) if error else None,
         stop_reason="error" if error else _stop(row, count),
         verifier_inputs={
             n: v for n in ("target", "metadata") if (v := row.get(n)) not in (None, {})
@@ -114,11 +113,10 @@ def _call(call: JSON) -> JSON:
     return {"id": call.get("id"), "function": function}
 
 
-def _scores(scores: Row | None, count: Count) -> tuple[dict[str, float], bool | None]:
+def _scores(scores: Row, count: Count) -> tuple[dict[str, float], bool | None]:
     rewards: dict[str, float] = {}
     said: list[JSON] = []
-    for name in scores.values if scores else ():
-        score = scores.values[name] if scores else None
+    for name, score in scores.values.items():
         value = score.get("value") if isinstance(score, dict) else score
         parts = value.items() if isinstance(value, dict) else ((None, value),)
         for part, inner in parts:
@@ -141,8 +139,7 @@ def _outcome(said: list[JSON]) -> bool | None:
 
 def _stop(row: Row, count: Count) -> StopReason | None:
     """The limit that ended the sample, or why the model's last reply did."""
-    limit, output = row.object("limit"), row.object("output")
-    choices = output.items("choices") if output else None
+    limit, choices = row.object("limit"), row.object("output").items("choices")
     last = choices[0] if choices and isinstance(choices[0], dict) else {}
     word = limit.text("type") if limit else last.get("stop_reason")
     if isinstance(word, str) and word not in _STOPS:
@@ -152,9 +149,7 @@ def _stop(row: Row, count: Count) -> StopReason | None:
 
 def _cost(usage: JSON) -> dict[str, float]:
     models = usage.values() if isinstance(usage, dict) else ()
-    totals = [finite(m.get("total_tokens")) for m in models if isinstance(m, dict)]
-    found = [total for total in totals if total is not None]
-    return {"tokens": sum(found)} if found else {}
+    return cost_of(None, *(finite(m.get("total_tokens")) for m in models if isinstance(m, dict)))
 
 
 def _timings(row: Row) -> dict[str, float]:

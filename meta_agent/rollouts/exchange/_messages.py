@@ -107,14 +107,8 @@ def _json_object(text: str) -> JSON:
         return None
 
 
-def _worked(result: Message) -> bool | None:
-    return None if "is_error" not in result else not result["is_error"]
-
-
-def told_by(
-    messages: Sequence[Message], ok: Callable[[Message], bool | None] = _worked
-) -> tuple[list[ToolEvent], bool]:
-    """The tool events of a dialogue, and whether every call's `ok` was in the data."""
+def told_by(messages: Sequence[Message]) -> tuple[list[ToolEvent], bool]:
+    """The tool events of a dialogue, and whether the data says of each that it worked, or not."""
     events: list[ToolEvent] = []
     waiting: dict[str, ToolEvent] = {}
     known, turn = True, -1
@@ -129,9 +123,8 @@ def told_by(
             key = message.get("tool_call_id", "")
             event = waiting.pop(key if key in waiting else next(iter(waiting)))
             event.result = message["content"]
-            said = ok(message)
-            event.ok = said is not False
-            known = known and said is not None
+            event.ok = not message.get("is_error", False)
+            known = known and "is_error" in message
     return events, known and not waiting
 
 
@@ -157,11 +150,10 @@ def before_reply(messages: Sequence[Message]) -> list[Message]:
     return list(messages[:first])
 
 
-def numbers_of(row: Row | None, count: Count) -> dict[str, float]:
+def numbers_of(row: Row, count: Count) -> dict[str, float]:
     """The finite numbers of an object; others are counted by name."""
     found: dict[str, float] = {}
-    for name in row.values if row else ():
-        assert row is not None
+    for name in row.values:
         value = row.get(name)
         number = finite(value)
         if number is not None:

@@ -73,6 +73,7 @@ def read(row: Row, count: Count) -> Draft:
     info = row.object("info")
     row.text("trajectory_format")
     events, tool_ok = _events(kept, messages)
+    version = info.text("mini_version")
     stop, error = _ending(info, events)
     return Draft(
         prompt=messages[:2],
@@ -81,12 +82,12 @@ def read(row: Row, count: Count) -> Draft:
         tool_ok=tool_ok,
         turns=turns_of(messages),
         task_key=row.label("instance_id"),
-        policy=_model(info),
-        harness_commit=_version(info),
+        policy=info.object("config").object("model").text("model_name"),
+        harness_commit=f"mini-swe-agent {version}" if version else "",
         stop_reason=stop,
         error=error,
         verifier_inputs=_submission(info),
-        cost=_cost(info),
+        cost=_cost(info.object("model_stats")),
         domain="swe",
     )
 
@@ -154,11 +155,11 @@ def _return_code(raw: JSON, text: str) -> int | None:
 
 
 def _ending(
-    info: Row | None, events: Sequence[ToolEvent]
+    info: Row, events: Sequence[ToolEvent]
 ) -> tuple[StopReason | None, RolloutFailure | None]:
-    status = info.text("exit_status") if info else None
+    status = info.text("exit_status")
     if not status:  # a bare list: only a last command that hands in says how it ended
-        last = str(events[-1].arguments) if info is None and events else ""
+        last = str(events[-1].arguments) if events and not info else ""
         return ("submitted" if any(mark in last for mark in SUBMIT_MARKS) else None), None
     if status.lower() in _ENDINGS:
         return _ENDINGS[status.lower()], None
@@ -166,27 +167,11 @@ def _ending(
     return "error", RolloutFailure("infra" if kind == "infra" else "policy", status)
 
 
-def _submission(info: Row | None) -> dict[str, JSON]:
-    patch = info.text("submission") if info else None
-    said = info is not None and "submission" in info.values
-    return {"patch": patch or ""} if said else {}
+def _submission(info: Row) -> dict[str, JSON]:
+    return {"patch": info.text("submission") or ""} if "submission" in info.values else {}
 
 
-def _cost(info: Row | None) -> dict[str, float]:
-    stats = info.object("model_stats") if info else None
-    usd, calls = (
-        (stats.number("instance_cost"), stats.number("api_calls")) if stats else (None,) * 2
-    )
+def _cost(stats: Row) -> dict[str, float]:
+    usd, calls = stats.number("instance_cost"), stats.number("api_calls")
     # A cost of 0 with calls made is what unknown prices look like there.
     return {"usd": usd} if usd else {"usd": 0.0} if usd == 0 and not calls else {}
-
-
-def _version(info: Row | None) -> str:
-    version = info.text("mini_version") if info else None
-    return f"mini-swe-agent {version}" if version else ""
-
-
-def _model(info: Row | None) -> str | None:
-    config = info.object("config") if info else None
-    model = config.object("model") if config else None
-    return model.text("model_name") if model else None

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from meta_agent.protocols import JSON, Message, Rollout, RolloutFailure, StopReason
-from meta_agent.rollouts.exchange._draft import Draft, absent
+from meta_agent.rollouts.exchange._draft import Draft, absent, cost_of
 from meta_agent.rollouts.exchange._files import known, split_prompt, write_lines
 from meta_agent.rollouts.exchange._format import Count, has
 from meta_agent.rollouts.exchange._messages import told_by, turns_of
@@ -44,7 +44,7 @@ def claims(value: JSON) -> int:
 
 def read(row: Row, count: Count) -> Draft:
     params, response = row.object("responses_create_params"), row.object("response")
-    if params is None or response is None:
+    if not params or not response:
         raise RowError("fields responses_create_params and response: expected two objects")
     prompt = messages_of_items(params.get("input"), "responses_create_params.input", count)
     if params.get("instructions"):
@@ -53,8 +53,7 @@ def read(row: Row, count: Count) -> Draft:
     messages = [*prompt, *output]
     events, tool_ok = told_by(messages)
     outcome, error = _judged(row)
-    for name in _PLUMBING:
-        row.get(name)
+    row.skip(*_PLUMBING)
     return Draft(
         prompt=prompt,
         messages=messages if output else None,
@@ -71,7 +70,7 @@ def read(row: Row, count: Count) -> Draft:
         verifier_inputs=_patch(row) | _kept(row, _VERIFIER),
         tokens=joined(_calls(response.get("output"))),
         timings={name: value for name in _TIMES if (value := row.number(name)) is not None},
-        cost=_cost(response),
+        cost=cost_of(None, response.object("usage").number("total_tokens")),
     )
 
 
@@ -97,8 +96,7 @@ def _patch(row: Row) -> dict[str, JSON]:
 
 
 def _stop(response: Row, output: list[Message]) -> StopReason | None:
-    details = response.object("incomplete_details")
-    reason = (details.text("reason") if details else None) or response.text("status")
+    reason = response.object("incomplete_details").text("reason") or response.text("status")
     if reason in _STOPS:
         return _STOPS[reason]
     raw = response.get("output")
@@ -108,18 +106,11 @@ def _stop(response: Row, output: list[Message]) -> StopReason | None:
     return "length" if status == "incomplete" else "returned" if ended else None
 
 
-def _cost(response: Row) -> dict[str, float]:
-    usage = response.object("usage")
-    total = usage.number("total_tokens") if usage else None
-    return {} if total is None else {"tokens": total}
-
-
 def _calls(output: JSON) -> Iterator[CallTokens]:
     for item in output if isinstance(output, list) else ():
         if isinstance(item, dict):
             names = ("prompt_token_ids", "generation_token_ids", "generation_log_probs")
-            call = call_tokens(*(item.get(name) for name in names))
-            if call is not None:
+            if call := call_tokens(*(item.get(name) for name in names)):
                 yield call
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final, get_args
 
 from meta_agent.protocols import JSON, Message, Rollout, RolloutFailure, StopReason
-from meta_agent.rollouts.exchange._draft import Draft, absent
+from meta_agent.rollouts.exchange._draft import Draft, absent, cost_of
 from meta_agent.rollouts.exchange._files import known, write_lines
 from meta_agent.rollouts.exchange._format import Count, has
 from meta_agent.rollouts.exchange._messages import (
@@ -102,10 +102,9 @@ def _is_item(value: JSON) -> bool:
 
 def _of_batch(row: Row, count: Count) -> Draft:
     """A line of a batch's output: a reply, or the reason why there is none."""
-    response = row.object("response")
-    body = response.object("body") if response else None
-    choices = body.items("choices") if body else None
-    row.get("id")
+    body = row.object("response").object("body")
+    choices = body.items("choices")
+    row.skip("id")
     task = row.label("custom_id")
     if not choices or not isinstance(choices[0], dict):
         failed = shown(row.get("error") or (body.values if body else row.get("response")))
@@ -114,16 +113,14 @@ def _of_batch(row: Row, count: Count) -> Draft:
     count("further choice") if len(choices) > 1 else None
     choice = Row(choices[0])
     messages = parse_messages([choice.get("message")], "message", count)
-    usage = body.object("usage") if body else None
-    tokens = usage.number("total_tokens") if usage else None
     return Draft(
         messages=messages,
         tool_events=told_by(messages)[0],
         turns=turns_of(messages),
         task_key=task,
-        policy=body.text("model") if body else None,
+        policy=body.text("model"),
         stop_reason=stop_of(choice, count),
-        cost={} if tokens is None else {"tokens": tokens},
+        cost=cost_of(None, body.object("usage").number("total_tokens")),
     )
 
 

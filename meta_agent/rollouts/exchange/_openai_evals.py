@@ -52,41 +52,31 @@ def read(row: Row, count: Count) -> Draft:
     name, spec, sampled = row.label("sample_id"), row.object("spec"), row.object("sampling")
     if name is None:
         raise row.need("sample_id", "a name")
-    for event in ("raw_sample", "function_call"):
-        row.get(event)
+    row.skip("raw_sample", "function_call")
     messages = _dialogue(sampled, count)
-    failed = row.object("error")
+    failed, match, metrics = (row.object(name) for name in ("error", "match", "metrics"))
+    judged = match or metrics
     error = RolloutFailure("infra", (failed.text("message") or "")[:2000]) if failed else None
-    eval_name = (spec.text("base_eval") or spec.text("eval_name") if spec else None) or ""
+    eval_name = spec.text("base_eval") or spec.text("eval_name") or ""
+    models = spec.items("completion_fns")
     return Draft(
         prompt=before_reply(messages),
         messages=messages or None,
         turns=turns_of(messages) if messages else None,
         task_key=f"{eval_name}/{name}",
         domain=eval_name,
-        policy=_policy(spec),
-        outcome=None if error else _correct(row),
+        policy=str(models[0]) if models else None,
+        outcome=None if error else judged.flag("correct"),
         error=error,
         caveat="" if row.flag("finished") else "from a log that has no final report",
     )
 
 
-def _dialogue(sampled: Row | None, count: Count) -> list[dict[str, Any]]:
-    if sampled is None:
+def _dialogue(sampled: Row, count: Count) -> list[dict[str, Any]]:
+    if not sampled:
         return []
     prompt, said = sampled.get("prompt"), sampled.get("sampled")
     asked = prompt if isinstance(prompt, list) else [{"role": "user", "content": prompt or ""}]
     reply = said[0] if isinstance(said, list) and said else said
     answer = reply if isinstance(reply, str) else ""
     return parse_messages([*asked, {"role": "assistant", "content": answer}], "sampling", count)
-
-
-def _correct(row: Row) -> bool | None:
-    match, metrics = row.object("match"), row.object("metrics")
-    judged = match or metrics
-    return judged.flag("correct") if judged else None
-
-
-def _policy(spec: Row | None) -> str | None:
-    models = spec.items("completion_fns") if spec else None
-    return str(models[0]) if models else None

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from meta_agent.protocols import JSON, Message, RolloutFailure, StopReason, ToolEvent
-from meta_agent.rollouts.exchange._draft import Draft
+from meta_agent.rollouts.exchange._draft import Draft, cost_of
 from meta_agent.rollouts.exchange._format import Count, has
 from meta_agent.rollouts.exchange._messages import before_reply, parse_messages, told_by, turns_of
 from meta_agent.rollouts.exchange._row import Row, RowError, finite
@@ -39,14 +39,13 @@ def read(row: Row, count: Count) -> Draft:
     instance, result = row.label("instance_id"), row.object("test_result")
     if instance is None:
         raise RowError("field instance_id: expected a string")
-    for name in ("instruction", "instance", "runtime_runs"):
-        row.get(name)
+    row.skip("instruction", "instance", "runtime_runs")
     messages = parse_messages(list(_merged(row.items("history") or (), count)), "history", count)
     events, _ = told_by(messages)
-    error = row.text("error")
+    error, metadata = row.text("error"), row.object("metadata")
     stop, failure = _ending(error, events)
-    patch = result.get("git_patch") if result else None
-    patched = isinstance(patch, str) or (result is not None and _null(result, "git_patch"))
+    patch = result.get("git_patch")
+    patched = isinstance(patch, str) or (patch is None and "git_patch" in result.values)
     return Draft(
         prompt=before_reply(messages),
         messages=messages or None,
@@ -55,19 +54,14 @@ def read(row: Row, count: Count) -> Draft:
         turns=turns_of(messages) if messages else None,
         task_key=instance,
         sample_idx=max(0, (row.integer("attempt") or 1) - 1) if "attempt" in row.values else None,
-        policy=_model(row.object("metadata")),
-        outcome=_resolved(row, result),
+        policy=(metadata.object("llm_config") or metadata.object("llm")).text("model"),
+        outcome=(row.object("report") or result.object("report")).flag("resolved"),
         error=failure,
         stop_reason=stop,
         verifier_inputs={"patch": patch or ""} if patched else {},
         cost=_cost(row.object("metrics")),
         domain="swe" if patched else "",
     )
-
-
-def _null(row: Row, name: str) -> bool:
-    """It was asked for, and there was none."""
-    return name in row.values and row.values[name] is None
 
 
 def _merged(history: list[JSON] | tuple[()], count: Count) -> Iterator[JSON]:
@@ -209,22 +203,7 @@ def _ending(
     return "error", RolloutFailure("policy" if own else "infra", error[:2000])
 
 
-def _resolved(row: Row, result: Row | None) -> bool | None:
-    report = row.object("report") or (result.object("report") if result else None)
-    return report.flag("resolved") if report else None
-
-
-def _model(metadata: Row | None) -> str | None:
-    models = (metadata.object(name) for name in ("llm_config", "llm")) if metadata else ()
-    return next((model.text("model") for model in models if model), None)
-
-
-def _cost(metrics: Row | None) -> dict[str, float]:
-    if metrics is None:
-        return {}
-    usd, usage = metrics.number("accumulated_cost"), metrics.object("accumulated_token_usage")
-    sides = (
-        [finite(usage.get(f"{side}_tokens")) for side in ("prompt", "completion")] if usage else []
-    )
-    found = {"usd": usd} if usd else {}
-    return {**found, "tokens": sum(n for n in sides if n)} if any(sides) else found
+def _cost(metrics: Row) -> dict[str, float]:
+    usage = metrics.object("accumulated_token_usage")
+    sides = (finite(usage.get(f"{side}_tokens")) or None for side in ("prompt", "completion"))
+    return cost_of(metrics.number("accumulated_cost") or None, *sides)

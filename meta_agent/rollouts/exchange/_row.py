@@ -44,11 +44,18 @@ def shown(value: JSON) -> str:
 
 @dataclass(slots=True)
 class Row:
-    """An object of a file. `used` collects the fields that were asked for."""
+    """An object of a file; false where it is a nested one that is not there, and holds nothing.
+
+    `used` collects the fields that were asked for.
+    """
 
     values: Mapping[str, JSON]
     prefix: str = ""
     used: set[str] = field(default_factory=set)
+    there: bool = True
+
+    def __bool__(self) -> bool:
+        return self.there
 
     def get(self, name: str) -> JSON:
         """The value, None where absent."""
@@ -92,10 +99,14 @@ class Row:
         found = self.items(name)
         return None if found is None else [str(one) for one in found]
 
-    def object(self, name: str) -> Row | None:
+    def object(self, name: str) -> Row:
         """A nested object as a row of its own."""
         value = self._first((name,), (Mapping,), "an object")
-        return None if value is None else Row(value, f"{self.prefix}{name}.")
+        return Row(value or {}, f"{self.prefix}{name}.", there=value is not None)
+
+    def skip(self, *names: str) -> None:
+        """Fields that no record has a place for, and that nobody misses."""
+        self.used.update(names)
 
     def need(self, name: str, wanted: str) -> RowError:
         """The complaint about a field that must be there or be something else."""

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from meta_agent.protocols import JSON, Message, RolloutFailure, StopReason, ToolEvent
-from meta_agent.rollouts.exchange._draft import Draft
+from meta_agent.rollouts.exchange._draft import Draft, cost_of
 from meta_agent.rollouts.exchange._format import Count
 from meta_agent.rollouts.exchange._messages import parse_messages
 from meta_agent.rollouts.exchange._row import Row, RowError
@@ -39,11 +39,10 @@ def claims(value: JSON) -> int:
 def read(row: Row, count: Count) -> Draft:
     steps = [_step(item, i) for i, item in enumerate(row.items("trajectory") or (), 1)]
     info = row.object("info")
-    status = info.text("exit_status") if info else None
-    if info is None or not (steps or status):
+    status = info.text("exit_status")
+    if not info or not (steps or status):
         raise RowError("fields trajectory and info: expected at least one step or an exit_status")
-    for name in ("history", "environment"):
-        row.get(name)
+    row.skip("history", "environment")
     before = _before(row, steps[0] if steps else Row({}), count)
     stop, error = _ending(status or "")
     submission = info.get("submission")  # of a reviewer's pick it is an object
@@ -120,14 +119,10 @@ def _ending(status: str) -> tuple[StopReason | None, RolloutFailure | None]:
     return ("submitted" if "submitted" in status else "returned"), None
 
 
-def _cost(stats: Row | None) -> dict[str, float]:
-    if stats is None:
-        return {}
-    usd, sent, received = (
-        stats.number(n) for n in ("instance_cost", "tokens_sent", "tokens_received")
-    )
-    found = {"usd": usd} if usd else {}
-    return found if received is None else {**found, "tokens": (sent or 0.0) + received}
+def _cost(stats: Row) -> dict[str, float]:
+    received = stats.number("tokens_received")
+    tokens = () if received is None else (stats.number("tokens_sent"), received)
+    return cost_of(stats.number("instance_cost") or None, *tokens)
 
 
 def _timings(steps: Sequence[Row]) -> dict[str, float]:

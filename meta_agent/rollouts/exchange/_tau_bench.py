@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from meta_agent.protocols import JSON, RolloutFailure, StopReason
-from meta_agent.rollouts.exchange._draft import Draft
+from meta_agent.rollouts.exchange._draft import Draft, cost_of
 from meta_agent.rollouts.exchange._format import CERTAIN, Count, Placed, has
 from meta_agent.rollouts.exchange._messages import before_reply, parse_messages, told_by, turns_of
 from meta_agent.rollouts.exchange._row import Row, RowError
@@ -50,10 +50,8 @@ def read(row: Row, count: Count) -> Draft:
     messages = parse_messages(said or [], "messages", count)
     events, tool_ok = told_by(messages)
     reward, run, info = _reward(row), row.object("run"), row.object("info")
-    about = run.object("environment_info") if run else None
-    failed = info.text("error") if info else None
-    for name in ("id", "timestamp", "start_time", "end_time", "tools"):
-        row.get(name)
+    failed = info.text("error")
+    row.skip("id", "timestamp", "start_time", "end_time", "tools")
     end = row.text("termination_reason")
     return Draft(
         prompt=before_reply(messages),
@@ -63,13 +61,13 @@ def read(row: Row, count: Count) -> Draft:
         turns=turns_of(messages) if messages else None,
         task_key=task,
         sample_idx=row.integer("trial"),
-        policy=_policy(run),
-        domain=(about.text("domain_name") if about else None) or "",
+        policy=run.object("agent_info").text("llm"),
+        domain=run.object("environment_info").text("domain_name") or "",
         rewards=None if reward is None else {"reward": reward},
         outcome=None if reward is None or failed else reward >= _FULL,
         error=RolloutFailure("infra", failed[:2000]) if failed else None,
         stop_reason=_STOPS.get(end) if end else None,
-        cost=_cost(row),
+        cost=cost_of(row.number("agent_cost")),
     )
 
 
@@ -77,16 +75,6 @@ def _reward(row: Row) -> float | None:
     if "reward" in row.values:
         return row.number("reward")
     info = row.object("reward_info")
-    if info is None:
+    if not info:
         raise RowError("a simulation: expected reward or reward_info")
     return info.number("reward")
-
-
-def _policy(run: Row | None) -> str | None:
-    agent = run.object("agent_info") if run else None
-    return agent.text("llm") if agent else None
-
-
-def _cost(row: Row) -> dict[str, float]:
-    usd = row.number("agent_cost")
-    return {} if usd is None else {"usd": usd}

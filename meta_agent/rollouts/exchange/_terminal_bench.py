@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from meta_agent.protocols import JSON, ErrorKind, RolloutFailure, StopReason
-from meta_agent.rollouts.exchange._draft import Draft
+from meta_agent.rollouts.exchange._draft import Draft, cost_of
 from meta_agent.rollouts.exchange._format import CERTAIN, Count, Placed, has
 from meta_agent.rollouts.exchange._row import Row
 
@@ -53,10 +53,10 @@ def read(row: Row, count: Count) -> Draft:
     task = row.text("task_id")
     if not task:
         raise row.need("task_id", "a name")
-    for name in _PLUMBING:
-        row.get(name)
+    row.skip(*_PLUMBING)
     mode = (row.text("failure_mode") or "").lower()
-    resolved, tokens = row.flag("is_resolved"), _tokens(row)
+    resolved = row.flag("is_resolved")
+    sides = (row.number(f"total_{side}_tokens") or None for side in ("input", "output"))
     ended = _ENDINGS.get(mode)
     error = None if mode in _FINE or ended else RolloutFailure(_kind(mode), mode)
     return Draft(
@@ -65,15 +65,10 @@ def read(row: Row, count: Count) -> Draft:
         outcome=None if error and not resolved else resolved,
         error=None if resolved else error,
         stop_reason=ended or ("error" if error and not resolved else None),
-        cost={"tokens": tokens} if tokens else {},
+        cost=cost_of(None, *sides),
         domain=NAME,
     )
 
 
 def _kind(mode: str) -> ErrorKind:
     return "verifier" if any(word in mode for word in _JUDGES) else "infra"
-
-
-def _tokens(row: Row) -> float:
-    sides = row.number("total_input_tokens"), row.number("total_output_tokens")
-    return sum(side for side in sides if side)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from meta_agent.protocols import JSON, Rollout, RolloutFailure, StopReason
-from meta_agent.rollouts.exchange._draft import Draft, absent
+from meta_agent.rollouts.exchange._draft import Draft, absent, cost_of
 from meta_agent.rollouts.exchange._files import known, split_prompt, write_lines
 from meta_agent.rollouts.exchange._format import Count, has
 from meta_agent.rollouts.exchange._messages import (
@@ -53,7 +53,7 @@ def claims(value: JSON) -> int:
 
 def read(row: Row, count: Count) -> Draft:
     error = _error(row.get("error"))
-    row.used.update(("error_chain", "long_error_chain"))  # the same again
+    row.skip("error_chain", "long_error_chain")  # the same again
     told, said = row.get("prompt"), row.get("completion")
     if error:  # an attempt that failed early has neither, and is an attempt
         told, said = told or [], said or []
@@ -65,7 +65,8 @@ def read(row: Row, count: Count) -> Draft:
     run = row.object(ATTACHED)
     task, reward = _environment(row, run), row.number("reward")
     timings = _timings(row)
-    metrics = _metrics(row, count)
+    metrics, usage = _metrics(row, count), row.object("token_usage")
+    sides = (usage.number(f"{side}_tokens") or None for side in ("input", "output"))
     row.items("tool_defs"), row.items("oai_tools"), row.items("tools")
     events, tool_ok = told_by(completion)
     return Draft(
@@ -86,7 +87,7 @@ def read(row: Row, count: Count) -> Draft:
         verifier_inputs=_kept(row),
         tokens=joined(_calls(row.items("trajectory") or [])),
         timings=timings,
-        cost=_cost(row.object("token_usage")),
+        cost=cost_of(None, *sides),
     )
 
 
@@ -94,22 +95,22 @@ def _metrics(row: Row, count: Count) -> dict[str, float]:
     """What the rubric measured: an object that is repeated flat; rows with an `id` have it flat."""
     named = row.object("metrics")
     found = numbers_of(named, count)
-    if named is None and "example_id" not in row.values:
+    if not named and "example_id" not in row.values:
         flat = {name: v for name, v in row.values.items() if name not in row.used}
         found = {name: v for name, v in flat.items() if type(v) is float}
     row.used.update(found)
     return found
 
 
-def _environment(row: Row, run: Row | None) -> str | None:
+def _environment(row: Row, run: Row) -> str | None:
     """Examples are numbered in each environment of a training: it belongs to their names."""
     said = [row.get(name) for name in ("task", "env_id", "env_name")]
     named = next((value for value in said if isinstance(value, str) and value), None)
     return named if named not in (None, "default") else _said(run, "env_id") or named
 
 
-def _said(run: Row | None, name: str) -> str | None:
-    value = run.get(name) if run else None
+def _said(run: Row, name: str) -> str | None:
+    value = run.get(name)
     return value if isinstance(value, str) and value else None
 
 
@@ -151,18 +152,12 @@ def _timings(row: Row) -> dict[str, float]:
     return {name: ms / 1000 for name, ms in found.items() if ms is not None}
 
 
-def _cost(usage: Row | None) -> dict[str, float]:
-    sides = [usage.number(f"{side}_tokens") for side in ("input", "output")] if usage else []
-    return {"tokens": sum(n for n in sides if n)} if any(sides) else {}
-
-
 def _calls(steps: Iterable[JSON]) -> Iterator[CallTokens]:
     for step in steps:
         tokens = step.get("tokens") if isinstance(step, dict) else None
         if isinstance(tokens, dict):
             names = ("prompt_ids", "completion_ids", "completion_logprobs")
-            call = call_tokens(*(tokens.get(name) for name in names))
-            if call is not None:
+            if call := call_tokens(*(tokens.get(name) for name in names)):
                 yield call
 
 

@@ -29,8 +29,7 @@ def read(row: Row, count: Count) -> Draft:
         raise RowError("fields input and output: expected text, got nothing in one")
     prompt = [{"role": "user", "content": told}]
     task, score, truth = f"prompt-{digest(prompt)[:12]}", row.number("score"), row.get("gts")
-    for name in _NAMES_OF_ROWS:
-        row.get(name)
+    row.skip(*_NAMES_OF_ROWS)
     outcome = _accuracy(row)
     beside = _numbers(row)
     return Draft(
