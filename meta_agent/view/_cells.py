@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
+from pydantic import Field
 from pydantic.dataclasses import dataclass as read_dataclass
 
 from meta_agent.view._format import one_line, percent, points, visible
@@ -31,7 +32,7 @@ class CellView(Recorded):
     commit: Words = ""
     clean_success: Share = None
     delta: Share = None
-    n: Count = 0
+    n: Annotated[Count, Field(exclude=True)] = 0
     valid: Truth = False
     why: Words = ""
     chosen: Truth = False

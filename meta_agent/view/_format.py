@@ -15,6 +15,7 @@ from typing import Any, Final
 from meta_agent.protocols import Effect
 from meta_agent.view._parts import Measured, parse_effect
 
+_BAR_WIDTH: Final = 41
 _HARMLESS: Final = "\n\t"
 # Cc: control, Cf: format (bidi, zero-width), Cs: lone surrogates, Co: private use,
 # Zl and Zp: line and paragraph separators.
@@ -158,15 +159,15 @@ def duration(seconds: float) -> str:
     return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
 
 
-def interval_bar(effect: Effect, width: int = 41) -> str:
+def interval_bar(effect: Effect) -> str:
     """An effect and its interval around nothing (`|`), between bounds that are alike."""
     most = max(abs(effect.ci_low), abs(effect.ci_high), abs(effect.delta), 0.01)
 
     def place(share: float) -> int:
-        return round((share / most + 1) / 2 * (width - 1))
+        return round((share / most + 1) / 2 * (_BAR_WIDTH - 1))
 
     low, high = place(effect.ci_low), place(effect.ci_high)
-    cells = ["─" if low <= at <= high else " " for at in range(width)]
+    cells = ["─" if low <= at <= high else " " for at in range(_BAR_WIDTH)]
     cells[place(0.0)], cells[place(effect.delta)] = "|", "●"
     return f"{points(-most)} [{''.join(cells)}] {points(most)} points of clean success"
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, NamedTuple, Self
 
-from pydantic import BeforeValidator, TypeAdapter
+from pydantic import BeforeValidator, PlainSerializer, TypeAdapter
 from pydantic.dataclasses import dataclass as read_dataclass
 
 from meta_agent.protocols import JSON, Effect
@@ -110,7 +110,9 @@ class VersionView(Recorded):
     policy: Words = ""
     candidate: str | None = None
     undone: Truth = False
-    measured: Measured | None = None
+    measured: Annotated[
+        Measured | None, PlainSerializer(lambda seen: seen.to_json() if seen else None)
+    ] = None
 
     @property
     def column(self) -> int:

@@ -79,7 +79,6 @@ class Site:
         return ":".join((*sizes, live_owner(ledger) or "nobody"))
 
     def page(self, query: Query) -> str:
-        """The whole page."""
         del query
         seen = self._now()
         live = Live(self._token, Markup(drawn.STYLE), Markup(drawn.SECTIONS), "", False)
@@ -90,7 +89,6 @@ class Site:
         return render_html(seen.state, seen.predictions, live)
 
     def attempts(self, query: Query) -> str:
-        """The list of those that fit."""
         state, index = self._index()
         wanted = Wanted(**{name: query.get(name, "") for name in Wanted._fields})
         start = query.get("start", "")

@@ -11,7 +11,6 @@ from typing import Any, Final
 
 from markupsafe import Markup
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from meta_agent.protocols import Verdict
@@ -22,6 +21,7 @@ from meta_agent.view.pages._compare_page import MORE_STYLE, TEMPLATE
 from meta_agent.view.pages._svg import PALETTE_SIZE, Dot, Interval, dot_chart, interval_chart
 from meta_agent.view.pages.html import rendered, write_page
 from meta_agent.view.state import RunState
+from meta_agent.view.terminal._tables import listed
 from meta_agent.view.terminal.display import Display, open_display
 
 HEADINGS: Final = (
@@ -34,7 +34,6 @@ HEADINGS: Final = (
     "invalid",
     "attempts",
 )
-_NUMBERS_FROM: Final = 1
 
 
 def rows(document: Mapping[str, Any]) -> list[tuple[str, ...]]:
@@ -44,12 +43,9 @@ def rows(document: Mapping[str, Any]) -> list[tuple[str, ...]]:
 
 def table(document: Mapping[str, Any]) -> RenderableType:
     """The comparison for a terminal."""
-    drawn = Table(box=None, pad_edge=False, header_style="bold")
-    for at, heading in enumerate(HEADINGS):
-        justify: Any = "right" if at >= _NUMBERS_FROM else "left"
-        drawn.add_column(heading, justify=justify, no_wrap=True)
-    for row in rows(document):
-        drawn.add_row(*(Text(visible(cell)) for cell in row))
+    every = range(len(HEADINGS))
+    cells = (map(visible, row) for row in rows(document))
+    drawn = listed(HEADINGS, cells, right=every[1:], whole=every)
     parts = (contrasts(document), facts(document), explanations(document))
     told = [[Text(visible(line)) for line in part] for part in parts]
     return Group(drawn, *(line for lines in told if lines for line in (Text(), *lines)))

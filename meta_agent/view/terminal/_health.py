@@ -11,11 +11,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from meta_agent.view._format import one_line, value_text, visible
 from meta_agent.view._parts import EvidenceView
+from meta_agent.view.terminal._tables import listed
 
 _HEADLINES: Final = (
     "score.n",
@@ -42,9 +42,9 @@ def compared(evidence: Sequence[EvidenceView]) -> RenderableType:
     names = dict.fromkeys(name for metrics in known for name in metrics)
     shown = [name for name in names if name in _HEADLINES or name.startswith(f"{_OWN}.")]
     shown += [n for n in names if n not in shown and any(_is_about(a, n) for _, a in alerts)]
-    table = _table("metric", *(f"{one.version} (g{one.generation})" for one in evidence))
-    for name in shown:
-        table.add_row(name, *(_value(metrics.get(name)) for metrics in known))
+    versions = (visible(f"{one.version} (g{one.generation})") for one in evidence)
+    rows = ([Text(name), *(_value(metrics.get(name)) for metrics in known)] for name in shown)
+    table = listed(("metric", *versions), rows, cut=True)
     told = [f"alert  {version}: {alert.get('message', '')}" for version, alert in alerts]
     told += [f"  see {line}" for line in shown_by]
     rest = f"metrics not shown: {len(names) - len(shown)} (--all, --json or --html)"
@@ -53,7 +53,7 @@ def compared(evidence: Sequence[EvidenceView]) -> RenderableType:
 
 def whole(evidence: EvidenceView) -> RenderableType:
     """Every metric of one version, with the alert it raised."""
-    table = _table("layer", "metric", "value", "alert")
+    table = listed(("layer", "metric", "value", "alert"), cut=True)
     table.title = f"generation {evidence.generation}, version {visible(evidence.version)}"
     table.title_justify = "left"
     for layer, metrics in evidence.layers.items():
@@ -74,13 +74,6 @@ def _flat(evidence: EvidenceView) -> dict[str, Any]:
 
 def _is_about(alert: Mapping[str, Any], name: str) -> bool:
     return str(alert.get("metric")) in (name, name.partition(".")[2])
-
-
-def _table(*columns: str) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in columns:
-        table.add_column(Text(visible(column)))
-    return table
 
 
 def _value(value: Any) -> Text:

@@ -24,6 +24,7 @@ from meta_agent.view._question import Question
 from meta_agent.view.state import RunState
 from meta_agent.view.terminal import text
 from meta_agent.view.terminal._style import verdict_style
+from meta_agent.view.terminal._tables import facts_table
 
 
 class FileChange(NamedTuple):
@@ -37,7 +38,7 @@ class FileChange(NamedTuple):
 def question(asked: Question) -> RenderableType:
     """All that a person needs for an answer, but the diff."""
     state, decision = asked
-    table = text.facts_table()
+    table = facts_table()
     candidate = state.candidates.get(decision.candidate or "")
     if candidate:
         _candidate_rows(table, candidate)

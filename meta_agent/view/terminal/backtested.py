@@ -11,7 +11,7 @@ from rich.text import Text
 
 from meta_agent.view._format import number, one_line, percent, points, visible
 from meta_agent.view._predictions import prediction_facts
-from meta_agent.view.terminal.text import facts_table
+from meta_agent.view.terminal._tables import facts_table, listed
 
 _SIDES: Final = (
     ("dead_group_ratio", "dead groups"),
@@ -22,6 +22,10 @@ _SIDES: Final = (
     ("good_penalised", "good attempts that a component fines"),
     ("mixed_groups_dropped", "groups with both kinds that the filter drops"),
     ("weight_on_live_groups", "weight on groups that teach"),
+)
+_FORECAST: Final = (
+    *("candidate", "factor", "metric"),
+    *("predicted", "realised", "replay", "clean success", "on"),
 )
 _STYLES: Final = {"improves": "green", "harms": "bold red"}
 
@@ -41,17 +45,8 @@ def backtested(document: Mapping[str, Any]) -> RenderableType:
 
 def history(document: Mapping[str, Any]) -> RenderableType:
     """Every forecast beside what came of it, then the correlations."""
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in ("candidate", "factor", "metric"):
-        table.add_column(column)
-    for column in ("predicted", "realised", "replay", "clean success"):
-        table.add_column(column, justify="right", no_wrap=True)
-    table.add_column("on")
-    for one in document["candidates"]:
-        table.add_row(*map(Text, _forecast(one)))
-    facts = facts_table()
-    for name, told in prediction_facts(document):
-        facts.add_row(name, Text(told))
+    table = listed(_FORECAST, map(_forecast, document["candidates"]), right=range(3, 7))
+    facts = facts_table(prediction_facts(document))
     return Group(table, Text(), facts) if document["candidates"] else facts
 
 
@@ -85,15 +80,13 @@ def _head(document: Mapping[str, Any]) -> Table:
 
 
 def _sides(seen: Mapping[str, Any]) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("on stored rollouts")
-    for column in ("before", "after"):
-        table.add_column(column, justify="right", no_wrap=True)
-    for name, title in _SIDES:
-        table.add_row(title, percent(seen["before"][name]), percent(seen["after"][name]))
-    for name, title in (("alignment", "alignment with clean success"),):
-        table.add_row(title, number(seen["before"][name]), number(seen["after"][name]))
-    return table
+    before, after = seen["before"], seen["after"]
+    rows: list[tuple[str, ...]] = [
+        (title, percent(before[name]), percent(after[name])) for name, title in _SIDES
+    ]
+    aligned = (number(side["alignment"]) for side in (before, after))
+    rows.append(("alignment with clean success", *aligned))
+    return listed(("on stored rollouts", "before", "after"), rows, right=(1, 2))
 
 
 def _ranks(seen: Mapping[str, Any]) -> Table:
@@ -119,11 +112,8 @@ _COEFFICIENTS: Final = ("kendall", "spearman")
 
 
 def _probes(probes: Sequence[Mapping[str, Any]]) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("bad attempts that beat a clean one when")
-    for column in ("before", "after"):
-        table.add_column(column, justify="right", no_wrap=True)
-    table.add_column("by most", overflow="fold")
+    headings = ("bad attempts that beat a clean one when", "before", "after", "by most")
+    table = listed(headings, right=(1, 2))
     for one in probes:
         what = f"{visible(one['name'])}: {visible(one['what'])}"
         counts = (f"{one[side]} of {one['tried']}" for side in ("beats_before", "beats_after"))
@@ -150,9 +140,7 @@ def _ceiling(cut: Mapping[str, Any]) -> Table:
 
 
 def _diagnostics(rows: Sequence[Mapping[str, Any]]) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in ("diagnostic", "before", "after", "alarm", "on clean attempts alone"):
-        table.add_column(column)
+    table = listed(("diagnostic", "before", "after", "alarm", "on clean attempts alone"), cut=True)
     for row in rows:
         if row["failure"]:
             failed = Text(f"fails: {one_line(row['failure'], 160)}", style="red")

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.rule import Rule
-from rich.table import Table
 from rich.text import Text
 
 from meta_agent.errors import ConfigError
 from meta_agent.protocols import JSON, Message
 from meta_agent.view._format import dollars, duration, visible
+from meta_agent.view.terminal._tables import listed
 
 if TYPE_CHECKING:
     from meta_agent.models.asking.transcripts import Exchange, Failure, Transcripts
@@ -99,15 +99,8 @@ def listing(conversations: Iterable[Conversation]) -> RenderableType:
     """One row per conversation."""
     if not (rows := list(conversations)):
         return Text("no agent asked a model in this run")
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in ("conversation", "role", "model", "size"):
-        table.add_column(heading, overflow="fold")
-    for one in rows:
-        last = one.exchanges[-1]
-        table.add_row(
-            *(Text(visible(cell)) for cell in (one.name, last.role, last.reply.model, one.told()))
-        )
-    return table
+    cells = ((one.name, one.role, one.model, one.told()) for one in rows)
+    return listed(("conversation", "role", "model", "size"), (map(visible, row) for row in cells))
 
 
 def dialogues(conversations: Iterable[Conversation], *, full: bool) -> RenderableType:

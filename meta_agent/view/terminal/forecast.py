@@ -14,6 +14,7 @@ from meta_agent.models.asking.estimate import Estimate, Range
 from meta_agent.training.memory import Memory, by_part, gib
 from meta_agent.view._format import dollars, visible
 from meta_agent.view.terminal import text
+from meta_agent.view.terminal._tables import facts_table, listed
 
 
 class Placed(Protocol):
@@ -32,21 +33,15 @@ def forecast(
     parts: list[RenderableType] = [text.settings(config, plan), Text()]
     if told.roles:
         parts += [_by_role(told), Text()]
-    facts = text.facts_table()
-    for name, value in (*_facts(told), *_memory(placed)):
-        facts.add_row(name, Text(visible(value)))
-    parts.append(facts)
+    facts = (*_facts(told), *_memory(placed))
+    parts.append(facts_table((name, visible(value)) for name, value in facts))
     for warning in told.warnings:
         parts += [Text(), Text(f"! {visible(warning)}", style="bold yellow")]
     return Group(*parts)
 
 
 def _by_role(told: Estimate) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    headings = ("role", "model", "calls", "tokens in", "tokens out", "US$", "rests on")
-    for at, heading in enumerate(headings):
-        number = 1 < at < 6
-        table.add_column(heading, justify="right" if number else "left", no_wrap=at == 0 or number)
+    rows = []
     for role, one in told.roles.items():
         price = one.price_source or "price unknown"
         cells = (
@@ -58,8 +53,9 @@ def _by_role(told: Estimate) -> Table:
             money(one.usd),
             f"{one.basis}; {price}",
         )
-        table.add_row(*(Text(visible(cell)) for cell in cells))
-    return table
+        rows.append(map(visible, cells))
+    headings = ("role", "model", "calls", "tokens in", "tokens out", "US$", "rests on")
+    return listed(headings, rows, right=range(2, 6), whole=(0, *range(2, 6)))
 
 
 def _facts(told: Estimate) -> Iterator[tuple[str, str]]:

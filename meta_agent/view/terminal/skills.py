@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from meta_agent.view._format import visible
-from meta_agent.view.terminal.text import facts_table, lines
+from meta_agent.view.terminal._tables import facts_table, listed
+from meta_agent.view.terminal.text import lines
 
 _SHOWN = ("status", "kind", "domain", "worth", "origin", "licence", "path")
 
@@ -19,13 +19,12 @@ def table(rows: Sequence[Mapping[str, Any]]) -> RenderableType:
     """A row for each skill."""
     if not rows:
         return Text("there is no skill")
-    made = Table(box=None, pad_edge=False, header_style="bold")
-    for name in ("skill", "standing", "domain", "worth, or what it is about"):
-        made.add_column(name, overflow="fold", no_wrap=name != "worth, or what it is about")
+    made = listed(("skill", "standing", "domain", "worth, or what it is about"), whole=range(3))
     for row in rows:
         kind = "avoid, " if row["kind"] == "negative" else ""
         told = row["worth"] or row["description"].partition(". ")[0]
-        made.add_row(*map(visible, (row["name"], kind + row["status"], row["domain"], told)))
+        cells = (row["name"], kind + row["status"], row["domain"], told)
+        made.add_row(*(Text(visible(cell)) for cell in cells))
     return made
 
 

@@ -50,6 +50,7 @@ from meta_agent.view._sentences import progress, sentences
 from meta_agent.view.state import RunState
 from meta_agent.view.terminal._health import compared, whole
 from meta_agent.view.terminal._style import verdict_style
+from meta_agent.view.terminal._tables import facts_table, listed
 
 
 def summary(state: RunState) -> RenderableType:
@@ -120,30 +121,23 @@ def _parked(state: RunState) -> str:
 
 def candidates(every: Iterable[CandidateView]) -> RenderableType:
     """One row per candidate."""
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in ("candidate", "factor", "verdict"):
-        table.add_column(column, no_wrap=True)
-    table.add_column("clean success, points", no_wrap=True)
-    table.add_column("why", overflow="fold")
-    for one in every:
-        table.add_row(
-            Text(visible(one.short_id)),
-            Text(visible(one.label)),
+    rows = (
+        (
+            visible(one.short_id),
+            visible(one.label),
             Text(_verdict_word(one), style=verdict_style(one.kind)),
-            Text(effect_text(one.effect or one.share)),
-            Text(one_line("; ".join(one.reasons) or one.statement, 240)),
+            effect_text(one.effect or one.share),
+            one_line("; ".join(one.reasons) or one.statement, 240),
         )
-    return table
+        for one in every
+    )
+    headings = ("candidate", "factor", "verdict", "clean success, points", "why")
+    return listed(headings, rows, whole=range(4))
 
 
 def cells(state: RunState) -> RenderableType:
     """One row per cell: ideas trained together, and without one of them."""
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in CELL_COLUMNS:
-        table.add_column(column, overflow="fold")
-    for row in measured_cells(state.cells, state.first):
-        table.add_row(*map(Text, row))
-    return table
+    return listed(CELL_COLUMNS, measured_cells(state.cells, state.first))
 
 
 def why(one: CandidateView, decisions: Iterable[DecisionView] = ()) -> RenderableType:
@@ -195,8 +189,7 @@ def _decided(one: CandidateView, decisions: Iterable[DecisionView]) -> Renderabl
 
 def show(one: CandidateView) -> RenderableType:
     """What a candidate is: `why` says what became of it."""
-    table = facts_table()
-    for name, value in (
+    told = (
         ("candidate", one.short_id),
         ("factor", one.label),
         ("hypothesis", one.statement),
@@ -206,9 +199,8 @@ def show(one: CandidateView) -> RenderableType:
         ("base", one.base),
         ("paths", ", ".join(one.paths)),
         ("verdict", _verdict_word(one)),
-    ):
-        table.add_row(name, Text(visible(value)))
-    return table
+    )
+    return facts_table((name, visible(value)) for name, value in told)
 
 
 def log(steps: Iterable[Step], events: Iterable[Event]) -> list[Text]:
@@ -264,11 +256,8 @@ def diff(patch: str) -> Text:
 
 def facts(rows: Mapping[str, Any]) -> RenderableType:
     """A flat result as name and value."""
-    table = facts_table()
-    for name, value in rows.items():
-        if name != "schema_version":
-            table.add_row(visible(name), Text(one_line(value_text(value), 300)))
-    return table
+    told = ((name, value) for name, value in rows.items() if name != "schema_version")
+    return facts_table((visible(name), one_line(value_text(value), 300)) for name, value in told)
 
 
 def verified(told: Mapping[str, Any]) -> RenderableType:
@@ -297,9 +286,7 @@ def verified(told: Mapping[str, Any]) -> RenderableType:
 
 def settings(config: Mapping[str, Any], plan: Mapping[str, Any]) -> RenderableType:
     """What would run: every setting with where it came from, then the sizes that follow."""
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in ("setting", "value", "from"):
-        table.add_column(column, overflow="fold")
+    table = listed(("setting", "value", "from"))
     origin = config.get("origin") or {}
     for name, value in config.items():
         if name != "origin":
@@ -373,11 +360,13 @@ def _said(state: RunState) -> RenderableType:
 
 
 def _skills(state: RunState) -> RenderableType:
-    table = facts_table()
-    for skill in state.skills:
-        what = "warns" if skill.negative else "skill"
-        table.add_row(what, Text(one_line(f"{skill.name}  {skill.description}", 240)))
-    return table
+    return facts_table(
+        (
+            "warns" if skill.negative else "skill",
+            one_line(f"{skill.name}  {skill.description}", 240),
+        )
+        for skill in state.skills
+    )
 
 
 def spend_line(state: RunState) -> Text:
@@ -393,12 +382,8 @@ def _spent(state: RunState) -> list[RenderableType]:
     """The line for the whole run, and one row per role where models were asked."""
     if not state.spend:
         return [spend_line(state)]
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for at, heading in enumerate(HEADINGS):
-        table.add_column(heading, justify="right" if at else "left", no_wrap=at < 3)
-    for row in spend_rows(state.spend):
-        table.add_row(*(Text(visible(cell)) for cell in row))
-    return [spend_line(state), table]
+    rows = (map(visible, row) for row in spend_rows(state.spend))
+    return [spend_line(state), listed(HEADINGS, rows, right=range(1, 5), whole=range(3))]
 
 
 def _next_commands(state: RunState) -> list[RenderableType]:
@@ -413,14 +398,6 @@ def _next_commands(state: RunState) -> list[RenderableType]:
     if state.workspace:
         lines.append(f"git -C {visible(state.workspace)}/harness_repo log --graph --notes")
     return [Text(line, style="dim") for line in lines]
-
-
-def facts_table() -> Table:
-    """An empty table of names and values."""
-    table = Table.grid(padding=(0, 2))
-    table.add_column(style="bold", no_wrap=True)
-    table.add_column(overflow="fold")
-    return table
 
 
 def _verdict_word(one: CandidateView) -> str:

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from typing import Any
 
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from meta_agent.protocols import JSON
@@ -26,6 +25,7 @@ from meta_agent.view._format import (
 from meta_agent.view._parts import parse_effect
 from meta_agent.view._sentences import sentences
 from meta_agent.view.state import RunState
+from meta_agent.view.terminal._tables import listed
 from meta_agent.view.terminal.text import state_word
 
 _OWN = frozenset({"origin", "workspace"})
@@ -39,14 +39,12 @@ def document(first: RunState, second: RunState) -> dict[str, JSON]:
 
 def table(first: RunState, second: RunState) -> RenderableType:
     """A line a fact; the settings that differ come last."""
-    made = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in ("", visible(first.run), visible(second.run)):
-        made.add_column(heading, overflow="fold")
     rows = [(name, *map(str, pair)) for name, pair in _facts(first, second)]
     settings = _differing(first, second)
     rows += [(name, *map(value_text, pair)) for name, pair in settings]
-    for row in rows:
-        made.add_row(*(Text(visible(cell)) for cell in row))
+    made = listed(
+        ("", visible(first.run), visible(second.run)), (map(visible, row) for row in rows)
+    )
     gains = [_gain(one) for one in (first, second)]
     if None in gains:
         return made

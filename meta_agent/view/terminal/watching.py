@@ -22,6 +22,7 @@ from meta_agent.view._format import visible
 from meta_agent.view._sentences import progress, sentences
 from meta_agent.view.state import RunState, reduce
 from meta_agent.view.terminal import text
+from meta_agent.view.terminal._tables import facts_table
 
 LOOK_SEC: Final = 1.0
 _NEWEST: Final = 8
@@ -60,9 +61,7 @@ def follow(ledger: Ledger, run: str | None) -> None:
 
 def frame(state: RunState) -> RenderableType:
     """One screen: the sentences, how far it has come, the bundles, the newest candidates."""
-    table = text.facts_table()
-    for one in sentences(state):
-        table.add_row(one.about, Text(one.words))
+    table = facts_table((one.about, one.words) for one in sentences(state))
     if told := progress(state):
         bar = ProgressBar(total=1.0, completed=state.share or 0.0, width=40)
         table.add_row("progress", Group(Text(visible(told)), bar))
