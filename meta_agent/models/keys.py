@@ -45,7 +45,6 @@ KEYS_OF: Final = {name: maker.keys for name, maker in MAKERS.items()}
 KEY_VARIABLES: Final = tuple(name for names in KEYS_OF.values() for name in names)
 
 
-def keys_found(environment: Mapping[str, str] | None = None) -> list[str]:
+def keys_found() -> list[str]:
     """The names of provider variables that are set and not empty."""
-    found = os.environ if environment is None else environment
-    return [name for name in KEY_VARIABLES if found.get(name)]
+    return [name for name in KEY_VARIABLES if os.environ.get(name)]

@@ -57,7 +57,6 @@ class Live:
             raise _retold(error, text) from None  # the cause would say what was taken out
 
     def close(self) -> None:
-        """Closes the providers."""
         self._lines.close()
 
     def _ask(

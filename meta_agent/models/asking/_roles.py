@@ -162,7 +162,6 @@ class Lines:
         return [endpoint.api_key for endpoint in self._accounts if endpoint.api_key]
 
     def close(self) -> None:
-        """Closes every provider."""
         for provider, _ in self._accounts.values():
             provider.close()
 

@@ -122,7 +122,6 @@ class Estimate:
     warnings: tuple[str, ...]
 
     def to_json(self) -> dict[str, JSON]:
-        """For `--json`."""
         return {**asdict(self), "warnings": list(self.warnings)}
 
 

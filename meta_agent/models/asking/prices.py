@@ -72,7 +72,6 @@ class Price:
     source: str
 
     def usd(self, usage: Usage) -> float:
-        """What an exchange cost."""
         return self._at(usage.input_tokens)[-1].usd(usage)
 
     def worst_usd(self, input_tokens: int, output_tokens: int) -> float:

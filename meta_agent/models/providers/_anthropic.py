@@ -18,83 +18,42 @@ import anthropic  # noqa: TID251
 from meta_agent.errors import ProviderError
 from meta_agent.models.chat import ChatReply, ChatRequest
 from meta_agent.models.providers._anthropic_form import Events, body_of
-from meta_agent.models.providers._failures import (
-    is_transport,
-    malformed,
-    of_event,
-    of_ours,
-    of_status,
-    of_transport,
-    unknown,
-)
-from meta_agent.models.providers._streaming import Line, Timeouts
-from meta_agent.models.providers._validate import heard
-from meta_agent.models.providers._wire import ONE_EACH, Opened, guard, is_loopback, only
-from meta_agent.protocols import JSON
+from meta_agent.models.providers._failures import of_event, of_status
+from meta_agent.models.providers._sdk import SdkProvider, http_client
+from meta_agent.models.providers._streaming import Timeouts
+from meta_agent.models.providers._wire import ONE_EACH
 
 ANTHROPIC_URL: Final = "https://api.anthropic.com"
 
 
-class AnthropicProvider:
-    """One account at one server. Threads may call `chat` at the same time."""
+class AnthropicProvider(SdkProvider):
+    """One account at one server."""
 
     def __init__(self, *, base_url: str | None, api_key: str, timeouts: Timeouts) -> None:
-        self._secrets = (api_key,)
-        self._timeouts = timeouts
         url = base_url or ANTHROPIC_URL
         is_anthropic = urlsplit(url).hostname == urlsplit(ANTHROPIC_URL).hostname
-        self._client = anthropic.Anthropic(
+        own = None if is_anthropic else {"x-api-key": api_key}
+        client = anthropic.Anthropic(
             api_key=api_key,
             base_url=url.removesuffix("/").removesuffix("/v1"),
             max_retries=0,
             default_headers=ONE_EACH,
-            http_client=guard(
-                anthropic.DefaultHttpxClient(
-                    timeout=anthropic.Timeout(timeouts.read_sec, connect=timeouts.connect_sec),
-                    follow_redirects=False,
-                    trust_env=not is_loopback(url),
-                    event_hooks={"request": [] if is_anthropic else [only({"x-api-key": api_key})]},
-                ),
-            ),
+            http_client=http_client(anthropic, url, timeouts, own),
         )
+        super().__init__(client, "/v1/messages", anthropic.Stream[object], api_key, timeouts)
 
     def chat(self, request: ChatRequest) -> ChatReply:
-        """Asks once. Raises ProviderError for everything that is not a whole reply."""
         body = body_of(request, request.model.removeprefix("anthropic/"))
-        line = Line(lambda: self._open(body), self._timeouts, self._typed)
-        return heard(line.listen(), Events(), request, secrets=self._secrets)
+        return self._hear(request, body, Events())
 
-    def close(self) -> None:
-        self._client.close()
-
-    def _open(self, body: Mapping[str, JSON]) -> Opened:
-        return Opened(
-            self._client.post(
-                "/v1/messages",
-                body=dict(body),
-                cast_to=object,
-                stream=True,
-                stream_cls=anthropic.Stream[object],
-            )
-        )
-
-    def _typed(self, error: BaseException, began: bool) -> ProviderError:
-        if ours := of_ours(error):
-            return ours
-        if isinstance(error, anthropic.APIStatusError):
-            return self._of_status(error)
-        if is_transport(error):
-            return of_transport(error, began=began, secrets=self._secrets)
-        if isinstance(error, ValueError | RecursionError):
-            return malformed(f"the stream can't be read: {error}", secrets=self._secrets)
-        return unknown(error, secrets=self._secrets)
-
-    def _of_status(self, error: anthropic.APIStatusError) -> ProviderError:
-        """The SDK raises this for an error event too, with the status that began the stream."""
-        if error.response.status_code >= 300:
-            text = error.response.text if error.response.is_closed else str(error)
-            headers = error.response.headers
-            return of_status(error.response.status_code, text, headers, secrets=self._secrets)
+    def _of_sdk(self, error: BaseException) -> ProviderError | None:
+        """The SDK raises one kind for an error event too, with the status that began the stream."""
+        if not isinstance(error, anthropic.APIStatusError):
+            return None
+        answer = error.response
+        if answer.status_code >= 300:
+            text = answer.text if answer.is_closed else str(error)
+            return of_status(answer.status_code, text, answer.headers, secrets=self._secrets)
         body = error.body if isinstance(error.body, Mapping) else {}
         fields = body.get("error")
         given = fields if isinstance(fields, Mapping) else {"message": str(error)}

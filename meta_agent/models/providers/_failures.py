@@ -136,7 +136,7 @@ def unknown(error: BaseException, *, secrets: Secrets = ()) -> ProviderError:
     return ProviderError(scrub(f"the SDK failed: {type(error).__name__}: {error}", secrets))
 
 
-def retry_after_sec(headers: Mapping[str, str], *, now: float | None = None) -> float | None:
+def retry_after_sec(headers: Mapping[str, str]) -> float | None:
     """What the server asks for, in seconds; None where it asks nothing that can be understood."""
     lower = {str(name).lower(): value for name, value in headers.items()}
     millis = _number(lower.get("retry-after-ms"))
@@ -144,7 +144,7 @@ def retry_after_sec(headers: Mapping[str, str], *, now: float | None = None) -> 
         return millis / 1000
     value = lower.get("retry-after")
     seconds = _number(value)
-    return seconds if seconds is not None or value is None else _until(value, now)
+    return seconds if seconds is not None or value is None else _until(value)
 
 
 def _number(value: str | None) -> float | None:
@@ -155,13 +155,13 @@ def _number(value: str | None) -> float | None:
     return max(0.0, number) if number < float("inf") else None  # NaN fails the comparison too
 
 
-def _until(value: str, now: float | None) -> float | None:
+def _until(value: str) -> float | None:
     try:
         at = parsedate_to_datetime(value).timestamp()
     except (ValueError, TypeError, OverflowError):
         return None
     # A date is on the wall clock; so is this comparison, and no other one in this room.
-    return max(0.0, at - (time.time() if now is None else now))
+    return max(0.0, at - time.time())
 
 
 def _message_in(body: str) -> str:

@@ -54,7 +54,6 @@ class LiteLLMProvider:
         self._timeouts = timeouts
 
     def chat(self, request: ChatRequest) -> ChatReply:
-        """Asks once. Raises ProviderError for everything that is not a whole reply."""
         arguments = self._arguments(request)
         line = Line(lambda: _Received(self._litellm, arguments), self._timeouts, self._typed)
         return heard(line.listen(), Chunks(), request, secrets=self._secrets)

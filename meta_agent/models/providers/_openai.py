@@ -19,18 +19,10 @@ import openai  # noqa: TID251
 from meta_agent.errors import ProviderError
 from meta_agent.models.chat import ChatReply, ChatRequest
 from meta_agent.models.providers._chunks import Chunks, body_of, model_name
-from meta_agent.models.providers._failures import (
-    is_transport,
-    malformed,
-    of_event,
-    of_ours,
-    of_status,
-    of_transport,
-    unknown,
-)
-from meta_agent.models.providers._streaming import Line, Timeouts
-from meta_agent.models.providers._validate import heard
-from meta_agent.models.providers._wire import ONE_EACH, Opened, guard, is_loopback, only
+from meta_agent.models.providers._failures import is_transport, of_event, of_status
+from meta_agent.models.providers._sdk import SdkProvider, http_client
+from meta_agent.models.providers._streaming import Timeouts
+from meta_agent.models.providers._wire import ONE_EACH
 from meta_agent.protocols import JSON
 
 OPENAI_URL: Final = "https://api.openai.com/v1"
@@ -38,39 +30,24 @@ OPENAI_URL: Final = "https://api.openai.com/v1"
 _REASONS: Final = re.compile(r"^(?:o\d|gpt-[5-9])(?!.*chat)")
 
 
-class OpenAIProvider:
-    """One account at one server. `close` ends its connections; `chat` may be called by threads."""
+class OpenAIProvider(SdkProvider):
+    """One account at one server."""
 
     def __init__(self, *, base_url: str | None, api_key: str, timeouts: Timeouts) -> None:
         url = base_url or OPENAI_URL
-        bearer = {"authorization": f"Bearer {api_key}"}
         self._is_openai = urlsplit(url).hostname == urlsplit(OPENAI_URL).hostname
-        self._secrets = (api_key,)
-        self._timeouts = timeouts
-        self._client = openai.OpenAI(
+        own = None if self._is_openai else {"authorization": f"Bearer {api_key}"}
+        client = openai.OpenAI(
             api_key=api_key,
             base_url=url,
             max_retries=0,
             default_headers=ONE_EACH,
-            http_client=guard(
-                openai.DefaultHttpxClient(
-                    timeout=openai.Timeout(timeouts.read_sec, connect=timeouts.connect_sec),
-                    follow_redirects=False,
-                    # A proxy for the world is none for this machine.
-                    trust_env=not is_loopback(url),
-                    event_hooks={"request": [] if self._is_openai else [only(bearer)]},
-                ),
-            ),
+            http_client=http_client(openai, url, timeouts, own),
         )
+        super().__init__(client, "/chat/completions", openai.Stream[object], api_key, timeouts)
 
     def chat(self, request: ChatRequest) -> ChatReply:
-        """Asks once. Raises ProviderError for everything that is not a whole reply."""
-        body = self._body(request)
-        line = Line(lambda: self._open(body), self._timeouts, self._typed)
-        return heard(line.listen(), Chunks(), request, secrets=self._secrets)
-
-    def close(self) -> None:
-        self._client.close()
+        return self._hear(request, self._body(request), Chunks())
 
     def _body(self, request: ChatRequest) -> dict[str, JSON]:
         body = body_of(request, model_name(request.model))
@@ -87,30 +64,12 @@ class OpenAIProvider:
                 body["return_token_ids"] = True
         return body
 
-    def _open(self, body: Mapping[str, JSON]) -> Opened:
-        return Opened(
-            self._client.post(
-                "/chat/completions",
-                body=dict(body),
-                cast_to=object,
-                stream=True,
-                stream_cls=openai.Stream[object],
-            )
-        )
-
-    def _typed(self, error: BaseException, began: bool) -> ProviderError:
-        if ours := of_ours(error):
-            return ours
+    def _of_sdk(self, error: BaseException) -> ProviderError | None:
         if isinstance(error, openai.APIStatusError):
-            text = error.response.text if error.response.is_closed else str(error)
-            headers = error.response.headers
-            return of_status(error.status_code, text, headers, secrets=self._secrets)
-        if is_transport(error):
-            return of_transport(error, began=began, secrets=self._secrets)
-        if isinstance(error, openai.APIError):
+            answer = error.response
+            text = answer.text if answer.is_closed else str(error)
+            return of_status(error.status_code, text, answer.headers, secrets=self._secrets)
+        if isinstance(error, openai.APIError) and not is_transport(error):
             fields = error.body if isinstance(error.body, Mapping) else {"message": str(error)}
             return of_event(fields, secrets=self._secrets)
-        # A line of the stream is not JSON, not UTF-8, or nested without an end.
-        if isinstance(error, ValueError | RecursionError):
-            return malformed(f"the stream can't be read: {error}", secrets=self._secrets)
-        return unknown(error, secrets=self._secrets)
+        return None
