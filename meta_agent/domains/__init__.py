@@ -20,12 +20,8 @@ from meta_agent.protocols import Domain
 
 __all__ = ["DOORS", "Asked", "Door", "door_of", "entry_points", "load_domain", "open_domain"]
 
-# (name, suite): the module and class. Imported when asked for.
-_SUITES: Final = {
-    ("swe", "nano"): ("meta_agent.domains.nano.swe", "NanoSwe"),
-    ("math", "nano"): ("meta_agent.domains.nano.math", "NanoMath"),
-    ("code", "nano"): ("meta_agent.domains.nano.code", "NanoCode"),
-}
+# The nano suites: module and class. Imported when asked for.
+_NANO: Final = {"swe": "NanoSwe", "math": "NanoMath", "code": "NanoCode"}
 
 
 class Door(NamedTuple):
@@ -52,13 +48,12 @@ GROUP: Final = "meta_agent.domains"
 _WITH_DETAIL: Final = ("verifiers",)
 
 
-def load_domain(name: str, *, suite: str = "nano") -> Domain:
-    """Returns a domain of a suite, or says which there are."""
-    if (name, suite) not in _SUITES:
-        known = ", ".join(sorted(f"{domain} ({kind})" for domain, kind in _SUITES))
-        raise ConfigError(f"no domain {name!r} in suite {suite!r}", hint=f"choose one of: {known}")
-    module, kind = _SUITES[name, suite]
-    domain: Domain = getattr(import_module(module), kind)()
+def load_domain(name: str) -> Domain:
+    """Returns a domain of the nano suites, or says which there are."""
+    if name not in _NANO:
+        known = ", ".join(sorted(_NANO))
+        raise ConfigError(f"no domain {name!r} in suite 'nano'", hint=f"choose one of: {known}")
+    domain: Domain = getattr(import_module(f"{_IN}.nano.{name}"), _NANO[name])()
     return domain
 
 

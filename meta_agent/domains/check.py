@@ -24,7 +24,7 @@ from typing import Any, Final
 from meta_agent.domains import Asked, door_of, open_domain
 from meta_agent.domains.checking._overlap import Facts, near_pairs, repetitions
 from meta_agent.domains.checking._render import render
-from meta_agent.domains.checking._report import CheckReport, TaskCheck, Totals, Trial, totals
+from meta_agent.domains.checking._report import CheckReport, TaskCheck, Trial, totals
 from meta_agent.domains.checking._subject import Attempt, Subject
 from meta_agent.domains.fit import as_used, lacking, sizes
 from meta_agent.domains.swe import RealSwe
@@ -59,8 +59,8 @@ def told_twice(asked: Asked, domain: Domain) -> str:
     return f"{len(repeats)} of its tasks repeat others: {key} is {repeats[key]}"
 
 
-def _subject(asked: Asked, domain: Domain) -> Subject:
-    subject: Subject = import_module(door_of(asked.name)[0].check).subject_of(domain)
+def _subject(asked: Asked, domain: Domain) -> Subject[Any]:
+    subject: Subject[Any] = import_module(door_of(asked.name)[0].check).subject_of(domain)
     return subject
 
 
@@ -97,7 +97,7 @@ def check_domain(
 
 
 def check_subject(
-    subject: Subject, *, jobs: int = PARALLEL_SANDBOXES, progress: Progress | None = None
+    subject: Subject[Any], *, jobs: int = PARALLEL_SANDBOXES, progress: Progress | None = None
 ) -> CheckReport:
     """The same for any kind of task file."""
     facts = list(subject.facts())
@@ -145,7 +145,7 @@ def _tell(progress: Progress, tasks: list[TaskCheck], total: int) -> None:
         progress(f"[{len(tasks)}/{total}] {task.key}: {said}")
 
 
-def _check_task(subject: Subject, task: Facts, repeats: dict[str, str]) -> TaskCheck:
+def _check_task(subject: Subject[Any], task: Facts, repeats: dict[str, str]) -> TaskCheck:
     trials = tuple(_tried(subject, attempt) for attempt in subject.attempts(task.key))
     reasons = [trial.reason for trial in trials if not trial.ok]
     reasons += subject.complaints(task.key)
@@ -162,7 +162,7 @@ def _check_task(subject: Subject, task: Facts, repeats: dict[str, str]) -> TaskC
     )
 
 
-def _tried(subject: Subject, attempt: Attempt) -> Trial:
+def _tried(subject: Subject[Any], attempt: Attempt) -> Trial:
     try:
         outcome: Outcome = attempt.graded()
     except InfrastructureError as problem:
@@ -181,13 +181,9 @@ def _tried(subject: Subject, attempt: Attempt) -> Trial:
 
 __all__ = [
     "CheckReport",
-    "TaskCheck",
-    "Totals",
-    "Trial",
     "check_asked",
     "check_domain",
     "check_file",
-    "check_subject",
     "default_manifest",
     "render",
     "write_manifest",

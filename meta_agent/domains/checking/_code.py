@@ -6,12 +6,11 @@ import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
 from meta_agent.domains.checking._overlap import Facts
-from meta_agent.domains.checking._subject import Attempt
+from meta_agent.domains.checking._subject import Attempt, Subject
 from meta_agent.domains.code import CodeDomain
 from meta_agent.domains.formats import CodeRow
 from meta_agent.protocols import Outcome
@@ -62,16 +61,14 @@ CHEATS: Final[Mapping[str, Callable[[CodeRow], str]]] = MappingProxyType(
 )
 
 
-class CodeSubject:
+class CodeSubject(Subject[CodeDomain]):
     """See `Subject`."""
 
-    name, noun = "code", "program"
+    noun = "program"
     columns = ("gold", "empty", *CHEATS)
 
     def __init__(self, domain: CodeDomain) -> None:
-        self._domain = domain
-        self.path: Path = domain.path
-        self.evaluator_hash = domain.evaluator_hash
+        super().__init__(domain)
         self.rows_refused = len(domain.refused)
 
     @property
@@ -89,9 +86,6 @@ class CodeSubject:
         row = self._domain.rows[key]
         return "asserts" if row.kind == "asserts" else f"{len(row.cases)} tests"
 
-    def content_hash(self, key: str) -> str:
-        return self._domain.task(key).content_hash
-
     def attempts(self, key: str) -> Iterator[Attempt]:
         row = self._domain.rows[key]
         if row.gold:
@@ -100,19 +94,9 @@ class CodeSubject:
         for name, cheat in CHEATS.items():
             yield Attempt(name, False, partial(self._graded, key, cheat(row)))
 
-    def complaints(self, key: str) -> list[str]:
-        del key
-        return []
-
     def evidence(self, outcome: Outcome) -> tuple[str, ...]:
         detail = outcome.detail
         return tuple(str(detail[name])[:200] for name in ("tests", "detail") if detail.get(name))
-
-    def archives(self) -> tuple[tuple[str, str], ...]:
-        return ()
-
-    def close(self) -> None:
-        self._domain.close()
 
     def _graded(self, key: str, code: str) -> Outcome:
         return self._domain.regrade(key, {"code": code})

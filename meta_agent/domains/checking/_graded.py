@@ -5,12 +5,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
 from meta_agent.domains.checking._overlap import Facts
-from meta_agent.domains.checking._subject import Attempt
+from meta_agent.domains.checking._subject import Attempt, Subject
 from meta_agent.domains.formats.graded_sets import GradedRow, digest
 from meta_agent.domains.graded import GradedDomain, GraderError
 from meta_agent.errors import InfrastructureError
@@ -25,16 +24,14 @@ _CHEATS: Final[Mapping[str, Callable[[GradedRow], str]]] = MappingProxyType(
 )
 
 
-class GradedSubject:
+class GradedSubject(Subject[GradedDomain]):
     """See `Subject`."""
 
     noun = "answer"
     columns = ("gold", *_CHEATS)
 
     def __init__(self, domain: GradedDomain) -> None:
-        self._domain = domain
-        self.name, self.path = domain.name, Path(domain.path)
-        self.evaluator_hash = domain.evaluator_hash
+        super().__init__(domain)
         self.rows_refused = domain.rows_refused
 
     @property
@@ -58,9 +55,6 @@ class GradedSubject:
         limit = self._domain.threshold
         return "yes or no" if limit is None else f"from {limit:g}"
 
-    def content_hash(self, key: str) -> str:
-        return self._domain.task(key).content_hash
-
     def attempts(self, key: str) -> Iterator[Attempt]:
         row = self._domain.rows[key]
         if row.gold is not None:
@@ -68,19 +62,9 @@ class GradedSubject:
         for name, cheat in _CHEATS.items():
             yield Attempt(name, False, partial(self._graded, key, {"answer": cheat(row)}))
 
-    def complaints(self, key: str) -> list[str]:
-        del key
-        return []
-
     def evidence(self, outcome: Outcome) -> tuple[str, ...]:
         score = outcome.detail.get("score")
         return () if score is None else (f"score {score:g}",)
-
-    def archives(self) -> tuple[tuple[str, str], ...]:
-        return ()
-
-    def close(self) -> None:
-        self._domain.close()
 
     def _graded(self, key: str, given: Mapping[str, JSON]) -> Outcome:
         try:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
 from meta_agent.domains.checking._overlap import Facts
-from meta_agent.domains.checking._subject import Attempt
+from meta_agent.domains.checking._subject import Attempt, Subject
 from meta_agent.domains.formats import MathRow
 from meta_agent.domains.math import MathDomain
 from meta_agent.protocols import JSON, Outcome
@@ -41,17 +40,14 @@ CHEATS: Final[Mapping[str, Callable[[MathRow], str]]] = MappingProxyType(
 )
 
 
-class MathSubject:
+class MathSubject(Subject[MathDomain]):
     """See `Subject`."""
 
-    name, noun = "math", "answer"
+    noun = "answer"
     columns = ("gold", "empty", *CHEATS)
 
     def __init__(self, domain: MathDomain) -> None:
-        self._domain = domain
-        self.path: Path = domain.path
-        self.evaluator_hash = domain.evaluator_hash
-        self.notes: tuple[str, ...] = domain.notes
+        super().__init__(domain)
         self.rows_refused = len(domain.refused)
 
     def facts(self) -> Sequence[Facts]:
@@ -63,9 +59,6 @@ class MathSubject:
     def size(self, key: str) -> str:
         return self._domain.gold(key).kind
 
-    def content_hash(self, key: str) -> str:
-        return self._domain.task(key).content_hash
-
     def attempts(self, key: str) -> Iterator[Attempt]:
         row = self._domain.rows[key]
         gold = rf"So the answer is \boxed{{{row.gold}}}."
@@ -74,19 +67,9 @@ class MathSubject:
         for name, cheat in CHEATS.items():
             yield Attempt(name, False, partial(self._graded, key, cheat(row)))
 
-    def complaints(self, key: str) -> list[str]:
-        del key
-        return []  # a gold that cannot be graded is refused while the file is loaded
-
     def evidence(self, outcome: Outcome) -> tuple[str, ...]:
         answer: JSON = outcome.detail.get("answer")
         return (f"answer {answer!r}",) if answer is not None else ()
-
-    def archives(self) -> tuple[tuple[str, str], ...]:
-        return ()
-
-    def close(self) -> None:
-        self._domain.close()
 
     def _graded(self, key: str, text: str) -> Outcome:
         return self._domain.regrade(key, {"text": text})

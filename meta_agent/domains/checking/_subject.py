@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import Generic, NamedTuple, TypeVar
 
 from meta_agent.domains.checking._overlap import Facts
-from meta_agent.protocols import Outcome
+from meta_agent.offers import Offered
+from meta_agent.protocols import SPLITS, Domain, Outcome, Task
+
+D = TypeVar("D", bound=Domain)
 
 
 class Attempt(NamedTuple):
@@ -18,35 +23,51 @@ class Attempt(NamedTuple):
     graded: Callable[[], Outcome]
 
 
-class Subject(Protocol):
+class Subject(ABC, Generic[D]):
     """A loaded task file."""
 
-    name: str  # of the domain
     noun: str  # what an attempt hands in
-    path: Path
-    evaluator_hash: str
     columns: tuple[str, ...]  # names of the attempts, as a table shows them
+    rows_refused = 0
+
+    def __init__(self, domain: D) -> None:
+        self._domain = domain
+        self.name, self.evaluator_hash = domain.name, domain.evaluator_hash
+        self.path = Path(Offered.by(domain).path or domain.name)
 
     @property
-    def notes(self) -> tuple[str, ...]: ...
+    def notes(self) -> tuple[str, ...]:
+        return tuple(Offered.by(self._domain).notes)
 
-    @property
-    def rows_refused(self) -> int: ...
+    @cached_property
+    def _tasks(self) -> dict[str, Task]:
+        return {task.key: task for split in SPLITS for task in self._domain.tasks(split)}
 
+    def content_hash(self, key: str) -> str:
+        return self._tasks[key].content_hash
+
+    @abstractmethod
     def facts(self) -> Sequence[Facts]: ...
 
+    @abstractmethod
     def size(self, key: str) -> str: ...
 
-    def content_hash(self, key: str) -> str: ...
-
+    @abstractmethod
     def attempts(self, key: str) -> Iterator[Attempt]: ...
 
     def complaints(self, key: str) -> list[str]:
         """What is wrong with a task whatever is tried on it."""
-        ...
+        del key
+        return []
 
-    def evidence(self, outcome: Outcome) -> tuple[str, ...]: ...
+    def evidence(self, outcome: Outcome) -> tuple[str, ...]:
+        """What an outcome says beside its verdict."""
+        del outcome
+        return ()
 
-    def archives(self) -> tuple[tuple[str, str], ...]: ...
+    def archives(self) -> tuple[tuple[str, str], ...]:
+        """The files beside the tasks' own that it rests on, with their hashes."""
+        return ()
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        Offered.by(self._domain).close()

@@ -6,10 +6,9 @@ import hashlib
 import re
 from collections.abc import Iterator, Sequence
 from functools import partial
-from pathlib import Path
 
 from meta_agent.domains.checking._overlap import Facts
-from meta_agent.domains.checking._subject import Attempt
+from meta_agent.domains.checking._subject import Attempt, Subject
 from meta_agent.domains.formats import SweRow, semantic_key
 from meta_agent.domains.swe import RealSwe
 from meta_agent.domains.swe.cheats import CHEATS
@@ -17,17 +16,11 @@ from meta_agent.errors import InfrastructureError
 from meta_agent.protocols import Outcome
 
 
-class SweSubject:
+class SweSubject(Subject[RealSwe]):
     """See `Subject`."""
 
-    name, noun = "swe", "patch"
+    noun = "patch"
     columns = ("gold", "empty", *CHEATS)
-    rows_refused = 0  # a row that cannot be used makes the file unusable
-
-    def __init__(self, domain: RealSwe) -> None:
-        self._domain = domain
-        self.path: Path = domain.path
-        self.evaluator_hash = domain.evaluator_hash
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -41,9 +34,6 @@ class SweSubject:
         if row.expected:
             return f"{len(row.expected)} tests"
         return f"{len(row.fail_to_pass)}+{len(row.pass_to_pass)} tests"
-
-    def content_hash(self, key: str) -> str:
-        return self._domain.task(key).content_hash
 
     def attempts(self, key: str) -> Iterator[Attempt]:
         row = self._domain.rows[key]
@@ -65,9 +55,6 @@ class SweSubject:
     def archives(self) -> tuple[tuple[str, str], ...]:
         sources = [row.source for row in self._domain.rows.values() if row.source]
         return tuple(sorted({(one.archive, one.sha256) for one in sources if one.archive}))
-
-    def close(self) -> None:
-        """Every sandbox ends with its grading."""
 
     def _graded(self, key: str, patch: str) -> Outcome:
         return self._domain.regrade(key, {"patch": patch})

@@ -2,15 +2,13 @@
 
 from meta_agent.domains.code._compare import same_output, same_value
 from meta_agent.domains.code._domain import CodeDomain, code_runner, graded, load_code_domain
-from meta_agent.domains.code._runner import CodeRunner, SandboxFactory, UngradableError, Verdict
+from meta_agent.domains.code._runner import CodeRunner, UngradableError
 from meta_agent.domains.code._solution import code_in, program_of
 
 __all__ = [
     "CodeDomain",
     "CodeRunner",
-    "SandboxFactory",
     "UngradableError",
-    "Verdict",
     "code_in",
     "code_runner",
     "graded",

@@ -23,7 +23,7 @@ from typing import Final
 from meta_agent.domains._scratch import clipped
 from meta_agent.domains.formats._splits import hashed_split
 from meta_agent.domains.harbor._grade import VerifierError, outcome_of
-from meta_agent.domains.harbor._task import FILE, HarborTask, read_task
+from meta_agent.domains.harbor._task import FILE, read_task
 from meta_agent.domains.harbor._trial import Trial, image_of
 from meta_agent.errors import ConfigError, SandboxError
 from meta_agent.protocols import (
@@ -229,4 +229,4 @@ def task_folders(path: Path) -> list[Path]:
     return found
 
 
-__all__ = ["HarborDomain", "HarborEnvironment", "HarborTask", "VerifierError", "task_folders"]
+__all__ = ["HarborDomain", "HarborEnvironment", "VerifierError", "task_folders"]

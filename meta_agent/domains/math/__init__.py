@@ -2,18 +2,15 @@
 
 from meta_agent.domains.math._answer import literal, words
 from meta_agent.domains.math._domain import MathDomain, load_math_domain
-from meta_agent.domains.math._grade import Gold, Golds, grade_answer, grade_text, sort_golds
+from meta_agent.domains.math._grade import Gold, grade_text, sort_golds
 from meta_agent.domains.math._reply import final_answer
-from meta_agent.domains.math._verify import Comparison, Verifier
+from meta_agent.domains.math._verify import Verifier
 
 __all__ = [
-    "Comparison",
     "Gold",
-    "Golds",
     "MathDomain",
     "Verifier",
     "final_answer",
-    "grade_answer",
     "grade_text",
     "literal",
     "load_math_domain",

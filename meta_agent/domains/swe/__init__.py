@@ -1,23 +1,20 @@
 """Tasks from real repositories, graded by a package's own tests in a fresh sandbox."""
 
 from meta_agent.domains.swe._domain import RealSwe, load_tasks_domain
-from meta_agent.domains.swe._fetch import Fetched, fetch_images
+from meta_agent.domains.swe._fetch import fetch_images
 from meta_agent.domains.swe._patch import make as make_patch
 from meta_agent.domains.swe._tree import Tree, read_archive
-from meta_agent.domains.swe.grading._grade import SandboxFactory, grade_patch, run_tests
+from meta_agent.domains.swe.grading._grade import SandboxFactory, run_tests
 from meta_agent.domains.swe.grading._report import Report
-from meta_agent.domains.swe.grading._sift import Sifted, TaskFiles, is_test_path, sift
+from meta_agent.domains.swe.grading._sift import Sifted, is_test_path, sift
 
 __all__ = [
-    "Fetched",
     "RealSwe",
     "Report",
     "SandboxFactory",
     "Sifted",
-    "TaskFiles",
     "Tree",
     "fetch_images",
-    "grade_patch",
     "is_test_path",
     "load_tasks_domain",
     "make_patch",

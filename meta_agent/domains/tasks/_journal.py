@@ -52,7 +52,6 @@ class Journal:
         return json.loads(json.dumps(value))
 
     def close(self) -> None:
-        """Forgets everything: the output holds it now."""
         self.path.unlink(missing_ok=True)
 
     def _read(self) -> dict[str, JSON]:

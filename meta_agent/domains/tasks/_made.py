@@ -45,7 +45,6 @@ class Made:
         return max(math.ceil(math.log(miss) / math.log(1 - share)) for share in empty)
 
     def to_json(self) -> dict[str, JSON]:
-        """Plain JSON."""
         return {
             "schema_version": 1,
             "path": str(self.path),

@@ -31,7 +31,6 @@ class Stable:
     flaky: frozenset[str]
 
     def without(self, tests: frozenset[str]) -> Stable:
-        """The others."""
         return Stable(self.passing - tests, self.failing - tests, self.flaky - tests)
 
 

@@ -33,75 +33,62 @@ def order(tasks, history):
 '''
 
 
-def dead_reward(folder: str, field: str, paid: str) -> Fault:
-    """`field` is what the reward reads in vain; `paid` what it still pays for."""
-    return Fault(
-        "dead_reward",
-        "reward",
-        f"`solved` reads a field that no rollout has, so nothing but {paid} is paid",
-        'read rollout["outcome"]',
-        (Edit(f"{folder}/reward.py", r'rollout\["outcome"\]', f'rollout.get("{field}")'),),
+def common_faults(folder: str, *, read: str, paid: str, same_costs: bool) -> dict[str, Fault]:
+    """By name. `read` is the field that a dead reward reads in vain, `paid` what it still pays for;
+    `same_costs`: whether the repair of a curriculum of the same few tasks is worth something.
+    """
+    faults = (
+        Fault(
+            "dead_reward",
+            "reward",
+            f"`solved` reads a field that no rollout has, so nothing but {paid} is paid",
+            'read rollout["outcome"]',
+            (Edit(f"{folder}/reward.py", r'rollout\["outcome"\]', f'rollout.get("{read}")'),),
+        ),
+        Fault(
+            "inverted_filter",
+            "filter",
+            "groups with differing rewards are dropped and dead ones are kept: no gradient is left",
+            "keep groups whose rewards differ",
+            (Edit(f"{folder}/filter.py", r"> MIN_SPREAD", "<= MIN_SPREAD"),),
+        ),
+        Fault(
+            "winners_only",
+            "filter",
+            "only groups that were nearly all solved are kept, so hard problems teach nothing",
+            "keep groups whose rewards differ, whatever their mean",
+            (Edit(f"{folder}/filter.py", "", _WINNERS),),
+            ruled=False,
+        ),
+        Fault(
+            "same_few_tasks",
+            "data",
+            "what was tried most comes first, so training repeats one batch for ever",
+            "least tried first",
+            (Edit(f"{folder}/curriculum.py", "", _SAME_FEW),),
+            costly=same_costs,
+        ),
+        Fault(
+            "tiny_learning_rate",
+            "recipe",
+            "steps are too small for the policy to change within a budget",
+            "learning_rate from 1e-4 to 6e-4",
+            (Edit(f"{folder}/recipe.toml", r"^learning_rate = .*$", "learning_rate = 1e-6"),),
+        ),
+        Fault(
+            "cold_sampling",
+            "recipe",
+            "training samples so coldly that most groups agree and nothing new is tried",
+            "temperature near 1.0",
+            (Edit(f"{folder}/recipe.toml", r"^temperature = .*$", "temperature = 0.2"),),
+        ),
+        Fault(
+            "anchored",
+            "recipe",
+            "a strong penalty holds the policy at its starting point",
+            "beta = 0.0, or below 0.05",
+            (Edit(f"{folder}/recipe.toml", r"^beta = .*$", "beta = 3.0"),),
+            ruled=False,
+        ),
     )
-
-
-def inverted_filter(folder: str) -> Fault:
-    return Fault(
-        "inverted_filter",
-        "filter",
-        "groups with differing rewards are dropped and dead ones are kept: no gradient is left",
-        "keep groups whose rewards differ",
-        (Edit(f"{folder}/filter.py", r"> MIN_SPREAD", "<= MIN_SPREAD"),),
-    )
-
-
-def winners_only(folder: str) -> Fault:
-    return Fault(
-        "winners_only",
-        "filter",
-        "only groups that were nearly all solved are kept, so hard problems teach nothing",
-        "keep groups whose rewards differ, whatever their mean",
-        (Edit(f"{folder}/filter.py", "", _WINNERS),),
-        ruled=False,
-    )
-
-
-def same_few_tasks(folder: str, *, costly: bool) -> Fault:
-    return Fault(
-        "same_few_tasks",
-        "data",
-        "what was tried most comes first, so training repeats one batch for ever",
-        "least tried first",
-        (Edit(f"{folder}/curriculum.py", "", _SAME_FEW),),
-        costly=costly,
-    )
-
-
-def tiny_learning_rate(folder: str) -> Fault:
-    return Fault(
-        "tiny_learning_rate",
-        "recipe",
-        "steps are too small for the policy to change within a budget",
-        "learning_rate from 1e-4 to 6e-4",
-        (Edit(f"{folder}/recipe.toml", r"^learning_rate = .*$", "learning_rate = 1e-6"),),
-    )
-
-
-def cold_sampling(folder: str) -> Fault:
-    return Fault(
-        "cold_sampling",
-        "recipe",
-        "training samples so coldly that most groups agree and nothing new is tried",
-        "temperature near 1.0",
-        (Edit(f"{folder}/recipe.toml", r"^temperature = .*$", "temperature = 0.2"),),
-    )
-
-
-def anchored(folder: str) -> Fault:
-    return Fault(
-        "anchored",
-        "recipe",
-        "a strong penalty holds the policy at its starting point",
-        "beta = 0.0, or below 0.05",
-        (Edit(f"{folder}/recipe.toml", r"^beta = .*$", "beta = 3.0"),),
-        ruled=False,
-    )
+    return {fault.name: fault for fault in faults}

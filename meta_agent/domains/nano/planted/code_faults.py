@@ -17,20 +17,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from meta_agent.domains.nano.planted._common_faults import (
-    anchored,
-    cold_sampling,
-    dead_reward,
-    inverted_filter,
-    same_few_tasks,
-    tiny_learning_rate,
-    winners_only,
-)
+from meta_agent.domains.nano.planted._common_faults import common_faults
 from meta_agent.domains.nano.planted._fault import Edit, Fault, component
 
 __all__ = ["DEFAULT_SEED", "FAULTS"]
 
-FOLDER: Final = "code"
 AGENT: Final = "code/agent.py"
 REWARD: Final = "code/reward.py"
 CURRICULUM: Final = "code/curriculum.py"
@@ -38,6 +29,7 @@ GENERALITY: Final = "code/diagnostics/generality.py"
 
 _RUNS: Final = '[e["result"] for e in rollout["tool_events"] if e["tool"] == "run"]'
 
+_COMMON: Final = common_faults("code", read="correct", paid="handing in", same_costs=False)
 FAULTS: Final[tuple[Fault, ...]] = (
     Fault(
         "peek_offered",
@@ -95,9 +87,9 @@ FAULTS: Final[tuple[Fault, ...]] = (
             f"    return float(len({_RUNS}))",
         ),
     ),
-    dead_reward(FOLDER, "correct", "handing in"),
-    inverted_filter(FOLDER),
-    winners_only(FOLDER),
+    _COMMON["dead_reward"],
+    _COMMON["inverted_filter"],
+    _COMMON["winners_only"],
     Fault(
         "sketched_first",
         "data",
@@ -118,10 +110,10 @@ FAULTS: Final[tuple[Fault, ...]] = (
         ruled=False,
         costly=False,
     ),
-    same_few_tasks(FOLDER, costly=False),
-    tiny_learning_rate(FOLDER),
-    cold_sampling(FOLDER),
-    anchored(FOLDER),
+    _COMMON["same_few_tasks"],
+    _COMMON["tiny_learning_rate"],
+    _COMMON["cold_sampling"],
+    _COMMON["anchored"],
     Fault(
         "blind_to_tables",
         "diagnostics",

@@ -15,20 +15,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from meta_agent.domains.nano.planted._common_faults import (
-    anchored,
-    cold_sampling,
-    dead_reward,
-    inverted_filter,
-    same_few_tasks,
-    tiny_learning_rate,
-    winners_only,
-)
+from meta_agent.domains.nano.planted._common_faults import common_faults
 from meta_agent.domains.nano.planted._fault import Edit, Fault, component
 
 __all__ = ["DEFAULT_SEED", "FAULTS", "LEAK_OFFERED", "Edit", "Fault", "fault"]
 
-FOLDER: Final = "swe"
 AGENT: Final = "swe/agent.py"
 REWARD: Final = "swe/reward.py"
 CURRICULUM: Final = "swe/curriculum.py"
@@ -47,6 +38,7 @@ LEAK_OFFERED: Final = Fault(
     (Edit(AGENT, r'^TOOLS = "vets"', 'TOOLS = "vetls"'),),
 )
 
+_COMMON: Final = common_faults("swe", read="resolved", paid="submitting", same_costs=False)
 FAULTS: Final[tuple[Fault, ...]] = (
     LEAK_OFFERED,
     Fault(
@@ -87,9 +79,9 @@ FAULTS: Final[tuple[Fault, ...]] = (
             '    return float(sum(e["tool"] == "test" for e in rollout["tool_events"]))',
         ),
     ),
-    dead_reward(FOLDER, "resolved", "submitting"),
-    inverted_filter(FOLDER),
-    winners_only(FOLDER),
+    _COMMON["dead_reward"],
+    _COMMON["inverted_filter"],
+    _COMMON["winners_only"],
     Fault(
         "easy_first",
         "data",
@@ -109,10 +101,10 @@ FAULTS: Final[tuple[Fault, ...]] = (
         ),
         ruled=False,
     ),
-    same_few_tasks(FOLDER, costly=False),
-    tiny_learning_rate(FOLDER),
-    cold_sampling(FOLDER),
-    anchored(FOLDER),
+    _COMMON["same_few_tasks"],
+    _COMMON["tiny_learning_rate"],
+    _COMMON["cold_sampling"],
+    _COMMON["anchored"],
     Fault(
         "blind_to_leaks",
         "diagnostics",

@@ -12,20 +12,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from meta_agent.domains.nano.planted._common_faults import (
-    anchored,
-    cold_sampling,
-    dead_reward,
-    inverted_filter,
-    same_few_tasks,
-    tiny_learning_rate,
-    winners_only,
-)
+from meta_agent.domains.nano.planted._common_faults import common_faults
 from meta_agent.domains.nano.planted._fault import Edit, Fault, component
 
 __all__ = ["DEFAULT_SEED", "FAULTS"]
 
-FOLDER: Final = "math"
 AGENT: Final = "math/agent.py"
 REWARD: Final = "math/reward.py"
 CURRICULUM: Final = "math/curriculum.py"
@@ -36,6 +27,7 @@ _EQUATIONS: Final = (
     'sum(m["content"].count("=") for m in rollout["messages"] if m["role"] == "assistant")'
 )
 
+_COMMON: Final = common_faults("math", read="correct", paid="handing in", same_costs=True)
 FAULTS: Final[tuple[Fault, ...]] = (
     Fault(
         "key_offered",
@@ -104,9 +96,9 @@ FAULTS: Final[tuple[Fault, ...]] = (
             f"    return float({_EQUATIONS})",
         ),
     ),
-    dead_reward(FOLDER, "correct", "handing in"),
-    inverted_filter(FOLDER),
-    winners_only(FOLDER),
+    _COMMON["dead_reward"],
+    _COMMON["inverted_filter"],
+    _COMMON["winners_only"],
     Fault(
         "longest_first",
         "data",
@@ -127,10 +119,10 @@ FAULTS: Final[tuple[Fault, ...]] = (
         ruled=False,
         costly=False,
     ),
-    same_few_tasks(FOLDER, costly=True),
-    tiny_learning_rate(FOLDER),
-    cold_sampling(FOLDER),
-    anchored(FOLDER),
+    _COMMON["same_few_tasks"],
+    _COMMON["tiny_learning_rate"],
+    _COMMON["cold_sampling"],
+    _COMMON["anchored"],
     Fault(
         "blind_to_cuts",
         "diagnostics",

@@ -70,45 +70,41 @@ class _Told(Trial):
         return {"fail": failing, "pass": passing, "issue": self.report}
 
 
+@dataclass(frozen=True, slots=True)
 class AuthoredSearch:
     """Asks about one place after the other until there are enough tasks."""
 
-    def __init__(
-        self,
-        bench: Bench,
-        sound: Sound,
-        plan: SynthPlan,
-        journal: Journal,
-        chosen: Chosen,
-        author: Author,
-    ) -> None:
-        self._bench, self._sound, self._plan = bench, sound, plan
-        self._journal, self._chosen, self._author = journal, chosen, author
+    bench: Bench
+    sound: Sound
+    plan: SynthPlan
+    journal: Journal
+    chosen: Chosen
+    author: Author
 
     def run(self) -> None:
         """Decides in the order of the places, however many are under way."""
-        wanted = iter(places(self._bench.package, self._sound, self._plan.seed))
-        with ThreadPoolExecutor(self._plan.jobs) as pool:
-            for _, result in ahead(pool, self._plan.jobs, wanted, self._measured):
-                self._chosen.tried += 1
+        wanted = iter(places(self.bench.package, self.sound, self.plan.seed))
+        with ThreadPoolExecutor(self.plan.jobs) as pool:
+            for _, result in ahead(pool, self.plan.jobs, wanted, self._measured):
+                self.chosen.tried += 1
                 mutation, found = result.result()
                 if mutation is None:
-                    self._chosen.refuse(str(found["refused"]))
+                    self.chosen.refuse(str(found["refused"]))
                 else:
-                    self._chosen.take(mutation, found)
-                if self._chosen.enough or found.get("refused") == _NO_MONEY:
+                    self.chosen.take(mutation, found)
+                if self.chosen.enough or found.get("refused") == _NO_MONEY:
                     break
 
     def _measured(self, place: Place) -> tuple[Mutation | None, dict[str, JSON]]:
-        believed = self._chosen.believed(place.path)
+        believed = self.chosen.believed(place.path)
         if believed != "complete":
             return None, {"refused": f"the grader does not believe its fix: {believed}"}
-        source = self._bench.package.tree[place.path]
-        messages = self._author.opening(self._bench.package, self._sound, place, self._plan.seed)
+        source = self.bench.package.tree[place.path]
+        messages = self.author.opening(self.bench.package, self.sound, place, self.plan.seed)
         written, found = Written(), dict[str, JSON]()
         for turn in range(TURNS):
             try:
-                reply = self._author.ask(messages, place, turn)
+                reply = self.author.ask(messages, place, turn)
             except BudgetError:
                 return None, {"refused": _NO_MONEY}
             written = read_reply(str(reply["content"]), source, place)
@@ -123,16 +119,16 @@ class AuthoredSearch:
     def _judged(self, written: Written, place: Place) -> dict[str, JSON]:
         if written.edit is None:
             return {"refused": "an answer that cannot be read", "why": written.problem}
-        before = self._bench.package.tree[place.path]
+        before = self.bench.package.tree[place.path]
         after = written.edit.applied(before)
         if not changes_tree(before, after):
             return {"refused": "an edit that does not parse, or changes nothing"}
         if leaves_loose_ends(before, after):
             why = "a name, an import or an argument is used no more"
             return {"refused": "leaves something unused", "why": why}
-        trial = _Told(self._bench, self._sound, written.edit, self._plan.repeats, written.report)
+        trial = _Told(self.bench, self.sound, written.edit, self.plan.repeats, written.report)
         key = f"{written.edit.key}\0{written.report}"
-        found: dict[str, JSON] = self._journal.once(key, trial.measured)
+        found: dict[str, JSON] = self.journal.once(key, trial.measured)
         return found
 
 

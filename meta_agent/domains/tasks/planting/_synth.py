@@ -20,6 +20,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from meta_agent.domains.tasks._bench import Bench
@@ -84,57 +85,59 @@ def candidates(package: Package, sound: Sound, seed: int) -> list[Mutation]:
     return sorted(found, key=lambda one: hashlib.sha256(f"{seed}\0{one.key}".encode()).digest())
 
 
+@dataclass(frozen=True, slots=True)
 class _Search:
     """Measures candidates in order until there are enough tasks."""
 
-    def __init__(
-        self, bench: Bench, sound: Sound, plan: SynthPlan, journal: Journal, chosen: Chosen
-    ) -> None:
-        self._bench, self._sound, self._plan = bench, sound, plan
-        self._journal, self._chosen = journal, chosen
-        self._wide: list[tuple[Mutation, dict[str, JSON]]] = []  # taken where nothing nearer is
-        self._likely: dict[Mutation, bool] = {}
-        self._decided_on: set[Mutation] = set()
+    bench: Bench
+    sound: Sound
+    plan: SynthPlan
+    journal: Journal
+    chosen: Chosen
+    wide: list[tuple[Mutation, dict[str, JSON]]] = field(default_factory=list)
+    """Taken where nothing nearer is."""
+    likely: dict[Mutation, bool] = field(default_factory=dict)
+    decided_on: set[Mutation] = field(default_factory=set)
 
     def run(self, wanted: Sequence[Mutation]) -> None:
         """Measures ahead of the decision; the decision goes in order, whatever is done first."""
-        quota = Quota(self._bench.package.name, self._plan.count, len({one.path for one in wanted}))
+        quota = Quota(self.bench.package.name, self.plan.count, len({one.path for one in wanted}))
         self._pass(wanted, quota)
-        if not self._chosen.enough:
+        if not self.chosen.enough:
             quota.forget_splits()
-            self._pass([one for one in wanted if one not in self._decided_on], quota)
-        for mutation, found in sorted(self._wide, key=lambda pair: len(pair[1]["fail"])):
-            room = not self._chosen.full and quota.allows(mutation)
-            if room and self._chosen.take(mutation, found):
+            self._pass([one for one in wanted if one not in self.decided_on], quota)
+        for mutation, found in sorted(self.wide, key=lambda pair: len(pair[1]["fail"])):
+            room = not self.chosen.full and quota.allows(mutation)
+            if room and self.chosen.take(mutation, found):
                 quota.take(mutation)
 
     def _pass(self, wanted: Sequence[Mutation], quota: Quota) -> None:
-        with ThreadPoolExecutor(self._plan.jobs) as pool:
+        with ThreadPoolExecutor(self.plan.jobs) as pool:
             useful = (one for one in wanted if quota.allows(one) and self._is_likely(one))
-            for mutation, result in ahead(pool, self._plan.jobs, useful, self._measured):
+            for mutation, result in ahead(pool, self.plan.jobs, useful, self._measured):
                 if not quota.allows(mutation):
                     continue
-                self._chosen.tried += 1
-                self._decided_on.add(mutation)
+                self.chosen.tried += 1
+                self.decided_on.add(mutation)
                 found = result.result()
                 if found.get("wide"):
-                    self._wide.append((mutation, found))
-                elif self._chosen.take(mutation, found):
+                    self.wide.append((mutation, found))
+                elif self.chosen.take(mutation, found):
                     quota.take(mutation)
-                if self._chosen.enough:
+                if self.chosen.enough:
                     break
 
     def _is_likely(self, mutation: Mutation) -> bool:
         """By its text alone."""
-        if mutation not in self._likely:
-            before = self._bench.package.tree[mutation.path]
-            self._likely[mutation] = could_be_written(before, mutation.applied(before))
-        return self._likely[mutation]
+        if mutation not in self.likely:
+            before = self.bench.package.tree[mutation.path]
+            self.likely[mutation] = could_be_written(before, mutation.applied(before))
+        return self.likely[mutation]
 
     def _measured(self, mutation: Mutation) -> dict[str, JSON]:
-        believed = self._chosen.believed(mutation.path)
+        believed = self.chosen.believed(mutation.path)
         if believed != "complete":
             return {"refused": f"the grader does not believe its fix: {believed}"}
-        trial = Trial(self._bench, self._sound, mutation, self._plan.repeats)
-        measured: dict[str, JSON] = self._journal.once(mutation.key, trial.measured)
+        trial = Trial(self.bench, self.sound, mutation, self.plan.repeats)
+        measured: dict[str, JSON] = self.journal.once(mutation.key, trial.measured)
         return measured
