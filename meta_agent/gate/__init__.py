@@ -8,18 +8,12 @@
 from meta_agent.gate._guards import GuardTerms, Labels, guard_slices
 from meta_agent.gate._records import Arm, Finding, OutcomeRow, Severity, arm_of, row_of
 from meta_agent.gate.diagnostics import judge_diagnostics
-from meta_agent.gate.judge import (
-    MIN_TRAINING_SEEDS,
-    judge_live,
-    verdict_from_json,
-    verdict_to_json,
-)
+from meta_agent.gate.judge import judge_live, verdict_from_json, verdict_to_json
 from meta_agent.gate.numbers._course import COLLAPSE, Course, task_order
-from meta_agent.gate.numbers._intervals import Interval, clustered, two_proportion_p, wilson
+from meta_agent.gate.numbers._intervals import clustered, wilson
 from meta_agent.gate.numbers.statistics import (
     ErrorBudget,
     Pairs,
-    SignFlip,
     effect,
     pair,
     sign_flip_p,
@@ -40,20 +34,17 @@ __all__ = [
     "COLLAPSE",
     "DEFAULT_LIMITS",
     "DRAWN",
-    "MIN_TRAINING_SEEDS",
     "Arm",
     "Course",
     "ErrorBudget",
     "Finding",
     "GuardTerms",
-    "Interval",
     "Labels",
     "OutcomeRow",
     "Pairs",
     "Regrade",
     "Seen",
     "Severity",
-    "SignFlip",
     "ValidityLimits",
     "arm_of",
     "clustered",
@@ -73,7 +64,6 @@ __all__ = [
     "seen_of",
     "sign_flip_p",
     "task_order",
-    "two_proportion_p",
     "verdict_from_json",
     "verdict_to_json",
     "wilson",

@@ -118,7 +118,6 @@ class Field:
         return at
 
     def add(self, version: int, task: int, solved: bool) -> None:
-        """One attempt."""
         self._tried[task, version] += 1
         self._solved[task, version] += solved
 

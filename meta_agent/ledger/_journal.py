@@ -99,7 +99,6 @@ class Journal:
                 raise
 
     def rows(self, query: str, arguments: Sequence[Cell] = ()) -> list[tuple[Cell, ...]]:
-        """All rows of a query."""
         with self._lock, self._translated():
             return self._db.execute(query, tuple(arguments)).fetchall()
 

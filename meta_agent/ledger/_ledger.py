@@ -27,7 +27,6 @@ from meta_agent.ledger._rows import (
     FAILED,
     Event,
     RunRow,
-    Spend,
     Step,
     T,
     canonical,
@@ -39,14 +38,12 @@ from meta_agent.ledger._step_locks import StepLocks
 from meta_agent.ledger.kinds import Kind
 
 
-class Ledger:
+class Ledger(Purse):
     """One ledger file, owned by one process or read by many."""
 
     def __init__(self, journal: Journal, lock: OwnerLock | None) -> None:
-        self._journal = journal
+        super().__init__(journal)
         self._lock = lock
-        self._purse = Purse(journal)
-        self._run: str | None = None
         self._steps = StepLocks()
 
     @classmethod
@@ -230,7 +227,6 @@ class Ledger:
             return int(cursor.lastrowid or 0)
 
     def events(self, run: str | None = None, kind: str | None = None) -> list[Event]:
-        """Events in order."""
         where, arguments = _filter(run=run, kind=kind)
         rows = self._journal.rows(Event.QUERY + where + "ORDER BY seq", arguments)
         return [Event.parse(row) for row in rows]
@@ -266,7 +262,6 @@ class Ledger:
             )
 
     def run(self, run_id: str) -> RunRow | None:
-        """One run by its name."""
         found = self._journal.rows(RunRow.QUERY + "WHERE run = ?", (run_id,))
         return RunRow.parse(found[0]) if found else None
 
@@ -279,45 +274,6 @@ class Ledger:
         if found is None:
             raise IntegrityError(f"the ledger knows no run {run_id}")
         return found
-
-    # --- money (see `_money.py`) ---------------------------------------------------------------
-
-    def set_cap(
-        self,
-        run: str,
-        *,
-        role: str = "",
-        max_usd: float | None = None,
-        max_tokens: int | None = None,
-    ) -> None:
-        """Replaces the cap of a run, or of one role in it. None means no cap."""
-        self._purse.set_cap(run, role=role, max_usd=max_usd, max_tokens=max_tokens)
-
-    def reserve(self, role: str, usd: float | None, tokens: int, run: str | None = None) -> int:
-        """Sets a call's worst case aside. `usd=None`: price unknown. Raises BudgetError."""
-        return self._purse.reserve(role, usd, tokens, self._named_run(run))
-
-    def settle(self, reservation: int, usd: float | None, tokens: int) -> None:
-        """Replaces a reservation by what was billed."""
-        self._purse.settle(reservation, usd, tokens)
-
-    def release(self, reservation: int) -> None:
-        """Forgets a reservation of a call for which nothing can have been billed."""
-        self._purse.release(reservation)
-
-    def open_reservations(self, run: str | None = None) -> frozenset[int]:
-        """The calls of a run whose outcome nobody recorded: under way, or cut short by a crash."""
-        return self._purse.open_reservations(self._named_run(run))
-
-    def spend(self, run: str | None = None) -> dict[str, Spend]:
-        """What each role of a run has spent."""
-        return self._purse.spend(self._named_run(run))
-
-    def _named_run(self, run: str | None) -> str:
-        named = run or self._run
-        if named is None:
-            raise IntegrityError("spend needs a run: call start_run first or name one")
-        return named
 
 
 def _require_same_work(step: Step, kind: str, intent: str) -> None:

@@ -37,9 +37,21 @@ class Purse:
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
+        self._run: str | None = None
+
+    def _named_run(self, run: str | None) -> str:
+        named = run or self._run
+        if named is None:
+            raise IntegrityError("spend needs a run: call start_run first or name one")
+        return named
 
     def set_cap(
-        self, run: str, *, role: str = "", max_usd: float | None, max_tokens: int | None
+        self,
+        run: str,
+        *,
+        role: str = "",
+        max_usd: float | None = None,
+        max_tokens: int | None = None,
     ) -> None:
         """Replaces the cap of a run, or of one role in it. None means no cap."""
         cap = None if max_usd is None else math.floor(max_usd * _NANO)
@@ -48,8 +60,11 @@ class Purse:
                 "INSERT OR REPLACE INTO caps VALUES (?, ?, ?, ?)", (run, role, cap, max_tokens)
             )
 
-    def reserve(self, role: str, usd: float | None, tokens: int, run: str) -> int:
-        """Sets the worst case aside, or raises BudgetError and sets nothing aside."""
+    def reserve(self, role: str, usd: float | None, tokens: int, run: str | None = None) -> int:
+        """Sets a call's worst case aside (`usd=None`: price unknown), or raises BudgetError and
+        sets nothing aside.
+        """
+        run = self._named_run(run)
         nano = _nano(usd, round_up=True)
         _require_amount(nano, tokens)
         with self._journal.transaction() as db:
@@ -63,7 +78,7 @@ class Purse:
             return int(cursor.lastrowid or 0)
 
     def settle(self, reservation: int, usd: float | None, tokens: int) -> None:
-        """Replaces a reservation by what was billed. `usd=None`: the price is unknown."""
+        """Replaces a reservation by what was billed."""
         nano = _nano(usd, round_up=False)
         _require_amount(nano, tokens)
         with self._journal.transaction() as db:
@@ -84,14 +99,15 @@ class Purse:
             if changed != 1:
                 raise IntegrityError(f"reservation {reservation} is not open: settled before?")
 
-    def open_reservations(self, run: str) -> frozenset[int]:
-        """The calls of a run whose outcome nobody recorded."""
-        rows = self._journal.rows("SELECT id FROM spend WHERE run = ? AND NOT settled", (run,))
+    def open_reservations(self, run: str | None = None) -> frozenset[int]:
+        """The calls of a run whose outcome nobody recorded: under way, or cut short by a crash."""
+        query = "SELECT id FROM spend WHERE run = ? AND NOT settled"
+        rows = self._journal.rows(query, (self._named_run(run),))
         return frozenset(cast("int", row[0]) for row in rows)
 
-    def spend(self, run: str) -> dict[str, Spend]:
+    def spend(self, run: str | None = None) -> dict[str, Spend]:
         """What each role of a run has spent and still has set aside."""
-        rows = cast("list[_Spent]", self._journal.rows(_BY_ROLE, (run,)))
+        rows = cast("list[_Spent]", self._journal.rows(_BY_ROLE, (self._named_run(run),)))
         return {
             role: Spend(usd / _NANO, tokens, open_usd / _NANO, open_tokens, calls, unpriced)
             for role, usd, tokens, open_usd, open_tokens, calls, unpriced in rows

@@ -47,7 +47,6 @@ class Step:
 
     @property
     def done(self) -> bool:
-        """Whether the outcome is recorded."""
         return self.finished_at is not None
 
     @property
@@ -76,7 +75,6 @@ class Event:
 
     @classmethod
     def parse(cls, row: tuple[Cell, ...]) -> Self:
-        """Reads a row of `QUERY`."""
         return cls(*_decoded(row, 4))
 
     @property
@@ -103,7 +101,6 @@ class RunRow:
 
     @classmethod
     def parse(cls, row: tuple[Cell, ...]) -> Self:
-        """Reads a row of `QUERY`."""
         return cls(*_decoded(row, 2))
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from pathlib import Path
-from typing import Final, NamedTuple, Protocol, Self
+from typing import Any, Final, NamedTuple, Protocol, Self
 
 from meta_agent.protocols import JSON
 from meta_agent.training import TRL_NAMES
@@ -39,6 +40,32 @@ class Tracker(Protocol):
     def close(self) -> None:
         """Ends all its runs."""
         ...
+
+
+class PerSeries(ABC):
+    """A tracker whose client has a run of its own for each series, and one for the search."""
+
+    def __init__(self, place: Place) -> None:
+        self._place = place
+        self._runs: dict[str | None, Any] = {}
+        self._opened(None)
+
+    def log(self, series: str | None, step: int, values: Mapping[str, float]) -> None:
+        self._opened(series).log(dict(values), step=step)
+
+    def close(self) -> None:
+        for run in self._runs.values():
+            run.finish()
+
+    def _opened(self, series: str | None) -> Any:
+        if series not in self._runs:
+            run = self._place.run
+            self._runs[series] = self._begun(series, f"{run}/{series}" if series else run)
+        return self._runs[series]
+
+    @abstractmethod
+    def _begun(self, series: str | None, name: str) -> Any:
+        """A run of that name, taken up where an earlier process began it."""
 
 
 def open_tracker(name: str, place: Place) -> Tracker:

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from meta_agent.gate._records import Arm, Finding, OutcomeRow, Severity
 from meta_agent.gate.validity._limits import ValidityLimits
-from meta_agent.gate.validity._reward import fell
+from meta_agent.gate.validity._reward import clean_share, fell, scored
 
 MIN_ROWS = 20
 SHIFT_SD = 0.5
@@ -31,12 +31,12 @@ unfinished attempts are long, and a tenth of a point for handing in is no pay fo
 
 def length_gaming(baseline: Arm, candidate: Arm, limits: ValidityLimits) -> list[Finding]:
     """Attempts moved in the direction that the candidate's reward pays for, for nothing."""
-    before, after = _scored(baseline), _scored(candidate)
+    before, after = scored(baseline), scored(candidate)
     if min(len(before), len(after)) < MIN_ROWS:
         return []
     shift, certain = _shift(before, after, limits)
     paid = _within(after)
-    earned, gain = paid.slope * shift, _clean(after) - _clean(before)
+    earned, gain = paid.slope * shift, clean_share(after) - clean_share(before)
     trifle = earned <= EARNED_SHARE * max(0.0, _worth(after))
     if not certain or earned <= 0 or trifle or gain > 0:
         return []
@@ -57,18 +57,6 @@ def length_gaming(baseline: Arm, candidate: Arm, limits: ValidityLimits) -> list
     # such attempts earn is then on one scale, and `divergence.reward_up` judges it.
     severity = "warn" if same else severity
     return [Finding("reward.length_gaming", severity, message, lines, numbers)]
-
-
-def _scored(arm: Arm) -> list[OutcomeRow]:
-    return [
-        row
-        for row in arm.rows()
-        if row.success is not None and row.reward is not None and math.isfinite(row.reward)
-    ]
-
-
-def _clean(rows: Sequence[OutcomeRow]) -> float:
-    return fmean(bool(row.clean) for row in rows)
 
 
 def _shift(

@@ -7,10 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from meta_agent.gate._records import ArmSide, Finding, Severity
 from meta_agent.gate.numbers._intervals import Counted, counted, excess
-from meta_agent.gate.validity._limits import (
-    LINES_SHOWN,
-    numbers_of,
-)
+from meta_agent.gate.validity._limits import LINES_SHOWN, numbers_of
 from meta_agent.gate.validity._looks import Graded, Look
 from meta_agent.protocols import JSON, Outcome
 
@@ -24,39 +21,27 @@ ODD_SHARE = 0.01
 
 def two_answers(looks: Sequence[Look], baseline: Sequence[Look], side: ArmSide) -> list[Finding]:
     """The same submission at the same task, graded both ways, in whichever arm."""
-    own = [look for look in looks if look.submission]
-    before = [look for look in baseline if look.submission]
-    return _differing(
-        (_Groups([*before, *own], _submission, _outcome), _Groups(before, _submission, _outcome)),
-        ("grader.flaky", "submissions that were made twice were graded both ways"),
-        side,
+    own, before = ([look for look in of if look.submission] for of in (looks, baseline))
+    sides = (
+        _Groups(of, lambda look: look.submission, lambda look: look.outcome)
+        for of in ([*before, *own], before)
     )
+    words = "submissions that were made twice were graded both ways"
+    return _differing(side, "grader.flaky", words, *sides)
 
 
 def unrepeatable(looks: Sequence[Look], baseline: Sequence[Look], side: ArmSide) -> list[Finding]:
     """Word for word the same attempt with the same ending, rewarded in two ways."""
-    own, before = ([look for look in of if look.attempt] for of in (looks, baseline))
-    return _differing(
-        (_Groups(own, _attempt, _reward), _Groups(before, _attempt, _reward)),
-        ("reward.unrepeatable", "attempts that were made twice were rewarded in two ways"),
-        side,
+    sides = (
+        _Groups(
+            (look for look in of if look.attempt),
+            lambda look: look.attempt,
+            lambda look: look.reward,
+        )
+        for of in (looks, baseline)
     )
-
-
-def _submission(look: Look) -> bytes:
-    return look.submission
-
-
-def _attempt(look: Look) -> bytes:
-    return look.attempt
-
-
-def _outcome(look: Look) -> object:
-    return look.outcome
-
-
-def _reward(look: Look) -> object:
-    return look.reward
+    words = "attempts that were made twice were rewarded in two ways"
+    return _differing(side, "reward.unrepeatable", words, *sides)
 
 
 class _Groups:
@@ -90,11 +75,10 @@ class _Groups:
 
 
 def _differing(
-    sides: tuple[_Groups, _Groups], says: tuple[str, str], side: ArmSide
+    side: ArmSide, code: str, words: str, groups: _Groups, baseline: _Groups
 ) -> list[Finding]:
     """Equals that were not treated alike, in more groups than the baseline by itself shows."""
-    groups, (code, words) = sides[0], says
-    after, before = (of.counted for of in sides)
+    after, before = groups.counted, baseline.counted
     if not after.hits:
         return []
     low = excess(after, before).low

@@ -70,7 +70,7 @@ def one_sided_cuts(baseline: Arm, candidate: Arm, limits: ValidityLimits) -> lis
     if excess(cut[0], cut[1]).low <= 0:
         return []
     best = sum(row.stop_reason == WALL or bool(row.clean) for row in before) / len(before)
-    severity: Severity = "warn" if _clean_share(after) > best else "unproven"
+    severity: Severity = "warn" if clean_share(after) > best else "unproven"
     message = (
         f"attempts ended by the clock: {cut[0].hits}/{cut[0].n} of the baseline, "
         f"{cut[1].hits}/{cut[1].n} of the candidate"
@@ -90,13 +90,13 @@ def divergence(baseline: Arm, candidate: Arm, limits: ValidityLimits) -> list[Fi
 
 def _reward_without_success(baseline: Arm, candidate: Arm, limits: ValidityLimits) -> list[Finding]:
     """Told wherever clean success did not follow, barred only where it surely fell."""
-    before, after = _scored(baseline), _scored(candidate)
+    before, after = scored(baseline), scored(candidate)
     if min(len(before), len(after)) < 2:
         return []
     (mean_a, var_a), (mean_b, var_b) = _moments(before), _moments(after)
     error = math.sqrt(var_a / len(before) + var_b / len(after))
     gain = mean_b - mean_a
-    success = _clean_share(after) - _clean_share(before)
+    success = clean_share(after) - clean_share(before)
     certain = error > 0 and gain / error > limits.divergence_z
     if not certain or gain <= limits.divergence_sd * math.sqrt(var_a) or success > 0:
         return []
@@ -114,7 +114,8 @@ def fell(before: Sequence[OutcomeRow], after: Sequence[OutcomeRow]) -> bool:
     return excess(sides[1], sides[0]).high < 0
 
 
-def _scored(arm: Arm) -> list[OutcomeRow]:
+def scored(arm: Arm) -> list[OutcomeRow]:
+    """Rows with an outcome and a reward that is a number."""
     return [row for row in _ended(arm) if row.reward is not None and math.isfinite(row.reward)]
 
 
@@ -128,7 +129,8 @@ def _moments(rows: Sequence[OutcomeRow]) -> tuple[float, float]:
     return mean, math.fsum((v - mean) ** 2 for v in values) / max(1, len(values) - 1)
 
 
-def _clean_share(rows: Sequence[OutcomeRow]) -> float:
+def clean_share(rows: Sequence[OutcomeRow]) -> float:
+    """Of some rows, those that were solved cleanly."""
     return sum(bool(row.clean) for row in rows) / len(rows)
 
 
@@ -180,7 +182,7 @@ class _Order(NamedTuple):
 
 def _order(arm: Arm) -> _Order | None:
     """None where too little was seen to tell."""
-    rows = _scored(arm)
+    rows = scored(arm)
     tasks: dict[str, list[OutcomeRow]] = defaultdict(list)
     for row in rows:
         tasks[row.task_key].append(row)
@@ -257,12 +259,12 @@ def constant_offset(baseline: Arm, candidate: Arm) -> list[Finding]:
     shifts = []
     for wanted in (True, False):
         sides = [
-            [r for r in _scored(arm) if bool(r.clean) is wanted] for arm in (baseline, candidate)
+            [r for r in scored(arm) if bool(r.clean) is wanted] for arm in (baseline, candidate)
         ]
         if min(len(side) for side in sides) < 10:
             return []
         shifts.append(_moments(sides[1])[0] - _moments(sides[0])[0])
-    scale = math.sqrt(_moments(_scored(baseline))[1])
+    scale = math.sqrt(_moments(scored(baseline))[1])
     if min(map(abs, shifts)) < 0.05 + 0.1 * scale or abs(shifts[0] - shifts[1]) > 0.1 * abs(
         shifts[0]
     ):
