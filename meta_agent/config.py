@@ -333,7 +333,6 @@ class RunConfig(BaseModel):
 
     @property
     def skills_library(self) -> Path:
-        """The skills library in use."""
         return self.skills or self.workspace / "skills_library"
 
     @property
@@ -359,7 +358,6 @@ class RunConfig(BaseModel):
 
     @property
     def trackers(self) -> tuple[str, ...]:
-        """Names of the trackers that hear of this run."""
         return tuple(filter(None, self.log.split(",")))
 
     def to_json(self) -> dict[str, JSON]:

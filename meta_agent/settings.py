@@ -49,12 +49,12 @@ BY_ROLE: Final[Mapping[str, str]] = {
 MAY_HOLD_A_KEY: Final = frozenset({"base_urls", "key_env", "notify"})
 
 
-def resolve(flags: Mapping[str, Any], *, cwd: Path | None = None) -> RunConfig:
+def resolve(flags: Mapping[str, Any]) -> RunConfig:
     """The snapshot for these flags (None: not given). Raises ConfigError and starts nothing."""
     given = {name: value for name, value in flags.items() if value is not None}
     from_environment = _environment_values()
     named = given.get("workspace") or from_environment.get("workspace")
-    root = find_workspace(Path(named) if named else None, cwd or Path.cwd())
+    root = find_workspace(Path(named) if named else None, Path.cwd())
     layers: _Layers = [("command line", given), ("environment", from_environment)]
     layers.append((str(root / SETTINGS_FILE), _file_values(root / SETTINGS_FILE)))
     profile = str(_first(layers, "profile") or "default")

@@ -6,21 +6,14 @@ from meta_agent.agents._meta import (
     Grant,
     HostServices,
     MetaAgent,
-    Proposed,
     Refused,
     Rehearsal,
     Trial,
 )
 from meta_agent.agents._past import Past
-from meta_agent.agents._rules import (
-    EXPLAIN_GAP,
-    LIBRARY,
-    VALUE,
-    Lead,
-    Metric,
-    Situation,
-    source_of,
-)
+from meta_agent.agents._rules._case import Situation
+from meta_agent.agents._rules._library import LIBRARY, VALUE, Lead, Metric, source_of
+from meta_agent.agents._rules.diagnostics import EXPLAIN_GAP
 from meta_agent.agents._rules_agent import RulesAgent
 from meta_agent.agents._transcript import transcript
 from meta_agent.agents._trials import small_edits
@@ -49,7 +42,6 @@ __all__ = [
     "Metric",
     "Past",
     "Proposal",
-    "Proposed",
     "Refused",
     "Rehearsal",
     "RulesAgent",

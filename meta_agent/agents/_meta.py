@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
-from meta_agent.agents._rules import Situation
+from meta_agent.agents._rules._case import Situation
 from meta_agent.agents.rules import Tried
 from meta_agent.agents.workbench import Workbench
 from meta_agent.evidence import Evidence

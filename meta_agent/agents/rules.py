@@ -16,15 +16,10 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from meta_agent.agents._rules import (
-    ALL_RULES,
-    Case,
-    Diagnosis,
-    EvidenceView,
-    Rule,
-    Situation,
-    parses,
-)
+from meta_agent.agents._rules import ALL_RULES
+from meta_agent.agents._rules._case import Case, EvidenceView, Situation
+from meta_agent.agents._rules._rule import Diagnosis, Rule
+from meta_agent.agents._rules._source import parses
 from meta_agent.errors import CandidateError
 from meta_agent.protocols import HarnessTree, Hypothesis, VerdictKind
 from meta_agent.skills import Skill

@@ -62,12 +62,10 @@ class Workbench:
         return None if data is None else data.decode("utf-8", "replace")
 
     def write(self, path: str, content: str | bytes) -> None:
-        """Writes one file of the clone."""
         data = content.encode() if isinstance(content, str) else content
         self._sandbox.write({f"{REPO}/{path}": data})
 
     def remove(self, path: str) -> None:
-        """Removes one file of the clone."""
         self._git("rm", "-q", "-f", "--", path)
 
     def diff(self) -> str:
@@ -128,7 +126,6 @@ class Workbench:
         return {named[at]: data for at, data in found.items()}
 
     def shell(self, command: str, *, timeout_sec: float, output_limit_bytes: int) -> ExecResult:
-        """Runs a shell command of the author's in the clone."""
         return self._sandbox.exec(
             ["sh", "-c", command],
             cwd=REPO,

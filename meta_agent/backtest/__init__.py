@@ -9,11 +9,9 @@ training child along.
 from meta_agent.backtest.replays._compare import ReplayReport
 from meta_agent.backtest.replays.replay import replay
 from meta_agent.backtest.static import changed_paths, static_check
-from meta_agent.backtest.verify import Difference, Regrade, VerifyReport, compared, regrade
+from meta_agent.backtest.verify import VerifyReport, compared, regrade
 
 __all__ = [
-    "Difference",
-    "Regrade",
     "ReplayReport",
     "VerifyReport",
     "changed_paths",

@@ -40,5 +40,4 @@ class LocalExecutor:
         return self._apparatus.carry_out(unit, tree, outputs, report, self._stopping)
 
     def close(self) -> None:
-        """Ends the children."""
         self._apparatus.policies.close()

@@ -68,15 +68,3 @@ def workspace_root(named: Path | None) -> Path:
     """The workspace directory in use, by the same rules as everywhere."""
     root: Path = resolve_flags(workspace=named).workspace
     return root
-
-
-__all__ = [
-    "JsonOption",
-    "MaybeName",
-    "NameArgument",
-    "RunOption",
-    "WorkspaceOption",
-    "known",
-    "resolve_flags",
-    "workspace_root",
-]

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from meta_agent.cli._flags import FLAGS, takes
-from meta_agent.cli._options import JsonOption, WorkspaceOption, resolve_flags
+from meta_agent.cli._flags import FLAGS, resolve_flags, takes
+from meta_agent.cli._options import JsonOption, WorkspaceOption
 from meta_agent.cli._output import Pulse, emit, stdout_for_data
 from meta_agent.cli._rollouts import FieldsOption, RolloutsOption, SolvedAtOption
 

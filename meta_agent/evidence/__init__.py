@@ -5,22 +5,21 @@ score moved and nothing explains it, `render_text` prints the health report.
 `read_foreign` reads rollouts that somebody else made, and says what their data does not hold.
 """
 
-from meta_agent.evidence._meanings import MEANINGS, Meaning, meaning_of
+from meta_agent.evidence._meanings import MEANINGS, meaning_of
 from meta_agent.evidence._record import Alert, Evidence
 from meta_agent.evidence._roles import ROLE_WORDS, passed_tests, role_of
-from meta_agent.evidence._running import Correlation, Mean
+from meta_agent.evidence._running import Mean
 from meta_agent.evidence._thresholds import THRESHOLDS, Threshold
 from meta_agent.evidence.build import build_evidence
 from meta_agent.evidence.conversation import Exchange, exchanges, fates
-from meta_agent.evidence.exemplars import Exemplar, exemplars, failure_mode, summarize
+from meta_agent.evidence.exemplars import exemplars, failure_mode, summarize
 from meta_agent.evidence.foreign._alerts_counted import MINIMUM
-from meta_agent.evidence.foreign._behind import Attempt
 from meta_agent.evidence.foreign._foreign_text import next_command, render_foreign
 from meta_agent.evidence.foreign.reading import ForeignReport, read_foreign, rests_on
-from meta_agent.evidence.gap import Gap, gap
+from meta_agent.evidence.gap import gap
 from meta_agent.evidence.health import render_text
 from meta_agent.evidence.probe import probe
-from meta_agent.evidence.reference import Reference, reference_of
+from meta_agent.evidence.reference import reference_of
 
 __all__ = [
     "MEANINGS",
@@ -28,16 +27,10 @@ __all__ = [
     "ROLE_WORDS",
     "THRESHOLDS",
     "Alert",
-    "Attempt",
-    "Correlation",
     "Evidence",
     "Exchange",
-    "Exemplar",
     "ForeignReport",
-    "Gap",
     "Mean",
-    "Meaning",
-    "Reference",
     "Threshold",
     "build_evidence",
     "exchanges",

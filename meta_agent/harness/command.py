@@ -60,14 +60,9 @@ class CommandSession(HarnessSession):
     """`sandbox` holds the training side; `open_agent` opens one for each run of the command."""
 
     def __init__(
-        self,
-        sandbox: Sandbox,
-        tree: HarnessTree,
-        open_agent: Callable[[], Sandbox],
-        *,
-        timeout_sec: float = 60.0,
+        self, sandbox: Sandbox, tree: HarnessTree, open_agent: Callable[[], Sandbox]
     ) -> None:
-        super().__init__(sandbox, tree, timeout_sec=timeout_sec)
+        super().__init__(sandbox, tree)
         self._open_agent = open_agent
 
     def _require_kind(self) -> None:

@@ -32,6 +32,7 @@ GUEST_MODULES: Final = (
 MAX_GROUP_WEIGHT: Final = 1000.0
 MAX_REWARD_NAMES: Final = 32
 LAYERS: Final = ("score", "signal", "behaviour", "version")
+_TIMEOUT_SEC: Final = 60.0
 _CHUNK_BYTES: Final = 4 << 20
 
 Rewards = list[dict[str, float]]
@@ -79,11 +80,10 @@ class Measurement:
 class HarnessSession:
     """A harness loaded in a worker. Constructing one loads it, or raises `CandidateError`."""
 
-    def __init__(self, sandbox: Sandbox, tree: HarnessTree, *, timeout_sec: float = 60.0) -> None:
+    def __init__(self, sandbox: Sandbox, tree: HarnessTree) -> None:
         self.sandbox = sandbox
         self.tree = tree
         self.contract: HarnessContract = parse_contract(tree)
-        self._timeout_sec = timeout_sec
         self._require_kind()
         self._roles = _roles(self.contract, tree)
         for name, file in GUEST_MODULES:
@@ -224,7 +224,7 @@ class HarnessSession:
     def _begin(
         self, op: str, args: Mapping[str, JSON], lines: Sequence[bytes] = ()
     ) -> Callable[[], JSON]:
-        reply = self.sandbox.begin(op, args, timeout_sec=self._timeout_sec, attached=lines)
+        reply = self.sandbox.begin(op, args, timeout_sec=_TIMEOUT_SEC, attached=lines)
 
         def wait() -> JSON:
             try:

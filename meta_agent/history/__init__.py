@@ -12,9 +12,9 @@ Reasons of refusal (`CandidateError.reason`): `ref_name`, `ref_taken`, `bad_tip`
 """
 
 from meta_agent.history._admission import AdmittedCommit
-from meta_agent.history._adopt import IMPORT_TRAILER, Adopted, adopt_branch, adopt_patches
+from meta_agent.history._adopt import IMPORT_TRAILER, adopt_branch, adopt_patches
 from meta_agent.history._foreign import LINK, NOT_REGULAR, Foreign, is_address, read_foreign
-from meta_agent.history._git import EMAIL, IDENTITY, NAME, OLDEST_GIT, git_version
+from meta_agent.history._git import EMAIL, NAME, OLDEST_GIT, git_version
 from meta_agent.history._limits import AdmissionLimits
 from meta_agent.history._message import (
     candidate_message,
@@ -23,13 +23,11 @@ from meta_agent.history._message import (
     with_trailers,
 )
 from meta_agent.history._past import ForeignHistory, PastCommit, foreign_history, read_folder
-from meta_agent.history._repo import CANDIDATES, EPOCH, LEAD, HarnessRepo, LogEntry
+from meta_agent.history._repo import EPOCH, LEAD, HarnessRepo
 
 __all__ = [
-    "CANDIDATES",
     "EMAIL",
     "EPOCH",
-    "IDENTITY",
     "IMPORT_TRAILER",
     "LEAD",
     "LINK",
@@ -38,11 +36,9 @@ __all__ = [
     "OLDEST_GIT",
     "AdmissionLimits",
     "AdmittedCommit",
-    "Adopted",
     "Foreign",
     "ForeignHistory",
     "HarnessRepo",
-    "LogEntry",
     "PastCommit",
     "adopt_branch",
     "adopt_patches",

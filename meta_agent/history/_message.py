@@ -18,11 +18,9 @@ from meta_agent.protocols import Hypothesis
 _SUBJECT_CHARS, _WIDTH = 72, 88
 
 
-def candidate_message(
-    hypothesis: Hypothesis, *, subject: str, trailers: Mapping[str, str], kind: str = "feat"
-) -> str:
+def candidate_message(hypothesis: Hypothesis, *, subject: str, trailers: Mapping[str, str]) -> str:
     """The message of a candidate's commit. `subject` says what changes, in a few words."""
-    title = _one_line(f"{kind}({hypothesis.label}): {subject}")
+    title = _one_line(f"feat({hypothesis.label}): {subject}")
     parts = [
         textwrap.shorten(title, _SUBJECT_CHARS, placeholder=" ..."),
         _paragraph("Hypothesis", hypothesis.statement),

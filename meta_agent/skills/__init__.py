@@ -4,32 +4,24 @@ A skill is data with provenance. It may change the order in which ideas are trie
 what is merged.
 """
 
-from meta_agent.skills._distil import distil, lesson_kind
+from meta_agent.skills._distil import distil
 from meta_agent.skills._export import export
 from meta_agent.skills._library import SkillLibrary, load_skill
-from meta_agent.skills._retrieve import Found, Search, search
-from meta_agent.skills._skill import PREFIX, STATUSES, Kind, Skill, SkillDraft, Status
+from meta_agent.skills._retrieve import search
+from meta_agent.skills._skill import Skill, SkillDraft
 from meta_agent.skills._validate import redact, validate
-from meta_agent.skills._watched import check_script, trigger_in, watched
+from meta_agent.skills._watched import check_script, trigger_in
 
 __all__ = [
-    "PREFIX",
-    "STATUSES",
-    "Found",
-    "Kind",
-    "Search",
     "Skill",
     "SkillDraft",
     "SkillLibrary",
-    "Status",
     "check_script",
     "distil",
     "export",
-    "lesson_kind",
     "load_skill",
     "redact",
     "search",
     "trigger_in",
     "validate",
-    "watched",
 ]

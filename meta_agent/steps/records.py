@@ -108,7 +108,6 @@ class Found(NamedTuple):
 
     @property
     def last(self) -> Candidate | None:
-        """The newest member."""
         return self.candidates[-1] if self.candidates else None
 
 

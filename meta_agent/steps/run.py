@@ -72,11 +72,9 @@ class Run:
         return row is not None and row.exit_reason == DONE
 
     def finish(self) -> None:
-        """Records the run done."""
         self.ledger.finish_run(self.id, DONE)
 
     def trailers(self, candidate: str, hypothesis: Hypothesis) -> dict[str, str]:
-        """The trailers of a candidate's commits."""
         return standard_trailers(
             run=self.id,
             candidate=candidate,

@@ -100,7 +100,6 @@ class Comparison:
         return self.folder / "libraries" / f"{condition}-s{seed}"
 
     def to_json(self) -> dict[str, JSON]:
-        """The declaration."""
         settings = {k: v for k, v in self.config.to_json().items() if k not in _FREE | {"origin"}}
         return {
             "schema_version": 1,

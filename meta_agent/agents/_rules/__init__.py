@@ -10,11 +10,7 @@ from meta_agent.agents._rules import (
     reward,
     scaffold,
 )
-from meta_agent.agents._rules._case import Case, EvidenceView, Situation
-from meta_agent.agents._rules._library import LIBRARY, VALUE, Lead, Metric, source_of
-from meta_agent.agents._rules._rule import Diagnosis, Rule
-from meta_agent.agents._rules._source import parses
-from meta_agent.agents._rules.diagnostics import EXPLAIN_GAP
+from meta_agent.agents._rules._rule import Rule
 
 ALL_RULES: tuple[Rule, ...] = (
     scaffold.more_turns,
@@ -50,19 +46,3 @@ ALL_RULES: tuple[Rule, ...] = (
     diagnostics.watch_conduct,
     diagnostics.measure_trait,
 )
-
-__all__ = [
-    "ALL_RULES",
-    "EXPLAIN_GAP",
-    "LIBRARY",
-    "VALUE",
-    "Case",
-    "Diagnosis",
-    "EvidenceView",
-    "Lead",
-    "Metric",
-    "Rule",
-    "Situation",
-    "parses",
-    "source_of",
-]

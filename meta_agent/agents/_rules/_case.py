@@ -108,7 +108,6 @@ class Case:
             yield path, self.tree.files[path].decode("utf-8", "replace")
 
     def python(self, factor: Factor) -> list[PythonFile]:
-        """The Python files of a factor."""
         return [PythonFile(p, text) for p, text in self.texts(factor) if p.endswith(".py")]
 
     def file(self, path: str) -> PythonFile:
@@ -130,7 +129,6 @@ class Case:
         return {} if text is None else {constant.path: text}
 
     def recipe(self) -> tuple[str, Mapping[str, Any]] | None:
-        """The recipe's path and its values."""
         for path, text in self.texts("recipe"):
             if path.endswith(".toml"):
                 try:

@@ -24,7 +24,6 @@ class Metric(NamedTuple):
 
     @property
     def diagnostic(self) -> str:
-        """The name of the diagnostic that measures it."""
         return f"lead_{self.name}"
 
 
@@ -67,12 +66,10 @@ class Lead:
 
     @property
     def name(self) -> str:
-        """Of the diagnostic."""
         return self.metric.diagnostic
 
     @property
     def source(self) -> str:
-        """The diagnostic itself."""
         return source_of(self.metric, self.threshold, "above" if self.higher_is_bad else "below")
 
 

@@ -51,7 +51,6 @@ class RewardFile:
         return component if self.file.function(component) else None
 
     def reweighted(self, component: str, weight: float) -> dict[str, str]:
-        """The edit that gives a component another weight."""
         text = self.file.with_entry(WEIGHTS, component, repr(round(weight, 6)))
         return {} if text is None else {self.file.path: text}
 
@@ -67,7 +66,6 @@ class RewardFile:
         return {self.file.path: file.text}
 
     def edited(self, edits: Mapping[str, str]) -> RewardFile:
-        """The file after an edit."""
         return RewardFile(renewed(self.file, edits.get(self.file.path)))
 
     def with_component(self, component: str, weight: float, function: str) -> dict[str, str]:

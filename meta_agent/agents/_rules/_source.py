@@ -41,7 +41,6 @@ class PythonFile:
             return ast.Module(body=[], type_ignores=[])
 
     def constants(self) -> Iterator[Constant]:
-        """Every module-level name that is bound to a literal."""
         for name, node in self._assignments().items():
             try:
                 yield Constant(self.path, name, literal_value(node))
@@ -59,7 +58,6 @@ class PythonFile:
         return node if isinstance(node, ast.Dict) else None
 
     def dicts(self) -> dict[str, ast.Dict]:
-        """All module-level mappings by name."""
         return {n: d for n in self._assignments() if (d := self.dict_node(n)) is not None}
 
     def with_entry(self, name: str, key: str, value: str) -> str | None:
@@ -89,7 +87,6 @@ class PythonFile:
         return self._cut(start, end)
 
     def function(self, name: str) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
-        """A module-level function."""
         return next((f for f in self.functions() if f.name == name), None)
 
     def functions(self) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
@@ -97,11 +94,9 @@ class PythonFile:
         return [node for node in self.tree.body if isinstance(node, kinds)]
 
     def source_of(self, node: ast.AST) -> str:
-        """The text of one node."""
         return ast.get_source_segment(self.text, node) or ""
 
     def with_function(self, name: str, source: str) -> str | None:
-        """The text with a whole function replaced."""
         node = self.function(name)
         return None if node is None else self._replaced(node, source.strip("\n"))
 

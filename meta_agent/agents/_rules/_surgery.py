@@ -27,7 +27,6 @@ class Surgery:
 
     @cached_property
     def parents(self) -> dict[ast.AST, ast.AST]:
-        """The node around each node."""
         return {
             child: node for node in ast.walk(self.file.tree) for child in ast.iter_child_nodes(node)
         }
@@ -50,29 +49,24 @@ class Surgery:
         return next(n for n in (node, *self.around(node)) if isinstance(n, ast.stmt))
 
     def block_of(self, statement: ast.stmt) -> list[ast.stmt]:
-        """The statements among which one stands."""
         parent = self.parents[statement]
         blocks = [getattr(parent, name, None) for name in (*_BLOCKS, "handlers")]
         return next(block for block in blocks if isinstance(block, list) and statement in block)
 
     def source(self, node: ast.AST) -> str:
-        """The text of a node."""
         return self.file.source_of(node)
 
     # --- edits ----------------------------------------------------------------------------------
 
     def replace(self, node: ast.AST, text: str) -> None:
-        """Puts other source in a node's place."""
         if self.source(node) != text:
             start, end = self.file.span(node)
             self.edits[start, end] = text
 
     def remove(self, statement: ast.stmt) -> None:
-        """Takes a statement out."""
         self._removed.add(statement)
 
     def unguard(self, guard: ast.If) -> None:
-        """Puts the body of an `if` in its place."""
         indent = " " * guard.col_offset
         inner = [self._indented(each, indent) for each in guard.body]
         self.replace(guard, "\n".join(inner).lstrip())
@@ -83,19 +77,16 @@ class Surgery:
         return "\n".join([indent + lines[0], *(each[cut:] for each in lines[1:])])
 
     def insert(self, text: str, *, before: ast.stmt) -> None:
-        """Adds a statement in front of another."""
         start, _ = self.file.span(before)
         known = self.edits.get((start, start), "")
         self.edits[start, start] = f"{known}{text}\n{' ' * before.col_offset}"
 
     def append(self, text: str, *, after: ast.stmt) -> None:
-        """Adds a statement behind another."""
         _, end = self.file.span(after)
         self.edits[end, end] = f"\n{' ' * after.col_offset}{text}"
 
     @property
     def text(self) -> str | None:
-        """The whole file after all edits."""
         edits = {**self.edits, **self._removals()}
         if not edits:
             return None

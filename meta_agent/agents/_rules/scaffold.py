@@ -282,7 +282,6 @@ def _short(mapping: dict[Any, Any]) -> bool:
 
 
 def _names(case: Case, offered: Constant) -> list[str]:
-    """The names of the tools on offer."""
     if isinstance(offered.value, str):
         letters = _letters(case, offered)
         return [letters[c] for c in offered.value] if letters else _words(offered.value)

@@ -18,7 +18,7 @@ from meta_agent.agents.team._case import Case
 from meta_agent.agents.team._dialogue import Line
 from meta_agent.agents.team._fence import Fence
 from meta_agent.agents.team._librarian import lesson
-from meta_agent.agents.team._limits import LIMITS, DialogueLimits
+from meta_agent.agents.team._limits import LIMITS
 from meta_agent.agents.team._prompts import Prompts
 from meta_agent.agents.team._proposer import Proposer
 from meta_agent.agents.team._reviewer import Review, review
@@ -27,9 +27,10 @@ from meta_agent.models.chat import ModelClient
 from meta_agent.protocols import Candidate, Hypothesis, Role, Verdict
 from meta_agent.skills import SkillDraft
 
-__all__ = ["LIMITS", "DialogueLimits", "Idea", "LlmTeam"]
+__all__ = ["LlmTeam"]
 
 _ANALYSIS = "the analysis of the version"
+_AT_ONCE = 8  # proposers
 
 
 class LlmTeam:
@@ -42,12 +43,10 @@ class LlmTeam:
         run: str,
         model_of: Callable[[Role], str],
         prompts: Path | None = None,
-        limits: Mapping[Role, DialogueLimits] = LIMITS,
-        at_once: int = 8,
     ) -> None:
-        """`prompts` is a folder whose files replace ours; `at_once` bounds parallel proposers."""
+        """`prompts` is a folder whose files replace ours."""
         self._client, self._run, self._model_of = client, run, model_of
-        self._prompts, self._limits, self._at_once = Prompts(prompts), limits, at_once
+        self._prompts = Prompts(prompts)
 
     def propose(self, brief: Brief) -> Proposed:
         """One analysis, then a proposer for each of its ideas, all at once."""
@@ -127,7 +126,7 @@ class LlmTeam:
         def stopping() -> bool:
             return broken.is_set() or (brief is not None and brief.host.stopping())
 
-        return Line(self._client, role, self._model_of(role), self._limits[role], stopping)
+        return Line(self._client, role, self._model_of(role), LIMITS[role], stopping)
 
     def _named(self, conversation: str) -> tuple[Fence, str]:
         return Fence.of(self._run, conversation), conversation
@@ -157,7 +156,7 @@ class LlmTeam:
                 broken.set()
                 raise
 
-        with ThreadPoolExecutor(min(self._at_once, len(work)), "proposer") as pool:
+        with ThreadPoolExecutor(min(_AT_ONCE, len(work)), "proposer") as pool:
             futures = [pool.submit(one, proposer) for proposer in work]
         return _results(futures)
 

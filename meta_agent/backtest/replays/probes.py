@@ -153,7 +153,6 @@ class ProbeSample:
     pooled_after: list[float] = field(default_factory=list)
 
     def see(self, record: Slim, before: float, after: float) -> None:
-        """One record of the stream with both totals."""
         case = self.cases.get(record.group_id)
         if case is None:
             case = self._opened(record)

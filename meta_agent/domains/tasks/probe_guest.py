@@ -84,6 +84,7 @@ class Probe:
             sys.settrace(self._on_call)
 
     def pytest_runtest_logfinish(self) -> None:
+        """Stops watching."""
         if self._traced:
             sys.settrace(None)
             threading.settrace(None)
@@ -111,6 +112,7 @@ class Probe:
         }
 
     def report(self) -> dict[str, Any]:
+        """What the host gets."""
         return {
             "broken": self.broken,
             "results": {test: self._status(phases) for test, phases in self._phases.items()},

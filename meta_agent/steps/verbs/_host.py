@@ -41,7 +41,6 @@ class Host:
 
     @contextmanager
     def workbench(self, index: int, evidence: Mapping[str, bytes]) -> Iterator[Workbench]:
-        """A clone of the version in a sandbox of its own, closed at the end."""
         run, base = self.run, self.collected.version.commit
         limits = SandboxLimits(deadline_sec=WORKBENCH_SEC)
         sandbox = open_sandbox(run.lab.settings.backend, run=run.id, limits=limits)
@@ -52,7 +51,6 @@ class Host:
             sandbox.close()
 
     def message(self, index: int, hypothesis: Hypothesis, subject: str) -> str:
-        """The message of a candidate's commit, with its trailers."""
         trailers = self.run.trailers(f"{self.run.id}/g{self.generation}/c{index}", hypothesis)
         return candidate_message(hypothesis, subject=subject, trailers=trailers)
 
@@ -73,7 +71,6 @@ class Host:
         return Rehearsal(True, "\n".join(_lines("", report.brief())))
 
     def lend(self, who: str, sharing: int) -> Grant:
-        """What is left for experiments, in equal parts for those whose dialogues begin now."""
         return self.experiments.lend(who, sharing)
 
     def quote(self, tree: HarnessTree, trial: Trial | None) -> int:
@@ -81,7 +78,6 @@ class Host:
         return self.experiments.quote(tree, trial)
 
     def experiment(self, tree: HarnessTree, trial: Trial | None) -> Rehearsal:
-        """Carries it out, once."""
         return self.experiments.experiment(tree, trial)
 
     def sample(
@@ -91,11 +87,9 @@ class Host:
         return self.experiments.sample(trees, tasks)
 
     def tell(self, text: str) -> None:
-        """A note in the run's log."""
         self.run.note(text)
 
     def stopping(self) -> bool:
-        """Whether the user asked to stop."""
         return self.run.stopping()
 
 
