@@ -30,6 +30,7 @@ from meta_agent.cli import (
     _skills,
     _tasks,
 )
+from meta_agent.cli._flags import Grouped
 from meta_agent.distribution import RUN_NEEDS, __version__, install
 from meta_agent.errors import Interrupted, MetaAgentError, PreflightError, of_disk
 
@@ -45,10 +46,17 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     rich_markup_mode=None,
 )
-_run.register(app)
-_bring.register(app, _sandbox.sandbox_app)
-for group in (_demo, _calibrate, _compare, _people, _review, _history, _backtest, _checks):
-    group.register(app)
+_TAKES_SETTINGS: Final = (_run.evolve, _run.train, _calibrate.calibrate, _compare.compare)
+for runs in (
+    *(_run.evolve, _run.train, _bring.init, _bring.check, _bring.adopt),
+    *(_demo.demo, _calibrate.calibrate, _compare.compare),
+    *(_people.approve, _people.transcript, _people.view),
+    *(_review.report, _review.status, _review.watch, _review.log, _review.why, _review.verify),
+    *(_history.show, _history.diff, _history.blame, _history.timeline, _history.revert),
+    *(_backtest.backtest, _checks.doctor),
+):
+    app.command(cls=Grouped if runs in _TAKES_SETTINGS else None)(runs)
+_sandbox.sandbox_app.command()(_bring.image)
 app.add_typer(_tasks.tasks_app, name="tasks")
 app.add_typer(_sandbox.sandbox_app, name="sandbox")
 app.add_typer(_skills.skills_app, name="skills")

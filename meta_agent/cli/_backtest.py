@@ -12,11 +12,6 @@ from meta_agent.cli._output import emit
 from meta_agent.cli._review import reading
 
 
-def register(app: typer.Typer) -> None:
-    """Adds this group's commands."""
-    app.command()(backtest)
-
-
 def backtest(
     version: Annotated[
         str | None,

@@ -22,13 +22,6 @@ if TYPE_CHECKING:
 FAILED_EXIT_CODE = 1
 
 
-def register(app: typer.Typer, sandbox_app: typer.Typer) -> None:
-    """Adds this group's commands."""
-    for command in (init, check, adopt):
-        app.command()(command)
-    sandbox_app.command()(image)
-
-
 @takes(
     *("domain", "harness", "seed", "policy", "profile"),
     *("tasks", "grade", "threshold", "map", "python"),

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from meta_agent.cli._flags import FLAGS, Grouped, takes
+from meta_agent.cli._flags import FLAGS, takes
 from meta_agent.cli._options import JsonOption
 from meta_agent.cli._output import emit, stdout_for_data
 
@@ -14,11 +14,6 @@ if TYPE_CHECKING:
     from meta_agent.config import RunConfig
 
 _NOT_ASKED = ("approve", "budget", "replay_match", "skills", "strategy")  # nothing is proposed
-
-
-def register(app: typer.Typer) -> None:
-    """Adds this group's commands."""
-    app.command(cls=Grouped)(calibrate)
 
 
 @takes(*(name for name in FLAGS if name not in _NOT_ASKED))

@@ -16,11 +16,6 @@ if TYPE_CHECKING:
 PREFLIGHT_EXIT_CODE = 3
 
 
-def register(app: typer.Typer) -> None:
-    """Adds this group's commands."""
-    app.command()(doctor)
-
-
 @takes(
     *("policy", "meta_model", "models", "base_urls", "key_env", "domain", "tasks", "grade"),
     *("lora_rank", "precision", "tokens_per_pass", "max_staleness", "threads", "jobs", "executor"),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from meta_agent.cli._flags import WAYS, Grouped, takes
+from meta_agent.cli._flags import WAYS, takes
 from meta_agent.cli._options import JsonOption
 from meta_agent.cli._output import emit, stdout_for_data
 
@@ -16,11 +16,6 @@ if TYPE_CHECKING:
     from meta_agent.view import RunState
 
 DEFAULT_FOLDER = Path("meta-agent-comparison")
-
-
-def register(app: typer.Typer) -> None:
-    """Adds this group's command."""
-    app.command(cls=Grouped)(compare)
 
 
 @takes(

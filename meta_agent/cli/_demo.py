@@ -11,11 +11,6 @@ from meta_agent.cli._options import JsonOption
 from meta_agent.cli._output import emit, stdout_for_data
 
 
-def register(app: typer.Typer) -> None:
-    """Adds this group's commands."""
-    app.command()(demo)
-
-
 def demo(
     seconds: Annotated[
         float, typer.Option("--seconds", min=0, max=3600, help="How long it takes.")

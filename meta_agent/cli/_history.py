@@ -19,12 +19,6 @@ from meta_agent.cli._output import emit
 from meta_agent.cli._review import reading
 
 
-def register(app: typer.Typer) -> None:
-    """Adds this group's commands."""
-    for command in (show, diff, blame, timeline, revert):
-        app.command()(command)
-
-
 def show(
     name: MaybeName = None,
     run: RunOption = None,

@@ -17,12 +17,6 @@ if TYPE_CHECKING:
     from meta_agent.workspace import Workspace
 
 
-def register(app: typer.Typer) -> None:
-    """Adds this group's commands."""
-    for command in (approve, transcript, view):
-        app.command()(command)
-
-
 def approve(
     subjects: Annotated[
         list[str] | None,

@@ -24,12 +24,6 @@ if TYPE_CHECKING:
     from meta_agent.workspace import Workspace
 
 
-def register(app: typer.Typer) -> None:
-    """Adds this group's commands."""
-    for command in (report, status, watch, log, why, verify):
-        app.command()(command)
-
-
 def report(
     html: Annotated[
         Path | None, typer.Option("--html", help="Write one self-contained page instead.")

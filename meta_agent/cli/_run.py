@@ -8,19 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from meta_agent.cli._flags import FLAGS, Grouped, takes
+from meta_agent.cli._flags import FLAGS, takes
 from meta_agent.cli._options import JsonOption
 from meta_agent.cli._output import emit, stdout_for_data
 
 if TYPE_CHECKING:
     from meta_agent.config import RunConfig
     from meta_agent.view import Display
-
-
-def register(app: typer.Typer) -> None:
-    """Adds this group's commands."""
-    for command in (evolve, train):
-        app.command(cls=Grouped)(command)
 
 
 @takes(*FLAGS)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from meta_agent.gate._records import Arm, ArmSide, Finding, OutcomeRow
 from meta_agent.gate.numbers._intervals import counted
 from meta_agent.gate.validity._limits import (
-    ValidityLimits,
     evidence_lines,
     numbers_of,
     severity_of,
@@ -27,37 +26,17 @@ SUSPECT_FLAGS = (
 )
 
 
-def leaks(
-    arm: Arm, limits: ValidityLimits, side: ArmSide = "candidate", beside: Arm | None = None
-) -> list[Finding]:
-    """Answers that came from a leak, as a share of what the arm solved."""
-    return _flagged("leak", LEAK_PREFIXES, limits.leak_share, (arm, beside), side)
-
-
-def tampering(
-    arm: Arm, limits: ValidityLimits, side: ArmSide = "candidate", beside: Arm | None = None
-) -> list[Finding]:
-    """Attempts on the grader or its files, solved or not."""
-    return _flagged("tamper", TAMPER_PREFIXES, limits.tamper_share, (arm, beside), side)
-
-
-def suspects(
-    arm: Arm, limits: ValidityLimits, side: ArmSide = "candidate", beside: Arm | None = None
-) -> list[Finding]:
-    """Solutions whose code goes for the tests: always-equal objects, forced exits, examples."""
-    return _flagged("suspect", SUSPECT_FLAGS, limits.leak_share, (arm, beside), side)
-
-
-def _flagged(
+def flagged(
     code: str,
     prefixes: tuple[str, ...],
     limit: float,
-    arms: tuple[Arm, Arm | None],
+    arm: Arm,
+    beside: Arm | None,
     side: ArmSide,
 ) -> list[Finding]:
-    """What the first arm shows beyond the second."""
+    """Flags of some kind that an arm shows beyond the one that it stands beside."""
     among = "rollouts" if code == "tamper" else "solved rollouts"
-    sides = [_asked(code, arm) if arm else [] for arm in arms]
+    sides = [_asked(code, one) if one else [] for one in (arm, beside)]
     after, before = (counted((row.task_key, _has(row, prefixes)) for row in rows) for rows in sides)
     if not after.hits:
         return []

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from meta_agent.gate._records import Arm, ArmSide, Finding
 from meta_agent.gate.validity._answers import conduct
 from meta_agent.gate.validity._artefacts import not_finite, unfinished, unheard
-from meta_agent.gate.validity._conduct import leaks, suspects, tampering
+from meta_agent.gate.validity._conduct import LEAK_PREFIXES, SUSPECT_FLAGS, TAMPER_PREFIXES, flagged
 from meta_agent.gate.validity._length import length_gaming
 from meta_agent.gate.validity._limits import ValidityLimits
 from meta_agent.gate.validity._looks import Seen, to_regrade
@@ -76,6 +76,11 @@ class Detector:
         return any(code == own or (own[-1] == "." and code.startswith(own)) for own in self.codes)
 
 
+def _flagged(of: OneArm, code: str, prefixes: tuple[str, ...]) -> list[Finding]:
+    limit = of.limits.tamper_share if code == "tamper" else of.limits.leak_share
+    return flagged(code, prefixes, limit, of.arm, of.beside, of.side)
+
+
 def _graded_otherwise(of: Looked) -> list[Finding]:
     if of.regrade is None:
         return []
@@ -94,13 +99,13 @@ DETECTORS: Final[tuple[Detector, ...]] = (
         name="answer leakage",
         codes=("conduct.leak",),
         looks_for="solutions flagged as read from a leak",
-        in_arm=lambda of: leaks(of.arm, of.limits, of.side, of.beside),
+        in_arm=lambda of: _flagged(of, "leak", LEAK_PREFIXES),
     ),
     Detector(
         name="tampering",
         codes=("conduct.tamper",),
         looks_for="attempts on tests, their runner or the report",
-        in_arm=lambda of: tampering(of.arm, of.limits, of.side, of.beside),
+        in_arm=lambda of: _flagged(of, "tamper", TAMPER_PREFIXES),
     ),
     Detector(
         name="length gaming",
@@ -125,7 +130,7 @@ DETECTORS: Final[tuple[Detector, ...]] = (
         name="forgery",
         codes=("conduct.forgery", "conduct.suspect"),
         looks_for="submissions that end the process well or write the report",
-        in_arm=lambda of: suspects(of.arm, of.limits, of.side, of.beside),
+        in_arm=lambda of: _flagged(of, "suspect", SUSPECT_FLAGS),
     ),
     Detector(
         name="always-equal objects",
