@@ -187,10 +187,14 @@ def open_container(
     container = Container(on, ContainerPlan(found.id, name, READ_PROGRAM, labels, limits, stranger))
     stream = ContainerStream(container, limits)
     held = "memory" in on.bounds and container.bounds_tcp
-    promised = FENCES if held else FENCES - {"memory"}
+    contained = on.name == "docker" or {"memory", "cpu"} <= on.bounds
+    # Without a control group, children that are gone before anyone looks are not counted.
+    promised = (
+        FENCES - ({"memory"} if not held else set()) - ({"worker"} if not contained else set())
+    )
     program = worker_program(
         stranger,
-        contained=on.name == "docker" or {"memory", "cpu"} <= on.bounds,
+        contained=contained,
         limits=None if on.name == "docker" else per_process(limits, on.bounds),
     )
     return WorkerSandbox(backend, stream, program, fences=promised)

@@ -44,6 +44,7 @@ IMAGE_HINTS: Final[dict[str, str]] = {
 }
 EVERY_BOUND: Final = frozenset({"memory", "pids", "cpu"})
 _CONFLICT: Final = 409
+_INTERNAL: Final = 500
 _DOCKERS_STRANGERS: Final = range(1 << 20, 1 << 21)
 _PODMANS_FIRST_STRANGER: Final = 1 << 14  # above the users that images have
 _LEAST_MAPPED: Final = 1 << 15
@@ -266,7 +267,10 @@ class Engine:
             try:
                 self.api.remove_container(container_id, v=True, force=True)
             except APIError as error:
-                if error.status_code != _CONFLICT:  # by force there is no other conflict
+                if error.status_code == _INTERNAL:  # podman, where it was just ending by itself
+                    time.sleep(0.5)
+                    self.api.remove_container(container_id, v=True, force=True)
+                elif error.status_code != _CONFLICT:  # by force there is no other conflict
                     raise
 
 
