@@ -58,32 +58,33 @@ class Timed:
         return rollouts
 
 
-def trained(given: argparse.Namespace, seed: int, stale: int, folder: Path) -> dict[str, Any]:
+def trained(
+    given: argparse.Namespace, children: Sequence[PolicyChild], seed: int, stale: int, folder: Path
+) -> dict[str, Any]:
     """One training and the evaluation of what came of it."""
+    child, engine = children
+    child.settings = TrainSettings(corrected=stale > 0, max_staleness=stale)
     files, _ = seed_files("swe", variant="competent")
     domain, out = NanoSwe(), folder / f"{seed}-{stale}"
-    settings = TrainSettings(corrected=stale > 0, max_staleness=stale)
-    sandbox = open_sandbox("process", run="bench")
-    stamp = Stamp("bench", "v", "c0ffee")
+    stamp, sandbox = Stamp("bench", "v", "c0ffee"), open_sandbox("process", run="bench")
     ends: list[float] = []
+    spent: list[list[float]] = []
+
+    def on_metrics(_: Any) -> None:
+        ends.append(time.monotonic())
+        spent.append([*map(_processor_sec, (child.pid, engine.pid)), time.process_time()])
+
     try:
         session = HarnessSession(sandbox, HarnessTree("c0ffee", "7ree", files))
-        recipe = {**settings_of(session.recipe), "groups_per_step": given.groups}
-        with PolicyChild(threads=1, settings=settings) as child, PolicyChild(threads=1) as engine:
-            timed = Timed(Runner(domain, session, engine, stamp))
-            spent: list[list[float]] = []
-
-            def on_metrics(_: Any) -> None:
-                ends.append(time.monotonic())
-                spent.append([*map(_processor_sec, (child.pid, engine.pid)), time.process_time()])
-
-            result = train_policy(
-                child, timed, session, domain, recipe,
-                seed=seed, steps=given.steps, base_policy="nano", out_dir=out,
-                publisher=EngineChild(child, engine, out), on_metrics=on_metrics,
-            )  # fmt: skip
-            plan = [PlannedRollout(t, 0, 7, t.key) for t in domain.tasks("search")]
-            found = Runner(domain, session, child, stamp).run(plan)
+        timed = Timed(Runner(domain, session, engine, stamp))
+        result = train_policy(
+            child, timed, session, domain,
+            {**settings_of(session.recipe), "groups_per_step": given.groups},
+            seed=seed, steps=given.steps, base_policy="nano", out_dir=out,
+            publisher=EngineChild(child, engine, out), on_metrics=on_metrics,
+        )  # fmt: skip
+        plan = [PlannedRollout(task, 0, 7, task.key) for task in domain.tasks("search")]
+        found = Runner(domain, session, child, stamp).run(plan)
     finally:
         sandbox.close()
     rows = result.metrics[1:]
@@ -128,10 +129,14 @@ def main() -> None:
     parser.add_argument("--groups", type=int, default=8)
     given = parser.parse_args()
     made: dict[int, list[dict[str, Any]]] = {0: [], 1: []}
-    with tempfile.TemporaryDirectory() as folder:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        PolicyChild(threads=1) as child,
+        PolicyChild(threads=1) as engine,
+    ):
         for seed in range(given.seeds):
             for stale in (0, 1) if seed % 2 == 0 else (1, 0):
-                one = trained(given, seed, stale, Path(folder))
+                one = trained(given, (child, engine), seed, stale, Path(folder))
                 made[stale].append(one)
                 print(json.dumps({**one, "load": os.getloadavg()[0]}), flush=True)
     gains = [a["step_sec"] / b["step_sec"] for a, b in zip(made[0], made[1], strict=True)]
