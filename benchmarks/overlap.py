@@ -1,6 +1,6 @@
 """What rollouts beside the training gain in time, and what one event of staleness costs.
 
-    python benchmarks/overlap.py [--seeds 4] [--steps 12] [--groups 8]
+    python benchmarks/overlap.py [--seeds 4] [--steps 12] [--groups 8] [--wait 0]
 
 For each seed two trainings of nano-swe, with a second child as the engine, the two children
 with one thread each: `max_staleness` 0 (rollouts and training by turns) and 1 (beside each other,
@@ -14,7 +14,8 @@ left out:
   else to do a step takes at least the largest of the three, and by turns their sum;
 * `clean`, clean success of the trained policy on the search split (one attempt a task).
 
-On a machine that is busy the clock says little: read `beside` and `cpu_sec`, and say the load.
+On a machine that is busy the clock says little: read `beside` and `cpu_sec`, and say the load. With
+`--wait SEC` each half also waits so long each step, as for a device of its own that is not busy.
 """
 
 from __future__ import annotations
@@ -47,13 +48,14 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 class Timed:
     """A runner that notes when it was at work."""
 
-    def __init__(self, runner: Runner) -> None:
-        self._runner = runner
+    def __init__(self, runner: Runner, wait_sec: float) -> None:
+        self._runner, self._wait_sec = runner, wait_sec
         self.intervals: list[Interval] = []
 
     def run(self, plan: Sequence[PlannedRollout], **options: Any) -> list[Rollout]:
         began = time.monotonic()
         rollouts = self._runner.run(plan, **options)
+        time.sleep(self._wait_sec)
         self.intervals.append((began, time.monotonic()))
         return rollouts
 
@@ -71,12 +73,13 @@ def trained(
     spent: list[list[float]] = []
 
     def on_metrics(_: Any) -> None:
+        time.sleep(given.wait)  # the trainer's: the next event is heard after it
         ends.append(time.monotonic())
         spent.append([*map(_processor_sec, (child.pid, engine.pid)), time.process_time()])
 
     try:
         session = HarnessSession(sandbox, HarnessTree("c0ffee", "7ree", files))
-        timed = Timed(Runner(domain, session, engine, stamp))
+        timed = Timed(Runner(domain, session, engine, stamp), given.wait)
         result = train_policy(
             child, timed, session, domain,
             {**settings_of(session.recipe), "groups_per_step": given.groups},
@@ -89,7 +92,10 @@ def trained(
         sandbox.close()
     rows = result.metrics[1:]
     halves = {n: _median(float(row[n]) for row in rows) for n in ("rollout_sec", "train_sec")}
-    trains = [(end - float(row["train_sec"]), end) for end, row in zip(ends[1:], rows, strict=True)]
+    trains = [
+        (end - given.wait - float(row["train_sec"]), end)
+        for end, row in zip(ends[1:], rows, strict=True)
+    ]
     return {
         "seed": seed,
         "max_staleness": stale,
@@ -127,6 +133,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=4)
     parser.add_argument("--steps", type=int, default=12)
     parser.add_argument("--groups", type=int, default=8)
+    parser.add_argument("--wait", type=float, default=0.0)
     given = parser.parse_args()
     made: dict[int, list[dict[str, Any]]] = {0: [], 1: []}
     with (

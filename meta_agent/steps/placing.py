@@ -58,6 +58,11 @@ def _alone(config: RunConfig) -> TrainSettings:
     return replace(settings, max_staleness=0) if config.engines else settings
 
 
+def threads_of(config: RunConfig) -> int:
+    """Of one training: its child's and, where rollouts are made ahead, those of the one that samples."""
+    return config.threads * (2 if _alone(config).max_staleness else 1)
+
+
 def placing(config: RunConfig, domain: Domain) -> Placing:
     """Raises ConfigError where a training of an `hf:` policy does not fit."""
     if not config.trainable:  # two evaluations would have twice the rollouts under way
@@ -76,7 +81,7 @@ def placing(config: RunConfig, domain: Domain) -> Placing:
     )
     fitting = [one for one in found if one.free_bytes >= memory.total]
     named = tuple(one.name for one in fitting if one.name)
-    places = 1 if config.engines else _places(fitting, memory, config.threads)
+    places = 1 if config.engines else _places(fitting, memory, threads_of(config))
     if named and (config.jobs or 1) > 1 and config.engines:
         raise ConfigError(
             f"{config.jobs} trainings at a time, and the engines on these GPUs serve one",
@@ -126,7 +131,7 @@ def executor_of(
     told = {"config": config.to_json(), "run": run_id, "backend": backend, "images": dict(images)}
     return open_cluster(
         config.executor.partition(":")[2],
-        cpus=config.threads,
+        cpus=threads_of(config),
         gpus=config.policy.startswith("hf:"),
         build="meta_agent.steps.nodes:apparatus",
         told=told,

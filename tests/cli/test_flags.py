@@ -178,6 +178,7 @@ UNUSED = {
     "lora rank": ([*NANO, "--lora-rank", "8"], "--lora-rank", "hf:"),
     "precision": ([*NANO, "--precision", "bfloat16"], "--precision", "hf:"),
     "passes": ([*NANO, "--tokens-per-pass", "8"], "--tokens-per-pass", "hf:"),
+    "staleness": ([*NANO, "--max-staleness", "1"], "--max-staleness", "hf:"),
     "prove": ([*FROZEN, "--prove", "version"], "--prove", "trained here"),
     "prove, static": (["--strategy", "static", "--prove", "version"], "--prove", "full"),
     "hand over": (["--strategy", "score-only", "--hand-over", "best"], "--hand-over", "full"),

@@ -46,6 +46,21 @@ def test_a_machine_holds_what_its_memory_does(
     assert many.workers == 4, "sixteen cores, four threads each"
 
 
+def test_a_training_with_rollouts_ahead_has_two_children(
+    monkeypatch: pytest.MonkeyPatch, folder: Path
+) -> None:
+    found = [Device("", 8000 * GIB)]
+    alone, beside = (
+        placed(monkeypatch, f"hf:{folder}", found, max_staleness=most, **LORA) for most in (0, 1)
+    )
+    assert (alone.workers, beside.workers) == (16, 8)
+    assert alone.memory and beside.memory and beside.memory.engine == alone.memory.weights
+    assert beside.memory.total == alone.memory.total + alone.memory.weights
+    config = RunConfig(policy=f"hf:{folder}", max_staleness=1, **LORA)
+    assert placing.train_settings(config).corrected
+    assert placing.train_settings(RunConfig(max_staleness=1)).max_staleness == 0, "nano is alone"
+
+
 def test_a_nano_policy_has_a_child_per_core(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(placing.os, "cpu_count", lambda: 16)
     assert placing.placing(RunConfig(), NanoSwe()) == placing.Placing(16)
