@@ -59,7 +59,7 @@ def _alone(config: RunConfig) -> TrainSettings:
 
 
 def threads_of(config: RunConfig) -> int:
-    """Of one training: its child's and, where rollouts are made ahead, those of the one that samples."""
+    """Of one training: of its child and, where rollouts are made ahead, of one that samples."""
     return config.threads * (2 if _alone(config).max_staleness else 1)
 
 

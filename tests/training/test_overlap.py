@@ -25,17 +25,17 @@ class Served:
 
     def __init__(self, *fails: int, kept: int | None = None) -> None:
         self._fails, self._kept = fails, kept
-        self.told: list[str] = []
+        self.log: list[str] = []
         self.name = ""
 
     def publish(self, step: int) -> str:
-        self.told.append(f"publish {step}")
+        self.log.append(f"publish {step}")
         if step not in self._fails:
             self.name = f"p+{step}"
         return self.name
 
     def publish_again(self, step: int) -> str | None:
-        self.told.append(f"again {step}")
+        self.log.append(f"again {step}")
         if step != self._kept:
             return None
         self.name = f"p+{step}"
@@ -60,7 +60,7 @@ class Rolls(FakeRunner):
         step = int(plan[0].group_id.split("/")[1])
         self._act(step, stopping)
         name = self._served.name
-        self._served.told.append(f"roll {step} under {name}")
+        self._served.log.append(f"roll {step} under {name}")
         made = super().run(plan, temperature=temperature, top_p=top_p, stopping=stopping)
         for rollout in made:
             rollout.policy, rollout.tokens = name, TokenRecord([1], [2], [1], [-0.5])
@@ -98,7 +98,7 @@ def test_the_next_event_runs_under_what_was_published_before_this_one_is_trained
     served = Served()
     made, overlap, _ = overlapping(served)
     trained(made, overlap)
-    assert served.told == [
+    assert served.log == [
         *("publish 0", "roll 0 under p+0", "roll 1 under p+0"),
         *("publish 1", "roll 2 under p+1"),  # and the last event begins nothing
     ]
@@ -110,7 +110,7 @@ def test_without_staleness_every_event_runs_under_its_own_version() -> None:
     served = Served()
     made, overlap, _ = overlapping(served, most=0)
     trained(made, overlap)
-    assert served.told == [
+    assert served.log == [
         f"{what}" for s in range(STEPS) for what in (f"publish {s}", f"roll {s} under p+{s}")
     ]
 
@@ -119,7 +119,7 @@ def test_rows_that_are_trained_on_twice_are_one_event_old() -> None:
     served = Served()
     made, overlap, _ = overlapping(served, each=2)
     rows = trained(made, overlap, each=2)
-    assert served.told[-1] == "roll 4 under p+2"
+    assert served.log[-1] == "roll 4 under p+2"
     assert all(row.tokens for event_rows in rows for row in event_rows)
 
 
@@ -170,7 +170,7 @@ def test_where_publishing_fails_the_old_version_serves_on_and_nothing_is_begun_t
     served = Served(1)
     made, overlap, _ = overlapping(served)
     rows = trained(made, overlap)
-    assert served.told == [
+    assert served.log == [
         *("publish 0", "roll 0 under p+0", "roll 1 under p+0"),
         *("publish 1", "publish 2", "roll 2 under p+2"),  # not ahead: it would be two events old
     ]
@@ -182,7 +182,7 @@ def test_attempts_are_not_spent_on_a_version_that_is_too_old() -> None:
     made, overlap, _ = overlapping(served)
     with pytest.raises(InfrastructureError, match="weights after step 2 could not be published"):
         trained(made, overlap)
-    assert served.told[-1] == "publish 2"
+    assert served.log[-1] == "publish 2"
 
 
 def test_rows_of_an_engine_that_was_behind_are_dropped_and_counted() -> None:
@@ -252,7 +252,7 @@ def test_rollouts_that_are_complete_are_sealed_and_not_made_again() -> None:
     overlap.end()
     served = Served()
     assert gone_on(served, seal.kept) == rows
-    assert served.told == ["publish 1", "roll 2 under p+1"]
+    assert served.log == ["publish 1", "roll 2 under p+1"]
 
 
 @pytest.mark.parametrize("kept", [0, None])
@@ -271,4 +271,4 @@ def test_rollouts_that_were_under_way_are_made_again_under_their_version_where_i
     gone_on(served, seal.kept)
     under = ["again 0", "roll 1 under p+0", "publish 1"]
     newer = ["again 0", "publish 1", "roll 1 under p+1"]
-    assert served.told == [*(newer if kept is None else under), "roll 2 under p+1"]
+    assert served.log == [*(newer if kept is None else under), "roll 2 under p+1"]
