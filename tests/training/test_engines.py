@@ -1,0 +1,124 @@
+"""Trainings whose rollouts a real vLLM samples on the CPU, under the weights of each step.
+
+One engine for all: on two quiet cores it takes a minute to start.
+"""
+
+from __future__ import annotations
+
+import stat
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("trl", reason="needs the train extra")
+
+from meta_agent.backtest._rows import Again
+from meta_agent.domains.nano import NanoSwe
+from meta_agent.errors import ProviderError
+from meta_agent.harness import HarnessSession
+from meta_agent.models.engines.talks import NanoTalks, Talks
+from meta_agent.models.fleet import EngineGateway, Fleet, Patience, Routes, Served
+from meta_agent.models.fleet.launch import VllmLaunch
+from meta_agent.models.policy.vllm_server import PYTHON_VARIABLE
+from meta_agent.training import PolicyChild, TrainResult, train_policy
+from meta_agent.training.policy import place_of
+from meta_agent.training.serving.publishing import EnginePublisher
+from meta_agent.training.serving.untied import untied
+from tests.models import _vllm
+from tests.training import test_run
+
+pytestmark = [pytest.mark.train, pytest.mark.slow, pytest.mark.timeout(1800)]
+
+RECIPE = {**test_run.TINY, "learning_rate": 3e-3}  # every step changes what is said
+CLOSE = 1e-3
+"""How far the engine's log-probabilities may be from the trainer's, in float32."""
+
+
+@pytest.fixture(scope="module")
+def environment() -> Iterator[None]:
+    python = _vllm.require_vllm()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(PYTHON_VARIABLE, python)
+        for name, value in _vllm.COMPILE_NOTHING.items():
+            patch.setenv(name, value)
+        yield
+
+
+@pytest.fixture(scope="module")
+def nano_fleet(environment: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
+    launch = VllmLaunch(tmp_path_factory.mktemp("logs"), context_tokens=256)
+    patience = Patience(poll_sec=0.1)
+    base = untied(place_of("nano")[0], tmp_path_factory.mktemp("base") / "untied")
+    fleet = Fleet(launch, 1, Served("base", base), patience=patience)
+    yield fleet
+    fleet.close()
+
+
+def train(
+    child: PolicyChild,
+    fleet: Fleet,
+    talks: Talks,
+    session: HarnessSession,
+    base: str | Path,
+    out: Path,
+    *,
+    context: int = 256,
+    **options: Any,
+) -> TrainResult:
+    gateway = EngineGateway(fleet, talks, "before", context)
+    domain = NanoSwe()
+    return train_policy(
+        child,
+        Again(domain, session, gateway, test_run.STAMP),
+        session,
+        domain,
+        **{"recipe": RECIPE, "seed": 1, "steps": 3, "keep_steps": 3, **options},
+        base_policy=base,
+        out_dir=out,
+        publisher=EnginePublisher(child, fleet, gateway, out),
+    )
+
+
+@pytest.fixture
+def corrected(child: PolicyChild) -> Iterator[PolicyChild]:
+    plain = child.settings
+    child.settings = replace(plain, corrected=True)
+    yield child
+    child.settings = plain
+
+
+def require_sampled_by_each_step(result: TrainResult) -> None:
+    """Weights move by far more than `CLOSE` each step: rows of older ones would not agree."""
+    versions = [one.policy.rpartition("+")[2] for one in result.rollouts]
+    assert versions == [str(step) for step in range(len(result.metrics)) for _ in range(16)]
+    assert all(row["grad_norm"] > 0 for row in result.metrics)
+    assert max(row["mismatch_max"] for row in result.metrics) < CLOSE
+    assert all(one.error is None and one.tokens and one.tokens.exact for one in result.rollouts)
+
+
+def test_nano_trains_on_what_the_engine_samples_under_the_weights_of_each_step(
+    corrected: PolicyChild,
+    nano_fleet: Fleet,
+    session: HarnessSession,
+    tmp_path: Path,
+) -> None:
+    result = train(corrected, nano_fleet, NanoTalks(256), session, "nano", tmp_path / "out")
+    require_sampled_by_each_step(result)
+    assert result.metrics[-1]["publish_sec"] > 0
+
+
+def routes(fleet: Fleet) -> Routes:
+    found = fleet.replicas[0].routes()
+    assert found is not None
+    return found
+
+
+def test_only_this_user_reaches_an_engine(nano_fleet: Fleet) -> None:
+    at = routes(nano_fleet)._at
+    assert stat.S_ISSOCK(at.stat().st_mode)
+    assert stat.S_IMODE(at.parent.stat().st_mode) == stat.S_IRWXU
+    with pytest.raises(ProviderError, match="401"):
+        Routes(at, "another key").take_adapter("name", at.parent, 60.0)
