@@ -6,8 +6,10 @@
   out), and its two parts as the trainer saw them.
 * `trainer`: our trainer on the rows which that run produced, replayed in one process.
 * `plain_trl`: `GRPOTrainer` itself on the same rows and settings, replayed in one process.
+* `one_rank`, `two_ranks`: the policy child on those rows, with one thread a rank.
 
-Replays change the order of nothing: both see each step's rows once, under the same seed.
+`cpu_sec` is processor time, of all ranks together, for a machine that has others on it. Replays
+change the order of nothing: all see each step's rows once, under the same seed.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ from meta_agent.harness import HarnessSession
 from meta_agent.protocols import HarnessTree
 from meta_agent.rollouts import Runner, Stamp
 from meta_agent.sandbox import open_sandbox
-from meta_agent.training import PolicyChild, RolloutEvent, Row, TrainJob, _wire
+from meta_agent.training import PolicyChild, RolloutEvent, Row, TrainJob, TrainSettings, _wire
 from meta_agent.training.policy import place_of
 from meta_agent.training.run import _Loop, settings_of
 
@@ -104,10 +106,12 @@ def replay(given: argparse.Namespace) -> dict[str, Any]:
     )
     path, _ = place_of(given.policy)
     ends: list[float] = []
+    used: list[float] = []
 
     class Clock(TrainerCallback):  # type: ignore[misc]
         def on_step_end(self, *_: Any, **__: Any) -> None:
             ends.append(time.perf_counter())
+            used.append(time.process_time())
 
     common = {
         "model": AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32),
@@ -119,7 +123,33 @@ def replay(given: argparse.Namespace) -> dict[str, Any]:
     trainer = make(batches, plan, common)
     trainer.add_callback(Clock())
     trainer.train()
-    return {"sec": _median(b - a for a, b in pairwise(ends))}
+    return {"sec": _steps(ends), "cpu_sec": _steps(used)}
+
+
+def by_ranks(given: argparse.Namespace, folder: Path, count: int) -> dict[str, Any]:
+    """The recorded rows through the policy child with so many ranks."""
+    import psutil
+
+    recorded = json.loads((folder / "rows.json").read_text())
+    batches = [[_wire.row_from_json(row) for row in batch] for batch in recorded["batches"]]
+    used: list[float] = []
+    train_sec: list[float] = []
+    with PolicyChild(threads=1, settings=TrainSettings(ranks=count)) as child:
+        child.load(given.policy)
+
+        def on_metrics(measured: Any) -> None:
+            parent = psutil.Process(child.pid)
+            times = [one.cpu_times() for one in (parent, *parent.children())]
+            used.append(sum(one.user + one.system for one in times))
+            train_sec.append(measured.values["train_sec"])
+
+        job = TrainJob(recorded["recipe"], len(batches), 1, folder / f"ranks-{count}")
+        child.train(job, lambda event: batches[event.step], on_metrics)
+    return {"sec": _median(train_sec[1:]), "cpu_sec": _steps(used)}
+
+
+def _steps(ends: list[float]) -> float:
+    return _median(after - before for before, after in pairwise(ends))
 
 
 def _ours(batches: list[list[Row]], plan: Any, common: dict[str, Any]) -> Any:
@@ -172,6 +202,8 @@ def main() -> None:
                 argv, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=True
             )
             results[kind] = json.loads(done.stdout.splitlines()[-1])
+        results["one_rank"] = by_ranks(given, Path(folder), 1)
+        results["two_ranks"] = by_ranks(given, Path(folder), 2)
     results["trainer_ratio"] = round(results["plain_trl"]["sec"] / results["trainer"]["sec"], 2)
     if given.json:
         print(json.dumps(results))

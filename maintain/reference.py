@@ -32,8 +32,8 @@ _SETTINGS: Final = """## Settings of a run
 
 Each is a flag, a variable (`META_AGENT_` and the field's name in capitals) and a key under
 `[evolve]` in the workspace's `meta-agent.toml`; the first of these that says something counts.
-`lora_rank`, `precision`, `tokens_per_pass`, `max_staleness` and `checkpoint_every` are keys under
-`[training]`; `engines`, `gpus_per_engine` and `context_tokens` under `[engine]`.
+`lora_rank`, `precision`, `tokens_per_pass`, `max_staleness`, `train_gpus` and `checkpoint_every`
+are keys under `[training]`; `engines`, `gpus_per_engine` and `context_tokens` under `[engine]`.
 """
 _EXITS: Final = re.compile(r"^\* `(\w+)` +(.+?) +\(exit (\d+)\)$", re.MULTILINE)
 

@@ -70,6 +70,7 @@ _YOUNGER: Final[Mapping[str, JSON]] = {
     "tokens_per_pass": None,
     "max_staleness": 0,
     "context_tokens": None,
+    "train_gpus": 1,
 }
 
 WITHDRAWN: Final = frozenset({"finalists", "lead", "lora_r"})
@@ -136,6 +137,9 @@ class RunConfig(BaseModel):
     max_staleness: int = Field(0, ge=0, le=1)
     """Events by which the weights that sample may be behind an `hf:` policy's training. 1: rollouts
     are made while the event before is trained on, by a second child."""
+    train_gpus: int = Field(1, ge=1, le=64)
+    """GPUs (else processes on the CPU) that train an `hf:` policy together. Of all its weights each
+    holds a part (FSDP2); with adapters each holds all. Part of the result, as `threads` is."""
     checkpoint_every: int = Field(5, ge=0, le=1_000_000)
     """Steps of an `hf:` policy's training between seals; a killed one goes on from the last."""
     engines: int = Field(0, ge=0, le=64)
@@ -385,7 +389,7 @@ def pairs_of(text: str) -> dict[str, str]:
 
 TRAINING: Final = (
     *("lora_rank", "precision", "tokens_per_pass"),
-    *("max_staleness", "checkpoint_every"),
+    *("max_staleness", "train_gpus", "checkpoint_every"),
 )
 """How an `hf:` policy is trained: the table `[training]` of a settings file. No harness sets it."""
 ENGINE: Final = ("engines", "gpus_per_engine", "context_tokens")

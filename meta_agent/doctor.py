@@ -434,7 +434,8 @@ def _nodes(config: RunConfig) -> Iterator[Row]:
     address = config.executor.partition(":")[2]
     if not address:
         return
-    rooms = room_of(address, cpus=config.threads, gpus=config.policy.startswith("hf:"))
+    gpus = config.train_gpus if config.policy.startswith("hf:") else 0
+    rooms = room_of(address, cpus=config.threads * config.train_gpus, gpus=gpus)
     for node, room in rooms.items():
         fix = "" if room else "--threads is what a unit takes; ray status says what there is"
         yield Row("node", "ok" if room else "warn", f"{node[:12]}: room for {room} units", fix)

@@ -44,6 +44,7 @@ USES: Final[Mapping[str, Use]] = {
     "precision": _HF,
     "tokens_per_pass": _HF,
     "max_staleness": _HF,
+    "train_gpus": _HF,
     "checkpoint_every": _HF,
     "engines": _TRAINED,
     "gpus_per_engine": _ENGINES,

@@ -173,6 +173,7 @@ def test_snapshot_survives_json() -> None:
         {"max_staleness": 1},
         {"engines": 1},
         {"context_tokens": 4096},
+        {"train_gpus": 2},
         {"skills": Path("elsewhere")},
     ],
     ids=lambda change: next(iter(change)),

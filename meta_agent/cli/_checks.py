@@ -18,7 +18,8 @@ PREFLIGHT_EXIT_CODE = 3
 
 @takes(
     *("policy", "meta_model", "models", "base_urls", "key_env", "domain", "tasks", "grade"),
-    *("lora_rank", "precision", "tokens_per_pass", "max_staleness", "threads", "jobs", "executor"),
+    *("lora_rank", "precision", "tokens_per_pass", "max_staleness", "train_gpus"),
+    *("threads", "jobs", "executor"),
     *("engines", "gpus_per_engine", "context_tokens"),
     *("sandbox", "allow_unsafe_process", "workspace"),
 )

@@ -30,6 +30,7 @@ DEFAULT_FOLDER = Path("meta-agent-comparison")
     "precision",
     "tokens_per_pass",
     "max_staleness",
+    "train_gpus",
     "checkpoint_every",
     *("engines", "gpus_per_engine", "context_tokens"),
     "samples",

@@ -92,6 +92,7 @@ FLAGS: Final[dict[str, Flag]] = {
         _RUN,
         "Events by which sampling may be behind hf: training: 0, or 1, beside it. [default: 0]",
     ),
+    "train_gpus": Flag(int, _RUN, "GPUs that train an hf: policy together. [default: 1]"),
     "checkpoint_every": Flag(
         int, _RUN, "Steps between seals that a killed hf: training goes on from. [default: 5]"
     ),

@@ -53,6 +53,7 @@ def evolve(
     "precision",
     "tokens_per_pass",
     "max_staleness",
+    "train_gpus",
     "checkpoint_every",
     *("engines", "gpus_per_engine", "context_tokens"),
     "policy",

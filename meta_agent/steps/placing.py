@@ -37,18 +37,23 @@ class Placing(NamedTuple):
     devices: tuple[str, ...] = ()
     """Of each child, as in CUDA_VISIBLE_DEVICES; none: all see the same."""
     memory: Memory | None = None
-    """Of one training, predicted; None: too small to matter."""
+    """Of one device of a training, predicted; None: too small to matter."""
 
 
 def train_settings(config: RunConfig) -> TrainSettings:
     """How a child holds and trains the policy of these settings."""
     if not config.policy.startswith(_HF):
         return TrainSettings(corrected=config.engines > 0)
-    tokens = config.tokens_per_pass or TOKENS_PER_PASS
     behind = config.max_staleness
     corrected = behind > 0 or config.engines > 0
     return TrainSettings(
-        config.lora_rank, config.precision, tokens, corrected=corrected, max_staleness=behind
+        config.lora_rank,
+        config.precision,
+        config.tokens_per_pass or TOKENS_PER_PASS,
+        corrected=corrected,
+        max_staleness=behind,
+        ranks=config.train_gpus,
+        sharded=config.train_gpus > 1 and not config.lora_rank,
     )
 
 
@@ -59,8 +64,8 @@ def _alone(config: RunConfig) -> TrainSettings:
 
 
 def threads_of(config: RunConfig) -> int:
-    """Of one training: of its child and, where rollouts are made ahead, of one that samples."""
-    return config.threads * (2 if _alone(config).max_staleness else 1)
+    """Of one training: of its ranks and, where rollouts are made ahead, of a child that samples."""
+    return config.threads * (config.train_gpus + (1 if _alone(config).max_staleness else 0))
 
 
 def placing(config: RunConfig, domain: Domain) -> Placing:
@@ -77,11 +82,13 @@ def placing(config: RunConfig, domain: Domain) -> Placing:
         _alone(config),
         row=min(shape.window, domain.ceilings.max_context_tokens),
         trained=True,  # a run trains on from what it trained
-        available=max(device.free_bytes for device in found),
+        available=_available(found, config.train_gpus),
     )
     fitting = [one for one in found if one.free_bytes >= memory.total]
-    named = tuple(one.name for one in fitting if one.name)
-    places = 1 if config.engines else _places(fitting, memory, threads_of(config))
+    names = [one.name for one in fitting if one.name]
+    starts = range(0, len(names) - config.train_gpus + 1, config.train_gpus)
+    named = tuple(",".join(names[at : at + config.train_gpus]) for at in starts)
+    places = 1 if config.engines else len(named) or _places_here(found[0], memory, config)
     if named and (config.jobs or 1) > 1 and config.engines:
         raise ConfigError(
             f"{config.jobs} trainings at a time, and the engines on these GPUs serve one",
@@ -102,12 +109,22 @@ def _for_training(config: RunConfig, found: list[Device]) -> list[Device]:
     ]
 
 
-def _places(fitting: list[Device], memory: Memory, threads: int) -> int:
-    """A GPU holds one training at a time; this machine as many as fit, if it has the cores."""
-    if fitting[0].name:
-        return len(fitting)
-    cores = (os.cpu_count() or 1) // threads
-    return max(1, min(fitting[0].free_bytes // memory.total, cores))
+def _available(found: list[Device], count: int) -> int:
+    """What each of `count` devices has at least."""
+    if not found[0].name:
+        return found[0].free_bytes // count
+    if len(found) < count:
+        raise ConfigError(
+            f"train_gpus is {count}, and {len(found)} GPUs are visible",
+            hint=f"--train-gpus {len(found)}",
+        )
+    return sorted((device.free_bytes for device in found), reverse=True)[count - 1]
+
+
+def _places_here(device: Device, memory: Memory, config: RunConfig) -> int:
+    """As many trainings as fit, if there are the cores."""
+    cores = (os.cpu_count() or 1) // threads_of(config)
+    return max(1, min(device.free_bytes // (memory.total * config.train_gpus), cores))
 
 
 def images_of(repo: HarnessRepo, backend: str) -> dict[str, str]:
@@ -132,7 +149,7 @@ def executor_of(
     return open_cluster(
         config.executor.partition(":")[2],
         cpus=threads_of(config),
-        gpus=config.policy.startswith("hf:"),
+        gpus=config.train_gpus if config.policy.startswith(_HF) else 0,
         build="meta_agent.steps.nodes:apparatus",
         told=told,
         domain=domain,

@@ -38,7 +38,7 @@ from meta_agent.models.engines.talks import HfTalks
 from meta_agent.protocols import JSON, Checkpoint
 from meta_agent.training import adapter
 from meta_agent.training._recipe import TrainingPlan, plan_training
-from meta_agent.training._trainer import HostedTrainer, OnStep
+from meta_agent.training._trainer import HostedTrainer
 from meta_agent.training._wire import RolloutEvent, Row, TrainJob, TrainSettings, seals_folder
 from meta_agent.training.checkpoint import (
     OpenedPolicy,
@@ -47,6 +47,8 @@ from meta_agent.training.checkpoint import (
     write_checkpoint,
 )
 from meta_agent.training.hub import base_place
+from meta_agent.training.passes.ranks import Ranks
+from meta_agent.training.passes.shards import Shards
 
 
 class Resting(NamedTuple):
@@ -169,8 +171,13 @@ def train(
     job: TrainJob,
     ask: Ask,
     emit: Callable[[JSON], None],
+    ranks: Ranks | None = None,
 ) -> tuple[str, Path]:
-    """Trains the loaded policy and seals a checkpoint. The policy must be loaded anew after it."""
+    """Trains the loaded policy and seals a checkpoint. The policy must be loaded anew after it.
+
+    With `ranks` all of them call this; of the checkpoint only rank 0 knows.
+    """
+    ranks = ranks or Ranks()
     with tempfile.TemporaryDirectory(prefix="meta-agent-train-") as scratch:
         plan = plan_training(
             job.recipe,
@@ -181,16 +188,16 @@ def train(
             bfloat16=policy.settings.precision == "bfloat16",
             checkpointing=policy.opened.kind == "hf",
         )
-        keep = _keeper(policy, job, plan) if job.keep_every else None
-        trainer = _trainer(policy, plan, ask, emit, job, keep)
+        shards = _shards(policy, plan, ranks) if policy.settings.sharded else None
+        saves = _Saves(policy, job, plan, ranks, shards)
+        trainer = _trainer(policy, plan, ask, emit, job, saves, ranks, shards)
         with (
             disk_full_said(job.output),
             _memory_full_said(lambda: f"in training {trainer.held}"),
         ):
             trainer.train(str(job.sealed_at(job.after)) if job.after else None)
-    model = trainer.accelerator.unwrap_model(trainer.model)
-    checkpoint = _save(policy, model, job, plan, job.output, job.steps)
-    return checkpoint.policy, checkpoint.path
+    checkpoint = saves.save(trainer.model, job.output, job.steps)
+    return (checkpoint.policy, checkpoint.path) if checkpoint else ("", job.output)
 
 
 @contextmanager
@@ -208,14 +215,41 @@ def _memory_full_said(doing: Callable[[], str]) -> Iterator[None]:
         ) from error
 
 
-def _keeper(policy: LocalPolicy, job: TrainJob, plan: TrainingPlan) -> OnStep:
-    """Seals a checkpoint every so many steps; the last one is the training's own."""
+class _Saves(NamedTuple):
+    """Writes checkpoints of a training."""
 
-    def keep(step: int, model: Any) -> None:
-        if step % job.keep_every == 0 and step < job.steps:
-            _save(policy, model, job, plan, job.kept_at(step), step)
+    policy: LocalPolicy
+    job: TrainJob
+    plan: TrainingPlan
+    ranks: Ranks
+    shards: Shards | None
 
-    return keep
+    def keep(self, step: int, model: Any) -> None:
+        """Every so many steps; the last one is the training's own."""
+        if self.job.keep_every and step % self.job.keep_every == 0 and step < self.job.steps:
+            self.save(model, self.job.kept_at(step), step)
+
+    def save(self, model: Any, path: Path, step: int) -> Checkpoint | None:
+        """What rank 0 wrote. All ranks call this together."""
+        if self.shards is not None:
+            self.shards.gather(model)
+        return self.write(model, path, step) if self.ranks.first else None
+
+    def write(self, model: Any, path: Path, step: int) -> Checkpoint:
+        """The weights as they were last brought together."""
+        whole = model if self.shards is None else self.shards.whole
+        return _save(self.policy, whole, self.job, self.plan, path, step)
+
+
+def _shards(policy: LocalPolicy, plan: TrainingPlan, ranks: Ranks) -> Shards:
+    """What rank 0 goes on sampling with; a copy of it is trained."""
+    if not ranks.first:
+        return Shards(None)
+    if plan.lora is None:
+        return Shards(policy.model)
+    from peft import get_peft_model
+
+    return Shards(get_peft_model(policy.model, plan.lora.to_peft()))
 
 
 def _trainer(
@@ -224,7 +258,9 @@ def _trainer(
     ask: Ask,
     emit: Callable[[JSON], None],
     job: TrainJob,
-    on_step: OnStep | None,
+    saves: _Saves,
+    ranks: Ranks,
+    shards: Shards | None,
 ) -> Any:
     from datasets import Dataset
 
@@ -232,6 +268,9 @@ def _trainer(
         raise ConfigError(
             "lora_* is for hf: policies; a nano policy is small enough to train whole"
         )
+    model = policy.model
+    if shards is not None and ranks.first:
+        model = load(policy.opened.path, policy.settings, foreign=True).model
     os.environ["TRL_EXPERIMENTAL_SILENCE"] = "1"
     # TRL warns with a whole conversation for each row without a reward; the host counts them.
     logging.getLogger("trl").setLevel(logging.ERROR)
@@ -242,8 +281,7 @@ def _trainer(
         return ask(RolloutEvent(step, plan.groups, plan.group_size), Resting(seal, write))
 
     def write(path: Path) -> None:
-        model = trainer.accelerator.unwrap_model(trainer.model)
-        _save(policy, model, job, plan, path, trainer.state.global_step)
+        saves.write(trainer.model, path, trainer.state.global_step)
 
     def seal() -> None:
         with disk_full_said(job.output):
@@ -253,11 +291,13 @@ def _trainer(
         ask=rollouts,
         emit=emit,
         group_size=plan.group_size,
-        on_step=on_step,
+        on_step=saves.keep,
         publish=(lambda: None) if policy.settings.corrected else None,
         seals_at=job.seals_at,
         tokens_per_pass=policy.settings.tokens_per_pass,
-        model=policy.model,
+        ranks=ranks,
+        shards=shards,
+        model=model,
         args=plan.config,
         processing_class=policy.tokenizer,
         train_dataset=Dataset.from_dict({"prompt": ["placeholder"] * plan.groups}),

@@ -1,9 +1,10 @@
-"""Starts the policy child: the only file here that starts a process.
+"""Starts the policy child, and the child's other ranks: the only file that starts a process here.
 
 Promises: the child gets an allowlisted environment (no key can leak into it), its own quota of
 threads, its own process group (a Ctrl-C at the terminal reaches the host alone, which then decides;
 a session of its own would also move it into another scheduling group), and dies with the host. Its
-last words on stderr are kept for the error message.
+last words on stderr are kept for the error message. Other ranks write there too, and one that ends
+before it is ended takes the child with it.
 
 Not covered: memory limits; where one is set on the host's group, the kernel kills the child and
 the host reports it.
@@ -11,12 +12,16 @@ the host reports it.
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess  # noqa: TID251
 import sys
 import tempfile
+import threading
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import IO, Final
 
 from meta_agent.training._frames import FrameChannel
@@ -87,6 +92,54 @@ class ChildProcess:
         self._stderr.seek(max(0, size - _LAST_WORDS_BYTES))
         words = self._stderr.read().decode(errors="replace").strip()
         return f"its last words: {words}" if words else "it said nothing"
+
+
+class OtherRanks:
+    """The processes that train with this one, the policy child; ranks count from 1."""
+
+    def __init__(self, port: int, threads: int, devices: Sequence[str | None]) -> None:
+        self._closed = False
+        start = [
+            lambda rank=rank, device=device: self._start(rank, device, port, threads, len(devices))
+            for rank, device in enumerate(devices, 1)
+        ]
+        self._processes = [_starter.submit(one).result() for one in start]
+        for rank in range(1, len(devices) + 1):
+            threading.Thread(target=self._watch, args=(rank,), daemon=True).start()
+
+    def _start(
+        self, rank: int, device: str | None, port: int, threads: int, others: int
+    ) -> subprocess.Popen[bytes]:
+        told = {"rank": rank, "count": others + 1, "port": port}
+        return subprocess.Popen(
+            [sys.executable, "-m", "meta_agent.training.passes.other_rank", json.dumps(told)],
+            stdin=subprocess.DEVNULL,
+            stdout=2,  # the child's: the host reads it when the child ends
+            env=_environment(threads, device),
+        )
+
+    def require(self, patience_sec: float = 1.0) -> None:
+        """Does not return where one has ended, or ends just now."""
+        for rank, process in enumerate(self._processes, 1):
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(patience_sec)
+                self._end(rank)
+
+    def close(self) -> None:
+        """Ends them."""
+        self._closed = True
+        for process in self._processes:
+            process.kill()
+
+    def _watch(self, rank: int) -> None:
+        self._processes[rank - 1].wait()
+        if not self._closed:
+            self._end(rank)
+
+    def _end(self, rank: int) -> None:
+        told = _ending(self._processes[rank - 1].wait()).removeprefix("it ")
+        print(f"rank {rank} of the training {told}", file=sys.stderr, flush=True)
+        os._exit(1)
 
 
 def _environment(threads: int, devices: str | None) -> dict[str, str]:

@@ -27,7 +27,10 @@ environment wrote are never scored: every use of them is multiplied by the mask.
 The `entropy` metric would lose the skipped rows, so they enter it by -log p of the tokens that were
 sampled, an unbiased estimate of the same number.
 
-Not covered: several processes, images, TRL's own generation.
+Several ranks (`passes.ranks`) hold all rows and compute the same loss; each makes its share of the
+passes, and log-probabilities and gradients are added up over ranks.
+
+Not covered: images, TRL's own generation.
 """
 
 from __future__ import annotations
@@ -49,11 +52,15 @@ from meta_agent.errors import CandidateError
 from meta_agent.protocols import TokenRecord
 from meta_agent.training import _metrics
 from meta_agent.training._wire import Row
+from meta_agent.training.passes.chunks import Chunk, chunks_of
+from meta_agent.training.passes.ranks import Ranks
+from meta_agent.training.passes.shards import Shards
 
 TOKENS_PER_PASS: Final = 1536
 """What stays in a CPU's cache."""
 AskForRows = Callable[[int], list[Row]]  # optimiser steps done -> rows, group by group
 Emit = Callable[[dict[str, Any]], None]
+_SEAL: Final = "seal"
 OnStep = Callable[[int, Any], None]  # optimiser steps done, the model as it is now
 
 
@@ -70,7 +77,7 @@ class _Focus(NamedTuple):
 class _Passes(NamedTuple):
     """A loss's inputs, whose gradient is still to be taken back through the model."""
 
-    chunks: list[_Chunk]
+    chunks: list[Chunk]
     logps: Tensor
     entropies: Tensor
 
@@ -88,6 +95,8 @@ class HostedTrainer(GRPOTrainer):  # type: ignore[misc]
         publish: Callable[[], None] | None = None,
         seals_at: Callable[[int], bool] = lambda _: False,
         tokens_per_pass: int = TOKENS_PER_PASS,
+        ranks: Ranks | None = None,
+        shards: Shards | None = None,
         **settings: Any,
     ) -> None:
         """`publish`: gives the weights of now to what samples under them, which is not this model.
@@ -98,6 +107,7 @@ class HostedTrainer(GRPOTrainer):  # type: ignore[misc]
         self._ask, self._emit, self._group_size = ask, emit, group_size
         self._on_step, self._seals_at = on_step, seals_at
         self._tokens_per_pass = tokens_per_pass
+        self._ranks, self._shards = ranks or Ranks(), shards
         self._rows: list[Row] = []
         self._focus: _Focus | None = None
         self._passes: _Passes | None = None
@@ -116,7 +126,7 @@ class HostedTrainer(GRPOTrainer):  # type: ignore[misc]
     def _rollout(self, prompts: Sequence[str], trainer: Any) -> dict[str, Any]:
         """TRL's rollout hook; prompts are placeholders, one per row."""
         started = time.perf_counter()
-        rows = self._ask(self.state.global_step)
+        rows = self._rows_of_all()
         if len(rows) != len(prompts):
             raise ValueError(
                 f"the host sent {len(rows)} rows, the trainer asked for {len(prompts)}"
@@ -132,6 +142,18 @@ class HostedTrainer(GRPOTrainer):  # type: ignore[misc]
             "logprobs": [row.logprobs for row in tokens],
             "harness_rewards": [row.reward for row in rows],
         }
+
+    def _rows_of_all(self) -> list[Row]:
+        """The host's rows; meanwhile the other ranks do as rank 0 says."""
+        if self._shards is not None:
+            self._shards.gather(self.model)
+        if self._ranks.first:
+            rows = self._ask(self.state.global_step)
+            self._ranks.say(rows)
+            return rows
+        while (told := self._ranks.hear()) == _SEAL:
+            self._seal()
+        return list(told)
 
     def _generate_and_score_completions(self, inputs: list[Any]) -> dict[str, Any]:
         output: dict[str, Any] = super()._generate_and_score_completions(inputs)
@@ -154,8 +176,40 @@ class HostedTrainer(GRPOTrainer):  # type: ignore[misc]
 
     def seal(self) -> None:
         """Saves what was known after the last step, while the rows of the next are waited for."""
+        self._ranks.say(_SEAL)
+        self._seal()
+
+    def _seal(self) -> None:
         self._put_back()
         self._save_checkpoint(self.model, None)
+
+    def _save_checkpoint(self, model: Any, trial: Any) -> None:
+        """Rank 0 writes; the others take part where weights and what belongs to them are parted."""
+        if self._shards is not None:
+            self._shards.gather(self.model)
+        if self._ranks.first:
+            super()._save_checkpoint(model, trial)
+        elif self._shards is not None:
+            self.optimizer.state_dict()
+
+    def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:
+        if self._shards is not None and self._shards.whole is not None:
+            state_dict = self._shards.whole.state_dict()
+        super()._save(output_dir, state_dict)
+
+    def create_optimizer(self, *args: Any, **kwargs: Any) -> Any:
+        if self._shards is not None:  # after a seal was read, before what is made over the weights
+            self._shards.split(self.model)
+        made = super().create_optimizer(*args, **kwargs)
+        if self._shards is not None:
+            self._shards.keep_whole(self.optimizer)
+        return made
+
+    def _wrap_model(self, model: Any, training: bool = True, **more: Any) -> Any:
+        if self._ranks.count > 1 and self._shards is None and training:
+            ready = self.accelerator.prepare_model(model, evaluation_mode=True)
+            return self._ranks.replicated(ready)
+        return super()._wrap_model(model, training, **more)
 
     def create_model_card(self, *_: Any, **__: Any) -> None:
         """What is saved on the way is nobody's model."""
@@ -193,25 +247,32 @@ class HostedTrainer(GRPOTrainer):  # type: ignore[misc]
 
     def _go_back(self, model: Any, loss: Tensor, passes: _Passes, focus: _Focus) -> None:
         """Adds the loss's gradient to the weights', pass by pass."""
-        share = 1 / self.accelerator.gradient_accumulation_steps  # as `Accelerator.backward` does
+        # As `Accelerator.backward` does; and ranks take the mean of what has to be the sum.
+        share = self._ranks.count / self.accelerator.gradient_accumulation_steps
         by_logp, by_entropy = torch.autograd.grad(
             loss * share, (passes.logps, passes.entropies), allow_unused=True
         )
-        entropies = focus.entropy_fill.clone()
-        for chunk in passes.chunks:
-            out = self._forward(model, chunk)
-            made, gradients = [out.log_probs[chunk.scored]], [by_logp[chunk.places]]
-            entropy = out.entropy[chunk.scored]
-            entropies[chunk.places] = entropy.detach().to(entropies)
-            if by_entropy is not None:
-                made, gradients = [*made, entropy], [*gradients, by_entropy[chunk.places]]
-            torch.autograd.backward(made, [g.to(m) for m, g in zip(made, gradients, strict=True)])
-        totals = torch.stack([(entropies * focus.mask).sum(), focus.mask.sum().to(entropies)])
-        total, count = self.accelerator.reduce(totals, reduction="sum")
+        measured = torch.zeros_like(focus.entropy_fill)
+        for at, chunk, counts in self._ranks.dealt(passes.chunks):
+            still = at + self._ranks.count - self._ranks.rank < len(passes.chunks)
+            with self._ranks.alone(model, still=still):
+                out = self._forward(model, chunk, at)
+                made, gradients = [out.log_probs[chunk.scored]], [by_logp[chunk.places] * counts]
+                entropy = out.entropy[chunk.scored]
+                if counts:
+                    measured[chunk.places] = entropy.detach().to(measured)
+                if by_entropy is not None:
+                    made.append(entropy)
+                    gradients.append(by_entropy[chunk.places] * counts)
+                back = [g.to(m) for m, g in zip(made, gradients, strict=True)]
+                torch.autograd.backward(made, back)
+        self._ranks.add_up(measured)
+        entropies = torch.where(focus.score, measured, focus.entropy_fill)
+        total, count = (entropies * focus.mask).sum(), focus.mask.sum()
         self._metrics["train"]["entropy"][-1] = (total / count.clamp(min=1)).item()
 
-    def _forward(self, model: Any, chunk: _Chunk) -> Any:
-        with self.accelerator.autocast():
+    def _forward(self, model: Any, chunk: Chunk, at: int) -> Any:
+        with self.accelerator.autocast(), self._ranks.draws(self.state.global_step, at):
             return model(input_ids=chunk.ids, labels=chunk.labels, fused_lm_head=True)
 
     def _focus_of(self, inputs: dict[str, Any]) -> _Focus:
@@ -284,9 +345,10 @@ class HostedTrainer(GRPOTrainer):  # type: ignore[misc]
                 compute_aux_loss, **images,
             )  # fmt: skip
         focus = self._focus or _everything(attention_mask, logits_to_keep)
-        chunks = _chunks(
-            input_ids, attention_mask, focus.score, logits_to_keep, self._tokens_per_pass
-        )
+        chunks = chunks_of(
+            input_ids, attention_mask, focus.score, logits_to_keep, self._tokens_per_pass,
+            self._ranks.count,
+        )  # fmt: skip
         if self._focus is None:
             return *self._scored(model, chunks, focus), None
         if focus.known is None:
@@ -298,68 +360,21 @@ class HostedTrainer(GRPOTrainer):  # type: ignore[misc]
         self._passes = _Passes(chunks, logps.requires_grad_(), entropies.requires_grad_())
         return logps, entropies, None
 
-    def _scored(self, model: Any, chunks: list[_Chunk], focus: _Focus) -> tuple[Tensor, Tensor]:
+    def _scored(self, model: Any, chunks: list[Chunk], focus: _Focus) -> tuple[Tensor, Tensor]:
         """Log-probabilities and entropies, without what a gradient would need."""
-        logps, entropies = focus.fill.clone(), focus.entropy_fill.clone()
-        for chunk in chunks:
-            out = self._forward(model, chunk)
+        logps, entropies = torch.zeros_like(focus.fill), torch.zeros_like(focus.entropy_fill)
+        for at, chunk, counts in self._ranks.dealt(chunks):
+            out = self._forward(model, chunk, at)
+            if not counts:
+                continue
             logps[chunk.places] = out.log_probs[chunk.scored].to(logps)
             if out.entropy is not None:  # a reference model measures none
                 entropies[chunk.places] = out.entropy[chunk.scored].to(entropies)
-        return logps, entropies
-
-
-class _Chunk(NamedTuple):
-    ids: Tensor  # [rows, width], padded on the right
-    labels: Tensor  # -100 where nothing is scored
-    scored: Tensor  # bool [rows, width - 1]: the shifted positions that are scored
-    places: tuple[Tensor, Tensor]  # where they go: (row, completion position)
-
-
-def _chunks(ids: Tensor, attention: Tensor, score: Tensor, keep: int, tokens: int) -> list[_Chunk]:
-    """Cuts the rows that are scored anywhere into chunks of similar length, longest first.
-
-    A chunk has at most `tokens` tokens, padding included; a longer row is one by itself.
-    """
-    prompt_width = ids.shape[1] - keep
-    prompt_lengths = attention[:, :prompt_width].sum(1)
-    # Nothing after the last scored position can matter to it.
-    reach = (score * torch.arange(1, keep + 1, device=ids.device)).amax(1)
-    lengths = prompt_lengths + reach
-    rows = torch.nonzero(reach)[:, 0]
-    rows = rows[lengths[rows].argsort(stable=True, descending=True)]
-    chunks, start = [], 0
-    widths = lengths[rows].tolist()
-    while start < len(rows):
-        stop = min(len(rows), start + max(1, tokens // widths[start]))
-        chosen = rows[start:stop]
-        chunks.append(
-            _chunk(ids, score, chosen, prompt_width, prompt_lengths[chosen], lengths[chosen])
+        self._ranks.add_up(logps, entropies)
+        return (
+            torch.where(focus.score, logps, focus.fill),
+            torch.where(focus.score, entropies, focus.entropy_fill),
         )
-        start = stop
-    return chunks
-
-
-def _chunk(
-    ids: Tensor, score: Tensor, rows: Tensor, prompt_width: int, prompts: Tensor, lengths: Tensor
-) -> _Chunk:
-    """Moves rows from 'prompt left-padded, completion right-padded' to right-padded."""
-    width = int(lengths[0])
-    columns = torch.arange(width, device=ids.device)
-    inside = columns < lengths[:, None]
-    source = ((prompt_width - prompts)[:, None] + columns).clamp(max=ids.shape[1] - 1)
-    packed = ids[rows[:, None], source] * inside
-    completion = columns - prompts[:, None]  # each column's completion position, if any
-    wanted = inside & (completion >= 0)
-    wanted = wanted & score[rows[:, None], completion.clamp(0, score.shape[1] - 1)]
-    scored = wanted[:, 1:]
-    places = torch.nonzero(scored)
-    return _Chunk(
-        ids=packed,
-        labels=packed.masked_fill(~wanted, -100),
-        scored=scored,
-        places=(rows[places[:, 0]], completion[places[:, 0], places[:, 1] + 1]),
-    )
 
 
 def _everything(attention: Tensor, keep: int) -> _Focus:

@@ -34,6 +34,8 @@ class TrainSettings:
     tokens_per_pass: int = 1536  # held in memory at once, padding included
     corrected: bool = False  # rows are sampled by an engine, or under older weights
     max_staleness: int = 0  # events; 1: rollouts are made while the event before is trained on
+    ranks: int = 1  # processes that train it together, a device each
+    sharded: bool = False  # each of them holds a part of what is trained, not all of it
 
 
 @dataclass(frozen=True, slots=True)

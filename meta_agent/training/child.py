@@ -6,6 +6,9 @@ has the weights, `speak`, `ask` and `settle`, see `speaker`); while it trains, i
 host for rollouts and serves `generate` and `finish` under the weights of that moment, `seal`, and
 `write`, which makes a checkpoint of them.
 
+Where several ranks train (`TrainSettings.ranks`), the child is the first of them: it starts the
+others for its first training, and where one ends, so does the child.
+
 Promises: holds no key, no git and no database (its environment is an allowlist); dies with its
 parent; the frames' descriptors are private, and whatever prints goes to stderr; training twice from
 one loaded policy gives the same bits as in a fresh child, because every random generator is seeded
@@ -33,8 +36,11 @@ from meta_agent.errors import of_disk
 from meta_agent.protocols import JSON
 from meta_agent.training import _wire
 from meta_agent.training._frames import FrameChannel, FrameError
+from meta_agent.training._spawn import OtherRanks
 
 _PR_SET_PDEATHSIG: Final = 1
+_DEVICES: Final = "CUDA_VISIBLE_DEVICES"
+_OTHER_DEVICES: Final = "META_AGENT_OTHER_DEVICES"
 
 
 class AbortedError(Exception):
@@ -47,6 +53,8 @@ class Child:
     def __init__(self, channel: FrameChannel) -> None:
         self._channel = channel
         self._policy: Any = None  # _local.LocalPolicy
+        self._ranks: Any = None  # passes.ranks.Ranks
+        self._others: OtherRanks | None = None
         self._operations: dict[str, Callable[[JSON], JSON]] = {
             "load": self._load,
             "speak": self._speak,
@@ -131,14 +139,42 @@ class Child:
         base = self._loaded()
         again = {"settings": asdict(base.settings)}
         try:
-            identity, path = _local.train(base, job, self._ask, self._channel.send)
+            ranks = self._together(base.settings.ranks)
+            ranks.say({**again, "path": str(base.opened.path), "job": command["job"]})
+            identity, path = _local.train(base, job, self._ask, self._channel.send, ranks)
         except Exception:
+            self._part()
             # The weights in memory are neither the base's nor a checkpoint's now.
             with suppress(Exception):  # then none is loaded, and the next command says so
                 self._load({**again, "path": str(base.opened.path), "foreign": True})
             raise
         self._load({**again, "path": str(path), "foreign": False})
         return {"event": "trained", "checkpoint": {"policy": identity, "path": str(path)}}
+
+    def _together(self, count: int) -> Any:
+        from meta_agent.training.passes.ranks import Ranks
+
+        if count > 1 and self._others is None:
+            self._ranks = Ranks(count=count)
+            threads = int(os.environ["META_AGENT_CHILD_THREADS"])
+            named = [one for one in os.environ.get(_OTHER_DEVICES, "").split(",") if one]
+            devices = [*named, *[None] * count][: count - 1]
+            self._others = OtherRanks(self._ranks.open(), threads, devices)
+            self._ranks.meet()
+        return self._ranks or Ranks()
+
+    def _part(self) -> None:
+        """The others may be anywhere in a training that failed here: they are started anew."""
+        if self._others is not None:
+            self._others.require()
+            self.end_others()
+            self._ranks.leave()
+
+    def end_others(self) -> None:
+        """Ends the other ranks."""
+        if self._others is not None:
+            self._others.close()
+            self._others = None
 
     def _ask(self, event: _wire.RolloutEvent, resting: Any) -> list[_wire.Row]:
         """Asks the host for rollouts and serves its commands until rows come."""
@@ -180,16 +216,27 @@ class Child:
 
 def main() -> None:
     """Takes over stdin and stdout for frames, then serves."""
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # of a whole job: the host decides
-    _die_with_parent()
     channel = FrameChannel(os.dup(0), os.dup(1))
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.dup2(2, 1)
-    _set_threads(int(os.environ["META_AGENT_CHILD_THREADS"]))
+    own, _, others = os.environ.get(_DEVICES, "").partition(",")
+    if others:
+        os.environ[_DEVICES], os.environ[_OTHER_DEVICES] = own, others
+    prepare()
+    child = Child(channel)
     try:
-        Child(channel).serve()
+        child.serve()
     except (EOFError, FrameError) as error:
         sys.exit(f"policy child: {error}")
+    finally:
+        child.end_others()
+
+
+def prepare() -> None:
+    """What every process that holds weights begins with."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # of a whole job: the host decides
+    _die_with_parent()
+    _set_threads(int(os.environ["META_AGENT_CHILD_THREADS"]))
 
 
 def _die_with_parent() -> None:

@@ -90,8 +90,9 @@ def shape_of(folder: Path) -> Shape:
 
 
 def predict(shape: Shape, settings: TrainSettings, *, row: int, trained: bool = False) -> Memory:
-    """The peak of a training whose longest row has `row` tokens.
+    """The peak of a training on one of its devices; the longest row has `row` tokens.
 
+    Where weights are parted among ranks, rank 0 holds them whole beside its part, to sample with.
     `trained`: whether the weights came out of a training of ours; they are held in float32.
     """
     tokens = max(settings.tokens_per_pass, row)
@@ -102,15 +103,18 @@ def predict(shape: Shape, settings: TrainSettings, *, row: int, trained: bool = 
     # Autocast keeps a copy of the weights that are trained, as long as it is on.
     copies = short * shape.parameters if short < 4 and not adapters else 0
     layer = 6 * shape.hidden + 4 * shape.attention + 4 * shape.inner
+    weights = held * shape.parameters + 4 * adapters + copies
+    parts = settings.ranks if settings.sharded else 1
+    # Of parted weights the layer that is computed and the next are whole, and so is the head.
+    near = 2 * (shape.parameters // shape.layers + shape.words * shape.hidden) if parts > 1 else 0
     # Every layer's input is kept; all of one layer is computed again on the way back.
     per_token = held * shape.layers * shape.hidden + short * layer
     tile = min(_TILE_WORDS, shape.words) * min(_TILE_TOKENS, tokens)
     head = 0 if adapters else shape.words * shape.hidden
-    weights = held * shape.parameters + 4 * adapters + copies
     return Memory(
-        weights=weights,
-        gradients=4 * steps_on,
-        optimizer=8 * steps_on,
+        weights=weights // parts + (weights if parts > 1 else 0) + held * near,
+        gradients=4 * steps_on // parts + 4 * near,
+        optimizer=8 * steps_on // parts,
         activations=per_token * tokens,
         logits=4 * (_TILES * tile + head),
         engine=weights if settings.max_staleness else 0,

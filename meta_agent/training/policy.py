@@ -39,8 +39,8 @@ from meta_agent.training.hub import hf_place
 
 T = TypeVar("T")
 
-ROWS_A_FRAME: Final = 64
-"""A row of 32k tokens is half a megabyte, and a frame has a limit."""
+ROWS_A_FRAME: Final = 16
+"""A token takes 16 bytes, so that rows of a million tokens stay below a frame's limit."""
 _WARM_STARTS: Final = Path(__file__).parents[1] / "domains" / "nano" / "checkpoints"
 _PASSED_ON: Final = ("ConfigError", "InfrastructureError", "IntegrityError", "PreflightError")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import struct
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +65,16 @@ def test_parts_follow_rank_and_precision(folder: Path) -> None:
     small = predict(shape, LORA, row=2000)
     assert small.weights < 0.52 * whole.weights and small.optimizer < whole.optimizer / 100
     assert predict(shape, LORA, row=2000, trained=True).weights > 1.9 * small.weights
+
+
+def test_ranks_part_what_is_trained_whole(folder: Path) -> None:
+    shape = shape_of(folder)
+    one = predict(shape, TrainSettings(0, "float32", 8192), row=2000)
+    four = predict(shape, TrainSettings(0, "float32", 8192, ranks=4, sharded=True), row=2000)
+    assert four.optimizer == one.optimizer // 4
+    assert one.weights < four.weights < 1.6 * one.weights, "one more beside it, to sample with"
+    assert four.total < 0.7 * one.total
+    assert predict(shape, replace(LORA, ranks=4), row=2000) == predict(shape, LORA, row=2000)
 
 
 def test_activations_are_those_that_were_measured(folder: Path) -> None:

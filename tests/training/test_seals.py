@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ pytest.importorskip("trl", reason="needs the train extra")
 from meta_agent.errors import Interrupted, TrainingError
 from meta_agent.harness import HarnessSession
 from meta_agent.protocols import JSON
-from meta_agent.training import PolicyChild, TrainResult, open_checkpoint
+from meta_agent.training import PolicyChild, TrainResult, TrainSettings, open_checkpoint
 from meta_agent.training._wire import kept_folder, seals_folder
 from tests.models import _bpe
 from tests.training import test_run
@@ -46,11 +46,16 @@ def train(
 
 
 def killed(
-    session: HarnessSession, base: str | Path, out: Path, at: int, **options: Any
+    session: HarnessSession,
+    base: str | Path,
+    out: Path,
+    at: int,
+    settings: TrainSettings | None = None,
+    **options: Any,
 ) -> list[JSON]:
     """Trains until the metrics of step `at` come, and kills the child there and then."""
     rows: list[JSON] = []
-    with PolicyChild(threads=1) as victim:
+    with PolicyChild(threads=1, settings=settings) as victim:
 
         def on_metrics(row: JSON) -> None:
             rows.append(row)
@@ -158,6 +163,48 @@ def test_an_hf_policy_goes_on_too(
         else:
             stopped(child, session, base, out, Stop(2, 1), recipe=recipe, seal_every=100)
         same(whole, train(child, session, base, out, recipe=recipe))
+
+
+@pytest.fixture(scope="module")
+def pair() -> Iterator[PolicyChild]:
+    with PolicyChild(threads=1, settings=TrainSettings(ranks=2)) as child:
+        yield child
+
+
+@pytest.fixture(scope="module")
+def whole_of_two(
+    pair: PolicyChild,
+    session: HarnessSession,
+    nano_policy: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> TrainResult:
+    """The undisturbed training by two ranks."""
+    out = tmp_path_factory.mktemp("two") / "out"
+    return train(pair, session, nano_policy, out, seal_every=0)
+
+
+@pytest.mark.parametrize("at", range(1, STEPS + 1))
+def test_two_ranks_go_on_too(
+    at: int,
+    whole_of_two: TrainResult,
+    pair: PolicyChild,
+    session: HarnessSession,
+    nano_policy: Path,
+    tmp_path: Path,
+) -> None:
+    out = tmp_path / "out"
+    killed(session, nano_policy, out, at, TrainSettings(ranks=2))
+    same(whole_of_two, train(pair, session, nano_policy, out))
+
+
+def test_parted_weights_are_sealed_whole(
+    session: HarnessSession, nano_policy: Path, tmp_path: Path
+) -> None:
+    out, held = tmp_path / "out", TrainSettings(ranks=2, sharded=True)
+    with PolicyChild(threads=1, settings=held) as child:
+        stopped(child, session, nano_policy, out, Stop(2, 1), seal_every=100)
+        gone_on = train(child, session, nano_policy, out)
+        same(train(child, session, nano_policy, tmp_path / "whole", seal_every=0), gone_on)
 
 
 def torn(folder: Path) -> None:

@@ -17,7 +17,7 @@ def open_cluster(
     address: str,
     *,
     cpus: int,
-    gpus: bool,
+    gpus: int,
     build: str,
     told: JSON,
     domain: Domain,
@@ -29,7 +29,7 @@ def open_cluster(
     """Units on the nodes at a Ray address; empty: this machine as a cluster of one.
 
     Args:
-        cpus: what a unit takes of its node; with `gpus` one GPU as well, where there are any.
+        cpus: what a unit takes of its node; `gpus` as well, where there are any.
         build: `module:function` that makes a node's apparatus of `told`.
         shared: a folder that all nodes see at this path.
         stopping: once true, trainings that make seals make one and end.
@@ -54,7 +54,7 @@ def open_cluster(
         raise
 
 
-def room_of(address: str, *, cpus: int, gpus: bool) -> dict[str, int]:
+def room_of(address: str, *, cpus: int, gpus: int) -> dict[str, int]:
     """How many units each node at a Ray address has room for, by the node's id."""
     cluster, needs = _reached(address, cpus, gpus)
     try:
@@ -63,8 +63,8 @@ def room_of(address: str, *, cpus: int, gpus: bool) -> dict[str, int]:
         cluster.close()
 
 
-def _reached(address: str, cpus: int, gpus: bool) -> tuple[Cluster, Needs]:
+def _reached(address: str, cpus: int, gpus: int) -> tuple[Cluster, Needs]:
     from meta_agent.backtest.cluster._ray import Cluster, Needs
 
     cluster = Cluster(address)
-    return cluster, Needs(cpus, 1 if gpus and cluster.gpus else 0)
+    return cluster, Needs(cpus, gpus if cluster.gpus else 0)

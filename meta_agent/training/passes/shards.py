@@ -1,0 +1,78 @@
+"""Weights of which each rank holds a part: torch's `fully_shard` (FSDP2), and whole ones beside it.
+
+Promises: what is saved is whole, so a seal or checkpoint does not show how it was trained; what is
+read from a seal is parted again.
+
+Not covered: sampling with parted weights: rank 0 has a whole model for that.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+class Shards:
+    """A model of which each rank holds a part; rank 0 has a whole one beside it to sample with."""
+
+    def __init__(self, whole: Any | None) -> None:
+        self.whole = whole  # None: elsewhere
+
+    def split(self, model: Any) -> None:
+        """Leaves this rank its part of every weight; a layer is whole while it is computed."""
+        from torch.distributed.fsdp import fully_shard
+
+        kinds = set(model._no_split_modules or ())
+        for module in list(model.modules()):
+            if type(module).__name__ in kinds:
+                fully_shard(module)
+        fully_shard(model)
+
+    def gather(self, model: Any) -> None:
+        """Brings what is trained into the whole model. All ranks call this together."""
+        from torch.distributed.tensor import DTensor
+
+        into = dict(self.whole.named_parameters()) if self.whole is not None else {}
+        with torch.no_grad():
+            for name, part in model.named_parameters():
+                if part.requires_grad:
+                    value = part.full_tensor() if isinstance(part, DTensor) else part
+                    if into:
+                        into[name].copy_(value)
+
+    @staticmethod
+    def keep_whole(optimizer: Any) -> None:
+        """What an optimizer saves is whole, and what it loads is parted. All ranks call both."""
+        optimizer.register_state_dict_post_hook(lambda _, told: _gathered(told))
+        optimizer.register_load_state_dict_pre_hook(_parted)
+
+
+def _gathered(told: Any) -> Any:
+    from torch.distributed.tensor import DTensor
+
+    if isinstance(told, DTensor):
+        return told.full_tensor()
+    if isinstance(told, dict):
+        return {key: _gathered(value) for key, value in told.items()}
+    return [_gathered(value) for value in told] if isinstance(told, list) else told
+
+
+def _parted(optimizer: Any, told: dict[str, Any]) -> dict[str, Any]:
+    from torch.distributed.tensor import DTensor, distribute_tensor
+
+    like = [one for group in optimizer.param_groups for one in group["params"]]
+    names = [name for group in told["param_groups"] for name in group["params"]]
+
+    def part(value: Any, of: Any) -> Any:
+        if not isinstance(value, Tensor) or not isinstance(of, DTensor) or value.shape != of.shape:
+            return value
+        return distribute_tensor(value.to(of.device), of.device_mesh, of.placements)
+
+    state = {
+        name: {key: part(value, of) for key, value in told["state"][name].items()}
+        for name, of in zip(names, like, strict=True)
+        if name in told["state"]
+    }
+    return {**told, "state": state}
