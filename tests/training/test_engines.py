@@ -1,6 +1,6 @@
 """Trainings whose rollouts a real vLLM samples on the CPU, under the weights of each step.
 
-One engine for all: on two quiet cores it takes a minute to start.
+One engine for all tests of nano, one for adapters: on two cores each takes a minute to start.
 """
 
 from __future__ import annotations
@@ -23,11 +23,12 @@ from meta_agent.models.engines.talks import NanoTalks, Talks
 from meta_agent.models.fleet import EngineGateway, Fleet, Patience, Routes, Served
 from meta_agent.models.fleet.launch import VllmLaunch
 from meta_agent.models.policy.vllm_server import PYTHON_VARIABLE
-from meta_agent.training import PolicyChild, TrainResult, train_policy
+from meta_agent.training import PolicyChild, TrainResult, TrainSettings, train_policy
 from meta_agent.training.policy import place_of
 from meta_agent.training.serving.publishing import EnginePublisher
+from meta_agent.training.serving.speaker import Speaker
 from meta_agent.training.serving.untied import untied
-from tests.models import _vllm
+from tests.models import _tiny_qwen, _vllm
 from tests.training import test_run
 
 pytestmark = [pytest.mark.train, pytest.mark.slow, pytest.mark.timeout(1800)]
@@ -122,3 +123,24 @@ def test_only_this_user_reaches_an_engine(nano_fleet: Fleet) -> None:
     assert stat.S_IMODE(at.parent.stat().st_mode) == stat.S_IRWXU
     with pytest.raises(ProviderError, match="401"):
         Routes(at, "another key").take_adapter("name", at.parent, 60.0)
+
+
+def test_adapters_of_a_model_with_a_template_are_served_step_by_step(
+    environment: None, session: HarnessSession, tmp_path: Path
+) -> None:
+    base = _tiny_qwen.write(tmp_path / "tiny")
+    launch = VllmLaunch(tmp_path / "logs", context_tokens=4096)
+    fleet = Fleet(launch, 1, Served("base", base), rank=8)
+    settings = TrainSettings(lora_rank=8, corrected=True)
+    try:
+        with Speaker(threads=1) as speaker, PolicyChild(threads=1, settings=settings) as child:
+            speaker.load(f"hf:{base}")
+            recipe = {**RECIPE, "lora_r": 8, "learning_rate": 0.02}
+            result = train(
+                child, fleet, speaker, session, f"hf:{base}", tmp_path / "out",
+                recipe=recipe, steps=2, context=4096,
+            )  # fmt: skip
+    finally:
+        fleet.close()
+    require_sampled_by_each_step(result)
+    assert fleet.served.adapter is not None and fleet.served.weights == base
