@@ -463,7 +463,9 @@ class Effect:
     @property
     def selected(self) -> str:
         """For beside the estimate: what is left of it when its selection is allowed for."""
-        return "" if self.shrunk is None else f" (selected; likelier {100 * self.shrunk:+.1f})"
+        told, likelier = (f"{100 * x:+.1f}" for x in (self.delta, self.shrunk or 0.0))
+        same = self.shrunk is None or likelier == told
+        return "" if same else f" (selected; likelier {likelier})"
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,8 @@ is called an estimate, and what nobody measured is not mentioned.
 from __future__ import annotations
 
 import shlex
-from typing import Final, NamedTuple
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
 
 from meta_agent.protocols import Effect
 from meta_agent.view._format import duration, effect_text, one_line, percent, points, visible
@@ -135,12 +136,16 @@ def _outcome(state: RunState) -> Sentence:
     before, after = state.baseline, state.final
     moved = ""
     if before and after and None not in (before.clean_success, after.clean_success):
-        moved = f"clean success from {percent(before.clean_success)} to "
-        moved += f"{percent(after.clean_success)} on {after.n} tasks that nobody had seen"
+        longer = before.steps and after.steps and before.steps != after.steps
+        start, end = (
+            f"{percent(one.clean_success)}{f' ({one.steps} steps)' if longer else ''}"
+            for one in (before, after)
+        )
+        moved = f"clean success from {start} to {end} on {after.n} tasks that nobody had seen"
         moved += ", with this run's own trainings" if after.steps else ""
     what = "A better harness was found and proven"
     if standing == "unproven":
-        what = "What is estimated best is handed over unproven"
+        what = "No better harness was proven; what is estimated best is kept on the branch lead"
     elif standing == "start" or not _carriers(state):
         what = "Nothing that was tried was proven to be better than the start"
     return Sentence("what happened", f"{what}{': ' if moved else ''}{moved}.")
@@ -148,23 +153,24 @@ def _outcome(state: RunState) -> Sentence:
 
 def _reasons(state: RunState, where: str) -> list[Sentence]:
     told = []
-    if carriers := _carriers(state):
+    if carriers := _carriers(state) or _waiting(state):
         parts = [f"{one.short_id}, {_then(one)} ({_share(one)})" for one in carriers]
         words = f"{'; '.join(parts)}."
         if len([one for one in carriers if one.share]) > 1:
             words += " Each figure is what the bundle loses without that edit; they do not add up."
         told.append(Sentence("why", words))
     claims = [
-        f"{_CLAIMED.get(kind, kind)} {effect_text(effect)} points ({verdict.get('kind')})"
+        f"{_CLAIMED.get(kind, kind)} {effect_text(effect)} points, {_known(verdict)}"
         for kind, verdict in state.claims.items()
         if (effect := parse_effect(verdict.get("effect")))
     ]
     if claims:
-        told.append(Sentence("how sure", f"Against the start: {', '.join(claims)}."))
+        told.append(Sentence("how sure", f"Against the start: {'; '.join(claims)}."))
     if best := _best_refused(state):
         reason = best.reasons[0] if best.reasons else "no reason is recorded"
-        shown = effect_text(best.effect or best.share)
-        words = f"{best.short_id} at {shown} points is {best.kind}: {one_line(reason, 240)}."
+        gain = best.effect or best.share
+        at = f" at {effect_text(gain)} points" if gain else ", never trained,"
+        words = f"{best.short_id}{at} is {best.kind}: {one_line(reason, 240)}."
         told.append(Sentence("why not", words, f"meta-agent why {visible(best.short_id)}{where}"))
     return told
 
@@ -195,18 +201,33 @@ def _carriers(state: RunState) -> list[CandidateView]:
     return sorted(stayed, key=lambda one: -(gain.delta if (gain := _gain(one)) else 0.0))
 
 
+def _known(verdict: Mapping[str, Any]) -> str:
+    kind = str(verdict.get("kind"))
+    return {"PROMOTE": "proven", "INCONCLUSIVE": "not proven"}.get(kind, kind)
+
+
+def _waiting(state: RunState) -> list[CandidateView]:
+    """What is handed over unproven: on the lead, and not on `main`."""
+    members = (state.lead or {}).get("members") or ()
+    return [state.candidates[name] for name in members if name in state.candidates]
+
+
 def _gain(one: CandidateView) -> Effect | None:
     """What it adds: its share where it came in a bundle."""
     return one.share or one.effect
 
 
 def _best_refused(state: RunState) -> CandidateView | None:
-    """The highest estimate that was not taken, as far as it looked like a gain."""
+    """The highest estimate that was not taken, as far as it looked like a gain; INVALID ones first.
+
+    What was found invalid before any training has no estimate, and comes last of its kind.
+    """
     refused = [one for one in state.candidates.values() if one.kind in ("INVALID", "REJECT")]
-    gains = [(gain.delta, one) for one in refused if (gain := one.effect or one.share)]
-    up = [pair for pair in gains if pair[0] > 0]
-    best = [pair for pair in up if pair[1].kind == "INVALID"] or up
-    return max(best, key=lambda pair: pair[0])[1] if best else None
+    gain_of = {one.id: gain.delta for one in refused if (gain := one.effect or one.share)}
+    up = [one for one in refused if gain_of.get(one.id, 0.0) > 0]
+    unseen = [one for one in refused if one.kind == "INVALID" and one.id not in gain_of]
+    best = [one for one in up if one.kind == "INVALID"] or unseen or up
+    return max(best, key=lambda one: gain_of.get(one.id, 0.0)) if best else None
 
 
 def _share(one: CandidateView) -> str:

@@ -26,11 +26,29 @@ def state_of(path: Path, **how: Any) -> RunState:
 def test_a_finished_run_says_what_came_why_and_which_command_uses_it(tmp_path: Path) -> None:
     said = told(state_of(tmp_path / "l.sqlite"))
     assert list(said) == ["what happened", "why", "why not", "next"]
-    assert "proven: clean success from 47.6 % to 61.3 % on 512 tasks" in said["what happened"]
+    assert (
+        "proven: clean success from 47.6 % (30 steps) to 61.3 % (90 steps) on 512"
+        in said["what happened"]
+    )
     assert "g0/c0, the reward counts tests (reward, +10.3 points)." in said["why"]
     assert "g0/c1 at +12.1 [+6.0, +18.0] points is INVALID: answer leakage" in said["why not"]
     assert f"[meta-agent why g0/c1 --workspace {tmp_path}]" in said["why not"]
     assert "meta-agent adopt --patches FOLDER" in said["next"]
+
+
+def test_a_branch_that_was_never_trained_is_told_where_no_other_was_refused(tmp_path: Path) -> None:
+    state = state_of(tmp_path / "l.sqlite")
+    for one in state.candidates.values():
+        one.verdict = {**(one.verdict or {}), "effect": None, "evidence": None}
+    assert "g0/c1, never trained, is INVALID: answer leakage" in told(state)["why not"]
+
+
+def test_what_is_handed_over_unproven_is_explained_as_well(tmp_path: Path) -> None:
+    state = state_of(tmp_path / "l.sqlite")
+    for one in state.candidates.values():
+        one.merge = None
+    state.lead = {"members": ["r1/g0/c0"]}
+    assert told(state)["why"].startswith("g0/c0, the reward counts tests")
 
 
 def test_who_brought_a_harness_gets_a_branch(tmp_path: Path) -> None:
@@ -45,7 +63,8 @@ def test_nothing_found_is_said_as_that() -> None:
     assert "Nothing that was tried was proven to be better" in said["what happened"]
     assert "meta-agent view" in said["next"]
     unproven = told(RunState("r", exit_reason="done", handover={"standing": "unproven"}))
-    assert "unproven" in unproven["what happened"] and "--dry-run" in unproven["next"]
+    assert "No better harness was proven" in unproven["what happened"]
+    assert "--dry-run" in unproven["next"]
 
 
 @pytest.mark.parametrize(
