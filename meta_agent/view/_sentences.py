@@ -188,7 +188,8 @@ def _use(state: RunState, where: str) -> Sentence:
         return Sentence("next", words, f"meta-agent adopt --into CLONE{where}")
     standing = str((state.handover or {}).get("standing") or "")
     if standing == "unproven":
-        words = "See what a proof would take, then run again with that budget."
+        lacks = one_line(str((state.handover or {}).get("words")).partition("; ")[2], 160)
+        words = f"{lacks}." if lacks else "See what a proof would take, then run with that budget."
         return Sentence("next", words, f"meta-agent evolve --dry-run{where}")
     words = "See which attempts fail, and how."
     return Sentence("next", words, f"meta-agent view{where}")

@@ -51,6 +51,14 @@ def test_what_is_handed_over_unproven_is_explained_as_well(tmp_path: Path) -> No
     assert told(state)["why"].startswith("g0/c0, the reward counts tests")
 
 
+def test_what_a_proof_lacks_comes_next() -> None:
+    words = (
+        "+10.9 points [+4.8, +17.0] over the start; 7 pairs may prove it: --budget 9 begins a run"
+    )
+    state = RunState("r", exit_reason="done", handover={"standing": "unproven", "words": words})
+    assert told(state)["next"].startswith("7 pairs may prove it: --budget 9 begins a run.")
+
+
 def test_who_brought_a_harness_gets_a_branch(tmp_path: Path) -> None:
     state = state_of(tmp_path / "l.sqlite")
     brought = replace(state, config={**state.config, "harness": "/home/agent"})

@@ -188,7 +188,9 @@ def _headline(state: RunState) -> str:
     before, after = _clean(state.baseline), _clean(state.final)
     if before is None or after is None:
         return f"meta-agent run {visible(state.run)}"
-    return f"Clean success {percent(before)} → {percent(after)}"
+    unproven = (state.handover or {}).get("standing") == "unproven"
+    more = ", the harness unproven" if unproven else ""
+    return f"Clean success {percent(before)} → {percent(after)}{more}"
 
 
 def _sections(state: RunState) -> list[tuple[str, str]]:
