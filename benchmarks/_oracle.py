@@ -25,7 +25,7 @@ from meta_agent.domains.nano.planted.faults import Fault
 from meta_agent.protocols import Rollout, ToolEvent
 from meta_agent.rollouts import to_line
 
-FILTER, RECIPE = f"{faults.FOLDER}/filter.py", f"{faults.FOLDER}/recipe.toml"
+FILTER, RECIPE = "swe/filter.py", "swe/recipe.toml"
 
 Files = Mapping[str, bytes]
 SLOPE: Final = 0.025  # of what a solution is worth: what a turn or a test may cost or earn

@@ -17,7 +17,7 @@ from meta_agent.skills import SkillLibrary
 
 from .test_skills import INVALID, draft, folder_with
 
-CHECKER = os.environ.get("META_AGENT_SKILL_CHECK") or shutil.which("skill-check")
+CHECKER = os.environ.get("SKILL_CHECK") or shutil.which("skill-check")
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(CHECKER is None, reason="make skill-check (needs npm)"),
