@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import io
 import json
@@ -78,7 +79,8 @@ PASS_TO_PASS = [
 
 def archive(tree: Mapping[str, bytes]) -> bytes:
     buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w:gz") as tar:
+    packed = gzip.GzipFile(fileobj=buffer, mode="wb", mtime=0)  # the same bytes later
+    with packed, tarfile.open(fileobj=packed, mode="w") as tar:
         for path, content in tree.items():
             member = tarfile.TarInfo(f"shelf-1.0/{path}")
             member.size = len(content)
