@@ -16,7 +16,7 @@ import struct
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, BinaryIO, Final, NamedTuple
 
 from meta_agent.errors import ConfigError
 from meta_agent.parsing.strict import document
@@ -173,13 +173,19 @@ def _shapes(folder: Path) -> Iterator[tuple[str, tuple[int, ...]]]:
         raise ValueError("no .safetensors file")
     for path in files:
         with path.open("rb") as stream:
-            (length,) = struct.unpack("<Q", stream.read(8))
-            if length > _HEADER_BYTES:
-                raise ValueError(f"{path.name} has a header of {length} bytes")
-            header: Mapping[str, Any] = json.loads(stream.read(length))
+            header = header_of(stream)
         for name, told in header.items():
             if name != "__metadata__":
                 yield name, tuple(map(int, told["shape"]))
+
+
+def header_of(stream: BinaryIO) -> Mapping[str, Any]:
+    """Of a .safetensors file, which is left where its tensors begin. ValueError: too long."""
+    (length,) = struct.unpack("<Q", stream.read(8))
+    if length > _HEADER_BYTES:
+        raise ValueError(f"{stream.name} has a header of {length} bytes")
+    header: Mapping[str, Any] = json.loads(stream.read(length))
+    return header
 
 
 def _is_adapted(name: str, size: tuple[int, ...]) -> bool:

@@ -18,6 +18,7 @@ from typing import Final
 from meta_agent.errors import ConfigError
 from meta_agent.parsing.strict import document
 from meta_agent.protocols import JSON
+from meta_agent.training.memory import header_of
 
 _HEAD: Final = "lm_head.weight"
 _EMBEDDING: Final = "embed_tokens.weight"
@@ -53,15 +54,14 @@ def _ties(told: dict[str, JSON]) -> bool:
 def _write_head(folder: Path, target: Path) -> None:
     for path in sorted(folder.glob("*.safetensors")):
         with path.open("rb") as stream:
-            (length,) = struct.unpack("<Q", stream.read(8))
-            header = json.loads(stream.read(length))
+            header, tensors = header_of(stream), stream.tell()
             if _HEAD in header:
                 return  # it is there already
             found = next((told for name, told in header.items() if name.endswith(_EMBEDDING)), None)
             if found is None:
                 continue
             begin, end = found["data_offsets"]
-            stream.seek(8 + length + begin)
+            stream.seek(tensors + begin)
             head = json.dumps({_HEAD: {**found, "data_offsets": [0, end - begin]}}).encode()
             with target.open("wb") as out:
                 out.write(struct.pack("<Q", len(head)) + head)
