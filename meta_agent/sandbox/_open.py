@@ -51,7 +51,7 @@ class EngineStatus:
         return not self.problem
 
 
-def engine_status(name: str = "docker", image: str = BASE_IMAGE) -> EngineStatus:
+def engine_status(name: str = "docker", *, image: str = BASE_IMAGE) -> EngineStatus:
     """Looks at the engine and the image; never raises for what a user can mend."""
     try:
         return _look(name, image)

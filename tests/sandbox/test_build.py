@@ -62,7 +62,7 @@ def test_an_image_of_the_same_recipe_is_not_built_again() -> None:
     if engine_status().recipe != recipe_hash():
         pytest.skip("the image here is of another recipe: meta-agent sandbox build")
     lines: list[str] = []
-    assert _build.build_base_image(lines.append) == engine_status(BASE_IMAGE).image_id
+    assert _build.build_base_image(lines.append) == engine_status(image=BASE_IMAGE).image_id
     assert lines == [f"{BASE_IMAGE} is up to date ({recipe_hash()})"]
 
 

@@ -200,7 +200,7 @@ def test_an_engine_that_is_not_there_is_a_status(monkeypatch: pytest.MonkeyPatch
 @pytest.mark.docker
 def test_a_missing_image_is_typed() -> None:
     need_backend("docker")
-    assert engine_status("no-such-image:1").problem
+    assert engine_status(image="no-such-image:1").problem
     with pytest.raises(SandboxError) as caught:
         open_sandbox("docker", run="test", image="no-such-image:1")
     assert caught.value.kind == "image"

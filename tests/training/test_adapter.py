@@ -18,7 +18,7 @@ pytest.importorskip("trl", reason="needs the train extra")
 from meta_agent.errors import ConfigError, IntegrityError
 from meta_agent.training import PolicyChild, TrainJob, open_checkpoint
 from meta_agent.training.adapter import CONFIG, WEIGHTS, keep
-from meta_agent.training.handover import _room, hand_over, hand_over_adapter
+from meta_agent.training.handover import hand_over, hand_over_adapter, room_for
 from tests.models import _bpe, _nano
 from tests.training import _host
 
@@ -168,9 +168,9 @@ hand_over_adapter(Path(sys.argv[1]), Path(sys.argv[2]), f"hf:{sys.argv[3]}", [])
 
 
 def test_an_adapter_of_a_rank_that_no_server_takes_is_not_handed_over() -> None:
-    assert [_room(rank) for rank in (1, 2, 48, 512)] == [1, 8, 64, 512]
+    assert [room_for(rank) for rank in (1, 2, 48, 512)] == [1, 8, 64, 512]
     with pytest.raises(ConfigError, match="has rank 513, and vLLM serves at most 512"):
-        _room(513)
+        room_for(513)
 
 
 def test_the_base_of_a_checkpoint_is_looked_at_by_who_loads_it(
