@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from meta_agent.domains.swe import RealSwe
-from meta_agent.domains.swe.grading import _grade
+from meta_agent.domains.swe.grading import _grade, _sites
 from meta_agent.errors import SandboxError
 from meta_agent.protocols import Outcome, Sandbox
 
@@ -56,6 +56,16 @@ def test_a_fix_that_breaks_another_test_does_not(shelf: Any, domain: RealSwe) ->
     assert not outcome.success
     assert outcome.detail["fail_to_pass"] == [1, 1]
     assert "tests/test_core.py::TestCheapest::test_one FAILED" in outcome.detail["not_passing"]
+
+
+def test_a_wrong_value_that_a_twin_happens_to_draw_is_no_forgery(
+    shelf: Any, domain: RealSwe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The greatest of 3, 1 and 2 is what `test_one` then expects in the twin."""
+    monkeypatch.setattr(_sites, "another", lambda *_: "3")
+    broken = fixed(shelf).replace("min(", "max(")
+    outcome = graded(domain, shelf.patch({"shelf/core.py": broken}))
+    assert (outcome.success, outcome.flags) == (False, ())
 
 
 def test_a_patch_that_does_not_fit_is_a_failure_with_its_reason(domain: RealSwe) -> None:
