@@ -55,12 +55,12 @@ test-all: test test-slow acceptance
 test-slow: $(VENV)/.dev
 	$(PYTEST) --dist loadfile --no-loadscope-reorder -m '$(SLOW)' $(PYTEST_ARGS)
 
-# Whole runs, from an installation as a user of API models has it: no torch, no vLLM. A group is what shares a run.
+# Whole runs, from an installation as a user of API models has it: no torch, no vLLM. By file: what shares a run.
 acceptance: $(API_VENV)/.ready
 	@! $(API_VENV)/bin/python -c 'import torch' 2>/dev/null || { echo "$(API_VENV) has torch: remove it" >&2; exit 1; }
 	@rm -rf build
 	@$(API_PIP) $(OURS) --force-reinstall .
-	env -u META_AGENT_VLLM_PYTHON $(API_VENV)/bin/pytest -n $(ACCEPTANCE_WORKERS) --dist loadgroup tests/acceptance $(PYTEST_ARGS)
+	env -u META_AGENT_VLLM_PYTHON $(API_VENV)/bin/pytest -n $(ACCEPTANCE_WORKERS) --dist loadfile --no-loadscope-reorder tests/acceptance $(PYTEST_ARGS)
 
 # A real vLLM server on the CPU, for its tests. It pins a torch of its own, so it lives apart; 3.4 GB.
 vllm: $(VLLM_VENV)/.ready

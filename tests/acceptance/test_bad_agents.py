@@ -23,7 +23,6 @@ pytestmark = [
     pytest.mark.docker,
     pytest.mark.slow,
     pytest.mark.timeout(1800),
-    pytest.mark.xdist_group("bad"),
 ]
 
 REASONS = {

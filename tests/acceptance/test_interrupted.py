@@ -58,7 +58,6 @@ def undisturbed(tasks: Path, fixes: list[Fix], make_cli: Callable[..., Cli]) -> 
         return result, len(servers.policy.calls + servers.team.calls)
 
 
-@pytest.mark.xdist_group("undisturbed")
 def test_killed_runs_ask_nothing_twice_and_end_alike(
     tasks: Path, fixes: list[Fix], make_cli: Callable[..., Cli], undisturbed: Any
 ) -> None:
@@ -89,7 +88,6 @@ def _dialogues(cli: Cli, split: str) -> int:
     return sum(1 for _ in found)
 
 
-@pytest.mark.xdist_group("undisturbed")
 def test_a_cap_that_is_reached_ends_the_run_and_a_larger_one_resumes_it(
     tasks: Path, fixes: list[Fix], make_cli: Callable[..., Cli], undisturbed: Any
 ) -> None:

@@ -107,7 +107,7 @@ class Ran(NamedTuple):
 
 @pytest.fixture(
     scope="module",
-    params=[pytest.param(one, marks=pytest.mark.xdist_group(one.domain)) for one in CASES],
+    params=CASES,
     ids=lambda case: case.domain,
 )
 def ran(

@@ -25,7 +25,6 @@ pytestmark = [
     pytest.mark.docker,
     pytest.mark.slow,
     pytest.mark.timeout(2400),
-    pytest.mark.xdist_group("gain"),
 ]
 TEAM = ("analyst", "proposer", "reviewer", "librarian")
 
