@@ -430,12 +430,12 @@ def _servers(config: RunConfig) -> Iterator[Row]:
 def _nodes(config: RunConfig) -> Iterator[Row]:
     """What room each node of a cluster has; a cluster of this machine alone is not started."""
     from meta_agent.backtest.cluster import room_of
+    from meta_agent.steps.placing import gpus_of, threads_of
 
     address = config.executor.partition(":")[2]
     if not address:
         return
-    gpus = config.train_gpus if config.policy.startswith("hf:") else 0
-    rooms = room_of(address, cpus=config.threads * config.train_gpus, gpus=gpus)
+    rooms = room_of(address, cpus=threads_of(config), gpus=gpus_of(config))
     for node, room in rooms.items():
         fix = "" if room else "--threads is what a unit takes; ray status says what there is"
         yield Row("node", "ok" if room else "warn", f"{node[:12]}: room for {room} units", fix)

@@ -68,6 +68,14 @@ def threads_of(config: RunConfig) -> int:
     return config.threads * (config.train_gpus + (1 if _alone(config).max_staleness else 0))
 
 
+def gpus_of(config: RunConfig) -> int:
+    """Of one unit on a cluster that has any. A single engine shares the only GPU of a training."""
+    if not config.policy.startswith(_HF):
+        return 0
+    engines = config.engines * config.gpus_per_engine
+    return config.train_gpus + (engines if (config.train_gpus, engines) != (1, 1) else 0)
+
+
 def placing(config: RunConfig, domain: Domain) -> Placing:
     """Raises ConfigError where a training of an `hf:` policy does not fit."""
     if not config.trainable:  # two evaluations would have twice the rollouts under way
@@ -149,7 +157,7 @@ def executor_of(
     return open_cluster(
         config.executor.partition(":")[2],
         cpus=threads_of(config),
-        gpus=config.train_gpus if config.policy.startswith(_HF) else 0,
+        gpus=gpus_of(config),
         build="meta_agent.steps.nodes:apparatus",
         told=told,
         domain=domain,

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from meta_agent.backtest.engine_room import seats_of
 from meta_agent.config import RunConfig
 from meta_agent.domains.nano import NanoSwe
 from meta_agent.errors import ConfigError
@@ -44,6 +45,20 @@ def test_a_training_may_take_several_gpus(monkeypatch: pytest.MonkeyPatch, folde
         placed(monkeypatch, f"hf:{folder}", found, train_gpus=8, **LORA)
     here = placed(monkeypatch, f"hf:{folder}", [Device("", 80 * GIB)], train_gpus=2, **LORA)
     assert here.memory and here.workers == 80 * GIB // (2 * here.memory.total)
+
+
+@pytest.mark.parametrize(
+    ("engines", "each", "trains", "gpus"),
+    [(0, 1, 1, 1), (0, 1, 2, 2), (1, 1, 1, 1), (1, 1, 2, 3), (4, 1, 1, 5), (1, 2, 1, 3)],
+)
+def test_a_node_gives_a_unit_the_gpus_of_its_engines_too(
+    engines: int, each: int, trains: int, gpus: int, folder: Path
+) -> None:
+    wanted: Any = {"engines": engines, "gpus_per_engine": each, "train_gpus": trains}
+    config = RunConfig(policy=f"hf:{folder}", executor="ray", **wanted)
+    assert placing.gpus_of(config) == gpus
+    seats = seats_of(config, [Device(str(at), 80 * GIB) for at in range(gpus)])
+    assert len(seats.left) >= trains, "what the node sees is enough"
 
 
 def test_a_machine_holds_what_its_memory_does(
