@@ -69,6 +69,11 @@ class Ledger(Purse):
             lock.close()
             raise
 
+    @property
+    def folder(self) -> Path:
+        """Where it lies: the workspace as it is now, which may have been moved since a run."""
+        return self._journal.path.parent.resolve()
+
     def close(self) -> None:
         """Closes the file and lets the next owner in."""
         self._journal.close()

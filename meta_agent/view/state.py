@@ -15,7 +15,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Final
 
 from meta_agent.errors import ConfigError
@@ -47,6 +49,7 @@ class RunState:
 
     run: str
     config: Mapping[str, JSON] = field(default_factory=dict)
+    workspace: str = ""  # where it is now; the settings say where it was
     exit_reason: str | None = None  # None: running, or killed
     owner: str | None = None  # the process that works in this workspace now
     started_at: float = 0.0
@@ -89,10 +92,6 @@ class RunState:
         return str(self.config.get("domain", ""))
 
     @property
-    def workspace(self) -> str:
-        return str(self.config.get("workspace", ""))
-
-    @property
     def wall_sec(self) -> float:
         """From the first start to the last sign of life, pauses between resumptions included."""
         return max(0.0, (self.finished_at or self.last_at) - self.started_at)
@@ -128,8 +127,17 @@ class RunState:
             "harness": f"{workspace}/harness_repo" if workspace else None,
             "harness_commit": handed.get("commit") or (last.commit if last else None),
             "policy": handed.get("policy") or (last.policy if last else None),
-            "weights": handed.get("checkpoint") or None if self._trains else None,
+            "weights": self._here(handed.get("checkpoint")) if self._trains else None,
         }
+
+    def _here(self, path: JSON) -> str | None:
+        """A recorded path, in the workspace as it lies now."""
+        if not path:
+            return None
+        with suppress(ValueError):
+            inside = Path(str(path)).relative_to(str(self.config.get("workspace")))
+            return str(Path(self.workspace) / inside)
+        return str(path)
 
     @property
     def _trains(self) -> bool:
@@ -203,6 +211,7 @@ def reduce(ledger: Ledger, run: str | None = None) -> RunState:
     state = RunState(
         run=row.run,
         config=row.config or {},
+        workspace=_place(row.config or {}, ledger.folder),
         exit_reason=row.exit_reason,
         owner=ledger.owner,
         started_at=row.started_at,
@@ -218,6 +227,12 @@ def reduce(ledger: Ledger, run: str | None = None) -> RunState:
     for event in ledger.events(row.run):
         apply_event(state, event)
     return state
+
+
+def _place(config: Mapping[str, JSON], folder: Path) -> str:
+    """A run's workspace as it was given, unless it lies elsewhere by now."""
+    given = str(config.get("workspace", ""))
+    return given if not given or Path(given).resolve() == folder else str(folder)
 
 
 def every_candidate(ledger: Ledger) -> dict[str, CandidateView]:

@@ -5,6 +5,8 @@ One engine for all tests of nano, one for adapters: on two cores each takes a mi
 
 from __future__ import annotations
 
+import os
+import signal
 import stat
 from collections.abc import Iterator
 from dataclasses import replace
@@ -23,6 +25,7 @@ from meta_agent.models.engines.talks import NanoTalks, Talks
 from meta_agent.models.fleet import EngineGateway, Fleet, Patience, Routes, Served
 from meta_agent.models.fleet.launch import VllmLaunch
 from meta_agent.models.policy.vllm_server import PYTHON_VARIABLE
+from meta_agent.protocols import JSON
 from meta_agent.training import PolicyChild, TrainResult, TrainSettings, train_policy
 from meta_agent.training.policy import place_of
 from meta_agent.training.serving.publishing import EnginePublisher
@@ -123,6 +126,25 @@ def test_only_this_user_reaches_an_engine(nano_fleet: Fleet) -> None:
     assert stat.S_IMODE(at.parent.stat().st_mode) == stat.S_IRWXU
     with pytest.raises(ProviderError, match="401"):
         Routes(at, "another key").take_adapter("name", at.parent, 60.0)
+
+
+def test_a_training_ends_whose_engine_is_killed_after_each_of_its_steps(
+    corrected: PolicyChild, nano_fleet: Fleet, session: HarnessSession, tmp_path: Path
+) -> None:
+    before = nano_fleet.replaced
+
+    def on_metrics(row: JSON) -> None:
+        if row["step"] < 4:
+            engine: Any = nano_fleet.replicas[0]._engine
+            (server,) = Path(f"/proc/{engine.pid}/task/{engine.pid}/children").read_text().split()
+            os.killpg(int(server), signal.SIGKILL)
+
+    result = train(
+        corrected, nano_fleet, NanoTalks(256), session, "nano", tmp_path / "out",
+        steps=4, keep_steps=4, on_metrics=on_metrics,
+    )  # fmt: skip
+    require_sampled_by_each_step(result)
+    assert nano_fleet.replaced == before + 3
 
 
 def test_adapters_of_a_model_with_a_template_are_served_step_by_step(

@@ -96,8 +96,9 @@ def test_a_run_that_has_not_ended_says_how_it_goes_on(
 
 def test_what_goes_on_is_the_command_that_it_was_begun_with() -> None:
     origin = dict.fromkeys(("profile", "workspace", "tasks", "models"), "command line")
-    config = {"profile": "tiny", "tasks": "a b", "workspace": "/w", "models": {"x": "y"}, "seed": 3}
-    said = told(RunState("r", config={**config, "origin": {**origin, "seed": "default"}}))
+    config = {"profile": "tiny", "tasks": "a b", "models": {"x": "y"}, "seed": 3}
+    config["origin"] = {**origin, "seed": "default"}
+    said = told(RunState("r", config=config, workspace="/w"))
     expected = "[meta-agent evolve --profile tiny --tasks 'a b' --models ... --workspace /w]"
     assert said["next"].endswith(expected)
 

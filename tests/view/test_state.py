@@ -29,6 +29,21 @@ def state(ledger: Ledger) -> RunState:
     return reduce(ledger)
 
 
+def test_a_workspace_that_was_moved_is_named_where_it_is(tmp_path: Path) -> None:
+    was, now = tmp_path / "was", tmp_path / "now"
+    was.mkdir()
+    with Ledger.open(was / "ledger.sqlite") as ledger:
+        config = {"workspace": str(was), "policy": "nano"}
+        ledger.start_run("r", config, config_hash="h")
+        made = {"checkpoint": str(was / "checkpoints" / "30"), "policy": "nano@1"}
+        ledger.once("r/handover", "handover", {}, lambda: made)
+    was.rename(now)
+    with Ledger.open(now / "ledger.sqlite", owner_lock=False) as ledger:
+        state = reduce(ledger)
+    assert state.workspace == str(now) and state.config["workspace"] == str(was)
+    assert state.product["weights"] == str(now / "checkpoints" / "30")
+
+
 def test_the_document_of_the_interface(state: RunState) -> None:
     document = state.to_json()
     assert list(document) == [
