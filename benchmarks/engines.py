@@ -1,7 +1,7 @@
 """Trainings whose rollouts engines sample (`--engines`), beside the policy child's own engine.
 
     export META_AGENT_VLLM_PYTHON=PYTHON
-    python benchmarks/engines.py seeds [--seeds 6] [--steps 12] [--groups 4]
+    python benchmarks/engines.py seeds [--seeds 6] [--first 0] [--steps 12] [--groups 4]
     python benchmarks/engines.py load [--calls 512] [--at-once 32] [--engines 1]
     python benchmarks/engines.py kills [--kills 3]
 
@@ -45,7 +45,7 @@ from meta_agent.harness import HarnessSession
 from meta_agent.models.engines.talks import Asked, NanoTalks
 from meta_agent.models.fleet import EngineGateway, Fleet, Served
 from meta_agent.models.fleet.launch import VllmLaunch
-from meta_agent.protocols import GenerateRequest, HarnessTree, Message, PlannedRollout
+from meta_agent.protocols import GenerateRequest, HarnessTree, PlannedRollout
 from meta_agent.rollouts import Stamp
 from meta_agent.sandbox import open_sandbox
 from meta_agent.training import TrainSettings, train_policy
@@ -110,7 +110,7 @@ def seeds(given: argparse.Namespace, folder: Path) -> None:
     sources = {"nano": ChildPolicies(1), "vllm": by_engine(folder)}
     made: dict[str, list[float]] = {name: [] for name in sources}
     try:
-        for seed in range(given.seeds):
+        for seed in range(given.first, given.first + given.seeds):
             for name in sorted(sources, reverse=bool(seed % 2)):
                 out = folder / f"{seed}-{name}"
                 told = trained(sources[name], given.steps, given.groups, seed, out)
@@ -201,7 +201,7 @@ def rate(by: str, given: argparse.Namespace, fleet: Fleet, turn: int) -> float:
     def ask(number: int) -> int:
         request = GenerateRequest(
             key=f"{by}{turn}/{number}", task_key=f"{by}{number}", sample_idx=0, turn=0, seed=turn,
-            messages=[Message("user", words[number].strip())], max_tokens=64,
+            messages=[{"role": "user", "content": words[number].strip()}], max_tokens=64,
             max_context_tokens=CONTEXT, temperature=1.0, top_p=1.0,
         )  # fmt: skip
         if by == "gateway":
@@ -226,6 +226,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("what", choices=["seeds", "load", "kills"])
     parser.add_argument("--seeds", type=int, default=6)
+    parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--steps", type=int, default=12)
     parser.add_argument("--groups", type=int, default=4)
     parser.add_argument("--kills", type=int, default=3)

@@ -146,6 +146,18 @@ def test_words():
 """
 
 
+@pytest.mark.parametrize("flip", [False, True])
+def test_of_two_sides_the_one_of_pythons_own_names_is_what_is_expected(flip: bool) -> None:
+    """The last letters are the same whatever stands before them, so altering those says nothing."""
+    sides = ("list(last(2, 'ABCDE'))", "list('DE')")
+    body = f"    assert {' == '.join(sides[::-1] if flip else sides)}\n"
+    source = f"def last(n, word):\n    return word[-n:]\n\n\ndef test_it():\n{body}".encode()
+    for twin in twins_of({PATH: source}, [f"{PATH}::test_it"], 40, only_sure=False):
+        assert b"last(2, 'ABCDE')" in twin.tree[PATH]
+        with pytest.raises(AssertionError):
+            run(twin.tree[PATH], "test_it()")
+
+
 def test_nothing_but_values_changes_and_they_are_spelled_alike() -> None:
     tree = {PATH: STYLED.encode(), "other.py": b"x = 1\n"}
     tests = [f"{PATH}::test_style[1-2]", f"{PATH}::test_words"]

@@ -228,7 +228,10 @@ class _Finder:
         if names & _TOLERANT:
             return
         sides = (right, left) if not is_plain(left) or is_plain(right) else (left, right)
-        found = [site for side in sides for site in self._literals(side, VALUE, sure)]
+        closed = [side for side in sides if _is_closed(_unwrapped(side))]
+        expected = closed if len(closed) == 1 else sides  # the other is what is tested
+        found = [site for side in expected for site in self._literals(side, VALUE, sure)]
+        found = found or [site for side in sides for site in self._literals(side, VALUE, sure)]
         best = [site for site in found if site.rank == VALUE]
         yield from best or found
         if not best:
@@ -300,6 +303,12 @@ class _Finder:
             return f"({new})" if lines else new
 
         return self._text.replaced(node, make)
+
+
+def _is_closed(node: ast.expr) -> bool:
+    """Whether all that it names is Python's own, as in `list("CDE")`."""
+    names = (one.id for one in ast.walk(node) if isinstance(one, ast.Name))
+    return all(hasattr(builtins, name) for name in names)
 
 
 def _times_compared(test: Function, name: str) -> int:
