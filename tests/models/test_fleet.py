@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import itertools
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from threading import Lock
+from threading import Event, Lock
 
 import pytest
 
@@ -272,3 +273,25 @@ def test_an_engine_that_does_not_come_up_at_first_is_said_at_once(fleets: Fleets
 
     with pytest.raises(ProviderError, match="no memory"):
         Fleet(none, 2, BASE, patience=QUICK)
+
+
+def test_a_look_that_began_before_an_engine_died_lets_no_second_call_be_lost(
+    fleets: Fleets, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = gateway(fleets.open(patience=QUICK._replace(poll_sec=0.3)))
+    (engine,) = fleets.started
+    load, seen, lost = engine.routes.load, Event(), Event()
+
+    def slow(timeout_sec: float) -> Load:
+        told = load(timeout_sec)
+        seen.set()
+        assert lost.wait(30)
+        return told
+
+    monkeypatch.setattr(engine.routes, "load", slow)
+    assert seen.wait(30)
+    engine.die()
+    assert ask(asked, "first").failure is not None
+    lost.set()
+    time.sleep(0.1)  # for what was seen to arrive
+    assert ask(asked, "second").failure is None

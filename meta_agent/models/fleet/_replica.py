@@ -84,7 +84,8 @@ class Replica:
         self._start, self._join, self._patience = start, join, patience
         self._changed = threading.Condition()
         self._engine: Engine | None = None
-        self._up = self._held = self._doubted = False
+        self._up = self._held = False
+        self._doubts = self._allayed = 0  # calls that found nobody, and those looked into
         self._calls = 0
         self._window = FIRST_WINDOW
         self._lost = 0  # engines, since one answered
@@ -135,7 +136,7 @@ class Replica:
         except ProviderError as error:
             with self._changed:
                 # It may be gone: no other call is lost to it before the next look says so.
-                self._doubted = self._doubted or error.kind == "connection"
+                self._doubts += error.kind == "connection"
             raise
         finally:
             with self._changed:
@@ -165,7 +166,7 @@ class Replica:
         """Calls go to this engine from now on."""
         with self._changed:
             self._engine, self._window, self._last = engine, FIRST_WINDOW, _NOTHING
-            self._up, self._ever, self._doubted = True, True, False
+            self._up, self._ever, self._allayed = True, True, self._doubts
             self._moved = time.monotonic()
             self._changed.notify_all()
 
@@ -195,7 +196,7 @@ class Replica:
         self._thread.join()
 
     def _admits(self) -> bool:
-        well = self._up and not self._held and not self._doubted
+        well = self._up and not self._held and self._doubts == self._allayed
         free = well and self._calls < self._window
         return free or self._failure is not None
 
@@ -243,13 +244,13 @@ class Replica:
         if engine is None or engine.ended:
             self.replace(f"it ended: {engine.ended if engine else 'it was closed'}")
             return
-        load = None
+        load, doubts = None, self._doubts  # later ones are for the next look
         with suppress(ProviderError):
             load = engine.routes.load(self._patience.stall_sec)
         with self._changed:
             now, before = time.monotonic(), self._last
             if load is not None:
-                self._doubted = False
+                self._allayed = doubts
                 if not self._calls or load[-2:] != before[-2:]:
                     self._moved = now
                 self._window = next_window(self._window, load, before.preempted)
