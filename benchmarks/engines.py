@@ -3,7 +3,6 @@
     export META_AGENT_VLLM_PYTHON=PYTHON
     python benchmarks/engines.py seeds [--seeds 6] [--first 0] [--steps 12] [--groups 4]
     python benchmarks/engines.py load [--calls 512] [--at-once 32] [--engines 1]
-    python benchmarks/engines.py kills [--kills 3]
 
 * `seeds`: for each seed nano-swe is trained twice from the same warm start, sampled by the policy
   child (`nano`) and by a vLLM server that serves the weights of each step (`vllm`, corrected). Of
@@ -11,7 +10,6 @@
   (one attempt a task), and seconds a step. Last the mean difference, its 95 % interval by t.
 * `load`: the same calls to one server, by a bare HTTP client that keeps its connections and through
   the gateway, by turns: tokens a second. And seconds until all servers serve other weights.
-* `kills`: a training whose server is killed (-9) after each of its first steps; it has to end.
 """
 
 from __future__ import annotations
@@ -21,86 +19,60 @@ import http.client
 import json
 import os
 import shutil
-import signal
 import socket
 import statistics
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
 from threading import local
 from typing import Any
 
+from _nano import STAMP, clean_success, competent
 from scipy import stats
 
 from meta_agent.backtest._rows import Again
 from meta_agent.backtest.engines import EnginePolicies, Engines
 from meta_agent.backtest.policies import ChildPolicies
 from meta_agent.domains.nano import NanoSwe
-from meta_agent.domains.nano.planted.seeds import seed_files
-from meta_agent.harness import HarnessSession
 from meta_agent.models.engines.talks import Asked, NanoTalks
 from meta_agent.models.fleet import EngineGateway, Fleet, Served
 from meta_agent.models.fleet.launch import VllmLaunch
-from meta_agent.protocols import GenerateRequest, HarnessTree, PlannedRollout
-from meta_agent.rollouts import Stamp
-from meta_agent.sandbox import open_sandbox
+from meta_agent.protocols import GenerateRequest
 from meta_agent.training import TrainSettings, train_policy
 from meta_agent.training.policy import place_of
 from meta_agent.training.run import settings_of
 from meta_agent.training.serving.untied import untied
 
 CONTEXT = 256
-STAMP = Stamp("bench", "v", "c0ffee")
 
 
-@contextmanager
-def opened() -> Iterator[HarnessSession]:
-    files, _ = seed_files("swe", variant="competent")
-    sandbox = open_sandbox("process", run="bench")
-    try:
-        yield HarnessSession(sandbox, HarnessTree("c0ffee", "7ree", files))
-    finally:
-        sandbox.close()
-
-
-def by_engine(logs: Path, count: int = 1) -> EnginePolicies:
-    engines = Engines(VllmLaunch(logs, context_tokens=CONTEXT), count, CONTEXT)
+def by_engine(logs: Path) -> EnginePolicies:
+    engines = Engines(VllmLaunch(logs, context_tokens=CONTEXT), 1, CONTEXT)
     return EnginePolicies(engines, 1, TrainSettings(corrected=True))
 
 
 def trained(
-    policies: ChildPolicies, steps: int, groups: int, seed: int, out: Path, **how: Any
+    policies: ChildPolicies, given: argparse.Namespace, seed: int, out: Path
 ) -> dict[str, Any]:
     """One training; what came of it is measured by the policy child."""
-    domain = NanoSwe()
-    ends: list[float] = []
-    on_metrics = how.pop("on_metrics", lambda _: None)
-
-    def noted(row: Any) -> None:
-        on_metrics(row)
-        ends.append(time.monotonic())
-
-    with opened() as session, policies.training() as child:
+    domain, ends = NanoSwe(), list[float]()
+    with competent() as session, policies.training() as child:
         child.load("nano")
         with policies.sampling(child, "nano", out) as (gateway, publisher):
-            result = train_policy(
+            rows = train_policy(
                 child, Again(domain, session, gateway, STAMP), session, domain,
-                {**settings_of(session.recipe), "groups_per_step": groups}, seed=seed, steps=steps,
-                base_policy="nano", out_dir=out, publisher=publisher, on_metrics=noted,
-            )  # fmt: skip
-        tasks = [*domain.tasks("search"), *domain.tasks("confirm")]
-        plan = [PlannedRollout(task, 0, 7, task.key) for task in tasks]
-        found = Again(domain, session, child, STAMP).run(plan)
-    rows = result.metrics
-    spent = [after - before for before, after in pairwise(ends)]
+                {**settings_of(session.recipe), "groups_per_step": given.groups},
+                seed=seed, steps=given.steps, base_policy="nano", out_dir=out,
+                publisher=publisher, on_metrics=lambda _: ends.append(time.monotonic()),
+            ).metrics  # fmt: skip
+        clean = clean_success(child, session, "search", "confirm")
     return {
-        "clean": statistics.fmean(one.clean for one in found),
-        "step_sec": statistics.median(spent) if spent else None,
-        "mismatch_max": max((float(row.get("mismatch_max", 0.0)) for row in rows), default=0.0),
+        "clean": clean,
+        "step_sec": statistics.median(after - before for before, after in pairwise(ends)),
+        "mismatch_max": max(float(row.get("mismatch_max", 0.0)) for row in rows),
         "publish_sec": statistics.median(float(row.get("publish_sec", 0.0)) for row in rows),
         "steps": len(rows),
     }
@@ -112,8 +84,7 @@ def seeds(given: argparse.Namespace, folder: Path) -> None:
     try:
         for seed in range(given.first, given.first + given.seeds):
             for name in sorted(sources, reverse=bool(seed % 2)):
-                out = folder / f"{seed}-{name}"
-                told = trained(sources[name], given.steps, given.groups, seed, out)
+                told = trained(sources[name], given, seed, folder / f"{seed}-{name}")
                 made[name].append(told["clean"])
                 say({"seed": seed, "engine": name, **told})
     finally:
@@ -123,25 +94,6 @@ def seeds(given: argparse.Namespace, folder: Path) -> None:
     mean = statistics.fmean(differences)
     half = stats.t.ppf(0.975, len(differences) - 1) * stats.sem(differences)
     say({"differences": differences, "mean": mean, "interval": [mean - half, mean + half]})
-
-
-def kills(given: argparse.Namespace, folder: Path) -> None:
-    policies = by_engine(folder)
-    left = [given.kills]
-
-    def kill(_: Any) -> None:
-        if left[0]:
-            left[0] -= 1
-            (post,) = policies._posts
-            engine: Any = post.fleet.replicas[0]._engine
-            (server,) = Path(f"/proc/{engine.pid}/task/{engine.pid}/children").read_text().split()
-            os.killpg(int(server), signal.SIGKILL)
-
-    try:
-        told = trained(policies, given.kills + 2, 4, 0, folder / "out", on_metrics=kill)
-        say({**told, "replaced": policies._posts[0].fleet.replaced})
-    finally:
-        policies.close()
 
 
 class Bare:
@@ -224,19 +176,18 @@ def say(told: dict[str, Any]) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("what", choices=["seeds", "load", "kills"])
+    parser.add_argument("what", choices=["seeds", "load"])
     parser.add_argument("--seeds", type=int, default=6)
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--steps", type=int, default=12)
     parser.add_argument("--groups", type=int, default=4)
-    parser.add_argument("--kills", type=int, default=3)
     parser.add_argument("--engines", type=int, default=1)
     parser.add_argument("--calls", type=int, default=512)
     parser.add_argument("--at-once", type=int, default=32)
     parser.add_argument("--rounds", type=int, default=3)
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        {"seeds": seeds, "load": load, "kills": kills}[given.what](given, Path(folder))
+        {"seeds": seeds, "load": load}[given.what](given, Path(folder))
 
 
 if __name__ == "__main__":

@@ -31,12 +31,11 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from _nano import STAMP, clean_success, competent
+
 from meta_agent.domains.nano import NanoSwe
-from meta_agent.domains.nano.planted.seeds import seed_files
-from meta_agent.harness import HarnessSession
-from meta_agent.protocols import HarnessTree, PlannedRollout, Rollout
-from meta_agent.rollouts import Runner, Stamp
-from meta_agent.sandbox import open_sandbox
+from meta_agent.protocols import PlannedRollout, Rollout
+from meta_agent.rollouts import Runner
 from meta_agent.training import PolicyChild, TrainSettings, train_policy
 from meta_agent.training.events.engine_child import EngineChild
 from meta_agent.training.run import settings_of
@@ -66,9 +65,7 @@ def trained(
     """One training and the evaluation of what came of it."""
     child, engine = children
     child.settings = TrainSettings(corrected=stale > 0, max_staleness=stale)
-    files, _ = seed_files("swe", variant="competent")
     domain, out = NanoSwe(), folder / f"{seed}-{stale}"
-    stamp, sandbox = Stamp("bench", "v", "c0ffee"), open_sandbox("process", run="bench")
     ends: list[float] = []
     spent: list[list[float]] = []
 
@@ -77,19 +74,15 @@ def trained(
         ends.append(time.monotonic())
         spent.append([*map(_processor_sec, (child.pid, engine.pid)), time.process_time()])
 
-    try:
-        session = HarnessSession(sandbox, HarnessTree("c0ffee", "7ree", files))
-        timed = Timed(Runner(domain, session, engine, stamp), given.wait)
+    with competent() as session:
+        timed = Timed(Runner(domain, session, engine, STAMP), given.wait)
         result = train_policy(
             child, timed, session, domain,
             {**settings_of(session.recipe), "groups_per_step": given.groups},
             seed=seed, steps=given.steps, base_policy="nano", out_dir=out,
             publisher=EngineChild(child, engine, out), on_metrics=on_metrics,
         )  # fmt: skip
-        plan = [PlannedRollout(task, 0, 7, task.key) for task in domain.tasks("search")]
-        found = Runner(domain, session, child, stamp).run(plan)
-    finally:
-        sandbox.close()
+        clean = clean_success(child, session, "search")
     rows = result.metrics[1:]
     halves = {n: _median(float(row[n]) for row in rows) for n in ("rollout_sec", "train_sec")}
     trains = [
@@ -103,7 +96,7 @@ def trained(
         **halves,
         "beside": _beside(timed.intervals[1:], trains),
         "cpu_sec": dict(zip(("trainer", "engine", "host"), _each_step(spent), strict=True)),
-        "clean": statistics.fmean(one.clean for one in found),
+        "clean": clean,
         "clean_in_training": statistics.fmean(float(r["clean_success"]) for r in rows[-4:]),
     }
 

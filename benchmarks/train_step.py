@@ -26,12 +26,10 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from _nano import STAMP, competent
+
 from meta_agent.domains.nano import NanoSwe
-from meta_agent.domains.nano.planted.seeds import seed_files
-from meta_agent.harness import HarnessSession
-from meta_agent.protocols import HarnessTree
-from meta_agent.rollouts import Runner, Stamp
-from meta_agent.sandbox import open_sandbox
+from meta_agent.rollouts import Runner
 from meta_agent.training import PolicyChild, RolloutEvent, Row, TrainJob, TrainSettings, _wire
 from meta_agent.training.policy import place_of
 from meta_agent.training.run import _Loop, settings_of
@@ -50,18 +48,15 @@ def settings() -> argparse.Namespace:
 
 def real_run(given: argparse.Namespace, folder: Path) -> dict[str, Any]:
     """Trains for real; leaves the rows and the recipe in `rows.json`."""
-    files, _ = seed_files("swe", variant="competent")
-    sandbox = open_sandbox("process", run="bench")
     batches: list[list[Any]] = []
     times = [time.perf_counter()]
     metrics: list[Any] = []
-    try:
-        session = HarnessSession(sandbox, HarnessTree("c0ffee", "7ree", files))
+    with competent() as session:
         recipe = settings_of(session.recipe)
         with PolicyChild(threads=given.threads) as child:
             child.load(given.policy)
             domain = NanoSwe()
-            runner = Runner(domain, session, child, Stamp("bench", "v", "c0ffee"))
+            runner = Runner(domain, session, child, STAMP)
             loop = _Loop(runner, session, domain, recipe, 1, 0, None)
 
             def provide(event: RolloutEvent) -> list[Row]:
@@ -75,8 +70,6 @@ def real_run(given: argparse.Namespace, folder: Path) -> dict[str, Any]:
 
             job = TrainJob(recipe, given.steps, 1, folder / "out")
             child.train(job, provide, on_metrics)
-    finally:
-        sandbox.close()
     (folder / "rows.json").write_text(json.dumps({"recipe": recipe, "batches": batches}))
     steps = [after - before for before, after in pairwise(times[1:])]
     return {

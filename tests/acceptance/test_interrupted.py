@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from meta_agent.models.asking.transcripts import Transcripts
 from tests.acceptance._cli import CANARIES, Cli, behind
 from tests.acceptance._tasks import few
 from tests.acceptance.brains import Fix, Solver, Team
@@ -81,11 +82,10 @@ def test_killed_runs_ask_nothing_twice_and_end_alike(
 
 
 def recorded(cli: Cli) -> int:
-    """Answers that the run keeps; how many a race wants may differ by what its graders draw."""
-    rows = [
-        path.read_bytes().count(b"\n") - 1 for path in cli.workspace.glob("transcripts/**/*.jsonl")
-    ]
-    return sum(rows)
+    """Answers that the run keeps, one a turn; how many a race wants its graders' draws decide."""
+    (run,) = (cli.workspace / "transcripts").iterdir()
+    kept = Transcripts(run)
+    return sum(len(kept.read(name)) for name in kept.conversations())
 
 
 def _dialogues(cli: Cli, split: str) -> int:

@@ -105,11 +105,7 @@ class Ran(NamedTuple):
     result: Any
 
 
-@pytest.fixture(
-    scope="module",
-    params=CASES,
-    ids=lambda case: case.domain,
-)
+@pytest.fixture(scope="module", params=CASES, ids=lambda case: case.domain)
 def ran(
     request: pytest.FixtureRequest,
     make_cli: Callable[..., Cli],

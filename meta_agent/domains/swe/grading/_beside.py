@@ -49,9 +49,7 @@ def confirmed(files: TaskFiles, tree: Tree, run: Run) -> Report:
         if other.verdict == "forged" or (other.verdict != "complete" and n < len(twins)):
             return other if other.verdict == "forged" else _unconfirmed(other)
     for twin, other in zip(kept, others[len(twins) :], strict=True):
-        passed = _passed(files.row, twin, other)
-        # What fails where it is not altered forges nothing: a wrong value met the drawn one.
-        passed = [t for t in passed if "PASSED" in statuses_of(files.row, t, report.results)]
+        passed = _passed(files.row, twin, report, other)
         if lies := _forged(files, twin, passed, run, known=files.gold or {}):
             return _forgery(lies)
     seen = [test for test in tests if statuses_of(files.row, test, report.results)]
@@ -74,7 +72,7 @@ def _weighed(
 ) -> Report:
     failing: dict[str, int] = {}
     for twin, said in found:
-        passed = _passed(files.row, twin, said)
+        passed = _passed(files.row, twin, report, said)
         if lies := _forged(files, twin, passed, run, known=files.gold):
             return _forgery(lies)
         for test in twin.tests:
@@ -89,8 +87,10 @@ def _forgery(lies: list[str]) -> Report:
     return Report("forged", evidence=tuple(signs))
 
 
-def _passed(row: SweRow, twin: Twin, said: Report) -> list[str]:
-    return [test for test in twin.tests if "PASSED" in statuses_of(row, test, said.results)]
+def _passed(row: SweRow, twin: Twin, real: Report, said: Report) -> list[str]:
+    """What passes with and without an alteration. A wrong value may meet the one that is drawn."""
+    both = (real.results, said.results)
+    return [t for t in twin.tests if all("PASSED" in statuses_of(row, t, one) for one in both)]
 
 
 def _forged(

@@ -2,7 +2,8 @@
 
 A *site* is one expectation of a test and the places of its text that have to change together. In
 the order in which they are good: literals that are compared with or exceptions that are waited for
-(`VALUE`); literals deeper inside what is expected (`INSIDE`); a value that is changed when the test
+(`VALUE`); literals of a side that names Python's own alone, which the code under test is not
+(`MADE`); literals deeper inside either side (`INSIDE`); a value that is changed when the test
 runs (`COMPUTED`); a truth that is turned round (`TURNED`). `sure` is a site that the test reaches
 whatever happens and that nothing true passes; of others only a run of the gold fix can tell.
 
@@ -21,7 +22,7 @@ from typing import Final, NamedTuple
 from meta_agent.domains.swe.grading._values import Pool, another, is_plain, leaves
 from meta_agent.parsing.syntax import literal_value
 
-VALUE, INSIDE, COMPUTED, TURNED = range(4)
+VALUE, MADE, INSIDE, COMPUTED, TURNED = range(5)
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 _TOLERANT: Final = frozenset({"ANY", "Mock", "MagicMock"})  # rightly equal to more than one value
@@ -228,10 +229,7 @@ class _Finder:
         if names & _TOLERANT:
             return
         sides = (right, left) if not is_plain(left) or is_plain(right) else (left, right)
-        closed = [side for side in sides if _is_closed(_unwrapped(side))]
-        expected = closed if len(closed) == 1 else sides  # the other is what is tested
-        found = [site for side in expected for site in self._literals(side, VALUE, sure)]
-        found = found or [site for side in sides for site in self._literals(side, VALUE, sure)]
+        found = [site for side in sides for site in self._literals(side, VALUE, sure)]
         best = [site for site in found if site.rank == VALUE]
         yield from best or found
         if not best:
@@ -243,8 +241,9 @@ class _Finder:
             yield from self._named(side, rank, sure)
             return
         plain = is_plain(side)
+        rank = max(rank, VALUE if plain else MADE if _is_closed(side) else INSIDE)
         for leaf in leaves(side):
-            yield Site((self._text.literal(leaf),), rank if plain else INSIDE, sure and plain)
+            yield Site((self._text.literal(leaf),), rank, sure and plain)
 
     def _named(self, name: ast.Name, rank: int, sure: bool) -> Iterator[Site]:
         """The literals behind a name that is there to be compared with, and for nothing else."""

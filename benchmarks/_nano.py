@@ -1,0 +1,36 @@
+"""What trainings of nano-swe are measured in: the competent harness, and the tasks of a split."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from meta_agent.domains.nano import NanoSwe
+from meta_agent.domains.nano.planted.seeds import seed_files
+from meta_agent.harness import HarnessSession
+from meta_agent.protocols import Gateway, HarnessTree, PlannedRollout, Split
+from meta_agent.rollouts import Runner, Stamp
+from meta_agent.sandbox import open_sandbox
+
+STAMP = Stamp("bench", "v", "c0ffee")
+
+
+@contextmanager
+def competent() -> Iterator[HarnessSession]:
+    """The harness without a fault, in a sandbox."""
+    files, _ = seed_files("swe", variant="competent")
+    sandbox = open_sandbox("process", run="bench")
+    try:
+        yield HarnessSession(sandbox, HarnessTree("c0ffee", "7ree", files))
+    finally:
+        sandbox.close()
+
+
+def clean_success(policy: Gateway, session: HarnessSession, *splits: Split) -> float:
+    """Share of the tasks that are solved cleanly, one attempt at each."""
+    domain = NanoSwe()
+    tasks = [task for split in splits for task in domain.tasks(split)]
+    plan = [PlannedRollout(task, 0, 7, task.key) for task in tasks]
+    found = Runner(domain, session, policy, STAMP).run(plan)
+    return statistics.fmean(one.clean for one in found)
