@@ -30,7 +30,8 @@ from meta_agent.protocols import (
 SCHEMA_VERSION = 1
 _STOP_REASONS = frozenset(get_args(StopReason))
 _ERROR_KINDS = frozenset(get_args(ErrorKind))
-_IDENTITY = (
+_Fields = tuple[tuple[str, type], ...]
+_IDENTITY: _Fields = (
     ("run", str),
     ("version", str),
     ("domain", str),
@@ -44,16 +45,24 @@ _IDENTITY = (
     ("policy", str),
     ("evaluator_hash", str),
 )
+_TOKENS: _Fields = (
+    ("prompt_ids", list),
+    ("completion_ids", list),
+    ("mask", list),
+    ("logprobs", list),
+    ("exact", bool),
+)
+_EVENT: _Fields = (("turn", int), ("tool", str), ("arguments", dict), ("result", str), ("ok", bool))
+_VIEW: _Fields = (("turn", int), ("kept", int), ("lost", int), ("gone", list))
 
 
 def to_json(rollout: Rollout) -> dict[str, JSON]:
     """The record without its token row. Shares the rollout's containers: do not edit it."""
-    record: dict[str, JSON] = {"schema_version": SCHEMA_VERSION}
-    for name, _ in _IDENTITY:
-        record[name] = getattr(rollout, name)
-    record |= {
+    record: dict[str, JSON] = {
+        "schema_version": SCHEMA_VERSION,
+        **_written(rollout, _IDENTITY),
         "messages": rollout.messages,
-        "tool_events": [_event_to_json(event) for event in rollout.tool_events],
+        "tool_events": [_written(event, _EVENT) for event in rollout.tool_events],
         "rewards": rollout.rewards,
         "weights": rollout.weights,
         "advantage": rollout.advantage,
@@ -70,7 +79,7 @@ def to_json(rollout: Rollout) -> dict[str, JSON]:
     if rollout.cut_replies:
         record["cut_replies"] = rollout.cut_replies
     if rollout.views:
-        record["views"] = [_view_to_json(view) for view in rollout.views]
+        record["views"] = [_written(view, _VIEW) for view in rollout.views]
     return record
 
 
@@ -94,7 +103,7 @@ def from_json(record: JSON) -> Rollout:
     if record.get("schema_version") != SCHEMA_VERSION:
         found = record.get("schema_version")
         raise IntegrityError(f"rollout schema_version {found!r}; this version reads 1")
-    rollout = Rollout(**{name: _need(record, name, kind) for name, kind in _IDENTITY})
+    rollout = Rollout(**_read(record, _IDENTITY))
     _read_story(rollout, record)
     _read_scores(rollout, record)
     return rollout
@@ -103,7 +112,9 @@ def from_json(record: JSON) -> Rollout:
 def _read_story(rollout: Rollout, record: dict[str, JSON]) -> None:
     rollout.split = _one_of(record, "split", frozenset(SPLITS))
     rollout.messages = _need(record, "messages", list)
-    rollout.tool_events = [_event_from_json(e) for e in _need(record, "tool_events", list)]
+    rollout.tool_events = [
+        ToolEvent(**_read(e, _EVENT)) for e in _need(record, "tool_events", list)
+    ]
     rollout.stop_reason = _one_of(record, "stop_reason", _STOP_REASONS)
     rollout.error = _failure_from_json(_maybe(record, "error", dict))
     rollout.turns = _need(record, "turns", int)
@@ -111,7 +122,7 @@ def _read_story(rollout: Rollout, record: dict[str, JSON]) -> None:
     if "cut_replies" in record:
         rollout.cut_replies = _need(record, "cut_replies", int)
     if "views" in record:
-        rollout.views = [_view_from_json(view) for view in _need(record, "views", list)]
+        rollout.views = [ViewChange(**_read(view, _VIEW)) for view in _need(record, "views", list)]
 
 
 def _read_scores(rollout: Rollout, record: dict[str, JSON]) -> None:
@@ -127,60 +138,23 @@ def _read_scores(rollout: Rollout, record: dict[str, JSON]) -> None:
 
 def tokens_to_json(tokens: TokenRecord) -> dict[str, JSON]:
     """A token row as JSON."""
-    return {
-        "prompt_ids": tokens.prompt_ids,
-        "completion_ids": tokens.completion_ids,
-        "mask": tokens.mask,
-        "logprobs": tokens.logprobs,
-        "exact": tokens.exact,
-    }
+    return _written(tokens, _TOKENS)
 
 
 def tokens_from_json(record: JSON) -> TokenRecord:
     """Parses a token row; its four lists must agree in length."""
-    row = TokenRecord(
-        prompt_ids=_need(record, "prompt_ids", list),
-        completion_ids=_need(record, "completion_ids", list),
-        mask=_need(record, "mask", list),
-        logprobs=_need(record, "logprobs", list),
-        exact=_need(record, "exact", bool),
-    )
+    row = TokenRecord(**_read(record, _TOKENS))
     if not len(row.completion_ids) == len(row.mask) == len(row.logprobs):
         raise IntegrityError("a token row's completion_ids, mask and logprobs differ in length")
     return row
 
 
-def _event_to_json(event: ToolEvent) -> dict[str, JSON]:
-    return {
-        "turn": event.turn,
-        "tool": event.tool,
-        "arguments": event.arguments,
-        "result": event.result,
-        "ok": event.ok,
-    }
+def _written(record: object, fields: _Fields) -> dict[str, JSON]:
+    return {name: getattr(record, name) for name, _ in fields}
 
 
-def _event_from_json(record: JSON) -> ToolEvent:
-    return ToolEvent(
-        turn=_need(record, "turn", int),
-        tool=_need(record, "tool", str),
-        arguments=_need(record, "arguments", dict),
-        result=_need(record, "result", str),
-        ok=_need(record, "ok", bool),
-    )
-
-
-def _view_to_json(view: ViewChange) -> dict[str, JSON]:
-    return {"turn": view.turn, "kept": view.kept, "lost": view.lost, "gone": view.gone}
-
-
-def _view_from_json(record: JSON) -> ViewChange:
-    return ViewChange(
-        turn=_need(record, "turn", int),
-        kept=_need(record, "kept", int),
-        lost=_need(record, "lost", int),
-        gone=_need(record, "gone", list),
-    )
+def _read(record: dict[str, JSON], fields: _Fields) -> dict[str, Any]:
+    return {name: _need(record, name, kind) for name, kind in fields}
 
 
 def _failure_to_json(failure: RolloutFailure | None) -> dict[str, JSON] | None:

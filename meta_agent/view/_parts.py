@@ -6,7 +6,7 @@ What a field takes from a record is its type: a field that is missing, or of ano
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Annotated, Any, NamedTuple, Self
 
 from pydantic import BeforeValidator, PlainSerializer, TypeAdapter
@@ -210,8 +210,8 @@ class CandidateView(Recorded):
             "prediction": prediction,
             "verdict": None if self.verdict is None else self.kind,
             "reasons": self.reasons,
-            "effect": None if effect is None else effect_json(effect),
-            "share": None if self.share is None else effect_json(self.share),
+            "effect": None if effect is None else asdict(effect),
+            "share": None if self.share is None else asdict(self.share),
             "screened_out": self.screened_out,
             "merge": (self.merge or {}).get("commit"),
             "declined": self.declined,
@@ -334,19 +334,6 @@ class MetricPoint:
             and not isinstance(value, bool)
         }
         return cls(str(payload.get("series", "")), int(payload.get("step") or 0), values)
-
-
-def effect_json(effect: Effect) -> dict[str, JSON]:
-    """The `effect` object of the interface."""
-    return {
-        "delta": effect.delta,
-        "ci_low": effect.ci_low,
-        "ci_high": effect.ci_high,
-        "pairs": effect.pairs,
-        "training_seeds": effect.training_seeds,
-        "p_improvement": effect.p_improvement,
-        "shrunk": effect.shrunk,
-    }
 
 
 def parse_effect(value: Any) -> Effect | None:
