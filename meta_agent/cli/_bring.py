@@ -11,7 +11,7 @@ import typer
 
 from meta_agent.cli._flags import takes
 from meta_agent.cli._options import EngineOption, JsonOption
-from meta_agent.cli._output import emit, stdout_for_data
+from meta_agent.cli._output import emit, say, stdout_for_data
 
 if TYPE_CHECKING:
     from meta_agent.config import RunConfig
@@ -67,7 +67,7 @@ def init(
     )
     _require_room(config, answers)
     with stdout_for_data():
-        made = open_or_create(config, answers, choose=_choose, tell=_say)
+        made = open_or_create(config, answers, choose=_choose, tell=say)
         found = _checked(config) if check and is_brought(config.harness) else []
     rows = {
         "schema_version": 1,
@@ -179,7 +179,7 @@ def image(
             wheels=wheels,
             base=base,
             engine=engine,
-            progress=_say,
+            progress=say,
             force=force,
         )
     rows = {"schema_version": 1, "image": tag, "id": made}
@@ -212,7 +212,7 @@ def _require_room(config: RunConfig, answers: Answers) -> None:
                 hint=f"meta-agent init --harness {shlex.quote(config.harness)} --workspace DIR",
             )
         if answers != NO_ANSWERS:
-            _say(f"{config.workspace}/harness_repo is there already: nothing is read again")
+            say(f"{config.workspace}/harness_repo is there already: nothing is read again")
     elif answers != NO_ANSWERS and not is_brought(config.harness):
         raise ConfigError(
             f"the harness {config.harness} is built in: how it starts and what may be edited is "
@@ -247,12 +247,6 @@ def _choose(found: list[Start]) -> Start | None:
     return found[number - 1] if 1 <= number <= len(found) else None
 
 
-def _say(line: str) -> None:
-    from meta_agent.view import visible
-
-    typer.echo(visible(line), err=True)
-
-
 def _as_json(found: list[CheckResult]) -> dict[str, Any]:
     rows = [{"name": row.name, "ok": row.ok, "detail": row.detail} for row in found]
     return {"checks": rows} if rows else {}
@@ -262,7 +256,7 @@ def _end(found: list[CheckResult]) -> None:
     """Says what failed and how it can be mended."""
     failed = [row for row in found if not row.ok]
     for row in failed:
-        _say(f"FAILED {row.name}: {row.detail}")
+        say(f"FAILED {row.name}: {row.detail}")
     if failed:
-        _say("mend harness_repo/ (harness.toml), commit there, then: meta-agent check")
+        say("mend harness_repo/ (harness.toml), commit there, then: meta-agent check")
         raise typer.Exit(FAILED_EXIT_CODE)

@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
+import typer
+
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
@@ -98,3 +100,10 @@ def stdout_for_data() -> Iterator[None]:
         sys.stdout.flush()
         os.dup2(saved, 1)
         os.close(saved)
+
+
+def say(line: str) -> None:
+    """A line of progress, on stderr."""
+    from meta_agent.view import visible
+
+    typer.echo(visible(line), err=True)

@@ -12,7 +12,7 @@ import typer
 
 from meta_agent.cli._flags import takes
 from meta_agent.cli._options import JsonOption
-from meta_agent.cli._output import emit, stdout_for_data
+from meta_agent.cli._output import emit, say, stdout_for_data
 
 if TYPE_CHECKING:
     from meta_agent.config import RunConfig
@@ -89,7 +89,7 @@ def tasks_check(
     with stdout_for_data():
         asked = asked_of(config, sandbox=_backend(config), run="tasks-check")
         asked = replace(asked, tasks=file, images=images)
-        found = check_asked(asked, jobs=_jobs(jobs), progress=_say)
+        found = check_asked(asked, jobs=_jobs(jobs), progress=say)
         if place := manifest or (file and default_manifest(file)):
             write_manifest(found, place)
     emit(as_json, found.to_json, lambda: lines(render(found).splitlines()))
@@ -116,11 +116,11 @@ def tasks_images(
         from meta_agent.domains.harbor import make_images
 
         with stdout_for_data():
-            made = make_images(file, engine=_backend(config), pull=pull, progress=_say)
+            made = make_images(file, engine=_backend(config), pull=pull, progress=say)
         emit(as_json, lambda: {"schema_version": 1, "images": made}, lambda: lines(list(made)))
         return
     with stdout_for_data():
-        found = fetch_images(file, images=images, engine=_backend(config), pull=pull, progress=_say)
+        found = fetch_images(file, images=images, engine=_backend(config), pull=pull, progress=say)
     emit(as_json, found.to_json, lambda: lines(found.lines()))
     if found.missing:
         raise typer.Exit(1)
@@ -152,7 +152,7 @@ def tasks_synth(
         bench = Bench(package, factory, image or None, python, tuple(plugin or ()))
         plan = SynthPlan(count, config.seed, repeats, _jobs(jobs))
         with _author(config, author, out) as writes:
-            made = synthesize(bench, out, plan, _say, writes)
+            made = synthesize(bench, out, plan, say, writes)
     _show(made, as_json)
 
 
@@ -171,7 +171,7 @@ def _author(config: RunConfig, model: str | None, out: Path) -> Iterator[Author 
     from meta_agent.steps.authoring import open_author
 
     named = resolve_flags(meta_model=model).meta_model
-    with open_author(config.model_copy(update={"meta_model": named}), out, _say) as opened:
+    with open_author(config.model_copy(update={"meta_model": named}), out, say) as opened:
         yield opened
 
 
@@ -213,7 +213,7 @@ def tasks_mine(
         touched,
     )
     with stdout_for_data():
-        made = mine(path, sandboxes(_backend(config), "tasks-mine"), out, plan, _say)
+        made = mine(path, sandboxes(_backend(config), "tasks-mine"), out, plan, say)
     _show(made, as_json)
 
 
@@ -229,9 +229,3 @@ def _backend(config: RunConfig) -> str:
 
 def _jobs(asked: int | None) -> int:
     return asked or os.cpu_count() or 1
-
-
-def _say(line: str) -> None:
-    from meta_agent.view import visible
-
-    typer.echo(visible(line), err=True)
