@@ -379,6 +379,11 @@ class RunConfig(BaseModel):
         return self.model_dump(mode="json", exclude={"origin", "notify"})
 
 
+def asks_models(config: RunConfig) -> bool:
+    """Whether the run asks any model that is not trained here."""
+    return config.meta_model != "rules" or not config.trainable or config.judge is not None
+
+
 def pairs_of(text: str) -> dict[str, str]:
     """`THEIRS=OURS,...` as a table; ValueError where it is none."""
     pairs = [pair.partition("=") for pair in text.split(",") if pair.strip()]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
-from meta_agent.config import RunConfig
+from meta_agent.config import RunConfig, asks_models
 from meta_agent.errors import ConfigError
 from meta_agent.settings import flag_of
 
@@ -25,16 +25,12 @@ def _proves(config: RunConfig) -> bool:
     return config.strategy in ("full", "no-diagnostics")
 
 
-def _asks(config: RunConfig) -> bool:
-    return config.meta_model != "rules" or not config.trainable or config.judge is not None
-
-
 _TRAINED: Final = Use(lambda config: config.trainable, "a policy that is trained here (nano, hf:)")
 _FROZEN: Final = Use(lambda config: not config.trainable, "a frozen policy (--policy P/MODEL)")
 _HF: Final = Use(lambda config: config.policy.startswith("hf:"), "a policy that is hf:PATH")
 _ENGINES: Final = Use(lambda config: config.engines > 0, "a run with --engines 1 or more")
 _OWN: Final = Use(lambda config: config.own_tasks, "tasks of your own (--tasks, --domain)")
-_ASKING: Final = Use(_asks, "a run that asks a model (--policy or --meta-model P/MODEL)")
+_ASKING: Final = Use(asks_models, "a run that asks a model (--policy or --meta-model P/MODEL)")
 
 USES: Final[Mapping[str, Use]] = {
     "train_steps": _TRAINED,

@@ -89,7 +89,7 @@ def build_evidence(
         measured=numbers,
         per_task={t: (v.n, v.solved, v.clean) for t, v in sorted(judged.score.tasks.items())},
         evaluator_hashes=tuple(sorted(judged.hashes)),
-        tasks_hash=_tasks_hash(judged.tasks),
+        tasks_hash=hashlib.sha256(repr(sorted(judged.tasks)).encode()).hexdigest()[:16],
         notes=notes,
         domain="+".join(sorted(judged.domains)),
         quoted=judged.conversation.quoted(),
@@ -126,10 +126,6 @@ def _measured(
                 refused += 1
     notes = (f"{refused} measured values were not finite numbers",) if refused else ()
     return numbers, notes
-
-
-def _tasks_hash(tasks: set[tuple[str, str]]) -> str:
-    return hashlib.sha256(repr(sorted(tasks)).encode()).hexdigest()[:16]
 
 
 # --- the version layer --------------------------------------------------------------------------

@@ -152,7 +152,7 @@ def _describe(
     if start.env:
         table["env"] = dict(start.env)
     document = {"harness": table, "factors": {"scaffold": list(editable)}}
-    prompts = _present_files(PROMPTS, files)
+    prompts = sorted(path for path in files if any(matches(one, path) for one in PROMPTS))
     notes = [f"command: {start.line} ({start.why})"]
     notes.append(f"prompts and settings found: {', '.join(prompts[:8]) or 'none'}")
     notes.append(f"editable: {', '.join(editable)}; protected: {', '.join(protected) or 'none'}")
@@ -225,10 +225,6 @@ def _interpreter(name: str) -> str:
 
 def _present(patterns: Sequence[str], files: Mapping[str, bytes]) -> tuple[str, ...]:
     return tuple(one for one in patterns if any(matches(one, path) for path in files))
-
-
-def _present_files(patterns: Sequence[str], files: Mapping[str, bytes]) -> list[str]:
-    return sorted(path for path in files if any(matches(one, path) for one in patterns))
 
 
 # --- checking it --------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from typing import Final
 
 from meta_agent.backtest.engines import EnginePolicies, Engines
 from meta_agent.backtest.policies import ChildPolicies, FrozenPolicy, Policies
-from meta_agent.config import RunConfig
+from meta_agent.config import RunConfig, asks_models
 from meta_agent.ledger import Ledger
 from meta_agent.models.asking.client import Client, Server, open_client, require_scripts
 from meta_agent.models.asking.transcripts import Transcripts
@@ -26,11 +26,6 @@ from meta_agent.workspace import Workspace
 
 REPLAY: Final = "replay:"
 _OWN_PROTOCOL: Final = ("openai", "hosted_vllm", "vllm")
-
-
-def asks_models(config: RunConfig) -> bool:
-    """Whether the run asks any model that is not trained here."""
-    return config.meta_model != "rules" or not config.trainable or config.judge is not None
 
 
 def require_servers(config: RunConfig) -> None:

@@ -27,10 +27,6 @@ from numpy.typing import NDArray
 Vector = NDArray[np.float64]
 
 
-def _capped_exp(log: float) -> float:
-    return math.exp(min(log, 700.0))
-
-
 STANDARD_EFFECTS = (1.0, 2.0, 4.0, 8.0)
 """Standardised effects (mean over between-seed deviation) that share the first wealth equally.
 
@@ -57,7 +53,7 @@ def t_likelihood_ratio(values: Sequence[float] | Vector, effect: float) -> float
     if data.size == 0:
         return 1.0
     ratio = float(data.sum()) / math.sqrt(squares) if squares > 0 else 0.0
-    return _capped_exp(_log_ratio(data.size, ratio, effect))
+    return math.exp(min(_log_ratio(data.size, ratio, effect), 700.0))
 
 
 def _log_ratio(units: int, ratio: float, effect: float) -> float:

@@ -121,7 +121,7 @@ class NanoNet:
     @torch.no_grad()  # type: ignore[untyped-decorator]
     def forward(self, batch: Batch, cache: Cache) -> Tensor:
         """Runs the new tokens, writes their keys and values, returns each row's last logits."""
-        plan = _plan(batch, cache.keys[0].shape[1])
+        plan = _Plan(batch, cache.keys[0].shape[1])
         cos, sin = self._cos[plan.positions, None], self._sin[plan.positions, None]
         hidden = self._embed[batch.ids]
         for index, layer in enumerate(self._layers):
@@ -216,10 +216,6 @@ class _Plan:
             grid = torch.zeros(hidden.shape).masked_fill_(hidden, float("-inf"))
             self._masks = grid[:, None].repeat(1, 1, 1 if self.widest == 1 else share, 1)
         return self._masks
-
-
-def _plan(batch: Batch, capacity: int) -> _Plan:
-    return _Plan(batch, capacity)
 
 
 def _adopt(block: Any) -> _Layer:

@@ -76,7 +76,8 @@ class Experiments:
             raise CandidateError(told, reason="unfit")
         if trial is None:
             return self._price(self._job(tree))
-        acts = {factor for factor in self._touched(tree) if factor not in ("data", "recipe")}
+        touched = touched_factors(self.collected.tree, tree)
+        acts = {factor for factor in touched if factor not in ("data", "recipe")}
         if not acts:
             told = "curriculum and recipe act in training alone: an attempt shows nothing of them"
             raise CandidateError(f"{told}; train_edit measures them", reason="unfit")
@@ -112,9 +113,6 @@ class Experiments:
         except (CandidateError, ConfigError):
             return None
         return {one.task_key: one.clean for one in lab.rollouts(seen.shard)}
-
-    def _touched(self, tree: HarnessTree) -> set[Factor]:
-        return touched_factors(self.collected.tree, tree)
 
     # --- an edit rolled out ----------------------------------------------------------------------
 
