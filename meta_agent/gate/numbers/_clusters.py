@@ -19,7 +19,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from meta_agent.gate.numbers.statistics import Pairs
+from meta_agent.gate.numbers.statistics import Pairs, t_quantile
 
 MIN_GROUPS: Final = 5
 
@@ -52,13 +52,7 @@ def by_groups(pairs: Pairs, labels: Mapping[str, str], low: float, alpha: float)
     if groups < MIN_GROUPS or worth <= 1:
         return Grouped(groups, worth, None)
     variance = math.fsum(s * s for s in sums.values()) / tasks**2 * groups / (groups - 1)
-    half = _quantile(worth - 1, alpha) * math.sqrt(variance)
+    half = t_quantile(worth - 1, alpha) * math.sqrt(variance)
     if len(pairs.cells) > 1:  # training seeds are a source of error of their own
         half = math.hypot(half, mean - low)
     return Grouped(groups, worth, mean - half)
-
-
-def _quantile(df: float, alpha: float) -> float:
-    from scipy.special import stdtrit
-
-    return float(stdtrit(df, 1 - alpha))

@@ -186,7 +186,7 @@ class _Part(NamedTuple):
     def _quantile(self, alpha: float) -> float:
         if self.units:
             return t_reach(self.units, alpha)
-        return _t_quantile(self.df, alpha)
+        return t_quantile(self.df, alpha)
 
 
 class _Spread(NamedTuple):
@@ -281,7 +281,8 @@ def _crossed(cells: Matrix, anytime: bool) -> _Spread:
     return _Spread((by_seed, _Part(task_variance, tasks - 1)))
 
 
-def _t_quantile(df: int, alpha: float) -> float:
+def t_quantile(df: float, alpha: float) -> float:
+    """What a t-distributed value exceeds with chance `alpha`."""
     from scipy.special import stdtrit
 
     return float(stdtrit(df, 1 - alpha))
