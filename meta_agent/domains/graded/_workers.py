@@ -44,7 +44,7 @@ class Worker:
     def __init__(self, spec: Mapping[str, JSON], python: str) -> None:
         self._name = str(spec.get("path") or spec.get("module"))
         self._process = subprocess.Popen(
-            [python, "-u", str(GUEST)],
+            [python, "-B", "-u", str(GUEST)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
