@@ -51,7 +51,8 @@ class Timeouts:
 
     load_sec: float = 180.0
     generate_sec: float = 600.0
-    train_step_sec: float = 1800.0
+    training_sec: float = 1800.0
+    """Between two passes of a step, which may have any number of them."""
 
 
 class PolicyChild:
@@ -127,7 +128,7 @@ class PolicyChild:
         with self._lock:
             self._send({"op": "train", "job": _wire.job_to_json(job)})
             while True:
-                frame = self._receive(self._timeouts.train_step_sec)
+                frame = self._receive(self._timeouts.training_sec)
                 match frame.get("event"):
                     case "rollout":
                         self._provide(
@@ -142,12 +143,12 @@ class PolicyChild:
 
     def seal(self) -> None:
         """Saves what the last step left at `TrainJob.sealed_at`: for `provide_rows` alone."""
-        self._ask({"op": "seal"}, self._timeouts.train_step_sec)
+        self._ask({"op": "seal"}, self._timeouts.training_sec)
 
     def write(self, path: Path) -> None:
         """Makes a checkpoint of the weights of this moment: for `provide_rows` alone."""
         command = {"op": "write", "path": str(path.absolute())}
-        self._ask(command, self._timeouts.train_step_sec)
+        self._ask(command, self._timeouts.training_sec)
 
     def close(self) -> None:
         """Ends the child."""

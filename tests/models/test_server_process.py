@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import psutil
 import pytest
 
 from meta_agent.models.policy._server_process import ServerProcess, runs
@@ -64,7 +65,9 @@ def test_a_server_that_refuses_to_end_is_ended_with_its_strays(tmp_path: Path) -
     until(lambda: all(map(gone, pids)))
 
 
-def test_a_host_that_is_killed_takes_the_server_along(tmp_path: Path) -> None:
+@pytest.mark.parametrize("also", ["nobody", "its children"])
+def test_a_host_that_is_killed_takes_the_server_along(tmp_path: Path, also: str) -> None:
+    """Ray kills the children of a worker that it ends."""
     program = (
         "import sys, time\nfrom pathlib import Path\n"
         "from meta_agent.models.policy._server_process import ServerProcess\n"
@@ -74,7 +77,9 @@ def test_a_host_that_is_killed_takes_the_server_along(tmp_path: Path) -> None:
     )
     with subprocess.Popen([sys.executable, "-c", program]) as host:
         pids = pids_in(tmp_path / "log")
-        host.send_signal(signal.SIGKILL)
+        killed = psutil.Process(host.pid).children() if also == "its children" else []
+        for process in (*killed, host):
+            process.send_signal(signal.SIGKILL)
         host.wait()
     until(lambda: all(map(gone, pids)))
 

@@ -5,6 +5,9 @@ starter holds: when the pipe ends, because it was closed or because the starter 
 way, the server and everything it started are ended. A server that ends by itself ends the guard
 with the same code.
 
+What the starter knows as its child only waits for the guard: Ray kills by force every child of a
+worker that it ends, and who is killed so ends no server.
+
 Not covered: a guard that is itself killed by force.
 """
 
@@ -26,6 +29,9 @@ POLL_SEC = 0.2
 
 def main(argv: list[str]) -> int:
     """Runs the command until it ends or the pipe does."""
+    guard = os.fork()
+    if guard:
+        return os.waitstatus_to_exitcode(os.waitpid(guard, 0)[1]) & 0xFF
     if sys.platform == "linux":  # processes that the server leaves behind become ours to end
         ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     nothing = os.open(os.devnull, os.O_RDONLY)
