@@ -2,14 +2,23 @@
 
     export META_AGENT_VLLM_PYTHON=PYTHON
     python benchmarks/engines.py seeds [--seeds 6] [--first 0] [--steps 12] [--groups 4]
-    python benchmarks/engines.py load [--calls 512] [--at-once 32] [--engines 1]
+    python benchmarks/engines.py load [--calls 256] [--at-once 32] [--rounds 6]
+    python benchmarks/engines.py publish [--engines 4] [--rank 128] [--rounds 6]
 
 * `seeds`: for each seed nano-swe is trained twice from the same warm start, sampled by the policy
   child (`nano`) and by a vLLM server that serves the weights of each step (`vllm`, corrected). Of
   each: clean success of what was trained, by the policy child, on the search and confirm splits
   (one attempt a task), and seconds a step. Last the mean difference, its 95 % interval by t.
 * `load`: the same calls to one server, by a bare HTTP client that keeps its connections and through
-  the gateway, by turns: tokens a second. And seconds until all servers serve other weights.
+  the gateway. The server writes `REPLY` tokens to each, whatever the client, and begins each round
+  without what it computed before; the order turns from round to round. Tokens a second, processor
+  time of this process a token (looking at the engine included, for both), and last the ratio of
+  geometric means with its 95 % interval (t on the logarithms of the rounds).
+* `publish`: what a policy child trains is published to all servers by the code of a training, from
+  a rollout event, again and again. `write_sec` is the child's, `load_sec` the servers', and
+  `first_sec` until each has answered a call under the new name, `warm_sec` for one more of each.
+  The adapter has 33M numbers in 504 tensors, as one of rank 16 for 4B weights has; so that several
+  servers fit here, its rank is 128 and the base small. `--rank 0`: nano's whole weights.
 """
 
 from __future__ import annotations
@@ -18,19 +27,20 @@ import argparse
 import http.client
 import json
 import os
-import shutil
 import socket
 import statistics
 import tempfile
 import time
-from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from threading import local
-from typing import Any
+from typing import Any, NoReturn
 
 from _nano import STAMP, clean_success, competent
+from _pairs import ratio
 from scipy import stats
 
 from meta_agent.backtest._rows import Again
@@ -38,15 +48,19 @@ from meta_agent.backtest.engines import EnginePolicies, Engines
 from meta_agent.backtest.policies import ChildPolicies
 from meta_agent.domains.nano import NanoSwe
 from meta_agent.models.engines.talks import Asked, NanoTalks
-from meta_agent.models.fleet import EngineGateway, Fleet, Served
-from meta_agent.models.fleet.launch import VllmLaunch
-from meta_agent.protocols import GenerateRequest
-from meta_agent.training import TrainSettings, train_policy
+from meta_agent.models.fleet import EngineGateway, Fleet, Routes, Served
+from meta_agent.models.fleet._routes import _seed
+from meta_agent.models.fleet.launch import VllmEngine, VllmLaunch
+from meta_agent.protocols import JSON, GenerateRequest
+from meta_agent.training import PolicyChild, RolloutEvent, TrainJob, TrainSettings, train_policy
+from meta_agent.training._wire import published_folder
 from meta_agent.training.policy import place_of
 from meta_agent.training.run import settings_of
+from meta_agent.training.serving.publishing import EnginePublisher
 from meta_agent.training.serving.untied import untied
 
-CONTEXT = 256
+CONTEXT, REPLY = 256, 64
+COMPLETIONS = "/v1/completions"
 
 
 def by_engine(logs: Path) -> EnginePolicies:
@@ -96,78 +110,187 @@ def seeds(given: argparse.Namespace, folder: Path) -> None:
     say({"differences": differences, "mean": mean, "interval": [mean - half, mean + half]})
 
 
+class Fixed(Routes):
+    """Replies of one length, whoever asks."""
+
+    def _ask(self, method: str, path: str, told: JSON, timeout_sec: float) -> bytes:
+        told = lengthened(told) if path == COMPLETIONS else told
+        return super()._ask(method, path, told, timeout_sec)
+
+
+def lengthened(told: dict[str, Any]) -> dict[str, Any]:
+    return {**told, "min_tokens": told["max_tokens"], "ignore_eos": True}
+
+
 class Bare:
     """What anybody would write: the same question over connections that are kept."""
 
-    def __init__(self, at: Path, key: str, stops: Sequence[int]) -> None:
-        self._at, self._stops, self._mine = at, list(stops), local()
+    def __init__(self, at: Path, key: str) -> None:
+        self._at, self._mine = at, local()
         self._headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
 
-    def tokens(self, ids: Sequence[int], most: int, seed: int) -> int:
+    def tokens(self, request: GenerateRequest) -> int:
         if not hasattr(self._mine, "connection"):
             connection = self._mine.connection = http.client.HTTPConnection("engine")
             connection.sock = socket.socket(socket.AF_UNIX)
             connection.sock.connect(str(self._at))
+        talks = NanoTalks(CONTEXT)
+        asked = talks.ask(request)
+        assert isinstance(asked, Asked)
         told = {
-            "model": "policy", "prompt": list(ids), "max_tokens": most, "temperature": 1.0,
-            "seed": seed, "stop_token_ids": self._stops, "logprobs": 0, "return_token_ids": True,
+            "model": "policy", "prompt": asked.ids, "max_tokens": asked.budget, "temperature": 1.0,
+            "top_p": 1.0, "seed": _seed(request), "stop_token_ids": sorted(talks.stops),
+            "logprobs": 0, "return_token_ids": True,
         }  # fmt: skip
         connection = self._mine.connection
-        connection.request("POST", "/v1/completions", json.dumps(told), self._headers)
+        connection.request("POST", COMPLETIONS, json.dumps(lengthened(told)), self._headers)
         return len(json.loads(connection.getresponse().read())["choices"][0]["token_ids"])
 
 
 def load(given: argparse.Namespace, folder: Path) -> None:
     base = untied(place_of("nano")[0], folder / "untied")
     launch = VllmLaunch(folder, context_tokens=CONTEXT)
-    fleet = Fleet(launch, given.engines, Served("base", base))
+
+    def fixed(number: int, weights: Path, rank: int) -> VllmEngine:
+        engine = launch(number, weights, rank)
+        engine.routes = Fixed(engine.routes._at, engine.routes._key)
+        return engine
+
+    fleet, made = Fleet(fixed, 1, Served("base", base)), list[dict[str, float]]()
     try:
-        if given.engines == 1:
-            rates: dict[str, list[float]] = {"bare": [], "gateway": []}
-            for turn in range(given.rounds):
-                for name in sorted(rates, reverse=bool(turn % 2)):
-                    rates[name].append(rate(name, given, fleet, turn))
-                    say({"round": turn, "by": name, "tokens_per_sec": rates[name][-1]})
-            told = {name: statistics.median(one) for name, one in rates.items()}
-            say({**told, "share": told["gateway"] / told["bare"]})
-        spent = []
-        for turn in range(given.rounds):
-            copy = shutil.copytree(base, folder / f"again-{turn}")
-            began = time.monotonic()
-            fleet.publish(Served(f"again-{turn}", copy))
-            spent.append(time.monotonic() - began)
-        size = sum(one.stat().st_size for one in base.iterdir())
-        say({"engines": given.engines, "publish_sec": spent, "bytes": size})
+        for turn in range(given.rounds + 1):  # the first one warms up
+            rates = {}
+            for name in sorted(("bare", "gateway"), reverse=bool(turn % 2)):
+                told = one_load(name, given, fleet, turn)
+                rates[name] = told["tokens_per_sec"]
+                say({"round": turn, "by": name, **told})
+            made += [rates] if turn else []
+    finally:
+        fleet.close()
+    say(ratio(*([rates[name] for rates in made] for name in ("gateway", "bare"))))
+
+
+def one_load(by: str, given: argparse.Namespace, fleet: Fleet, turn: int) -> dict[str, float]:
+    gateway = EngineGateway(fleet, NanoTalks(CONTEXT), "bench", CONTEXT)
+    (routes,) = routes_of(fleet)
+    bare = Bare(routes._at, routes._key)
+
+    def ask(number: int) -> int:
+        request = call(f"{turn}/{number}", f"task {turn} {number}")
+        if by == "bare":
+            return bare.tokens(request)
+        (reply,) = gateway.generate([request])
+        assert reply.failure is None, reply.failure
+        gateway.finish([request.key])
+        return reply.completion_tokens
+
+    routes._ask("POST", "/reset_prefix_cache", None, 60.0)
+    began, spent = time.monotonic(), time.process_time()
+    with ThreadPoolExecutor(given.at_once) as pool:
+        total = sum(pool.map(ask, range(given.calls)))
+    assert total == given.calls * REPLY, "replies of another length"
+    return {
+        "tokens_per_sec": total / (time.monotonic() - began),
+        "cpu_us_per_token": (time.process_time() - spent) / total * 1e6,
+    }
+
+
+def call(key: str, text: str) -> GenerateRequest:
+    return GenerateRequest(
+        key=key, task_key=text, sample_idx=0, turn=0, seed=0,
+        messages=[{"role": "user", "content": text}], max_tokens=REPLY,
+        max_context_tokens=CONTEXT, temperature=1.0, top_p=1.0,
+    )  # fmt: skip
+
+
+def routes_of(fleet: Fleet) -> list[Routes]:
+    found = [replica.routes() for replica in fleet.replicas]
+    return [one for one in found if one is not None]
+
+
+class Clocked(PolicyChild):
+    """A child that notes how long it wrote."""
+
+    write_sec = 0.0
+
+    def write(self, path: Path) -> None:
+        began = time.monotonic()
+        super().write(path)
+        self.write_sec = time.monotonic() - began
+
+
+class EnoughError(Exception):
+    pass
+
+
+def publish(given: argparse.Namespace, folder: Path) -> None:
+    policy = f"hf:{wide(folder / 'base')}" if given.rank else "nano"
+    base = place_of(policy)[0]
+    served = Served("base", base if given.rank else untied(base, folder / "untied"))
+    recipe = {"groups_per_step": 2, "num_generations": 2} | (
+        {"lora_r": given.rank} if given.rank else {}
+    )
+    settings = TrainSettings(lora_rank=given.rank, corrected=True)
+    launch = VllmLaunch(folder, context_tokens=CONTEXT, count=given.engines)
+    fleet = Fleet(launch, given.engines, served, rank=given.rank)
+    try:
+        with Clocked(threads=1, settings=settings) as child, suppress(EnoughError):
+            child.load(policy)
+
+            def provide(_: RolloutEvent) -> NoReturn:
+                publishing(given, child, fleet, folder / "out")
+                raise EnoughError
+
+            child.train(TrainJob(recipe, 2, 1, folder / "out"), provide)
     finally:
         fleet.close()
 
 
-def rate(by: str, given: argparse.Namespace, fleet: Fleet, turn: int) -> float:
-    talks = NanoTalks(CONTEXT)
-    gateway = EngineGateway(fleet, talks, "bench", CONTEXT)
-    routes = fleet.replicas[0].routes()
-    assert routes is not None
-    bare = Bare(routes._at, routes._key, sorted(talks.stops))
-    words = [f"task {turn} {number} of {by}\n" for number in range(given.calls)]
+def publishing(given: argparse.Namespace, child: Clocked, fleet: Fleet, out: Path) -> None:
+    gateway = EngineGateway(fleet, NanoTalks(CONTEXT), "base", CONTEXT)
+    publisher, made = EnginePublisher(child, fleet, gateway, out), list[dict[str, float]]()
+    for turn in range(given.rounds + 1):  # the first one warms up
+        began = time.monotonic()
+        publisher.publish(turn)
+        load_sec = time.monotonic() - began - child.write_sec
+        first, warm = (answered(gateway, given.engines, f"{turn} {n}") for n in range(2))
+        told = {
+            "write_sec": child.write_sec, "load_sec": load_sec, "first_sec": first,
+            "warm_sec": warm, "whole_sec": child.write_sec + load_sec + first,
+        }  # fmt: skip
+        made += [told] if turn else []
+        say({"round": turn, "engines": given.engines, **told})
+    assert not fleet.unpublished, "versions that were not served"
+    folder = published_folder(out) / str(given.rounds)
+    size = sum(one.stat().st_size for one in folder.iterdir())
+    middle = {name: statistics.median(one[name] for one in made) for name in made[0]}
+    say({"engines": given.engines, "bytes": size, "medians": middle})
 
-    def ask(number: int) -> int:
-        request = GenerateRequest(
-            key=f"{by}{turn}/{number}", task_key=f"{by}{number}", sample_idx=0, turn=0, seed=turn,
-            messages=[{"role": "user", "content": words[number].strip()}], max_tokens=64,
-            max_context_tokens=CONTEXT, temperature=1.0, top_p=1.0,
-        )  # fmt: skip
-        if by == "gateway":
-            (reply,) = gateway.generate([request])
-            assert reply.failure is None, reply.failure
-            return reply.completion_tokens
-        asked = NanoTalks(CONTEXT).ask(request)
-        assert isinstance(asked, Asked)
-        return bare.tokens(asked.ids, asked.budget, number)
 
+def answered(gateway: EngineGateway, engines: int, name: str) -> float:
+    """Seconds until each engine has answered a call of its own."""
+    calls = [call(f"{name}/{number}", f"task {name} {number}") for number in range(engines)]
     began = time.monotonic()
-    with ThreadPoolExecutor(given.at_once) as pool:
-        total = sum(pool.map(ask, range(given.calls)))
-    return total / (time.monotonic() - began)
+    replies = gateway.generate([replace(one, max_tokens=1) for one in calls])
+    spent = time.monotonic() - began
+    assert not any(reply.failure for reply in replies), replies
+    gateway.finish([one.key for one in calls])
+    return spent
+
+
+def wide(folder: Path) -> Path:
+    """A random base whose adapters of rank 128 have 33M numbers in 36 layers."""
+    from transformers import Qwen3ForCausalLM
+
+    from meta_agent.models.engines.nano_files import nano_config, write_nano
+
+    config = nano_config()
+    config.num_hidden_layers, config.hidden_size, config.intermediate_size = 36, 384, 1152
+    config.num_attention_heads, config.num_key_value_heads = 12, 6
+    config.layer_types = ["full_attention"] * 36
+    folder.mkdir()
+    write_nano(Qwen3ForCausalLM(config), folder)
+    return folder
 
 
 def say(told: dict[str, Any]) -> None:
@@ -176,18 +299,19 @@ def say(told: dict[str, Any]) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("what", choices=["seeds", "load"])
+    parser.add_argument("what", choices=["seeds", "load", "publish"])
     parser.add_argument("--seeds", type=int, default=6)
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--steps", type=int, default=12)
     parser.add_argument("--groups", type=int, default=4)
-    parser.add_argument("--engines", type=int, default=1)
-    parser.add_argument("--calls", type=int, default=512)
+    parser.add_argument("--engines", type=int, default=4)
+    parser.add_argument("--rank", type=int, default=128)
+    parser.add_argument("--calls", type=int, default=256)
     parser.add_argument("--at-once", type=int, default=32)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=6)
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        {"seeds": seeds, "load": load}[given.what](given, Path(folder))
+        {"seeds": seeds, "load": load, "publish": publish}[given.what](given, Path(folder))
 
 
 if __name__ == "__main__":

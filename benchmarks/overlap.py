@@ -1,6 +1,6 @@
 """What rollouts beside the training gain in time, and what one event of staleness costs.
 
-    python benchmarks/overlap.py [--seeds 4] [--steps 12] [--groups 8] [--wait 0]
+    python benchmarks/overlap.py [--seeds 4] [--steps 12] [--groups 8] [--latency 0]
 
 For each seed two trainings of nano-swe, with a second child as the engine, the two children
 with one thread each: `max_staleness` 0 (rollouts and training by turns) and 1 (beside each other,
@@ -15,7 +15,10 @@ left out:
 * `clean`, clean success of the trained policy on the search split (one attempt a task).
 
 On a machine that is busy the clock says little: read `beside` and `cpu_sec`, and say the load. With
-`--wait SEC` each half also waits so long each step, as for a device of its own that is not busy.
+`--latency SEC` each round of model calls takes at least so long, as those of an engine on a device
+of its own, and rows are corrected in both, as those of such an engine are: so the trainer does the
+same by turns and beside, and one half waits while the other one has the processors. Last come the
+geometric mean of the gains with its 95 % interval (t on their logarithms), and what they cost.
 """
 
 from __future__ import annotations
@@ -32,9 +35,10 @@ from pathlib import Path
 from typing import Any
 
 from _nano import STAMP, clean_success, competent
+from _pairs import ratio
 
 from meta_agent.domains.nano import NanoSwe
-from meta_agent.protocols import PlannedRollout, Rollout
+from meta_agent.protocols import GenerateReply, GenerateRequest, PlannedRollout, Rollout
 from meta_agent.rollouts import Runner
 from meta_agent.training import PolicyChild, TrainSettings, train_policy
 from meta_agent.training.events.engine_child import EngineChild
@@ -44,17 +48,36 @@ Interval = tuple[float, float]
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
+class Elsewhere:
+    """An engine whose replies take their time; a `Gateway`."""
+
+    lock_step = True
+
+    def __init__(self, engine: PolicyChild, latency_sec: float) -> None:
+        self._engine, self._latency_sec = engine, latency_sec
+        self.finish = engine.finish
+
+    @property
+    def policy(self) -> str:
+        return self._engine.policy
+
+    def generate(self, requests: Sequence[GenerateRequest]) -> list[GenerateReply]:
+        due = time.monotonic() + self._latency_sec
+        replies = self._engine.generate(requests)
+        time.sleep(max(0.0, due - time.monotonic()))
+        return replies
+
+
 class Timed:
     """A runner that notes when it was at work."""
 
-    def __init__(self, runner: Runner, wait_sec: float) -> None:
-        self._runner, self._wait_sec = runner, wait_sec
+    def __init__(self, runner: Runner) -> None:
+        self._runner = runner
         self.intervals: list[Interval] = []
 
     def run(self, plan: Sequence[PlannedRollout], **options: Any) -> list[Rollout]:
         began = time.monotonic()
         rollouts = self._runner.run(plan, **options)
-        time.sleep(self._wait_sec)
         self.intervals.append((began, time.monotonic()))
         return rollouts
 
@@ -64,18 +87,17 @@ def trained(
 ) -> dict[str, Any]:
     """One training and the evaluation of what came of it."""
     child, engine = children
-    child.settings = TrainSettings(corrected=stale > 0, max_staleness=stale)
+    child.settings = TrainSettings(corrected=stale > 0 or given.latency > 0, max_staleness=stale)
     domain, out = NanoSwe(), folder / f"{seed}-{stale}"
     ends: list[float] = []
     spent: list[list[float]] = []
 
     def on_metrics(_: Any) -> None:
-        time.sleep(given.wait)  # the trainer's: the next event is heard after it
         ends.append(time.monotonic())
         spent.append([*map(_processor_sec, (child.pid, engine.pid)), time.process_time()])
 
     with competent() as session:
-        timed = Timed(Runner(domain, session, engine, STAMP), given.wait)
+        timed = Timed(Runner(domain, session, Elsewhere(engine, given.latency), STAMP))
         result = train_policy(
             child, timed, session, domain,
             {**settings_of(session.recipe), "groups_per_step": given.groups},
@@ -85,10 +107,7 @@ def trained(
         clean = clean_success(child, session, "search")
     rows = result.metrics[1:]
     halves = {n: _median(float(row[n]) for row in rows) for n in ("rollout_sec", "train_sec")}
-    trains = [
-        (end - given.wait - float(row["train_sec"]), end)
-        for end, row in zip(ends[1:], rows, strict=True)
-    ]
+    trains = [(end - float(row["train_sec"]), end) for end, row in zip(ends[1:], rows, strict=True)]
     return {
         "seed": seed,
         "max_staleness": stale,
@@ -126,7 +145,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=4)
     parser.add_argument("--steps", type=int, default=12)
     parser.add_argument("--groups", type=int, default=8)
-    parser.add_argument("--wait", type=float, default=0.0)
+    parser.add_argument("--latency", type=float, default=0.0)
     given = parser.parse_args()
     made: dict[int, list[dict[str, Any]]] = {0: [], 1: []}
     with (
@@ -139,13 +158,9 @@ def main() -> None:
                 one = trained(given, (child, engine), seed, stale, Path(folder))
                 made[stale].append(one)
                 print(json.dumps({**one, "load": os.getloadavg()[0]}), flush=True)
-    gains = [a["step_sec"] / b["step_sec"] for a, b in zip(made[0], made[1], strict=True)]
     costs = [b["clean"] - a["clean"] for a, b in zip(made[0], made[1], strict=True)]
-    told = {
-        "gain": _median(gains),
-        "clean_differences": costs,
-        "clean_cost": statistics.fmean(costs),
-    }
+    gain = ratio(*([one["step_sec"] for one in made[stale]] for stale in (0, 1)))
+    told = {"gain": gain, "clean_differences": costs, "clean_cost": statistics.fmean(costs)}
     print(json.dumps(told))
 
 

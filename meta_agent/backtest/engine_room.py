@@ -57,6 +57,7 @@ def engines_for(
     launch = VllmLaunch(
         logs=logs,
         context_tokens=context,
+        count=config.engines,
         precision=config.precision,
         devices=seats.devices,
         gpus_each=config.gpus_per_engine,

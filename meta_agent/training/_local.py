@@ -326,6 +326,7 @@ def _save(
         steps=policy.opened.steps + steps,
         seed=job.seed,
         notes={"base": policy.identity, "recipe": dict(job.recipe)},
+        trained=policy.opened,
     )
 
 

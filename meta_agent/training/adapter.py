@@ -88,12 +88,16 @@ def keep(model: Any, target: Path, *, base: str, earlier: Path | None) -> bool:
     scratch = target / ".trained"
     model.save_pretrained(str(scratch), safe_serialization=True)
     try:
-        parts = [_read(folder) for folder in (earlier, scratch) if folder is not None]
-        if len(parts) > 1 and not all(map(_adds, parts)):
-            return False
-        told, tensors = parts[0] if len(parts) == 1 else _sum(*parts)
+        if earlier is None:
+            told = settings_of(scratch)
+            (scratch / WEIGHTS).rename(target / WEIGHTS)
+        else:
+            parts = _read(earlier), _read(scratch)
+            if not all(map(_adds, parts)):
+                return False
+            told, tensors = _sum(*parts)
+            _save(tensors, target / WEIGHTS)
         write_settings(target, told, base)
-        _save(tensors, target / WEIGHTS)
         return True
     finally:
         shutil.rmtree(scratch, ignore_errors=True)

@@ -46,6 +46,7 @@ class OpenedPolicy(NamedTuple):
     steps: int
     seed: int
     base: str = ""  # identity of the model under an adapter
+    files: Mapping[str, str] = {}  # what it is made of, by sha256
 
 
 def write_checkpoint(
@@ -56,8 +57,13 @@ def write_checkpoint(
     steps: int,
     seed: int,
     notes: Mapping[str, JSON] | None = None,
+    trained: OpenedPolicy | None = None,
 ) -> Checkpoint:
-    """Lets `write_files` fill a fresh directory, seals it, and moves it to `path`."""
+    """Lets `write_files` fill a fresh directory, seals it, and moves it to `path`.
+
+    `trained` is what it was trained from: an adapter's base is the one that was read then, and is
+    not read again.
+    """
     if path.exists():
         raise IntegrityError(f"{path} exists: a checkpoint is never overwritten")
     partial = path.with_name(path.name + ".partial")
@@ -66,7 +72,12 @@ def write_checkpoint(
     try:
         with disk_full_said(path):
             write_files(partial)
-            checkpoint = _seal(partial, path, kind=kind, steps=steps, seed=seed, notes=notes or {})
+            for file in _files(partial):
+                sync(file)
+            files = _contents(partial, _base_files(trained))
+            checkpoint = _seal(
+                partial, path, files, kind=kind, steps=steps, seed=seed, notes=notes or {}
+            )
     except InfrastructureError:
         shutil.rmtree(partial, ignore_errors=True)
         raise
@@ -103,7 +114,7 @@ def open_checkpoint(path: Path, *, foreign: bool = False, alone: bool = False) -
                 hint=f"for a model of your own use hf:{path}",
             )
         files = _contents(path)
-        return OpenedPolicy(path, "hf", _identity("hf", files), 0, 0, _base_of(files))
+        return OpenedPolicy(path, "hf", _identity("hf", files), 0, 0, _base_of(files), files)
     manifest = _read_manifest(path)
     return _check(path, manifest, _contents(path, manifest.get("files") if alone else None))
 
@@ -111,15 +122,13 @@ def open_checkpoint(path: Path, *, foreign: bool = False, alone: bool = False) -
 def _seal(
     partial: Path,
     path: Path,
+    files: dict[str, str],
     *,
     kind: PolicyKind,
     steps: int,
     seed: int,
     notes: Mapping[str, JSON],
 ) -> Checkpoint:
-    for name in _hash_files(partial):
-        sync(partial / name)
-    files = _contents(partial)
     policy = _identity(kind, files)
     manifest = {
         "schema_version": SCHEMA_VERSION,
@@ -168,7 +177,7 @@ def _check(path: Path, manifest: dict[str, JSON], files: dict[str, str]) -> Open
     if manifest.get("policy") != policy:
         raise IntegrityError(f"{path} says it is {manifest.get('policy')} but is {policy}")
     steps, seed = int(manifest["steps"]), int(manifest["seed"])
-    return OpenedPolicy(path, kind, policy, steps, seed, _base_of(files))
+    return OpenedPolicy(path, kind, policy, steps, seed, _base_of(files), files)
 
 
 def _first_difference(recorded: JSON, files: dict[str, str]) -> str:
@@ -203,14 +212,26 @@ def _base_of(files: Mapping[str, str]) -> str:
     return _identity("hf", base) if base else ""
 
 
+def _base_files(trained: OpenedPolicy | None) -> JSON:
+    """What the adapters that are trained stand on, as `_contents` calls it."""
+    if trained is None:
+        return None
+    under = {name: d for name, d in trained.files.items() if name.startswith(_BASE)}
+    return under or {f"{_BASE}{name}": digest for name, digest in trained.files.items()}
+
+
 def _hash_files(path: Path) -> dict[str, str]:
-    """Maps each policy file to its sha256. Other files (a README, a cache) do not count."""
-    names = sorted(
-        item.name
+    """Maps each policy file to its sha256."""
+    return {file.name: _sha256(file) for file in _files(path)}
+
+
+def _files(path: Path) -> list[Path]:
+    """A policy's files. Others (a README, a cache) do not count."""
+    return sorted(
+        item
         for item in path.iterdir()
         if item.is_file() and item.suffix in _POLICY_SUFFIXES and item.name != MANIFEST
     )
-    return {name: _sha256(path / name) for name in names}
 
 
 def _sha256(path: Path) -> str:

@@ -12,6 +12,7 @@ import pytest
 from meta_agent.backtest import engine_room as engines
 from meta_agent.config import RunConfig
 from meta_agent.errors import ConfigError
+from meta_agent.models.fleet.launch import processors
 from meta_agent.training.devices import Device
 from meta_agent.training.memory import GIB
 
@@ -39,6 +40,16 @@ def test_engines_that_leave_no_gpu_to_train_on_are_refused(
 ) -> None:
     with pytest.raises(ConfigError, match=rf"need {count * each + 1}, and {found} are visible"):
         seats(GPUS[:found], count, each)
+
+
+@pytest.mark.parametrize(("count", "found", "threads"), [(4, 2, "1"), (2, 8, "4"), (1, 8, None)])
+def test_engines_without_gpus_share_the_processors(
+    monkeypatch: pytest.MonkeyPatch, count: int, found: int, threads: str | None
+) -> None:
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    assert processors(count, found).get("OMP_NUM_THREADS") == threads
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
+    assert processors(count, found) == {}, "who set it has decided"
 
 
 MODEL = {

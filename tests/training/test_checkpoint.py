@@ -13,7 +13,7 @@ import pytest
 
 from meta_agent.errors import ConfigError, IntegrityError
 from meta_agent.protocols import Checkpoint
-from meta_agent.training import open_checkpoint, write_checkpoint
+from meta_agent.training import OpenedPolicy, open_checkpoint, write_checkpoint
 
 
 def write(path: Path, weights: bytes = b"weights", seed: int = 1) -> Checkpoint:
@@ -165,3 +165,29 @@ def test_a_foreign_directory_opens_only_as_such(tmp_path: Path) -> None:
 def test_a_missing_directory_is_the_users_mistake(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="no policy at"):
         open_checkpoint(tmp_path / "nowhere")
+
+
+def test_an_adapter_stands_on_the_base_that_was_read_not_on_what_lies_there_by_then(
+    tmp_path: Path,
+) -> None:
+    base = tmp_path / "base"
+    base.mkdir()
+    (base / "config.json").write_text("{}")
+    (base / "model.safetensors").write_bytes(b"weights")
+    told = {"peft_type": "LORA", "base_model_name_or_path": str(base)}
+
+    def fill(folder: Path) -> None:
+        (folder / "adapter_config.json").write_text(json.dumps(told))
+        (folder / "adapter_model.safetensors").write_bytes(b"adapter")
+
+    def written(name: str, trained: OpenedPolicy) -> Checkpoint:
+        return write_checkpoint(tmp_path / name, fill, kind="hf", steps=1, seed=0, trained=trained)
+
+    on = open_checkpoint(base, foreign=True)
+    first = written("a", on)
+    assert open_checkpoint(tmp_path / "a").base == on.policy
+    (base / "model.safetensors").write_bytes(b"Weights")
+    again = [written("b", on), written("c", open_checkpoint(tmp_path / "a", alone=True))]
+    assert [one.policy for one in again] == [first.policy] * 2
+    with pytest.raises(IntegrityError, match=r"base/model\.safetensors has changed"):
+        open_checkpoint(tmp_path / "b")

@@ -9,6 +9,7 @@ Not covered: several machines.
 
 from __future__ import annotations
 
+import os
 import secrets
 import shutil
 import tempfile
@@ -33,6 +34,8 @@ class VllmLaunch:
 
     logs: Path
     context_tokens: int
+    count: int = 1
+    """How many there will be: without GPUs they share the processors."""
     precision: str = "float32"
     devices: Sequence[str] = ()
     """Of each engine, as in CUDA_VISIBLE_DEVICES; none: all see the same."""
@@ -48,15 +51,24 @@ class VllmLaunch:
         if rank:
             most = ["--max-loras", str(_LIVE_ADAPTERS), "--max-cpu-loras", str(2 * _LIVE_ADAPTERS)]
             argv += ["--enable-lora", "--max-lora-rank", str(rank), *most]
+        seen = {"CUDA_VISIBLE_DEVICES": self.devices[number]} if self.devices else {}
         if vllm_server.has_gpu():
             argv += ["--tensor-parallel-size", str(self.gpus_each)]
         else:
             tokens = max(self.context_tokens, _CPU_TOKENS)
             argv += vllm_server.cpu_options(tokens, _CPU_SEQUENCES)
+            seen |= processors(self.count, len(os.sched_getaffinity(0)))
         if self.memory_share is not None:
             argv += ["--gpu-memory-utilization", f"{self.memory_share:.2f}"]
-        seen = {"CUDA_VISIBLE_DEVICES": self.devices[number]} if self.devices else {}
         return VllmEngine(argv, seen, self.logs / f"engine-{number}.log", self.tell)
+
+
+def processors(engines: int, found: int) -> dict[str, str]:
+    """Threads of each: where all take all processors they wait for one another, and that costs
+    more than the work (docs/LOG.md). Who set the variable has decided it."""
+    if engines == 1 or "OMP_NUM_THREADS" in os.environ:
+        return {}
+    return {"OMP_NUM_THREADS": str(max(1, found // engines))}
 
 
 class VllmEngine:
