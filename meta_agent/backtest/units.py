@@ -185,7 +185,7 @@ class Apparatus:
 
         An agent that is a command gets one more for each attempt, of its own image.
         """
-        limits = SandboxLimits(deadline_sec=life_sec + steps * Timeouts().training_sec)
+        limits = SandboxLimits(deadline_sec=life_sec + steps * Timeouts().train_step_sec)
 
         def opened(image: str | None) -> Sandbox:
             run, backend = self.settings.run, self.settings.backend

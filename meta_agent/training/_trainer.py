@@ -272,7 +272,6 @@ class HostedTrainer(GRPOTrainer):  # type: ignore[misc]
         self._metrics["train"]["entropy"][-1] = (total / count.clamp(min=1)).item()
 
     def _forward(self, model: Any, chunk: Chunk, at: int) -> Any:
-        self._emit({"event": "pass"})  # a step of many may take hours: who makes them is not hung
         with self.accelerator.autocast(), self._ranks.draws(self.state.global_step, at):
             return model(input_ids=chunk.ids, labels=chunk.labels, fused_lm_head=True)
 

@@ -51,8 +51,7 @@ class Timeouts:
 
     load_sec: float = 180.0
     generate_sec: float = 600.0
-    training_sec: float = 1800.0
-    """Between two passes of a step, which may have any number of them."""
+    train_step_sec: float = 1800.0
 
 
 class PolicyChild:
@@ -128,7 +127,7 @@ class PolicyChild:
         with self._lock:
             self._send({"op": "train", "job": _wire.job_to_json(job)})
             while True:
-                frame = self._receive(self._timeouts.training_sec)
+                frame = self._receive(self._timeouts.train_step_sec)
                 match frame.get("event"):
                     case "rollout":
                         self._provide(
@@ -143,12 +142,12 @@ class PolicyChild:
 
     def seal(self) -> None:
         """Saves what the last step left at `TrainJob.sealed_at`: for `provide_rows` alone."""
-        self._ask({"op": "seal"}, self._timeouts.training_sec)
+        self._ask({"op": "seal"}, self._timeouts.train_step_sec)
 
     def write(self, path: Path) -> None:
         """Makes a checkpoint of the weights of this moment: for `provide_rows` alone."""
         command = {"op": "write", "path": str(path.absolute())}
-        self._ask(command, self._timeouts.training_sec)
+        self._ask(command, self._timeouts.train_step_sec)
 
     def close(self) -> None:
         """Ends the child."""

@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 pytest.importorskip("trl", reason="needs the train extra")
@@ -136,8 +137,9 @@ def test_a_training_ends_whose_engine_is_killed_after_each_of_its_steps(
     def on_metrics(row: JSON) -> None:
         if row["step"] < 4:
             engine: Any = nano_fleet.replicas[0]._engine
-            (server,) = Path(f"/proc/{engine.pid}/task/{engine.pid}/children").read_text().split()
-            os.killpg(int(server), signal.SIGKILL)
+            (guard,) = psutil.Process(engine.pid).children()
+            (server,) = guard.children()
+            os.killpg(server.pid, signal.SIGKILL)
 
     result = train(
         corrected, nano_fleet, NanoTalks(256), session, "nano", tmp_path / "out",

@@ -99,7 +99,7 @@ def test_a_rank_that_ends_ends_the_training_and_nothing_outlives_it(
                 others.extend(psutil.Process(child.pid).children())
                 others[0].send_signal(harm)
                 if harm == signal.SIGSTOP:
-                    child._timeouts = Timeouts(training_sec=3.0)
+                    child._timeouts = Timeouts(train_step_sec=3.0)
             return given[event.step]
 
         job = TrainJob(recipe(), len(given), 0, tmp_path / "out")
