@@ -57,7 +57,7 @@ class VllmLaunch:
         else:
             tokens = max(self.context_tokens, _CPU_TOKENS)
             argv += vllm_server.cpu_options(tokens, _CPU_SEQUENCES)
-            seen |= processors(self.count, len(os.sched_getaffinity(0)))
+            seen |= processors(self.count, os.cpu_count() or 1)
         if self.memory_share is not None:
             argv += ["--gpu-memory-utilization", f"{self.memory_share:.2f}"]
         return VllmEngine(argv, seen, self.logs / f"engine-{number}.log", self.tell)
