@@ -6,7 +6,9 @@ BIN    := $(VENV)/bin
 # options that pytorch.org's selector shows for "CPU" here.
 TORCH_PIP_ARGS ?=
 EVOLVE_ARGS    ?=
-# Bytecode of all that is installed takes half of the set-up, and most of it is never imported: what is, is compiled at the end.
+# Bytecode of all that is installed takes half of the set-up, and most of it is never imported: what is, is compiled at the end,
+# in its place, where a sandbox finds it too: its environment is cleared.
+COMPILED := env -u PYTHONDONTWRITEBYTECODE -u PYTHONPYCACHEPREFIX
 INSTALL := install -q --no-compile
 # Every file has to have one of the hashes in locks/, which `python -m maintain.locks` writes. A build of torch that
 # TORCH_PIP_ARGS brings from elsewhere is not among them.
@@ -122,7 +124,8 @@ $(VENV)/.ready: pyproject.toml constraints.txt $(wildcard locks/*.txt)
 	  { echo "this torch is none of the builds in locks/torch.txt: say with TORCH_PIP_ARGS where to take it from" >&2; exit 1; })
 	@$(PIP) $(TORCH_PIP_ARGS) -c constraints.txt $(TORCH)/*.whl && rm -r $(TORCH)
 	@$(PIP) $(OURS) -e .
-	@env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -c 'import meta_agent.__main__, trl; from trl import GRPOTrainer'
+	@$(COMPILED) $(BIN)/python -c 'import meta_agent.__main__, trl; from trl import GRPOTrainer'
+	@$(COMPILED) $(BIN)/python -m pytest --version >/dev/null
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.ready
@@ -134,6 +137,7 @@ $(API_VENV)/.ready: pyproject.toml $(wildcard locks/*.txt)
 	@rm -rf build
 	@$(API_PIP) $(LOCKED) locks/base.txt -r locks/run.txt
 	@$(API_PIP) $(OURS) .
+	@$(COMPILED) $(API_VENV)/bin/python -m pytest --version >/dev/null
 	@touch $@
 
 $(VLLM_VENV)/.ready: Makefile

@@ -16,6 +16,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import Final, NamedTuple, Protocol
 
 from scipy.stats import binomtest
@@ -78,9 +79,15 @@ def small_edits(
 def _neighbours(tree: HarnessTree, known: set[str]) -> list[Mutant]:
     """All of them, but for what was tried before."""
     paths = parse_contract(tree).files_of("scaffold", tree)
-    files = [PythonFile(p, tree.files[p].decode()) for p in paths if p.endswith(".py")]
-    found = [mutant for file in files for mutant in mutants(file)]
+    texts = {path: tree.files[path].decode() for path in paths if path.endswith(".py")}
+    found = [mutant for path, text in texts.items() for mutant in _mutants(path, text)]
     return [mutant for mutant in found if _rule(mutant) not in known]
+
+
+@lru_cache(maxsize=64)
+def _mutants(path: str, text: str) -> tuple[Mutant, ...]:
+    """Most proposals are for the version that the last was for."""
+    return tuple(mutants(PythonFile(path, text)))
 
 
 def _rungs(edits: int, attempts: int) -> list[tuple[int, int]]:

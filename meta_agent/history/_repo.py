@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -58,6 +58,8 @@ class HarnessRepo:
         # An id names one content for ever, and reading it starts two processes.
         self._trees = lru_cache(maxsize=64)(self._read_tree)
         self._commits = lru_cache(maxsize=1024)(self._read_commit)
+        # What is merged onto what decides the commit, and making it starts seven processes.
+        self._merges = lru_cache(maxsize=1024)(partial(merge_commit, self._git))
 
     @classmethod
     def create(
@@ -261,7 +263,7 @@ class HarnessRepo:
         tip = self._require(ref)
         text = with_trailers(message, trailers)
         with self._writing():
-            return merge_commit(self._git, onto, tip, text, self._date(when, onto, tip))
+            return self._merges(onto, tip, text, self._date(when, onto, tip))
 
     def advance(self, commit: str, *, onto: str) -> str:
         """Moves `main` from `onto` to a commit that was made ahead of it.

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import shutil
 import socket
 import time
@@ -23,6 +24,7 @@ from typing import Any, Final
 import docker  # noqa: TID251
 import requests
 from docker.errors import APIError, DockerException, ImageNotFound, NotFound  # noqa: TID251
+from docker.utils import parse_host  # noqa: TID251
 
 from meta_agent.errors import SandboxError
 from meta_agent.protocols import SandboxLimits
@@ -96,8 +98,11 @@ class Engine:
         with self.errors(f"cannot reach the {TITLES[self.name]} engine"):
             sizes: dict[str, Any] = {"timeout": ENGINE_TIMEOUT_SEC, "max_pool_size": 32}
             if self.name == "docker":
+                _check_listens(os.environ.get("DOCKER_HOST"))
                 return docker.from_env(**sizes).api
-            return docker.DockerClient(base_url=podman.address(), **sizes).api
+            address = podman.address()
+            _check_listens(address)
+            return docker.DockerClient(base_url=address, **sizes).api
 
     @cached_property
     def _native(self) -> dict[str, Any]:
@@ -278,6 +283,22 @@ class Engine:
 def engine(name: str) -> Engine:
     """The one engine of that name that this process talks to."""
     return Engine(name)
+
+
+def _check_listens(address: str | None) -> None:
+    """Raises OSError where nobody listens on the engine's socket file.
+
+    The SDK would leave its socket open then, and its error does not name the file.
+    """
+    scheme, _, path = str(parse_host(address)).partition("://")
+    if scheme != "http+unix":
+        return
+    with socket.socket(socket.AF_UNIX) as ours:
+        ours.settimeout(ENGINE_TIMEOUT_SEC)
+        try:
+            ours.connect(path)
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, path) from error
 
 
 def _tagged(name: str) -> tuple[str, str, str]:

@@ -10,6 +10,9 @@ import pytest
 
 from meta_agent.cli import main
 
+# Where a model's code may run is not what these tests ask, and a machine need not have an engine.
+ANYWHERE = {"META_AGENT_SANDBOX": "process", "META_AGENT_ALLOW_UNSAFE_PROCESS": "true"}
+
 
 class Done(NamedTuple):
     """How a command ended."""

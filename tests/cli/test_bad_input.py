@@ -58,7 +58,7 @@ CASES: dict[str, Bad] = {
     "a factory that is no domain": Bad(
         "which is no domain",
         {"mine.py": "def make():\n    return 3\n"},
-        ("--domain", "mine:make", *FROZEN),
+        ("--domain", "mine:make", *FROZEN, *SAFE),
     ),
     "a factory that is not there": Bad(
         "no_such_module", {}, ("--domain", "no_such_module:make", *FROZEN, *SAFE)

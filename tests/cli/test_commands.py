@@ -17,7 +17,7 @@ from meta_agent.ledger import Ledger
 from meta_agent.workspace import init_workspace
 
 from ..view.sample import write_sample
-from .conftest import Done, Runner
+from .conftest import ANYWHERE, Done, Runner
 
 COMMANDS = ["evolve", "init", "train", "report", "status", "log", "show", "diff", "why"]
 COMMANDS += ["verify", "doctor", "approve", "transcript", "view"]
@@ -208,7 +208,7 @@ BAD_INPUT = {
     "no workspace": (["status"], {}, ["is not a workspace", "hint: meta-agent init"]),
     "no task file": (
         ["evolve", "--tasks", "none.jsonl", "--policy", "a/x"],
-        {},
+        ANYWHERE,
         ["none.jsonl"],
     ),
 }

@@ -206,12 +206,12 @@ def test_podman_is_looked_at_where_it_was_asked_for(
     ],
 )
 def test_an_old_engine_an_old_runc_and_old_control_groups_are_named(
-    version: str, runc: str, cgroup: str, named: list[str], monkeypatch: pytest.MonkeyPatch
+    version: str, runc: str, cgroup: str, named: list[str]
 ) -> None:
     says = {"ServerVersion": version, "DockerRootDir": "/", "RuncCommit": {"ID": runc}}
     says |= {"CgroupVersion": cgroup} if cgroup == "2" else {}  # the engines before v2 say nothing
     asked = _engine.Engine("docker")
-    monkeypatch.setattr(asked, "api", SimpleNamespace(info=lambda: says))
+    vars(asked)["api"] = SimpleNamespace(info=lambda: says)
     facts = asked.facts()
     found = doctor._engine(EngineStatus(facts.version, runc=facts.runc, cgroup=facts.cgroup))
     assert found.level == ("warn" if named else "ok")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from .conftest import Runner
+from .conftest import ANYWHERE, Runner
 
 WRONG = (
     ("evlove", "No such command 'evlove'. Did you mean 'evolve'?"),
@@ -173,7 +173,7 @@ def test_a_wrong_usage_is_one_sentence(
     meta_agent: Runner, prepare: Path, words: str, part: str
 ) -> None:
     before = sorted(prepare.rglob("*"))
-    done = meta_agent(*words.split(), cwd=prepare)
+    done = meta_agent(*words.split(), cwd=prepare, **ANYWHERE)
     assert (done.returncode, done.stdout) == (2, "")
     said = [line for line in done.stderr.splitlines() if line.startswith(("meta-agent: ", "Error"))]
     assert len(said) == 1 and part in said[0], done.stderr

@@ -6,6 +6,8 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from meta_agent.ledger import Ledger
 from meta_agent.rollouts import RolloutStore
 from tests.cli.conftest import meta_agent as meta_agent
@@ -22,6 +24,7 @@ def test_the_example_is_as_short_as_it_says() -> None:
     assert len(block.strip().splitlines()) <= 5
 
 
+@pytest.mark.slow
 def test_from_an_empty_folder_to_a_finished_run(tmp_path: Path, meta_agent: Any) -> None:
     meta_agent("init", "--domain", "mine", cwd=tmp_path)
     for name in ("grader.py", "tasks.jsonl"):

@@ -22,6 +22,7 @@ assert again.run == result.run, "an awaited call beside the kernel's own loop re
 """
 
 
+@pytest.mark.slow
 def test_the_notebook_of_the_example_runs_to_its_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -32,6 +32,8 @@ from tests.steps._ideas import (
     solving,
 )
 
+pytestmark = pytest.mark.slow
+
 REWARD, DATA, FILTER = Idea("reward", "reward"), Idea("data", "data"), Idea("filter", "filter")
 NEXT = Idea("next", "scaffold", after="reward")
 

@@ -12,6 +12,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import accumulate
 from typing import Any
 
 from meta_agent.parsing.syntax import literal_value, parse_python
@@ -94,7 +95,10 @@ class PythonFile:
         return [node for node in self.tree.body if isinstance(node, kinds)]
 
     def source_of(self, node: ast.AST) -> str:
-        return ast.get_source_segment(self.text, node) or ""
+        if getattr(node, "end_lineno", None) is None:
+            return ""  # it has no place of its own
+        start, end = self.span(node)
+        return self._raw[start:end].decode("utf-8", "replace")
 
     def with_function(self, name: str, source: str) -> str | None:
         node = self.function(name)
@@ -144,12 +148,18 @@ class PythonFile:
 
     def _offset(self, line: int, column: int) -> int:
         """A position in bytes: `ast` counts columns in UTF-8."""
-        lines = self.text.encode().split(b"\n")
-        return sum(len(text) + 1 for text in lines[: line - 1]) + column
+        return self._line_starts[line - 1] + column
+
+    @cached_property
+    def _raw(self) -> bytes:
+        return self.text.encode()
+
+    @cached_property
+    def _line_starts(self) -> list[int]:
+        return [0, *accumulate(len(line) + 1 for line in self._raw.split(b"\n"))]
 
     def _cut(self, start: int, end: int, put: str = "") -> str:
-        raw = self.text.encode()
-        return (raw[:start] + put.encode() + raw[end:]).decode()
+        return (self._raw[:start] + put.encode() + self._raw[end:]).decode()
 
     def _replaced(self, node: ast.AST, source: str) -> str:
         return self._cut(self._start(node), self._end(node), source)

@@ -13,7 +13,6 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
-import platform
 import struct
 
 PR_SET_SECCOMP, SECCOMP_MODE_FILTER = 22, 2
@@ -99,9 +98,9 @@ def filter_program(machine: str) -> bytes:
 
 def filter_calls() -> bool:
     """Refuses the system calls above for this process and all that it starts."""
-    if platform.machine() not in MACHINES:
+    if os.uname().machine not in MACHINES:
         return False
-    program = filter_program(platform.machine())
+    program = filter_program(os.uname().machine)
     held = ctypes.create_string_buffer(program, len(program))
     told = struct.pack("HxxxxxxQ", len(program) // 8, ctypes.addressof(held))
     return bool(libc.prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, told, 0, 0) == 0)
