@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import asyncio
 from collections.abc import Callable, Sequence
 from types import SimpleNamespace
@@ -212,3 +213,14 @@ def test_code_that_is_no_scaffold_is_left_alone() -> None:
     for text in ("", "def broken(:\n", "x = 1\n", "async def run(t, m, k):\n    await m.chat()\n"):
         for operation in (keep_conversation, show_results, act_as_written, hear_replies, show_task):
             assert edited(text, operation) == text
+
+
+@pytest.mark.parametrize("newline", ["\n", "\r\n", "\r"])
+def test_a_place_is_the_one_that_python_means_whatever_ends_the_lines(newline: str) -> None:
+    lines = ["def f(x):", "    é = 'ü'", "    return (é,", "        x)", "", "LIMIT = 1"]
+    file = PythonFile("agent.py", newline.join(lines))
+    nodes = list(ast.walk(file.tree))
+    assert len(nodes) > 10
+    for node in nodes:
+        assert file.source_of(node) == (ast.get_source_segment(file.text, node) or "")
+    assert file.with_constant("LIMIT", 3) == file.text.replace("LIMIT = 1", "LIMIT = 3")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -119,6 +120,20 @@ def test_an_engine_that_only_lacks_its_image_is_the_next_step() -> None:
     with pytest.raises(PreflightError, match="no engine; image x is missing") as caught:
         choose_backend("auto", code_by_llm=True, status=found.__getitem__)
     assert str(caught.value.hint).startswith("build it; then")
+
+
+@pytest.mark.parametrize(("left", "why"), [(False, "No such file"), (True, "Connection refused")])
+def test_a_socket_file_that_nobody_listens_on_is_named(
+    left: bool, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A socket that stays open would fail this test as well."""
+    path = tmp_path / "engine.sock"
+    if left:
+        with socket.socket(socket.AF_UNIX) as gone:
+            gone.bind(str(path))
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{path}")
+    with pytest.raises(SandboxError, match=f"cannot reach the Docker engine: .*{why}.*{path}"):
+        _ = _engine.Engine("docker").api
 
 
 def podmans(**native: object) -> _engine.Engine:

@@ -156,7 +156,7 @@ class PythonFile:
 
     @cached_property
     def _line_starts(self) -> list[int]:
-        return [0, *accumulate(len(line) + 1 for line in self._raw.split(b"\n"))]
+        return [0, *accumulate(map(len, self._raw.splitlines(keepends=True)))]
 
     def _cut(self, start: int, end: int, put: str = "") -> str:
         return (self._raw[:start] + put.encode() + self._raw[end:]).decode()
