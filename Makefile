@@ -125,7 +125,7 @@ $(VENV)/.ready: pyproject.toml constraints.txt $(wildcard locks/*.txt)
 	@$(PIP) $(TORCH_PIP_ARGS) -c constraints.txt $(TORCH)/*.whl && rm -r $(TORCH)
 	@$(PIP) $(OURS) -e .
 	@$(COMPILED) $(BIN)/python -c 'import meta_agent.__main__, trl; from trl import GRPOTrainer'
-	@$(COMPILED) $(BIN)/python -m pytest --version >/dev/null
+	@$(COMPILED) $(BIN)/python -m pytest --help >/dev/null
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.ready
@@ -137,7 +137,7 @@ $(API_VENV)/.ready: pyproject.toml $(wildcard locks/*.txt)
 	@rm -rf build
 	@$(API_PIP) $(LOCKED) locks/base.txt -r locks/run.txt
 	@$(API_PIP) $(OURS) .
-	@$(COMPILED) $(API_VENV)/bin/python -m pytest --version >/dev/null
+	@$(COMPILED) $(API_VENV)/bin/python -m pytest --help >/dev/null
 	@touch $@
 
 $(VLLM_VENV)/.ready: Makefile
