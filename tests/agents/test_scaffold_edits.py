@@ -217,10 +217,19 @@ def test_code_that_is_no_scaffold_is_left_alone() -> None:
 
 @pytest.mark.parametrize("newline", ["\n", "\r\n", "\r"])
 def test_a_place_is_the_one_that_python_means_whatever_ends_the_lines(newline: str) -> None:
-    lines = ["def f(x):", "    é = 'ü'", "    return (é,", "        x)", "", "LIMIT = 1"]
+    lines = [
+        "# a\x0cb\u2028c",
+        "def f(x):",
+        "    é = 'ü'",
+        "    return (é,",
+        "        x)",
+        "",
+        "LIMIT = 1",
+    ]
     file = PythonFile("agent.py", newline.join(lines))
     nodes = list(ast.walk(file.tree))
     assert len(nodes) > 10
     for node in nodes:
         assert file.source_of(node) == (ast.get_source_segment(file.text, node) or "")
     assert file.with_constant("LIMIT", 3) == file.text.replace("LIMIT = 1", "LIMIT = 3")
+    assert file.without_function("f") == newline.join([lines[0], lines[-1]])

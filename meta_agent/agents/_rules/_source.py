@@ -109,12 +109,12 @@ class PythonFile:
         node = self.function(name)
         if node is None:
             return None
-        lines = self.text.splitlines(keepends=True)
+        lines = self._raw.splitlines(keepends=True)
         first = min([node.lineno, *(d.lineno for d in node.decorator_list)]) - 1
         last = node.end_lineno or node.lineno
         while last < len(lines) and not lines[last].strip():
             last += 1
-        return "".join(lines[:first] + lines[last:])
+        return b"".join(lines[:first] + lines[last:]).decode()
 
     def uses(self, name: str) -> int:
         """How often a name is read anywhere in the file."""
