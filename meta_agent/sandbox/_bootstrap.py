@@ -4,18 +4,16 @@
 iterate in a new order in every sandbox: runs could not be repeated. The environment is ours
 anyway; what is left of `-I` is taking the current directory off the import path, done here.
 
-The files of `inside` travel as text, or compiled where our own interpreter runs them (a sixth of a
-start less), and become modules under the names that they have here, in the order in which they
-import each other.
+The files of `inside` travel as text and become modules under the names that they have here, in the
+order in which they import each other.
 """
 
 from __future__ import annotations
 
 import json
-import marshal
-from functools import lru_cache
+from collections.abc import Sequence
 from importlib import resources
-from typing import Any, Final
+from typing import Final
 
 READ_PROGRAM = """
 import os, sys
@@ -46,13 +44,11 @@ def worker_program(stranger: int, *, contained: bool, limits: dict[str, int] | N
     sight is this container's own. `limits`, of each process, are set where the engine sets none;
     there the folder to work in is still the worker's, and is given away, and there is a TERM.
     """
-    texts = json.dumps({name: source_of(name) for name in WORKER})
     return _program(
-        "{name: compile(text, '<' + name + '>', 'exec')"
-        f" for name, text in json.loads({texts!r}).items()}}",
+        WORKER,
         f"""
 import os
-here, worker = [bring(name) for name in {WORKER!r}][:: {len(WORKER) - 1}]
+here, worker = modules[:: {len(WORKER) - 1}]
 here.Here.stranger, here.Here.contained, limits = {stranger}, {contained}, {limits}
 if limits is not None:
     here.Here.limits = limits
@@ -63,36 +59,20 @@ worker.main()
     )
 
 
-def jailed_program(
-    folder: str, kept: list[str], limits: dict[str, Any], stranger: int | None
-) -> bytes:
-    """The jail, which enters itself, locks what is left, and then becomes the worker."""
-    return _program(
-        _compiled(("_jail", "_lockdown", *WORKER)),
-        f"""
-kept, limits = json.loads({json.dumps(json.dumps([kept, limits]))})
-fences, stranger = bring("_jail").enter({folder!r}, kept, limits, {stranger})
-fences += bring("_lockdown").lock({folder!r}, "files" in fences)
-here, worker = [bring(name) for name in {WORKER!r}][:: {len(WORKER) - 1}]
-here.Here.fences, here.Here.stranger = tuple(fences), stranger
-worker.main()
-""",
-    )
+def fork_server_program(descriptor: int) -> bytes:
+    """What forks process sandboxes; `descriptor`: its end of the socket that orders come from."""
+    names = ("_jail", "_lockdown", *WORKER, "forkserver")
+    return _program(names, f"modules[-1].serve({descriptor})")
 
 
-@lru_cache(maxsize=1)
-def _compiled(names: tuple[str, ...]) -> str:
-    parts = {name: compile(source_of(name), f"<{name}>", "exec") for name in names}
-    return f"marshal.loads({marshal.dumps(parts)!r})"
-
-
-def _program(parts: str, then: str) -> bytes:
+def _program(names: Sequence[str], then: str) -> bytes:
+    texts = json.dumps({name: source_of(name) for name in names})
     return f"""
-import json, marshal, sys, types
-parts = {parts}
-def bring(name):
+import json, sys, types
+def bring(name, text):
     module = types.ModuleType("{INSIDE}." + name)
     sys.modules[module.__name__] = module
-    exec(parts[name], module.__dict__)
+    exec(compile(text, "<" + name + ">", "exec"), module.__dict__)
     return module
+modules = [bring(name, text) for name, text in json.loads({texts!r}).items()]
 {then}""".encode()

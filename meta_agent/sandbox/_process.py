@@ -10,25 +10,32 @@ not root who started it, on processes.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
+import fcntl
+import io
+import json
 import os
 import select
 import shutil
 import signal
 import site
+import socket
 import subprocess  # noqa: TID251
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 from meta_agent.errors import SandboxError
 from meta_agent.protocols import SandboxLimits
-from meta_agent.sandbox._bootstrap import READ_PROGRAM, jailed_program
+from meta_agent.sandbox._bootstrap import READ_PROGRAM, fork_server_program
 from meta_agent.sandbox._names import FOLDER_PREFIX, HOLDER_FILE
 from meta_agent.sandbox._owner import holder_mark, stranger_uid
 from meta_agent.sandbox._worker_sandbox import WorkerSandbox
@@ -36,12 +43,109 @@ from meta_agent.sandbox.inside.processes import descendants
 
 READ_BYTES = 1 << 20
 STDERR_TAIL_BYTES = 8 << 10
+ANSWER_BYTES = 1 << 12
+FIRST_LOOK_SEC, LAST_LOOK_SEC = 0.0005, 0.02
 
 
 @lru_cache(maxsize=1)
 def _spawner() -> ThreadPoolExecutor:
-    """One thread starts every worker: PR_SET_PDEATHSIG fires when the *thread* that forked ends."""
+    """One thread starts services: PR_SET_PDEATHSIG fires when the *thread* that forked ends."""
     return ThreadPoolExecutor(1, thread_name_prefix="sandbox-spawner")
+
+
+class ForkServer:
+    """The process that sandboxes are forked from (`inside/forkserver`), and its line to us.
+
+    To start an interpreter and to import the worker took two thirds of a sandbox's start.
+    """
+
+    def __init__(self) -> None:
+        self._orders, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._owner, self._lock = os.getpid(), threading.Lock()  # one order and answer at a time
+        with theirs:
+            self.process = subprocess.Popen(
+                [sys.executable, "-s", "-S", "-u", "-c", READ_PROGRAM],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                cwd="/",
+                env=clean_environment(Path("/")),
+                start_new_session=True,
+                pass_fds=(theirs.fileno(),),
+            )
+            program = fork_server_program(theirs.fileno())
+        assert self.process.stdin
+        with contextlib.suppress(BrokenPipeError), self.process.stdin as pipe:
+            pipe.write(len(program).to_bytes(4, "little") + program)
+        atexit.register(self.close)
+
+    def ask(self, order: dict[str, Any], descriptors: Sequence[int] = ()) -> dict[str, Any]:
+        """What it answers. Raises OSError where it could not do it, or is gone."""
+        with self._lock:
+            socket.send_fds(self._orders, [json.dumps(order).encode()], descriptors)
+            answer = self._orders.recv(ANSWER_BYTES)
+        if not answer:
+            raise ConnectionError(f"the fork server ended: {self.close()}")
+        told: dict[str, Any] = json.loads(answer)
+        if "error" in told:
+            raise OSError(told["error"])
+        return told
+
+    def close(self) -> str:
+        """Ends it, and with it every sandbox that it forked; returns what it said."""
+        errors = self.process.stderr
+        if os.getpid() != self._owner or not errors or errors.closed:
+            return ""
+        with contextlib.suppress(OSError), self._orders:
+            self._orders.shutdown(socket.SHUT_RDWR)
+        with errors:
+            said = errors.read().decode("utf-8", "replace").strip()
+        return f"{said} (code {self.process.wait()})"
+
+
+_servers: dict[int, ForkServer] = {}  # by the process it serves: a fork of ours wants its own
+_servers_lock = threading.Lock()
+
+
+def fork_server() -> ForkServer:
+    """The one of this process; another where it was ended from outside."""
+    with _servers_lock:
+        server = _servers.get(os.getpid())
+        if server and server.process.poll() is not None:
+            server.close()
+            server = None
+        _servers[os.getpid()] = server = server or ForkServer()
+        return server
+
+
+class Forked:
+    """A sandbox's process: as much of `subprocess.Popen` as is used of one."""
+
+    def __init__(self, order: dict[str, Any], stdio: Sequence[int]) -> None:
+        self._server = fork_server()
+        self.pid: int = self._server.ask(order, stdio)["pid"]
+        self.returncode: int | None = None
+        self._lock = threading.Lock()  # an end is told once
+
+    def poll(self) -> int | None:
+        """The code it ended with, or None; SIGKILL's where the fork server took it along."""
+        with self._lock:
+            if self.returncode is None:
+                try:
+                    self.returncode = self._server.ask({"ended": self.pid})["code"]
+                except OSError:
+                    self.returncode = -signal.SIGKILL
+            return self.returncode
+
+    def wait(self, timeout: float = float("inf")) -> int:
+        """Raises TimeoutExpired as `Popen.wait` does."""
+        give_up, pause = time.monotonic() + timeout, FIRST_LOOK_SEC
+        while (code := self.poll()) is None:
+            if time.monotonic() > give_up:
+                raise subprocess.TimeoutExpired("sandbox", timeout)
+            time.sleep(pause)
+            pause = min(2 * pause, LAST_LOOK_SEC)
+        return code
 
 
 class ProcessStream:
@@ -51,30 +155,22 @@ class ProcessStream:
         self._folder, self._limits = folder, limits
         self._stderr = bytearray()
         self._deadline_passed = False
-        self._released = False
         self._kill_lock = threading.Lock()  # the folder is removed once, after the last process
-        self._child = _spawner().submit(self._start).result()
-        assert self._child.stdin and self._child.stdout and self._child.stderr
-        self._to, self._from = self._child.stdin.fileno(), self._child.stdout.fileno()
-        self._errors = self._child.stderr.fileno()
+        self._released = False
+        (stdin, to), (come, stdout), (errors, stderr) = _pipe(), _pipe(), _pipe()
+        self._ours = (to, come, errors)
+        self._to, self._from, self._errors = (end.fileno() for end in self._ours)
         for descriptor in (self._to, self._from, self._errors):
             os.set_blocking(descriptor, False)
+        with contextlib.ExitStack() as unstarted, stdin, stdout, stderr:
+            for end in self._ours:
+                unstarted.enter_context(end)
+            theirs = [end.fileno() for end in (stdin, stdout, stderr)]
+            self._child = Forked(_order(folder, limits), theirs)
+            unstarted.pop_all()
         self._timer = threading.Timer(limits.deadline_sec, self._expire)
         self._timer.daemon = True
         self._timer.start()
-
-    def _start(self) -> subprocess.Popen[bytes]:
-        return subprocess.Popen(
-            [sys.executable, "-s", "-S", "-u", "-c", READ_PROGRAM],
-            bufsize=0,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            cwd=self._folder / "work",
-            env=clean_environment(self._folder),
-            start_new_session=True,
-            pipesize=READ_BYTES if sys.platform == "linux" else -1,
-        )
 
     def send(self, data: memoryview, timeout_sec: float) -> int:
         if self._released:
@@ -110,9 +206,8 @@ class ProcessStream:
 
     def release(self) -> None:
         self._released = True
-        for pipe in (self._child.stdin, self._child.stdout, self._child.stderr):
-            if pipe:
-                pipe.close()
+        for end in self._ours:
+            end.close()
 
     def _expire(self) -> None:
         self._deadline_passed = True
@@ -135,6 +230,24 @@ class ProcessStream:
         return SandboxError(f"{message}: {detail}" if detail else message, kind="died")
 
 
+def _pipe() -> tuple[io.FileIO, io.FileIO]:
+    """Its ends, to read and to write; files, which are closed also where nobody does."""
+    source, sink = os.pipe()
+    with contextlib.suppress(OSError):  # where this user's pipes hold all they may, a small one
+        fcntl.fcntl(sink, fcntl.F_SETPIPE_SZ, READ_BYTES)
+    return io.FileIO(source, "r"), io.FileIO(sink, "w")
+
+
+def _order(folder: Path, limits: SandboxLimits) -> dict[str, Any]:
+    return {
+        "folder": str(folder),
+        "kept": interpreter_folders(),
+        "limits": asdict(limits),
+        "stranger": stranger_uid() if os.geteuid() == 0 else None,
+        "env": clean_environment(folder),
+    }
+
+
 def remove_folder(folder: Path) -> None:
     """Removes what a guest left. A tree nested to exhaust our stack stays, and costs only disk."""
     with contextlib.suppress(RecursionError):
@@ -154,9 +267,7 @@ def open_process(limits: SandboxLimits) -> WorkerSandbox:
     except OSError as error:
         shutil.rmtree(folder, ignore_errors=True)
         raise SandboxError(f"cannot start a sandbox process: {error}", kind="start") from error
-    stranger = stranger_uid() if os.geteuid() == 0 else None
-    program = jailed_program(str(folder), interpreter_folders(), asdict(limits), stranger)
-    return WorkerSandbox("process", stream, program)
+    return WorkerSandbox("process", stream)
 
 
 def interpreter_folders() -> list[str]:
@@ -205,7 +316,7 @@ def clean_environment(folder: Path) -> dict[str, str]:
     }
 
 
-def kill_tree(child: subprocess.Popen[bytes]) -> None:
+def kill_tree(child: subprocess.Popen[bytes] | Forked) -> None:
     """Kills a worker and all below it, then reaps it.
 
     The worker adopts what left its session, so the tree is complete until the worker is dead: the

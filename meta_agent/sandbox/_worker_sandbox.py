@@ -49,13 +49,16 @@ class Sent:
 
 
 class WorkerSandbox:
-    """A sandbox whose worker has been started on `stream`; says hello before it is usable."""
+    """A sandbox whose worker has been started on `stream`, or is the `program` to send there.
+
+    It says hello before it is usable.
+    """
 
     def __init__(
         self,
         backend: str,
         stream: Stream,
-        program: bytes,
+        program: bytes = b"",
         *,
         fences: frozenset[str] = frozenset(),
         start_timeout_sec: float = 120.0,
@@ -73,7 +76,8 @@ class WorkerSandbox:
 
     def _greet(self, program: bytes, timeout_sec: float) -> dict[str, JSON]:
         try:
-            self._link.send_raw((program,), time.monotonic() + timeout_sec)
+            if program:
+                self._link.send_raw((program,), time.monotonic() + timeout_sec)
             facts = parse_hello(self.request("hello", {}, timeout_sec=timeout_sec))
         except (LinkClosed, LinkTimeout, SandboxError) as error:
             cause = error if isinstance(error, SandboxError) else self._cause()

@@ -1,9 +1,9 @@
 """Runs first in a process sandbox: limits, then as many kernel fences as this machine allows.
 
-Sent over the pipe ahead of the worker. In a user namespace of its own (no root needed) it takes
-away the network, the sight of other processes (and so of their environments), write access outside
-the sandbox's folder, and all capabilities. The worker becomes PID 1 of a PID namespace: when it
-ends, the kernel ends everything in it. Temporary files, devices and /run are its own.
+In a user namespace of its own (no root needed) it takes away the network, the sight of other
+processes (and so of their environments), write access outside the sandbox's folder, and all
+capabilities. The worker becomes PID 1 of a PID namespace: when it ends, the kernel ends everything
+in it. Temporary files, devices and /run are its own.
 
 Whoever starts it as root gets a second user in that namespace, drawn for this sandbox, whom all
 that is untrusted becomes (`processes.step_down`); the worker keeps the right to do that and to end
@@ -14,8 +14,8 @@ under a hardening policy the kernel may refuse all of it. Not covered: reading w
 user may read, and a service that starts to listen on a socket file after the sandbox was opened.
 """
 
-# Not pathlib, nor socket: what this imports is paid for at every start.
-# ruff: noqa: PTH101, PTH102, PTH103, PTH110, PTH112, PTH114, PTH116, PTH123, PTH211
+# Not pathlib: the kernel knows names.
+# ruff: noqa: PTH101, PTH102, PTH103, PTH110, PTH112, PTH114, PTH116, PTH120, PTH123, PTH211
 
 from __future__ import annotations
 
@@ -45,6 +45,7 @@ AF_INET, SOCK_DGRAM = 2, 2
 SIOCGIFFLAGS, SIOCSIFFLAGS, IFF_UP = 0x8913, 0x8914, 1
 
 libc = ctypes.CDLL(None, use_errno=True)
+WORKS: dict[tuple[str, bool, bool], bool] = {}
 
 
 class Plan(NamedTuple):
@@ -305,7 +306,15 @@ def settle_in(plan: Plan) -> None:
 
 
 def works(plan: Plan, *, fenced: bool) -> bool:
-    """Tries the whole sequence in a throw-away child: a half-entered jail is no place to go on."""
+    """Whether one can enter here: tried once, what this machine allows it will allow again."""
+    tried = os.path.dirname(plan.folder), plan.stranger is not None, fenced
+    if tried not in WORKS:
+        WORKS[tried] = attempt(plan, fenced)
+    return WORKS[tried]
+
+
+def attempt(plan: Plan, fenced: bool) -> bool:
+    """The whole sequence in a throw-away child: a half-entered jail is no place to go on."""
     child = os.fork()
     if child == 0:
         try:
@@ -335,14 +344,10 @@ def chosen(plan: Plan) -> tuple[Plan, bool]:
     return plan, works(plan, fenced=True)
 
 
-def enter(
-    folder: str, kept: list[str], limits: dict[str, Any], stranger: int | None
-) -> tuple[list[str], int | None]:
-    """Puts this process behind its fences; returns their names, and the stranger if it got one."""
+def enter(plan: Plan, fenced: bool, limits: dict[str, Any]) -> list[str]:
+    """Puts this process behind its fences, as `chosen`; returns their names."""
     die_with_parent()
-    os.umask(0o022)
     root = os.getuid() == 0
-    plan, fenced = chosen(Plan(folder, kept, host_sockets(), stranger))
     covered = covered_places(plan)
     if fenced:
         enter_namespaces(plan.stranger)
@@ -355,11 +360,10 @@ def enter(
         drop_privileges(plan.stranger)
     limit_resources(limits, plan.stranger)
     os.umask(0o077)
-    sys.stdout.flush()
     found = [] if root and plan.stranger is None else ["unprivileged"]
     found += [] if plan.stranger is None else ["pids"]
     if fenced:
         found += ["network", "processes", "files", "capabilities"]
         # A folder among others' is in sight only where the folder around them is not covered.
-        found += ["peers"] if folder.startswith(tuple(f"{path}/" for path in covered)) else []
-    return found, plan.stranger
+        found += ["peers"] if plan.folder.startswith(tuple(f"{one}/" for one in covered)) else []
+    return found

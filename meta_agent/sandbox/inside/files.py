@@ -1,8 +1,5 @@
 """Files inside a sandbox: plain ones, in the work directory, never reached through a link."""
 
-# Not pathlib: what this imports is paid for at every start.
-# ruff: noqa: PTH109
-
 from __future__ import annotations
 
 import base64
@@ -13,8 +10,7 @@ import stat
 from collections.abc import Iterator
 
 from meta_agent.sandbox.inside.frames import Json
-
-WORK_DIR = os.getcwd()
+from meta_agent.sandbox.inside.processes import Here
 
 
 @contextlib.contextmanager
@@ -24,7 +20,7 @@ def parent_directory(path: str, create: bool) -> Iterator[tuple[int, str]]:
     if path.startswith("/") or ".." in (*folders, name) or not name:
         raise ValueError(f"not a path inside the work directory: {path!r}")
     flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
-    here = os.open(WORK_DIR, flags)
+    here = os.open(Here.work_dir, flags)
     try:
         for folder in folders:
             if create:

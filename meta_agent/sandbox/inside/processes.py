@@ -27,6 +27,8 @@ libc = ctypes.CDLL(None)
 class Here:
     """What the host says of this place before anything runs, and what this process keeps."""
 
+    work_dir = ""
+    """Where the folder of this sandbox lies, as seen inside."""
     stranger: int | None = None
     """The user that all that is untrusted becomes, where this process may do that."""
     contained = False

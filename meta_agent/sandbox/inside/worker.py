@@ -29,7 +29,7 @@ import types
 from collections.abc import Callable
 
 from meta_agent.sandbox.inside.commands import run_command
-from meta_agent.sandbox.inside.files import WORK_DIR, read_files, write_files
+from meta_agent.sandbox.inside.files import read_files, write_files
 from meta_agent.sandbox.inside.frames import CHUNK_BYTES, Channel, Json, Pipe, parsed, traceback_of
 from meta_agent.sandbox.inside.processes import Here, as_stranger, descendants, settle, step_down
 
@@ -217,7 +217,7 @@ def hello(args: dict[str, Json]) -> dict[str, Json]:
     return {
         "protocol": PROTOCOL,
         "python": list(sys.version_info[:3]),
-        "work_dir": WORK_DIR,
+        "work_dir": Here.work_dir,
         "isolation": list(Here.fences),
         "uid": os.getuid() if Here.stranger is None else Here.stranger,
     }
@@ -236,6 +236,7 @@ def die_with_host(source: int) -> None:
 
 def main() -> None:
     """Takes the frame descriptors away from guest code, then serves."""
+    Here.work_dir = os.getcwd()  # noqa: PTH109 - not pathlib: a container pays for it at each start
     source, sink = os.dup(0), os.dup(1)
     null = os.open("/dev/null", os.O_RDONLY)
     os.dup2(null, 0)

@@ -1,0 +1,63 @@
+"""Process sandboxes are forked from one process of ours, and share nothing but its code."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+
+import pytest
+
+from meta_agent.errors import SandboxError
+from meta_agent.sandbox import WorkerSandbox
+from meta_agent.sandbox._process import fork_server
+
+
+def test_where_it_is_killed_its_sandboxes_die_and_the_next_has_another(
+    open_box: Callable[[], WorkerSandbox],
+) -> None:
+    box, before = open_box(), fork_server()
+    os.kill(before.process.pid, signal.SIGKILL)
+    before.process.wait()
+    with pytest.raises(SandboxError, match=r"ended with code -9"):
+        box.exec(["true"])
+    assert open_box().exec(["echo", "here"]).stdout == b"here\n"
+    assert fork_server() is not before
+
+
+def test_a_sandbox_holds_no_descriptor_of_another(open_box: Callable[[], WorkerSandbox]) -> None:
+    kept, box = open_box(), open_box()
+    for each in (kept, box):
+        listed = each.exec(["ls", "/proc/self/fd"]).stdout.split()
+        assert listed == [b"0", b"1", b"2", b"3"], "the last one reads the folder"
+
+
+def test_an_order_that_no_socket_takes_is_an_error_and_ends_nothing(
+    open_box: Callable[[], WorkerSandbox], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as changed:
+        changed.setenv("PATH", ":".join([os.environ["PATH"], "x" * (1 << 19)]))
+        with pytest.raises(SandboxError, match="cannot start a sandbox process"):
+            open_box()
+    assert open_box().exec(["true"]).exit_code == 0
+
+
+def test_a_fork_of_the_host_has_its_own_and_leaves_ours(
+    open_box: Callable[[], WorkerSandbox],
+) -> None:
+    box = open_box()
+    script = (
+        "import os, sys\n"
+        "from meta_agent.sandbox import open_sandbox\n"
+        "box = open_sandbox('process', run='fork')\n"
+        "if os.fork() == 0:\n"
+        "    with open_sandbox('process', run='fork') as own: own.exec(['true'])\n"
+        "    sys.exit(0)\n"
+        "os.wait()\n"
+        "print(box.exec(['echo', 'still']).stdout.decode())\n"
+    )
+    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert ran.stdout.strip() == "still"
+    assert box.exec(["true"]).exit_code == 0
