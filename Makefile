@@ -33,17 +33,18 @@ VLLM_PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 $(VLLM_VENV)/bin/pip $(INSTALL)
 
 .PHONY: evolve test unit test-all test-slow acceptance vllm verifiers trackers podman ray skill-check lint format setup clean
 
-evolve: $(VENV)/.ready
+evolve: $(VENV)/.compiled
 	$(BIN)/meta-agent evolve --domain swe $(EVOLVE_ARGS)
 
-setup: $(VENV)/.ready
+setup: $(VENV)/.compiled
 
 # What one waits for before a commit: no container, no training, no whole run, no real engine.
 SLOW   := docker or train or slow
 # Half of the time tests wait for their child processes: two workers for each of two cores. Each holds about a gigabyte.
 WORKERS ?= 4
 PYTEST := $(BIN)/pytest -n $(WORKERS) --ignore=tests/acceptance
-test: $(VENV)/.dev
+test:
+	@$(MAKE) --no-print-directory -j2 $(VENV)/.dev $(VENV)/.compiled
 	@$(MAKE) --no-print-directory -j2 lint unit
 	@echo 'left out: containers, trainings, whole runs, real engines (marks: $(SLOW)) and tests/acceptance; make test-all runs them'
 
@@ -124,6 +125,9 @@ $(VENV)/.ready: pyproject.toml constraints.txt $(wildcard locks/*.txt)
 	  { echo "this torch is none of the builds in locks/torch.txt: say with TORCH_PIP_ARGS where to take it from" >&2; exit 1; })
 	@$(PIP) $(TORCH_PIP_ARGS) -c constraints.txt $(TORCH)/*.whl && rm -r $(TORCH)
 	@$(PIP) $(OURS) -e .
+	@touch $@
+
+$(VENV)/.compiled: $(VENV)/.ready
 	@$(COMPILED) $(BIN)/python -c 'import meta_agent.__main__, trl; from trl import GRPOTrainer'
 	@$(COMPILED) $(BIN)/python -m pytest --help >/dev/null
 	@touch $@

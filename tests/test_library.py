@@ -52,6 +52,7 @@ def settings(tmp_path: Path, url: str) -> dict[str, Any]:
     }
 
 
+@pytest.mark.slow
 def test_five_lines_give_a_result_that_a_notebook_shows(tmp_path: Path) -> None:
     heard: list[meta_agent.Event] = []
     with openai_server(adds, serial=False) as url:

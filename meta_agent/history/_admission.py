@@ -14,11 +14,13 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from meta_agent.history._git import Git, GitError, migrate, scratch
+from meta_agent.history._git import Git, GitError, migrate, read_commit, read_object, scratch
 from meta_agent.history._limits import AdmissionLimits, refuse
 from meta_agent.history._pack import scan
 from meta_agent.history._policy import (
+    Headers,
     changed_paths,
     check_allowlist,
     check_entries,
@@ -55,10 +57,11 @@ def admit_pack(
     scan(pack, limits)
     with scratch(host) as quarantine:
         _index(quarantine, pack)
-        chain = _chain(quarantine, tip, base, limits)
-        paths = _walk(quarantine, chain, base, allow, limits)
+        with quarantine.reader() as objects:
+            chain = _chain(objects, tip, base, limits)
+            paths = _walk(objects, chain, base, allow, limits)
         migrate(quarantine, host, tip, base)
-        return AdmittedCommit(tip, _tree_of(quarantine, tip), paths)
+        return AdmittedCommit(tip, chain[0].tree, paths)
 
 
 def _index(quarantine: Git, pack: bytes) -> None:
@@ -68,35 +71,35 @@ def _index(quarantine: Git, pack: bytes) -> None:
         refuse("pack_rejected", f"git refused the pack: {error.stderr.strip()[-200:]!r}")
 
 
-def _chain(quarantine: Git, tip: str, base: str, limits: AdmissionLimits) -> list[str]:
+def _chain(objects: Any, tip: str, base: str, limits: AdmissionLimits) -> list[Headers]:
     """The commits from the tip down to, and without, the base."""
-    chain: list[str] = []
+    chain: list[Headers] = []
     at = tip
     while at != base:
         if len(chain) == limits.commits:
             refuse("wrong_base", f"{base[:12]} is not within {limits.commits} commits of the tip")
-        chain.append(at)
-        at = commit_headers(_raw_commit(quarantine, at), limits).parent
+        chain.append(commit_headers(_raw_commit(objects, at), limits))
+        at = chain[-1].parent
     if not chain:
         refuse("empty", "the tip is the base: nothing was committed")
     return chain
 
 
-def _raw_commit(quarantine: Git, oid: str) -> bytes:
-    try:
-        return quarantine.run("cat-file", "commit", oid).stdout
-    except GitError:
+def _raw_commit(objects: Any, oid: str) -> bytes:
+    raw = read_object(objects, oid, b"commit")
+    if raw is None:
         refuse("missing_object", f"{oid[:12]} is not a commit in the pack or the history")
+    return raw
 
 
 def _walk(
-    quarantine: Git, chain: list[str], base: str, allow: Allowlist, limits: AdmissionLimits
+    objects: Any, chain: list[Headers], base: str, allow: Allowlist, limits: AdmissionLimits
 ) -> tuple[str, ...]:
     """Checks every commit's tree, not only the last: people check out commits in between."""
-    before = tree = tree_entries(quarantine, base, limits)
+    before = tree = tree_entries(objects, read_commit(objects, base).tree, limits)
     paths = set[str]()
     for commit in reversed(chain):
-        tree = tree_entries(quarantine, commit, limits)
+        tree = tree_entries(objects, commit.tree, limits)
         changed = changed_paths(before, tree)
         check_entries(tree, changed, limits)
         check_allowlist(changed, allow.editable, allow.protected)
@@ -104,7 +107,3 @@ def _walk(
     if not changed_paths(before, tree):
         refuse("empty", "the candidate changes no file")
     return tuple(sorted(paths))
-
-
-def _tree_of(git: Git, commit: str) -> str:
-    return git.line("rev-parse", "--verify", f"{commit}^{{tree}}")

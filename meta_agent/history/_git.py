@@ -90,6 +90,7 @@ class Git:
         self._borrow = borrow
         self._transport = transport
         self._settings = _SETTINGS | {"core.fsync": "all" if durable else "none"}
+        self._refs: Any = None  # a GitPython `Repo` that starts no process
 
     @property
     def objects(self) -> Path:
@@ -131,14 +132,23 @@ class Git:
         """A GitPython `Repo` for reading objects by id: one `cat-file --batch` serves them all."""
         _executable()
         with _git_variables_hidden():
-            import git  # noqa: TID251
-
-            repo = git.Repo(self.git_dir)
+            repo = _opened(self.git_dir)
             repo.git.update_environment(**self._environment(None), **self._settings_variables())
             try:
                 yield repo
             finally:
                 repo.close()
+
+    def at(self, ref: str) -> str | None:
+        """The id in a ref, by its whole name, read without a process; None where it is not."""
+        import git  # noqa: TID251
+
+        with _git_variables_hidden():
+            self._refs = self._refs or _opened(self.git_dir)
+        try:
+            return str(git.SymbolicReference.dereference_recursive(self._refs, ref))
+        except ValueError:
+            return None
 
     def _settings_variables(self) -> dict[str, str]:
         """The settings in the form that GitPython's processes can be given them."""
@@ -160,6 +170,12 @@ class Git:
         if when is not None:
             env |= {"GIT_AUTHOR_DATE": f"{when} +0000", "GIT_COMMITTER_DATE": f"{when} +0000"}
         return env
+
+
+def _opened(git_dir: Path) -> Any:
+    import git  # noqa: TID251
+
+    return git.Repo(git_dir)
 
 
 @contextmanager
@@ -196,6 +212,15 @@ def migrate(source: Git, host: Git, tip: str, known: str | None = None) -> None:
     host.run("index-pack", "--stdin", "--strict", "--fsck-objects", stdin=pack)
     # git flushes files but not folders
     sync(host.objects / "pack")
+
+
+def read_object(repo: Any, oid: str, kind: bytes) -> bytes | None:
+    """An object's own bytes, through an open `Git.reader`; None where it is none of this kind."""
+    try:
+        _, found, _, data = repo.git.get_object_data(oid)
+    except ValueError:
+        return None
+    return bytes(data) if found == kind else None
 
 
 def read_commit(repo: Any, oid: str) -> Commit:

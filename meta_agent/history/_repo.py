@@ -35,6 +35,7 @@ _REF = re.compile(r"refs/heads/candidate/[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)
 _NOTES = "refs/notes/commits"
 _BLAMED = re.compile(r"[0-9a-f]{40} \d+ \d+")
 _ID = re.compile(r"[0-9a-f]{40}")
+_WHOLE_NAME = re.compile(r"refs(/[\w.-]+)+", re.ASCII)
 
 
 class LogEntry(NamedTuple):
@@ -90,6 +91,8 @@ class HarnessRepo:
 
     def tip(self, ref: str) -> str | None:
         """The commit that a ref is at; None where there is no such ref."""
+        if _WHOLE_NAME.fullmatch(ref):
+            return self._git.at(ref)
         ran = self._git.run("rev-parse", "--verify", "-q", f"{ref}^{{commit}}", accept=(0, 1))
         return ran.stdout.decode("ascii").strip() or None
 
@@ -117,7 +120,7 @@ class HarnessRepo:
         """
         rows = self._git.run("ls-tree", "-r", "-t", "-z", "--full-tree", commit).stdout
         below = {row.split(b"\t")[0].split()[2] for row in rows.split(b"\0") if row}
-        tree = self._git.line("rev-parse", "--verify", f"{commit}^{{tree}}").encode()
+        tree = self._commit(commit).tree.encode()
         oids = b"\n".join([commit.encode(), *sorted({*below, tree}), b""])
         return self._git.run("pack-objects", "-q", "--stdout", stdin=oids).stdout
 
@@ -129,7 +132,7 @@ class HarnessRepo:
 
     def parent(self, commit: str) -> str | None:
         """The first parent of a commit; None of the first one."""
-        return self.tip(f"{commit}^")
+        return next(iter(self._commit(commit).parents), None)
 
     def subject(self, commit: str) -> str:
         """The first line of a commit's message."""

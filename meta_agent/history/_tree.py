@@ -10,10 +10,10 @@ Does not cover: judging modes and names; `_policy` does.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
 
-from meta_agent.history._git import Git
+from meta_agent.history._git import read_object
 from meta_agent.history._limits import AdmissionLimits, refuse
 from meta_agent.history._policy import Entry
 
@@ -27,22 +27,23 @@ class _Row(NamedTuple):
     oid: str
 
 
-def tree_entries(git: Git, commit: str, limits: AdmissionLimits) -> Mapping[str, Entry]:
-    """Every file below a commit, by path."""
-    level = [_Row(_FOLDER, "", git.line("rev-parse", "--verify", f"{commit}^{{tree}}"))]
+def tree_entries(objects: Any, tree: str, limits: AdmissionLimits) -> Mapping[str, Entry]:
+    """Every file below a tree, by path; `objects` is an open `Git.reader`."""
+    level = [_Row(_FOLDER, "", tree)]
     files: dict[str, Entry] = {}
     for _ in range(_MAX_DEPTH):
         if not level:
-            _check_bytes(git, files, limits)
+            _check_bytes(objects, files, limits)
             return files
-        level = _next_level(git, level, files, limits)
+        level = _next_level(objects, level, files, limits)
     refuse("path_name", f"folders are nested over {_MAX_DEPTH} deep")
 
 
 def _next_level(
-    git: Git, level: list[_Row], files: dict[str, Entry], limits: AdmissionLimits
+    objects: Any, level: list[_Row], files: dict[str, Entry], limits: AdmissionLimits
 ) -> list[_Row]:
-    raw, folders = _trees(git, {row.oid for row in level}), list[_Row]()
+    raw = {oid: _tree(objects, oid) for oid in {row.oid for row in level}}
+    folders = list[_Row]()
     for parent in level:
         for row in _rows(raw[parent.oid], parent.path):
             if row.mode == _FOLDER:
@@ -56,33 +57,29 @@ def _next_level(
     return folders
 
 
-def _check_bytes(git: Git, files: Mapping[str, Entry], limits: AdmissionLimits) -> None:
+def _check_bytes(objects: Any, files: Mapping[str, Entry], limits: AdmissionLimits) -> None:
     """By name, as a checkout, a tar and a model see them; git itself keeps a blob once."""
     names = Counter(entry.oid for entry in files.values() if entry.mode != _SUBMODULE)
-    asked = "\n".join(names).encode() + b"\n"
-    rows = git.run("cat-file", "--batch-check=%(objecttype) %(objectsize)", stdin=asked).stdout
-    total = 0
-    for (oid, times), row in zip(names.items(), rows.splitlines(), strict=False):
-        kind, _, size = row.partition(b" ")
-        if kind != b"blob":
-            refuse("missing_object", f"{oid[:12]} is not a file")
-        total += times * int(size)
+    total = sum(times * _blob_size(objects, oid) for oid, times in names.items())
     if total > limits.total_bytes:
         refuse("tree_too_large", f"all files have {total} bytes, over {limits.total_bytes}")
 
 
-def _trees(git: Git, oids: Iterable[str]) -> dict[str, bytes]:
-    wanted = sorted(oids)
-    stream = git.run("cat-file", "--batch", stdin="\n".join(wanted).encode() + b"\n").stdout
-    found, at = dict[str, bytes](), 0
-    for oid in wanted:
-        end = stream.index(b"\n", at)
-        header = stream[at:end].split()
-        if len(header) != 3 or header[1] != b"tree":
-            refuse("missing_object", f"{oid[:12]} is not a tree")
-        start, size = end + 1, int(header[2])
-        found[oid], at = stream[start : start + size], start + size + 1
-    return found
+def _blob_size(objects: Any, oid: str) -> int:
+    try:
+        _, kind, size = objects.git.get_object_header(oid)
+    except ValueError:
+        kind = b""
+    if kind != b"blob":
+        refuse("missing_object", f"{oid[:12]} is not a file")
+    return int(size)
+
+
+def _tree(objects: Any, oid: str) -> bytes:
+    raw = read_object(objects, oid, b"tree")
+    if raw is None:
+        refuse("missing_object", f"{oid[:12]} is not a tree")
+    return raw
 
 
 def _rows(raw: bytes, folder: str) -> Iterator[_Row]:

@@ -210,6 +210,7 @@ def _ever_promoted(
     return False
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("spread", [0.0, 0.04])
 def test_a_whole_run_of_null_candidates_seldom_promotes_any(spread: float) -> None:
     # At most 5 % of runs by declaration; tolerance 3 standard errors of 120 runs (6 points).

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from meta_agent.protocols import HarnessTree
 from tests.steps._bench import Bench
 from tests.steps._ideas import outcomes, prepare, searched
+
+pytestmark = pytest.mark.slow
 
 
 def calibrated(bench: Bench, metric: str) -> Any:

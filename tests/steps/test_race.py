@@ -243,6 +243,7 @@ def test_what_is_worse_on_the_other_half_gives_way_to_the_start(
     assert raced.repo.candidates(), "its candidates keep their refs"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("edit", ["# nothing", "# worse"])
 def test_where_nothing_helps_the_start_is_handed_over_and_no_exam_is_paid(
     raced: Bench, monkeypatch: pytest.MonkeyPatch, edit: str
@@ -288,7 +289,7 @@ def test_an_edit_that_breaks_is_invalid_and_the_race_goes_on(
     assert found.standing == "proven"
 
 
-@pytest.mark.parametrize("budget", [60, 300, 2000])
+@pytest.mark.parametrize("budget", [60, 300, pytest.param(2000, marks=pytest.mark.slow)])
 def test_no_attempt_is_made_beyond_the_budget(
     raced: Bench, monkeypatch: pytest.MonkeyPatch, budget: int
 ) -> None:
@@ -300,6 +301,7 @@ def test_no_attempt_is_made_beyond_the_budget(
     assert 0 < spent(raced.run.ledger, "r") <= budget
 
 
+@pytest.mark.slow
 def test_a_run_that_is_stopped_at_any_step_ends_the_same(
     raced: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:

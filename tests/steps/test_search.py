@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from _pytest.mark import ParameterSet
 
 from meta_agent.agents._past import history_page
 from meta_agent.errors import BudgetError
@@ -345,7 +346,11 @@ def test_a_training_that_collapses_is_a_cell_that_solves_nothing(bench: Bench) -
     assert in_it(bench, searched(bench)) == {"reward"}
 
 
-@pytest.mark.parametrize("trainings", [4, 6, 9, 14, 20])
+def slow(trainings: int) -> ParameterSet:
+    return pytest.param(trainings, marks=pytest.mark.slow)
+
+
+@pytest.mark.parametrize("trainings", [4, 6, slow(9), slow(14), slow(20)])
 def test_the_search_spends_at_most_its_share_and_every_attempt_counts(
     bench: Bench, trainings: int
 ) -> None:

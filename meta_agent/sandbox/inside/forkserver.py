@@ -9,9 +9,13 @@ its end; this one ends with the host, and with it what it forked.
 
 from __future__ import annotations
 
+import inspect  # noqa: F401 - these four for the guests, which import them
 import json
 import os
+import pathlib  # noqa: F401
+import shutil  # noqa: F401
 import socket
+import tempfile  # noqa: F401
 import traceback
 
 from meta_agent.sandbox.inside._jail import Plan, chosen, enter, host_sockets
