@@ -43,7 +43,7 @@ from meta_agent.sandbox.inside.processes import descendants
 
 READ_BYTES = 1 << 20
 STDERR_TAIL_BYTES = 8 << 10
-ANSWER_BYTES = 1 << 12
+ANSWER_BYTES, ORDER_SEC = 1 << 12, 120.0
 FIRST_LOOK_SEC, LAST_LOOK_SEC = 0.0005, 0.02
 
 
@@ -61,6 +61,7 @@ class ForkServer:
 
     def __init__(self) -> None:
         self._orders, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._orders.settimeout(ORDER_SEC)
         self._owner, self._lock = os.getpid(), threading.Lock()  # one order and answer at a time
         with theirs:
             self.process = subprocess.Popen(
@@ -81,7 +82,8 @@ class ForkServer:
 
     def ask(self, order: dict[str, Any], descriptors: Sequence[int] = ()) -> dict[str, Any]:
         """What it answers. Raises OSError where it could not do it, or is gone."""
-        with self._lock:
+        answer = b""
+        with self._lock, contextlib.suppress(TimeoutError):
             socket.send_fds(self._orders, [json.dumps(order).encode()], descriptors)
             answer = self._orders.recv(ANSWER_BYTES)
         if not answer:
@@ -94,13 +96,14 @@ class ForkServer:
     def close(self) -> str:
         """Ends it, and with it every sandbox that it forked; returns what it said."""
         errors = self.process.stderr
-        if os.getpid() != self._owner or not errors or errors.closed:
-            return ""
-        with contextlib.suppress(OSError), self._orders:
-            self._orders.shutdown(socket.SHUT_RDWR)
-        with errors:
-            said = errors.read().decode("utf-8", "replace").strip()
-        return f"{said} (code {self.process.wait()})"
+        with self._lock:
+            if os.getpid() != self._owner or not errors or errors.closed:
+                return ""
+            self._orders.close()
+            self.process.kill()
+            with errors:
+                said = errors.read().decode("utf-8", "replace").strip()
+            return f"{said} (code {self.process.wait()})"
 
 
 _servers: dict[int, ForkServer] = {}  # by the process it serves: a fork of ours wants its own

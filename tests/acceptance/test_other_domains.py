@@ -28,7 +28,7 @@ pytestmark = [pytest.mark.docker, pytest.mark.slow, pytest.mark.timeout(1800)]
 ROOT = Path(__file__).parents[2]
 DATA = ROOT.parent / "shared" / "data"
 TEAM = ("analyst", "proposer", "reviewer", "librarian")
-SIZES = {"train": 1, "search": 10, "confirm": 14, "vault": 4}
+SIZES = {"train": 1, "search": 8, "confirm": 8, "vault": 2}
 
 
 @dataclass(frozen=True)

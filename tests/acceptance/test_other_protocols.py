@@ -28,12 +28,14 @@ def test_a_good_agent_gets_its_edit_promoted(
     cli.init()
     key = CANARIES["LOOPBACK_KEY"]
     with (
-        anthropic_server(Solver(fixes), key=key, serial=False) as policy,
+        anthropic_server(
+            Solver(fixes, first_right=0.0, mends=1.0), key=key, serial=False
+        ) as policy,
         openai_server(Team(), key=key, serial=False) as team,
         openai_server(Team(), key=key, serial=False) as reviewer,
     ):
         result = cli.evolve(
-            *("--tasks", str(few(tasks, search=4, confirm=16, vault=1))),
+            *("--tasks", str(few(tasks, search=2, confirm=8, vault=1))),
             *("--generations", "1", "--candidates", "1"),
             *("--policy", "anthropic/solver", "--meta-model", "litellm/deepseek/team"),
             *("--model", "reviewer=openai/team"),

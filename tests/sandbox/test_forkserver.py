@@ -27,6 +27,18 @@ def test_where_it_is_killed_its_sandboxes_die_and_the_next_has_another(
     assert fork_server() is not before
 
 
+def test_one_that_hangs_is_ended_and_the_next_sandbox_has_another(
+    open_box: Callable[[], WorkerSandbox],
+) -> None:
+    open_box()
+    hung = fork_server()
+    hung._orders.settimeout(0.2)
+    os.kill(hung.process.pid, signal.SIGSTOP)
+    with pytest.raises(SandboxError, match=r"cannot start a sandbox process: .*\(code -9\)"):
+        open_box()
+    assert open_box().exec(["true"]).exit_code == 0
+
+
 def test_a_sandbox_holds_no_descriptor_of_another(open_box: Callable[[], WorkerSandbox]) -> None:
     kept, box = open_box(), open_box()
     for each in (kept, box):
