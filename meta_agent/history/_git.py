@@ -147,7 +147,7 @@ class Git:
             self._refs = self._refs or _opened(self.git_dir)
         try:
             return str(git.SymbolicReference.dereference_recursive(self._refs, ref))
-        except ValueError:
+        except (ValueError, AssertionError):  # the latter of an empty file: a power cut
             return None
 
     def _settings_variables(self) -> dict[str, str]:

@@ -239,6 +239,21 @@ def test_a_missing_main_is_found_when_opening(repo: HarnessRepo) -> None:
         HarnessRepo.open(repo.path)
 
 
+@pytest.mark.parametrize("left", ["", "not an id", None], ids=["emptied", "garbled", "gone"])
+def test_a_main_that_a_power_cut_took_is_named(repo: HarnessRepo, left: str | None) -> None:
+    ref = repo.path / ".git" / "refs" / "heads" / "main"
+    ref.unlink() if left is None else ref.write_text(left)
+    with pytest.raises(IntegrityError, match="has no refs/heads/main"):
+        repo.head()
+
+
+def test_names_are_found_where_git_has_packed_them(repo: HarnessRepo) -> None:
+    head = repo.head()
+    user_git(repo, "pack-refs", "--all")
+    assert not (repo.path / ".git" / "refs" / "heads" / "main").exists()
+    assert repo.head() == repo.tip("main") == head
+
+
 def test_a_folder_without_git_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="not a harness repository"):
         HarnessRepo.open(tmp_path)

@@ -13,6 +13,7 @@ import pytest
 from meta_agent.errors import SandboxError
 from meta_agent.sandbox import WorkerSandbox
 from meta_agent.sandbox._process import fork_server
+from meta_agent.sandbox.inside import _jail
 
 
 def test_where_it_is_killed_its_sandboxes_die_and_the_next_has_another(
@@ -73,3 +74,12 @@ def test_a_fork_of_the_host_has_its_own_and_leaves_ours(
     ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert ran.stdout.strip() == "still"
     assert box.exec(["true"]).exit_code == 0
+
+
+def test_a_fence_that_failed_once_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a machine refuses for want of memory must not be left away from then on."""
+    outcomes = iter([False, True])
+    monkeypatch.setattr(_jail, "attempt", lambda plan, fenced: next(outcomes))
+    monkeypatch.setattr(_jail, "WORKED", set())
+    plan = _jail.Plan("/tmp/one", [], [], None)
+    assert [_jail.works(plan, fenced=True) for _ in range(3)] == [False, True, True]

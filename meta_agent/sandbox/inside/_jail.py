@@ -45,7 +45,7 @@ AF_INET, SOCK_DGRAM = 2, 2
 SIOCGIFFLAGS, SIOCSIFFLAGS, IFF_UP = 0x8913, 0x8914, 1
 
 libc = ctypes.CDLL(None, use_errno=True)
-WORKS: dict[tuple[str, bool, bool], bool] = {}
+WORKED: set[tuple[str, bool, bool]] = set()
 
 
 class Plan(NamedTuple):
@@ -306,11 +306,11 @@ def settle_in(plan: Plan) -> None:
 
 
 def works(plan: Plan, *, fenced: bool) -> bool:
-    """Whether one can enter here: tried once, what this machine allows it will allow again."""
+    """Whether one can enter here: what this machine has allowed once it is not asked again."""
     tried = os.path.dirname(plan.folder), plan.stranger is not None, fenced
-    if tried not in WORKS:
-        WORKS[tried] = attempt(plan, fenced)
-    return WORKS[tried]
+    if tried not in WORKED and attempt(plan, fenced):
+        WORKED.add(tried)
+    return tried in WORKED
 
 
 def attempt(plan: Plan, fenced: bool) -> bool:
