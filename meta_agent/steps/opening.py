@@ -83,7 +83,11 @@ def open_run(
         hf_place(config.policy.removeprefix("hf:"))
     require_servers(config)
     require_trackers(config.trackers)
-    backend = backend_of(config)
+    try:
+        backend = backend_of(config)
+    except PreflightError:
+        load_run_domain(config, sandbox="process")  # what is amiss with the tasks is said first
+        raise
     run_id = recording.run_id if recording else name_of(config, purpose)
     domain = load_run_domain(config, sandbox=backend, run=run_id)
     workspace = open_or_create(config)

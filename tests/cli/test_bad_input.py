@@ -23,8 +23,7 @@ GOOD = "def grade(task, answer):\n    return answer == task['gold']\n"
 ROWS = "".join(json.dumps({"prompt": f"{n} + 1?", "gold": str(n + 1)}) + "\n" for n in range(40))
 TWICE = '{"key": "a", "prompt": "x"}\n{"key": "a", "prompt": "y"}\n'
 FROZEN = ("--policy", "openai/any", "--base-url", "policy=http://127.0.0.1:9/v1")
-SAFE = ("--sandbox", "process", "--allow-unsafe")
-OWN = ("--tasks", "t.jsonl", "--grade", "g.py", *FROZEN, *SAFE)
+OWN = ("--tasks", "t.jsonl", "--grade", "g.py", *FROZEN)
 
 
 class Bad(NamedTuple):
@@ -58,10 +57,10 @@ CASES: dict[str, Bad] = {
     "a factory that is no domain": Bad(
         "which is no domain",
         {"mine.py": "def make():\n    return 3\n"},
-        ("--domain", "mine:make", *FROZEN, *SAFE),
+        ("--domain", "mine:make", *FROZEN),
     ),
     "a factory that is not there": Bad(
-        "no_such_module", {}, ("--domain", "no_such_module:make", *FROZEN, *SAFE)
+        "no_such_module", {}, ("--domain", "no_such_module:make", *FROZEN)
     ),
     "a mapping to a missing field": Bad(
         "--map names the field 'question'",
@@ -78,7 +77,7 @@ CASES: dict[str, Bad] = {
     "a hub name that does not exist": Bad(
         "hf:org/nothing cannot be fetched from the hub",
         {"g.py": GOOD, "t.jsonl": ROWS},
-        (*OWN[:4], *SAFE, "--policy", "hf:org/nothing"),
+        (*OWN[:4], "--policy", "hf:org/nothing"),
     ),
 }
 
