@@ -32,11 +32,11 @@ class Servers(NamedTuple):
 def served(tasks: Path, fixes: list[Fix]) -> Iterator[Servers]:
     key = CANARIES["LOOPBACK_KEY"]
     with (
-        openai_server(Solver(fixes), key=key, serial=False) as policy,
+        openai_server(Solver(fixes, first_right=0.0, mends=1.0), key=key, serial=False) as policy,
         openai_server(Team(), key=key, serial=False) as team,
     ):
         argv = (
-            *("--tasks", str(few(tasks, search=3, confirm=6, vault=1))),
+            *("--tasks", str(few(tasks, search=2, confirm=4, vault=1))),
             *("--generations", "1", "--candidates", "1", "--concurrency", "2"),
             *("--policy", "openai/solver", "--meta-model", "openai/team"),
             *behind({"policy": policy, **dict.fromkeys(TEAM, team)}),
@@ -67,7 +67,7 @@ def test_killed_runs_ask_nothing_twice_and_end_alike(
         moments = {
             "in the first rollouts": lambda: len(servers.policy.calls) >= 6,
             "while the proposer works": lambda: len(servers.team.calls) >= 7,
-            "while the finalist is measured": lambda: _dialogues(cli, "confirm") >= 8,
+            "while the finalist is measured": lambda: _dialogues(cli, "confirm") >= 4,
         }
         for when in moments.values():
             cli.killed(*servers.argv, when=when)
