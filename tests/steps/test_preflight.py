@@ -12,6 +12,7 @@ from meta_agent.errors import ConfigError, PreflightError
 from meta_agent.resources import shipped_harness
 from meta_agent.steps import opening
 from meta_agent.view import open_display
+from tests.steps._kit import write_tasks
 
 
 def start(config: RunConfig) -> None:
@@ -54,8 +55,11 @@ def test_a_server_that_cannot_be_started_is_told_before_anything_is_made(
 
 
 def test_what_a_model_does_to_real_code_is_not_run_in_a_plain_process(tmp_path: Path) -> None:
+    config = frozen(tmp_path, sandbox="process")
+    with pytest.raises(ConfigError, match="holds no tasks"):  # what is amiss with them comes first
+        start(config)
     with pytest.raises(PreflightError, match="plain process"):
-        start(frozen(tmp_path, sandbox="process"))
+        start(config.model_copy(update={"tasks": write_tasks(tmp_path)}))
 
 
 def test_a_frozen_policy_needs_no_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
