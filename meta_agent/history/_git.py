@@ -18,6 +18,7 @@ import subprocess  # noqa: TID251
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -90,7 +91,6 @@ class Git:
         self._borrow = borrow
         self._transport = transport
         self._settings = _SETTINGS | {"core.fsync": "all" if durable else "none"}
-        self._refs: Any = None  # a GitPython `Repo` that starts no process
 
     @property
     def objects(self) -> Path:
@@ -132,7 +132,7 @@ class Git:
         """A GitPython `Repo` for reading objects by id: one `cat-file --batch` serves them all."""
         _executable()
         with _git_variables_hidden():
-            repo = _opened(self.git_dir)
+            repo = _library().Repo(self.git_dir)
             repo.git.update_environment(**self._environment(None), **self._settings_variables())
             try:
                 yield repo
@@ -141,14 +141,15 @@ class Git:
 
     def at(self, ref: str) -> str | None:
         """The id in a ref, by its whole name, read without a process; None where it is not."""
-        import git  # noqa: TID251
-
-        with _git_variables_hidden():
-            self._refs = self._refs or _opened(self.git_dir)
         try:
-            return str(git.SymbolicReference.dereference_recursive(self._refs, ref))
+            return str(_library().SymbolicReference.dereference_recursive(self._refs, ref))
         except (ValueError, AssertionError):  # the latter of an empty file: a power cut
             return None
+
+    @cached_property
+    def _refs(self) -> Any:
+        with _git_variables_hidden():
+            return _library().Repo(self.git_dir)
 
     def _settings_variables(self) -> dict[str, str]:
         """The settings in the form that GitPython's processes can be given them."""
@@ -172,10 +173,11 @@ class Git:
         return env
 
 
-def _opened(git_dir: Path) -> Any:
+def _library() -> Any:
+    """GitPython, which is imported when it is wanted."""
     import git  # noqa: TID251
 
-    return git.Repo(git_dir)
+    return git
 
 
 @contextmanager

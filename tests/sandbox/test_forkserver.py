@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -26,6 +27,17 @@ def test_where_it_is_killed_its_sandboxes_die_and_the_next_has_another(
         box.exec(["true"])
     assert open_box().exec(["echo", "here"]).stdout == b"here\n"
     assert fork_server() is not before
+
+
+def test_it_has_nothing_of_the_hosts_environment(
+    open_box: Callable[[], WorkerSandbox], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fork_server().close()
+    monkeypatch.setenv("OPENAI_API_KEY", "canary-of-this-test")
+    box = open_box()
+    held = Path(f"/proc/{fork_server().process.pid}/environ").read_bytes()
+    assert b"PATH=" in held and b"canary" not in held
+    assert b"canary" not in box.exec(["cat", "/proc/1/environ", "/proc/self/environ"]).stdout
 
 
 def test_one_that_hangs_is_ended_and_the_next_sandbox_has_another(
