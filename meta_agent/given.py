@@ -124,7 +124,7 @@ def _contract(command: Sequence[str]) -> dict[str, str]:
 
 def _prompted(prompt: str) -> dict[str, str]:
     """The harness `open` with this system prompt."""
-    shipped = shipped_harness("open")
+    shipped = shipped_harness("chat/open")
     files = {f"{_AGENT}/{path}": content.decode() for path, content in shipped.items()}
     prompts = f"{_AGENT}/agent/prompts.py"
     tree = parse_python(files[prompts])

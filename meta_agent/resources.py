@@ -1,8 +1,9 @@
 """Where the data folders are, and the harnesses in one of them as they ship.
 
 They are beside the package in a checkout, inside it in a wheel. What harnesses have in common lies
-once in the folder `shared` above them; a file nearer to a harness takes the place of one above.
-There the folder `agent` stands for the harness's own, such as `swe`.
+once in the folder `shared` above them, and what only harnesses of one name do in a folder of that
+name; a file nearer to a harness takes the place of one above. There the folder `agent` stands for
+the harness's own, such as `swe`.
 """
 
 from __future__ import annotations
@@ -29,13 +30,14 @@ def resource_dir(folder: Folder) -> Path:
 
 
 def shipped_harness(name: str) -> dict[str, bytes]:
-    """The files of a harness by path, such as `nano/swe/seed`."""
+    """The files of a harness by path; `name` is its folder's: `nano/swe/seed`, `chat/swe`."""
     root = resource_dir("harness_repo")
     home = root / name
     (own,) = (path.name for path in home.iterdir() if path.is_dir())
     above = home.parents[: len(PurePosixPath(name).parts)]
     files: dict[str, bytes] = {}
-    for folder in (*(one / "shared" for one in reversed(above)), home):
+    common = (one / part for one in reversed(above) for part in ("shared", home.name))
+    for folder in (*common, home):
         for path, content in _files(folder):
             parts = (own, *path.parts[1:]) if path.parts[0] == "agent" else path.parts
             files["/".join(parts)] = content

@@ -111,7 +111,7 @@ def asks(prompt: str, base_url: str) -> str:
 
 
 def as_folder(tmp_path: Path) -> Path:
-    for path, content in shipped_harness("open").items():
+    for path, content in shipped_harness("chat/open").items():
         (tmp_path / "own" / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "own" / path).write_bytes(content)
     prompts = tmp_path / "own/agent/prompts.py"

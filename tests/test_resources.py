@@ -6,7 +6,14 @@ import pytest
 
 from meta_agent.resources import resource_dir, shipped_harness
 
-HARNESSES = ("code", "math", "open", "swe", "nano/swe/seed", "nano/math/competent")
+HARNESSES = (
+    "chat/code",
+    "chat/math",
+    "chat/open",
+    "chat/swe",
+    "nano/swe/seed",
+    "nano/math/competent",
+)
 
 
 @pytest.mark.parametrize("name", HARNESSES)
@@ -24,7 +31,7 @@ def test_a_nearer_file_takes_the_place_of_one_above() -> None:
     assert (
         seed["swe/filter.py"]
         == competent["swe/filter.py"]
-        == shipped_harness("open")["agent/filter.py"]
+        == shipped_harness("chat/open")["agent/filter.py"]
     )
 
 

@@ -149,7 +149,7 @@ def _rows(case: Case, folder: Path) -> tuple[Path, dict[str, str]]:
 
 def _flawed(case: Case, folder: Path) -> Path:
     harness = folder / "harness"
-    for path, content in shipped_harness(case.domain).items():
+    for path, content in shipped_harness(f"chat/{case.domain}").items():
         (harness / path).parent.mkdir(parents=True, exist_ok=True)
         (harness / path).write_bytes(content)
     name, sound, flawed = case.flaw

@@ -65,7 +65,7 @@ def test_a_killed_training_of_a_real_model_goes_on_from_its_last_seal(
     rows = [{"prompt": f"{n} + 1?", "gold": str(n % 10)} for n in range(60)]
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     policy = _bpe.write(tmp_path / "tiny", window=640)
-    for name, data in shipped_harness("open").items():
+    for name, data in shipped_harness("chat/open").items():
         path = tmp_path / "harness" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(SMALL if path.name == "recipe.toml" else data)

@@ -43,7 +43,7 @@ def test_a_model_that_talks_nonsense_ends_a_run_cleanly(tmp_path: Path) -> None:
     pytest.importorskip("torch", reason="makes its tiny model with torch")
     model = f"vllm:{_tiny_qwen.write(tmp_path / 'tiny', positions=16_384)}"
     tasks = write_tasks(tmp_path / "tasks", SIZES)
-    for name, data in shipped_harness("swe").items():
+    for name, data in shipped_harness("chat/swe").items():
         path = tmp_path / "brief" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(data.replace(b"MAX_TURNS = 30", b"MAX_TURNS = 3"))

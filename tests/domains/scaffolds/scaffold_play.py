@@ -22,8 +22,8 @@ from meta_agent.rollouts import Runner, Stamp
 
 
 def shipped(name: str) -> HarnessTree:
-    """A harness as it ships."""
-    return HarnessTree("c0ffee", "7ree", shipped_harness(name))
+    """A chat harness as it ships."""
+    return HarnessTree("c0ffee", "7ree", shipped_harness(f"chat/{name}"))
 
 
 class Cut(str):

@@ -10,7 +10,7 @@ from meta_agent.resources import shipped_harness
 
 
 def harness_tree() -> HarnessTree:
-    return HarnessTree("c0ffee", "7ree", shipped_harness("swe"))
+    return HarnessTree("c0ffee", "7ree", shipped_harness("chat/swe"))
 
 
 class Scripted:

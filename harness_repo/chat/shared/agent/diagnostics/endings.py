@@ -1,0 +1,23 @@
+"""How attempts end: handed in, out of turns, out of context, or cut in the middle of a reply."""
+
+NAME = "endings"
+LAYER = "behaviour"
+THRESHOLDS = {
+    "unsubmitted_share": {"warn": 0.1, "critical": 0.3, "direction": "above"},
+    "cut_reply_share": {"warn": 0.05, "critical": 0.2, "direction": "above"},
+    "out_of_turns_share": {"warn": 0.1, "critical": 0.3, "direction": "above"},
+    "out_of_context_share": {"warn": 0.05, "critical": 0.2, "direction": "above"},
+}
+
+
+def measure(rollouts):
+    if not rollouts:
+        return {}
+    reasons = [rollout["stop_reason"] for rollout in rollouts]
+    share = {name: reasons.count(name) / len(reasons) for name in set(reasons)}
+    return {
+        "unsubmitted_share": 1.0 - share.get("submitted", 0.0),
+        "cut_reply_share": share.get("length", 0.0),
+        "out_of_turns_share": share.get("turn_limit", 0.0) + share.get("returned", 0.0),
+        "out_of_context_share": share.get("token_limit", 0.0),
+    }
