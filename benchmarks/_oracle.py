@@ -131,7 +131,7 @@ def _batches(files: Files) -> list[list[Mapping[str, Any]]]:
     """The tasks of the first training steps, as the training loop picks them."""
     order = _module(files, faults.CURRICULUM).order
     train = load_domain("swe").tasks("train")
-    tasks: list[dict[str, Any]] = [{"key": t.key, "view": dict(t.view)} for t in train]
+    tasks: list[Mapping[str, Any]] = [{"key": t.key, "view": dict(t.view)} for t in train]
     random.Random(0).shuffle(tasks)
     by_key = {task["key"]: task for task in tasks}
     history: dict[str, dict[str, int]] = {}
@@ -148,7 +148,7 @@ def _batches(files: Files) -> list[list[Mapping[str, Any]]]:
 
 def _mixes_kinds_of_issues(files: Files) -> bool:
     issues = [task["view"]["issue"] for batch in _batches(files) for task in batch]
-    return sum(issue.endswith("?") for issue in issues) >= len(issues) / 2
+    return bool(sum(issue.endswith("?") for issue in issues) >= len(issues) / 2)
 
 
 def _goes_on_to_other_tasks(files: Files) -> bool:

@@ -16,13 +16,11 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE.parent), str(HERE)]
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-import _inprocess as local  # noqa: E402
-
-from meta_agent.models.engines import nano_tokenizer as tokenizer  # noqa: E402
-from meta_agent.protocols import GenerateReply, PlannedRollout  # noqa: E402
+from maintain.drive import Attempt, Scaffold, search_plans
+from meta_agent.models.engines import nano_tokenizer as tokenizer
+from meta_agent.protocols import GenerateReply, PlannedRollout
 
 
 def settings() -> argparse.Namespace:
@@ -62,24 +60,24 @@ class Streaming:
 
     def __init__(self, engine: Any, slots: int) -> None:
         self._engine, self._slots = engine, slots
-        self._scaffold = local.Scaffold()
-        self._flying: dict[str, local.Attempt] = {}
+        self.scaffold = Scaffold("swe")
+        self._flying: dict[str, Attempt] = {}
         self._names: Iterable[int] = iter(range(1 << 40))
         self.tokens = 0
 
-    def run(self, planned: list[PlannedRollout]) -> list[local.Attempt]:
+    def run(self, planned: list[PlannedRollout]) -> list[Attempt]:
         waiting = list(reversed(planned))
         attempts = []
         while waiting or self._flying:
             while waiting and len(self._flying) < self._slots:
-                attempts.append(local.Attempt(self._scaffold, waiting.pop()))
+                attempts.append(Attempt(self.scaffold, waiting.pop()))
                 self._ask(attempts[-1])
             for output in self._engine.step():
                 if output.finished:
                     self._land(output)
         return attempts
 
-    def _ask(self, attempt: local.Attempt) -> None:
+    def _ask(self, attempt: Attempt) -> None:
         from vllm import SamplingParams
 
         request = attempt.request
@@ -112,7 +110,7 @@ def main() -> None:
     streaming = Streaming(engine_of(given), given.slots)
     rates, wins = [], []
     for repeat in range(given.repeats + 1):  # the first one warms up
-        planned = local.plans(given.rollouts, repeat)
+        planned = search_plans(streaming.scaffold, given.rollouts, repeat)
         started = time.perf_counter()
         attempts = streaming.run(planned)
         rates.append(given.rollouts / (time.perf_counter() - started))

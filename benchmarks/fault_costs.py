@@ -10,7 +10,6 @@ measured on the confirm split. Success is split from clean success, so that a le
 from __future__ import annotations
 
 import argparse
-import importlib
 import json
 import tempfile
 from collections import Counter
@@ -19,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from meta_agent.domains import load_domain
+from meta_agent.domains.nano.planted.seeds import PLANTED
 from meta_agent.domains.nano.sources import SUITES, sources
 from meta_agent.harness import HarnessSession
 from meta_agent.protocols import Domain, HarnessTree, PlannedRollout, Rollout
@@ -32,7 +32,7 @@ NONE, UNTRAINED = "none", "untrained"
 
 def main() -> None:
     args = _arguments()
-    faults = {fault.name: fault for fault in _faults(args.suite)}
+    faults = {fault.name: fault for fault in PLANTED[args.suite][0]}
     plain = sources(args.suite, args.base)
     rows = []
     for name in args.only or [UNTRAINED, NONE, *faults]:
@@ -58,12 +58,6 @@ def _arguments() -> argparse.Namespace:
     args = parser.parse_args()
     args.policy = args.policy or f"nano:{args.suite}"
     return args
-
-
-def _faults(suite: str) -> Sequence[Any]:
-    name = "faults" if suite == "swe" else f"{suite}_faults"
-    faults: Sequence[Any] = importlib.import_module(f"meta_agent.domains.nano.{name}").FAULTS
-    return faults
 
 
 def measure(

@@ -28,6 +28,7 @@ from meta_agent.config import RunConfig
 from meta_agent.errors import Interrupted
 from meta_agent.evolve import evolve
 from meta_agent.ledger import Ledger
+from meta_agent.ledger.kinds import Candidate, Proposal
 from meta_agent.protocols import JSON
 from meta_agent.skills import Skill, SkillLibrary
 from meta_agent.studies.conditions import Comparison, carry_out
@@ -130,11 +131,11 @@ def proposed(workspace: Path) -> Idea:
     if not file.is_file():
         return {}
     with Ledger.open(file, owner_lock=False) as ledger:
-        asked = [step for step in ledger.steps(kind="proposal") if step.done]
-        made = [step.outcome for step in ledger.steps(kind="candidate") if step.done]
+        asked = ledger.outcomes("proposal", Proposal)
+        made = ledger.outcomes("candidate", Candidate)
     if not made:
-        return {"rule": "", "diff": ""} if asked and not asked[0].outcome["candidates"] else {}
-    return {"rule": made[0]["hypothesis"]["rule"], "diff": made[0]["diff"]}
+        return {"rule": "", "diff": ""} if asked and not asked[0]["candidates"] else {}
+    return {"rule": str(made[0]["hypothesis"]["rule"]), "diff": made[0].get("diff", "")}
 
 
 class Watching:

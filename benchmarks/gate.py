@@ -208,7 +208,7 @@ def trainings(clean: Matrix, runs: int, rng: np.random.Generator) -> None:
         _report(
             f"target {100 * target:+.0f} points, fixed size {fixed} pairs of runs",
             costs,
-            lambda alpha, target=target, fixed=fixed: _fixed_seeds(clean, target, alpha) / fixed,
+            lambda alpha, target=target, fixed=fixed: _fixed_seeds(clean, target, alpha) / fixed,  # type: ignore[misc]
         )
     _default_plan(clean, runs // 4, rng)
 

@@ -229,8 +229,10 @@ class Slow:
     def acting(self, path: str, label: str) -> Iterator[Slow]:
         yield self
 
-    def training(self) -> Any:
+    def training(self, *_: Any) -> Any:
         raise NotImplementedError
+
+    sampling = training
 
     def generate(self, requests: Sequence[GenerateRequest]) -> list[GenerateReply]:
         time.sleep(LATENCY_SEC)
@@ -295,8 +297,9 @@ def side_by_side(executor: Any, outputs: Outputs, nodes: int, attempts: int, nam
     pack = hashlib.sha256(pack_of(TREE)).hexdigest()
 
     def one(at: int) -> None:
-        what = (f"{name}-{at}", pack, 0, "search", attempts, range(1), None, "nano", "slow", 0, "")
-        outcome = executor.run(EvalUnit(*what), TREE, outputs, lambda *_: None)
+        named = f"{name}-{at}"
+        unit = EvalUnit(named, pack, 0, "search", attempts, range(1), None, "nano", "slow", 0, "")
+        outcome = executor.run(unit, TREE, outputs, lambda *_: None)
         assert outcome["planned"] == attempts
 
     threads = [threading.Thread(target=one, args=(at,)) for at in range(nodes)]

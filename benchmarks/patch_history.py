@@ -12,13 +12,13 @@ files that the release does not ship are left out of them. What does not apply i
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 import subprocess
 import sys
 import tarfile
+from collections.abc import Mapping
 from pathlib import Path
-
-from release_history import _commit, _git
 
 from meta_agent.domains.swe import read_archive
 
@@ -38,11 +38,28 @@ def build(folder: Path, release: Path, distribution: Path) -> tuple[int, list[st
     """Returns how many patches became commits, and the names of the others."""
     tree = read_archive(release, hashlib.sha256(release.read_bytes()).hexdigest())
     folder.mkdir(parents=True)
-    _git(folder, "init", "-q", "-b", "main")
-    _commit(folder, {}, tree, f"release {release.name}")
+    git(folder, "init", "-q", "-b", "main")
+    commit(folder, {}, tree, f"release {release.name}")
     patches = read_patches(distribution)
     skipped = [name for name, text in patches if not _applied(folder, name, text)]
     return len(patches) - len(skipped), skipped
+
+
+def commit(folder: Path, before: Mapping[str, bytes], after: Mapping[str, bytes], why: str) -> None:
+    for path in before.keys() - after.keys():
+        (folder / path).unlink()
+    for path in (path for path in after if before.get(path) != after[path]):
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_bytes(after[path])
+    git(folder, "add", "-A", "-f")
+    git(folder, "commit", "-q", "--allow-empty", "-m", why)
+
+
+def git(folder: Path, *argv: str) -> None:
+    who = {"NAME": "A", "EMAIL": "a@example.org", "DATE": "1700000000 +0000"}
+    env = {f"GIT_{side}_{key}": v for side in ("AUTHOR", "COMMITTER") for key, v in who.items()}
+    settings = ["-c", "commit.gpgSign=false", "-c", "core.autocrlf=false", "-c", "gc.auto=0"]
+    subprocess.run(["git", *settings, *argv], cwd=folder, env={**os.environ, **env}, check=True)
 
 
 def read_patches(distribution: Path) -> list[tuple[str, str]]:
@@ -63,7 +80,7 @@ def _applied(folder: Path, name: str, text: str) -> bool:
     argv = ["git", "apply", *options, "-"]
     done = subprocess.run(argv, cwd=folder, input=text.encode(), capture_output=True, check=False)
     if done.returncode == 0:
-        _git(folder, "commit", "-q", "--allow-empty", "-m", _message(name, text))
+        git(folder, "commit", "-q", "--allow-empty", "-m", _message(name, text))
     return done.returncode == 0
 
 

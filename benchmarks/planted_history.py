@@ -16,7 +16,7 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
-from release_history import _commit, _git
+from patch_history import commit, git
 
 from meta_agent.domains.formats import SweRow, read_swebench
 from meta_agent.domains.swe import read_archive
@@ -42,13 +42,13 @@ def build(tasks: Path, folder: Path) -> int:
     assert source is not None and source.archive is not None
     sound = read_archive(tasks.parent / source.archive, source.sha256)
     folder.mkdir(parents=True)
-    _git(folder, "init", "-q", "-b", "main")
-    _commit(folder, {}, sound, "start")
+    git(folder, "init", "-q", "-b", "main")
+    commit(folder, {}, sound, "start")
     for row in rows:
         assert row.source is not None
         faulty = overlay(sound, apply(sound, parse(row.source.setup_patch)))
-        _commit(folder, sound, faulty, "refactor: tidy up")
-        _commit(folder, faulty, sound, f"fix: {row.instance_id}")
+        commit(folder, sound, faulty, "refactor: tidy up")
+        commit(folder, faulty, sound, f"fix: {row.instance_id}")
     return len(rows)
 
 

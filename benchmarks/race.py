@@ -75,7 +75,7 @@ class World:
         drift = self._drift if self.changed else 0.0
         self._asked += len(tasks)
         rates = expit(self.versions[version][np.asarray(tasks)] + drift)
-        return (self.rng.random(rates.size) < rates).tolist()
+        return list(map(bool, self.rng.random(rates.size) < rates))
 
     @property
     def changed(self) -> bool:
@@ -265,7 +265,7 @@ HEAD = (
 
 def _cell(cell: str, runs: int, seed: int, only: str | None) -> dict[str, list[Ended]]:
     kind, tasks, attempts = cell.split("/")
-    ways = {"gepa": by_gepa, "race": by_race}
+    ways: dict[str, Callable[[World, int], Ended]] = {"gepa": by_gepa, "race": by_race}
     return {
         name: [
             way(World(kind, int(tasks), np.random.default_rng((seed, at))), int(attempts))

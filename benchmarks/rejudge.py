@@ -38,6 +38,7 @@ from meta_agent.gate import (
     verdict_from_json,
 )
 from meta_agent.ledger import Ledger
+from meta_agent.ledger.kinds import Live
 from meta_agent.protocols import Domain, Verdict
 from meta_agent.rollouts import RolloutStore
 from meta_agent.steps.opening import load_run_domain
@@ -64,11 +65,8 @@ def judged_again(workspace: Workspace) -> Iterator[Again]:
     """Every claim of a workspace's runs."""
     with Ledger.open(workspace.ledger_file, owner_lock=False) as ledger:
         for run in ledger.runs():
-            looks = {
-                step.outcome["claim"]: step.outcome
-                for step in ledger.steps(run.run, kind="live")
-                if step.done and step.outcome.get("claim")
-            }
+            made = ledger.outcomes("live", Live, run.run)
+            looks = {look["claim"]: look for look in made if look.get("claim")}
             if looks:
                 domain = load_run_domain(RunConfig.from_json(run.config), sandbox="process")
                 store = RolloutStore(workspace.rollouts)

@@ -25,14 +25,12 @@ import time
 from pathlib import Path
 from typing import Any
 
-import _inprocess as local
+from _nano import STAMP, competent
 
-from meta_agent.domains.nano import NanoSwe
-from meta_agent.domains.nano.planted.seeds import seed_files
-from meta_agent.harness import HarnessSession
-from meta_agent.protocols import HarnessTree
-from meta_agent.rollouts import Runner, Stamp
-from meta_agent.sandbox import open_sandbox
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from maintain.drive import Scaffold, lock_step, search_plans
+from meta_agent.rollouts import Runner
 from meta_agent.training import PolicyChild
 from meta_agent.training.policy import place_of
 
@@ -53,23 +51,17 @@ def settings() -> argparse.Namespace:
 
 
 def end_to_end(given: argparse.Namespace) -> dict[str, Any]:
-    domain = NanoSwe()
-    files, _ = seed_files("swe", variant=local.VARIANT)
-    sandbox = open_sandbox("process", run="bench")
+    scaffold = Scaffold("swe")
     rates, rollouts = [], []
-    try:
-        session = HarnessSession(sandbox, HarnessTree("c0ffee", "7ree", files))
-        with PolicyChild(threads=given.threads) as child:
-            child.load(given.policy)
-            runner = Runner(domain, session, child, Stamp("bench", "v", "c0ffee"))
-            for repeat in range(given.repeats + 1):
-                plans = local.plans(given.rollouts, repeat)
-                started = time.perf_counter()
-                found = runner.run(plans, batch_size=given.slots)
-                rates.append(given.rollouts / (time.perf_counter() - started))
-                rollouts += found
-    finally:
-        sandbox.close()
+    with competent() as session, PolicyChild(threads=given.threads) as child:
+        child.load(given.policy)
+        runner = Runner(scaffold.domain, session, child, STAMP)
+        for repeat in range(given.repeats + 1):
+            plans = search_plans(scaffold, given.rollouts, repeat)
+            started = time.perf_counter()
+            found = runner.run(plans, batch_size=given.slots)
+            rates.append(given.rollouts / (time.perf_counter() - started))
+            rollouts += found
     return {
         "rollouts_per_sec": [round(rate, 1) for rate in rates[1:]],
         "tokens_per_rollout": _mean(r.cost.get("completion_tokens", 0) for r in rollouts),
@@ -89,13 +81,13 @@ def engine_alone(given: argparse.Namespace) -> dict[str, Any]:
     torch.set_num_threads(given.threads)
     path, _ = place_of(given.policy)
     engine = NanoEngine(AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32))
-    scaffold = local.Scaffold()
+    scaffold = Scaffold("swe")
     rates, wins = [], []
     for repeat in range(given.repeats + 1):
-        plans = local.plans(given.rollouts, repeat)
+        plans = search_plans(scaffold, given.rollouts, repeat)
         started = time.perf_counter()
         for start in range(0, len(plans), given.slots):
-            attempts = local.lock_step(scaffold, engine, plans[start : start + given.slots])
+            attempts = lock_step(scaffold, engine, plans[start : start + given.slots])
             wins += [attempt.environment.grade().success for attempt in attempts]
         rates.append(given.rollouts / (time.perf_counter() - started))
     return {"rollouts_per_sec": [round(rate, 1) for rate in rates[1:]], "success": _mean(wins)}

@@ -60,7 +60,7 @@ class Instant:
     """Environment and gateway in one: whatever is asked, the answer is ready."""
 
     name, evaluator_hash, policy, lock_step = "bench", "e0", "instant@0", True
-    tools = ("view", "submit")
+    tools: Sequence[str] = ("view", "submit")
     ceilings = Ceilings(TURNS + 1, 64, 4096, 600.0)
     sampling = Sampling(1.0)
 

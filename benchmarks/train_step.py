@@ -176,7 +176,7 @@ def _plain(batches: list[list[Row]], plan: Any, common: dict[str, Any]) -> Any:
 
 
 def _median(values: Any) -> float:
-    return round(statistics.median(values), 4)
+    return round(float(statistics.median(values)), 4)
 
 
 def main() -> None:

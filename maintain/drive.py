@@ -1,27 +1,24 @@
-"""Measures a policy with one of *our own* scaffolds, in this process, in lock-step.
+"""One of *our own* scaffolds and its environments in this process: no workspace, no sandbox.
 
-Building a warm start needs a success rate before there is a workspace, a sandbox or a run. This
-module is only for scaffold sources that ship with the package: nothing here contains what they do.
-Everything else goes through the rollout runner and a sandbox.
+A warm start is measured with it while it is built, and engines are compared with it. Only for
+scaffold sources that ship with the package: nothing here contains what they do. Everything else
+goes through the rollout runner and a sandbox. vLLM's own environment can import it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Generator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Generator, Sequence
 from types import SimpleNamespace
 from typing import Any, Protocol
 
+from meta_agent.domains import load_domain
+from meta_agent.domains.nano.sources import sources
 from meta_agent.protocols import (
     JSON,
-    Domain,
-    Environment,
     GenerateReply,
     GenerateRequest,
     Message,
     PlannedRollout,
-    Sampling,
-    ToolEvent,
     ToolResult,
 )
 
@@ -35,118 +32,90 @@ class Engine(Protocol):
 
 
 class _Ask:
-    """Awaiting this hands a model call to the driver and receives its reply."""
+    """Awaiting this hands a model call to whoever drives the scaffold, and receives its reply."""
 
     def __init__(self, messages: Sequence[Message], max_tokens: int) -> None:
-        self.messages = list(messages)
-        self.max_tokens = max_tokens
+        self.messages, self.max_tokens = list(messages), max_tokens
 
     def __await__(self) -> Generator[_Ask, GenerateReply, GenerateReply]:
         return (yield self)
 
 
-@dataclass(slots=True)
+class Scaffold:
+    """The agent of a suite's competent harness, compiled once."""
+
+    def __init__(self, suite: str) -> None:
+        self.domain = load_domain(suite)
+        source = sources(suite, "competent")[f"{suite}/agent.py"].decode()
+        names: dict[str, Any] = {"__name__": "scaffold"}
+        exec(compile(source, "agent.py", "exec"), names)  # noqa: S102 - only sources we ship, see above
+        self.run = names["run"]
+
+
 class Attempt:
-    """One rollout under way, and what came of it."""
+    """One rollout under way; `request` is what it asks of the model, None once it is over."""
 
-    plan: PlannedRollout
-    environment: Environment
-    coroutine: Coroutine[_Ask, GenerateReply | None, None] | None = None
-    ask: _Ask | None = None
-    turns: int = 0
-    flags: list[str] = field(default_factory=list)
-    events: list[ToolEvent] = field(default_factory=list)
-    submitted: bool = False
+    def __init__(self, scaffold: Scaffold, plan: PlannedRollout) -> None:
+        self._domain, self._plan, self.turns = scaffold.domain, plan, 0
+        self.environment = self._domain.open(plan.task)
+        self.key = f"{plan.task.key}#{plan.sample_idx}"
+        task = SimpleNamespace(key=plan.task.key, view=dict(plan.task.view))
+        model, tools = SimpleNamespace(chat=self._chat), SimpleNamespace(call=self._call)
+        self._coroutine = scaffold.run(task, model, tools)
+        self.request: GenerateRequest | None = None
+        self._advance(None)
 
-    @property
-    def key(self) -> str:
-        return f"{self.plan.task.key}#{self.plan.sample_idx}"
-
-    def tool(self, name: str, arguments: dict[str, JSON]) -> ToolResult:
-        result = self.environment.call(name, arguments)
-        self.flags += result.flags
-        self.submitted = self.submitted or result.done
-        self.events.append(ToolEvent(self.turns, name, arguments, result.text, result.ok))
-        return result
-
-
-class _Model:
-    def __init__(self, ceiling: int) -> None:
-        self._ceiling = ceiling
-
-    async def chat(
+    async def _chat(
         self, messages: Sequence[Message], max_tokens: int | None = None
     ) -> GenerateReply:
-        return await _Ask(messages, min(max_tokens or self._ceiling, self._ceiling))
+        ceiling = self._domain.ceilings.max_tokens_per_turn
+        return await _Ask(messages, min(max_tokens or ceiling, ceiling))
 
+    async def _call(self, name: str, /, **arguments: JSON) -> ToolResult:
+        return self.environment.call(name, arguments)
 
-class _Tools:
-    def __init__(self, attempt: Attempt) -> None:
-        self._attempt = attempt
+    def answer(self, reply: GenerateReply) -> None:
+        """Goes on with the model's reply."""
+        self.turns += 1
+        if reply.finish_reason == "context" or self.turns >= self._domain.ceilings.max_turns:
+            self.request = None
+        else:
+            self._advance(reply)
 
-    async def call(self, name: str, /, **arguments: JSON) -> ToolResult:
-        return self._attempt.tool(name, arguments)
-
-
-def _load(source: str) -> Any:
-    names: dict[str, Any] = {"__name__": "scaffold"}
-    exec(compile(source, "agent.py", "exec"), names)  # noqa: S102 - only sources we ship, see above
-    return names["run"]
-
-
-class Driver:
-    """Runs planned rollouts of one scaffold on one domain with one engine."""
-
-    def __init__(self, domain: Domain, scaffold_source: str, engine: Engine) -> None:
-        self._domain = domain
-        self._run = _load(scaffold_source)
-        self._engine = engine
-
-    def run(self, plans: Sequence[PlannedRollout], sampling: Sampling) -> list[Attempt]:
-        """Returns one finished attempt per plan, in order."""
-        attempts = [self._start(plan) for plan in plans]
-        live = attempts
-        while live := [a for a in live if a.ask and a.turns < self._domain.ceilings.max_turns]:
-            replies = self._engine.generate([self._request(a, sampling) for a in live])
-            for attempt, reply in zip(live, replies, strict=True):
-                self._answer(attempt, reply)
-        self._engine.finish([a.key for a in attempts])
-        return attempts
-
-    def _start(self, plan: PlannedRollout) -> Attempt:
-        attempt = Attempt(plan, self._domain.open(plan.task))
-        task = SimpleNamespace(key=plan.task.key, view=dict(plan.task.view))
-        model = _Model(self._domain.ceilings.max_tokens_per_turn)
-        attempt.coroutine = self._run(task, model, _Tools(attempt))
-        self._advance(attempt, None)
-        return attempt
-
-    def _request(self, attempt: Attempt, sampling: Sampling) -> GenerateRequest:
-        assert attempt.ask is not None
-        plan = attempt.plan
-        return GenerateRequest(
-            key=attempt.key,
-            task_key=plan.task.key,
-            sample_idx=plan.sample_idx,
-            seed=plan.seed,
-            turn=attempt.turns,
-            messages=attempt.ask.messages,
-            max_tokens=attempt.ask.max_tokens,
-            temperature=sampling.temperature,
-            top_p=sampling.top_p,
+    def _advance(self, reply: GenerateReply | None) -> None:
+        try:
+            ask = self._coroutine.send(reply)
+        except StopIteration:
+            self.request = None
+            return
+        self.request = GenerateRequest(
+            key=self.key,
+            task_key=self._plan.task.key,
+            sample_idx=self._plan.sample_idx,
+            seed=self._plan.seed,
+            turn=self.turns,
+            messages=ask.messages,
+            max_tokens=ask.max_tokens,
+            temperature=self._domain.sampling.temperature,
+            top_p=self._domain.sampling.top_p,
             max_context_tokens=self._domain.ceilings.max_context_tokens,
         )
 
-    def _answer(self, attempt: Attempt, reply: GenerateReply) -> None:
-        attempt.turns += 1
-        if reply.finish_reason == "context":
-            attempt.ask = None
-        else:
-            self._advance(attempt, reply)
 
-    def _advance(self, attempt: Attempt, reply: GenerateReply | None) -> None:
-        assert attempt.coroutine is not None
-        try:
-            attempt.ask = attempt.coroutine.send(reply)
-        except StopIteration:
-            attempt.ask = None
+def lock_step(scaffold: Scaffold, engine: Engine, plans: Sequence[PlannedRollout]) -> list[Attempt]:
+    """One finished attempt per plan, in order; each turn of all of them is one batch."""
+    attempts = [Attempt(scaffold, plan) for plan in plans]
+    while asked := [(one, one.request) for one in attempts if one.request]:
+        replies = engine.generate([request for _, request in asked])
+        for (attempt, _), reply in zip(asked, replies, strict=True):
+            attempt.answer(reply)
+    engine.finish([attempt.key for attempt in attempts])
+    return attempts
+
+
+def search_plans(scaffold: Scaffold, count: int, seed: int) -> list[PlannedRollout]:
+    """So many rollouts of the search tasks, going round them as often as it takes."""
+    tasks = scaffold.domain.tasks("search")
+    return [
+        PlannedRollout(tasks[n % len(tasks)], n // len(tasks), seed, f"g{n}") for n in range(count)
+    ]

@@ -27,9 +27,9 @@ import torch
 from torch import Tensor
 from transformers import AutoModelForCausalLM
 
-from maintain.drive import Attempt, Driver
+from maintain.drive import Scaffold, lock_step
 from meta_agent.domains import load_domain
-from meta_agent.domains.nano.sources import SUITES, sources
+from meta_agent.domains.nano.sources import SUITES
 from meta_agent.models.engines import nano_tokenizer as tokenizer
 from meta_agent.models.engines.nano_engine import NanoEngine
 from meta_agent.models.engines.nano_files import new_nano_model, write_nano
@@ -147,21 +147,15 @@ def teach(schooling: Schooling) -> Any:
     return model.eval()
 
 
-def attempts_of(model: Any, seed: int, samples: int, suite: str = "swe") -> list[Attempt]:
-    """Returns attempts at every search task under the competent scaffold."""
-    domain = load_domain(suite)
-    plans = [
-        PlannedRollout(task, sample, seed, task.key)
-        for task in domain.tasks("search")
-        for sample in range(samples)
-    ]
-    scaffold = sources(suite, "competent")[f"{suite}/agent.py"].decode()
-    return Driver(domain, scaffold, NanoEngine(model)).run(plans, domain.sampling)
-
-
 def measure(model: Any, seed: int, samples: int = 4, suite: str = "swe") -> dict[str, Any]:
     """Returns the success rate with a 95 % interval over tasks (samples of one task cluster)."""
-    attempts = attempts_of(model, seed, samples, suite)
+    scaffold = Scaffold(suite)
+    plans = [
+        PlannedRollout(task, sample, seed, task.key)
+        for task in scaffold.domain.tasks("search")
+        for sample in range(samples)
+    ]
+    attempts = lock_step(scaffold, NanoEngine(model), plans)
     wins = torch.tensor([float(a.environment.grade().success) for a in attempts])
     by_task = wins.view(-1, samples).mean(1)
     margin = 1.96 * float(by_task.std()) / len(by_task) ** 0.5

@@ -103,15 +103,15 @@ class RunConfig(BaseModel):
     """A task file of your own (see `meta-agent tasks check`); None: the built-in nano suite."""
     grade: Path | None = None
     """A grader of your own: a Python file with `grade(task, answer)`. Makes the domain `graded`."""
-    threshold: float | None = Field(None, allow_inf_nan=False)
+    threshold: float | None = Field(default=None, allow_inf_nan=False)
     """From which number of a grader a task counts as solved."""
     map: dict[str, str] = Field(default_factory=dict)
     """Names of fields of the task file, by what we call them: `{"question": "prompt"}`."""
     python: str = sys.executable
     """The interpreter that has what a grader, or a package of environments, imports."""
-    generations: int = Field(3, ge=1, le=1000)
+    generations: int = Field(default=3, ge=1, le=1000)
     """Generations of the loop."""
-    candidates: int = Field(6, ge=1, le=64)
+    candidates: int = Field(default=6, ge=1, le=64)
     """Candidates proposed per generation, one factor each: at most so many are bundled."""
     strategy: str = "full"
     """How a run searches; `full` is the loop with everything (see `steps.strategies`)."""
@@ -121,33 +121,33 @@ class RunConfig(BaseModel):
     hand_over: Literal["proven", "best"] | None = None
     """What a run ends with: only what is proven, or the best estimate, labelled unproven. None:
     proven where there is one, else best."""
-    budget: int | None = Field(None, ge=1)
+    budget: int | None = Field(default=None, ge=1)
     """Cap on all attempts but those at vault tasks. None: what the plan declares."""
-    seed: int = Field(0, ge=0, lt=2**31)
+    seed: int = Field(default=0, ge=0, lt=2**31)
     """Root of every random number of the run."""
-    train_steps: int = Field(30, ge=1, le=1_000_000)
+    train_steps: int = Field(default=30, ge=1, le=1_000_000)
     """Optimizer steps of one training arm."""
-    lora_rank: int = Field(0, ge=0, le=4096)
+    lora_rank: int = Field(default=0, ge=0, le=4096)
     """Rank of the adapters by which an `hf:` policy is trained. 0: all its weights are."""
     precision: Literal["float32", "bfloat16"] = "float32"
     """In what an `hf:` policy computes. What is trained is held in float32 either way."""
-    tokens_per_pass: int | None = Field(None, ge=1, le=1 << 24)
+    tokens_per_pass: int | None = Field(default=None, ge=1, le=1 << 24)
     """Tokens of an `hf:` policy's training held in memory at once. None: 8,192. A longer row is a
     pass by itself. Part of the result: sums depend on how they are split."""
-    max_staleness: int = Field(0, ge=0, le=1)
+    max_staleness: int = Field(default=0, ge=0, le=1)
     """Events by which the weights that sample may be behind an `hf:` policy's training. 1: rollouts
     are made while the event before is trained on, by a second child."""
-    train_gpus: int = Field(1, ge=1, le=64)
+    train_gpus: int = Field(default=1, ge=1, le=64)
     """GPUs (else processes on the CPU) that train an `hf:` policy together. Of all its weights each
     holds a part (FSDP2); with adapters each holds all. Part of the result, as `threads` is."""
-    checkpoint_every: int = Field(5, ge=0, le=1_000_000)
+    checkpoint_every: int = Field(default=5, ge=0, le=1_000_000)
     """Steps of an `hf:` policy's training between seals; a killed one goes on from the last."""
-    engines: int = Field(0, ge=0, le=64)
+    engines: int = Field(default=0, ge=0, le=64)
     """vLLM servers of the run's own that sample for a policy that is trained here. 0: its child
     samples. Part of the result is whether there are any, not how many."""
-    gpus_per_engine: int = Field(1, ge=1, le=8)
+    gpus_per_engine: int = Field(default=1, ge=1, le=8)
     """GPUs that one engine spreads its weights over."""
-    context_tokens: int | None = Field(None, ge=16, le=1 << 24)
+    context_tokens: int | None = Field(default=None, ge=16, le=1 << 24)
     """Longest conversation on an engine. None: the model's window, within the domain's ceiling."""
     sandbox: Literal["auto", "docker", "podman", "process"] = "auto"
     """Where harness code runs. `auto`: Docker where it works, else podman."""
@@ -171,25 +171,25 @@ class RunConfig(BaseModel):
     """Servers of single roles that speak the provider's protocol. Default: the provider's own."""
     key_env: dict[Role, str] = Field(default_factory=dict)
     """Variables that hold the keys of servers in `base_urls`; without one, no key is sent."""
-    max_usd: float | None = Field(None, ge=0)
+    max_usd: float | None = Field(default=None, ge=0)
     """Cap on money; needs a known price for every model in use."""
-    max_tokens: int | None = Field(None, ge=0)
+    max_tokens: int | None = Field(default=None, ge=0)
     """Cap on tokens of API models."""
     role_max_usd: dict[Role, Annotated[float, Field(ge=0)]] = Field(default_factory=dict)
     """Caps on money by role, beside that of the run."""
     role_max_tokens: dict[Role, Annotated[int, Field(ge=0)]] = Field(default_factory=dict)
     """Caps on tokens by role, beside that of the run."""
-    samples: int = Field(2, ge=1, le=64)
+    samples: int = Field(default=2, ge=1, le=64)
     """Attempts at each confirm task in the first look at a frozen policy."""
-    concurrency: int = Field(8, ge=1, le=512)
+    concurrency: int = Field(default=8, ge=1, le=512)
     """Rollouts under way at once where the policy is behind a server."""
     approve: Literal["auto", "merge", "each"] = "auto"
     """What a person decides: nothing, every merge, or every candidate and merge."""
     replay_match: Literal["exact", "position"] = "exact"
     """Replaying: a request must equal the recorded one, or only stand in its place."""
-    threads: int = Field(1, ge=1, le=256)
+    threads: int = Field(default=1, ge=1, le=256)
     """CPU threads of one training child. Part of the result: sums depend on how they are split."""
-    jobs: int | None = Field(None, ge=1, le=256)
+    jobs: int | None = Field(default=None, ge=1, le=256)
     """Training children at the same time. None: as many as there are CPU cores; of an `hf:` policy
     as many as fit."""
 

@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Final, NoReturn, TypeVar
+from typing import Final, NoReturn, Self, TypeVar
 
 from meta_agent import errors
 from meta_agent.errors import (
@@ -156,7 +156,7 @@ class PolicyChild:
                 self._ended = "it was closed"
                 self._process.close()
 
-    def __enter__(self) -> PolicyChild:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -13,11 +13,12 @@ from meta_agent.domains.nano.planted import code_faults, faults, math_faults
 from meta_agent.domains.nano.planted._fault import Edit, Fault, drawn_from
 from meta_agent.domains.nano.sources import Variant, sources
 
-_PLANTED: Final[Mapping[str, tuple[tuple[Fault, ...], tuple[str, ...]]]] = {
+PLANTED: Final[Mapping[str, tuple[tuple[Fault, ...], tuple[str, ...]]]] = {
     "swe": (faults.FAULTS, faults.DEFAULT_SEED),
     "math": (math_faults.FAULTS, math_faults.DEFAULT_SEED),
     "code": (code_faults.FAULTS, code_faults.DEFAULT_SEED),
 }
+"""By suite: the faults, and those of seed 0."""
 _TINY: Final = (
     (r"^groups_per_step = .*$", "groups_per_step = 4"),
     (r"^num_generations = .*$", "num_generations = 4"),
@@ -43,7 +44,7 @@ def seed_files(
         for pattern, text in _TINY:
             edit = Edit(f"{suite}/recipe.toml", pattern, text)
             files[edit.path] = edit.apply(files[edit.path].decode()).encode()
-    known, default = _PLANTED[suite]
+    known, default = PLANTED[suite]
     planted = drawn_from(known, suite, seed, default) if variant == "seed" else ()
     for each in planted:
         files = each.apply(files)
