@@ -52,7 +52,9 @@ test:
 unit: $(VENV)/.dev
 	$(PYTEST) --dist worksteal -m 'not ($(SLOW))' $(PYTEST_ARGS)
 
-test-all: test test-slow acceptance
+test-all: test
+	@$(MAKE) --no-print-directory -j2 $(API_VENV)/.ready test-slow
+	@$(MAKE) --no-print-directory acceptance
 
 # By file: what many tests of a file share (a whole run, a server) is made once.
 test-slow: $(VENV)/.dev

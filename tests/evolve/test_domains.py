@@ -57,6 +57,7 @@ def test_verify_recomputes_every_verdict(ended: Finished) -> None:
 
 @pytest.mark.docker
 @pytest.mark.timeout(900)  # two runs, on a machine that may be busy
+@pytest.mark.parametrize("ended", ["code"], indirect=True)
 def test_a_run_killed_in_docker_ends_like_an_undisturbed_one_without(
     ended: Finished, make_cli: Callable[[str], Cli]
 ) -> None:
