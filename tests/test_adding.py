@@ -160,7 +160,7 @@ def test_a_domain(monkeypatch: pytest.MonkeyPatch) -> None:
     file = ModuleType("echo_door")
     file.open_domain = lambda asked: _Echo()  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "echo_door", file)
-    row = Door("echo_door", "meta_agent.domains.checking._plugged", "open", needs_file=False)
+    row = Door("echo_door", "meta_agent.domains.checking._plugged", "chat/open", needs_file=False)
     monkeypatch.setitem(DOORS, "echo", row)  # type: ignore[arg-type]
     assert open_domain(Asked("echo")).name == "echo"
     assert len(check_asked(Asked("echo")).tasks) == 8
