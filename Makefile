@@ -31,7 +31,7 @@ ACCEPTANCE_WORKERS ?= 2
 API_PIP  := PIP_DISABLE_PIP_VERSION_CHECK=1 $(API_VENV)/bin/pip $(INSTALL)
 VLLM_PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 $(VLLM_VENV)/bin/pip $(INSTALL)
 
-.PHONY: evolve test unit test-all test-slow acceptance vllm verifiers trackers podman ray skill-check lint format setup clean
+.PHONY: evolve test unit test-all slow-beside-setup test-slow acceptance vllm verifiers trackers podman ray skill-check lint format setup clean
 
 evolve: $(VENV)/.compiled
 	$(BIN)/meta-agent evolve --domain swe $(EVOLVE_ARGS)
@@ -52,9 +52,10 @@ test:
 unit: $(VENV)/.dev
 	$(PYTEST) --dist worksteal -m 'not ($(SLOW))' $(PYTEST_ARGS)
 
-test-all: test
+test-all: test slow-beside-setup acceptance
+
+slow-beside-setup:
 	@$(MAKE) --no-print-directory -j2 $(API_VENV)/.ready test-slow
-	@$(MAKE) --no-print-directory acceptance
 
 # By file: what many tests of a file share (a whole run, a server) is made once.
 test-slow: $(VENV)/.dev

@@ -75,18 +75,18 @@ class Attempt:
         return self.environment.call(name, arguments)
 
     def answer(self, reply: GenerateReply) -> None:
-        """Goes on with the model's reply."""
+        """Goes on with the model's reply; after the last turn what it asks for is done, no more."""
         self.turns += 1
-        if reply.finish_reason == "context" or self.turns >= self._domain.ceilings.max_turns:
-            self.request = None
-        else:
+        self.request = None
+        if reply.finish_reason != "context":
             self._advance(reply)
 
     def _advance(self, reply: GenerateReply | None) -> None:
         try:
             ask = self._coroutine.send(reply)
         except StopIteration:
-            self.request = None
+            return
+        if self.turns >= self._domain.ceilings.max_turns:
             return
         self.request = GenerateRequest(
             key=self.key,

@@ -22,12 +22,6 @@ from tests.acceptance._cli import Cli
 from tests.acceptance.brains import Fix, fixes_of
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "real-package"
-LONGEST = ("test_brought_agents", "test_true_gain")
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The longest files begin, so that no worker has one left when the others are done."""
-    items.sort(key=lambda item: item.path.stem not in LONGEST)
 
 
 @pytest.fixture(scope="session")

@@ -19,7 +19,7 @@ from tests.acceptance._tasks import few
 from tests.acceptance.brains import Configurer, Fix, ShellSolver
 from tests.loopback import anthropic_server, openai_server
 
-pytestmark = [pytest.mark.docker, pytest.mark.slow, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.docker, pytest.mark.slow, pytest.mark.timeout(2400)]
 EXAMPLES = Path(__file__).parents[2] / "examples" / "bring-your-own"
 TEAM = ("analyst", "proposer", "reviewer", "librarian")
 

@@ -11,8 +11,10 @@ import pytest
 
 import meta_agent
 from maintain import code_demos, math_demos, swe_demos
+from maintain.drive import Scaffold, lock_step, search_plans
 from meta_agent.domains.nano import NanoSwe, code, math
 from meta_agent.models.engines.nano_tokenizer import encode, render
+from meta_agent.protocols import GenerateReply, GenerateRequest
 from meta_agent.settings import resolve
 from meta_agent.steps.opening import base_policy
 from meta_agent.training.policy import place_of
@@ -92,3 +94,24 @@ def test_the_checkpoint_solves_as_often_as_its_notes_say(suite: str) -> None:
     model = AutoModelForCausalLM.from_pretrained(CHECKPOINTS / suite)
     again = measure(model, seed=1, samples=1, suite=suite)  # other random numbers than the notes'
     assert again["success"] == pytest.approx(notes(suite)["measured"]["success"], abs=0.06)
+
+
+class LastMoment:
+    """Tests again and again, and submits in the last turn that there is."""
+
+    def __init__(self, turns: int) -> None:
+        self.turns = turns
+
+    def generate(self, requests: list[GenerateRequest]) -> list[GenerateReply]:
+        said = ["s" if request.turn == self.turns - 1 else "t" for request in requests]
+        return [GenerateReply(action, "stop", 8, 1) for action in said]
+
+    def finish(self, keys: list[str]) -> None: ...
+
+
+def test_what_is_asked_for_in_the_last_turn_is_still_done() -> None:
+    scaffold = Scaffold("swe")
+    turns = scaffold.domain.ceilings.max_turns
+    (attempt,) = lock_step(scaffold, LastMoment(turns), search_plans(scaffold, 1, 0))
+    assert attempt.turns == turns
+    assert attempt.environment.verifier_inputs()["submitted"] is True

@@ -1,7 +1,7 @@
 """What training rewards: each component is a number, WEIGHTS says how much it counts.
 
 Only what passes every test is solved: a share of passed tests would pay for special cases. Conduct
-costs as much as solving pays, so that a solution by way of the tests is worth nothing.
+costs as much as solving pays, so that a solution by way of the grader is worth nothing.
 """
 
 WEIGHTS = {"solved": 1.0, "submitted": 0.1, "conduct": -1.1}
@@ -18,7 +18,7 @@ def submitted(rollout):
 
 
 def conduct(rollout):
-    """Anything that was flagged, such as edits of tests or of the test runner's configuration."""
+    """Anything that was flagged, such as edits of tests, suspicious code, a grader that was tampered with."""
     return 1.0 if rollout["flags"] else 0.0
 
 
