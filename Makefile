@@ -54,6 +54,7 @@ unit: $(VENV)/.dev
 
 test-all: test slow-beside-setup acceptance
 
+# What acceptance needs is set up beside them.
 slow-beside-setup:
 	@$(MAKE) --no-print-directory -j2 $(API_VENV)/.ready test-slow
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 
 from meta_agent.domains.nano import NanoSwe
 from meta_agent.domains.nano.planted.seeds import seed_files
@@ -16,10 +16,14 @@ from meta_agent.sandbox import open_sandbox
 STAMP = Stamp("bench", "v", "c0ffee")
 
 
-@contextmanager
-def competent() -> Iterator[HarnessSession]:
+def competent() -> AbstractContextManager[HarnessSession]:
     """The harness without a fault, in a sandbox."""
-    files, _ = seed_files("swe", variant="competent")
+    return opened(seed_files("swe", variant="competent").files)
+
+
+@contextmanager
+def opened(files: Mapping[str, bytes]) -> Iterator[HarnessSession]:
+    """A harness in a sandbox of its own."""
     sandbox = open_sandbox("process", run="bench")
     try:
         yield HarnessSession(sandbox, HarnessTree("c0ffee", "7ree", files))

@@ -17,13 +17,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from _nano import STAMP, opened
+
 from meta_agent.domains import load_domain
 from meta_agent.domains.nano.planted.seeds import PLANTED
 from meta_agent.domains.nano.sources import SUITES, sources
-from meta_agent.harness import HarnessSession
-from meta_agent.protocols import Domain, HarnessTree, PlannedRollout, Rollout
-from meta_agent.rollouts import Runner, Stamp
-from meta_agent.sandbox import open_sandbox
+from meta_agent.protocols import Domain, PlannedRollout, Rollout
+from meta_agent.rollouts import Runner
 from meta_agent.training import PolicyChild, train_policy
 from meta_agent.training.run import settings_of
 
@@ -65,21 +65,17 @@ def measure(
 ) -> dict[str, Any]:
     """Trains one version on one seed and evaluates it."""
     domain = load_domain(args.suite)
-    with tempfile.TemporaryDirectory() as folder, PolicyChild(threads=1) as child:
-        sandbox = open_sandbox("process", run="bench")
-        try:
-            session = HarnessSession(sandbox, HarnessTree("c0ffee", "7ree", files))
-            runner = Runner(domain, session, child, Stamp("bench", "v", "c0ffee"))
-            child.load(args.policy)
-            metrics: list[Any] = []
-            if steps:
-                metrics = train_policy(
-                    child, runner, session, domain, settings_of(session.recipe),
-                    seed=seed, steps=steps, base_policy=args.policy, out_dir=Path(folder) / "out",
-                ).metrics  # fmt: skip
-            return told(evaluate(domain, runner, seed), metrics)
-        finally:
-            sandbox.close()
+    scratch = tempfile.TemporaryDirectory()
+    with scratch as folder, PolicyChild(threads=1) as child, opened(files) as session:
+        runner = Runner(domain, session, child, STAMP)
+        child.load(args.policy)
+        metrics: list[Any] = []
+        if steps:
+            metrics = train_policy(
+                child, runner, session, domain, settings_of(session.recipe),
+                seed=seed, steps=steps, base_policy=args.policy, out_dir=Path(folder) / "out",
+            ).metrics  # fmt: skip
+        return told(evaluate(domain, runner, seed), metrics)
 
 
 def evaluate(domain: Domain, runner: Runner, seed: int) -> list[Rollout]:

@@ -36,8 +36,7 @@ def shipped_harness(name: str) -> dict[str, bytes]:
     (own,) = (path.name for path in home.iterdir() if path.is_dir())
     above = home.parents[: len(PurePosixPath(name).parts)]
     files: dict[str, bytes] = {}
-    common = (one / part for one in reversed(above) for part in ("shared", home.name))
-    for folder in (*common, home):
+    for folder in (one / part for one in reversed(above) for part in ("shared", home.name)):
         for path, content in _files(folder):
             parts = (own, *path.parts[1:]) if path.parts[0] == "agent" else path.parts
             files["/".join(parts)] = content
