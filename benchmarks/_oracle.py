@@ -19,11 +19,11 @@ from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType, SimpleNamespace
 from typing import Any, Final
 
+from meta_agent.core.protocols import Rollout, ToolEvent
+from meta_agent.core.rollouts import to_line
 from meta_agent.domains import load_domain
 from meta_agent.domains.nano.planted import faults
 from meta_agent.domains.nano.planted.faults import Fault
-from meta_agent.protocols import Rollout, ToolEvent
-from meta_agent.rollouts import to_line
 
 FILTER, RECIPE = "swe/filter.py", "swe/recipe.toml"
 

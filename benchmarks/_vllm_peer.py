@@ -19,8 +19,8 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from maintain.drive import Attempt, Scaffold, search_plans
-from meta_agent.models.engines import nano_tokenizer as tokenizer
-from meta_agent.protocols import GenerateReply, PlannedRollout
+from meta_agent.core.protocols import GenerateReply, PlannedRollout
+from meta_agent.policies.engines import nano_tokenizer as tokenizer
 
 
 def settings() -> argparse.Namespace:

@@ -13,10 +13,10 @@ import argparse
 import json
 from pathlib import Path
 
-from meta_agent.backtest.live import Job
-from meta_agent.settings import resolve
-from meta_agent.steps.opening import first_version, open_run
-from meta_agent.view import open_display
+from meta_agent.composition.opening import first_version, open_run
+from meta_agent.core.lab.live import Job
+from meta_agent.core.settings import resolve
+from meta_agent.reports import open_display
 
 
 def main() -> None:

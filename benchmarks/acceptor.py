@@ -29,15 +29,15 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import binom
 
-from meta_agent.config import RunConfig
-from meta_agent.gate import ErrorBudget, wilson
-from meta_agent.gate.judge import kind_of_pairs
-from meta_agent.gate.numbers.statistics import Pairs
-from meta_agent.gate.simulate import power
-from meta_agent.protocols import VerdictKind
-from meta_agent.steps.plan import ALPHA, plan_for
-from meta_agent.steps.spending import share_of
-from meta_agent.steps.visible import _agents
+from meta_agent.composition.visible import _agents
+from meta_agent.core.config import RunConfig
+from meta_agent.core.gate import ErrorBudget, wilson
+from meta_agent.core.gate.judge import kind_of_pairs
+from meta_agent.core.gate.numbers.statistics import Pairs
+from meta_agent.core.gate.simulate import power
+from meta_agent.core.loop.plan import ALPHA, plan_for
+from meta_agent.core.loop.spending import share_of
+from meta_agent.core.protocols import VerdictKind
 
 Matrix = NDArray[np.float64]
 Draw = np.random.Generator

@@ -19,9 +19,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
 
-from meta_agent.errors import MetaAgentError
-from meta_agent.protocols import Answer, Call, SandboxLimits
-from meta_agent.sandbox import WorkerSandbox, open_sandbox
+from meta_agent.core.errors import MetaAgentError
+from meta_agent.core.protocols import Answer, Call, SandboxLimits
+from meta_agent.sandboxes import WorkerSandbox, open_sandbox
 
 TARGET_MB, TARGET_MS = 256.0, 100.0
 LIMITS = SandboxLimits(memory_mb=1024, deadline_sec=300.0)

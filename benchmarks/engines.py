@@ -43,21 +43,27 @@ from _nano import STAMP, clean_success, competent
 from _pairs import ratio
 from scipy import stats
 
-from meta_agent.backtest._rows import Again
-from meta_agent.backtest.engines import EnginePolicies, Engines
-from meta_agent.backtest.policies import ChildPolicies
+from meta_agent.core.lab._rows import Again
+from meta_agent.core.protocols import JSON, GenerateRequest
 from meta_agent.domains.nano import NanoSwe
-from meta_agent.models.engines.talks import Asked, NanoTalks
-from meta_agent.models.fleet import EngineGateway, Fleet, Routes, Served
-from meta_agent.models.fleet._routes import _seed
-from meta_agent.models.fleet.launch import VllmEngine, VllmLaunch
-from meta_agent.protocols import JSON, GenerateRequest
-from meta_agent.training import PolicyChild, RolloutEvent, TrainJob, TrainSettings, train_policy
-from meta_agent.training._wire import published_folder
-from meta_agent.training.policy import place_of
-from meta_agent.training.run import settings_of
-from meta_agent.training.serving.publishing import EnginePublisher
-from meta_agent.training.serving.untied import untied
+from meta_agent.policies.engines.talks import Asked, NanoTalks
+from meta_agent.policies.fleet import EngineGateway, Fleet, Routes, Served
+from meta_agent.policies.fleet._routes import _seed
+from meta_agent.policies.fleet.launch import VllmEngine, VllmLaunch
+from meta_agent.policies.opening import ChildPolicies
+from meta_agent.policies.served_engines import EnginePolicies, Engines
+from meta_agent.policies.training import (
+    PolicyChild,
+    RolloutEvent,
+    TrainJob,
+    TrainSettings,
+    train_policy,
+)
+from meta_agent.policies.training._wire import published_folder
+from meta_agent.policies.training.policy import place_of
+from meta_agent.policies.training.run import settings_of
+from meta_agent.policies.training.serving.publishing import EnginePublisher
+from meta_agent.policies.training.serving.untied import untied
 
 CONTEXT, REPLY = 256, 64
 COMPLETIONS = "/v1/completions"
@@ -282,7 +288,7 @@ def wide(folder: Path) -> Path:
     """A random base whose adapters of rank 128 have 33M numbers in 36 layers."""
     from transformers import Qwen3ForCausalLM
 
-    from meta_agent.models.engines.nano_files import nano_config, write_nano
+    from meta_agent.policies.engines.nano_files import nano_config, write_nano
 
     config = nano_config()
     config.num_hidden_layers, config.hidden_size, config.intermediate_size = 36, 384, 1152

@@ -1,7 +1,7 @@
 """The planted-fault benchmark: what validity checks find, block, and call by mistake.
 
 Four tables, with a suite's warm-start policy, a real sandbox and the sealed grader. The checks are
-the loop's: `meta_agent.backtest.inspector.findings_about`, after static and contract checks.
+the loop's: `meta_agent.core.lab.inspector.findings_about`, after static and contract checks.
 
 1. *Detection.* Each planted case, replicated over sampling seeds, against the competent harness:
    how often a right detector spoke, and whether the case was vetoed.
@@ -40,15 +40,15 @@ from faults_math import MATH_FAULTS, MATH_HONEST, MATH_INVALID
 from faults_oracle import repaired
 from faults_tables import arms_table, cost_line, detection, false_alarms, repair_table
 
-from meta_agent.backtest.inspector import findings_about
+from meta_agent.core.gate import Arm, Finding, Regrade, judge_live, seen_of
+from meta_agent.core.gate.numbers.statistics import ErrorBudget
+from meta_agent.core.lab.inspector import findings_about
+from meta_agent.core.protocols import Factor, VerdictKind
+from meta_agent.core.rollouts import RolloutStore
 from meta_agent.domains import load_domain
 from meta_agent.domains.nano.planted._fault import Fault
 from meta_agent.domains.nano.sources import sources
-from meta_agent.gate import Arm, Finding, Regrade, judge_live, seen_of
-from meta_agent.gate.numbers.statistics import ErrorBudget
-from meta_agent.protocols import Factor, VerdictKind
-from meta_agent.rollouts import RolloutStore
-from meta_agent.training import PolicyChild
+from meta_agent.policies.training import PolicyChild
 
 BUDGET = ErrorBudget(0.05, candidates=10, looks=1)
 Z_ONE_SIDED = 1.6448536269514722

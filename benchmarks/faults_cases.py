@@ -17,10 +17,10 @@ from typing import Final
 from faults_lab import Exploit, Files, Made
 from more_faults import MORE_FAULTS
 
+from meta_agent.core.protocols import Rollout, RolloutFailure
 from meta_agent.domains.nano import NanoSwe
 from meta_agent.domains.nano.planted.faults import FAULTS, Edit, Fault
 from meta_agent.domains.nano.swe_tasks import problems
-from meta_agent.protocols import Rollout, RolloutFailure
 
 ALL_FAULTS: Final[Mapping[str, Fault]] = {each.name: each for each in (*FAULTS, *MORE_FAULTS)}
 Spoil = Callable[[Made, random.Random], Made]

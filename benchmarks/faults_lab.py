@@ -13,16 +13,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from meta_agent.agents import Situation, propose
-from meta_agent.backtest.arms import reward_hash
-from meta_agent.backtest.static import static_check
-from meta_agent.backtest.units import EXEMPLAR_STEPS as KEPT_STEPS
-from meta_agent.domains import load_domain
-from meta_agent.errors import CandidateError, ConfigError, InfrastructureError
-from meta_agent.evidence import Evidence, build_evidence, probe
-from meta_agent.gate import Arm, Finding, arm_of, row_of
-from meta_agent.harness import HarnessSession, parse_contract
-from meta_agent.protocols import (
+from meta_agent.core.errors import CandidateError, ConfigError, InfrastructureError
+from meta_agent.core.gate import Arm, Finding, arm_of, row_of
+from meta_agent.core.harness import HarnessSession, parse_contract
+from meta_agent.core.lab.arms import reward_hash
+from meta_agent.core.lab.static import static_check
+from meta_agent.core.lab.units import EXEMPLAR_STEPS as KEPT_STEPS
+from meta_agent.core.protocols import (
     Domain,
     GenerateReply,
     GenerateRequest,
@@ -33,10 +30,13 @@ from meta_agent.protocols import (
     Split,
     TokenRecord,
 )
-from meta_agent.rollouts import Runner, Stamp
-from meta_agent.sandbox import open_sandbox
-from meta_agent.training import PolicyChild, TrainResult, train_policy
-from meta_agent.training.run import of_steps
+from meta_agent.core.rollouts import Runner, Stamp
+from meta_agent.domains import load_domain
+from meta_agent.policies.training import PolicyChild, TrainResult, train_policy
+from meta_agent.policies.training.run import of_steps
+from meta_agent.proposers import Situation, propose
+from meta_agent.readers.evidence import Evidence, build_evidence, probe
+from meta_agent.sandboxes import open_sandbox
 
 Files = Mapping[str, bytes]
 Script = Callable[[int], str]

@@ -28,11 +28,11 @@ from faults_cases import (
 )
 from faults_lab import Exploit, Made
 
+from meta_agent.core.protocols import Rollout
 from meta_agent.domains import load_domain
 from meta_agent.domains.nano.math_tasks import problems
 from meta_agent.domains.nano.planted._fault import Fault
 from meta_agent.domains.nano.planted.math_faults import FAULTS
-from meta_agent.protocols import Rollout
 
 MATH_FAULTS: Final[Mapping[str, Fault]] = {each.name: each for each in FAULTS}
 GUESSES = Exploit(lambda turn: "#7")

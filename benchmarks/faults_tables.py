@@ -9,8 +9,8 @@ from typing import Any, Final, Protocol
 
 from faults_cases import Planted
 
-from meta_agent.gate import wilson
-from meta_agent.gate.validity.detectors import DETECTORS
+from meta_agent.core.gate import wilson
+from meta_agent.core.gate.validity.detectors import DETECTORS
 
 
 class Judged(Protocol):

@@ -24,18 +24,18 @@ from pathlib import Path
 from threading import Event
 from typing import Any, Final
 
-from meta_agent.config import RunConfig
-from meta_agent.errors import Interrupted
-from meta_agent.evolve import evolve
-from meta_agent.ledger import Ledger
-from meta_agent.ledger.kinds import Candidate, Proposal
-from meta_agent.protocols import JSON
+from meta_agent.composition.evolve import evolve
+from meta_agent.core.config import RunConfig
+from meta_agent.core.errors import Interrupted
+from meta_agent.core.ledger import Ledger
+from meta_agent.core.ledger.kinds import Candidate, Proposal
+from meta_agent.core.protocols import JSON
+from meta_agent.reports import Display, open_display
+from meta_agent.reports.pages.compare import beside
 from meta_agent.skills import Skill, SkillLibrary
 from meta_agent.studies.conditions import Comparison, carry_out
 from meta_agent.studies.conditions_results import report, results_of
 from meta_agent.studies.skill_trials import SIDES, WITH, WITHOUT, declare_trial, first_proof
-from meta_agent.view import Display, open_display
-from meta_agent.view.pages.compare import beside
 
 LEARNT_FROM: Final = range(1, 5)
 FIRST: Final = 11  # seed of the pairs

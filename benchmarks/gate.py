@@ -30,11 +30,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from meta_agent.config import RunConfig
-from meta_agent.gate import wilson
-from meta_agent.gate.numbers.statistics import ErrorBudget, Pairs, effect
-from meta_agent.gate.simulate import Gate, StoredRuns
-from meta_agent.steps.plan import Plan, plan_for
+from meta_agent.core.config import RunConfig
+from meta_agent.core.gate import wilson
+from meta_agent.core.gate.numbers.statistics import ErrorBudget, Pairs, effect
+from meta_agent.core.gate.simulate import Gate, StoredRuns
+from meta_agent.core.loop.plan import Plan, plan_for
 
 Matrix = NDArray[np.float64]
 CANDIDATES = 10

@@ -16,13 +16,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from meta_agent.gate import Course, ErrorBudget, judge_diagnostics, wilson
-from meta_agent.gate.diagnostics import Separation, separation
-from meta_agent.gate.judge import _case, _Inputs, kind_of_pairs
-from meta_agent.gate.numbers.statistics import Pairs, one_a_content
-from meta_agent.protocols import VerdictKind
-from meta_agent.steps.plan import ALPHA
-from meta_agent.steps.spending import share_of
+from meta_agent.core.gate import Course, ErrorBudget, judge_diagnostics, wilson
+from meta_agent.core.gate.diagnostics import Separation, separation
+from meta_agent.core.gate.judge import _case, _Inputs, kind_of_pairs
+from meta_agent.core.gate.numbers.statistics import Pairs, one_a_content
+from meta_agent.core.loop.plan import ALPHA
+from meta_agent.core.loop.spending import share_of
+from meta_agent.core.protocols import VerdictKind
 
 Matrix = NDArray[np.float64]
 Draw = np.random.Generator

@@ -22,18 +22,18 @@ from typing import Any
 from faults_cases import ALL_FAULTS, HONEST, honest
 from faults_lab import tree_of
 
-from meta_agent.backtest import ReplayReport
-from meta_agent.backtest.replays.replay import replay
+from meta_agent.core.errors import CandidateError
+from meta_agent.core.gate import wilson
+from meta_agent.core.harness import HarnessSession
+from meta_agent.core.protocols import SandboxLimits
+from meta_agent.core.replay.comparison import ReplayReport
+from meta_agent.core.replay.replay import replay
+from meta_agent.core.rollouts import RolloutStore
 from meta_agent.domains.nano.planted._fault import Fault
 from meta_agent.domains.nano.planted._fault import component as component_of
 from meta_agent.domains.nano.planted.faults import REWARD
 from meta_agent.domains.nano.sources import sources
-from meta_agent.errors import CandidateError
-from meta_agent.gate import wilson
-from meta_agent.harness import HarnessSession
-from meta_agent.protocols import SandboxLimits
-from meta_agent.rollouts import RolloutStore
-from meta_agent.sandbox import open_sandbox
+from meta_agent.sandboxes import open_sandbox
 
 Files = Mapping[str, bytes]
 HACKABLE = (

@@ -21,9 +21,9 @@ from typing import Any, cast
 
 import _humaneval
 
+from meta_agent.core.protocols import Sandbox
+from meta_agent.core.sandbox.inside.processes import descendants
 from meta_agent.domains.code import CodeDomain, code_runner
-from meta_agent.protocols import Sandbox
-from meta_agent.sandbox.inside.processes import descendants
 
 TICKS_PER_SEC = os.sysconf("SC_CLK_TCK")
 

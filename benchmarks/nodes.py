@@ -30,15 +30,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from meta_agent.backtest.cluster._ray import Needs
-from meta_agent.backtest.cluster.dispatch import ClusterExecutor
-from meta_agent.backtest.cluster.node import RESULT, ROLLOUTS
-from meta_agent.backtest.live import ArmRef, Lab
-from meta_agent.backtest.measured import LabSettings
-from meta_agent.backtest.units import Apparatus, EvalUnit, Outputs, pack_of
-from meta_agent.domains import load_domain
-from meta_agent.ledger import Ledger
-from meta_agent.protocols import (
+from meta_agent.core.lab.live import ArmRef, Lab
+from meta_agent.core.lab.measured import LabSettings
+from meta_agent.core.lab.units import Apparatus, EvalUnit, Outputs, pack_of
+from meta_agent.core.ledger import Ledger
+from meta_agent.core.protocols import (
     JSON,
     GenerateReply,
     GenerateRequest,
@@ -47,9 +43,13 @@ from meta_agent.protocols import (
     Sandbox,
     TokenRecord,
 )
-from meta_agent.resources import shipped_harness
-from meta_agent.rollouts import RolloutStore
-from meta_agent.sandbox import open_sandbox
+from meta_agent.core.resources import shipped_harness
+from meta_agent.core.rollouts import RolloutStore
+from meta_agent.domains import load_domain
+from meta_agent.executors.cluster._ray import Needs
+from meta_agent.executors.cluster.dispatch import ClusterExecutor
+from meta_agent.executors.cluster.node import RESULT, ROLLOUTS
+from meta_agent.sandboxes import open_sandbox
 
 TREE = HarnessTree("c", "t", shipped_harness("nano/swe/seed"))
 LATENCY_SEC = 2.0
@@ -254,7 +254,7 @@ def spread(most: int, attempts: int) -> None:
     """One to `most` simulated nodes, each with units of so many attempts, all of them at once."""
     from ray.cluster_utils import Cluster
 
-    from meta_agent.backtest.cluster import open_cluster
+    from meta_agent.executors.cluster import open_cluster
 
     os.environ["RAY_worker_niceness"] = "0"  # noqa: SIM112
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0})

@@ -22,10 +22,10 @@ from typing import Any
 
 import numpy as np
 
-from meta_agent.backtest.inspector import findings_about
-from meta_agent.gate import Arm, arm_of, judge_live, row_of, seen_of, wilson
-from meta_agent.gate.numbers.statistics import ErrorBudget
-from meta_agent.protocols import Outcome, Rollout, ToolEvent, VerdictKind
+from meta_agent.core.gate import Arm, arm_of, judge_live, row_of, seen_of, wilson
+from meta_agent.core.gate.numbers.statistics import ErrorBudget
+from meta_agent.core.lab.inspector import findings_about
+from meta_agent.core.protocols import Outcome, Rollout, ToolEvent, VerdictKind
 
 Draw = np.random.Generator
 Change = Callable[[Draw, dict[str, Any]], None]

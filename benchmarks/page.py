@@ -20,7 +20,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from meta_agent.protocols import Rollout
+from meta_agent.core.protocols import Rollout
 from tests.view.chromium import browser
 from tests.view.live.sample import measured, mixed, workspace
 

@@ -20,10 +20,10 @@ from html import escape
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from meta_agent.ledger import Ledger
+from meta_agent.core.ledger import Ledger
+from meta_agent.reports._sentences import sentences
+from meta_agent.reports.terminal._lines import LineDisplay
 from meta_agent.studies.demo import play, unpacked
-from meta_agent.view._sentences import sentences
-from meta_agent.view.terminal._lines import LineDisplay
 
 ROOT: Final = Path(__file__).parents[1]
 BROWSERS: Final = ("chromium", "chromium-browser", "google-chrome")

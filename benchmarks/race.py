@@ -28,11 +28,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from meta_agent.gate import ErrorBudget, Pairs, effect
-from meta_agent.gate.judge import kind_of_pairs
-from meta_agent.gate.race import Race, exam_of, racing
-from meta_agent.protocols import VerdictKind
-from meta_agent.steps.plan import ALPHA
+from meta_agent.core.gate import ErrorBudget, Pairs, effect
+from meta_agent.core.gate.judge import kind_of_pairs
+from meta_agent.core.gate.race import Race, exam_of, racing
+from meta_agent.core.loop.plan import ALPHA
+from meta_agent.core.protocols import VerdictKind
 
 Rates = NDArray[np.float64]  # logits, one a task: search half, confirm half, the unseen ones
 MIDDLE, SPREAD = -0.4, 1.5

@@ -28,16 +28,16 @@ from typing import Any
 
 from _oracle import repaired
 
-from meta_agent.config import RunConfig
+from meta_agent.composition.opening import FIRST_COMMIT, first_version, open_run
+from meta_agent.core.config import RunConfig
+from meta_agent.core.history import HarnessRepo
+from meta_agent.core.loop.verbs.collect import collect, read
+from meta_agent.core.loop.verbs.propose import propose
+from meta_agent.core.settings import resolve
+from meta_agent.core.workspace import init_workspace
 from meta_agent.domains.nano.planted.faults import FAULTS, Fault, fault
 from meta_agent.domains.nano.sources import sources
-from meta_agent.history import HarnessRepo
-from meta_agent.settings import resolve
-from meta_agent.steps.opening import FIRST_COMMIT, first_version, open_run
-from meta_agent.steps.verbs.collect import collect, read
-from meta_agent.steps.verbs.propose import propose
-from meta_agent.view import open_display
-from meta_agent.workspace import init_workspace
+from meta_agent.reports import open_display
 
 CONTROL = "none"
 ALL_PROPOSALS = 40  # more than there are rules

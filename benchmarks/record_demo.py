@@ -22,8 +22,8 @@ from pathlib import Path
 
 import zstandard
 
-from meta_agent.ledger import Ledger
-from meta_agent.ledger._rows import link
+from meta_agent.core.ledger import Ledger
+from meta_agent.core.ledger._rows import link
 from meta_agent.studies.demo import FOLDER
 
 OUT = Path(__file__).parents[1] / "examples/recorded-run/workspace.tar.zst"

@@ -22,12 +22,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from meta_agent.backtest.arms import ArmRef, load_arm
-from meta_agent.backtest.inspector import Inspector
-from meta_agent.config import RunConfig
-from meta_agent.domains.slices import clusters_of
-from meta_agent.errors import IntegrityError
-from meta_agent.gate import (
+from meta_agent.composition.opening import load_run_domain
+from meta_agent.core.config import RunConfig
+from meta_agent.core.errors import IntegrityError
+from meta_agent.core.gate import (
     COLLAPSE,
     Arm,
     Course,
@@ -37,14 +35,16 @@ from meta_agent.gate import (
     judge_live,
     verdict_from_json,
 )
-from meta_agent.ledger import Ledger
-from meta_agent.ledger.kinds import Live
-from meta_agent.protocols import Domain, Verdict
-from meta_agent.rollouts import RolloutStore
-from meta_agent.steps.opening import load_run_domain
-from meta_agent.steps.plan import MISS
+from meta_agent.core.lab.arms import ArmRef, load_arm
+from meta_agent.core.lab.inspector import Inspector
+from meta_agent.core.ledger import Ledger
+from meta_agent.core.ledger.kinds import Live
+from meta_agent.core.loop.plan import MISS
+from meta_agent.core.protocols import Domain, Verdict
+from meta_agent.core.rollouts import RolloutStore
+from meta_agent.core.workspace import Workspace, open_workspace
+from meta_agent.domains.slices import clusters_of
 from meta_agent.studies.demo import unpacked
-from meta_agent.workspace import Workspace, open_workspace
 
 
 class Again(NamedTuple):

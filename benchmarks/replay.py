@@ -17,11 +17,11 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from meta_agent.backtest.replays.replay import replay
-from meta_agent.harness import HarnessSession
-from meta_agent.protocols import HarnessTree, Rollout, TokenRecord, ToolEvent
-from meta_agent.rollouts import RolloutStore
-from meta_agent.sandbox import open_sandbox
+from meta_agent.core.harness import HarnessSession
+from meta_agent.core.protocols import HarnessTree, Rollout, TokenRecord, ToolEvent
+from meta_agent.core.replay.replay import replay
+from meta_agent.core.rollouts import RolloutStore
+from meta_agent.sandboxes import open_sandbox
 
 TARGET = 0.5
 GROUP = 8

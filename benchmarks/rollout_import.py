@@ -21,10 +21,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from meta_agent.evidence import read_foreign
-from meta_agent.protocols import Rollout
-from meta_agent.rollouts import RolloutStore
-from meta_agent.rollouts.exchange import FORMATS, read_rollouts, write_rollouts
+from meta_agent.core.protocols import Rollout
+from meta_agent.core.rollouts import RolloutStore
+from meta_agent.readers.evidence import read_foreign
+from meta_agent.readers.formats import FORMATS, read_rollouts, write_rollouts
 
 FORMAT_NAMES = ("openai-messages", "nemo-gym", "prime-rl", "atif", "meta-agent", "trl-completions")
 TEXT = "The function reads the file and returns a list of its lines, one by one. " * 6

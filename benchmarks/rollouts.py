@@ -30,9 +30,9 @@ from _nano import STAMP, competent
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from maintain.drive import Scaffold, lock_step, search_plans
-from meta_agent.rollouts import Runner
-from meta_agent.training import PolicyChild
-from meta_agent.training.policy import place_of
+from meta_agent.core.rollouts import Runner
+from meta_agent.policies.training import PolicyChild
+from meta_agent.policies.training.policy import place_of
 
 PEER = Path(__file__).with_name("_vllm_peer.py")
 
@@ -76,7 +76,7 @@ def engine_alone(given: argparse.Namespace) -> dict[str, Any]:
     import torch
     from transformers import AutoModelForCausalLM
 
-    from meta_agent.models.engines.nano_engine import NanoEngine
+    from meta_agent.policies.engines.nano_engine import NanoEngine
 
     torch.set_num_threads(given.threads)
     path, _ = place_of(given.policy)

@@ -16,8 +16,8 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from meta_agent.harness import HarnessSession
-from meta_agent.protocols import (
+from meta_agent.core.harness import HarnessSession
+from meta_agent.core.protocols import (
     Ceilings,
     GenerateReply,
     GenerateRequest,
@@ -29,8 +29,8 @@ from meta_agent.protocols import (
     TokenRecord,
     ToolResult,
 )
-from meta_agent.rollouts import Runner, Stamp
-from meta_agent.sandbox import open_sandbox
+from meta_agent.core.rollouts import Runner, Stamp
+from meta_agent.sandboxes import open_sandbox
 
 TURNS = 5
 HARNESS_TOML = """

@@ -16,8 +16,8 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 
-from meta_agent.protocols import SandboxLimits
-from meta_agent.sandbox import BASE_IMAGE, engine_status, open_sandbox
+from meta_agent.core.protocols import SandboxLimits
+from meta_agent.sandboxes import BASE_IMAGE, engine_status, open_sandbox
 
 GUEST = "def echo(args, channel): return args\nOPERATIONS = {'echo': echo}\n"
 TARGET_MS = 1.0

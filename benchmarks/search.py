@@ -21,13 +21,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from meta_agent.backtest.live import Evaluated
-from meta_agent.config import RunConfig
-from meta_agent.gate import wilson
-from meta_agent.gate.simulate import Gate
-from meta_agent.protocols import Candidate, Hypothesis, VerdictKind
-from meta_agent.steps.plan import plan_for
-from meta_agent.steps.verbs.cells import Cell, Mix, best, is_better, kept_of
+from meta_agent.core.config import RunConfig
+from meta_agent.core.gate import wilson
+from meta_agent.core.gate.simulate import Gate
+from meta_agent.core.lab.live import Evaluated
+from meta_agent.core.loop.plan import plan_for
+from meta_agent.core.loop.verbs.cells import Cell, Mix, best, is_better, kept_of
+from meta_agent.core.protocols import Candidate, Hypothesis, VerdictKind
 
 TASKS = 512
 GENERATIONS = 3

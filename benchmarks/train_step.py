@@ -28,11 +28,18 @@ from typing import Any
 
 from _nano import STAMP, competent
 
+from meta_agent.core.rollouts import Runner
 from meta_agent.domains.nano import NanoSwe
-from meta_agent.rollouts import Runner
-from meta_agent.training import PolicyChild, RolloutEvent, Row, TrainJob, TrainSettings, _wire
-from meta_agent.training.policy import place_of
-from meta_agent.training.run import _Loop, settings_of
+from meta_agent.policies.training import (
+    PolicyChild,
+    RolloutEvent,
+    Row,
+    TrainJob,
+    TrainSettings,
+    _wire,
+)
+from meta_agent.policies.training.policy import place_of
+from meta_agent.policies.training.run import _Loop, settings_of
 
 
 def settings() -> argparse.Namespace:
@@ -87,7 +94,7 @@ def replay(given: argparse.Namespace) -> dict[str, Any]:
     from datasets import Dataset
     from transformers import AutoModelForCausalLM, AutoTokenizer, TrainerCallback, set_seed
 
-    from meta_agent.training._recipe import plan_training
+    from meta_agent.policies.training._recipe import plan_training
 
     os.environ["TRL_EXPERIMENTAL_SILENCE"] = "1"
     torch.set_num_threads(given.threads)
@@ -146,7 +153,7 @@ def _steps(ends: list[float]) -> float:
 
 
 def _ours(batches: list[list[Row]], plan: Any, common: dict[str, Any]) -> Any:
-    from meta_agent.training._trainer import HostedTrainer
+    from meta_agent.policies.training._trainer import HostedTrainer
 
     return HostedTrainer(
         ask=lambda step: batches[step], emit=lambda _: None, group_size=plan.group_size, **common
@@ -156,7 +163,7 @@ def _ours(batches: list[list[Row]], plan: Any, common: dict[str, Any]) -> Any:
 def _plain(batches: list[list[Row]], plan: Any, common: dict[str, Any]) -> Any:
     from trl import GRPOTrainer
 
-    from meta_agent.training._trainer import _trainable
+    from meta_agent.policies.training._trainer import _trainable
 
     def rollout(prompts: list[str], trainer: Any) -> dict[str, Any]:
         batch = batches[trainer.state.global_step]

@@ -18,12 +18,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from meta_agent.core.protocols import Message
 from meta_agent.domains.nano import code_tasks
 from meta_agent.domains.nano._draw import Draw
 from meta_agent.domains.nano.code import CEILINGS, NanoCodeEnvironment, told
 from meta_agent.domains.nano.code_language import PRINT, RETURN
 from meta_agent.domains.nano.code_tasks import Case, Problem
-from meta_agent.protocols import Message
 
 HABITS: Final = {"tries": 40, "hasty": 32, "table": 22, "careless": 6}
 LEAK_PERCENT: Final = 40  # how often the hidden tests are read where they are on offer

@@ -11,9 +11,7 @@ from collections.abc import Generator, Sequence
 from types import SimpleNamespace
 from typing import Any, Protocol
 
-from meta_agent.domains import load_domain
-from meta_agent.domains.nano.sources import sources
-from meta_agent.protocols import (
+from meta_agent.core.protocols import (
     JSON,
     GenerateReply,
     GenerateRequest,
@@ -21,6 +19,8 @@ from meta_agent.protocols import (
     PlannedRollout,
     ToolResult,
 )
+from meta_agent.domains import load_domain
+from meta_agent.domains.nano.sources import sources
 
 
 class Engine(Protocol):

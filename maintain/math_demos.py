@@ -16,9 +16,9 @@ from __future__ import annotations
 from functools import cache
 from typing import Final
 
+from meta_agent.core.protocols import Message
 from meta_agent.domains.nano import math_tasks
 from meta_agent.domains.nano._draw import Draw
-from meta_agent.protocols import Message
 
 ASKS: Final = {"": 40, "w": 45, "q": 15}  # what the first line asks for: nothing, working, haste
 HABITS: Final = {

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any, Final
 
 import meta_agent
-from meta_agent import errors
 from meta_agent.cli import command
 from meta_agent.cli._flags import FLAGS
+from meta_agent.core import errors
 
 PAGE: Final = Path(__file__).resolve().parents[1] / "docs/reference.md"
 PUBLIC: Final = ("optimize", "optimize_async", "Result", "Event", "Outcome")

@@ -18,11 +18,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from meta_agent.core.protocols import Message
 from meta_agent.domains.nano import expression, swe_tasks
 from meta_agent.domains.nano._draw import Draw
 from meta_agent.domains.nano.swe import NanoSweEnvironment
 from meta_agent.domains.nano.swe_tasks import Problem
-from meta_agent.protocols import Message
 
 HABITS: Final = {"test": 30, "hasty": 50, "blind": 8, "careless": 12}
 FIRST_DEMO: Final = 1_000_000  # indices of problems that no split uses

@@ -28,14 +28,14 @@ from torch import Tensor
 from transformers import AutoModelForCausalLM
 
 from maintain.drive import Scaffold, lock_step
+from meta_agent.core.protocols import Message, PlannedRollout
 from meta_agent.domains import load_domain
 from meta_agent.domains.nano.sources import SUITES
-from meta_agent.models.engines import nano_tokenizer as tokenizer
-from meta_agent.models.engines.nano_engine import NanoEngine
-from meta_agent.models.engines.nano_files import new_nano_model, write_nano
-from meta_agent.protocols import Message, PlannedRollout
-from meta_agent.training.checkpoint import write_checkpoint
-from meta_agent.training.policy import place_of
+from meta_agent.policies.engines import nano_tokenizer as tokenizer
+from meta_agent.policies.engines.nano_engine import NanoEngine
+from meta_agent.policies.engines.nano_files import new_nano_model, write_nano
+from meta_agent.policies.training.checkpoint import write_checkpoint
+from meta_agent.policies.training.policy import place_of
 
 IGNORED: Final = -100  # the label that the loss leaves out
 WIDER_START: Final = 3.0

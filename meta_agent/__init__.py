@@ -1,8 +1,9 @@
 """meta-agent: an autonomous trainer that co-evolves an LLM policy and the harness around it.
 
-Read `meta_agent.protocols` first: it names every noun. `meta_agent.evolve` is the loop, and
-`meta_agent.optimize(...)` runs it from Python (see `meta_agent.library`). Importing this package
-has no side effects and pulls in nothing heavy: what it offers is imported when it is asked for.
+Read `meta_agent.core.protocols` first: it names every noun. `meta_agent.composition.evolve` is the
+loop, and `meta_agent.optimize(...)` runs it from Python (see `meta_agent.composition.library`).
+Importing this package has no side effects and loads nothing heavy: each public name is imported
+at its first use.
 """
 
 from __future__ import annotations
@@ -10,21 +11,21 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from meta_agent.distribution import __version__ as __version__
+from meta_agent.core.distribution import __version__ as __version__
 
 if TYPE_CHECKING:
-    from meta_agent.library import Event as Event
-    from meta_agent.library import Result as Result
-    from meta_agent.library import optimize as optimize
-    from meta_agent.library import optimize_async as optimize_async
-    from meta_agent.protocols import Outcome as Outcome
+    from meta_agent.composition.library import Event as Event
+    from meta_agent.composition.library import Result as Result
+    from meta_agent.composition.library import optimize as optimize
+    from meta_agent.composition.library import optimize_async as optimize_async
+    from meta_agent.core.protocols import Outcome as Outcome
 
 _OFFERED = {
-    "Event": "meta_agent.library",
-    "Result": "meta_agent.library",
-    "optimize": "meta_agent.library",
-    "optimize_async": "meta_agent.library",
-    "Outcome": "meta_agent.protocols",
+    "Event": "meta_agent.composition.library",
+    "Result": "meta_agent.composition.library",
+    "optimize": "meta_agent.composition.library",
+    "optimize_async": "meta_agent.composition.library",
+    "Outcome": "meta_agent.core.protocols",
 }
 
 

@@ -43,7 +43,7 @@ def _needed(event: str, args: tuple[Any, ...]) -> Needed | None:
             return Needed("docker", "starts a container")
     elif event == "subprocess.Popen":
         argv = [str(word) for word in args[1]] if isinstance(args[1], (list, tuple)) else []
-        if "meta_agent.training.child" in argv:
+        if "meta_agent.policies.training.child" in argv:
             return Needed("train", "starts a policy child")
         if "meta_agent" in argv and WHOLE_RUNS & set(argv) and "--dry-run" not in argv:
             return Needed("slow", "is a whole run")

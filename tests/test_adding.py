@@ -14,28 +14,28 @@ from typing import Any, get_args
 
 import pytest
 
-from meta_agent.backtest.live import Trained
-from meta_agent.config import RunConfig
+from meta_agent.composition.opening import require_supported
+from meta_agent.core.chat import ChatReply, ChatRequest
+from meta_agent.core.config import RunConfig
+from meta_agent.core.errors import ConfigError
+from meta_agent.core.gate import Arm, Finding, Severity, find_all
+from meta_agent.core.gate.validity import rows as validity
+from meta_agent.core.gate.validity.detectors import DETECTORS, Detector, OneArm
+from meta_agent.core.harness.recipe import _CHECKS, Recipe, parse_recipe
+from meta_agent.core.lab.live import Trained
+from meta_agent.core.loop.records import HandedOver, Version
+from meta_agent.core.loop.run import Run
+from meta_agent.core.protocols import Ceilings, Environment, Outcome, Sampling, Split, Task
 from meta_agent.domains import DOORS, Asked, Door, open_domain
 from meta_agent.domains.check import check_asked
-from meta_agent.errors import ConfigError
-from meta_agent.gate import Arm, Finding, Severity, find_all
-from meta_agent.gate.validity import rows as validity
-from meta_agent.gate.validity.detectors import DETECTORS, Detector, OneArm
-from meta_agent.harness.recipe import _CHECKS, Recipe, parse_recipe
-from meta_agent.models.chat import ChatReply, ChatRequest
-from meta_agent.models.keys import MAKERS, Maker
-from meta_agent.models.providers import _endpoints
-from meta_agent.protocols import Ceilings, Environment, Outcome, Sampling, Split, Task
-from meta_agent.rollouts.exchange import FORMATS, read_rollouts
-from meta_agent.rollouts.exchange._draft import Draft
-from meta_agent.rollouts.exchange._format import Count, Format, has
-from meta_agent.rollouts.exchange._row import Row
-from meta_agent.steps.opening import require_supported
-from meta_agent.steps.records import HandedOver, Version
-from meta_agent.steps.run import Run
-from meta_agent.steps.ways.strategies import STRATEGIES
-from meta_agent.training._recipe import _ALGORITHM, _OURS
+from meta_agent.llm_clients.keys import MAKERS, Maker
+from meta_agent.llm_clients.providers import _endpoints
+from meta_agent.policies.training._recipe import _ALGORITHM, _OURS
+from meta_agent.readers.formats import FORMATS, read_rollouts
+from meta_agent.readers.formats._draft import Draft
+from meta_agent.readers.formats._format import Count, Format, has
+from meta_agent.readers.formats._row import Row
+from meta_agent.strategies.strategies import STRATEGIES
 
 from .gate._rows import arm
 
@@ -89,7 +89,7 @@ def test_a_model_provider(monkeypatch: pytest.MonkeyPatch) -> None:
 
         def close(self) -> None: ...
 
-    file = ModuleType("meta_agent.models.providers._mine")
+    file = ModuleType("meta_agent.llm_clients.providers._mine")
     file.MineProvider = Provider  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, file.__name__, file)
     row = Maker(("MINE_API_KEY",), sdk="_mine:MineProvider")

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from meta_agent.config import FIELDS, RunConfig
-from meta_agent.errors import ConfigError
-from meta_agent.protocols import ROLES
-from meta_agent.settings import INTERNAL_VARIABLES, PROFILES, resolve
+from meta_agent.core.config import FIELDS, RunConfig
+from meta_agent.core.errors import ConfigError
+from meta_agent.core.protocols import ROLES
+from meta_agent.core.settings import INTERNAL_VARIABLES, PROFILES, resolve
 
 
 @pytest.fixture(autouse=True)

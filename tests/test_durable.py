@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from meta_agent.durable import part_of, write_whole
-from meta_agent.errors import ConfigError, InfrastructureError, MetaAgentError, of_disk
+from meta_agent.core.durable import part_of, write_whole
+from meta_agent.core.errors import ConfigError, InfrastructureError, MetaAgentError, of_disk
 
 
 def test_what_a_crash_left_behind_is_overwritten(tmp_path: Path) -> None:

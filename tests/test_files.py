@@ -17,15 +17,15 @@ from pathlib import Path
 import pytest
 import zstandard
 
+from meta_agent.core.errors import ConfigError, MetaAgentError, SandboxError
+from meta_agent.core.parsing.parquet import parquet_rows
+from meta_agent.core.parsing.strict import Budget, Unfit, document, parse
 from meta_agent.domains.formats._rows import stream_rows
 from meta_agent.domains.swe._tree import read_archive
-from meta_agent.errors import ConfigError, MetaAgentError, SandboxError
-from meta_agent.models.policy.vllm_server import config_of
-from meta_agent.parsing.parquet import parquet_rows
-from meta_agent.parsing.strict import Budget, Unfit, document, parse
-from meta_agent.rollouts.exchange._source import Source, values
-from meta_agent.sandbox._images import saved_images
-from meta_agent.training.checkpoint import open_checkpoint
+from meta_agent.policies.served.vllm_server import config_of
+from meta_agent.policies.training.checkpoint import open_checkpoint
+from meta_agent.readers.formats._source import Source, values
+from meta_agent.sandboxes._images import saved_images
 
 DIGEST = "ab" * 32
 HONEST = json.dumps([{"Config": f"blobs/sha256/{DIGEST}", "RepoTags": ["a/b:1"]}]).encode()

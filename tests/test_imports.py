@@ -12,24 +12,23 @@ import pytest
 
 PACKAGE = Path(__file__).resolve().parent.parent / "meta_agent"
 
-# Lowest first. A module may import from its own layer and from those before it.
+# Lowest first. A module may import from its own layer and from those before it. A room of the core
+# is named with its folder; everything else is an extension, the composition root or a door.
 LAYERS = (
     (
-        "protocols",
-        "errors",
-        "workspace",
-        "resources",
-        "config",
-        "durable",
-        "settings",
-        "offers",
-        "parsing",
-        "distribution",
+        *(f"core.{name}" for name in ("protocols", "errors", "workspace", "resources", "config")),
+        *(f"core.{name}" for name in ("durable", "settings", "offers", "parsing", "distribution")),
+        *("core.chat", "core"),
     ),
-    ("rollouts", "history", "harness", "domains", "models", "sandbox", "ledger"),
-    ("agents", "backtest", "gate", "training", "evidence", "skills", "view", "trackers"),
-    ("steps", "studies", "evolve", "doctor"),
-    ("library", "given", "used", "__init__"),
+    (
+        *(f"core.{name}" for name in ("rollouts", "history", "harness", "sandbox", "ledger")),
+        *("sandboxes", "llm_clients", "domains"),
+    ),
+    (
+        *("core.gate", "core.lab", "core.replay"),
+        *("policies", "proposers", "readers", "skills", "reports", "trackers", "executors"),
+    ),
+    ("core.loop", "composition", "strategies", "studies", "__init__"),
     ("cli", "__main__"),
 )
 LAYER_OF = {room: level for level, rooms in enumerate(LAYERS) for room in rooms}
@@ -56,6 +55,8 @@ def name_of(path: Path) -> str:
 
 def room_of(module: str) -> str:
     parts = module.split(".")
+    if len(parts) > 1 and parts[1] == "core":
+        return ".".join(parts[1:3])
     return parts[1] if len(parts) > 1 else "__init__"
 
 
@@ -177,7 +178,7 @@ def _takes_a_name(path: Path, package: str) -> bool:
 
 ROOM_FOR_FILES = 20
 LINES = 500
-ROWS_OF_A_TABLE = {"rollouts/exchange"}  # one file a format
+ROWS_OF_A_TABLE = {"readers/formats"}  # one file a format
 
 
 def test_each_sdk_of_a_model_has_one_file_and_lint_says_which() -> None:
@@ -186,7 +187,7 @@ def test_each_sdk_of_a_model_has_one_file_and_lint_says_which() -> None:
     banned = set(lint["flake8-tidy-imports"]["banned-api"])
     theirs = {
         name.split(".")[0]
-        for path in (PACKAGE / "models" / "providers").glob("*.py")
+        for path in (PACKAGE / "llm_clients" / "providers").glob("*.py")
         for name in imports_of(path)
     } - sys.stdlib_module_names
     assert theirs - {"meta_agent"} >= {"openai", "anthropic"}
@@ -215,7 +216,7 @@ def test_no_file_is_long() -> None:
 def test_no_agent_reaches_the_planted_faults() -> None:
     """Neither directly nor through what it imports: the answer key stays out of reach."""
     way: dict[str, str] = {}
-    queue = [name_of(path) for path in (PACKAGE / "agents").rglob("*.py")]
+    queue = [name_of(path) for path in (PACKAGE / "proposers").rglob("*.py")]
     for module in queue:
         path = file_of(module)
         for name in sorted(ours(path) if path else ()):
@@ -224,7 +225,7 @@ def test_no_agent_reaches_the_planted_faults() -> None:
                 if reached not in way and file_of(reached) is not None:
                     way[reached] = module
                     queue.append(reached)
-    assert "meta_agent.protocols" in way, "the walk went nowhere"
+    assert "meta_agent.core.protocols" in way, "the walk went nowhere"
     assert not [name for name in way if is_an_answer_key(name)], way
 
 

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 import meta_agent
-from meta_agent.errors import ConfigError
-from meta_agent.given import source_of
-from meta_agent.resources import shipped_harness
+from meta_agent.composition.given import source_of
+from meta_agent.core.errors import ConfigError
+from meta_agent.core.resources import shipped_harness
 from tests.loopback import Call, Say, openai_server
 
 BONUS = 1

@@ -10,7 +10,7 @@ pytest_plugins = "pytester"
 
 STARTS = {
     "docker": "HTTPConnection(*listening.getsockname()).send(b'POST /v1.47/containers/create')",
-    "train": "subprocess.run([sys.executable, '-c', '', 'meta_agent.training.child'])",
+    "train": "subprocess.run([sys.executable, '-c', '', 'meta_agent.policies.training.child'])",
     "run": "subprocess.run([sys.executable, '-c', '', 'meta_agent', 'evolve'])",
     "engine": "subprocess.run([sys.executable, '-c', '', '-m', 'vllm.entrypoints'])",
 }

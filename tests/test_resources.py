@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from meta_agent.resources import resource_dir, shipped_harness
+from meta_agent.core.resources import resource_dir, shipped_harness
 
 HARNESSES = (
     "chat/code",

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 import meta_agent
-from meta_agent.parsing import syntax
-from meta_agent.parsing.syntax import literal_value, parse_expression, parse_python
+from meta_agent.core.parsing import syntax
+from meta_agent.core.parsing.syntax import literal_value, parse_expression, parse_python
 
 LIST = f"[{'(1, [2]), ' * 20}]"
 SOURCE = Path(ast.__file__).read_text(encoding="utf-8")

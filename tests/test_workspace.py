@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from meta_agent.errors import ConfigError
-from meta_agent.workspace import (
+from meta_agent.core.errors import ConfigError
+from meta_agent.core.workspace import (
     find_workspace,
     init_workspace,
     is_workspace,

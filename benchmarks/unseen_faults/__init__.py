@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from meta_agent.protocols import Factor
+from meta_agent.core.protocols import Factor
 
 Files = Mapping[str, bytes]
 TABLE = Path(__file__).parent / "table.toml"

@@ -25,11 +25,11 @@ from typing import Any
 from bug import Bug
 from bugs import BUGS
 
+from meta_agent.core.parsing.syntax import parse_python
+from meta_agent.core.protocols import Sandbox
 from meta_agent.domains.formats import SourceSpec, SweRow
 from meta_agent.domains.swe import SandboxFactory, Tree, make_patch, run_tests
 from meta_agent.domains.swe import read_archive as read_source
-from meta_agent.parsing.syntax import parse_python
-from meta_agent.protocols import Sandbox
 
 PACKAGE, VERSION = "toolz", "1.0.0"
 ARCHIVE = f"{PACKAGE}-{VERSION}.tar.gz"
@@ -153,7 +153,7 @@ def _line(row: Mapping[str, Any]) -> str:
 
 
 def _factory(backend: str) -> SandboxFactory:
-    from meta_agent.sandbox import open_sandbox
+    from meta_agent.sandboxes import open_sandbox
 
     def factory(image: str | None) -> Sandbox:
         return open_sandbox(backend, run="make-tasks", image=image)

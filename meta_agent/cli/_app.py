@@ -31,8 +31,8 @@ from meta_agent.cli import (
     _tasks,
 )
 from meta_agent.cli._flags import Grouped
-from meta_agent.distribution import RUN_NEEDS, __version__, install
-from meta_agent.errors import Interrupted, MetaAgentError, PreflightError, of_disk
+from meta_agent.core.distribution import RUN_NEEDS, __version__, install
+from meta_agent.core.errors import Interrupted, MetaAgentError, PreflightError, of_disk
 
 BUG_EXIT_CODE = 101
 INTERRUPTED_EXIT_CODE = 130
@@ -119,7 +119,7 @@ def _not_installed(module: str | None) -> MetaAgentError:
 
 
 def _explain(error: MetaAgentError) -> int:
-    from meta_agent.view import visible
+    from meta_agent.reports import visible
 
     typer.echo(f"meta-agent: {visible(error)}", err=True)
     if error.hint:

@@ -44,10 +44,10 @@ def backtest(
     if history:
         _history(workspace, as_json)
         return
-    from meta_agent.backtest.replays.ceilings import Ceiling
     from meta_agent.cli._output import stdout_for_data
+    from meta_agent.core.replay.ceilings import Ceiling
+    from meta_agent.reports.terminal.backtested import backtested as drawing
     from meta_agent.studies.backtested import backtest as replay_stored
-    from meta_agent.view.terminal.backtested import backtested as drawing
 
     given = max_turns is not None or max_tokens is not None
     wanted = Ceiling(max_turns, max_tokens) if given else None
@@ -60,8 +60,8 @@ def backtest(
 
 
 def _history(workspace: Path | None, as_json: bool) -> None:
+    from meta_agent.reports.terminal.backtested import history as drawing
     from meta_agent.studies.forecasts import forecasts, predictions_json
-    from meta_agent.view.terminal.backtested import history as drawing
 
     with reading(workspace) as (_, ledger):
         told = predictions_json(forecasts(ledger))

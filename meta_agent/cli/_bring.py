@@ -14,10 +14,10 @@ from meta_agent.cli._options import EngineOption, JsonOption
 from meta_agent.cli._output import emit, say, stdout_for_data
 
 if TYPE_CHECKING:
-    from meta_agent.config import RunConfig
-    from meta_agent.harness import CheckResult
-    from meta_agent.protocols import Sandbox
-    from meta_agent.steps.bring import Answers, Start
+    from meta_agent.composition.bring import Answers, Start
+    from meta_agent.core.config import RunConfig
+    from meta_agent.core.harness import CheckResult
+    from meta_agent.core.protocols import Sandbox
 
 FAILED_EXIT_CODE = 1
 
@@ -48,10 +48,10 @@ def init(
     as_json: JsonOption = False,
 ) -> None:
     """Make a workspace: settings, harness repository, skills, ledger. Safe to repeat."""
-    from meta_agent.steps.begin import MINE, begin
-    from meta_agent.steps.bring import Answers, is_brought
-    from meta_agent.steps.opening import open_or_create
-    from meta_agent.view.terminal.text import facts
+    from meta_agent.composition.begin import MINE, begin
+    from meta_agent.composition.bring import Answers, is_brought
+    from meta_agent.composition.opening import open_or_create
+    from meta_agent.reports.terminal.text import facts
 
     if config.domain == MINE:
         written = begin(Path.cwd())
@@ -84,7 +84,7 @@ def init(
 @takes("sandbox", "allow_unsafe_process", "workspace")
 def check(config: RunConfig, as_json: JsonOption = False) -> None:
     """Check the promoted harness without a model: its contract, its start, its end."""
-    from meta_agent.view.terminal.text import lines
+    from meta_agent.reports.terminal.text import lines
 
     with stdout_for_data():
         found = _checked(config)
@@ -114,10 +114,10 @@ def adopt(
     as_json: JsonOption = False,
 ) -> None:
     """Hand over what was made: the harness as a branch or patches, the model as a folder."""
-    from meta_agent.errors import ConfigError
-    from meta_agent.history import HarnessRepo, adopt_branch, adopt_patches
-    from meta_agent.view.terminal.text import facts
-    from meta_agent.workspace import open_workspace
+    from meta_agent.core.errors import ConfigError
+    from meta_agent.core.history import HarnessRepo, adopt_branch, adopt_patches
+    from meta_agent.core.workspace import open_workspace
+    from meta_agent.reports.terminal.text import facts
 
     if sum(place is not None for place in (into, patches, model)) != 1:
         raise ConfigError(
@@ -137,11 +137,11 @@ def adopt(
 
 def _hand_over_model(config: RunConfig, target: Path, alone: bool) -> dict[str, str]:
     """The weights of the newest run, and how they are served."""
-    from meta_agent.errors import ConfigError
-    from meta_agent.ledger import Ledger
-    from meta_agent.training.handover import hand_over, hand_over_adapter
-    from meta_agent.view import card_facts, reduce
-    from meta_agent.workspace import open_workspace
+    from meta_agent.core.errors import ConfigError
+    from meta_agent.core.ledger import Ledger
+    from meta_agent.core.workspace import open_workspace
+    from meta_agent.policies.training.handover import hand_over, hand_over_adapter
+    from meta_agent.reports import card_facts, reduce
 
     with Ledger.open(open_workspace(config.workspace).ledger_file) as ledger:
         state = reduce(ledger)
@@ -169,8 +169,8 @@ def image(
     as_json: JsonOption = False,
 ) -> None:
     """Build an image for an agent: the base and its packages, from wheels alone."""
-    from meta_agent.sandbox import build_agent_image, read_requirements
-    from meta_agent.view.terminal.text import facts
+    from meta_agent.reports.terminal.text import facts
+    from meta_agent.sandboxes import build_agent_image, read_requirements
 
     with stdout_for_data():
         made = build_agent_image(
@@ -187,7 +187,7 @@ def image(
 
 
 def _words(command: str) -> tuple[str, ...]:
-    from meta_agent.errors import ConfigError
+    from meta_agent.core.errors import ConfigError
 
     try:
         return tuple(shlex.split(command))
@@ -200,9 +200,9 @@ def _words(command: str) -> tuple[str, ...]:
 
 def _require_room(config: RunConfig, answers: Answers) -> None:
     """What is said about an agent has to be about the one that this workspace gets."""
-    from meta_agent.errors import ConfigError
-    from meta_agent.steps.bring import NO_ANSWERS, is_brought
-    from meta_agent.workspace import is_workspace, open_workspace
+    from meta_agent.composition.bring import NO_ANSWERS, is_brought
+    from meta_agent.core.errors import ConfigError
+    from meta_agent.core.workspace import is_workspace, open_workspace
 
     if is_workspace(config.workspace):
         held = open_workspace(config.workspace).harness
@@ -222,10 +222,10 @@ def _require_room(config: RunConfig, answers: Answers) -> None:
 
 
 def _checked(config: RunConfig) -> list[CheckResult]:
-    from meta_agent.history import HarnessRepo
-    from meta_agent.sandbox import open_sandbox, resolve_backend
-    from meta_agent.steps.bring import check_harness
-    from meta_agent.workspace import open_workspace
+    from meta_agent.composition.bring import check_harness
+    from meta_agent.core.history import HarnessRepo
+    from meta_agent.core.workspace import open_workspace
+    from meta_agent.sandboxes import open_sandbox, resolve_backend
 
     unsafe = config.allow_unsafe_process
     backend = resolve_backend(config.sandbox, code_by_llm=True, allow_unsafe=unsafe)

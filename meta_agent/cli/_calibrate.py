@@ -11,7 +11,7 @@ from meta_agent.cli._options import JsonOption
 from meta_agent.cli._output import emit, stdout_for_data
 
 if TYPE_CHECKING:
-    from meta_agent.config import RunConfig
+    from meta_agent.core.config import RunConfig
 
 _NOT_ASKED = ("approve", "budget", "replay_match", "skills", "strategy")  # nothing is proposed
 
@@ -40,18 +40,18 @@ def calibrate(
     as_json: JsonOption = False,
 ) -> None:
     """Measure the harness against itself: luck, false promotions, the smallest visible gain."""
-    from meta_agent.used import require_used
+    from meta_agent.composition.used import require_used
 
     require_used(config)
     told = _told(config, seeds, effect)
-    from meta_agent.view.terminal.calibration import calibration
+    from meta_agent.reports.terminal.calibration import calibration
 
     emit(as_json, lambda: told, lambda: calibration(told))
 
 
 def _told(config: RunConfig, seeds: int | None, effect: float | None) -> Any:
+    from meta_agent.reports import open_display
     from meta_agent.studies.calibration import calibrate as measured
-    from meta_agent.view import open_display
 
     with stdout_for_data():
         display = open_display()

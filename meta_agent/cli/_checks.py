@@ -11,7 +11,7 @@ from meta_agent.cli._options import JsonOption
 from meta_agent.cli._output import emit, stdout_for_data
 
 if TYPE_CHECKING:
-    from meta_agent.config import RunConfig
+    from meta_agent.core.config import RunConfig
 
 PREFLIGHT_EXIT_CODE = 3
 
@@ -32,8 +32,8 @@ def doctor(
     as_json: JsonOption = False,
 ) -> None:
     """Check what a run needs on this machine; each failing row names its fix."""
-    from meta_agent.doctor import examine
-    from meta_agent.view.terminal.text import checks
+    from meta_agent.cli.doctor import examine
+    from meta_agent.reports.terminal.text import checks
 
     with stdout_for_data():
         health = examine(config, live=live)

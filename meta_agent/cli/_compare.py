@@ -12,8 +12,8 @@ from meta_agent.cli._options import JsonOption
 from meta_agent.cli._output import emit, stdout_for_data
 
 if TYPE_CHECKING:
-    from meta_agent.config import RunConfig
-    from meta_agent.view import RunState
+    from meta_agent.core.config import RunConfig
+    from meta_agent.reports import RunState
 
 DEFAULT_FOLDER = Path("meta-agent-comparison")
 
@@ -85,12 +85,12 @@ def compare(
     if runs:
         _two_runs(config.workspace, runs, as_json)
         return
-    from meta_agent.used import require_used
+    from meta_agent.composition.used import require_used
 
     require_used(config)
     with stdout_for_data():
         document, stopped = _compare(config, conditions, seeds, out, read_only)
-    from meta_agent.view.pages import compare as drawing
+    from meta_agent.reports.pages import compare as drawing
 
     if html is not None:
         drawing.write_html(document, html)
@@ -102,10 +102,10 @@ def compare(
 def _compare(
     config: RunConfig, conditions: str, seeds: int, out: Path, read_only: bool
 ) -> tuple[dict[str, Any], list[Exception]]:
-    from meta_agent.evolve import evolve
+    from meta_agent.composition.evolve import evolve
+    from meta_agent.reports.pages.compare import beside
     from meta_agent.studies.conditions import carry_out, declare
     from meta_agent.studies.conditions_results import report, results_of
-    from meta_agent.view.pages.compare import beside
 
     names = [name.strip() for name in conditions.split(",") if name.strip()]
     comparison = declare(config, names, seeds, out.expanduser().absolute())
@@ -114,8 +114,8 @@ def _compare(
 
 
 def _two_runs(here: Path, names: list[str], as_json: bool) -> None:
-    from meta_agent.errors import ConfigError
-    from meta_agent.view.terminal import two_runs
+    from meta_agent.core.errors import ConfigError
+    from meta_agent.reports.terminal import two_runs
 
     if len(names) != 2:
         raise ConfigError(
@@ -133,8 +133,8 @@ def _two_runs(here: Path, names: list[str], as_json: bool) -> None:
 def _recorded(here: Path, name: str) -> RunState:
     """The newest run of a workspace of that name, else the run of that name here."""
     from meta_agent.cli._review import reading
-    from meta_agent.view import reduce
-    from meta_agent.workspace import is_workspace
+    from meta_agent.core.workspace import is_workspace
+    from meta_agent.reports import reduce
 
     elsewhere = Path(name).expanduser()
     found = is_workspace(elsewhere)

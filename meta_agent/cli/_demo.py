@@ -18,10 +18,10 @@ def demo(
     as_json: JsonOption = False,
 ) -> None:
     """Play a recorded run back on the real screens: no model, no key, nothing is trained."""
-    from meta_agent.ledger import Ledger
+    from meta_agent.core.ledger import Ledger
+    from meta_agent.reports import open_display
+    from meta_agent.reports.terminal.text import summary
     from meta_agent.studies.demo import FOLDER, play, unpacked
-    from meta_agent.view import open_display
-    from meta_agent.view.terminal.text import summary
 
     with stdout_for_data():
         place = unpacked(Path(FOLDER))

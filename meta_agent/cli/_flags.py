@@ -1,7 +1,7 @@
 """Every flag that is a setting, once; commands name those they take and receive a `RunConfig`.
 
 A setting's flag says only what was typed: defaults, ranges and precedence are the business of
-`meta_agent.config`. Flags by role repeat (`--model proposer=openai/x --model analyst=...`).
+`meta_agent.core.config`. Flags by role repeat (`--model proposer=openai/x --model analyst=...`).
 
 Does not cover: flags that are no settings (`--json`, `--dry-run`). They stay with their commands.
 """
@@ -224,14 +224,14 @@ def takes(*fields: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
 
 def resolve_flags(**flags: Any) -> Any:
     """Flags over variables over the workspace's file over defaults: a `RunConfig`."""
-    from meta_agent.settings import resolve
+    from meta_agent.core.settings import resolve
 
     return resolve(_settings(flags))
 
 
 def _settings(flags: dict[str, Any]) -> dict[str, Any]:
     """Flags as fields: pairs become tables by role, an amount for all the run's own cap."""
-    from meta_agent.config import ALL_ROLES
+    from meta_agent.core.config import ALL_ROLES
 
     fields = dict(flags)
     for field in ("models", "base_urls", "key_env", "max_usd", "max_tokens"):
@@ -245,8 +245,8 @@ def _settings(flags: dict[str, Any]) -> dict[str, Any]:
 
 
 def _by_role(field: str, given: Sequence[str]) -> dict[str, str] | None:
-    from meta_agent.config import ALL_ROLES
-    from meta_agent.errors import ConfigError
+    from meta_agent.core.config import ALL_ROLES
+    from meta_agent.core.errors import ConfigError
 
     (flag,) = FLAGS[field].names
     table: dict[str, str] = {}

@@ -26,8 +26,8 @@ def show(
     as_json: JsonOption = False,
 ) -> None:
     """What a candidate is; without one, what the run was and came to."""
-    from meta_agent.view import reduce
-    from meta_agent.view.terminal import text
+    from meta_agent.reports import reduce
+    from meta_agent.reports.terminal import text
 
     with reading(workspace) as (_, ledger):
         state = reduce(ledger, run)
@@ -46,9 +46,9 @@ def diff(
     as_json: JsonOption = False,
 ) -> None:
     """What a candidate, version or commit changed; with a second name, from the first to it."""
-    from meta_agent.history import HarnessRepo
+    from meta_agent.core.history import HarnessRepo
+    from meta_agent.reports.terminal import text
     from meta_agent.studies.story import named
-    from meta_agent.view.terminal import text
 
     with reading(workspace) as (place, ledger):
         # Not `HarnessRepo.open`: that mends what a killed run left, which is the owner's to do.
@@ -70,10 +70,10 @@ def blame(
     as_json: JsonOption = False,
 ) -> None:
     """Which promotion brought each line of a file, and what the verdict on it was."""
-    from meta_agent.history import HarnessRepo
+    from meta_agent.core.history import HarnessRepo
+    from meta_agent.reports.terminal import story
     from meta_agent.studies.story import blame as blamed
     from meta_agent.studies.story import named
-    from meta_agent.view.terminal import story
 
     with reading(workspace) as (place, ledger):
         repo = HarnessRepo(place.harness_repo)
@@ -85,7 +85,7 @@ def blame(
 
 def timeline(workspace: WorkspaceOption = None, as_json: JsonOption = False) -> None:
     """What changed the harness, or what is known of it, oldest first: all runs together."""
-    from meta_agent.view.terminal import story
+    from meta_agent.reports.terminal import story
 
     with reading(workspace) as (_, ledger):
         told = story.moments(ledger.steps())
@@ -97,10 +97,10 @@ def revert(
     name: NameArgument, workspace: WorkspaceOption = None, as_json: JsonOption = False
 ) -> None:
     """Take back what a promotion brought to main; the next run measures what is left."""
-    from meta_agent.ledger import Ledger
+    from meta_agent.core.ledger import Ledger
+    from meta_agent.core.workspace import open_workspace
+    from meta_agent.reports.terminal import story
     from meta_agent.studies.story import revert as take_back
-    from meta_agent.view.terminal import story
-    from meta_agent.workspace import open_workspace
 
     place = open_workspace(workspace_root(workspace))
     with Ledger.open(place.ledger_file) as ledger:

@@ -33,7 +33,7 @@ def known(of: str) -> Callable[[typer.Context, str], list[str]]:
 
     def complete(context: typer.Context, begun: str) -> list[str]:
         try:
-            from meta_agent.ledger import Ledger
+            from meta_agent.core.ledger import Ledger
             from meta_agent.studies.story import names
 
             file = workspace_root(context.params.get("workspace")) / "ledger.sqlite"

@@ -104,6 +104,6 @@ def stdout_for_data() -> Iterator[None]:
 
 def say(line: str) -> None:
     """A line of progress, on stderr."""
-    from meta_agent.view import visible
+    from meta_agent.reports import visible
 
     typer.echo(visible(line), err=True)

@@ -13,8 +13,8 @@ from meta_agent.cli._output import emit
 from meta_agent.cli._review import reading
 
 if TYPE_CHECKING:
-    from meta_agent.view import Reply
-    from meta_agent.workspace import Workspace
+    from meta_agent.core.workspace import Workspace
+    from meta_agent.reports import Reply
 
 
 def approve(
@@ -35,11 +35,11 @@ def approve(
         _require_no_answer(revise, abort)
         _show_waiting(run, workspace, as_json)
         return
-    from meta_agent.ledger import Ledger
-    from meta_agent.steps.verbs.approve import answer
-    from meta_agent.view import reduce
-    from meta_agent.view.terminal.text import lines
-    from meta_agent.workspace import open_workspace
+    from meta_agent.core.ledger import Ledger
+    from meta_agent.core.loop.verbs.approve import answer
+    from meta_agent.core.workspace import open_workspace
+    from meta_agent.reports import reduce
+    from meta_agent.reports.terminal.text import lines
 
     reply = _reply(revise, abort)
     with Ledger.open(open_workspace(workspace_root(workspace)).ledger_file) as ledger:
@@ -64,9 +64,9 @@ def transcript(
     as_json: JsonOption = False,
 ) -> None:
     """What an agent saw and did: its conversation with the model, turn by turn."""
-    from meta_agent.models.asking.transcripts import Transcripts
-    from meta_agent.view import reduce
-    from meta_agent.view.terminal import dialogue
+    from meta_agent.llm_clients.asking.transcripts import Transcripts
+    from meta_agent.reports import reduce
+    from meta_agent.reports.terminal import dialogue
 
     with reading(workspace) as (place, ledger):
         state = reduce(ledger, run)
@@ -89,11 +89,11 @@ def view(
     as_json: JsonOption = False,
 ) -> None:
     """See a run live in a browser, with every attempt; Ctrl-C ends the page, not the run."""
+    from meta_agent.core.workspace import open_workspace
+    from meta_agent.reports.live.server import PageServer, new_token
+    from meta_agent.reports.live.site import Site
+    from meta_agent.reports.terminal.text import lines
     from meta_agent.studies.forecasts import forecasts, predictions_json
-    from meta_agent.view.live.server import PageServer, new_token
-    from meta_agent.view.live.site import Site
-    from meta_agent.view.terminal.text import lines
-    from meta_agent.workspace import open_workspace
 
     place, token = open_workspace(workspace_root(workspace)), new_token()
     site = Site(
@@ -115,7 +115,7 @@ def view(
 
 def _require_no_answer(revise: str | None, abort: bool) -> None:
     """An answer to nothing must not pass for given."""
-    from meta_agent.errors import ConfigError
+    from meta_agent.core.errors import ConfigError
 
     if abort or revise is not None:
         raise ConfigError(
@@ -125,8 +125,8 @@ def _require_no_answer(revise: str | None, abort: bool) -> None:
 
 
 def _reply(revise: str | None, abort: bool) -> Reply:
-    from meta_agent.errors import ConfigError
-    from meta_agent.view import Reply
+    from meta_agent.core.errors import ConfigError
+    from meta_agent.reports import Reply
 
     if abort:
         return Reply("ABORT", revise or "")
@@ -138,8 +138,8 @@ def _reply(revise: str | None, abort: bool) -> Reply:
 
 
 def _show_waiting(run: str | None, workspace: Path | None, as_json: bool) -> None:
-    from meta_agent.view import reduce
-    from meta_agent.view.terminal import asked
+    from meta_agent.reports import reduce
+    from meta_agent.reports.terminal import asked
 
     with reading(workspace) as (_, ledger):
         state = reduce(ledger, run)
@@ -149,8 +149,8 @@ def _show_waiting(run: str | None, workspace: Path | None, as_json: bool) -> Non
 
 
 def _decide(place: Workspace, run: str, subject: str, reply: Reply) -> str:
-    from meta_agent.ledger import Ledger
-    from meta_agent.steps.verbs.approve import answer
+    from meta_agent.core.ledger import Ledger
+    from meta_agent.core.loop.verbs.approve import answer
 
     with Ledger.open(place.ledger_file) as ledger:
         (made,) = answer(ledger, run, [subject], reply)

@@ -20,8 +20,8 @@ from meta_agent.cli._output import emit
 from meta_agent.cli._rollouts import FieldsOption, RolloutsOption, SolvedAtOption, report_on_files
 
 if TYPE_CHECKING:
-    from meta_agent.ledger import Ledger
-    from meta_agent.workspace import Workspace
+    from meta_agent.core.ledger import Ledger
+    from meta_agent.core.workspace import Workspace
 
 
 def report(
@@ -42,15 +42,15 @@ def report(
     if rollouts:
         report_on_files(rollouts, solved_at, as_json, html, fields)
         return
+    from meta_agent.reports import reduce
+    from meta_agent.reports.documents import report_json
+    from meta_agent.reports.terminal.text import report as drawing
     from meta_agent.studies.forecasts import forecasts, predictions_json
-    from meta_agent.view import reduce
-    from meta_agent.view.documents import report_json
-    from meta_agent.view.terminal.text import report as drawing
 
     with reading(workspace) as (_, ledger):
         state, told = reduce(ledger, run), predictions_json(forecasts(ledger))
     if html is not None:
-        from meta_agent.view.pages.html import write_html
+        from meta_agent.reports.pages.html import write_html
 
         write_html(state, html, predictions=told)
         typer.echo(f"wrote {html}", err=True)
@@ -64,9 +64,9 @@ def status(
     run: RunOption = None, workspace: WorkspaceOption = None, as_json: JsonOption = False
 ) -> None:
     """Where a run stands: running, done, or waiting to be resumed."""
-    from meta_agent.view import reduce
-    from meta_agent.view.documents import status_json
-    from meta_agent.view.terminal.text import status as drawing
+    from meta_agent.reports import reduce
+    from meta_agent.reports.documents import status_json
+    from meta_agent.reports.terminal.text import status as drawing
 
     with reading(workspace) as (_, ledger):
         state = reduce(ledger, run)
@@ -77,9 +77,9 @@ def watch(
     run: RunOption = None, workspace: WorkspaceOption = None, as_json: JsonOption = False
 ) -> None:
     """The state of a run on the whole screen until it ends; --json says nothing until then."""
-    from meta_agent.view.documents import status_json
-    from meta_agent.view.terminal import watching
-    from meta_agent.view.terminal.text import summary
+    from meta_agent.reports.documents import status_json
+    from meta_agent.reports.terminal import watching
+    from meta_agent.reports.terminal.text import summary
 
     with reading(workspace) as (_, ledger):
         state = watching.watch(ledger, run, draw=not as_json)
@@ -100,10 +100,10 @@ def log(
     """Every durable step and note, oldest first."""
     from rich.console import Group
 
-    from meta_agent.history import HarnessRepo
-    from meta_agent.view import reduce
-    from meta_agent.view.documents import log_json
-    from meta_agent.view.terminal import text, watching
+    from meta_agent.core.history import HarnessRepo
+    from meta_agent.reports import reduce
+    from meta_agent.reports.documents import log_json
+    from meta_agent.reports.terminal import text, watching
 
     with reading(workspace) as (place, ledger):
         if graph:
@@ -127,8 +127,8 @@ def why(
     as_json: JsonOption = False,
 ) -> None:
     """Why a candidate was promoted, rejected or found invalid, with the numbers."""
-    from meta_agent.view import reduce
-    from meta_agent.view.terminal import text
+    from meta_agent.reports import reduce
+    from meta_agent.reports.terminal import text
 
     with reading(workspace) as (_, ledger):
         state = reduce(ledger, run)
@@ -144,11 +144,11 @@ def verify(
     as_json: JsonOption = False,
 ) -> None:
     """Go through the run behind a verdict again, by what is stored, and compare."""
-    from meta_agent.history import HarnessRepo
+    from meta_agent.core.history import HarnessRepo
+    from meta_agent.reports import decisions_on_commit
+    from meta_agent.reports.terminal.text import verified
     from meta_agent.studies.review import verify as verify_stored
     from meta_agent.studies.story import named
-    from meta_agent.view import decisions_on_commit
-    from meta_agent.view.terminal.text import verified
 
     with reading(workspace) as (place, ledger):
         meant = named(HarnessRepo(place.harness_repo), ledger, commit).commit
@@ -163,8 +163,8 @@ def verify(
 @contextmanager
 def reading(workspace: Path | None) -> Iterator[tuple[Workspace, Ledger]]:
     """A workspace and its ledger, read-only: a live run is not disturbed."""
-    from meta_agent.ledger import Ledger
-    from meta_agent.workspace import open_workspace
+    from meta_agent.core.ledger import Ledger
+    from meta_agent.core.workspace import open_workspace
 
     place = open_workspace(workspace_root(workspace))
     with Ledger.open(place.ledger_file, owner_lock=False) as ledger:

@@ -13,8 +13,8 @@ from meta_agent.cli._options import JsonOption, WorkspaceOption, workspace_root
 from meta_agent.cli._output import Pulse, emit, stdout_for_data
 
 if TYPE_CHECKING:
-    from meta_agent.protocols import Rollout
-    from meta_agent.rollouts.exchange import Reading
+    from meta_agent.core.protocols import Rollout
+    from meta_agent.readers.formats import Reading
 
 FormatOption = Annotated[
     str | None,
@@ -64,10 +64,10 @@ def import_rollouts(
     as_json: JsonOption = False,
 ) -> None:
     """Read rollouts of other tools into the workspace's store; says what was skipped and why."""
-    from meta_agent.rollouts import RolloutStore
-    from meta_agent.rollouts.exchange import judged, read_rollouts
-    from meta_agent.view.terminal.text import lines
-    from meta_agent.workspace import open_workspace
+    from meta_agent.core.rollouts import RolloutStore
+    from meta_agent.core.workspace import open_workspace
+    from meta_agent.readers.formats import judged, read_rollouts
+    from meta_agent.reports.terminal.text import lines
 
     _check_name(name)
     place = open_workspace(workspace_root(workspace))
@@ -82,7 +82,7 @@ def import_rollouts(
 
 def _check_name(name: str) -> None:
     """Before anything is read. Names with a slash are those of runs, whose evidence stays."""
-    from meta_agent.errors import ConfigError
+    from meta_agent.core.errors import ConfigError
 
     if not _IMPORTED_NAME.fullmatch(name):
         raise ConfigError(
@@ -100,8 +100,8 @@ def export_rollouts(
     as_json: JsonOption = False,
 ) -> None:
     """Write rollouts in another tool's format; says what that format cannot carry."""
-    from meta_agent.rollouts.exchange import Reading, format_named, write_rollouts
-    from meta_agent.view.terminal.text import lines
+    from meta_agent.readers.formats import Reading, format_named, write_rollouts
+    from meta_agent.reports.terminal.text import lines
 
     chosen = format_named(to)
     with stdout_for_data():
@@ -122,8 +122,8 @@ def export_rollouts(
 @rollouts_app.command("formats")
 def formats(workspace: WorkspaceOption = None, as_json: JsonOption = False) -> None:
     """The formats that are known, how each is recognised, and whether it can be written."""
-    from meta_agent.rollouts.exchange import FORMATS
-    from meta_agent.view.terminal.text import lines
+    from meta_agent.readers.formats import FORMATS
+    from meta_agent.reports.terminal.text import lines
 
     del workspace
     rows = [
@@ -147,7 +147,7 @@ def report_on_files(
     """`meta-agent report --rollouts`: the health of rollouts that we did not make."""
     import shlex
 
-    from meta_agent.rollouts.exchange import by_our_names
+    from meta_agent.readers.formats import by_our_names
 
     given = [word for path in files for word in ("--rollouts", str(path))]
     given += ["--map", fields] if fields else []
@@ -159,15 +159,15 @@ def report_on_files(
 def _report_on(
     files: list[Path], solved_at: float | None, as_json: bool, page: Path | None, asked: str
 ) -> None:
-    from meta_agent.evidence import read_foreign, render_foreign
-    from meta_agent.rollouts.exchange import judged, read_rollouts
-    from meta_agent.view.terminal.text import lines
+    from meta_agent.readers.evidence import read_foreign, render_foreign
+    from meta_agent.readers.formats import judged, read_rollouts
+    from meta_agent.reports.terminal.text import lines
 
     reading = read_rollouts(*files, over=Pulse("rows read").over)
     found = read_foreign(judged(reading, solved_at))
     document = {"schema_version": 1, "import": reading.tally.to_json(), **found.to_json()}
     if page is not None:
-        from meta_agent.view.pages.foreign_page import write_foreign_page
+        from meta_agent.reports.pages.foreign_page import write_foreign_page
 
         write_foreign_page(found, reading.tally.lines(), asked, page)
         typer.echo(f"wrote {page}", err=True)
@@ -191,10 +191,10 @@ class _Counted:
 
 
 def _from(source: str, workspace: Path | None) -> Reading | Iterator[Rollout]:
-    from meta_agent.errors import ConfigError
-    from meta_agent.rollouts import RolloutStore
-    from meta_agent.rollouts.exchange import read_rollouts
-    from meta_agent.workspace import open_workspace
+    from meta_agent.core.errors import ConfigError
+    from meta_agent.core.rollouts import RolloutStore
+    from meta_agent.core.workspace import open_workspace
+    from meta_agent.readers.formats import read_rollouts
 
     if Path(source).exists():
         return read_rollouts(Path(source))

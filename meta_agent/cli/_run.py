@@ -13,8 +13,8 @@ from meta_agent.cli._options import JsonOption
 from meta_agent.cli._output import emit, stdout_for_data
 
 if TYPE_CHECKING:
-    from meta_agent.config import RunConfig
-    from meta_agent.view import Display
+    from meta_agent.core.config import RunConfig
+    from meta_agent.reports import Display
 
 
 @takes(*FLAGS)
@@ -29,13 +29,13 @@ def evolve(
     as_json: JsonOption = False,
 ) -> None:
     """Run the loop, or resume it: the same command takes an unfinished run up again."""
-    from meta_agent import library
+    from meta_agent.composition import library
 
     if dry_run:
         _show_forecast(config, as_json)
         return
     result = _work(lambda display: library.run(config, display))
-    from meta_agent.view.terminal.text import summary
+    from meta_agent.reports.terminal.text import summary
 
     emit(as_json, result.to_json, lambda: summary(result.state))
 
@@ -68,10 +68,10 @@ def evolve(
 )
 def train(config: RunConfig, as_json: JsonOption = False) -> None:
     """Train once under the workspace's promoted harness, without the loop."""
-    from meta_agent import library
+    from meta_agent.composition import library
 
     result = _work(lambda display: library.train(config, display))
-    from meta_agent.view.terminal.text import facts
+    from meta_agent.reports.terminal.text import facts
 
     emit(as_json, lambda: result, lambda: facts(result))
 
@@ -83,7 +83,7 @@ def _work(work: Callable[[Display], Any]) -> Any:
 
 @contextmanager
 def _display() -> Iterator[Display]:
-    from meta_agent.view import open_display
+    from meta_agent.reports import open_display
 
     display = open_display()
     try:
@@ -93,8 +93,8 @@ def _display() -> Iterator[Display]:
 
 
 def _show_forecast(config: RunConfig, as_json: bool) -> None:
-    from meta_agent import library
-    from meta_agent.view.terminal.forecast import forecast as drawing
+    from meta_agent.composition import library
+    from meta_agent.reports.terminal.forecast import forecast as drawing
 
     with stdout_for_data():
         told = library.forecast(config)

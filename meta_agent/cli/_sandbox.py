@@ -20,8 +20,8 @@ def build(
     as_json: JsonOption = False,
 ) -> None:
     """Build the base image of the sandboxes that are containers, without a registry."""
-    from meta_agent.sandbox import BASE_IMAGE, build_base_image
-    from meta_agent.view.terminal.text import facts
+    from meta_agent.reports.terminal.text import facts
+    from meta_agent.sandboxes import BASE_IMAGE, build_base_image
 
     del workspace  # one image serves every workspace; the option exists on every command
     with stdout_for_data():
@@ -43,9 +43,9 @@ def reap(
     as_json: JsonOption = False,
 ) -> None:
     """Remove sandboxes whose run is gone. Only this installation's own."""
-    from meta_agent.sandbox import reap as remove_orphans
-    from meta_agent.sandbox import reap_images
-    from meta_agent.view.terminal.text import lines
+    from meta_agent.reports.terminal.text import lines
+    from meta_agent.sandboxes import reap as remove_orphans
+    from meta_agent.sandboxes import reap_images
 
     del workspace
     removed = [*remove_orphans(), *(reap_images(engine) if images else ())]

@@ -16,8 +16,8 @@ from meta_agent.cli._output import Pulse, emit, stdout_for_data
 from meta_agent.cli._rollouts import FieldsOption, RolloutsOption, SolvedAtOption
 
 if TYPE_CHECKING:
-    from meta_agent.config import RunConfig
-    from meta_agent.protocols import JSON
+    from meta_agent.core.config import RunConfig
+    from meta_agent.core.protocols import JSON
     from meta_agent.skills import Skill, SkillLibrary
 
 skills_app = typer.Typer(help="Skills.", no_args_is_help=True, rich_markup_mode=None)
@@ -48,7 +48,7 @@ def list_skills(
     library: LibraryOption = None, workspace: WorkspaceOption = None, as_json: JsonOption = False
 ) -> None:
     """Every skill with its standing and what trials found; those shipped with meta-agent, too."""
-    from meta_agent.view.terminal.skills import table
+    from meta_agent.reports.terminal.skills import table
 
     place = _library(library, workspace)
     rows = [_row(place, skill) for skill in place.all()]
@@ -64,8 +64,8 @@ def show(
     as_json: JsonOption = False,
 ) -> None:
     """A skill whole: its words, its trigger, its trials, and where it came from."""
+    from meta_agent.reports.terminal.skills import whole
     from meta_agent.skills.worth import trials
-    from meta_agent.view.terminal.skills import whole
 
     place = _library(library, workspace)
     skill = place.skill(name)
@@ -92,9 +92,9 @@ def search(
     as_json: JsonOption = False,
 ) -> None:
     """Skills whose trigger shows in rollouts, then those whose words fit."""
-    from meta_agent.errors import ConfigError
+    from meta_agent.core.errors import ConfigError
+    from meta_agent.reports.terminal.skills import found as drawing
     from meta_agent.skills import search as looked_for
-    from meta_agent.view.terminal.skills import found as drawing
 
     text = " ".join(words or ())
     if not text and not rollouts:
@@ -127,8 +127,8 @@ def validate(
     as_json: JsonOption = False,
 ) -> None:
     """What public validators refuse, and what neither checks. Exit 1 where there is anything."""
+    from meta_agent.reports.terminal.text import lines
     from meta_agent.skills import validate as problems_of
-    from meta_agent.view.terminal.text import lines
 
     folders = list(paths or ())
     folders = folders or [one.path for one in _library(library, workspace).all()]
@@ -153,14 +153,14 @@ def trial(
     as_json: JsonOption = False,
 ) -> None:
     """Runs with the skill and runs without, at equal budget; its standing follows from them."""
-    from meta_agent.evolve import evolve
+    from meta_agent.composition.evolve import evolve
+    from meta_agent.composition.used import require_used
+    from meta_agent.reports.pages.compare import beside
+    from meta_agent.reports.terminal.text import facts
     from meta_agent.skills.worth import record
     from meta_agent.studies.conditions import carry_out
     from meta_agent.studies.conditions_results import report, results_of
     from meta_agent.studies.skill_trials import declare_trial, trial_of
-    from meta_agent.used import require_used
-    from meta_agent.view.pages.compare import beside
-    from meta_agent.view.terminal.text import facts
 
     require_used(config)
     place = _library(library, config.workspace)
@@ -188,8 +188,8 @@ def retire(
     as_json: JsonOption = False,
 ) -> None:
     """Take a skill out of the library's sight; it stays in its folder .retired."""
-    from meta_agent.errors import ConfigError
-    from meta_agent.view.terminal.text import facts
+    from meta_agent.core.errors import ConfigError
+    from meta_agent.reports.terminal.text import facts
 
     place = _library(library, workspace)
     skill = place.skill(name)
@@ -213,8 +213,8 @@ def export(
     as_json: JsonOption = False,
 ) -> None:
     """Copy skills to where coding agents look: .agents/skills and .claude/skills of a project."""
+    from meta_agent.reports.terminal.text import lines
     from meta_agent.skills import export as hand_on
-    from meta_agent.view.terminal.text import lines
 
     place = _library(library, workspace)
     written = [str(path) for path in hand_on(place, into.absolute(), names or ())]
@@ -256,7 +256,7 @@ def sync(
 
 
 def _told(taken: list[Any], given: list[str], as_json: bool) -> None:
-    from meta_agent.view.terminal.text import lines
+    from meta_agent.reports.terminal.text import lines
 
     rows = [one._asdict() for one in taken]
     text = [
@@ -273,7 +273,7 @@ def _told(taken: list[Any], given: list[str], as_json: bool) -> None:
 
 
 def _library(library: Path | None, workspace: Path | None) -> SkillLibrary:
-    from meta_agent.resources import resource_dir
+    from meta_agent.core.resources import resource_dir
     from meta_agent.skills import SkillLibrary
 
     path = library or resolve_flags(workspace=workspace).skills_library
@@ -303,8 +303,8 @@ def _plain(trial: Any) -> dict[str, Any]:
 
 def _report(files: list[Path], solved_at: float | None, fields: str | None) -> JSON:
     """What `report --rollouts` reads."""
-    from meta_agent.evidence import read_foreign
-    from meta_agent.rollouts.exchange import by_our_names, judged, read_rollouts
+    from meta_agent.readers.evidence import read_foreign
+    from meta_agent.readers.formats import by_our_names, judged, read_rollouts
 
     with by_our_names(files, fields) as named:
         rollouts = judged(read_rollouts(*named), solved_at)

@@ -15,7 +15,7 @@ from meta_agent.cli._options import JsonOption
 from meta_agent.cli._output import emit, say, stdout_for_data
 
 if TYPE_CHECKING:
-    from meta_agent.config import RunConfig
+    from meta_agent.core.config import RunConfig
     from meta_agent.domains.tasks import Author, Made
 
 tasks_app = typer.Typer(help="Task files.", no_args_is_help=True, rich_markup_mode=None)
@@ -82,9 +82,9 @@ def tasks_check(
     """Check a task file: golds pass, nothing and cheats do not, no task is in two splits."""
     from dataclasses import replace
 
+    from meta_agent.composition.opening import asked_of
     from meta_agent.domains.check import check_asked, default_manifest, render, write_manifest
-    from meta_agent.steps.opening import asked_of
-    from meta_agent.view.terminal.text import lines
+    from meta_agent.reports.terminal.text import lines
 
     with stdout_for_data():
         asked = asked_of(config, sandbox=_backend(config), run="tasks-check")
@@ -110,7 +110,7 @@ def tasks_images(
 ) -> None:
     """Make a task file's images available: from here, from tars, or (--pull) from registries."""
     from meta_agent.domains.swe import fetch_images
-    from meta_agent.view.terminal.text import lines
+    from meta_agent.reports.terminal.text import lines
 
     if config.domain == "harbor":
         from meta_agent.domains.harbor import make_images
@@ -159,8 +159,8 @@ def tasks_synth(
 @contextmanager
 def _author(config: RunConfig, model: str | None, out: Path) -> Iterator[Author | None]:
     from meta_agent.cli._flags import resolve_flags
-    from meta_agent.errors import ConfigError
-    from meta_agent.settings import flag_of
+    from meta_agent.core.errors import ConfigError
+    from meta_agent.core.settings import flag_of
 
     typed = [one for one in _OF_AUTHOR if config.origin.get(one, "").startswith("command line")]
     if model is None:
@@ -168,7 +168,7 @@ def _author(config: RunConfig, model: str | None, out: Path) -> Iterator[Author 
             raise ConfigError(f"{flag_of(typed[0])} changes nothing without --author MODEL")
         yield None
         return
-    from meta_agent.steps.authoring import open_author
+    from meta_agent.composition.authoring import open_author
 
     named = resolve_flags(meta_model=model).meta_model
     with open_author(config.model_copy(update={"meta_model": named}), out, say) as opened:
@@ -218,7 +218,7 @@ def tasks_mine(
 
 
 def _show(made: Made, as_json: bool) -> None:
-    from meta_agent.view.terminal.text import lines
+    from meta_agent.reports.terminal.text import lines
 
     emit(as_json, made.to_json, lambda: lines(made.lines()))
 

@@ -14,9 +14,9 @@ from dataclasses import replace
 from importlib import import_module, metadata
 from typing import Final, NamedTuple
 
+from meta_agent.core.errors import ConfigError
+from meta_agent.core.protocols import Domain
 from meta_agent.domains._asked import Asked
-from meta_agent.errors import ConfigError
-from meta_agent.protocols import Domain
 
 __all__ = ["DOORS", "Asked", "Door", "door_of", "entry_points", "load_domain", "open_domain"]
 

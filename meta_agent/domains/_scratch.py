@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from meta_agent.errors import SandboxError
-from meta_agent.protocols import ExecResult, Sandbox, ToolResult
+from meta_agent.core.errors import SandboxError
+from meta_agent.core.protocols import ExecResult, Sandbox, ToolResult
 
 RUN_SEC: Final = 20.0
 OUTPUT_CHARS: Final = 4000

@@ -21,6 +21,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
+from meta_agent.core.errors import InfrastructureError
+from meta_agent.core.protocols import Domain, Outcome
 from meta_agent.domains import Asked, door_of, open_domain
 from meta_agent.domains.checking._overlap import Facts, near_pairs, repetitions
 from meta_agent.domains.checking._render import render
@@ -28,8 +30,6 @@ from meta_agent.domains.checking._report import CheckReport, TaskCheck, Trial, t
 from meta_agent.domains.checking._subject import Attempt, Subject
 from meta_agent.domains.fit import as_used, lacking, sizes
 from meta_agent.domains.swe import RealSwe
-from meta_agent.errors import InfrastructureError
-from meta_agent.protocols import Domain, Outcome
 
 PARALLEL_SANDBOXES = 2
 PROGRESS_EVERY: Final = 50  # of tasks that are fit, where there are many

@@ -17,8 +17,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from meta_agent.offers import Offered
-from meta_agent.protocols import JSON, SPLITS, Domain, Environment, Outcome, Split, Task
+from meta_agent.core.offers import Offered
+from meta_agent.core.protocols import JSON, SPLITS, Domain, Environment, Outcome, Split, Task
 
 _ALL_USED: Final[tuple[Split, ...]] = ("search", "confirm", "vault")
 
@@ -42,7 +42,7 @@ class Dealt:
         return self._domain.regrade(task_key, verifier_inputs)
 
     def __getattr__(self, name: str) -> Any:
-        """What the domain offers beyond the protocol (`meta_agent.offers`)."""
+        """What the domain offers beyond the protocol (`meta_agent.core.offers`)."""
         return getattr(self._domain, name)
 
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from meta_agent.core.offers import Offered
+from meta_agent.core.protocols import SPLITS, Domain
 from meta_agent.domains.dealt import Whole
-from meta_agent.offers import Offered
-from meta_agent.protocols import SPLITS, Domain
 
 SMALL: Final = 100
 """Tasks below which a set needs no vault, and a frozen policy's is used whole, in halves."""

@@ -15,9 +15,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
+from meta_agent.core.errors import ConfigError, MetaAgentError
+from meta_agent.core.protocols import SPLITS, Ceilings, Domain, Sampling
 from meta_agent.domains._asked import Asked
-from meta_agent.errors import ConfigError, MetaAgentError
-from meta_agent.protocols import SPLITS, Ceilings, Domain, Sampling
 
 _PARTS: Final = ("name", "evaluator_hash", "ceilings", "sampling", "tasks", "open", "regrade")
 _TYPES: Final[Mapping[str, type]] = {
@@ -94,7 +94,7 @@ def _domain(name: str, made: Any) -> Domain:
         raise ConfigError(
             f"--domain {name} gave a {type(made).__name__}, which is no domain: it has no "
             f"{', '.join(missing)}",
-            hint="meta_agent.protocols.Domain says what one has",
+            hint="meta_agent.core.protocols.Domain says what one has",
         )
     for part, kind in _TYPES.items():
         if not isinstance(getattr(made, part), kind):

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from meta_agent.offers import Offered
-from meta_agent.protocols import JSON, Domain, Split, Task
+from meta_agent.core.offers import Offered
+from meta_agent.core.protocols import JSON, Domain, Split, Task
 
 NAMES: Final = ("repo", "subject", "level", "difficulty", "kind", "type")
 """The columns of known data sets that sort their tasks."""

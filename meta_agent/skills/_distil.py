@@ -15,8 +15,8 @@ import re
 from collections.abc import Iterator, Mapping
 from importlib.resources import files
 
-from meta_agent.evidence import meaning_of
-from meta_agent.protocols import JSON, Candidate, Effect, Verdict, VerdictKind
+from meta_agent.core.protocols import JSON, Candidate, Effect, Verdict, VerdictKind
+from meta_agent.readers.evidence import meaning_of
 from meta_agent.skills._apply import lines_of
 from meta_agent.skills._skill import Kind, SkillDraft
 from meta_agent.skills._validate import MAX_DESCRIPTION, redact

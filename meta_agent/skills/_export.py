@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 from uuid import uuid4
 
-from meta_agent.errors import ConfigError
+from meta_agent.core.errors import ConfigError
 from meta_agent.skills._library import SkillLibrary, load_skill
 from meta_agent.skills._skill import Skill
 from meta_agent.skills._validate import validate

@@ -14,9 +14,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from uuid import uuid4
 
-from meta_agent.durable import sync, write_whole
-from meta_agent.errors import ConfigError
-from meta_agent.protocols import JSON
+from meta_agent.core.durable import sync, write_whole
+from meta_agent.core.errors import ConfigError
+from meta_agent.core.protocols import JSON
 from meta_agent.skills._format import UnreadableError, parse, render
 from meta_agent.skills._retrieve import in_scope, near_duplicate, rank
 from meta_agent.skills._skill import PREFIX, Skill, SkillDraft

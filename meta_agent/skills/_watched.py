@@ -15,9 +15,9 @@ from pathlib import Path
 from types import NoneType
 from typing import Any, Final
 
-from meta_agent.evidence import MINIMUM, THRESHOLDS, Threshold, rests_on
-from meta_agent.parsing.syntax import literal_value, parse_python
-from meta_agent.protocols import JSON, Hypothesis
+from meta_agent.core.parsing.syntax import literal_value, parse_python
+from meta_agent.core.protocols import JSON, Hypothesis
+from meta_agent.readers.evidence import MINIMUM, THRESHOLDS, Threshold, rests_on
 from meta_agent.skills.looking import beyond
 
 _SCRIPT: Final = '''\

@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Final, NamedTuple
 from uuid import uuid4
 
-from meta_agent.durable import sync, write_whole
-from meta_agent.errors import ConfigError
-from meta_agent.history import LINK, NOT_REGULAR, Foreign, is_address, read_foreign
+from meta_agent.core.durable import sync, write_whole
+from meta_agent.core.errors import ConfigError
+from meta_agent.core.history import LINK, NOT_REGULAR, Foreign, is_address, read_foreign
 from meta_agent.skills._export import handed_on
 from meta_agent.skills._format import Parsed, UnreadableError, parse, render
 from meta_agent.skills._library import OTHER_FIELDS, SkillLibrary, load_skill

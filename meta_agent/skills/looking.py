@@ -14,9 +14,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from meta_agent.errors import MetaAgentError
-from meta_agent.evidence import read_foreign
-from meta_agent.rollouts.exchange import by_our_names, judged, read_rollouts
+from meta_agent.core.errors import MetaAgentError
+from meta_agent.readers.evidence import read_foreign
+from meta_agent.readers.formats import by_our_names, judged, read_rollouts
 
 
 def metrics(report: Mapping[str, Any]) -> dict[str, float]:

@@ -29,7 +29,7 @@ from functools import reduce
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from meta_agent.errors import IntegrityError
+from meta_agent.core.errors import IntegrityError
 from meta_agent.skills._library import SkillLibrary
 from meta_agent.skills._skill import Skill, Status
 

@@ -15,9 +15,9 @@ from dataclasses import asdict, dataclass
 from statistics import fmean
 from typing import Final
 
-from meta_agent.backtest.measured import LOST_SHARE
-from meta_agent.gate.numbers.results import improvement, interval
-from meta_agent.protocols import JSON
+from meta_agent.core.gate.numbers.results import improvement, interval
+from meta_agent.core.lab.measured import LOST_SHARE
+from meta_agent.core.protocols import JSON
 
 Cells = tuple[int | None, ...]
 """By vault task, in their order: 1 where solved cleanly, None where machines lost the attempt."""

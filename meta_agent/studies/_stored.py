@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from meta_agent.backtest.arms import parts_of
-from meta_agent.errors import ConfigError
-from meta_agent.ledger import Ledger
-from meta_agent.rollouts import RolloutStore
+from meta_agent.core.errors import ConfigError
+from meta_agent.core.lab.arms import parts_of
+from meta_agent.core.ledger import Ledger
+from meta_agent.core.rollouts import RolloutStore
 
 
 def require_rollouts(ledger: Ledger, store: RolloutStore, run: str | None = None) -> None:

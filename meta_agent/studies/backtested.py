@@ -16,23 +16,24 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final, cast
 
-from meta_agent.backtest import ReplayReport, changed_paths
-from meta_agent.backtest.arms import behaviour_hash, parts_of
-from meta_agent.backtest.replays.ceilings import Ceiling
-from meta_agent.backtest.replays.replay import replay
-from meta_agent.backtest.replays.watching import Reading, compare_diagnostics
-from meta_agent.config import RunConfig
-from meta_agent.errors import ConfigError
-from meta_agent.harness import HarnessSession, open_session, parse_contract
-from meta_agent.history import HarnessRepo
-from meta_agent.ledger import Ledger
-from meta_agent.protocols import JSON, HarnessTree, Sandbox, SandboxLimits
-from meta_agent.rollouts import RolloutStore
-from meta_agent.sandbox import open_sandbox
-from meta_agent.steps.opening import backend_of
+from meta_agent.composition.opening import backend_of
+from meta_agent.core.config import RunConfig
+from meta_agent.core.errors import ConfigError
+from meta_agent.core.harness import HarnessSession, open_session, parse_contract
+from meta_agent.core.history import HarnessRepo
+from meta_agent.core.lab.arms import behaviour_hash, parts_of
+from meta_agent.core.lab.static import changed_paths
+from meta_agent.core.ledger import Ledger
+from meta_agent.core.protocols import JSON, HarnessTree, Sandbox, SandboxLimits
+from meta_agent.core.replay.ceilings import Ceiling
+from meta_agent.core.replay.comparison import ReplayReport
+from meta_agent.core.replay.replay import replay
+from meta_agent.core.replay.watching import Reading, compare_diagnostics
+from meta_agent.core.rollouts import RolloutStore
+from meta_agent.core.workspace import Workspace
+from meta_agent.sandboxes import open_sandbox
 from meta_agent.studies._stored import require_rollouts
 from meta_agent.studies.story import Named, named, newest
-from meta_agent.workspace import Workspace
 
 SANDBOX_SEC: Final = 600.0
 _SHOWN: Final = 5

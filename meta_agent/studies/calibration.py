@@ -22,10 +22,11 @@ from dataclasses import replace
 from functools import partial
 from typing import Final
 
-from meta_agent.backtest.live import Job
-from meta_agent.config import RunConfig
-from meta_agent.errors import ConfigError
-from meta_agent.gate.simulate import (
+from meta_agent.composition.opening import backend_of, open_run
+from meta_agent.composition.visible import KIND, terms
+from meta_agent.core.config import RunConfig
+from meta_agent.core.errors import ConfigError
+from meta_agent.core.gate.simulate import (
     Gate,
     Matrix,
     Modelled,
@@ -39,15 +40,14 @@ from meta_agent.gate.simulate import (
     smallest_effect,
     spread,
 )
-from meta_agent.protocols import JSON, HarnessTree
-from meta_agent.steps.matrix import Table, by_sample, by_seed
-from meta_agent.steps.opening import backend_of, open_run
-from meta_agent.steps.plan import RACES, Plan, plan_for
-from meta_agent.steps.records import Version, must_work
-from meta_agent.steps.run import Run
-from meta_agent.steps.spending import alpha_of
-from meta_agent.steps.visible import KIND, terms
-from meta_agent.view import Display
+from meta_agent.core.lab.live import Job
+from meta_agent.core.loop.matrix import Table, by_sample, by_seed
+from meta_agent.core.loop.plan import RACES, Plan, plan_for
+from meta_agent.core.loop.records import Version, must_work
+from meta_agent.core.loop.run import Run
+from meta_agent.core.loop.spending import alpha_of
+from meta_agent.core.protocols import JSON, HarnessTree
+from meta_agent.reports import Display
 
 CALIBRATED: Final = "calibrated"
 """How such a run ends: never `done`, so that more seeds can be added."""

@@ -28,16 +28,21 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol
 
-from meta_agent.config import RunConfig
-from meta_agent.durable import write_whole
-from meta_agent.errors import ConfigError, Interrupted, MetaAgentError
-from meta_agent.history import HarnessRepo
-from meta_agent.protocols import JSON, Domain, HarnessTree
-from meta_agent.steps.budget import declared, one_cell
-from meta_agent.steps.opening import draining, load_run_domain, open_or_create, require_supported
-from meta_agent.steps.plan import Plan, plan_for
-from meta_agent.steps.ways.strategies import STRATEGIES
-from meta_agent.view import Display
+from meta_agent.composition.opening import (
+    draining,
+    load_run_domain,
+    open_or_create,
+    require_supported,
+)
+from meta_agent.core.config import RunConfig
+from meta_agent.core.durable import write_whole
+from meta_agent.core.errors import ConfigError, Interrupted, MetaAgentError
+from meta_agent.core.history import HarnessRepo
+from meta_agent.core.loop.budget import declared, one_cell
+from meta_agent.core.loop.plan import Plan, plan_for
+from meta_agent.core.protocols import JSON, Domain, HarnessTree
+from meta_agent.reports import Display
+from meta_agent.strategies.strategies import STRATEGIES
 
 DECLARED: Final = "comparison.json"
 ONE_AT_A_TIME: Final = frozenset({"score-only"})

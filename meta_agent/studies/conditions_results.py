@@ -17,22 +17,22 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from meta_agent.backtest.arms import ArmRef, behaviour_hash, load_shard
-from meta_agent.backtest.inspector import Inspector
-from meta_agent.errors import ConfigError
-from meta_agent.gate import Finding, row_of
-from meta_agent.history import HarnessRepo
-from meta_agent.ledger import Ledger, Step
-from meta_agent.ledger.kinds import Live, Merge, Stored, Verdict
-from meta_agent.offers import Offered
-from meta_agent.protocols import JSON, Domain, VerdictKind
-from meta_agent.rollouts import RolloutStore
-from meta_agent.steps.budget import spent
-from meta_agent.steps.opening import load_run_domain
+from meta_agent.composition.opening import load_run_domain
+from meta_agent.core.errors import ConfigError
+from meta_agent.core.gate import Finding, row_of
+from meta_agent.core.history import HarnessRepo
+from meta_agent.core.lab.arms import ArmRef, behaviour_hash, load_shard
+from meta_agent.core.lab.inspector import Inspector
+from meta_agent.core.ledger import Ledger, Step
+from meta_agent.core.ledger.kinds import Live, Merge, Stored, Verdict
+from meta_agent.core.loop.budget import spent
+from meta_agent.core.offers import Offered
+from meta_agent.core.protocols import JSON, Domain, VerdictKind
+from meta_agent.core.rollouts import RolloutStore
+from meta_agent.core.workspace import Workspace, open_workspace
+from meta_agent.reports import RunState, reduce
 from meta_agent.studies._figures import Result, summary
 from meta_agent.studies.conditions import Comparison, ConditionRun
-from meta_agent.view import RunState, reduce
-from meta_agent.workspace import Workspace, open_workspace
 
 REFERENCE: Final = "static"
 SCHEMA_VERSION: Final = 2

@@ -14,12 +14,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from meta_agent.errors import ConfigError
-from meta_agent.gate import verdict_from_json
-from meta_agent.ledger import Ledger
-from meta_agent.resources import resource_dir
-from meta_agent.view import Display, RunState, duration, reduce, within_run
-from meta_agent.workspace import Workspace, claim_workspace, is_workspace, open_workspace
+from meta_agent.core.errors import ConfigError
+from meta_agent.core.gate import verdict_from_json
+from meta_agent.core.ledger import Ledger
+from meta_agent.core.resources import resource_dir
+from meta_agent.core.workspace import Workspace, claim_workspace, is_workspace, open_workspace
+from meta_agent.reports import Display, RunState, duration, reduce, within_run
 
 FOLDER: Final = "meta-agent-demo"
 _RECORDING: Final = "workspace.tar.zst"

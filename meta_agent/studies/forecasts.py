@@ -20,9 +20,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final, NamedTuple
 
-from meta_agent.ledger import Ledger
-from meta_agent.ledger.kinds import Candidate, Screen, Verdict
-from meta_agent.protocols import JSON
+from meta_agent.core.ledger import Ledger
+from meta_agent.core.ledger.kinds import Candidate, Screen, Verdict
+from meta_agent.core.protocols import JSON
 
 ENOUGH: Final = 4
 _Z95: Final = 1.959963984540054

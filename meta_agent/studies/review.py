@@ -22,37 +22,37 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, cast
 
-from meta_agent.backtest.recorded import RecordedLab
-from meta_agent.backtest.verify import Difference, VerifyReport, compared, regrade
-from meta_agent.config import RunConfig
-from meta_agent.domains.dealt import Halves
-from meta_agent.errors import ConfigError, IntegrityError, MetaAgentError
-from meta_agent.history import LEAD, HarnessRepo
-from meta_agent.ledger import DONE, Ledger, RetracedLedger, RunRow, Step, UnrecordedError
-from meta_agent.ledger.kinds import Candidate, Clock, Commit, Merge, Verdict
-from meta_agent.models.chat import ModelClient
-from meta_agent.offers import Offered
-from meta_agent.protocols import JSON
-from meta_agent.rollouts import RolloutStore
-from meta_agent.skills import SkillLibrary
-from meta_agent.steps.diagnostics.tend import tend
-from meta_agent.steps.finish import finish
-from meta_agent.steps.opening import (
+from meta_agent.composition.opening import (
     backend_of,
     first_version,
     lab_settings,
     load_run_domain,
     settled,
 )
-from meta_agent.steps.plan import plan_for
-from meta_agent.steps.run import Run
-from meta_agent.steps.spending import alpha_of
-from meta_agent.steps.verbs.learn import note_parts
-from meta_agent.steps.visible import declare
-from meta_agent.steps.ways.strategies import STRATEGIES
+from meta_agent.composition.visible import declare
+from meta_agent.core.chat import ModelClient
+from meta_agent.core.config import RunConfig
+from meta_agent.core.errors import ConfigError, IntegrityError, MetaAgentError
+from meta_agent.core.history import LEAD, HarnessRepo
+from meta_agent.core.lab.recorded import RecordedLab
+from meta_agent.core.lab.verify import Difference, VerifyReport, compared, regrade
+from meta_agent.core.ledger import DONE, Ledger, RetracedLedger, RunRow, Step, UnrecordedError
+from meta_agent.core.ledger.kinds import Candidate, Clock, Commit, Merge, Verdict
+from meta_agent.core.loop.diagnostics.tend import tend
+from meta_agent.core.loop.finish import finish
+from meta_agent.core.loop.plan import plan_for
+from meta_agent.core.loop.run import Run
+from meta_agent.core.loop.spending import alpha_of
+from meta_agent.core.loop.verbs.learn import note_parts
+from meta_agent.core.offers import Offered
+from meta_agent.core.protocols import JSON
+from meta_agent.core.rollouts import RolloutStore
+from meta_agent.core.workspace import Workspace
+from meta_agent.domains.dealt import Halves
+from meta_agent.reports import open_display
+from meta_agent.skills import SkillLibrary
+from meta_agent.strategies.strategies import STRATEGIES
 from meta_agent.studies._stored import require_rollouts
-from meta_agent.view import open_display
-from meta_agent.workspace import Workspace
 
 TAKEN: Final = frozenset(
     {"clock", "start", "proposal", "revision", "decision", "experiment", "skill"}

@@ -17,10 +17,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from meta_agent.config import RunConfig
-from meta_agent.errors import ConfigError
-from meta_agent.gate.numbers.results import interval
-from meta_agent.protocols import JSON
+from meta_agent.core.config import RunConfig
+from meta_agent.core.errors import ConfigError
+from meta_agent.core.gate.numbers.results import interval
+from meta_agent.core.protocols import JSON
 from meta_agent.skills import Skill, SkillLibrary
 from meta_agent.skills.worth import Trial
 from meta_agent.studies._figures import Result

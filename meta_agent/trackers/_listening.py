@@ -10,11 +10,11 @@ from functools import partial
 from importlib.util import find_spec
 from typing import Any, Final, Self
 
-from meta_agent.distribution import install
-from meta_agent.errors import PreflightError
+from meta_agent.core.distribution import install
+from meta_agent.core.errors import PreflightError
+from meta_agent.reports.told import Event
 from meta_agent.trackers._notify import ENDED, notify
 from meta_agent.trackers._tracker import Place, Tracker, by_trl, open_tracker
-from meta_agent.view.told import Event
 
 PATIENCE_SEC: Final = 60.0
 """How long the end of a run waits for one that is slow: making MLflow's tables can take as long."""

@@ -8,8 +8,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol, Self
 
-from meta_agent.protocols import JSON
-from meta_agent.training import TRL_NAMES
+from meta_agent.core.protocols import JSON
+from meta_agent.policies.training import TRL_NAMES
 
 PROJECT: Final = "meta-agent"
 

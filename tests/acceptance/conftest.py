@@ -40,7 +40,7 @@ def example() -> ModuleType:
 @pytest.fixture(scope="session")
 def tasks(example: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The task file of the real package."""
-    from meta_agent.sandbox import engine_status
+    from meta_agent.sandboxes import engine_status
 
     status = engine_status()
     if not status.ready:

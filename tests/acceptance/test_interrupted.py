@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from meta_agent.models.asking.transcripts import Transcripts
+from meta_agent.llm_clients.asking.transcripts import Transcripts
 from tests.acceptance._cli import CANARIES, Cli, behind
 from tests.acceptance._tasks import few
 from tests.acceptance.brains import Fix, Solver, Team

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from meta_agent.resources import shipped_harness
+from meta_agent.core.resources import shipped_harness
 from tests.acceptance._canary import leaks
 from tests.acceptance._cli import CANARIES, Cli, behind
 from tests.acceptance.brains.mender import Change, Mender

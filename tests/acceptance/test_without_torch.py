@@ -9,7 +9,7 @@ from importlib.util import find_spec
 
 import pytest
 
-from meta_agent.distribution import install
+from meta_agent.core.distribution import install
 from tests.acceptance._cli import Cli
 
 pytestmark = [

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from meta_agent.models.chat import ChatReply, ChatRequest, ToolCall, Usage
+from meta_agent.core.chat import ChatReply, ChatRequest, ToolCall, Usage
 
 Call = tuple[str, Mapping[str, Any]]
 Say = str | Sequence[Call] | Exception

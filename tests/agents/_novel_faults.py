@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+from meta_agent.core.protocols import Factor
 from meta_agent.domains.nano.planted._fault import Edit, Fault, component
-from meta_agent.protocols import Factor
 
 
 class Novel(NamedTuple):

@@ -5,14 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from meta_agent.agents import (
-    Proposal,
-    Situation,
-    propose,
-)
-from meta_agent.evidence import Evidence
-from meta_agent.protocols import Ceilings, HarnessTree
-from meta_agent.resources import shipped_harness
+from meta_agent.core.protocols import Ceilings, HarnessTree
+from meta_agent.core.resources import shipped_harness
+from meta_agent.proposers import Proposal, Situation, propose
+from meta_agent.readers.evidence import Evidence
 
 CEILINGS = Ceilings(max_turns=12, max_tokens_per_turn=8, max_context_tokens=128, wall_sec=30.0)
 

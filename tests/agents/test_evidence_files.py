@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from meta_agent.agents import Past, Source, evidence_files
-from meta_agent.evidence import build_evidence
-from meta_agent.gate import Finding
-from meta_agent.protocols import Hypothesis, Rollout, RolloutFailure, ToolEvent, ViewChange
+from meta_agent.core.gate import Finding
+from meta_agent.core.protocols import Hypothesis, Rollout, RolloutFailure, ToolEvent, ViewChange
+from meta_agent.proposers import Past, Source, evidence_files
+from meta_agent.readers.evidence import build_evidence
 from meta_agent.skills import SkillLibrary
 
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from meta_agent.agents import Proposal, propose
-from meta_agent.history import HarnessRepo
-from meta_agent.protocols import Candidate, Effect, Verdict, VerdictKind
+from meta_agent.core.history import HarnessRepo
+from meta_agent.core.protocols import Candidate, Effect, Verdict, VerdictKind
+from meta_agent.proposers import Proposal, propose
 from meta_agent.skills import SkillLibrary, distil
 
 from ._rules import BUSY, evidence, names, tree

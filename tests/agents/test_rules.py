@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-import meta_agent.agents
-from meta_agent.agents import WORTH_TRYING, Tried, propose
-from meta_agent.agents.rules import best
-from meta_agent.harness import parse_contract
-from meta_agent.protocols import HarnessTree, VerdictKind
+import meta_agent.proposers
+from meta_agent.core.harness import parse_contract
+from meta_agent.core.protocols import HarnessTree, VerdictKind
+from meta_agent.proposers import WORTH_TRYING, Tried, propose
+from meta_agent.proposers.rules_table import best
 from meta_agent.skills import Skill
 from tests.agents._rules import BUSY, LEAKING, evidence, names, tree
 
@@ -135,7 +135,7 @@ def test_a_harness_without_the_usual_constants_is_no_error() -> None:
 
 
 def test_no_agent_reads_what_was_planted() -> None:
-    room = Path(meta_agent.agents.__file__).parent
+    room = Path(meta_agent.proposers.__file__).parent
     for path in room.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
             imported = (

@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import re
 
-from meta_agent.agents import (
-    LIBRARY,
-    Lead,
-    Situation,
-)
-from meta_agent.harness import parse_contract
-from meta_agent.protocols import HarnessTree
+from meta_agent.core.harness import parse_contract
+from meta_agent.core.protocols import HarnessTree
+from meta_agent.proposers import LIBRARY, Lead, Situation
 from tests.agents._rules import EVENTS, evidence, find, namespace, rollout, tree
 
 

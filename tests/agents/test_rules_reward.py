@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from meta_agent.protocols import HarnessTree
+from meta_agent.core.protocols import HarnessTree
 from tests.agents._rules import EVENTS, evidence, find, namespace, rollout, tree
 
 

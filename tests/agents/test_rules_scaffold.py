@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from meta_agent.agents import (
-    Situation,
-    propose,
-)
+from meta_agent.proposers import Situation, propose
 from tests.agents._rules import CEILINGS, LEAKING, evidence, find, tree
 
 

@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from meta_agent.agents._rules._asked import (
+from meta_agent.domains.nano.sources import SUITES, sources
+from meta_agent.proposers.rules._asked import (
     act_as_written,
     drop_unwritten,
     go_on,
@@ -18,10 +19,9 @@ from meta_agent.agents._rules._asked import (
     plain_limits,
     read_the_other_end,
 )
-from meta_agent.agents._rules._shown import keep_conversation, show_results, show_task
-from meta_agent.agents._rules._source import PythonFile
-from meta_agent.agents._rules._surgery import Surgery
-from meta_agent.domains.nano.sources import SUITES, sources
+from meta_agent.proposers.rules._shown import keep_conversation, show_results, show_task
+from meta_agent.proposers.rules._source import PythonFile
+from meta_agent.proposers.rules._surgery import Surgery
 
 Operation = Callable[[Surgery], None]
 SUM = "7+6+4"

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from meta_agent.agents.team._dialogue import Dialogue, Line
-from meta_agent.agents.team._limits import LIMITS, DialogueLimits
-from meta_agent.agents.team._tools import TEXT, Done, Tool, ToolError, text_of, tool
-from meta_agent.errors import CandidateError, Interrupted, ProviderError
-from meta_agent.models.chat import ChatReply, ChatRequest, Usage
+from meta_agent.core.chat import ChatReply, ChatRequest, Usage
+from meta_agent.core.errors import CandidateError, Interrupted, ProviderError
+from meta_agent.proposers.team._dialogue import Dialogue, Line
+from meta_agent.proposers.team._limits import LIMITS, DialogueLimits
+from meta_agent.proposers.team._tools import TEXT, Done, Tool, ToolError, text_of, tool
 from tests.agents._models import ScriptedModels, Turn
 
 SMALL = DialogueLimits(turns=12, reply_tokens=50, total_tokens=10_000, context_tokens=4_000)

@@ -10,16 +10,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meta_agent.agents.team._compact import compact, estimate_tokens
-from meta_agent.agents.team._fence import Fence, clip, visible
-from meta_agent.agents.team._file_tools import Files
-from meta_agent.agents.team._limits import KEEP_TURNS, LINE_CHARS, RESULT_CHARS
-from meta_agent.agents.team._prompts import Prompts
-from meta_agent.agents.team._secrets import refuse_in_command, refuse_in_path, refuse_in_words
-from meta_agent.agents.team._steady import HOME, Steady
-from meta_agent.agents.team._tools import ToolError
-from meta_agent.errors import CandidateError, ConfigError
-from meta_agent.protocols import Message
+from meta_agent.core.errors import CandidateError, ConfigError
+from meta_agent.core.protocols import Message
+from meta_agent.proposers.team._compact import compact, estimate_tokens
+from meta_agent.proposers.team._fence import Fence, clip, visible
+from meta_agent.proposers.team._file_tools import Files
+from meta_agent.proposers.team._limits import KEEP_TURNS, LINE_CHARS, RESULT_CHARS
+from meta_agent.proposers.team._prompts import Prompts
+from meta_agent.proposers.team._secrets import refuse_in_command, refuse_in_path, refuse_in_words
+from meta_agent.proposers.team._steady import HOME, Steady
+from meta_agent.proposers.team._tools import ToolError
 
 # --- fences -------------------------------------------------------------------------------------
 

@@ -8,10 +8,10 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from meta_agent.agents import Proposal, Tried, small_edits
-from meta_agent.agents._rules._mutants import mutants
-from meta_agent.agents._rules._source import PythonFile
-from meta_agent.protocols import HarnessTree, VerdictKind
+from meta_agent.core.protocols import HarnessTree, VerdictKind
+from meta_agent.proposers import Proposal, Tried, small_edits
+from meta_agent.proposers.rules._mutants import mutants
+from meta_agent.proposers.rules._source import PythonFile
 
 AGENT = "a/agent.py"
 TOML = b"""[harness]

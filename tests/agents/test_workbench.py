@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from meta_agent.agents import Workbench
-from meta_agent.errors import CandidateError
-from meta_agent.history import HarnessRepo
-from meta_agent.protocols import Sandbox, SandboxLimits
-from meta_agent.sandbox import engine_status, open_sandbox
+from meta_agent.core.errors import CandidateError
+from meta_agent.core.history import HarnessRepo
+from meta_agent.core.protocols import Sandbox, SandboxLimits
+from meta_agent.proposers import Workbench
+from meta_agent.sandboxes import engine_status, open_sandbox
 
 SEED = {
     "harness.toml": b"[harness]\n",

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from meta_agent.harness import HarnessSession
-from meta_agent.protocols import HarnessTree, Rollout, RolloutFailure
-from meta_agent.sandbox import open_sandbox
+from meta_agent.core.harness import HarnessSession
+from meta_agent.core.protocols import HarnessTree, Rollout, RolloutFailure
+from meta_agent.sandboxes import open_sandbox
 
 TOML = """
 [harness]

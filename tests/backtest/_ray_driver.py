@@ -12,8 +12,8 @@ import git  # noqa: F401
 import ray  # noqa: F401
 import scipy.stats  # noqa: F401
 
-import meta_agent.evolve
-import meta_agent.steps.opening  # noqa: F401
+import meta_agent.composition.evolve
+import meta_agent.composition.opening  # noqa: F401
 from meta_agent.cli import main
 
 

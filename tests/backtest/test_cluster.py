@@ -14,22 +14,22 @@ from typing import Any
 
 import pytest
 
-from meta_agent.backtest.cluster import dispatch, node
-from meta_agent.backtest.cluster._ray import Needs, PlaceLost
-from meta_agent.backtest.cluster.dispatch import MOST_DISPATCHES, ClusterExecutor
-from meta_agent.backtest.cluster.node import Node
-from meta_agent.backtest.units import EvalUnit, Outputs, Report, TrainUnit, pack_of, unit_from_json
-from meta_agent.errors import (
+from meta_agent.core.errors import (
     CandidateError,
     InfrastructureError,
     IntegrityError,
     Interrupted,
     PreflightError,
 )
-from meta_agent.protocols import JSON, HarnessTree
-from meta_agent.rollouts import RolloutStore
-from meta_agent.sandbox import BASE_IMAGE, engine_status, image_ids
-from meta_agent.training.checkpoint import open_checkpoint, write_checkpoint
+from meta_agent.core.lab.units import EvalUnit, Outputs, Report, TrainUnit, pack_of, unit_from_json
+from meta_agent.core.protocols import JSON, HarnessTree
+from meta_agent.core.rollouts import RolloutStore
+from meta_agent.executors.cluster import dispatch, node
+from meta_agent.executors.cluster._ray import Needs, PlaceLost
+from meta_agent.executors.cluster.dispatch import MOST_DISPATCHES, ClusterExecutor
+from meta_agent.executors.cluster.node import Node
+from meta_agent.policies.training.checkpoint import open_checkpoint, write_checkpoint
+from meta_agent.sandboxes import BASE_IMAGE, engine_status, image_ids
 
 from ._harness import rollout, tree
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from meta_agent.backtest.engines import EnginePolicies, Engines
-from meta_agent.errors import ProviderError
-from meta_agent.protocols import GenerateReply
+from meta_agent.core.errors import ProviderError
+from meta_agent.core.protocols import GenerateReply
+from meta_agent.policies.served_engines import EnginePolicies, Engines
 from tests.loopback._engine import LoopbackEngine
 from tests.models import _nano
 

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from meta_agent.backtest import engine_room as engines
-from meta_agent.config import RunConfig
-from meta_agent.errors import ConfigError
-from meta_agent.models.fleet.launch import processors
-from meta_agent.training.devices import Device
-from meta_agent.training.memory import GIB
+from meta_agent.core.config import RunConfig
+from meta_agent.core.errors import ConfigError
+from meta_agent.policies import engine_room as engines
+from meta_agent.policies.fleet.launch import processors
+from meta_agent.policies.training.devices import Device
+from meta_agent.policies.training.memory import GIB
 
 GPUS = [Device(name, 80 * GIB) for name in "01234567"]
 

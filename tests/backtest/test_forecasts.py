@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from meta_agent.ledger import Ledger
+from meta_agent.core.ledger import Ledger
 from meta_agent.studies.forecasts import agreement, agreements, forecasts, predictions_json
 
 

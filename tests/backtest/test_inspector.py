@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from meta_agent.backtest.arms import ArmRef
-from meta_agent.backtest.inspector import Inspector, text_of
-from meta_agent.errors import SandboxError
-from meta_agent.gate import Finding
-from meta_agent.protocols import JSON, Outcome, Rollout, Split, Task
-from meta_agent.rollouts import RolloutStore
+from meta_agent.core.errors import SandboxError
+from meta_agent.core.gate import Finding
+from meta_agent.core.lab.arms import ArmRef
+from meta_agent.core.lab.inspector import Inspector, text_of
+from meta_agent.core.protocols import JSON, Outcome, Rollout, Split, Task
+from meta_agent.core.rollouts import RolloutStore
 
 from ._harness import rollout
 

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from meta_agent.backtest.live import Evaluated, Lab, LabSettings, Trained
-from meta_agent.errors import InfrastructureError
-from meta_agent.ledger import Ledger
-from meta_agent.protocols import GenerateReply, GenerateRequest, RolloutFailure, Task
-from meta_agent.rollouts import RolloutStore
+from meta_agent.core.errors import InfrastructureError
+from meta_agent.core.lab.live import Evaluated, Lab, LabSettings, Trained
+from meta_agent.core.ledger import Ledger
+from meta_agent.core.protocols import GenerateReply, GenerateRequest, RolloutFailure, Task
+from meta_agent.core.rollouts import RolloutStore
 
 from ..rollouts.laboratory import LabDomain, ScriptGateway, task, tree
 

@@ -25,9 +25,9 @@ import pytest
 ray = pytest.importorskip("ray", reason="needs Ray, an environment of its own: make ray")
 pytest.importorskip("trl", reason="needs the train extra")
 
-from meta_agent.backtest.cluster._ray import PlaceLost, _lost  # noqa: E402
-from meta_agent.ledger import Ledger  # noqa: E402
-from meta_agent.rollouts import RolloutStore, to_json  # noqa: E402
+from meta_agent.core.ledger import Ledger  # noqa: E402
+from meta_agent.core.rollouts import RolloutStore, to_json  # noqa: E402
+from meta_agent.executors.cluster._ray import PlaceLost, _lost  # noqa: E402
 
 pytestmark = [
     pytest.mark.slow,
@@ -175,7 +175,7 @@ class Trouble(threading.Thread):
 
 def working(node: Any) -> bool:
     """Whether a policy is loaded there, or about to be."""
-    return any(b"meta_agent.training.child" in _command(pid) for pid in processes_of(node))
+    return any(b"meta_agent.policies.training.child" in _command(pid) for pid in processes_of(node))
 
 
 def processes_of(node: Any) -> list[int]:

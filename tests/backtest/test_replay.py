@@ -10,17 +10,17 @@ from typing import Any
 
 import pytest
 
-from meta_agent.backtest import ReplayReport
-from meta_agent.backtest.replays._lines import _cut, slim
-from meta_agent.backtest.replays._ranks import Ranks
-from meta_agent.backtest.replays._side import ordering
-from meta_agent.backtest.replays.ceilings import Ceiling
-from meta_agent.backtest.replays.probes import PROBED_BYTES, PROBED_GROUPS, PROBES, ProbeSample
-from meta_agent.backtest.replays.replay import CHUNK_BYTES, replay
-from meta_agent.errors import CandidateError, ConfigError, IntegrityError
-from meta_agent.protocols import Rollout, ToolEvent
-from meta_agent.rollouts import RolloutStore
-from meta_agent.rollouts.record import to_line
+from meta_agent.core.errors import CandidateError, ConfigError, IntegrityError
+from meta_agent.core.protocols import Rollout, ToolEvent
+from meta_agent.core.replay._lines import _cut, slim
+from meta_agent.core.replay._ranks import Ranks
+from meta_agent.core.replay._side import ordering
+from meta_agent.core.replay.ceilings import Ceiling
+from meta_agent.core.replay.comparison import ReplayReport
+from meta_agent.core.replay.probes import PROBED_BYTES, PROBED_GROUPS, PROBES, ProbeSample
+from meta_agent.core.replay.replay import CHUNK_BYTES, replay
+from meta_agent.core.rollouts import RolloutStore
+from meta_agent.core.rollouts.record import to_line
 
 from ._harness import HONEST, KEEP_LIVE, PAYS_LEAKS, broken, groups, rollout, session, tree
 

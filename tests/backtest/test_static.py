@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from meta_agent.backtest import changed_paths, static_check
-from meta_agent.harness import parse_contract
-from meta_agent.protocols import HarnessTree
+from meta_agent.core.harness import parse_contract
+from meta_agent.core.lab.static import changed_paths, static_check
+from meta_agent.core.protocols import HarnessTree
 
 from ._harness import HONEST, tree
 

@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from meta_agent.backtest import VerifyReport, compared, regrade
-from meta_agent.backtest.verify import Difference
-from meta_agent.protocols import JSON, Outcome, Rollout
+from meta_agent.core.lab.verify import Difference, VerifyReport, compared, regrade
+from meta_agent.core.protocols import JSON, Outcome, Rollout
 
 from ._harness import broken, rollout
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from meta_agent.backtest.replays.watching import ENOUGH_CLEAN, Reading, compare_diagnostics
-from meta_agent.rollouts.record import to_line
+from meta_agent.core.replay.watching import ENOUGH_CLEAN, Reading, compare_diagnostics
+from meta_agent.core.rollouts.record import to_line
 
 from ._harness import groups, session, tree
 

@@ -15,13 +15,13 @@ from faults_oracle import is_free, repaired
 from faults_tables import ARMS, interval
 from more_faults import MORE_FAULTS
 
+from meta_agent.core.gate.validity.detectors import DETECTORS
+from meta_agent.core.harness import parse_contract
+from meta_agent.core.protocols import HarnessTree, Rollout
 from meta_agent.domains.nano import NanoSwe
 from meta_agent.domains.nano.planted._fault import Fault
 from meta_agent.domains.nano.planted.faults import FAULTS
 from meta_agent.domains.nano.sources import Variant, sources
-from meta_agent.gate.validity.detectors import DETECTORS
-from meta_agent.harness import parse_contract
-from meta_agent.protocols import HarnessTree, Rollout
 
 VARIANTS: tuple[Variant, ...] = ("seed", "competent")
 MORE = [each.name for each in MORE_FAULTS]

@@ -9,7 +9,7 @@ pytest.importorskip("odd_arms")
 
 from odd_arms import FAULTY, HONEST, judged
 
-from meta_agent.protocols import VerdictKind
+from meta_agent.core.protocols import VerdictKind
 
 
 @pytest.mark.parametrize("name", HONEST)

@@ -12,10 +12,10 @@ from collections.abc import Iterator
 import pytest
 import reference
 
-from meta_agent.agents import WORTH_TRYING
 from meta_agent.domains.nano.sources import SUITES, sources
-from meta_agent.evidence import reference_of
-from meta_agent.training import PolicyChild
+from meta_agent.policies.training import PolicyChild
+from meta_agent.proposers import WORTH_TRYING
+from meta_agent.readers.evidence import reference_of
 from tests.agents._novel_faults import NOVEL, Novel
 
 pytestmark = [pytest.mark.slow, pytest.mark.train]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from rejudge import judged_again
 
-from meta_agent.protocols import VerdictKind
+from meta_agent.core.protocols import VerdictKind
 from meta_agent.studies.demo import unpacked
 
 

@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 from unseen_faults import Unseen, unseen_faults
 
+from meta_agent.core.harness import parse_contract, parse_recipe
+from meta_agent.core.protocols import HarnessTree
 from meta_agent.domains.nano.sources import sources
-from meta_agent.harness import parse_contract, parse_recipe
-from meta_agent.protocols import HarnessTree
 
 FAULTS = unseen_faults()
 

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from meta_agent.backtest.arms import behaviour_hash
-from meta_agent.config import RunConfig
-from meta_agent.history import HarnessRepo
-from meta_agent.history._merging import edit_commit
-from meta_agent.history._repo import EPOCH
-from meta_agent.ledger import Ledger
-from meta_agent.rollouts import RolloutStore
-from meta_agent.workspace import Workspace, init_workspace
+from meta_agent.core.config import RunConfig
+from meta_agent.core.history import HarnessRepo
+from meta_agent.core.history._merging import edit_commit
+from meta_agent.core.history._repo import EPOCH
+from meta_agent.core.lab.arms import behaviour_hash
+from meta_agent.core.ledger import Ledger
+from meta_agent.core.rollouts import RolloutStore
+from meta_agent.core.workspace import Workspace, init_workspace
 from tests.backtest._harness import FILES, PAYS_LEAKS, groups
 
 from .conftest import Runner

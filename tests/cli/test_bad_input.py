@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import pytest
 
-from meta_agent.sandbox import engine_status
+from meta_agent.sandboxes import engine_status
 from tests.cli.conftest import Runner
 from tests.cli.conftest import meta_agent as meta_agent
 from tests.domains.harbor.harbor_tasks import write_task

@@ -10,8 +10,8 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from meta_agent.cli._app import app
-from meta_agent.errors import ConfigError, MetaAgentError
-from meta_agent.history import HarnessRepo
+from meta_agent.core.errors import ConfigError, MetaAgentError
+from meta_agent.core.history import HarnessRepo
 
 from ..steps.test_bring import FILES, git, promoted, written
 

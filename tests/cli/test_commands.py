@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from meta_agent.cli import _app
-from meta_agent.history import HarnessRepo
-from meta_agent.ledger import Ledger
-from meta_agent.workspace import init_workspace
+from meta_agent.core.history import HarnessRepo
+from meta_agent.core.ledger import Ledger
+from meta_agent.core.workspace import init_workspace
 
 from ..view.sample import write_sample
 from .conftest import ANYWHERE, Done, Runner
@@ -233,7 +233,7 @@ def test_an_unknown_candidate_names_the_known_ones(meta_agent: Runner, workspace
 
 
 FAILING = """
-import meta_agent.cli._review as review, meta_agent.cli as cli, meta_agent.view as view
+import meta_agent.cli._review as review, meta_agent.cli as cli, meta_agent.reports as view
 def fail(*_): raise {error}
 view.reduce = fail
 cli.main()
@@ -244,13 +244,13 @@ cli.main()
     ("error", "code", "part"),
     [
         (
-            "__import__('meta_agent.errors').errors.BudgetError('over', hint='less')",
+            "__import__('meta_agent.core.errors').errors.BudgetError('over', hint='less')",
             4,
             "hint: less",
         ),
         ("KeyboardInterrupt()", 130, ""),
         (
-            "__import__('meta_agent.errors').errors.Interrupted()",
+            "__import__('meta_agent.core.errors').errors.Interrupted()",
             130,
             "stopped as asked; every finished step is recorded\n"
             "  hint: run the same command again to resume: meta-agent status",
@@ -293,7 +293,7 @@ main()
 """
 
 
-@pytest.mark.parametrize("name", ["typer", "meta_agent.errors", "pydantic", "rich.console"])
+@pytest.mark.parametrize("name", ["typer", "meta_agent.core.errors", "pydantic", "rich.console"])
 def test_ctrl_c_while_modules_load_is_quiet(tmp_path: Path, name: str) -> None:
     """As the installed command begins: by its entry point."""
     scripts = tomllib.loads(Path("pyproject.toml").read_text())["project"]["scripts"]
@@ -306,13 +306,13 @@ def test_ctrl_c_while_modules_load_is_quiet(tmp_path: Path, name: str) -> None:
 NOISY = """
 import os, sys, types, subprocess
 import meta_agent.cli as cli
-from meta_agent.view import RunState
+from meta_agent.reports import RunState
 def evolve(config, display, stop):
     display.begin(["here we go"])
     print("a stray print"); os.system("echo a child process"); os.write(1, b"a C library\\n")
     display.phase("train", "g0/c0")
     return RunState("told")
-sys.modules["meta_agent.evolve"] = types.SimpleNamespace(evolve=evolve)
+sys.modules["meta_agent.composition.evolve"] = types.SimpleNamespace(evolve=evolve)
 cli.main()
 """
 

@@ -12,19 +12,19 @@ from types import SimpleNamespace
 
 import pytest
 
-from meta_agent import doctor
-from meta_agent.backtest.cluster import _ray
-from meta_agent.config import RunConfig
-from meta_agent.distribution import install
-from meta_agent.doctor import Health, Row, _needs_docker, examine
-from meta_agent.errors import PreflightError
-from meta_agent.models.keys import KEY_VARIABLES
-from meta_agent.sandbox import EngineStatus, _engine
-from meta_agent.settings import resolve
-from meta_agent.steps import opening, placing
-from meta_agent.training import devices
-from meta_agent.training.devices import Device
-from meta_agent.workspace import init_workspace
+from meta_agent.cli import doctor
+from meta_agent.cli.doctor import Health, Row, _needs_docker, examine
+from meta_agent.composition import opening, placing
+from meta_agent.core.config import RunConfig
+from meta_agent.core.distribution import install
+from meta_agent.core.errors import PreflightError
+from meta_agent.core.settings import resolve
+from meta_agent.core.workspace import init_workspace
+from meta_agent.executors.cluster import _ray
+from meta_agent.llm_clients.keys import KEY_VARIABLES
+from meta_agent.policies.training import devices
+from meta_agent.policies.training.devices import Device
+from meta_agent.sandboxes import EngineStatus, _engine
 
 from ..steps._kit import write_tasks
 from ..training import test_memory
@@ -162,7 +162,7 @@ def test_a_full_disk_fails(quick: None, tmp_path: Path, monkeypatch: pytest.Monk
 def test_docker_is_required_only_where_it_was_asked_for(
     quick: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import meta_agent.sandbox as sandbox
+    import meta_agent.sandboxes as sandbox
 
     gone = EngineStatus(problem="cannot reach the Docker engine", hint="start Docker")
     monkeypatch.setattr(sandbox, "engine_status", lambda name="docker": gone)
@@ -178,7 +178,7 @@ def test_podman_is_looked_at_where_it_was_asked_for(
     asked: str, levels: list[str], quick: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Or where Docker is not there; where it is, a run would not come to podman."""
-    import meta_agent.sandbox as sandbox
+    import meta_agent.sandboxes as sandbox
 
     found = {
         "docker": EngineStatus("27.3.1", image_id="sha256:1", recipe=sandbox.recipe_hash()),
@@ -241,7 +241,7 @@ def test_a_damaged_workspace_is_a_failing_row_not_the_end(quick: None, tmp_path:
 def test_a_check_that_cannot_be_made_is_a_failing_row(
     quick: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import meta_agent.history as history
+    import meta_agent.core.history as history
 
     def missing() -> tuple[int, ...]:
         raise PreflightError("git is not on PATH", hint="apt-get install git")

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from meta_agent.cli._flags import DOMAINS, FLAGS, WAYS
-from meta_agent.config import FIELDS
+from meta_agent.core.config import FIELDS
 from meta_agent.domains import DOORS
-from meta_agent.steps.ways.strategies import STRATEGIES
+from meta_agent.strategies.strategies import STRATEGIES
 
 from .conftest import Runner
 

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from meta_agent.cli._output import Pulse
-from meta_agent.evidence import MEANINGS, THRESHOLDS, meaning_of
-from meta_agent.evidence._rules import RULES
+from meta_agent.readers.evidence import MEANINGS, THRESHOLDS, meaning_of
+from meta_agent.readers.evidence._rules import RULES
 
 HOSTILE = "<script>alert(1)</script>\x1b[2J\u202e<b>five</b>"
 ROWS = [

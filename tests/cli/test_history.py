@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from meta_agent.history import HarnessRepo
-from meta_agent.ledger import Ledger
-from meta_agent.workspace import init_workspace
+from meta_agent.core.history import HarnessRepo
+from meta_agent.core.ledger import Ledger
+from meta_agent.core.workspace import init_workspace
 
 from .conftest import Runner
 from .test_commands import in_a_process

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from meta_agent.distribution import RUN_NEEDS, install
+from meta_agent.core.distribution import RUN_NEEDS, install
 
 # What is not installed cannot be found: the same error as in an installation without the extra.
 _WITHOUT = f"""

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from meta_agent.config import RunConfig
-from meta_agent.steps._headline import headline
-from meta_agent.steps.opening import load_run_domain
-from meta_agent.steps.plan import plan_for
-from meta_agent.workspace import Workspace
+from meta_agent.composition.headline import headline
+from meta_agent.composition.opening import load_run_domain
+from meta_agent.core.config import RunConfig
+from meta_agent.core.loop.plan import plan_for
+from meta_agent.core.workspace import Workspace
 from tests.training.test_memory import QWEN3_4B, write
 
 from .conftest import Runner

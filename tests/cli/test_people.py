@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from meta_agent.ledger import Ledger
-from meta_agent.models.asking._digest import Question
-from meta_agent.models.asking.transcripts import Exchange, Transcripts
-from meta_agent.models.chat import ChatReply, ToolCall, Usage
-from meta_agent.workspace import init_workspace
+from meta_agent.core.chat import ChatReply, ToolCall, Usage
+from meta_agent.core.ledger import Ledger
+from meta_agent.core.workspace import init_workspace
+from meta_agent.llm_clients.asking._digest import Question
+from meta_agent.llm_clients.asking.transcripts import Exchange, Transcripts
 
 from ..view.sample import HOSTILE, write_sample
 from .conftest import Runner

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from meta_agent.config import RunConfig
-from meta_agent.history import HarnessRepo
-from meta_agent.ledger import Ledger
-from meta_agent.workspace import init_workspace
+from meta_agent.core.config import RunConfig
+from meta_agent.core.history import HarnessRepo
+from meta_agent.core.ledger import Ledger
+from meta_agent.core.workspace import init_workspace
 
 from ..view.sample import write_sample
 from .conftest import Done

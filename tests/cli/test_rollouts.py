@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from meta_agent.cli import main
-from meta_agent.rollouts import RolloutStore
-from meta_agent.workspace import init_workspace
+from meta_agent.core.rollouts import RolloutStore
+from meta_agent.core.workspace import init_workspace
 
 ANSWER = [{"role": "user", "content": "2+2"}, {"role": "assistant", "content": "4"}]
 

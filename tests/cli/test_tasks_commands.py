@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from meta_agent.domains.tasks._rows import split_of
-from meta_agent.sandbox import engine_status
+from meta_agent.sandboxes import engine_status
 
 SOURCE = """def clamp(value, low, high):
     if value < low:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from meta_agent.ledger import Ledger
+from meta_agent.core.ledger import Ledger
 
 from ..view.live.sample import RUN, workspace
 from .conftest import Runner

@@ -23,8 +23,8 @@ from benchmarks import pictures
 from maintain.reference import PAGE, reference
 from meta_agent import cli
 from meta_agent.cli._flags import FLAGS, resolve_flags
-from meta_agent.steps.ways.strategies import STRATEGIES
-from meta_agent.used import require_used
+from meta_agent.composition.used import require_used
+from meta_agent.strategies.strategies import STRATEGIES
 from tests.docs._blocks import ROOT, Block, Shell, blocks
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]

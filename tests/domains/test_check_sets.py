@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
+from meta_agent.core.errors import ConfigError
 from meta_agent.domains.check import check_file, render, write_manifest
 from meta_agent.domains.checking._math import CHEATS as MATH_CHEATS
 from meta_agent.domains.checking._overlap import ALIKE, Facts, near_pairs, repetitions
-from meta_agent.errors import ConfigError
 
 SHARED = Path(__file__).resolve().parents[3] / "shared" / "data"
 STORY = (

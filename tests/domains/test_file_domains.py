@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from meta_agent.core.errors import ConfigError
 from meta_agent.domains import Asked, load_domain, open_domain
-from meta_agent.errors import ConfigError
 
 PROBLEMS = [
     {"question": f"What is {n} and 1?", "answer": f"#### {n + 1}", "split": split}

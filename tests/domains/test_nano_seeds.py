@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 import meta_agent
+from meta_agent.core.errors import ConfigError
 from meta_agent.domains.nano.planted import faults
 from meta_agent.domains.nano.planted.seeds import seed_files
 from meta_agent.domains.nano.sources import sources
-from meta_agent.errors import ConfigError
 from tests.domains.nano._played import ATTEMPTS, measured, module
 
 PACKAGE = Path(meta_agent.__file__).parent

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from meta_agent.core.errors import ConfigError
+from meta_agent.core.protocols import SPLITS, Task
 from meta_agent.domains import load_domain
 from meta_agent.domains.nano import expression, swe_tasks
 from meta_agent.domains.nano.swe import LEAK_FLAG, NanoSwe, NanoSweEnvironment
 from meta_agent.domains.nano.swe_tasks import Problem, problems
-from meta_agent.errors import ConfigError
-from meta_agent.protocols import SPLITS, Task
 
 CODE = st.tuples(
     st.sampled_from(expression.OPERANDS),

@@ -11,7 +11,7 @@ from maintain.swe_demos import demonstration, guesses, problem_of
 from meta_agent.domains.nano import swe_tasks
 from meta_agent.domains.nano.expression import polynomial
 from meta_agent.domains.nano.swe import CEILINGS
-from meta_agent.models.engines.nano_tokenizer import encode, render
+from meta_agent.policies.engines.nano_tokenizer import encode, render
 
 HAS_TRAIN = importlib.util.find_spec("torch") and importlib.util.find_spec("transformers")
 needs_train = pytest.mark.skipif(not HAS_TRAIN, reason="needs the train extra")

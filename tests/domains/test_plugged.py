@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from meta_agent.core.errors import ConfigError
+from meta_agent.core.resources import shipped_harness
 from meta_agent.domains import DOORS, Asked, door_of, open_domain
 from meta_agent.domains.check import check_asked
-from meta_agent.errors import ConfigError
-from meta_agent.resources import shipped_harness
 
 DOMAIN = """
 import hashlib
-from meta_agent.protocols import Ceilings, Outcome, Sampling, Task, ToolResult
+from meta_agent.core.protocols import Ceilings, Outcome, Sampling, Task, ToolResult
 
 class Env:
     tools = ("say",)

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
+from meta_agent.core.errors import ConfigError
 from meta_agent.domains import Asked, open_domain
 from meta_agent.domains.graded import GradedDomain
-from meta_agent.errors import ConfigError
 
 PYTHON = os.environ.get("META_AGENT_VERIFIERS_PYTHON", "")
 

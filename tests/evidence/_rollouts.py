@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from meta_agent.protocols import Rollout, RolloutFailure, TokenRecord, ToolEvent
+from meta_agent.core.protocols import Rollout, RolloutFailure, TokenRecord, ToolEvent
 
 
 def events(text: str) -> list[ToolEvent]:

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from meta_agent.evidence import Evidence, build_evidence
-from meta_agent.evidence._rules import rule_alerts
-from meta_agent.evidence._thresholds import threshold_alerts
+from meta_agent.readers.evidence import Evidence, build_evidence
+from meta_agent.readers.evidence._rules import rule_alerts
+from meta_agent.readers.evidence._thresholds import threshold_alerts
 
 from ._rollouts import rollout
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from meta_agent.evidence import Evidence, build_evidence
+from meta_agent.readers.evidence import Evidence, build_evidence
 
 from ._rollouts import failed, lost, rollout, tokens
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from meta_agent.evidence import build_evidence, exchanges, render_text
-from meta_agent.evidence.conversation import Conversation
-from meta_agent.protocols import Message, Rollout, ToolEvent, ViewChange
+from meta_agent.core.protocols import Message, Rollout, ToolEvent, ViewChange
+from meta_agent.readers.evidence import build_evidence, exchanges, render_text
+from meta_agent.readers.evidence.conversation import Conversation
 from tests.evidence._rollouts import rollout
 
 TOLD = {"v": "x-3*y", "e35": "ok", "t": "2t lo", "s": "done"}

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 
 import pytest
 
+from meta_agent.core.harness import HarnessSession
+from meta_agent.core.protocols import HarnessTree
 from meta_agent.domains import load_domain
 from meta_agent.domains.nano.sources import sources
-from meta_agent.evidence import probe
-from meta_agent.evidence.probe import ask_reward
-from meta_agent.harness import HarnessSession
-from meta_agent.protocols import HarnessTree
-from meta_agent.sandbox import open_sandbox
+from meta_agent.readers.evidence import probe
+from meta_agent.readers.evidence.probe import ask_reward
+from meta_agent.sandboxes import open_sandbox
 from tests.evidence._rollouts import rollout
 
 KEPT = "return [weight(group) for group in groups]"

@@ -7,7 +7,8 @@ import random
 
 import pytest
 
-from meta_agent.evidence import (
+from meta_agent.core.protocols import Rollout, RolloutFailure, ToolEvent
+from meta_agent.readers.evidence import (
     build_evidence,
     exemplars,
     failure_mode,
@@ -17,7 +18,6 @@ from meta_agent.evidence import (
     role_of,
     summarize,
 )
-from meta_agent.protocols import Rollout, RolloutFailure, ToolEvent
 
 from ._rollouts import failed, lost, rollout
 

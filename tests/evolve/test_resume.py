@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from meta_agent.resources import shipped_harness
-from meta_agent.sandbox import engine_status
+from meta_agent.core.resources import shipped_harness
+from meta_agent.sandboxes import engine_status
 from tests.evolve.conftest import TINY, Cli
 from tests.models import _bpe
 

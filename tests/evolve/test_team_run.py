@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from meta_agent.ledger import Ledger
-from meta_agent.sandbox import engine_status
+from meta_agent.core.ledger import Ledger
+from meta_agent.sandboxes import engine_status
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "team-run"
 LIMIT_SEC = 600

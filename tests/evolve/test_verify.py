@@ -16,12 +16,12 @@ from typing import Any
 
 import pytest
 
-from meta_agent.backtest.verify import VerifyReport
-from meta_agent.ledger import Ledger
-from meta_agent.ledger._rows import link
-from meta_agent.rollouts import RolloutStore
+from meta_agent.core.lab.verify import VerifyReport
+from meta_agent.core.ledger import Ledger
+from meta_agent.core.ledger._rows import link
+from meta_agent.core.rollouts import RolloutStore
+from meta_agent.core.workspace import Workspace, open_workspace
 from meta_agent.studies.review import verify
-from meta_agent.workspace import Workspace, open_workspace
 from tests.evolve.conftest import KEPT, Cli
 
 # Who comes first waits for a whole run, on a machine that may be busy.

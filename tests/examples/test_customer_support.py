@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from meta_agent.ledger import Ledger
-from meta_agent.rollouts import RolloutStore
+from meta_agent.core.ledger import Ledger
+from meta_agent.core.rollouts import RolloutStore
 from tests.cli.conftest import meta_agent as meta_agent
 from tests.examples.support_desk import desk
 from tests.loopback import openai_server

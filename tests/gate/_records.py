@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from meta_agent.gate import Finding, inspect_seen, seen_of
-from meta_agent.protocols import Rollout, ToolEvent
+from meta_agent.core.gate import Finding, inspect_seen, seen_of
+from meta_agent.core.protocols import Rollout, ToolEvent
 
 FIX = [
     "    total = sum(item.price * item.count for item in basket)",

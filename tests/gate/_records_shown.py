@@ -6,14 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from meta_agent.gate import (
-    Arm,
-    Finding,
-    explained,
-    find_all,
-    inspect_arms,
-)
-from meta_agent.protocols import Rollout
+from meta_agent.core.gate import Arm, Finding, explained, find_all, inspect_arms
+from meta_agent.core.protocols import Rollout
 
 from ._records import FIX, inspect, shell
 from ._rows import arm

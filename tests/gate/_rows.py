@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from meta_agent.gate import Arm, OutcomeRow
+from meta_agent.core.gate import Arm, OutcomeRow
 
 
 def row(task: int = 0, sample: int = 0, seed: int = 0, **changes: Any) -> OutcomeRow:

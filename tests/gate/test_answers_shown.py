@@ -6,13 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from meta_agent.gate import (
-    inspect_seen,
-    near_overlap,
-    seen_of,
-)
-from meta_agent.gate.validity._special import special_cases
-from meta_agent.protocols import Outcome, Rollout
+from meta_agent.core.gate import inspect_seen, near_overlap, seen_of
+from meta_agent.core.gate.validity._special import special_cases
+from meta_agent.core.protocols import Outcome, Rollout
 from tests.gate._records_shown import (
     EDITS_FIRST,
     EXAMPLES,

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from meta_agent.gate import Arm, Course, ErrorBudget, judge_live, pair, verdict_to_json
-from meta_agent.gate.numbers._clusters import by_groups
-from meta_agent.gate.numbers._course import collapse_of
-from meta_agent.gate.numbers.statistics import effect
-from meta_agent.protocols import Verdict, VerdictKind
+from meta_agent.core.gate import Arm, Course, ErrorBudget, judge_live, pair, verdict_to_json
+from meta_agent.core.gate.numbers._clusters import by_groups
+from meta_agent.core.gate.numbers._course import collapse_of
+from meta_agent.core.gate.numbers.statistics import effect
+from meta_agent.core.protocols import Verdict, VerdictKind
 
 from ._rows import arm, row
 

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from meta_agent.errors import ConfigError
-from meta_agent.gate import (
+from meta_agent.core.errors import ConfigError
+from meta_agent.core.gate import (
     Arm,
     Course,
     ErrorBudget,
@@ -20,7 +20,7 @@ from meta_agent.gate import (
     verdict_from_json,
     verdict_to_json,
 )
-from meta_agent.protocols import Verdict, VerdictKind
+from meta_agent.core.protocols import Verdict, VerdictKind
 
 from ._rows import arm, drawn_arm
 

@@ -11,13 +11,10 @@ from typing import Any
 
 import pytest
 
-from meta_agent.gate import (
-    find_all,
-    near_overlap,
-)
-from meta_agent.gate.validity._reward import mann_whitney_share, share_error
-from meta_agent.gate.validity.detectors import DETECTORS, Detector
-from meta_agent.protocols import Outcome, Rollout
+from meta_agent.core.gate import find_all, near_overlap
+from meta_agent.core.gate.validity._reward import mann_whitney_share, share_error
+from meta_agent.core.gate.validity.detectors import DETECTORS, Detector
+from meta_agent.core.protocols import Outcome, Rollout
 from tests.gate._records_shown import (
     ALWAYS,
     EDITS_FIRST,

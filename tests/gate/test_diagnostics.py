@@ -5,9 +5,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from meta_agent.gate import judge_diagnostics
-from meta_agent.gate.diagnostics import rank_sum_p, separation, still_discriminates
-from meta_agent.protocols import VerdictKind
+from meta_agent.core.gate import judge_diagnostics
+from meta_agent.core.gate.diagnostics import rank_sum_p, separation, still_discriminates
+from meta_agent.core.protocols import VerdictKind
 
 GOOD, BAD = [0.1, 0.15, 0.2, 0.12], [0.6, 0.7, 0.55, 0.8]
 

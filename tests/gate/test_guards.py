@@ -8,12 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from meta_agent.core.errors import ConfigError
+from meta_agent.core.gate import Arm, ErrorBudget, Finding, GuardTerms, guard_slices, judge_live
+from meta_agent.core.gate._guards import slice_effects
+from meta_agent.core.protocols import Verdict, VerdictKind
 from meta_agent.domains import load_domain
 from meta_agent.domains.slices import slices_of
-from meta_agent.errors import ConfigError
-from meta_agent.gate import Arm, ErrorBudget, Finding, GuardTerms, guard_slices, judge_live
-from meta_agent.gate._guards import slice_effects
-from meta_agent.protocols import Verdict, VerdictKind
 from tests.gate._rows import arm, drawn_arm
 
 STORED = Path(__file__).parents[2] / "benchmarks" / "data" / "aa_nano_swe.json"

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from meta_agent.errors import ConfigError
-from meta_agent.gate import (
+from meta_agent.core.errors import ConfigError
+from meta_agent.core.gate import (
     Arm,
     ErrorBudget,
     Finding,
@@ -17,7 +17,7 @@ from meta_agent.gate import (
     verdict_from_json,
     verdict_to_json,
 )
-from meta_agent.protocols import Verdict, VerdictKind
+from meta_agent.core.protocols import Verdict, VerdictKind
 
 from ._rows import arm, drawn_arm
 

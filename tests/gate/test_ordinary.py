@@ -15,10 +15,10 @@ from pathlib import Path
 
 import pytest
 
+from meta_agent.core.gate import Arm, arm_of, find_all, find_in_arm, row_of
+from meta_agent.core.protocols import Rollout
+from meta_agent.core.rollouts.record import from_json
 from meta_agent.domains.nano import NanoSwe
-from meta_agent.gate import Arm, arm_of, find_all, find_in_arm, row_of
-from meta_agent.protocols import Rollout
-from meta_agent.rollouts.record import from_json
 
 from ._records import inspect
 

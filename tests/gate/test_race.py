@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.special import expit
 
-from meta_agent.gate.race import BLOCK, TERMS, Buy, Field, Race, Word, exam_of, racing
+from meta_agent.core.gate.race import BLOCK, TERMS, Buy, Field, Race, Word, exam_of, racing
 
 TASKS = 24
 

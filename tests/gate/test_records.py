@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from meta_agent.errors import IntegrityError
-from meta_agent.gate import Arm, Finding, OutcomeRow, arm_of, row_of
-from meta_agent.protocols import Rollout, RolloutFailure
+from meta_agent.core.errors import IntegrityError
+from meta_agent.core.gate import Arm, Finding, OutcomeRow, arm_of, row_of
+from meta_agent.core.protocols import Rollout, RolloutFailure
 
 from ._rows import arm, row
 

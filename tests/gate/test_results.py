@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from meta_agent.errors import ConfigError
-from meta_agent.gate.numbers import results
+from meta_agent.core.errors import ConfigError
+from meta_agent.core.gate.numbers import results
 
 FIVE = [0.70, 0.74, 0.71, 0.90, 0.10]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from meta_agent.gate import Course, ErrorBudget, judge_live
-from meta_agent.gate.numbers._selection import given_promotion
-from meta_agent.protocols import Effect, VerdictKind
+from meta_agent.core.gate import Course, ErrorBudget, judge_live
+from meta_agent.core.gate.numbers._selection import given_promotion
+from meta_agent.core.protocols import Effect, VerdictKind
 
 from ._rows import Arm, drawn_arm
 

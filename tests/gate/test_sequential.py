@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from meta_agent.gate.numbers.sequential import t_likelihood_ratio, t_reach, t_wealth
+from meta_agent.core.gate.numbers.sequential import t_likelihood_ratio, t_reach, t_wealth
 
 ALPHA = 0.05
 

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from scipy.special import expit, logit
 
-from meta_agent.errors import ConfigError
-from meta_agent.gate import Course, ErrorBudget
-from meta_agent.gate.simulate import (
+from meta_agent.core.errors import ConfigError
+from meta_agent.core.gate import Course, ErrorBudget
+from meta_agent.core.gate.simulate import (
     Exam,
     Gate,
     Look,

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from meta_agent.errors import ConfigError
-from meta_agent.gate import ErrorBudget, Pairs, effect, pair, sign_flip_p, worst_case
-from meta_agent.gate.numbers.statistics import mean_squares, tie_of, upper_anytime
+from meta_agent.core.errors import ConfigError
+from meta_agent.core.gate import ErrorBudget, Pairs, effect, pair, sign_flip_p, worst_case
+from meta_agent.core.gate.numbers.statistics import mean_squares, tie_of, upper_anytime
 
 from ._rows import arm
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from meta_agent.gate import (
+from meta_agent.core.gate import (
     Arm,
     Finding,
     OutcomeRow,
@@ -16,7 +16,7 @@ from meta_agent.gate import (
     find_in_arm,
     wilson,
 )
-from meta_agent.gate.validity._reward import mann_whitney_share
+from meta_agent.core.gate.validity._reward import mann_whitney_share
 
 from ._rows import arm, row
 

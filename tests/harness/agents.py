@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from meta_agent.harness import CommandSession, HarnessSession, open_session
-from meta_agent.protocols import (
+from meta_agent.core.harness import CommandSession, HarnessSession, open_session
+from meta_agent.core.protocols import (
     Ceilings,
     GenerateReply,
     GenerateRequest,
@@ -24,8 +24,8 @@ from meta_agent.protocols import (
     TokenRecord,
     ToolResult,
 )
-from meta_agent.rollouts import Runner, Stamp
-from meta_agent.sandbox import open_sandbox
+from meta_agent.core.rollouts import Runner, Stamp
+from meta_agent.sandboxes import open_sandbox
 
 TOML = """
 [harness]

@@ -15,19 +15,14 @@ from typing import Any
 
 import pytest
 
-from meta_agent.agents import Workbench
+from meta_agent.core.errors import CandidateError, MetaAgentError
+from meta_agent.core.harness import open_session, parse_contract
+from meta_agent.core.history import HarnessRepo
+from meta_agent.core.protocols import GenerateRequest, HarnessTree, PlannedRollout, Rollout
+from meta_agent.core.rollouts import Runner, Stamp
 from meta_agent.domains.swe import RealSwe, load_tasks_domain
-from meta_agent.errors import CandidateError, MetaAgentError
-from meta_agent.harness import open_session, parse_contract
-from meta_agent.history import HarnessRepo
-from meta_agent.protocols import GenerateRequest, HarnessTree, PlannedRollout, Rollout
-from meta_agent.rollouts import Runner, Stamp
-from meta_agent.sandbox import (
-    build_agent_image,
-    engine_status,
-    open_sandbox,
-    read_requirements,
-)
+from meta_agent.proposers import Workbench
+from meta_agent.sandboxes import build_agent_image, engine_status, open_sandbox, read_requirements
 
 from .agents import Policy, opener
 

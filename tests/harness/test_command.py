@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from meta_agent.errors import ConfigError
-from meta_agent.harness import HarnessSession
-from meta_agent.protocols import GenerateReply, GenerateRequest, RolloutFailure
-from meta_agent.sandbox import engine_status, open_sandbox
+from meta_agent.core.errors import ConfigError
+from meta_agent.core.harness import HarnessSession
+from meta_agent.core.protocols import GenerateReply, GenerateRequest, RolloutFailure
+from meta_agent.sandboxes import engine_status, open_sandbox
 
 from .agents import AGENT, DeskDomain, Policy, calls, harness, roll, session
 

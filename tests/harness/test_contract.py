@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from meta_agent.errors import CandidateError, ConfigError
-from meta_agent.harness import Entry, HarnessContract, parse_contract
-from meta_agent.protocols import HarnessTree
+from meta_agent.core.errors import CandidateError, ConfigError
+from meta_agent.core.harness import Entry, HarnessContract, parse_contract
+from meta_agent.core.protocols import HarnessTree
 
 from ..rollouts.laboratory import HARNESS_TOML, tree
 

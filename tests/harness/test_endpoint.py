@@ -18,9 +18,9 @@ import anthropic
 import openai
 import pytest
 
-import meta_agent.harness
+import meta_agent.core.harness
 
-HERE = Path(meta_agent.harness.__file__).parent
+HERE = Path(meta_agent.core.harness.__file__).parent
 CALL = {
     "id": "c1",
     "type": "function",

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meta_agent.errors import CandidateError, ConfigError
-from meta_agent.harness import matches, safe_path
-from meta_agent.harness._paths import collisions
+from meta_agent.core.errors import CandidateError, ConfigError
+from meta_agent.core.harness import matches, safe_path
+from meta_agent.core.harness._paths import collisions
 
 MATCHES = [
     ("swe/agent.py", "swe/agent.py", True),

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from meta_agent.errors import ConfigError
-from meta_agent.harness import Recipe, parse_recipe
-from meta_agent.harness.recipe import LOSS_TYPES
+from meta_agent.core.errors import ConfigError
+from meta_agent.core.harness import Recipe, parse_recipe
+from meta_agent.core.harness.recipe import LOSS_TYPES
 
 GOOD = {
     "defaults": "",

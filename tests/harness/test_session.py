@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from meta_agent.errors import CandidateError, ConfigError, SandboxError
-from meta_agent.harness import CheckResult, HarnessSession
-from meta_agent.protocols import HarnessTree, Sandbox, TokenRecord
-from meta_agent.resources import resource_dir, shipped_harness
-from meta_agent.rollouts import to_line
-from meta_agent.sandbox import open_sandbox
+from meta_agent.core.errors import CandidateError, ConfigError, SandboxError
+from meta_agent.core.harness import CheckResult, HarnessSession
+from meta_agent.core.protocols import HarnessTree, Sandbox, TokenRecord
+from meta_agent.core.resources import resource_dir, shipped_harness
+from meta_agent.core.rollouts import to_line
+from meta_agent.sandboxes import open_sandbox
 
 from ..rollouts.laboratory import FILES, session, tree
 from ..rollouts.test_record import sample

@@ -6,7 +6,7 @@ import os
 import subprocess
 from pathlib import Path
 
-from meta_agent.history import EMAIL, NAME, HarnessRepo
+from meta_agent.core.history import EMAIL, NAME, HarnessRepo
 
 SEED = {
     "harness.toml": b'[harness]\nname = "toy"\n',

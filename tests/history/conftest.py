@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from meta_agent.history import HarnessRepo
+from meta_agent.core.history import HarnessRepo
 
 from .attacker import SEED, Attacker
 

@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 import pytest
 
-from meta_agent.errors import CandidateError
-from meta_agent.history import AdmissionLimits, AdmittedCommit, HarnessRepo
+from meta_agent.core.errors import CandidateError
+from meta_agent.core.history import AdmissionLimits, AdmittedCommit, HarnessRepo
 
 from .attacker import EDITABLE, PROTECTED, REF, Attacker
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from meta_agent.history import HarnessRepo
-from meta_agent.history._git import Git, Ran
+from meta_agent.core.history import HarnessRepo
+from meta_agent.core.history._git import Git, Ran
 
 from .attacker import EDITABLE, PROTECTED, REF, SEED, Attacker
 

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import subprocess
 
-from meta_agent.history import candidate_message, parse_trailers, standard_trailers
-from meta_agent.protocols import Hypothesis
+from meta_agent.core.history import candidate_message, parse_trailers, standard_trailers
+from meta_agent.core.protocols import Hypothesis
 
 HYPOTHESIS = Hypothesis(
     factor="scaffold",

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from meta_agent.errors import ConfigError
-from meta_agent.history import foreign_history, read_folder
+from meta_agent.core.errors import ConfigError
+from meta_agent.core.history import foreign_history, read_folder
 
 
 def git(folder: Path, *argv: str, stdin: str = "") -> str:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from meta_agent.errors import CandidateError, ConfigError, IntegrityError
-from meta_agent.history import EPOCH, HarnessRepo, parse_trailers
+from meta_agent.core.errors import CandidateError, ConfigError, IntegrityError
+from meta_agent.core.history import EPOCH, HarnessRepo, parse_trailers
 
 from .attacker import EDITABLE, PROTECTED, REF, SEED, Attacker
 
@@ -260,7 +260,7 @@ def test_a_folder_without_git_is_refused(tmp_path: Path) -> None:
 
 
 def test_somebody_elses_lock_is_named(repo: HarnessRepo, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("meta_agent.history._locks._PATIENCE_SEC", 0.1)
+    monkeypatch.setattr("meta_agent.core.history._locks._PATIENCE_SEC", 0.1)
     (repo.path / ".git/index.lock").touch()
     with pytest.raises(ConfigError, match=r"index\.lock"):
         HarnessRepo.open(repo.path)
@@ -269,7 +269,7 @@ def test_somebody_elses_lock_is_named(repo: HarnessRepo, monkeypatch: pytest.Mon
 def test_our_own_dead_commands_lock_is_cleared(
     repo: HarnessRepo, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("meta_agent.history._locks._PATIENCE_SEC", 0.1)
+    monkeypatch.setattr("meta_agent.core.history._locks._PATIENCE_SEC", 0.1)
     dead = subprocess.Popen(["true"])
     dead.wait()
     (repo.path / ".git/meta-agent.busy").write_text(str(dead.pid))
@@ -282,7 +282,7 @@ def test_our_own_dead_commands_lock_is_cleared(
 def test_a_live_orchestrators_lock_is_left_alone(
     repo: HarnessRepo, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("meta_agent.history._locks._PATIENCE_SEC", 0.1)
+    monkeypatch.setattr("meta_agent.core.history._locks._PATIENCE_SEC", 0.1)
     (repo.path / ".git/meta-agent.busy").write_text(str(os.getppid()))
     (repo.path / ".git/index.lock").touch()
     with pytest.raises(ConfigError):

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from meta_agent.errors import ConfigError
-from meta_agent.history import HarnessRepo
+from meta_agent.core.errors import ConfigError
+from meta_agent.core.history import HarnessRepo
 
 SEED = {"harness.toml": b"[harness]\n", "swe/agent.py": b"x = 1\n"}
 

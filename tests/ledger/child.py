@@ -7,7 +7,7 @@ work really runs, so the test can count.
 import sys
 from pathlib import Path
 
-from meta_agent.ledger import Ledger
+from meta_agent.core.ledger import Ledger
 
 
 def main(ledger_path: str, effects: str) -> None:

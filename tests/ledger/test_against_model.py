@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from meta_agent.errors import BudgetError
-from meta_agent.ledger import Ledger
+from meta_agent.core.errors import BudgetError
+from meta_agent.core.ledger import Ledger
 
 KEYS = st.sampled_from([f"k{n}" for n in range(5)])
 CAP_TOKENS = 50

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from meta_agent.ledger import Ledger
+from meta_agent.core.ledger import Ledger
 
 
 @pytest.fixture

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from meta_agent.errors import InfrastructureError, IntegrityError
-from meta_agent.ledger import CRASH_VARIABLE, Ledger, crash_point
+from meta_agent.core.errors import InfrastructureError, IntegrityError
+from meta_agent.core.ledger import CRASH_VARIABLE, Ledger, crash_point
 
 CHILD = Path(__file__).with_name("child.py")
 POINTS = [

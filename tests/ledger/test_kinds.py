@@ -6,7 +6,7 @@ import ast
 from pathlib import Path
 from typing import get_args
 
-from meta_agent.ledger.kinds import KINDS, Kind
+from meta_agent.core.ledger.kinds import KINDS, Kind
 
 PACKAGE = Path(__file__).resolve().parents[2] / "meta_agent"
 PASSED_ON = {"steps/run", "backtest/live"}  # their own `once` takes the kind from its caller

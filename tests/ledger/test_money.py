@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from meta_agent.errors import BudgetError, IntegrityError
-from meta_agent.ledger import Ledger
+from meta_agent.core.errors import BudgetError, IntegrityError
+from meta_agent.core.ledger import Ledger
 
 
 @pytest.fixture

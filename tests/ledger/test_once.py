@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from meta_agent.errors import ConfigError, IntegrityError, PreflightError
-from meta_agent.ledger import Ledger
+from meta_agent.core.errors import ConfigError, IntegrityError, PreflightError
+from meta_agent.core.ledger import Ledger
 
 
 @pytest.fixture

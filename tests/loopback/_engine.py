@@ -11,8 +11,8 @@ from pathlib import Path
 from socketserver import ThreadingMixIn, UnixStreamServer
 from typing import Any
 
-from meta_agent.models.engines import nano_tokenizer as nano
-from meta_agent.models.fleet import Routes
+from meta_agent.policies.engines import nano_tokenizer as nano
+from meta_agent.policies.fleet import Routes
 
 KEY = "k"
 

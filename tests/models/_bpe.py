@@ -63,7 +63,7 @@ def model(vocab: int, seed: int = 0, window: int = 256) -> Any:
 
 
 def write(directory: Path, template: str = CHATML, window: int = 256) -> Path:
-    from meta_agent.models.engines.nano_files import write_policy
+    from meta_agent.policies.engines.nano_files import write_policy
 
     directory.mkdir(parents=True, exist_ok=True)
     made = tokenizer(template)

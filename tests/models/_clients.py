@@ -8,13 +8,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from meta_agent.config import RunConfig
-from meta_agent.ledger import Ledger
-from meta_agent.models.asking._retry import RetryPolicy
-from meta_agent.models.asking.client import Client, open_client
-from meta_agent.models.asking.transcripts import Transcripts
-from meta_agent.models.chat import ChatRequest, ToolSpec
-from meta_agent.protocols import Message, Role
+from meta_agent.core.chat import ChatRequest, ToolSpec
+from meta_agent.core.config import RunConfig
+from meta_agent.core.ledger import Ledger
+from meta_agent.core.protocols import Message, Role
+from meta_agent.llm_clients.asking._retry import RetryPolicy
+from meta_agent.llm_clients.asking.client import Client, open_client
+from meta_agent.llm_clients.asking.transcripts import Transcripts
 
 RUN = "swe-0123456789"
 AT_ONCE = RetryPolicy(attempts=3, malformed_attempts=2, first_wait_sec=0.0)

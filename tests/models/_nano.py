@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from meta_agent.protocols import GenerateRequest, Message
+from meta_agent.core.protocols import GenerateRequest, Message
 
 
 def model(seed: int = 0, scale: float = 8.0) -> Any:
     """Random weights, large enough that the next token is not uniform."""
     import torch
 
-    from meta_agent.models.engines.nano_files import new_nano_model
+    from meta_agent.policies.engines.nano_files import new_nano_model
 
     made = new_nano_model(seed).eval()
     with torch.no_grad():

@@ -7,7 +7,7 @@ from importlib.util import find_spec
 
 import pytest
 
-from meta_agent.models.policy.vllm_server import PYTHON_VARIABLE
+from meta_agent.policies.served.vllm_server import PYTHON_VARIABLE
 
 COMPILE_NOTHING = {"TORCH_COMPILE_DISABLE": "1"}
 """For the server: half of its start is spent on compiling a model that answers a few requests."""

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from meta_agent.config import RunConfig
-from meta_agent.errors import PreflightError
-from meta_agent.models.asking.accounts import Account, accounts
-from meta_agent.models.providers._endpoints import endpoint_for
+from meta_agent.core.config import RunConfig
+from meta_agent.core.errors import PreflightError
+from meta_agent.llm_clients.asking.accounts import Account, accounts
+from meta_agent.llm_clients.providers._endpoints import endpoint_for
 
 HERE = "http://127.0.0.1:8000/v1"
 KEY = {"OPENAI_API_KEY": "sk-0"}

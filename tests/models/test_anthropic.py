@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from meta_agent.errors import ProviderError
-from meta_agent.models.chat import ChatReply, ChatRequest, ToolSpec, Usage
-from meta_agent.models.providers._anthropic_form import body_of
-from meta_agent.models.providers._endpoints import open_provider
+from meta_agent.core.chat import ChatReply, ChatRequest, ToolSpec, Usage
+from meta_agent.core.errors import ProviderError
+from meta_agent.llm_clients.providers._anthropic_form import body_of
+from meta_agent.llm_clients.providers._endpoints import open_provider
 from tests.loopback import Say, Url, anthropic_server
 
 VIEW = ToolSpec("view", "Shows a file.", {"properties": {"path": {"type": "string"}}})

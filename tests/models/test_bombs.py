@@ -15,10 +15,10 @@ from pathlib import Path
 
 import pytest
 
-from meta_agent.errors import ProviderError
-from meta_agent.models.chat import ChatRequest, ToolSpec
-from meta_agent.models.providers._endpoints import open_provider
-from meta_agent.models.providers._streaming import Timeouts
+from meta_agent.core.chat import ChatRequest, ToolSpec
+from meta_agent.core.errors import ProviderError
+from meta_agent.llm_clients.providers._endpoints import open_provider
+from meta_agent.llm_clients.providers._streaming import Timeouts
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:::litellm[.].*"),

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from meta_agent.errors import ConfigError, IntegrityError, PreflightError, ProviderError
-from meta_agent.models.asking._retry import RetryPolicy
-from meta_agent.models.asking.client import Server
-from meta_agent.models.asking.transcripts import Transcripts
-from meta_agent.models.providers._streaming import Timeouts
+from meta_agent.core.errors import ConfigError, IntegrityError, PreflightError, ProviderError
+from meta_agent.llm_clients.asking._retry import RetryPolicy
+from meta_agent.llm_clients.asking.client import Server
+from meta_agent.llm_clients.asking.transcripts import Transcripts
+from meta_agent.llm_clients.providers._streaming import Timeouts
 from tests.loopback import Call, Fault, Say, anthropic_server, openai_server, say_each
 from tests.models._clients import AT_ONCE, RUN, SHELL, opened, request, user
 
@@ -251,8 +251,9 @@ def test_record_of_another_run_is_not_written_over(tmp_path: Path) -> None:
 
 
 def test_importing_the_client_loads_no_sdk() -> None:
-    program = "import sys, meta_agent.models.asking.client, meta_agent.models.asking.estimate; " + (
-        "print([n for n in ('openai','anthropic','litellm','torch') if n in sys.modules])"
+    program = (
+        "import sys, meta_agent.llm_clients.asking.client, meta_agent.llm_clients.asking.estimate; "
+        + ("print([n for n in ('openai','anthropic','litellm','torch') if n in sys.modules])")
     )
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60

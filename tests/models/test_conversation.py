@@ -12,8 +12,8 @@ import pytest
 
 pytest.importorskip("trl", reason="needs the train extra")
 
-from meta_agent.models.engines.conversation import Rendering, Said, Talk
-from meta_agent.protocols import Message, TokenRecord
+from meta_agent.core.protocols import Message, TokenRecord
+from meta_agent.policies.engines.conversation import Rendering, Said, Talk
 from tests.models import _nano, _templates
 
 pytestmark = pytest.mark.train

@@ -6,9 +6,13 @@ from typing import Any
 
 import pytest
 
-from meta_agent.config import RunConfig
-from meta_agent.errors import ConfigError, PreflightError
-from meta_agent.models.providers._endpoints import endpoint_for, open_provider, resolve_endpoint
+from meta_agent.core.config import RunConfig
+from meta_agent.core.errors import ConfigError, PreflightError
+from meta_agent.llm_clients.providers._endpoints import (
+    endpoint_for,
+    open_provider,
+    resolve_endpoint,
+)
 
 KEYS = {
     "OPENAI_API_KEY": "sk-openai",
@@ -25,7 +29,7 @@ def config(**fields: Any) -> RunConfig:
 
 def test_an_sdk_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "anthropic", None)
-    monkeypatch.delitem(sys.modules, "meta_agent.models.providers._anthropic", raising=False)
+    monkeypatch.delitem(sys.modules, "meta_agent.llm_clients.providers._anthropic", raising=False)
     with pytest.raises(PreflightError, match="needs the package anthropic") as told:
         open_provider("anthropic/claude-opus-5", environment=KEYS)
     assert told.value.hint == "pip install anthropic"
@@ -119,7 +123,7 @@ def test_a_key_is_not_shown() -> None:
 
 def test_opening_one_sdk_imports_no_other() -> None:
     code = (
-        "import sys; from meta_agent.models.providers._endpoints import open_provider;"
+        "import sys; from meta_agent.llm_clients.providers._endpoints import open_provider;"
         "assert not {'openai', 'anthropic', 'litellm'} & set(sys.modules);"
         "open_provider('openai/m', base_url='http://127.0.0.1:9').close();"
         "assert not {'anthropic', 'litellm'} & set(sys.modules)"

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from meta_agent.config import RunConfig
-from meta_agent.models.asking.client import roles_in_use
-from meta_agent.models.asking.estimate import (
+from meta_agent.core.config import RunConfig
+from meta_agent.core.loop.plan import Plan, plan_for
+from meta_agent.llm_clients.asking.client import roles_in_use
+from meta_agent.llm_clients.asking.estimate import (
     Detectable,
     Estimate,
     Habits,
@@ -18,8 +19,7 @@ from meta_agent.models.asking.estimate import (
     latest_transcripts,
     measured_in,
 )
-from meta_agent.models.asking.prices import price_of
-from meta_agent.steps.plan import Plan, plan_for
+from meta_agent.llm_clients.asking.prices import price_of
 from tests.models._clients import opened, request, script
 
 GPT = price_of("openai/gpt-5", stated={})

@@ -11,12 +11,12 @@ from threading import Event, Lock
 
 import pytest
 
-from meta_agent.errors import ProviderError
-from meta_agent.models.engines.talks import NanoTalks
-from meta_agent.models.fleet import EngineGateway, Fleet, Patience, Served
-from meta_agent.models.fleet._replica import next_window
-from meta_agent.models.fleet._routes import Load
-from meta_agent.protocols import GenerateReply
+from meta_agent.core.errors import ProviderError
+from meta_agent.core.protocols import GenerateReply
+from meta_agent.policies.engines.talks import NanoTalks
+from meta_agent.policies.fleet import EngineGateway, Fleet, Patience, Served
+from meta_agent.policies.fleet._replica import next_window
+from meta_agent.policies.fleet._routes import Load
 from tests.loopback._engine import LoopbackEngine
 from tests.models import _nano
 

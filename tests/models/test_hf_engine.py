@@ -9,9 +9,9 @@ import pytest
 torch = pytest.importorskip("torch", reason="needs the train extra")
 pytest.importorskip("transformers", reason="needs the train extra")
 
-from meta_agent.errors import ConfigError  # noqa: E402
-from meta_agent.models.engines.hf_engine import HfEngine  # noqa: E402
-from meta_agent.protocols import TokenRecord  # noqa: E402
+from meta_agent.core.errors import ConfigError  # noqa: E402
+from meta_agent.core.protocols import TokenRecord  # noqa: E402
+from meta_agent.policies.engines.hf_engine import HfEngine  # noqa: E402
 from tests.models import _bpe, _nano  # noqa: E402
 
 pytestmark = pytest.mark.train

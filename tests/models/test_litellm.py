@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from meta_agent.errors import ProviderError
-from meta_agent.models.chat import ChatReply, ChatRequest, ToolSpec, Usage
-from meta_agent.models.providers._endpoints import open_provider
+from meta_agent.core.chat import ChatReply, ChatRequest, ToolSpec, Usage
+from meta_agent.core.errors import ProviderError
+from meta_agent.llm_clients.providers._endpoints import open_provider
 from tests.loopback import Say, openai_server
 
 pytestmark = [
@@ -63,7 +63,7 @@ def no_network(self, address):
 
 socket.socket.connect = no_network
 before = dict(os.environ)
-from meta_agent.models.providers import _litellm
+from meta_agent.llm_clients.providers import _litellm
 assert "litellm" not in sys.modules, "imported before it is wanted"
 _litellm.LiteLLMProvider(base_url=None, api_key="none", timeouts=None)
 assert "litellm" in sys.modules

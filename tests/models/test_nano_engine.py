@@ -11,9 +11,9 @@ import pytest
 torch = pytest.importorskip("torch", reason="needs the train extra")
 pytest.importorskip("transformers", reason="needs the train extra")
 
-from meta_agent.models.engines import nano_tokenizer as tokenizer  # noqa: E402
-from meta_agent.models.engines.nano_engine import NanoEngine  # noqa: E402
-from meta_agent.protocols import GenerateReply, TokenRecord  # noqa: E402
+from meta_agent.core.protocols import GenerateReply, TokenRecord  # noqa: E402
+from meta_agent.policies.engines import nano_tokenizer as tokenizer  # noqa: E402
+from meta_agent.policies.engines.nano_engine import NanoEngine  # noqa: E402
 from tests.models import _nano  # noqa: E402
 
 pytestmark = pytest.mark.train
@@ -52,7 +52,7 @@ def test_logits_agree_with_transformers_to_1e_5(model: Any) -> None:
     with torch.no_grad():
         expected = _nano.model(scale=1.0)(ids).logits[:, -1]
     engine = NanoEngine(_nano.model(scale=1.0))
-    from meta_agent.models.engines._nano_net import Batch
+    from meta_agent.policies.engines._nano_net import Batch
 
     cache = engine._net.new_cache()
     cache.reserve(3, 40)

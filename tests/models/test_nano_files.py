@@ -10,9 +10,9 @@ torch = pytest.importorskip("torch", reason="needs the train extra")
 pytest.importorskip("transformers", reason="needs the train extra")
 from transformers import AutoModelForCausalLM, AutoTokenizer  # noqa: E402
 
-from meta_agent.models.engines import nano_tokenizer as nano  # noqa: E402
-from meta_agent.models.engines.nano_engine import NanoEngine  # noqa: E402
-from meta_agent.models.engines.nano_files import new_nano_model, write_nano  # noqa: E402
+from meta_agent.policies.engines import nano_tokenizer as nano  # noqa: E402
+from meta_agent.policies.engines.nano_engine import NanoEngine  # noqa: E402
+from meta_agent.policies.engines.nano_files import new_nano_model, write_nano  # noqa: E402
 
 pytestmark = pytest.mark.train
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meta_agent.models.engines.nano_tokenizer import (
+from meta_agent.policies.engines.nano_tokenizer import (
     CHAT_TEMPLATE,
     EOS_ID,
     PAD_ID,

@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
-from meta_agent.errors import ProviderError
-from meta_agent.models.chat import ChatReply, ChatRequest, ReplyTokens, ToolSpec, Usage
-from meta_agent.models.providers._chunks import Chunks
-from meta_agent.models.providers._endpoints import open_provider
-from meta_agent.models.providers._openai import OpenAIProvider
-from meta_agent.models.providers._streaming import Timeouts
+from meta_agent.core.chat import ChatReply, ChatRequest, ReplyTokens, ToolSpec, Usage
+from meta_agent.core.errors import ProviderError
+from meta_agent.llm_clients.providers._chunks import Chunks
+from meta_agent.llm_clients.providers._endpoints import open_provider
+from meta_agent.llm_clients.providers._openai import OpenAIProvider
+from meta_agent.llm_clients.providers._streaming import Timeouts
 from tests.loopback import Call, Fault, Say, Url, openai_server
 
 VIEW = ToolSpec("view", "Shows a file.", {"type": "object", "properties": {}})

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meta_agent.config import RunConfig
-from meta_agent.errors import ConfigError
-from meta_agent.models.asking.client import prices_in_use
-from meta_agent.models.asking.prices import Price, Rates, price_of, stated_prices
-from meta_agent.models.chat import Usage
-from meta_agent.workspace import read_settings
+from meta_agent.core.chat import Usage
+from meta_agent.core.config import RunConfig
+from meta_agent.core.errors import ConfigError
+from meta_agent.core.workspace import read_settings
+from meta_agent.llm_clients.asking.client import prices_in_use
+from meta_agent.llm_clients.asking.prices import Price, Rates, price_of, stated_prices
 
 TIERED = Price((Rates(1.0, 8.0, 0.1, 1.25), Rates(2.0, 16.0, 0.2, 2.5, 1000)), "test")
 

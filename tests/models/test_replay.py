@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from meta_agent.config import RunConfig
-from meta_agent.errors import ConfigError, IntegrityError, ProviderError
-from meta_agent.models.asking.client import Client, Recording, recording_of
-from meta_agent.models.asking.transcripts import Transcripts
-from meta_agent.models.policy.api_gateway import ApiGateway
-from meta_agent.protocols import GenerateRequest, Message
-from meta_agent.settings import resolve
+from meta_agent.core.config import RunConfig
+from meta_agent.core.errors import ConfigError, IntegrityError, ProviderError
+from meta_agent.core.protocols import GenerateRequest, Message
+from meta_agent.core.settings import resolve
+from meta_agent.llm_clients.asking.client import Client, Recording, recording_of
+from meta_agent.llm_clients.asking.transcripts import Transcripts
+from meta_agent.policies.served.api_gateway import ApiGateway
 from tests.loopback import Call, Fault, Say, openai_server
 from tests.models._clients import RUN, SHELL, opened, request, user
 

@@ -4,9 +4,15 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from meta_agent.errors import BudgetError, ProviderError
-from meta_agent.models.asking._retry import RETRYABLE, Breaker, BreakerPolicy, Retrying, RetryPolicy
-from meta_agent.models.chat import ChatReply, Usage
+from meta_agent.core.chat import ChatReply, Usage
+from meta_agent.core.errors import BudgetError, ProviderError
+from meta_agent.llm_clients.asking._retry import (
+    RETRYABLE,
+    Breaker,
+    BreakerPolicy,
+    Retrying,
+    RetryPolicy,
+)
 
 REPLY = ChatReply("hello", "stop", Usage(1, 1), "m")
 

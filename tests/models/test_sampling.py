@@ -9,8 +9,8 @@ import pytest
 torch = pytest.importorskip("torch", reason="needs the train extra")
 import numpy as np  # noqa: E402
 
-from meta_agent.models.engines._sampling import Knobs, sample, stream_keys, uniforms  # noqa: E402
-from meta_agent.protocols import GenerateRequest  # noqa: E402
+from meta_agent.core.protocols import GenerateRequest  # noqa: E402
+from meta_agent.policies.engines._sampling import Knobs, sample, stream_keys, uniforms  # noqa: E402
 
 pytestmark = pytest.mark.train
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from meta_agent.errors import BudgetError, ConfigError
+from meta_agent.core.errors import BudgetError, ConfigError
 from tests.models._clients import opened, request, script
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from meta_agent.models.asking._secrets import MARK, Scrubber
+from meta_agent.llm_clients.asking._secrets import MARK, Scrubber
 
 AWS = "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY"
 

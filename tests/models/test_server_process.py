@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from meta_agent.models.policy._server_process import ServerProcess, runs
+from meta_agent.policies.served._server_process import ServerProcess, runs
 
 # Stands for a server: a child of its own, in a session of its own, and no wish to end.
 STUBBORN = """
@@ -70,7 +70,7 @@ def test_a_host_that_is_killed_takes_the_server_along(tmp_path: Path, also: str)
     """Ray kills the children of a worker that it ends."""
     program = (
         "import sys, time\nfrom pathlib import Path\n"
-        "from meta_agent.models.policy._server_process import ServerProcess\n"
+        "from meta_agent.policies.served._server_process import ServerProcess\n"
         f"argv, log = [sys.executable, '-c', {POLITE!r}], Path({str(tmp_path / 'log')!r})\n"
         "ServerProcess(argv, {}, log)\n"
         "time.sleep(600)\n"

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from meta_agent.errors import ProviderError
-from meta_agent.models.providers._streaming import Line, Timeouts
+from meta_agent.core.errors import ProviderError
+from meta_agent.llm_clients.providers._streaming import Line, Timeouts
 
 AT_ONCE = Timeouts(connect_sec=0.0, first_sec=0.05, total_sec=30.0)
 # Events that are there come within this on a busy machine, too.

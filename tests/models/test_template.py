@@ -9,8 +9,8 @@ import jinja2
 import jinja2.sandbox
 import pytest
 
-from meta_agent.errors import ConfigError
-from meta_agent.models.engines._template import ChatTemplate
+from meta_agent.core.errors import ConfigError
+from meta_agent.policies.engines._template import ChatTemplate
 
 
 class Tokenizer:

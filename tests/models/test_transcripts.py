@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meta_agent.errors import InfrastructureError, IntegrityError
-from meta_agent.models.asking._digest import Question
-from meta_agent.models.asking.transcripts import Exchange, Failure, Transcripts, file_of
-from meta_agent.models.chat import ChatReply, ReplyTokens, ToolCall, Usage
-from meta_agent.protocols import Message
+from meta_agent.core.chat import ChatReply, ReplyTokens, ToolCall, Usage
+from meta_agent.core.errors import InfrastructureError, IntegrityError
+from meta_agent.core.protocols import Message
+from meta_agent.llm_clients.asking._digest import Question
+from meta_agent.llm_clients.asking.transcripts import Exchange, Failure, Transcripts, file_of
 
 NAME = "g0/c1/proposer"
 
@@ -240,7 +240,7 @@ def test_no_two_names_share_a_file(names: list[str]) -> None:
 def test_many_conversations_are_read_from_disk_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("meta_agent.models.asking.transcripts._KEPT_OPEN", 2)
+    monkeypatch.setattr("meta_agent.llm_clients.asking.transcripts._KEPT_OPEN", 2)
     transcripts = Transcripts(tmp_path)
     names = [f"policy/m/t{n}/0" for n in range(5)]
     made = {name: dialogue(3, name) for name in names}

@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from meta_agent.errors import ProviderError
-from meta_agent.models.chat import ChatReply, ChatRequest, ToolSpec, Usage
-from meta_agent.models.providers._anthropic_form import Events
-from meta_agent.models.providers._chunks import Chunks
-from meta_agent.models.providers._schema import problems
-from meta_agent.models.providers._validate import (
+from meta_agent.core.chat import ChatReply, ChatRequest, ToolSpec, Usage
+from meta_agent.core.errors import ProviderError
+from meta_agent.llm_clients.providers._anthropic_form import Events
+from meta_agent.llm_clients.providers._chunks import Chunks
+from meta_agent.llm_clients.providers._schema import problems
+from meta_agent.llm_clients.providers._validate import (
     Said,
     SaidCall,
     accept,

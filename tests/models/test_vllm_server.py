@@ -10,16 +10,16 @@ from typing import NamedTuple
 
 import pytest
 
-from meta_agent.errors import ConfigError, PreflightError
-from meta_agent.models.asking.client import Server
-from meta_agent.models.policy.api_gateway import ApiGateway
-from meta_agent.models.policy.vllm_server import (
+from meta_agent.core.errors import ConfigError, PreflightError
+from meta_agent.core.protocols import GenerateRequest, Message
+from meta_agent.llm_clients.asking.client import Server
+from meta_agent.policies.served.api_gateway import ApiGateway
+from meta_agent.policies.served.vllm_server import (
     PYTHON_VARIABLE,
     VllmServer,
     require_vllm,
     served_name,
 )
-from meta_agent.protocols import GenerateRequest, Message
 from tests.models import _clients, _tiny_qwen, _vllm
 
 
@@ -34,7 +34,7 @@ def test_a_python_without_vllm_is_refused_with_what_to_install(
 def test_a_folder_that_is_no_model_is_refused_before_anything_starts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("meta_agent.models.policy.vllm_server.require_vllm", lambda: "/bin/false")
+    monkeypatch.setattr("meta_agent.policies.served.vllm_server.require_vllm", lambda: "/bin/false")
     with pytest.raises(ConfigError, match="no model in Hugging Face format"):
         VllmServer(tmp_path, log=tmp_path / "log")
     assert not (tmp_path / "log").exists()

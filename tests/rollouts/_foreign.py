@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from meta_agent.protocols import Rollout, TokenRecord
+from meta_agent.core.protocols import Rollout, TokenRecord
 
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
 CALL = {"id": "c1", "type": "function", "function": {"name": "bash", "arguments": '{"cmd": "ls"}'}}

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from meta_agent.harness import HarnessSession
+from meta_agent.core.harness import HarnessSession
 
 from .laboratory import session
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from meta_agent.errors import SandboxError
-from meta_agent.harness import HarnessSession
-from meta_agent.protocols import (
+from meta_agent.core.errors import SandboxError
+from meta_agent.core.harness import HarnessSession
+from meta_agent.core.protocols import (
     Ceilings,
     GenerateReply,
     GenerateRequest,
@@ -24,8 +24,8 @@ from meta_agent.protocols import (
     TokenRecord,
     ToolResult,
 )
-from meta_agent.rollouts import Runner, Stamp
-from meta_agent.sandbox import Backend, open_sandbox
+from meta_agent.core.rollouts import Runner, Stamp
+from meta_agent.sandboxes import Backend, open_sandbox
 
 BOTH = pytest.mark.parametrize("lock_step", [True, False], ids=["lock-step", "free"])
 

@@ -15,12 +15,12 @@ import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from meta_agent.errors import ConfigError
-from meta_agent.protocols import Rollout, TokenRecord
-from meta_agent.rollouts import RolloutStore
-from meta_agent.rollouts.exchange import FORMATS, absent, read_rollouts, sniff, write_rollouts
-from meta_agent.rollouts.exchange._format import Placed
-from meta_agent.rollouts.exchange._row import Row, RowError
+from meta_agent.core.errors import ConfigError
+from meta_agent.core.protocols import Rollout, TokenRecord
+from meta_agent.core.rollouts import RolloutStore
+from meta_agent.readers.formats import FORMATS, absent, read_rollouts, sniff, write_rollouts
+from meta_agent.readers.formats._format import Placed
+from meta_agent.readers.formats._row import Row, RowError
 
 from ._foreign import (
     ATIF,

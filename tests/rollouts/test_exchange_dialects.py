@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from meta_agent.errors import ConfigError
-from meta_agent.protocols import Rollout, RolloutFailure
-from meta_agent.rollouts.exchange import absent, read_rollouts, write_rollouts
+from meta_agent.core.errors import ConfigError
+from meta_agent.core.protocols import Rollout, RolloutFailure
+from meta_agent.readers.formats import absent, read_rollouts, write_rollouts
 
 from ._foreign import DIALOGUE, MINI, PREDICTION, SWE_AGENT, VERIFIERS, write_jsonl
 

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
+from meta_agent.core.protocols import Domain, PlannedRollout, Rollout
+from meta_agent.core.rollouts import Runner, Stamp
 from meta_agent.domains.code import CodeDomain, code_runner
 from meta_agent.domains.math import MathDomain, Verifier
-from meta_agent.protocols import Domain, PlannedRollout, Rollout
-from meta_agent.rollouts import Runner, Stamp
-from meta_agent.rollouts.exchange import read_rollouts, write_rollouts
+from meta_agent.readers.formats import read_rollouts, write_rollouts
 
 from .laboratory import ScriptGateway, session, tree
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from meta_agent.errors import ConfigError
-from meta_agent.rollouts.exchange import absent, read_rollouts
+from meta_agent.core.errors import ConfigError
+from meta_agent.readers.formats import absent, read_rollouts
 
 from ._foreign import ATIF, MINI, PREDICTION, REPORT, VERIFIERS, write_jsonl
 

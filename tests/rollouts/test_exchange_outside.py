@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from meta_agent.evidence import read_foreign, render_foreign
-from meta_agent.protocols import Rollout
-from meta_agent.rollouts.exchange import read_rollouts
+from meta_agent.core.protocols import Rollout
+from meta_agent.readers.evidence import read_foreign, render_foreign
+from meta_agent.readers.formats import read_rollouts
 
 from ._foreign import CALL, DIALOGUE, MINI, NEMO, write_jsonl
 

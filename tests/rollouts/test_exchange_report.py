@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-from meta_agent.evidence import read_foreign, render_foreign
-from meta_agent.protocols import RolloutFailure
-from meta_agent.rollouts.exchange import read_rollouts
+from meta_agent.core.protocols import RolloutFailure
+from meta_agent.readers.evidence import read_foreign, render_foreign
+from meta_agent.readers.formats import read_rollouts
 
 from ._foreign import DIALOGUE, MINI, PREDICTION, ours, sample, write_jsonl
 

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meta_agent.errors import IntegrityError
-from meta_agent.protocols import Rollout, RolloutFailure, TokenRecord, ToolEvent, ViewChange
-from meta_agent.rollouts import from_json, to_json, to_line, tokens_from_json, tokens_to_json
+from meta_agent.core.errors import IntegrityError
+from meta_agent.core.protocols import Rollout, RolloutFailure, TokenRecord, ToolEvent, ViewChange
+from meta_agent.core.rollouts import from_json, to_json, to_line, tokens_from_json, tokens_to_json
 
 
 def sample(**changes: Any) -> Rollout:

@@ -9,9 +9,8 @@ from dataclasses import replace
 
 import pytest
 
-from meta_agent.evidence import exchanges
-from meta_agent.harness import HarnessSession
-from meta_agent.protocols import (
+from meta_agent.core.harness import HarnessSession
+from meta_agent.core.protocols import (
     Ceilings,
     GenerateReply,
     GenerateRequest,
@@ -19,7 +18,8 @@ from meta_agent.protocols import (
     Rollout,
     ToolResult,
 )
-from meta_agent.sandbox import Backend, engine_status
+from meta_agent.readers.evidence import exchanges
+from meta_agent.sandboxes import Backend, engine_status
 
 from .laboratory import (
     BOTH,
@@ -213,7 +213,7 @@ class Patient(ScriptGateway):
 def test_the_time_of_engines_of_our_own_is_the_machines(
     lab: HarnessSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("meta_agent.rollouts.runner.GRACE_SEC", 0.0)
+    monkeypatch.setattr("meta_agent.core.rollouts.runner.GRACE_SEC", 0.0)
     gateway = Patient(slow, lock_step=False)
     rows = runner(lab, gateway, LabDomain(SHORT)).run(plan(3))
     assert all(row.clean and row.timings["model"] > SHORT.wall_sec for row in rows)

@@ -4,14 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from meta_agent.errors import BudgetError, ProviderError, SandboxError, TrainingError
-from meta_agent.harness import HarnessSession
-from meta_agent.protocols import (
-    GenerateReply,
-    GenerateRequest,
-    PlannedRollout,
-    RolloutFailure,
-)
+from meta_agent.core.errors import BudgetError, ProviderError, SandboxError, TrainingError
+from meta_agent.core.harness import HarnessSession
+from meta_agent.core.protocols import GenerateReply, GenerateRequest, PlannedRollout, RolloutFailure
 
 from .laboratory import (
     BOTH,

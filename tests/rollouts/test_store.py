@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from meta_agent.errors import IntegrityError
-from meta_agent.protocols import Rollout, TokenRecord
-from meta_agent.rollouts import RolloutStore
+from meta_agent.core.errors import IntegrityError
+from meta_agent.core.protocols import Rollout, TokenRecord
+from meta_agent.core.rollouts import RolloutStore
 
 from .test_record import sample
 

@@ -15,8 +15,8 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Literal
 
-from meta_agent.protocols import Sandbox, SandboxLimits
-from meta_agent.sandbox._names import FENCES
+from meta_agent.core.protocols import Sandbox, SandboxLimits
+from meta_agent.sandboxes._names import FENCES
 from tests.sandbox.attacks import files, network, privilege, process, resources, worker
 from tests.sandbox.attacks.check import LIMITS, Check
 

@@ -7,8 +7,14 @@ from functools import lru_cache
 
 import pytest
 
-from meta_agent.protocols import SandboxLimits
-from meta_agent.sandbox import CONTAINERS, EngineStatus, WorkerSandbox, engine_status, open_sandbox
+from meta_agent.core.protocols import SandboxLimits
+from meta_agent.sandboxes import (
+    CONTAINERS,
+    EngineStatus,
+    WorkerSandbox,
+    engine_status,
+    open_sandbox,
+)
 
 SMALL = SandboxLimits(memory_mb=256, pids=64, scratch_mb=64, deadline_sec=120)
 Open = Callable[..., WorkerSandbox]

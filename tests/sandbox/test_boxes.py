@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from meta_agent.protocols import ExecResult
-from meta_agent.sandbox import _engine
-from meta_agent.sandbox._boxes import Box, BoxLimits, task_image
-from meta_agent.sandbox._names import BASE_IMAGE
+from meta_agent.core.protocols import ExecResult
+from meta_agent.sandboxes import _engine
+from meta_agent.sandboxes._boxes import Box, BoxLimits, task_image
+from meta_agent.sandboxes._names import BASE_IMAGE
 from tests.sandbox import conformance
 from tests.sandbox.attacks._programs import BREACH, program
 from tests.sandbox.attacks.check import LIMITS, Check

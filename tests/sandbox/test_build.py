@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from meta_agent.errors import PreflightError
-from meta_agent.resources import resource_dir
-from meta_agent.sandbox import BASE_IMAGE, WorkerSandbox, _build, engine_status, recipe_hash
+from meta_agent.core.errors import PreflightError
+from meta_agent.core.resources import resource_dir
+from meta_agent.sandboxes import BASE_IMAGE, WorkerSandbox, _build, engine_status, recipe_hash
 from tests.sandbox.conftest import Open, need_backend
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from meta_agent.protocols import ExecResult, SandboxLimits
-from meta_agent.sandbox import WorkerSandbox, open_sandbox
-from meta_agent.sandbox._names import FENCES
+from meta_agent.core.protocols import ExecResult, SandboxLimits
+from meta_agent.sandboxes import WorkerSandbox, open_sandbox
+from meta_agent.sandboxes._names import FENCES
 from tests.sandbox import conformance
 from tests.sandbox.conftest import status
 

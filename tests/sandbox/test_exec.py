@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from meta_agent.errors import GuestError, SandboxError
-from meta_agent.protocols import Sandbox, SandboxLimits
-from meta_agent.sandbox import WorkerSandbox
+from meta_agent.core.errors import GuestError, SandboxError
+from meta_agent.core.protocols import Sandbox, SandboxLimits
+from meta_agent.sandboxes import WorkerSandbox
 from tests.sandbox.conftest import Open
 
 

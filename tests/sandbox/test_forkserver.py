@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from meta_agent.errors import SandboxError
-from meta_agent.sandbox import WorkerSandbox
-from meta_agent.sandbox._process import fork_server
-from meta_agent.sandbox.inside import _jail
+from meta_agent.core.errors import SandboxError
+from meta_agent.core.sandbox.inside import _jail
+from meta_agent.sandboxes import WorkerSandbox
+from meta_agent.sandboxes._process import fork_server
 
 
 def test_where_it_is_killed_its_sandboxes_die_and_the_next_has_another(
@@ -75,7 +75,7 @@ def test_a_fork_of_the_host_has_its_own_and_leaves_ours(
     box = open_box()
     script = (
         "import os, sys\n"
-        "from meta_agent.sandbox import open_sandbox\n"
+        "from meta_agent.sandboxes import open_sandbox\n"
         "box = open_sandbox('process', run='fork')\n"
         "if os.fork() == 0:\n"
         "    with open_sandbox('process', run='fork') as own: own.exec(['true'])\n"

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from meta_agent.errors import SandboxError
-from meta_agent.sandbox import BASE_IMAGE, Images, _engine, open_sandbox
-from meta_agent.sandbox._engine import Engine
-from meta_agent.sandbox._images import saved_images
+from meta_agent.core.errors import SandboxError
+from meta_agent.sandboxes import BASE_IMAGE, Images, _engine, open_sandbox
+from meta_agent.sandboxes._engine import Engine
+from meta_agent.sandboxes._images import saved_images
 
 pytestmark = pytest.mark.slow
 # Workers beside each other make one each.

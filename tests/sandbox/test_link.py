@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meta_agent.errors import GuestError, SandboxError
-from meta_agent.sandbox import _link
-from meta_agent.sandbox._containers import Demultiplexer
-from meta_agent.sandbox._link import FRAME_LIMIT_BYTES, Link
-from meta_agent.sandbox._worker_sandbox import WorkerSandbox
+from meta_agent.core.errors import GuestError, SandboxError
+from meta_agent.core.sandbox import link as _link
+from meta_agent.core.sandbox.link import FRAME_LIMIT_BYTES, Link
+from meta_agent.core.sandbox.worker_sandbox import WorkerSandbox
+from meta_agent.sandboxes._containers import Demultiplexer
 
 HELLO = {"id": 1, "ok": {"work_dir": "/", "isolation": []}}
 

@@ -10,14 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from meta_agent.errors import ConfigError, PreflightError, SandboxError
-from meta_agent.sandbox import (
-    EngineStatus,
-    _engine,
-    choose_backend,
-    engine_status,
-    open_sandbox,
-)
+from meta_agent.core.errors import ConfigError, PreflightError, SandboxError
+from meta_agent.sandboxes import EngineStatus, _engine, choose_backend, engine_status, open_sandbox
 from tests.sandbox.conftest import need_backend
 
 READY = EngineStatus(version="20.10", image_id="sha256:1")
@@ -75,8 +69,8 @@ def test_what_a_model_wrote_never_runs_as_root() -> None:
 
 ONLY_ROOT = """
 import sys
-from meta_agent.errors import PreflightError
-from meta_agent.sandbox import choose_backend, open_sandbox
+from meta_agent.core.errors import PreflightError
+from meta_agent.sandboxes import choose_backend, open_sandbox
 with open_sandbox("process", run="test") as sandbox:
     print(sandbox.exec(["id", "-u"]).stdout.decode().strip(), "unprivileged" in sandbox.fences)
 try:
@@ -192,7 +186,7 @@ def test_podman_that_cannot_be_used_is_a_status(
             assert found
             (tmp_path / name).symlink_to(found)
     script = (
-        "from meta_agent.sandbox import engine_status; s = engine_status('podman');"
+        "from meta_agent.sandboxes import engine_status; s = engine_status('podman');"
         "print(s.ready, s.problem, '|', s.hint)"
     )
     environment = {"PATH": str(tmp_path), "HOME": str(tmp_path)}
@@ -204,7 +198,7 @@ def test_podman_that_cannot_be_used_is_a_status(
 
 def test_an_engine_that_is_not_there_is_a_status(monkeypatch: pytest.MonkeyPatch) -> None:
     script = (
-        "from meta_agent.sandbox import engine_status; s = engine_status();"
+        "from meta_agent.sandboxes import engine_status; s = engine_status();"
         "print(s.ready, bool(s.problem), bool(s.hint))"
     )
     monkeypatch.setenv("DOCKER_HOST", "unix:///nowhere/docker.sock")
@@ -229,7 +223,7 @@ def test_run_names_are_checked(run: str) -> None:
 
 def test_importing_the_room_is_light() -> None:
     script = (
-        "import sys, meta_agent.sandbox; print('docker' in sys.modules, 'torch' in sys.modules)"
+        "import sys, meta_agent.sandboxes; print('docker' in sys.modules, 'torch' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert done.stdout.split() == ["False", "False"], done.stderr

@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from meta_agent.sandbox import _engine, reap
-from meta_agent.sandbox._owner import holder_is_dead, holder_mark, install_id
-from meta_agent.sandbox._reap import is_orphan, reap_folders
+from meta_agent.sandboxes import _engine, reap
+from meta_agent.sandboxes._owner import holder_is_dead, holder_mark, install_id
+from meta_agent.sandboxes._reap import is_orphan, reap_folders
 
 # Opens a sandbox, starts a command in it, and waits to be killed.
 HOST = """
 import sys, threading
-from meta_agent.sandbox import open_sandbox
+from meta_agent.sandboxes import open_sandbox
 box = open_sandbox({backend!r}, run="victim")
 threading.Thread(target=lambda: box.exec(["sleep", "98765"], timeout_sec=60), daemon=True).start()
 import time

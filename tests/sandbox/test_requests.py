@@ -8,10 +8,10 @@ from collections.abc import Callable
 
 import pytest
 
-from meta_agent.errors import GuestError, SandboxError
-from meta_agent.protocols import Answer, Answerer, Call, CallServer
-from meta_agent.sandbox import WorkerSandbox
-from meta_agent.sandbox._link import FRAME_LIMIT_BYTES
+from meta_agent.core.errors import GuestError, SandboxError
+from meta_agent.core.protocols import Answer, Answerer, Call, CallServer
+from meta_agent.core.sandbox.link import FRAME_LIMIT_BYTES
+from meta_agent.sandboxes import WorkerSandbox
 from tests.sandbox.conftest import Open
 
 GUEST = """

@@ -11,7 +11,7 @@ import pytest
 from conftest import ENGINES
 from history_cases import BUGGY, CASES, MARK, PROBE, SOUND, make, packed
 
-from meta_agent.sandbox import (
+from meta_agent.sandboxes import (
     BASE_IMAGE,
     _engine,
     open_sandbox,
@@ -19,7 +19,7 @@ from meta_agent.sandbox import (
     scan_image,
     seal_image,
 )
-from meta_agent.sandbox._engine import Engine
+from meta_agent.sandboxes._engine import Engine
 
 pytestmark = pytest.mark.slow
 EVERYWHERE = ["/cases", "/srv", "/opt", "/wt"]
@@ -128,7 +128,7 @@ def test_sealed_images_that_nothing_uses_are_removed_on_request(
     leaky: Leaky, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     label = "ma.sealed-test"  # other tests seal images at the same time
-    monkeypatch.setattr("meta_agent.sandbox._reap.SEALED_LABEL", label)
+    monkeypatch.setattr("meta_agent.sandboxes._reap.SEALED_LABEL", label)
     (tmp_path / "root").mkdir()
     packed(tmp_path / "root", archive := tmp_path / "layer.tar")
     names = [f"meta-agent-test-sealed:{mark}" for mark in ("used", "free")]

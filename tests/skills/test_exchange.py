@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from meta_agent.errors import ConfigError
+from meta_agent.core.errors import ConfigError
 from meta_agent.skills import SkillLibrary, export, validate
 from meta_agent.skills.exchange import KNOWN, MAX_FILES, level, take_in
 from tests.skills.test_seeds import LIBRARY

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from meta_agent.resources import resource_dir
+from meta_agent.core.resources import resource_dir
 from meta_agent.skills import SkillLibrary
 
 from .test_skills import INVALID, draft, folder_with

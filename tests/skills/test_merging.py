@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from meta_agent.evidence import build_evidence
-from meta_agent.protocols import Candidate, Hypothesis
+from meta_agent.core.loop.verbs import _briefing
+from meta_agent.core.protocols import Candidate, Hypothesis
+from meta_agent.readers.evidence import build_evidence
 from meta_agent.skills import SkillDraft, SkillLibrary, validate
 from meta_agent.skills.worth import record
-from meta_agent.steps.verbs import _briefing
 from tests.evidence._rollouts import rollout
 from tests.skills.test_skills import CANDIDATE, DIFF, HYPOTHESIS, WORSE, draft
 from tests.skills.test_worth import GOOD, trial

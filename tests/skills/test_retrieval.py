@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from meta_agent.evidence import read_foreign
+from meta_agent.readers.evidence import read_foreign
 from meta_agent.skills import Skill, SkillLibrary, search, trigger_in
 from meta_agent.skills._library import load_skill
 from tests.skills.test_seeds import LIBRARY, NAMES, PLANTED, made

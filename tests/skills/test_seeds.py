@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from meta_agent.evidence import read_foreign
-from meta_agent.protocols import Rollout, RolloutFailure, ToolEvent
-from meta_agent.rollouts.exchange._draft import Draft, Numbering, to_rollout
+from meta_agent.core.protocols import Rollout, RolloutFailure, ToolEvent
+from meta_agent.readers.evidence import read_foreign
+from meta_agent.readers.formats._draft import Draft, Numbering, to_rollout
 from meta_agent.skills import SkillLibrary, check_script, trigger_in, validate
 from meta_agent.skills.looking import checked
 from tests.evidence._rollouts import rollout, tokens

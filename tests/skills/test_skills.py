@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from meta_agent.protocols import Candidate, Effect, Hypothesis, Verdict, VerdictKind
+from meta_agent.core.protocols import Candidate, Effect, Hypothesis, Verdict, VerdictKind
 from meta_agent.skills import SkillDraft, SkillLibrary, distil, load_skill, validate
 
 HYPOTHESIS = Hypothesis(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from meta_agent.errors import IntegrityError
+from meta_agent.core.errors import IntegrityError
 from meta_agent.skills import SkillLibrary, validate
 from meta_agent.skills.worth import FILE, Trial, record, trials, tried
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from meta_agent.backtest._rows import counted
-from meta_agent.ledger import Ledger, RetracedLedger
+from meta_agent.core.lab._rows import counted
+from meta_agent.core.ledger import Ledger, RetracedLedger
 from meta_agent.studies.review import TAKEN, Walk
 from tests.steps._bench import Bench, ScriptedLab
 

@@ -13,14 +13,16 @@ from typing import Any
 
 import pytest
 
-from meta_agent.agents import Proposal
-from meta_agent.backtest.live import Evaluated, Lab, LabSettings, Trained
-from meta_agent.backtest.measured import Part
-from meta_agent.config import RunConfig
-from meta_agent.evidence import Evidence
-from meta_agent.history import HarnessRepo
-from meta_agent.ledger import Ledger
-from meta_agent.protocols import (
+from meta_agent.core.config import RunConfig
+from meta_agent.core.history import HarnessRepo
+from meta_agent.core.lab.live import Evaluated, Lab, LabSettings, Trained
+from meta_agent.core.lab.measured import Part
+from meta_agent.core.ledger import Ledger
+from meta_agent.core.loop.plan import FrozenPlan, Plan, TrainedPlan
+from meta_agent.core.loop.records import Collected, Reading, Version
+from meta_agent.core.loop.run import Run
+from meta_agent.core.loop.verbs import propose as propose_step
+from meta_agent.core.protocols import (
     JSON,
     Candidate,
     Ceilings,
@@ -32,14 +34,12 @@ from meta_agent.protocols import (
     Split,
     Task,
 )
-from meta_agent.resources import shipped_harness
-from meta_agent.rollouts import RolloutStore
+from meta_agent.core.resources import shipped_harness
+from meta_agent.core.rollouts import RolloutStore
+from meta_agent.proposers import Proposal
+from meta_agent.readers.evidence import Evidence
+from meta_agent.reports import open_display
 from meta_agent.skills import SkillLibrary
-from meta_agent.steps.plan import FrozenPlan, Plan, TrainedPlan
-from meta_agent.steps.records import Collected, Reading, Version
-from meta_agent.steps.run import Run
-from meta_agent.steps.verbs import propose as propose_step
-from meta_agent.view import open_display
 
 TASKS = 200
 PLAN = TrainedPlan(

@@ -11,12 +11,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from meta_agent.agents import Proposal
-from meta_agent.config import RunConfig
-from meta_agent.evolve import evolve
-from meta_agent.protocols import Factor, HarnessTree, Hypothesis
-from meta_agent.steps.verbs import propose as propose_step
-from meta_agent.view import open_display
+from meta_agent.composition.evolve import evolve
+from meta_agent.core.config import RunConfig
+from meta_agent.core.loop.verbs import propose as propose_step
+from meta_agent.core.protocols import Factor, HarnessTree, Hypothesis
+from meta_agent.proposers import Proposal
+from meta_agent.reports import open_display
 from tests.steps._kit import HABIT
 
 PROMPTS = "swe/prompts.py"

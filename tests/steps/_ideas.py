@@ -11,17 +11,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from meta_agent.agents import Proposal
-from meta_agent.config import RunConfig
-from meta_agent.protocols import Factor, HarnessTree, Hypothesis
-from meta_agent.steps.budget import one_cell
-from meta_agent.steps.opening import first_version
-from meta_agent.steps.records import Found, HandedOver, Read, Version
-from meta_agent.steps.verbs import propose as propose_step
-from meta_agent.steps.verbs.cells import mixed
-from meta_agent.steps.verbs.collect import collect
-from meta_agent.steps.ways.full import Full, hand_over
-from meta_agent.steps.ways.search import search
+from meta_agent.composition.opening import first_version
+from meta_agent.core.config import RunConfig
+from meta_agent.core.loop.budget import one_cell
+from meta_agent.core.loop.records import Found, HandedOver, Read, Version
+from meta_agent.core.loop.verbs import propose as propose_step
+from meta_agent.core.loop.verbs.cells import mixed
+from meta_agent.core.loop.verbs.collect import collect
+from meta_agent.core.protocols import Factor, HarnessTree, Hypothesis
+from meta_agent.proposers import Proposal
+from meta_agent.strategies.full import Full, hand_over
+from meta_agent.strategies.search import search
 from tests.steps._bench import PLAN, Bench
 
 FILES: Final[Mapping[str, str]] = {

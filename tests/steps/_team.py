@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from meta_agent.config import RunConfig
-from meta_agent.protocols import JSON, Candidate
-from meta_agent.steps.records import Collected
-from meta_agent.steps.verbs.propose import propose
+from meta_agent.core.config import RunConfig
+from meta_agent.core.loop.records import Collected
+from meta_agent.core.loop.verbs.propose import propose
+from meta_agent.core.protocols import JSON, Candidate
 from tests.agents._models import Call, ScriptedModels, Turn
 from tests.steps._bench import Bench
 

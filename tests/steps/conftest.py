@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from meta_agent.ledger import Ledger
+from meta_agent.core.ledger import Ledger
 from tests.steps._bench import Bench
 
 

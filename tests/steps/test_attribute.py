@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from rich.console import Console
 
-from meta_agent.backtest.live import Trained
-from meta_agent.protocols import JSON, Candidate, HarnessTree
-from meta_agent.steps.verbs.attribute import attribute
-from meta_agent.steps.verbs.propose import propose
-from meta_agent.view import attribution_note, reduce
-from meta_agent.view.pages.html import render_html
-from meta_agent.view.terminal import text
+from meta_agent.core.lab.live import Trained
+from meta_agent.core.loop.verbs.attribute import attribute
+from meta_agent.core.loop.verbs.propose import propose
+from meta_agent.core.protocols import JSON, Candidate, HarnessTree
+from meta_agent.reports import attribution_note, reduce
+from meta_agent.reports.pages.html import render_html
+from meta_agent.reports.terminal import text
 from tests.steps._bench import Bench
 from tests.steps._ideas import (
     Idea,
@@ -100,7 +100,7 @@ def test_the_confirm_split_is_not_read(bench: Bench) -> None:
 
 
 def test_an_old_policy_that_cannot_act_under_the_new_harness_is_told(bench: Bench) -> None:
-    from meta_agent.errors import CandidateError
+    from meta_agent.core.errors import CandidateError
 
     def script(tree: HarnessTree) -> float:
         if marks(tree):

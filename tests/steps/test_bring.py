@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from meta_agent.agents import Workbench
-from meta_agent.errors import ConfigError
-from meta_agent.harness import parse_contract
-from meta_agent.history import HarnessRepo, adopt_branch, adopt_patches
-from meta_agent.protocols import HarnessTree
-from meta_agent.sandbox import open_sandbox
-from meta_agent.steps.bring import Answers, bring, check_harness, create_brought, starts
+from meta_agent.composition.bring import Answers, bring, check_harness, create_brought, starts
+from meta_agent.core.errors import ConfigError
+from meta_agent.core.harness import parse_contract
+from meta_agent.core.history import HarnessRepo, adopt_branch, adopt_patches
+from meta_agent.core.protocols import HarnessTree
+from meta_agent.proposers import Workbench
+from meta_agent.sandboxes import open_sandbox
 
 from ..harness.agents import AGENT, opener
 

@@ -6,9 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from meta_agent.backtest.live import Job
-from meta_agent.protocols import HarnessTree, Verdict, VerdictKind
-from meta_agent.steps.budget import (
+from meta_agent.core.lab.live import Job
+from meta_agent.core.loop.budget import (
     CLAIM_SHARE,
     SEARCH_SHARE,
     allowed,
@@ -23,9 +22,10 @@ from meta_agent.steps.budget import (
     pays_for_search,
     spent,
 )
-from meta_agent.steps.plan import MIN_PAIRS
-from meta_agent.steps.records import Judged
-from meta_agent.steps.verbs.calibrate import calibration
+from meta_agent.core.loop.plan import MIN_PAIRS
+from meta_agent.core.loop.records import Judged
+from meta_agent.core.loop.verbs.calibrate import calibration
+from meta_agent.core.protocols import HarnessTree, Verdict, VerdictKind
 from tests.steps._bench import PLAN, Bench
 from tests.steps._ideas import A_STEP
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from meta_agent.protocols import HarnessTree
+from meta_agent.core.protocols import HarnessTree
 from tests.steps._bench import Bench
 from tests.steps._ideas import outcomes, prepare, searched
 

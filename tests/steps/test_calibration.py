@@ -11,21 +11,21 @@ from typing import Any
 import numpy as np
 import pytest
 
-from meta_agent.backtest.live import Evaluated, Trained
-from meta_agent.backtest.measured import Part
-from meta_agent.config import RunConfig
+from meta_agent.composition.opening import load_run_domain
+from meta_agent.composition.visible import KIND, declare, terms, visible
+from meta_agent.core.config import RunConfig
+from meta_agent.core.errors import ConfigError
+from meta_agent.core.lab.live import Evaluated, Trained
+from meta_agent.core.lab.measured import Part
+from meta_agent.core.loop import plan as sizes
+from meta_agent.core.loop.plan import Plan, plan_for
+from meta_agent.core.protocols import JSON, HarnessTree, Split
 from meta_agent.domains.dealt import Halves
-from meta_agent.errors import ConfigError
-from meta_agent.protocols import JSON, HarnessTree, Split
-from meta_agent.steps import plan as sizes
-from meta_agent.steps.opening import load_run_domain
-from meta_agent.steps.plan import Plan, plan_for
-from meta_agent.steps.visible import KIND, declare, terms, visible
+from meta_agent.reports import open_display, reduce
+from meta_agent.reports._calibration import lines
+from meta_agent.reports._claims import claim_facts
 from meta_agent.studies import calibration
 from meta_agent.studies.calibration import calibrate
-from meta_agent.view import open_display, reduce
-from meta_agent.view._calibration import lines
-from meta_agent.view._claims import claim_facts
 from tests.steps._bench import TASKS, Bench, ScriptedLab, as_frozen, rollout
 from tests.steps._kit import write_tasks
 
@@ -188,7 +188,7 @@ def test_two_pairs_of_training_runs_cannot_see_anything() -> None:
 @pytest.mark.slow
 def test_the_worked_out_figure_is_near_the_simulated_one() -> None:
     """For the spread that it assumes: see `gate.simulate`."""
-    from meta_agent.gate.simulate import Modelled, smallest_effect
+    from meta_agent.core.gate.simulate import Modelled, smallest_effect
 
     plan = replace(PLAN, looks=(8,), confirm=512, generations=3)
     source = Modelled(np.clip(np.linspace(0.3, 1.1, 512), 0.1, 0.98), 0.0316)

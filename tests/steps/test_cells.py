@@ -6,11 +6,10 @@ from typing import Any
 
 import pytest
 
-from meta_agent.backtest.live import Evaluated
-from meta_agent.gate import Finding
-from meta_agent.protocols import Candidate
-from meta_agent.steps.verbs import propose as propose_step
-from meta_agent.steps.verbs.cells import (
+from meta_agent.core.gate import Finding
+from meta_agent.core.lab.live import Evaluated
+from meta_agent.core.loop.verbs import propose as propose_step
+from meta_agent.core.loop.verbs.cells import (
     Cell,
     Mix,
     assembled,
@@ -22,6 +21,7 @@ from meta_agent.steps.verbs.cells import (
     mixed,
     pruned,
 )
+from meta_agent.core.protocols import Candidate
 from tests.steps._bench import Bench
 from tests.steps._ideas import Idea, having, marks, outcomes, prepare, searched, solving
 
@@ -176,9 +176,9 @@ def test_the_rest_is_made_only_where_no_cell_is_just_that(bench: Bench) -> None:
 def test_every_cell_is_a_step_of_the_journal_and_a_row_on_the_screen(bench: Bench) -> None:
     from rich.console import Console
 
-    from meta_agent.view import reduce
-    from meta_agent.view.pages.html import render_html
-    from meta_agent.view.terminal import text
+    from meta_agent.reports import reduce
+    from meta_agent.reports.pages.html import render_html
+    from meta_agent.reports.terminal import text
 
     prepare(bench)
     having(bench, *FOUR[:2])

@@ -9,20 +9,21 @@ from typing import Any
 
 import pytest
 
-from meta_agent.backtest.inspector import Inspector
-from meta_agent.config import RunConfig
-from meta_agent.errors import BudgetError, ConfigError, Interrupted
-from meta_agent.history import HarnessRepo
-from meta_agent.ledger import Ledger
-from meta_agent.protocols import RolloutFailure
+from meta_agent.composition.opening import first_version, open_or_create
+from meta_agent.core.config import RunConfig
+from meta_agent.core.errors import BudgetError, ConfigError, Interrupted
+from meta_agent.core.history import HarnessRepo
+from meta_agent.core.lab.inspector import Inspector
+from meta_agent.core.ledger import Ledger
+from meta_agent.core.loop.budget import one_pair, spent
+from meta_agent.core.loop.finish import finish
+from meta_agent.core.loop.plan import MIN_PAIRS, plan_for
+from meta_agent.core.loop.records import HandedOver, Version
+from meta_agent.core.loop.run import Run
+from meta_agent.core.protocols import RolloutFailure
+from meta_agent.reports import Display, open_display, reduce
 from meta_agent.skills import SkillLibrary
-from meta_agent.steps.budget import one_pair, spent
-from meta_agent.steps.finish import finish
-from meta_agent.steps.opening import first_version, open_or_create
-from meta_agent.steps.plan import MIN_PAIRS, plan_for
-from meta_agent.steps.records import HandedOver, Version
-from meta_agent.steps.run import Run
-from meta_agent.steps.ways._by_score import ScoreOnly
+from meta_agent.strategies._by_score import ScoreOnly
 from meta_agent.studies._figures import Result, summary
 from meta_agent.studies.conditions import Comparison, carry_out, declare
 from meta_agent.studies.conditions_results import (
@@ -31,7 +32,6 @@ from meta_agent.studies.conditions_results import (
     report,
     results_of,
 )
-from meta_agent.view import Display, open_display, reduce
 from tests.steps import _bench
 from tests.steps._bench import Bench, make_lab, rollout
 from tests.steps._ideas import Idea, found_with, handed_over, having, marks, prepare, solving

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from meta_agent.evolve import evolve
-from meta_agent.steps.verbs import propose as propose_step
+from meta_agent.composition.evolve import evolve
+from meta_agent.core.loop.verbs import propose as propose_step
+from meta_agent.reports import open_display
 from meta_agent.studies.conditions import carry_out, declare
 from meta_agent.studies.conditions_results import report, results_of
-from meta_agent.view import open_display
 from tests.loopback import openai_server
 from tests.steps._frozen_program import proposals, settings
 from tests.steps._kit import policy, write_tasks

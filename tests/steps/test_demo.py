@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from meta_agent.errors import ConfigError
-from meta_agent.ledger import Ledger
-from meta_agent.protocols import Verdict
+from meta_agent.core.errors import ConfigError
+from meta_agent.core.ledger import Ledger
+from meta_agent.core.protocols import Verdict
+from meta_agent.reports import RunState, reduce
 from meta_agent.studies.demo import play, unpacked
-from meta_agent.view import RunState, reduce
 
 
 class Told:

@@ -10,24 +10,24 @@ from typing import Any
 
 import pytest
 
-from meta_agent.agents import EXPLAIN_GAP, LIBRARY, Lead, source_of
-from meta_agent.errors import CandidateError
-from meta_agent.gate.diagnostics import ALPHA, separation
-from meta_agent.harness import parse_contract
-from meta_agent.protocols import Candidate, HarnessTree, Verdict, VerdictKind
-from meta_agent.steps.diagnostics._gap import gap_terms, open_gap
-from meta_agent.steps.diagnostics._past import past_versions, split_past
-from meta_agent.steps.diagnostics.discriminate import discriminate
-from meta_agent.steps.diagnostics.tend import tend
-from meta_agent.steps.records import Collected, Found, Judged, Read, Reading, Version
-from meta_agent.steps.records import Tested as Checked
-from meta_agent.steps.verbs._same_set import by_one_set
-from meta_agent.steps.verbs.calibrate import calibration
-from meta_agent.steps.verbs.collect import read
-from meta_agent.steps.verbs.learn import conclude
-from meta_agent.steps.verbs.promote import promote_watching
-from meta_agent.steps.verbs.propose import propose
-from meta_agent.steps.verbs.test import test as check
+from meta_agent.core.errors import CandidateError
+from meta_agent.core.gate.diagnostics import ALPHA, separation
+from meta_agent.core.harness import parse_contract
+from meta_agent.core.loop.diagnostics._gap import gap_terms, open_gap
+from meta_agent.core.loop.diagnostics._past import past_versions, split_past
+from meta_agent.core.loop.diagnostics.discriminate import discriminate
+from meta_agent.core.loop.diagnostics.tend import tend
+from meta_agent.core.loop.records import Collected, Found, Judged, Read, Reading, Version
+from meta_agent.core.loop.records import Tested as Checked
+from meta_agent.core.loop.verbs._same_set import by_one_set
+from meta_agent.core.loop.verbs.calibrate import calibration
+from meta_agent.core.loop.verbs.collect import read
+from meta_agent.core.loop.verbs.learn import conclude
+from meta_agent.core.loop.verbs.promote import promote_watching
+from meta_agent.core.loop.verbs.propose import propose
+from meta_agent.core.loop.verbs.test import test as check
+from meta_agent.core.protocols import Candidate, HarnessTree, Verdict, VerdictKind
+from meta_agent.proposers import EXPLAIN_GAP, LIBRARY, Lead, source_of
 from tests.steps._bench import TASKS, Bench, rollout
 
 LEAD_FILE = "swe/diagnostics/lead_{}.py"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from meta_agent.protocols import VerdictKind
-from meta_agent.steps.diagnostics.discriminate import discriminate
-from meta_agent.steps.records import Judged
-from meta_agent.steps.records import Tested as Checked
+from meta_agent.core.loop.diagnostics.discriminate import discriminate
+from meta_agent.core.loop.records import Judged
+from meta_agent.core.loop.records import Tested as Checked
+from meta_agent.core.protocols import VerdictKind
 from tests.steps._bench import TASKS, Bench, rollout
 
 DIAGNOSTIC = '''"""The share that was solved."""

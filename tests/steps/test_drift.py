@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from meta_agent.steps.drift import MOST, Named
-from meta_agent.steps.plan import plan_for
+from meta_agent.core.loop.drift import MOST, Named
+from meta_agent.core.loop.plan import plan_for
 from tests.steps._bench import Bench
 from tests.steps.test_race import (
     FROZEN,

@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from meta_agent.config import RunConfig
-from meta_agent.errors import CandidateError, ProviderError
-from meta_agent.ledger import Ledger
-from meta_agent.protocols import HarnessTree, Rollout
-from meta_agent.steps.budget import EXPERIMENT_SHARE, SEARCH_SHARE, attempts_a_step, spent
-from meta_agent.steps.records import Collected
-from meta_agent.steps.verbs.collect import rolled_out_untrained
-from meta_agent.steps.verbs.propose import revise
+from meta_agent.core.config import RunConfig
+from meta_agent.core.errors import CandidateError, ProviderError
+from meta_agent.core.ledger import Ledger
+from meta_agent.core.loop.budget import EXPERIMENT_SHARE, SEARCH_SHARE, attempts_a_step, spent
+from meta_agent.core.loop.records import Collected
+from meta_agent.core.loop.verbs.collect import rolled_out_untrained
+from meta_agent.core.loop.verbs.propose import revise
+from meta_agent.core.protocols import HarnessTree, Rollout
 from tests.agents._models import Call, ScriptedModels, Turn
 from tests.steps._bench import PLAN, Bench, as_frozen, replace_plan, rollout
 from tests.steps._team import (

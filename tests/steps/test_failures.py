@@ -7,22 +7,22 @@ import signal
 
 import pytest
 
-from meta_agent.backtest.fair import fairly
-from meta_agent.backtest.live import Job
-from meta_agent.errors import (
+from meta_agent.composition.opening import draining
+from meta_agent.core.errors import (
     CandidateError,
     ConfigError,
     Interrupted,
     SandboxError,
     TrainingError,
 )
-from meta_agent.protocols import HarnessTree
-from meta_agent.steps.finish import finish
-from meta_agent.steps.opening import draining
-from meta_agent.steps.records import HandedOver, Version
-from meta_agent.steps.run import Run
-from meta_agent.steps.verbs.collect import collect
-from meta_agent.steps.verbs.test import test as check
+from meta_agent.core.lab.fair import fairly
+from meta_agent.core.lab.live import Job
+from meta_agent.core.loop.finish import finish
+from meta_agent.core.loop.records import HandedOver, Version
+from meta_agent.core.loop.run import Run
+from meta_agent.core.loop.verbs.collect import collect
+from meta_agent.core.loop.verbs.test import test as check
+from meta_agent.core.protocols import HarnessTree
 from tests.steps._bench import PLAN, Bench
 from tests.steps._ideas import Idea, having, in_it, marks, outcomes, prepare, searched
 

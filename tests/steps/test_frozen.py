@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from meta_agent.config import RunConfig
-from meta_agent.gate import task_order
-from meta_agent.protocols import HarnessTree
-from meta_agent.steps._headline import cautions
-from meta_agent.steps.plan import plan_for
-from meta_agent.steps.verbs.test import test as check
+from meta_agent.composition.headline import cautions
+from meta_agent.core.config import RunConfig
+from meta_agent.core.gate import task_order
+from meta_agent.core.loop.plan import plan_for
+from meta_agent.core.loop.verbs.test import test as check
+from meta_agent.core.protocols import HarnessTree
 from tests.loopback import Call, openai_server
 from tests.steps._bench import PLAN, Bench, Tasks, as_frozen
 from tests.steps._kit import policy, write_tasks

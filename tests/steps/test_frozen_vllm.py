@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from meta_agent.models.policy.vllm_server import PYTHON_VARIABLE
-from meta_agent.resources import shipped_harness
+from meta_agent.core.resources import shipped_harness
+from meta_agent.policies.served.vllm_server import PYTHON_VARIABLE
 from tests.models import _tiny_qwen, _vllm
 from tests.steps._kit import write_tasks
 

@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from meta_agent.ledger import Ledger
-from meta_agent.protocols import JSON, Verdict, VerdictKind
-from meta_agent.steps.budget import allowed, spent
-from meta_agent.steps.finish import finish
-from meta_agent.steps.opening import first_version
-from meta_agent.steps.records import HandedOver, Judged
-from meta_agent.view import reduce
-from meta_agent.view.pages.html import render_html
-from meta_agent.view.terminal import text
+from meta_agent.composition.opening import first_version
+from meta_agent.core.ledger import Ledger
+from meta_agent.core.loop.budget import allowed, spent
+from meta_agent.core.loop.finish import finish
+from meta_agent.core.loop.records import HandedOver, Judged
+from meta_agent.core.protocols import JSON, Verdict, VerdictKind
+from meta_agent.reports import reduce
+from meta_agent.reports.pages.html import render_html
+from meta_agent.reports.terminal import text
 from tests.steps._again import gone_through_again
 from tests.steps._bench import Bench
 from tests.steps._ideas import (
@@ -167,7 +167,7 @@ def admits(bench: Bench) -> Idea:
     """A diagnostic that past versions would admit: their judge says so here."""
     verdict = Verdict(VerdictKind.PROMOTE, ("it tells them apart",),
                       evidence={"judge": "diagnostics", "inputs": {}})  # fmt: skip
-    bench._patch.setattr("meta_agent.steps.ways.search.discriminate", lambda *_: Judged(verdict))
+    bench._patch.setattr("meta_agent.strategies.search.discriminate", lambda *_: Judged(verdict))
 
     class Watches(Idea):
         def edits(self, _: Any) -> dict[str, str]:

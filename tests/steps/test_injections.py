@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
-from meta_agent.ledger import Ledger
-from meta_agent.models.chat import ChatRequest
-from meta_agent.protocols import Candidate, ToolEvent
+from meta_agent.core.chat import ChatRequest
+from meta_agent.core.ledger import Ledger
+from meta_agent.core.protocols import Candidate, ToolEvent
 from meta_agent.skills import SkillDraft
 from tests.agents._models import Call, ScriptedModels, Turn
 from tests.steps import _bench

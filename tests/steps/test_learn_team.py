@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from meta_agent.errors import ProviderError
-from meta_agent.protocols import Candidate, Effect, Verdict, VerdictKind
+from meta_agent.core.errors import ProviderError
+from meta_agent.core.loop.verbs.learn import learn
+from meta_agent.core.protocols import Candidate, Effect, Verdict, VerdictKind
 from meta_agent.skills import Skill, validate
-from meta_agent.steps.verbs.learn import learn
 from tests.agents._models import ScriptedModels, Turn
 from tests.steps._bench import Bench
 from tests.steps._team import good, proposed, script, with_team

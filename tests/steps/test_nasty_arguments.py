@@ -8,20 +8,20 @@ from typing import Any, cast
 
 import pytest
 
-from meta_agent.agents.team._analyst import Idea, analyst_dialogue
-from meta_agent.agents.team._author import Author
-from meta_agent.agents.team._case import Case
-from meta_agent.agents.team._dialogue import Line
-from meta_agent.agents.team._fence import Fence
-from meta_agent.agents.team._librarian import _write
-from meta_agent.agents.team._limits import LIMITS
-from meta_agent.agents.team._prompts import Prompts
-from meta_agent.agents.team._reviewer import Review, _decide
-from meta_agent.agents.team._tools import Done, Tool, ToolError
-from meta_agent.errors import CandidateError
-from meta_agent.protocols import Hypothesis
-from meta_agent.steps.verbs._briefing import brief_for
-from meta_agent.steps.verbs._host import Host
+from meta_agent.core.errors import CandidateError
+from meta_agent.core.loop.verbs._briefing import brief_for
+from meta_agent.core.loop.verbs._host import Host
+from meta_agent.core.protocols import Hypothesis
+from meta_agent.proposers.team._analyst import Idea, analyst_dialogue
+from meta_agent.proposers.team._author import Author
+from meta_agent.proposers.team._case import Case
+from meta_agent.proposers.team._dialogue import Line
+from meta_agent.proposers.team._fence import Fence
+from meta_agent.proposers.team._librarian import _write
+from meta_agent.proposers.team._limits import LIMITS
+from meta_agent.proposers.team._prompts import Prompts
+from meta_agent.proposers.team._reviewer import Review, _decide
+from meta_agent.proposers.team._tools import Done, Tool, ToolError
 from tests.agents._models import ScriptedModels
 from tests.steps._bench import Bench
 from tests.steps._team import AGENT, QUOTE, idea

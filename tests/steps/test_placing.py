@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from meta_agent.backtest.engine_room import seats_of
-from meta_agent.config import RunConfig
+from meta_agent.composition import placing
+from meta_agent.core.config import RunConfig
+from meta_agent.core.errors import ConfigError
 from meta_agent.domains.nano import NanoSwe
-from meta_agent.errors import ConfigError
-from meta_agent.steps import placing
-from meta_agent.training.devices import Device
-from meta_agent.training.memory import GIB
+from meta_agent.policies.engine_room import seats_of
+from meta_agent.policies.training.devices import Device
+from meta_agent.policies.training.memory import GIB
 from tests.training import test_memory
 
 folder = test_memory.folder  # pytest finds it by this name

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from meta_agent.config import RunConfig
-from meta_agent.errors import ConfigError, PreflightError
-from meta_agent.resources import shipped_harness
-from meta_agent.steps import opening
-from meta_agent.view import open_display
+from meta_agent.composition import opening
+from meta_agent.core.config import RunConfig
+from meta_agent.core.errors import ConfigError, PreflightError
+from meta_agent.core.resources import shipped_harness
+from meta_agent.reports import open_display
 from tests.steps._kit import write_tasks
 
 

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from meta_agent.agents import Draft, LlmTeam
-from meta_agent.errors import BudgetError, CandidateError, Interrupted, ProviderError
-from meta_agent.ledger import Ledger
-from meta_agent.protocols import Candidate, Hypothesis
-from meta_agent.sandbox import engine_status
-from meta_agent.steps.verbs._host import Host
-from meta_agent.steps.verbs.propose import admit, revise
+from meta_agent.core.errors import BudgetError, CandidateError, Interrupted, ProviderError
+from meta_agent.core.ledger import Ledger
+from meta_agent.core.loop.verbs._host import Host
+from meta_agent.core.loop.verbs.propose import admit, revise
+from meta_agent.core.protocols import Candidate, Hypothesis
+from meta_agent.proposers import Draft, LlmTeam
+from meta_agent.sandboxes import engine_status
 from tests.agents._models import Call, ScriptedModels, Turn
 from tests.steps._bench import Bench
 from tests.steps._team import (
@@ -380,7 +380,7 @@ def test_drafts_of_a_replay_are_the_same_commits(bench: Bench) -> None:
 
 def _drafts(bench: Bench, collected: object) -> list[str]:
     """The same generation proposed once more, without the ledger's memory of it."""
-    from meta_agent.steps.verbs import propose as step
+    from meta_agent.core.loop.verbs import propose as step
 
     answers = step._propose(bench.run, collected, bench.reading, 0)  # type: ignore[arg-type]
     return [row["commit"] for row in answers["admitted"]]

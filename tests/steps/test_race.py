@@ -9,27 +9,27 @@ from typing import Any, ClassVar
 
 import pytest
 
-from meta_agent import evolve
-from meta_agent.agents import Proposal
-from meta_agent.backtest.inspector import Inspector
-from meta_agent.backtest.live import Evaluated, Trained
-from meta_agent.backtest.measured import Part
-from meta_agent.config import RunConfig
+from meta_agent.composition import evolve
+from meta_agent.composition.headline import cautions
+from meta_agent.core.config import RunConfig
+from meta_agent.core.errors import CandidateError, ConfigError, Interrupted
+from meta_agent.core.history._repo import LEAD
+from meta_agent.core.lab.inspector import Inspector
+from meta_agent.core.lab.live import Evaluated, Trained
+from meta_agent.core.lab.measured import Part
+from meta_agent.core.loop.budget import spent
+from meta_agent.core.loop.finish import finish
+from meta_agent.core.loop.plan import plan_for
+from meta_agent.core.loop.records import HandedOver, Version
+from meta_agent.core.loop.records import Tested as Checked
+from meta_agent.core.loop.run import Run
+from meta_agent.core.loop.verbs import propose as propose_step
+from meta_agent.core.protocols import JSON, HarnessTree, Hypothesis, Split
 from meta_agent.domains.dealt import Halves
-from meta_agent.errors import CandidateError, ConfigError, Interrupted
-from meta_agent.history._repo import LEAD
-from meta_agent.protocols import JSON, HarnessTree, Hypothesis, Split
-from meta_agent.steps._headline import cautions
-from meta_agent.steps.budget import spent
-from meta_agent.steps.finish import finish
-from meta_agent.steps.plan import plan_for
-from meta_agent.steps.records import HandedOver, Version
-from meta_agent.steps.records import Tested as Checked
-from meta_agent.steps.run import Run
-from meta_agent.steps.verbs import propose as propose_step
-from meta_agent.steps.ways import race as race_step
-from meta_agent.steps.ways.strategies import STRATEGIES
-from meta_agent.view import reduce
+from meta_agent.proposers import Proposal
+from meta_agent.reports import reduce
+from meta_agent.strategies import race as race_step
+from meta_agent.strategies.strategies import STRATEGIES
 from tests.steps._again import gone_through_again
 from tests.steps._bench import PLAN, Bench, ScriptedLab, Tasks, as_frozen, rollout
 

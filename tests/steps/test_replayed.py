@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from meta_agent.config import RunConfig
-from meta_agent.errors import BudgetError
-from meta_agent.models.asking.client import recording_of
-from meta_agent.steps.replayed import telling_replay
-from meta_agent.view import reduce
+from meta_agent.core.config import RunConfig
+from meta_agent.core.errors import BudgetError
+from meta_agent.core.loop.replayed import telling_replay
+from meta_agent.llm_clients.asking.client import recording_of
+from meta_agent.reports import reduce
 from tests.loopback import Call, Say, openai_server
 from tests.models._clients import RUN, opened, request
 

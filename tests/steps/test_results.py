@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from meta_agent.protocols import HarnessTree, Rollout, RolloutFailure, Task
-from meta_agent.steps.finish import finish
-from meta_agent.steps.records import HandedOver, Version
+from meta_agent.core.loop.finish import finish
+from meta_agent.core.loop.records import HandedOver, Version
+from meta_agent.core.protocols import HarnessTree, Rollout, RolloutFailure, Task
 from tests.steps import _bench
 from tests.steps._bench import Bench, rollout
 

@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 from _pytest.mark import ParameterSet
 
-from meta_agent.agents._past import history_page
-from meta_agent.errors import BudgetError
-from meta_agent.steps.budget import claim_pairs, one_cell, one_pair, search_cap, spent
-from meta_agent.steps.verbs._briefing import past
+from meta_agent.core.errors import BudgetError
+from meta_agent.core.loop.budget import claim_pairs, one_cell, one_pair, search_cap, spent
+from meta_agent.core.loop.verbs._briefing import past
+from meta_agent.proposers._past import history_page
 from tests.steps._bench import Bench
 from tests.steps._ideas import (
     Idea,
@@ -321,7 +321,7 @@ def test_what_wins_only_beside_a_leak_is_not_gone_on_from(bench: Bench) -> None:
 
 
 def test_a_cell_that_fails_is_a_cell_and_the_others_decide(bench: Bench) -> None:
-    from meta_agent.errors import CandidateError
+    from meta_agent.core.errors import CandidateError
 
     prepare(bench)
     having(bench, REWARD, DATA, FILTER)
@@ -375,7 +375,7 @@ def test_a_cap_on_tokens_ends_a_search_with_a_budget_and_stops_any_other(bench: 
     def proposes(*_: object, **__: object) -> None:
         raise reached
 
-    bench._patch.setattr("meta_agent.steps.ways.search.propose", proposes)
+    bench._patch.setattr("meta_agent.strategies.search.propose", proposes)
     assert not searched(bench).members
     bench.run.config = bench.run.config.model_copy(update={"budget": None})
     with pytest.raises(BudgetError, match="9 are spent"):

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from meta_agent.config import RunConfig
-from meta_agent.errors import ConfigError
+from meta_agent.core.config import RunConfig
+from meta_agent.core.errors import ConfigError
 from meta_agent.skills import SkillLibrary
 from meta_agent.studies._figures import Result
 from meta_agent.studies.conditions import Comparison

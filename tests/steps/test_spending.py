@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from meta_agent.errors import Interrupted
-from meta_agent.ledger import Ledger
-from meta_agent.steps import spending
-from meta_agent.steps.plan import ALPHA
-from meta_agent.steps.records import Version
-from meta_agent.steps.verbs._briefing import past, tried
-from meta_agent.steps.verbs.claim import Sides, examine, prove_version
+from meta_agent.core.errors import Interrupted
+from meta_agent.core.ledger import Ledger
+from meta_agent.core.loop import spending
+from meta_agent.core.loop.plan import ALPHA
+from meta_agent.core.loop.records import Version
+from meta_agent.core.loop.verbs._briefing import past, tried
+from meta_agent.core.loop.verbs.claim import Sides, examine, prove_version
 from tests.steps._bench import Bench, replace_plan
 
 

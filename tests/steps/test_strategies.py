@@ -8,19 +8,19 @@ from typing import Any
 
 import pytest
 
-from meta_agent.config import RunConfig
-from meta_agent.errors import ConfigError
-from meta_agent.evidence import Alert, Evidence
-from meta_agent.gate import Finding
-from meta_agent.protocols import HarnessTree
-from meta_agent.steps.budget import allowed, spent
-from meta_agent.steps.diagnostics.tend import tend
-from meta_agent.steps.opening import first_version, require_supported
-from meta_agent.steps.records import HandedOver, Reading
-from meta_agent.steps.ways._by_score import ScoreOnly
-from meta_agent.steps.ways._scores_shown import ScoresShown
-from meta_agent.steps.ways._static import Static
-from meta_agent.steps.ways.strategies import STRATEGIES
+from meta_agent.composition.opening import first_version, require_supported
+from meta_agent.core.config import RunConfig
+from meta_agent.core.errors import ConfigError
+from meta_agent.core.gate import Finding
+from meta_agent.core.loop.budget import allowed, spent
+from meta_agent.core.loop.diagnostics.tend import tend
+from meta_agent.core.loop.records import HandedOver, Reading
+from meta_agent.core.protocols import HarnessTree
+from meta_agent.readers.evidence import Alert, Evidence
+from meta_agent.strategies._by_score import ScoreOnly
+from meta_agent.strategies._scores_shown import ScoresShown
+from meta_agent.strategies._static import Static
+from meta_agent.strategies.strategies import STRATEGIES
 from tests.steps._bench import Bench
 from tests.steps._ideas import A_STEP, Idea, having, in_it, outcomes, prepare, solving
 
@@ -132,7 +132,7 @@ def test_a_proposer_without_diagnostics_sees_scores_and_nothing_behind_them() ->
 
 
 def test_its_files_hold_no_attempt(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    from meta_agent.steps.verbs import _briefing
+    from meta_agent.core.loop.verbs import _briefing
 
     collected = bench.collected()
     source = _briefing._source(bench.run, collected, ScoresShown().shows(bench.reading))

@@ -6,12 +6,12 @@ from collections.abc import Callable
 
 import pytest
 
-from meta_agent.backtest.live import Trained
-from meta_agent.errors import CandidateError
-from meta_agent.steps.budget import allowed, spent
-from meta_agent.steps.opening import first_version
-from meta_agent.steps.verbs.collect import collect
-from meta_agent.steps.verbs.train_on import CHUNK, FIRST_SEED, train_on
+from meta_agent.composition.opening import first_version
+from meta_agent.core.errors import CandidateError
+from meta_agent.core.lab.live import Trained
+from meta_agent.core.loop.budget import allowed, spent
+from meta_agent.core.loop.verbs.collect import collect
+from meta_agent.core.loop.verbs.train_on import CHUNK, FIRST_SEED, train_on
 from tests.steps._bench import Bench
 from tests.steps._ideas import outcomes, prepare
 

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from meta_agent.config import RunConfig
-from meta_agent.gate.simulate import Modelled, power
-from meta_agent.steps.plan import Plan, plan_for
-from meta_agent.steps.visible import _agents, tasks_that_do, visible
+from meta_agent.composition.visible import _agents, tasks_that_do, visible
+from meta_agent.core.config import RunConfig
+from meta_agent.core.gate.simulate import Modelled, power
+from meta_agent.core.loop.plan import Plan, plan_for
 
 CONFIG = RunConfig(policy="openai/m", samples=2)
 PLAN = plan_for(CONFIG)

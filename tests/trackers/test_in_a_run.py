@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import meta_agent
-from meta_agent.errors import PreflightError
+from meta_agent.core.errors import PreflightError
 from tests.loopback import openai_server, refused_url
 from tests.test_library import ROWS, adds, grade, settings
 from tests.trackers.test_trackers import hook

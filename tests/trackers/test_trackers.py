@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
-from meta_agent.errors import ConfigError
-from meta_agent.settings import resolve
+from meta_agent.core.errors import ConfigError
+from meta_agent.core.settings import resolve
+from meta_agent.reports.told import Event
 from meta_agent.trackers import Place, listening
 from meta_agent.trackers import _listening as module
-from meta_agent.view.told import Event
 from tests.loopback import refused_url
 
 SERIES = ("g0/all/s0", "g0/all/s1")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from meta_agent.protocols import TokenRecord
-from meta_agent.training import PolicyChild, RolloutEvent, Row
+from meta_agent.core.protocols import TokenRecord
+from meta_agent.policies.training import PolicyChild, RolloutEvent, Row
 from tests.models import _nano
 
 RECIPE: dict[str, Any] = {

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from meta_agent.core.harness import HarnessSession
+from meta_agent.core.protocols import HarnessTree
 from meta_agent.domains.nano.planted.seeds import seed_files
-from meta_agent.harness import HarnessSession
-from meta_agent.protocols import HarnessTree
-from meta_agent.sandbox import open_sandbox
-from meta_agent.training import PolicyChild, write_checkpoint
+from meta_agent.policies.training import PolicyChild, write_checkpoint
+from meta_agent.sandboxes import open_sandbox
 
 HAS_TRAIN = importlib.util.find_spec("trl") is not None
 
@@ -29,7 +29,7 @@ def nano_policy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A randomly initialised nano policy, sealed."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # third-party imports
-        from meta_agent.models.engines.nano_files import write_nano
+        from meta_agent.policies.engines.nano_files import write_nano
         from tests.models import _nano
 
         model = _nano.model(scale=4.0)

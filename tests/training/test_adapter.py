@@ -15,10 +15,10 @@ import pytest
 
 pytest.importorskip("trl", reason="needs the train extra")
 
-from meta_agent.errors import ConfigError, IntegrityError
-from meta_agent.training import PolicyChild, TrainJob, open_checkpoint
-from meta_agent.training.adapter import CONFIG, WEIGHTS, keep
-from meta_agent.training.handover import hand_over, hand_over_adapter, room_for
+from meta_agent.core.errors import ConfigError, IntegrityError
+from meta_agent.policies.training import PolicyChild, TrainJob, open_checkpoint
+from meta_agent.policies.training.adapter import CONFIG, WEIGHTS, keep
+from meta_agent.policies.training.handover import hand_over, hand_over_adapter, room_for
 from tests.models import _bpe, _nano
 from tests.training import _host
 
@@ -158,7 +158,7 @@ import sys
 for name in ("torch", "peft", "transformers", "safetensors"):
     sys.modules[name] = None
 from pathlib import Path
-from meta_agent.training.handover import hand_over_adapter
+from meta_agent.policies.training.handover import hand_over_adapter
 hand_over_adapter(Path(sys.argv[1]), Path(sys.argv[2]), f"hf:{sys.argv[3]}", [])
 """
     argv = [sys.executable, "-c", program, str(chain / "0"), str(tmp_path / "a"), str(base)]

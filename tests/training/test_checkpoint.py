@@ -11,9 +11,9 @@ from typing import Final
 
 import pytest
 
-from meta_agent.errors import ConfigError, IntegrityError
-from meta_agent.protocols import Checkpoint
-from meta_agent.training import OpenedPolicy, open_checkpoint, write_checkpoint
+from meta_agent.core.errors import ConfigError, IntegrityError
+from meta_agent.core.protocols import Checkpoint
+from meta_agent.policies.training import OpenedPolicy, open_checkpoint, write_checkpoint
 
 
 def write(path: Path, weights: bytes = b"weights", seed: int = 1) -> Checkpoint:
@@ -45,7 +45,7 @@ def test_an_hf_policy_is_another_one_where_conversations_are_rendered_otherwise(
         return write_checkpoint(tmp_path / name, fill, kind="hf", steps=1, seed=0).policy
 
     before = sealed("a")
-    monkeypatch.setattr("meta_agent.training.checkpoint.RENDERING", "messages-2")
+    monkeypatch.setattr("meta_agent.policies.training.checkpoint.RENDERING", "messages-2")
     assert sealed("b") != before
     with pytest.raises(IntegrityError, match="rendered by messages-1, and now the rules are"):
         open_checkpoint(tmp_path / "a")
@@ -120,8 +120,8 @@ import subprocess, sys
 from pathlib import Path
 import numpy as np
 from safetensors.numpy import save_file
-from meta_agent.errors import InfrastructureError
-from meta_agent.training import write_checkpoint
+from meta_agent.core.errors import InfrastructureError
+from meta_agent.policies.training import write_checkpoint
 place = Path(sys.argv[1])
 subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "small", place], check=True)
 weights = {"w": np.zeros(1 << 18)}

@@ -14,8 +14,8 @@ import pytest
 pytest.importorskip("trl", reason="needs the train extra")
 pytestmark = [pytest.mark.train, pytest.mark.filterwarnings("ignore")]
 
-from meta_agent.protocols import TokenRecord  # noqa: E402
-from meta_agent.training._wire import Row  # noqa: E402
+from meta_agent.core.protocols import TokenRecord  # noqa: E402
+from meta_agent.policies.training._wire import Row  # noqa: E402
 from tests.training.test_trainer import GROUPS, SIZE, moved, rows, train  # noqa: E402
 
 LIMIT = 3.0  # of TRL's settings

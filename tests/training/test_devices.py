@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from meta_agent.training import devices
+from meta_agent.policies.training import devices
 
 
 def driver(free: list[int]) -> Any:

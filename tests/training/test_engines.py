@@ -18,20 +18,20 @@ import pytest
 
 pytest.importorskip("trl", reason="needs the train extra")
 
-from meta_agent.backtest._rows import Again
+from meta_agent.core.errors import ProviderError
+from meta_agent.core.harness import HarnessSession
+from meta_agent.core.lab._rows import Again
+from meta_agent.core.protocols import JSON
 from meta_agent.domains.nano import NanoSwe
-from meta_agent.errors import ProviderError
-from meta_agent.harness import HarnessSession
-from meta_agent.models.engines.talks import NanoTalks, Talks
-from meta_agent.models.fleet import EngineGateway, Fleet, Patience, Routes, Served
-from meta_agent.models.fleet.launch import VllmLaunch
-from meta_agent.models.policy.vllm_server import PYTHON_VARIABLE
-from meta_agent.protocols import JSON
-from meta_agent.training import PolicyChild, TrainResult, TrainSettings, train_policy
-from meta_agent.training.policy import place_of
-from meta_agent.training.serving.publishing import EnginePublisher
-from meta_agent.training.serving.speaker import Speaker
-from meta_agent.training.serving.untied import untied
+from meta_agent.policies.engines.talks import NanoTalks, Talks
+from meta_agent.policies.fleet import EngineGateway, Fleet, Patience, Routes, Served
+from meta_agent.policies.fleet.launch import VllmLaunch
+from meta_agent.policies.served.vllm_server import PYTHON_VARIABLE
+from meta_agent.policies.training import PolicyChild, TrainResult, TrainSettings, train_policy
+from meta_agent.policies.training.policy import place_of
+from meta_agent.policies.training.serving.publishing import EnginePublisher
+from meta_agent.policies.training.serving.speaker import Speaker
+from meta_agent.policies.training.serving.untied import untied
 from tests.models import _tiny_qwen, _vllm
 from tests.training import test_run
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from meta_agent.training._frames import FrameChannel, FrameError
+from meta_agent.policies.training._frames import FrameChannel, FrameError
 
 
 @pytest.fixture

@@ -86,8 +86,8 @@ needs_hub = pytest.mark.skipif(find_spec("huggingface_hub") is None, reason="nee
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 SENTENCE = """
 import sys
-from meta_agent.errors import MetaAgentError
-from meta_agent.training.hub import hf_place
+from meta_agent.core.errors import MetaAgentError
+from meta_agent.policies.training.hub import hf_place
 try:
     print(sorted(path.name for path in hf_place(sys.argv[1]).iterdir()))
 except MetaAgentError as error:

@@ -10,10 +10,10 @@ import pytest
 
 pytest.importorskip("trl", reason="needs the train extra")
 
-from meta_agent import training
-from meta_agent.errors import ConfigError
-from meta_agent.training import PolicyChild, TrainJob, TrainSettings, open_checkpoint
-from meta_agent.training.handover import hand_over
+from meta_agent.core.errors import ConfigError
+from meta_agent.policies import training
+from meta_agent.policies.training import PolicyChild, TrainJob, TrainSettings, open_checkpoint
+from meta_agent.policies.training.handover import hand_over
 from tests.models import _bpe, _nano
 from tests.training import _host
 

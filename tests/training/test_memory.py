@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from meta_agent.errors import ConfigError
-from meta_agent.training import TrainSettings
-from meta_agent.training.memory import GIB, predict, require_fit, shape_of
+from meta_agent.core.errors import ConfigError
+from meta_agent.policies.training import TrainSettings
+from meta_agent.policies.training.memory import GIB, predict, require_fit, shape_of
 
 QWEN3_4B = {
     "hidden_size": 2560,

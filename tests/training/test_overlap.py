@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from meta_agent.errors import InfrastructureError, Interrupted
-from meta_agent.protocols import PlannedRollout, Rollout, RolloutFailure, TokenRecord
-from meta_agent.training import RolloutEvent, Row
-from meta_agent.training.events.overlap import Overlap
-from meta_agent.training.run import _Loop, step_of
-from meta_agent.training.seals import Sealed
+from meta_agent.core.errors import InfrastructureError, Interrupted
+from meta_agent.core.protocols import PlannedRollout, Rollout, RolloutFailure, TokenRecord
+from meta_agent.policies.training import RolloutEvent, Row
+from meta_agent.policies.training.events.overlap import Overlap
+from meta_agent.policies.training.run import _Loop, step_of
+from meta_agent.policies.training.seals import Sealed
 from tests.training.test_run import FakeHarness, FakeRunner, loop
 
 STEPS = 3

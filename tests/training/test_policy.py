@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from meta_agent.errors import (
+from meta_agent.core.errors import (
     CandidateError,
     ConfigError,
     InfrastructureError,
@@ -21,7 +21,7 @@ from meta_agent.errors import (
     PreflightError,
     TrainingError,
 )
-from meta_agent.training import (
+from meta_agent.policies.training import (
     Advantages,
     PolicyChild,
     RolloutEvent,
@@ -234,7 +234,7 @@ def test_the_child_dies_with_its_parent(tmp_path: Path) -> None:
     import sys
 
     code = (
-        "import os\nfrom meta_agent.training import PolicyChild\n"
+        "import os\nfrom meta_agent.policies.training import PolicyChild\n"
         "print(PolicyChild(threads=1).pid, flush=True)\nos.kill(os.getpid(), 9)\n"
     )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from meta_agent.errors import ConfigError, InfrastructureError
-from meta_agent.models.engines.talks import NanoTalks
-from meta_agent.models.fleet import EngineGateway, Fleet, Patience, Served
-from meta_agent.training import adapter
-from meta_agent.training._wire import TrainSettings, published_folder
-from meta_agent.training.serving.publishing import EnginePublisher, served_as
-from meta_agent.training.serving.untied import untied
+from meta_agent.core.errors import ConfigError, InfrastructureError
+from meta_agent.policies.engines.talks import NanoTalks
+from meta_agent.policies.fleet import EngineGateway, Fleet, Patience, Served
+from meta_agent.policies.training import adapter
+from meta_agent.policies.training._wire import TrainSettings, published_folder
+from meta_agent.policies.training.serving.publishing import EnginePublisher, served_as
+from meta_agent.policies.training.serving.untied import untied
 from tests.loopback._engine import LoopbackEngine
 from tests.models import _nano
 

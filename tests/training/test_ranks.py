@@ -13,10 +13,10 @@ import pytest
 pytest.importorskip("trl", reason="needs the train extra")
 psutil = pytest.importorskip("psutil")
 
-from meta_agent.errors import TrainingError  # noqa: E402
-from meta_agent.training import PolicyChild, RolloutEvent, TrainJob, TrainSettings  # noqa: E402
-from meta_agent.training._wire import Row, StepMetrics  # noqa: E402
-from meta_agent.training.policy import Timeouts  # noqa: E402
+from meta_agent.core.errors import TrainingError  # noqa: E402
+from meta_agent.policies.training import PolicyChild, RolloutEvent, TrainJob, TrainSettings  # noqa: E402
+from meta_agent.policies.training._wire import Row, StepMetrics  # noqa: E402
+from meta_agent.policies.training.policy import Timeouts  # noqa: E402
 from tests.models import _bpe  # noqa: E402
 from tests.training.test_trainer import recipe, rows  # noqa: E402
 

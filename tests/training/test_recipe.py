@@ -9,8 +9,8 @@ import pytest
 
 pytest.importorskip("trl", reason="needs the train extra")
 
-from meta_agent.errors import ConfigError
-from meta_agent.training._recipe import plan_training
+from meta_agent.core.errors import ConfigError
+from meta_agent.policies.training._recipe import plan_training
 
 pytestmark = [pytest.mark.train, pytest.mark.filterwarnings("ignore")]
 
@@ -67,7 +67,7 @@ def test_what_cannot_train_is_refused(tmp_path: Path, recipe: dict[str, Any], me
 
 
 def test_every_setting_of_the_harness_recipe_is_known_here(tmp_path: Path) -> None:
-    from meta_agent.harness.recipe import Recipe
-    from meta_agent.training.run import settings_of
+    from meta_agent.core.harness.recipe import Recipe
+    from meta_agent.policies.training.run import settings_of
 
     plan(tmp_path, **settings_of(Recipe()))

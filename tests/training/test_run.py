@@ -9,10 +9,9 @@ from typing import Any
 
 import pytest
 
-from meta_agent.domains.nano import NanoSwe
-from meta_agent.errors import CandidateError, Interrupted
-from meta_agent.harness import HarnessSession
-from meta_agent.protocols import (
+from meta_agent.core.errors import CandidateError, Interrupted
+from meta_agent.core.harness import HarnessSession
+from meta_agent.core.protocols import (
     JSON,
     PlannedRollout,
     Rollout,
@@ -20,9 +19,16 @@ from meta_agent.protocols import (
     Task,
     TokenRecord,
 )
-from meta_agent.rollouts import Runner, Stamp
-from meta_agent.training import Advantages, PolicyChild, RolloutEvent, TrainResult, train_policy
-from meta_agent.training.run import _Loop
+from meta_agent.core.rollouts import Runner, Stamp
+from meta_agent.domains.nano import NanoSwe
+from meta_agent.policies.training import (
+    Advantages,
+    PolicyChild,
+    RolloutEvent,
+    TrainResult,
+    train_policy,
+)
+from meta_agent.policies.training.run import _Loop
 
 STAMP = Stamp(run="r", version="v", harness_commit="c0ffee")
 TINY = {"groups_per_step": 4, "num_generations": 4, "learning_rate": 1e-4}

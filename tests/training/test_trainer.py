@@ -12,8 +12,8 @@ import pytest
 pytest.importorskip("trl", reason="needs the train extra")
 pytestmark = [pytest.mark.train, pytest.mark.filterwarnings("ignore")]
 
-from meta_agent.protocols import TokenRecord  # noqa: E402
-from meta_agent.training._wire import Row  # noqa: E402
+from meta_agent.core.protocols import TokenRecord  # noqa: E402
+from meta_agent.policies.training._wire import Row  # noqa: E402
 
 GROUPS, SIZE = 4, 4
 
@@ -69,8 +69,8 @@ def train(
     from transformers import AutoModelForCausalLM, AutoTokenizer, set_seed
     from trl import GRPOTrainer
 
-    from meta_agent.training._recipe import plan_training
-    from meta_agent.training._trainer import HostedTrainer, _trainable
+    from meta_agent.policies.training._recipe import plan_training
+    from meta_agent.policies.training._trainer import HostedTrainer, _trainable
 
     torch.set_num_threads(1)
     set_seed(0)

@@ -7,9 +7,9 @@ import json
 
 import pytest
 
-from meta_agent.protocols import GenerateReply, RolloutFailure, TokenRecord
-from meta_agent.training import _wire
-from meta_agent.training._frames import FrameError
+from meta_agent.core.protocols import GenerateReply, RolloutFailure, TokenRecord
+from meta_agent.policies.training import _wire
+from meta_agent.policies.training._frames import FrameError
 
 FUNCTION = {"name": "look", "arguments": '{"path": "a.py"}'}
 CALL = {"id": "call_7_0", "type": "function", "function": FUNCTION}

@@ -6,8 +6,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from meta_agent.errors import Parked
-from meta_agent.ledger import Ledger
+from meta_agent.core.errors import Parked
+from meta_agent.core.ledger import Ledger
 
 HOSTILE = "ends \x1b[2Jhere \u202eevil </pre><script>alert(1)</script> {{ 7*7 }} [bold]x[/bold]"
 PATCH = """diff --git a/swe/reward.py b/swe/reward.py

@@ -11,12 +11,12 @@ from threading import Thread
 
 import pytest
 
-from meta_agent.evidence import read_foreign
-from meta_agent.ledger import Ledger
-from meta_agent.rollouts.exchange import by_our_names, read_rollouts
-from meta_agent.view import reduce
-from meta_agent.view.pages.foreign_page import write_foreign_page
-from meta_agent.view.pages.html import write_html
+from meta_agent.core.ledger import Ledger
+from meta_agent.readers.evidence import read_foreign
+from meta_agent.readers.formats import by_our_names, read_rollouts
+from meta_agent.reports import reduce
+from meta_agent.reports.pages.foreign_page import write_foreign_page
+from meta_agent.reports.pages.html import write_html
 
 from .chromium import BROWSER
 from .sample import write_sample

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from meta_agent.view import Measured, RunState
-from meta_agent.view._claims import claim_facts
-from meta_agent.view._parts import AnalysisView
+from meta_agent.reports import Measured, RunState
+from meta_agent.reports._claims import claim_facts
+from meta_agent.reports._parts import AnalysisView
 
 SEEN = {"effect": 0.1, "words": "this budget cannot see gains below 10.0 points"}
 

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from meta_agent.protocols import Verdict, VerdictKind
-from meta_agent.view.pages import compare
-from meta_agent.view.terminal._lines import LineDisplay
+from meta_agent.core.protocols import Verdict, VerdictKind
+from meta_agent.reports.pages import compare
+from meta_agent.reports.terminal._lines import LineDisplay
 
 ODD = "a\x1b[31m<script>"
 STORED = Path(__file__).parents[2] / "benchmarks/data/compare_nano_swe.json"

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from meta_agent.errors import ConfigError
-from meta_agent.ledger import Ledger, Spend
-from meta_agent.protocols import Candidate, Effect, Hypothesis, Verdict, VerdictKind
-from meta_agent.view import (
+from meta_agent.core.errors import ConfigError
+from meta_agent.core.ledger import Ledger, Spend
+from meta_agent.core.protocols import Candidate, Effect, Hypothesis, Verdict, VerdictKind
+from meta_agent.reports import (
     MetricPoint,
     RunState,
     open_display,
@@ -22,14 +22,14 @@ from meta_agent.view import (
     verdict_note,
     visible,
 )
-from meta_agent.view._format import dollars, duration, effect_text, one_line
-from meta_agent.view._money import rows as spend_rows
-from meta_agent.view._parts import EvidenceView
-from meta_agent.view.pages._svg import arm_of
-from meta_agent.view.pages.html import render_html, write_html
-from meta_agent.view.terminal import text
-from meta_agent.view.terminal._health import compared
-from meta_agent.view.terminal._live import sparkline
+from meta_agent.reports._format import dollars, duration, effect_text, one_line
+from meta_agent.reports._money import rows as spend_rows
+from meta_agent.reports._parts import EvidenceView
+from meta_agent.reports.pages._svg import arm_of
+from meta_agent.reports.pages.html import render_html, write_html
+from meta_agent.reports.terminal import text
+from meta_agent.reports.terminal._health import compared
+from meta_agent.reports.terminal._live import sparkline
 
 from .sample import HOSTILE, PATCH, write_sample
 

@@ -16,17 +16,17 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from meta_agent.ledger import Ledger
-from meta_agent.view import DecisionView, Question, RunState, reduce
-from meta_agent.view.terminal import asked
-from meta_agent.view.terminal.asked import FileChange, changes
+from meta_agent.core.ledger import Ledger
+from meta_agent.reports import DecisionView, Question, RunState, reduce
+from meta_agent.reports.terminal import asked
+from meta_agent.reports.terminal.asked import FileChange, changes
 
 from .sample import HOSTILE, PATCH, write_sample
 
 ASKING = """
 import json, signal, sys
-from meta_agent.ledger import Ledger
-from meta_agent.view import Question, open_display, reduce
+from meta_agent.core.ledger import Ledger
+from meta_agent.reports import Question, open_display, reduce
 stopped = []
 signal.signal(signal.SIGINT, lambda *_: stopped.append(1))
 with Ledger.open(sys.argv[1], owner_lock=False) as ledger:

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from meta_agent.ledger import Ledger
-from meta_agent.view import RunState, reduce
-from meta_agent.view._sentences import sentences
+from meta_agent.core.ledger import Ledger
+from meta_agent.reports import RunState, reduce
+from meta_agent.reports._sentences import sentences
 
 from .sample import HOSTILE, write_sample
 

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from meta_agent.errors import ConfigError
-from meta_agent.ledger import Ledger
-from meta_agent.view import STEP_KINDS, RunState, decisions_on_commit, reduce
-from meta_agent.view._format import test_text as sentence
-from meta_agent.view.documents import log_json, status_json
-from meta_agent.view.state import _FOLDS
+from meta_agent.core.errors import ConfigError
+from meta_agent.core.ledger import Ledger
+from meta_agent.reports import STEP_KINDS, RunState, decisions_on_commit, reduce
+from meta_agent.reports._format import test_text as sentence
+from meta_agent.reports.documents import log_json, status_json
+from meta_agent.reports.state import _FOLDS
 
 from .sample import write_sample
 

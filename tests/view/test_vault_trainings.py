@@ -10,16 +10,16 @@ from pathlib import Path
 import pytest
 from rich.console import Console, RenderableType
 
-from meta_agent.ledger import Ledger
-from meta_agent.view import RunState, handover_note, reduce
-from meta_agent.view._format import measured_text, vault_text
-from meta_agent.view._parts import Measured
-from meta_agent.view._search import card_facts
-from meta_agent.view._sentences import sentences
-from meta_agent.view.pages.html import render_html
-from meta_agent.view.terminal.story import moments, timeline
-from meta_agent.view.terminal.text import summary
-from meta_agent.view.terminal.two_runs import table
+from meta_agent.core.ledger import Ledger
+from meta_agent.reports import RunState, handover_note, reduce
+from meta_agent.reports._format import measured_text, vault_text
+from meta_agent.reports._parts import Measured
+from meta_agent.reports._search import card_facts
+from meta_agent.reports._sentences import sentences
+from meta_agent.reports.pages.html import render_html
+from meta_agent.reports.terminal.story import moments, timeline
+from meta_agent.reports.terminal.text import summary
+from meta_agent.reports.terminal.two_runs import table
 
 from .sample import write_sample
 

@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 from rich.console import Console, RenderableType
 
-from meta_agent.ledger import Event, Ledger
-from meta_agent.protocols import Effect
-from meta_agent.view import MetricPoint, RunState, open_display, recorded, reduce
-from meta_agent.view._format import interval_bar, plain_leaves, value_text
-from meta_agent.view._parts import CandidateView, EvidenceView, SkillView
-from meta_agent.view._sentences import progress
-from meta_agent.view.pages.html import render_html
-from meta_agent.view.terminal import text
+from meta_agent.core.ledger import Event, Ledger
+from meta_agent.core.protocols import Effect
+from meta_agent.reports import MetricPoint, RunState, open_display, recorded, reduce
+from meta_agent.reports._format import interval_bar, plain_leaves, value_text
+from meta_agent.reports._parts import CandidateView, EvidenceView, SkillView
+from meta_agent.reports._sentences import progress
+from meta_agent.reports.pages.html import render_html
+from meta_agent.reports.terminal import text
 
 from .sample import write_sample
 

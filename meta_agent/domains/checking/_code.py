@@ -9,11 +9,11 @@ from functools import partial
 from types import MappingProxyType
 from typing import Final
 
+from meta_agent.core.protocols import Outcome
 from meta_agent.domains.checking._overlap import Facts
 from meta_agent.domains.checking._subject import Attempt, Subject
 from meta_agent.domains.code import CodeDomain
 from meta_agent.domains.formats import CodeRow
-from meta_agent.protocols import Outcome
 
 _EQUAL: Final = """
 class _Equal(float):

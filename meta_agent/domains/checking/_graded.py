@@ -8,12 +8,12 @@ from functools import partial
 from types import MappingProxyType
 from typing import Final
 
+from meta_agent.core.errors import InfrastructureError
+from meta_agent.core.protocols import JSON, Outcome
 from meta_agent.domains.checking._overlap import Facts
 from meta_agent.domains.checking._subject import Attempt, Subject
 from meta_agent.domains.formats.graded_sets import GradedRow, digest
 from meta_agent.domains.graded import GradedDomain, GraderError
-from meta_agent.errors import InfrastructureError
-from meta_agent.protocols import JSON, Outcome
 
 _CHEATS: Final[Mapping[str, Callable[[GradedRow], str]]] = MappingProxyType(
     {

@@ -6,11 +6,11 @@ import contextlib
 from collections.abc import Iterator, Sequence
 from functools import partial
 
+from meta_agent.core.errors import InfrastructureError
+from meta_agent.core.protocols import Outcome
 from meta_agent.domains.checking._overlap import Facts
 from meta_agent.domains.checking._subject import Attempt, Subject
 from meta_agent.domains.harbor import HarborDomain, VerifierError
-from meta_agent.errors import InfrastructureError
-from meta_agent.protocols import Outcome
 
 
 class HarborSubject(Subject[HarborDomain]):

@@ -7,11 +7,11 @@ from functools import partial
 from types import MappingProxyType
 from typing import Final
 
+from meta_agent.core.protocols import JSON, Outcome
 from meta_agent.domains.checking._overlap import Facts
 from meta_agent.domains.checking._subject import Attempt, Subject
 from meta_agent.domains.formats import MathRow
 from meta_agent.domains.math import MathDomain
-from meta_agent.protocols import JSON, Outcome
 
 
 def _wrong(row: MathRow) -> str:

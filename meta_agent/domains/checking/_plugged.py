@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
+from meta_agent.core.protocols import Domain, Outcome, Task
 from meta_agent.domains.checking._overlap import Facts
 from meta_agent.domains.checking._subject import Attempt, Subject
-from meta_agent.protocols import Domain, Outcome, Task
 
 
 class PluggedSubject(Subject[Domain]):

@@ -7,7 +7,7 @@ from collections import Counter
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from meta_agent.protocols import JSON, SPLITS
+from meta_agent.core.protocols import JSON, SPLITS
 
 
 @dataclass(frozen=True, slots=True)

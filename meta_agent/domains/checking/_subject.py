@@ -8,9 +8,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Generic, NamedTuple, TypeVar
 
+from meta_agent.core.offers import Offered
+from meta_agent.core.protocols import SPLITS, Domain, Outcome, Task
 from meta_agent.domains.checking._overlap import Facts
-from meta_agent.offers import Offered
-from meta_agent.protocols import SPLITS, Domain, Outcome, Task
 
 D = TypeVar("D", bound=Domain)
 

@@ -7,13 +7,13 @@ import re
 from collections.abc import Iterator, Sequence
 from functools import partial
 
+from meta_agent.core.errors import InfrastructureError
+from meta_agent.core.protocols import Outcome
 from meta_agent.domains.checking._overlap import Facts
 from meta_agent.domains.checking._subject import Attempt, Subject
 from meta_agent.domains.formats import SweRow, semantic_key
 from meta_agent.domains.swe import RealSwe
 from meta_agent.domains.swe.cheats import CHEATS
-from meta_agent.errors import InfrastructureError
-from meta_agent.protocols import Outcome
 
 
 class SweSubject(Subject[RealSwe]):

@@ -16,12 +16,7 @@ from collections.abc import Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 
-from meta_agent.domains._scratch import Scratch
-from meta_agent.domains.code._examples import has_examples, try_examples
-from meta_agent.domains.code._runner import CodeRunner
-from meta_agent.domains.code._solution import MAX_SOURCE_CHARS, code_in, program_of
-from meta_agent.domains.formats.code_sets import CodeRow, read_code
-from meta_agent.protocols import (
+from meta_agent.core.protocols import (
     JSON,
     Ceilings,
     Environment,
@@ -33,6 +28,11 @@ from meta_agent.protocols import (
     Task,
     ToolResult,
 )
+from meta_agent.domains._scratch import Scratch
+from meta_agent.domains.code._examples import has_examples, try_examples
+from meta_agent.domains.code._runner import CodeRunner
+from meta_agent.domains.code._solution import MAX_SOURCE_CHARS, code_in, program_of
+from meta_agent.domains.formats.code_sets import CodeRow, read_code
 
 _CEILINGS = Ceilings(
     max_turns=12, max_tokens_per_turn=8192, max_context_tokens=32_768, wall_sec=900.0
@@ -162,7 +162,7 @@ def graded(row: CodeRow, code: JSON, runner: CodeRunner) -> Outcome:
 
 def code_runner(sandbox: str, *, run: str = "code", candidates_per_sandbox: int = 1) -> CodeRunner:
     """A runner over sandboxes of a backend."""
-    from meta_agent.sandbox import open_sandbox
+    from meta_agent.sandboxes import open_sandbox
 
     def factory(memory_mb: int) -> Sandbox:
         limits = SandboxLimits(memory_mb=memory_mb, scratch_mb=64, deadline_sec=4 * 3600.0)

@@ -15,12 +15,12 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
+from meta_agent.core.parsing.syntax import literal_value, parse_expression, parse_python
+from meta_agent.core.protocols import ToolResult
 from meta_agent.domains._scratch import Scratch, clipped
 from meta_agent.domains.code._compare import same_output
 from meta_agent.domains.code._solution import program_of
 from meta_agent.domains.formats.code_sets import Case, CodeRow
-from meta_agent.parsing.syntax import literal_value, parse_expression, parse_python
-from meta_agent.protocols import ToolResult
 
 MAX_EXAMPLES: Final = 5
 _SHOWN_CHARS: Final = 400

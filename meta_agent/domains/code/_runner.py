@@ -17,11 +17,11 @@ from functools import cache
 from importlib import resources
 from typing import Any, Final
 
+from meta_agent.core.errors import CANDIDATE_KILLS, GuestError, SandboxError
+from meta_agent.core.protocols import JSON, Answerer, Call, Sandbox
 from meta_agent.domains.code._compare import same_output, same_value
 from meta_agent.domains.code.values_guest import Codec, NotDataError
 from meta_agent.domains.formats.code_sets import Case, CodeRow
-from meta_agent.errors import CANDIDATE_KILLS, GuestError, SandboxError
-from meta_agent.protocols import JSON, Answerer, Call, Sandbox
 
 SandboxFactory = Callable[[int], Sandbox]  # takes the memory limit of what runs inside, in MB
 

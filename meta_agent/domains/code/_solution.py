@@ -12,8 +12,8 @@ import ast
 import re
 from typing import Final
 
+from meta_agent.core.parsing.syntax import parse_python
 from meta_agent.domains.formats.code_sets import CodeRow
-from meta_agent.parsing.syntax import parse_python
 
 MAX_SOURCE_CHARS: Final = 1 << 18
 _FENCE = re.compile(

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from meta_agent.errors import ConfigError
-from meta_agent.parsing.strict import document
-from meta_agent.protocols import JSON
+from meta_agent.core.errors import ConfigError
+from meta_agent.core.parsing.strict import document
+from meta_agent.core.protocols import JSON
 
 _SHOWN_CHARS = 80
 

@@ -13,8 +13,8 @@ import pickletools
 import zlib
 from typing import Final
 
-from meta_agent.parsing.strict import document
-from meta_agent.protocols import JSON
+from meta_agent.core.parsing.strict import document
+from meta_agent.core.protocols import JSON
 
 UNPACKED_LIMIT_BYTES: Final = 256 << 20
 _STRINGS: Final = frozenset({"SHORT_BINUNICODE", "BINUNICODE", "BINUNICODE8", "UNICODE"})

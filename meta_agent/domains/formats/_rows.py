@@ -16,11 +16,11 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final, TextIO
 
+from meta_agent.core.errors import ConfigError
+from meta_agent.core.parsing.parquet import MAX_COLUMNS, parquet_rows
+from meta_agent.core.parsing.strict import document
+from meta_agent.core.protocols import JSON
 from meta_agent.domains.formats._fields import Fields, shown
-from meta_agent.errors import ConfigError
-from meta_agent.parsing.parquet import MAX_COLUMNS, parquet_rows
-from meta_agent.parsing.strict import document
-from meta_agent.protocols import JSON
 
 PACKED_CHARS: Final = 32 << 20
 PLAIN_CHARS: Final = 512 << 20

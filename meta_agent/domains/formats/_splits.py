@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from meta_agent.core.protocols import SPLITS, Split
 from meta_agent.domains.formats._fields import Fields
-from meta_agent.protocols import SPLITS, Split
 
 # Share of hash space for each split, in percent; the order is part of the evaluator's identity.
 BUCKETS: tuple[tuple[Split, int], ...] = (

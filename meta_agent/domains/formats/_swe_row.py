@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from meta_agent.protocols import JSON, Split
+from meta_agent.core.protocols import JSON, Split
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,15 +20,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Literal
 
+from meta_agent.core.errors import ConfigError
+from meta_agent.core.parsing.strict import document
+from meta_agent.core.parsing.syntax import parse_python
+from meta_agent.core.protocols import JSON, SPLITS, Split
 from meta_agent.domains.formats._fields import Fields
 from meta_agent.domains.formats._pickled import PackedError, unpacked
 from meta_agent.domains.formats._rows import stream_rows
 from meta_agent.domains.formats._splits import explicit_split, hashed_split
 from meta_agent.domains.formats._task_file import TaskFile
-from meta_agent.errors import ConfigError
-from meta_agent.parsing.strict import document
-from meta_agent.parsing.syntax import parse_python
-from meta_agent.protocols import JSON, SPLITS, Split
 
 CodeKind = Literal["asserts", "stdio", "function"]
 DEFAULT_TIME_SEC: Final = 6.0

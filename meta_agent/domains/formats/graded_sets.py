@@ -17,12 +17,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from meta_agent.core.errors import ConfigError
+from meta_agent.core.protocols import JSON, Split
 from meta_agent.domains.formats._fields import Fields
 from meta_agent.domains.formats._rows import stream_rows
 from meta_agent.domains.formats._splits import hashed_split, stated_split
 from meta_agent.domains.formats._task_file import TaskFile
-from meta_agent.errors import ConfigError
-from meta_agent.protocols import JSON, Split
 
 PROMPTS: Final = ("prompt", "question", "problem", "instruction", "input", "query", "messages")
 KEYS: Final = ("key", "id", "task_id")

@@ -16,13 +16,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from meta_agent.core.errors import ConfigError
+from meta_agent.core.protocols import JSON, Split
 from meta_agent.domains.formats._fields import Fields
 from meta_agent.domains.formats._rows import stream_rows
 from meta_agent.domains.formats._splits import explicit_split, hashed_split
 from meta_agent.domains.formats._task_file import TaskFile
 from meta_agent.domains.formats.boxes import last_box
-from meta_agent.errors import ConfigError
-from meta_agent.protocols import JSON, Split
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from meta_agent.core.errors import ConfigError
+from meta_agent.core.parsing.strict import document
+from meta_agent.core.parsing.syntax import literal_value
+from meta_agent.core.protocols import JSON, Split
 from meta_agent.domains.formats._fields import Fields
 from meta_agent.domains.formats._rows import stream_rows
 from meta_agent.domains.formats._splits import explicit_split, hashed_split
@@ -27,10 +31,6 @@ from meta_agent.domains.formats.swebench import (
     semantic_key,
     swe_row,
 )
-from meta_agent.errors import ConfigError
-from meta_agent.parsing.strict import document
-from meta_agent.parsing.syntax import literal_value
-from meta_agent.protocols import JSON, Split
 
 STATUSES: Final = frozenset({"PASSED", "FAILED", "ERROR", "SKIPPED", "XFAIL", "XPASS"})
 _KNOWN = frozenset(

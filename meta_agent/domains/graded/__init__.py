@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from meta_agent.core.errors import ConfigError
+from meta_agent.core.protocols import Sandbox, SandboxLimits
 from meta_agent.domains._asked import Asked
 from meta_agent.domains.graded._domain import GradedDomain, load_rows
 from meta_agent.domains.graded._workers import GraderError
-from meta_agent.errors import ConfigError
-from meta_agent.protocols import Sandbox, SandboxLimits
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,7 +42,7 @@ def sandboxes(asked: Asked) -> Callable[[], Sandbox]:
     """Where attempts that have files work."""
 
     def factory() -> Sandbox:
-        from meta_agent.sandbox import open_sandbox
+        from meta_agent.sandboxes import open_sandbox
 
         return open_sandbox(asked.sandbox, run=asked.run, limits=_LIMITS)
 

@@ -21,14 +21,9 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, Final
 
-from meta_agent.domains.formats import TaskFile
-from meta_agent.domains.formats.graded_sets import GradedRow
-from meta_agent.domains.graded._environment import WORK_SCHEMAS, GradedEnvironment
-from meta_agent.domains.graded._judge import Judge, cases_of, measured
-from meta_agent.domains.graded._workers import GRADE_SEC, GraderError, Workers
-from meta_agent.errors import ConfigError, InfrastructureError
-from meta_agent.models.chat import ModelClient
-from meta_agent.protocols import (
+from meta_agent.core.chat import ModelClient
+from meta_agent.core.errors import ConfigError, InfrastructureError
+from meta_agent.core.protocols import (
     JSON,
     Ceilings,
     Environment,
@@ -38,6 +33,11 @@ from meta_agent.protocols import (
     Split,
     Task,
 )
+from meta_agent.domains.formats import TaskFile
+from meta_agent.domains.formats.graded_sets import GradedRow
+from meta_agent.domains.graded._environment import WORK_SCHEMAS, GradedEnvironment
+from meta_agent.domains.graded._judge import Judge, cases_of, measured
+from meta_agent.domains.graded._workers import GRADE_SEC, GraderError, Workers
 
 CEILINGS: Final = Ceilings(
     max_turns=20, max_tokens_per_turn=8192, max_context_tokens=65_536, wall_sec=600.0

@@ -12,9 +12,9 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
+from meta_agent.core.protocols import JSON, Message, Outcome, Sandbox, ToolResult
 from meta_agent.domains._scratch import clipped
 from meta_agent.domains.graded._workers import GRADE_SEC, Worker, Workers
-from meta_agent.protocols import JSON, Message, Outcome, Sandbox, ToolResult
 
 Grade = Callable[[Mapping[str, JSON], Mapping[str, JSON]], Outcome]
 

@@ -16,10 +16,10 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+from meta_agent.core.chat import ChatRequest, ModelClient, ToolSpec
+from meta_agent.core.errors import ConfigError
+from meta_agent.core.protocols import JSON
 from meta_agent.domains.graded._workers import GraderError
-from meta_agent.errors import ConfigError
-from meta_agent.models.chat import ChatRequest, ModelClient, ToolSpec
-from meta_agent.protocols import JSON
 
 AGREEMENT: Final = 0.9
 """The share of known answers on which a judge must agree with itself, and be right."""

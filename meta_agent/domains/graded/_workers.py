@@ -22,8 +22,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from meta_agent.errors import MetaAgentError
-from meta_agent.protocols import JSON
+from meta_agent.core.errors import MetaAgentError
+from meta_agent.core.protocols import JSON
 
 GUEST: Final = Path(__file__).with_name("grader_guest.py")
 LOAD_SEC: Final = 120.0

@@ -1,11 +1,11 @@
 """Folders of Harbor tasks (Terminal-Bench 2 and what Harbor's adapters write) as a domain."""
 
+from meta_agent.core.errors import ConfigError
 from meta_agent.domains._asked import Asked
 from meta_agent.domains.harbor._domain import HarborDomain, VerifierError, make_images, task_folders
 from meta_agent.domains.harbor._task import read_task
 from meta_agent.domains.harbor._trial import image_of
-from meta_agent.errors import ConfigError
-from meta_agent.sandbox import CONTAINERS
+from meta_agent.sandboxes import CONTAINERS
 
 __all__ = [
     "HarborDomain",

@@ -20,13 +20,8 @@ from importlib import resources
 from pathlib import Path
 from typing import Final
 
-from meta_agent.domains._scratch import clipped
-from meta_agent.domains.formats._splits import hashed_split
-from meta_agent.domains.harbor._grade import VerifierError, outcome_of
-from meta_agent.domains.harbor._task import FILE, read_task
-from meta_agent.domains.harbor._trial import Trial, image_of
-from meta_agent.errors import ConfigError, SandboxError
-from meta_agent.protocols import (
+from meta_agent.core.errors import ConfigError, SandboxError
+from meta_agent.core.protocols import (
     JSON,
     Ceilings,
     Environment,
@@ -36,7 +31,12 @@ from meta_agent.protocols import (
     Task,
     ToolResult,
 )
-from meta_agent.sandbox import folder_hash
+from meta_agent.domains._scratch import clipped
+from meta_agent.domains.formats._splits import hashed_split
+from meta_agent.domains.harbor._grade import VerifierError, outcome_of
+from meta_agent.domains.harbor._task import FILE, read_task
+from meta_agent.domains.harbor._trial import Trial, image_of
+from meta_agent.sandboxes import folder_hash
 
 DEPTH: Final = 6
 RUN_SEC: Final = 180.0

@@ -11,9 +11,9 @@ import math
 from collections.abc import Mapping
 from typing import Final
 
-from meta_agent.errors import MetaAgentError, SandboxError
-from meta_agent.protocols import JSON, Outcome
-from meta_agent.sandbox import Box
+from meta_agent.core.errors import MetaAgentError, SandboxError
+from meta_agent.core.protocols import JSON, Outcome
+from meta_agent.sandboxes import Box
 
 FOLDER: Final = "/logs/verifier"
 MAX_BYTES: Final = 64 << 10

@@ -21,9 +21,9 @@ from typing import Any, Final
 
 import yaml
 
-from meta_agent.errors import ConfigError
-from meta_agent.protocols import Split
-from meta_agent.sandbox import BoxLimits
+from meta_agent.core.errors import ConfigError
+from meta_agent.core.protocols import Split
+from meta_agent.sandboxes import BoxLimits
 
 FILE: Final = "task.toml"
 _VERSIONS: Final = ("1.0", "1.1", "1.2", "1.3", "1.4")

@@ -16,10 +16,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
+from meta_agent.core.protocols import ExecResult
 from meta_agent.domains.harbor._grade import FOLDER, VerifierError, rewards_of
 from meta_agent.domains.harbor._task import HarborTask, Place
-from meta_agent.protocols import ExecResult
-from meta_agent.sandbox import Box, task_image
+from meta_agent.sandboxes import Box, task_image
 
 MAX_ARTIFACT_BYTES: Final = 256 << 20
 _SLACK_SEC: Final = 600.0
@@ -155,7 +155,7 @@ def image_of(place: Place, *, engine: str = "docker", pull: bool = False) -> str
 
 
 def _here(image: str | None, engine: str) -> bool:
-    from meta_agent.errors import SandboxError
+    from meta_agent.core.errors import SandboxError
 
     if image is None:
         return False

@@ -16,12 +16,8 @@ from collections.abc import Callable, Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 
-from meta_agent.domains._scratch import Scratch
-from meta_agent.domains.formats.math_sets import MathRow, read_math
-from meta_agent.domains.math._grade import Gold, grade_answer, grade_text, sort_golds
-from meta_agent.domains.math._verify import CPU_SEC, WALL_SEC, Verifier, library_versions
-from meta_agent.errors import ConfigError
-from meta_agent.protocols import (
+from meta_agent.core.errors import ConfigError
+from meta_agent.core.protocols import (
     JSON,
     Ceilings,
     Environment,
@@ -33,6 +29,10 @@ from meta_agent.protocols import (
     Task,
     ToolResult,
 )
+from meta_agent.domains._scratch import Scratch
+from meta_agent.domains.formats.math_sets import MathRow, read_math
+from meta_agent.domains.math._grade import Gold, grade_answer, grade_text, sort_golds
+from meta_agent.domains.math._verify import CPU_SEC, WALL_SEC, Verifier, library_versions
 
 _CEILINGS = Ceilings(
     max_turns=8, max_tokens_per_turn=8192, max_context_tokens=32_768, wall_sec=600.0
@@ -182,7 +182,7 @@ def load_math_domain(
     """A task file as a domain; attempts may run programs where a sandbox backend is named."""
 
     def factory() -> Sandbox:
-        from meta_agent.sandbox import open_sandbox
+        from meta_agent.sandboxes import open_sandbox
 
         return open_sandbox(str(sandbox), run=run, limits=_LIMITS)
 
@@ -190,7 +190,7 @@ def load_math_domain(
 
 
 def _versions_if_here() -> dict[str, str]:
-    from meta_agent.errors import PreflightError
+    from meta_agent.core.errors import PreflightError
 
     try:
         return library_versions()

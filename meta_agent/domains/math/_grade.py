@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Final, Literal
 
+from meta_agent.core.protocols import Outcome
 from meta_agent.domains.formats.math_sets import MathRow
 from meta_agent.domains.math._answer import (
     MAX_ANSWER_CHARS,
@@ -27,7 +28,6 @@ from meta_agent.domains.math._finished import why_unfinished
 from meta_agent.domains.math._reply import others, read_reply
 from meta_agent.domains.math._sides import bases_differ, listed, strays, values
 from meta_agent.domains.math._verify import Comparison, Verifier
-from meta_agent.protocols import Outcome
 
 _PERCENT = re.compile(r"\s*\\?%\s*$")
 _SPACING = re.compile(r"\\(?:left|right|displaystyle)(?![A-Za-z])|\\[,;:! ]|[\s$~]+")

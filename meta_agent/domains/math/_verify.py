@@ -17,9 +17,9 @@ from importlib import metadata, resources, util
 from pathlib import Path
 from typing import Final
 
-from meta_agent.distribution import install
-from meta_agent.errors import CANDIDATE_KILLS, PreflightError, SandboxError
-from meta_agent.protocols import JSON, Sandbox, SandboxLimits
+from meta_agent.core.distribution import install
+from meta_agent.core.errors import CANDIDATE_KILLS, PreflightError, SandboxError
+from meta_agent.core.protocols import JSON, Sandbox, SandboxLimits
 
 WALL_SEC: Final = 10.0
 CPU_SEC: Final = 5
@@ -103,7 +103,7 @@ class Verifier:
 
 
 def _start() -> Sandbox:
-    from meta_agent.sandbox import open_sandbox
+    from meta_agent.sandboxes import open_sandbox
 
     sandbox = open_sandbox("process", run="math-verify", limits=_LIMITS)
     try:

@@ -19,9 +19,18 @@ from functools import cache
 from importlib.resources import files
 from typing import Final
 
+from meta_agent.core.protocols import (
+    JSON,
+    SPLITS,
+    Ceilings,
+    Outcome,
+    Sampling,
+    Split,
+    Task,
+    ToolResult,
+)
 from meta_agent.domains.nano.code_language import parse
 from meta_agent.domains.nano.code_tasks import Call, Case, Problem, problems
-from meta_agent.protocols import JSON, SPLITS, Ceilings, Outcome, Sampling, Split, Task, ToolResult
 
 NAME: Final = "nano-code"
 TOOLS: Final = ("write", "run", "peek", "submit")

@@ -21,9 +21,9 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Final, Literal
 
+from meta_agent.core.protocols import Split
 from meta_agent.domains.nano import code_language as language
 from meta_agent.domains.nano._draw import Draw
-from meta_agent.protocols import Split
 
 Call = Literal["f", "l"]
 Case = tuple[str, str]  # an argument and what comes out

@@ -19,8 +19,17 @@ from functools import cache
 from importlib.resources import files
 from typing import Final
 
+from meta_agent.core.protocols import (
+    JSON,
+    SPLITS,
+    Ceilings,
+    Outcome,
+    Sampling,
+    Split,
+    Task,
+    ToolResult,
+)
 from meta_agent.domains.nano.math_tasks import Problem, problems
-from meta_agent.protocols import JSON, SPLITS, Ceilings, Outcome, Sampling, Split, Task, ToolResult
 
 NAME: Final = "nano-math"
 TOOLS: Final = ("submit", "key")

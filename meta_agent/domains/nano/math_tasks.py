@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Final
 
+from meta_agent.core.protocols import SPLITS, Split
 from meta_agent.domains.nano._draw import Draw
-from meta_agent.protocols import SPLITS, Split
 
 COUNTS: Final[Mapping[Split, int]] = {"train": 1536, "search": 512, "confirm": 512, "vault": 512}
 SHARES: Final[Mapping[Split, int]] = {"train": 49, "search": 17, "confirm": 17, "vault": 17}

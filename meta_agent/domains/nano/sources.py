@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final, Literal
 
-from meta_agent.errors import ConfigError
-from meta_agent.resources import shipped_harness
+from meta_agent.core.errors import ConfigError
+from meta_agent.core.resources import shipped_harness
 
 Variant = Literal["seed", "competent"]
 SUITES: Final = ("swe", "math", "code")

@@ -18,9 +18,18 @@ from functools import cache
 from importlib.resources import files
 from typing import Final
 
+from meta_agent.core.protocols import (
+    JSON,
+    SPLITS,
+    Ceilings,
+    Outcome,
+    Sampling,
+    Split,
+    Task,
+    ToolResult,
+)
 from meta_agent.domains.nano import expression
 from meta_agent.domains.nano.swe_tasks import Problem, problems
-from meta_agent.protocols import JSON, SPLITS, Ceilings, Outcome, Sampling, Split, Task, ToolResult
 
 NAME: Final = "nano-swe"
 TOOLS: Final = ("view", "edit", "test", "log", "submit")

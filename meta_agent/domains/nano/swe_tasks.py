@@ -20,9 +20,9 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Final
 
+from meta_agent.core.protocols import SPLITS, Split
 from meta_agent.domains.nano import expression
 from meta_agent.domains.nano._draw import Draw
-from meta_agent.protocols import SPLITS, Split
 
 COUNTS: Final[Mapping[Split, int]] = {"train": 1536, "search": 512, "confirm": 512, "vault": 512}
 FUNCTION_SHARES: Final[Mapping[Split, int]] = {

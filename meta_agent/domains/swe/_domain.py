@@ -18,6 +18,18 @@ from functools import partial
 from importlib import resources
 from pathlib import Path
 
+from meta_agent.core.errors import ConfigError
+from meta_agent.core.protocols import (
+    JSON,
+    SPLITS,
+    Ceilings,
+    Environment,
+    Outcome,
+    Sampling,
+    SandboxLimits,
+    Split,
+    Task,
+)
 from meta_agent.domains.formats import SourceSpec, SweRow, as_swe_row, split_rows
 from meta_agent.domains.formats.swebench import refuse_repeats
 from meta_agent.domains.swe._environment import SweEnvironment
@@ -34,18 +46,6 @@ from meta_agent.domains.swe.grading._grade import (
 )
 from meta_agent.domains.swe.grading._logs import PARSERS
 from meta_agent.domains.swe.grading._sift import TaskFiles
-from meta_agent.errors import ConfigError
-from meta_agent.protocols import (
-    JSON,
-    SPLITS,
-    Ceilings,
-    Environment,
-    Outcome,
-    Sampling,
-    SandboxLimits,
-    Split,
-    Task,
-)
 
 SMALL_FILE_TASKS = 100
 _CEILINGS = Ceilings(
@@ -191,7 +191,7 @@ def load_tasks_domain(
     Images come from this machine or from tars (`image_folders`); `meta-agent tasks images --pull`
     fetches them from registries.
     """
-    from meta_agent.sandbox import CONTAINERS, Images, WorkerSandbox, open_sandbox
+    from meta_agent.sandboxes import CONTAINERS, Images, WorkerSandbox, open_sandbox
 
     path = Path(path)
 

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from meta_agent.core.errors import SandboxError
+from meta_agent.core.protocols import JSON
 from meta_agent.domains.swe._domain import image_folders, read_rows
-from meta_agent.errors import SandboxError
-from meta_agent.protocols import JSON
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ def fetch_images(
     progress: Callable[[str], None] = lambda line: None,
 ) -> Fetched:
     """Looks for every image that the file names; one that cannot be had stops no other."""
-    from meta_agent.sandbox import Images
+    from meta_agent.sandboxes import Images
 
     finder = Images(image_folders(path, images), engine=engine, pull=pull, progress=progress)
     found: dict[str, str] = {}

@@ -2,7 +2,7 @@
 
 A public image holds the repository with its history. The tree is read out of it once, without any
 history; what an agent's container and the grading container are started from is the sealed image
-(`meta_agent.sandbox.seal_image`), in which the answer cannot be looked up.
+(`meta_agent.sandboxes.seal_image`), in which the answer cannot be looked up.
 
 Promises: each archive and each image is read once, whatever thread asks first.
 
@@ -17,16 +17,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
+from meta_agent.core.errors import ConfigError
+from meta_agent.core.protocols import Sandbox
 from meta_agent.domains.formats import SourceSpec, SweRow
 from meta_agent.domains.swe._tree import Tree, read_archive, read_from_image
-from meta_agent.errors import ConfigError
-from meta_agent.protocols import Sandbox
 
 _SUITES = frozenset({"tests", "test", "testing"})
 
 
 class ImageFinder(Protocol):
-    """Gives the ID of the image of a name (`meta_agent.sandbox.Images`)."""
+    """Gives the ID of the image of a name (`meta_agent.sandboxes.Images`)."""
 
     @property
     def engine(self) -> str:
@@ -84,7 +84,7 @@ class Places:
         return self._sealed(image, source)
 
     def _sealed(self, image: str, source: SourceSpec) -> Base:
-        from meta_agent.sandbox import scan_image, seal_image
+        from meta_agent.sandboxes import scan_image, seal_image
 
         assert self._images is not None, "an image is sealed where there are images"
         engine = self._images.engine

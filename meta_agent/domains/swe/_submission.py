@@ -9,9 +9,9 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 
+from meta_agent.core.protocols import Sandbox
 from meta_agent.domains.swe._patch import Changes, is_inside, make
 from meta_agent.domains.swe._tree import Listed, ListingError, Tree, list_files
-from meta_agent.protocols import Sandbox
 
 _MAX_FILES = 200
 _MAX_FILE_BYTES = 1 << 20

@@ -12,8 +12,8 @@ import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
+from meta_agent.core.protocols import JSON, ExecResult, Sandbox, ToolResult
 from meta_agent.domains.swe._patch import is_inside
-from meta_agent.protocols import JSON, ExecResult, Sandbox, ToolResult
 
 OUTPUT_CHARS = 6000
 _VIEW_LINES = 120

@@ -17,11 +17,11 @@ from collections.abc import Collection
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
+from meta_agent.core.errors import ConfigError
+from meta_agent.core.parsing.tar import DAMAGE, members, open_tar
+from meta_agent.core.protocols import Sandbox
 from meta_agent.domains.formats import SourceSpec
 from meta_agent.domains.swe._patch import PatchError, apply, is_inside, overlay, parse
-from meta_agent.errors import ConfigError
-from meta_agent.parsing.tar import DAMAGE, members, open_tar
-from meta_agent.protocols import Sandbox
 
 Tree = dict[str, bytes]
 

@@ -20,13 +20,13 @@ from importlib import resources
 from pathlib import PurePosixPath
 from typing import NamedTuple
 
+from meta_agent.core.errors import ConfigError, SandboxError
+from meta_agent.core.protocols import JSON, ExecResult, Sandbox
 from meta_agent.domains.formats import SourceSpec, SweRow
 from meta_agent.domains.swe import Report, SandboxFactory, Tree, is_test_path, run_tests
 from meta_agent.domains.swe._domain import _LIMITS as TASK_LIMITS
 from meta_agent.domains.swe.grading._grade import GRADE_CPU_SEC, guest_source, staged
 from meta_agent.domains.tasks._package import Package
-from meta_agent.errors import ConfigError, SandboxError
-from meta_agent.protocols import JSON, ExecResult, Sandbox
 
 # A fault that loops for ever is the dearest of all to measure, so a few tests get less time.
 NEAR_CPU_SEC = 20
@@ -228,7 +228,7 @@ class Bench:
 
 def sandboxes(backend: str, run: str) -> SandboxFactory:
     """Sandboxes under the limits that grading has."""
-    from meta_agent.sandbox import open_sandbox
+    from meta_agent.sandboxes import open_sandbox
 
     def factory(image: str | None) -> Sandbox:
         return open_sandbox(backend, run=run, limits=TASK_LIMITS, image=image)

@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
+from meta_agent.core.history import ForeignHistory, PastCommit
 from meta_agent.domains.swe import Tree, is_test_path, make_patch
 from meta_agent.domains.swe.grading._sift import is_control_path
 from meta_agent.domains.tasks._names import offered_names
-from meta_agent.history import ForeignHistory, PastCommit
 
 MAX_SOURCE_LINES = 200
 MAX_SOURCE_FILES = 8

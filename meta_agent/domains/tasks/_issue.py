@@ -21,12 +21,12 @@ from difflib import SequenceMatcher
 from textwrap import shorten
 from typing import NamedTuple
 
+from meta_agent.core.parsing.syntax import parse_python
 from meta_agent.domains.swe import Tree
 from meta_agent.domains.tasks._bench import Bench, Failure, Probed, Said
 from meta_agent.domains.tasks._package import Package
 from meta_agent.domains.tasks._script import Script, scripts, uses
 from meta_agent.domains.tasks._suite_source import UnreachableError, plain_name
-from meta_agent.parsing.syntax import parse_python
 
 UNSHOWN = "no script of a user's shows it"
 _TRIED = 16  # scripts of a fault

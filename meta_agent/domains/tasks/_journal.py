@@ -20,7 +20,7 @@ from importlib import resources
 from pathlib import Path
 from typing import TypeVar
 
-from meta_agent.protocols import JSON
+from meta_agent.core.protocols import JSON
 
 Item = TypeVar("Item")
 Value = TypeVar("Value")

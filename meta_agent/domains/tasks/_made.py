@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from meta_agent.core.protocols import JSON
 from meta_agent.domains.fit import lacking
 from meta_agent.domains.formats._splits import BUCKETS
 from meta_agent.domains.tasks._rows import Row
-from meta_agent.protocols import JSON
 
 Progress = Callable[[str], None]
 _SURE: Final = 0.95

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from meta_agent.core.protocols import JSON
 from meta_agent.domains.swe import Report, Tree
 from meta_agent.domains.swe._patch import overlay
 from meta_agent.domains.tasks._bench import Bench, Failure
@@ -28,7 +29,6 @@ from meta_agent.domains.tasks._names import defined_names
 from meta_agent.domains.tasks._package import suite_files
 from meta_agent.domains.tasks._stable import Stable, together, without_results
 from meta_agent.domains.tasks._suite_source import asked_by, plain_name
-from meta_agent.protocols import JSON
 
 WHY_CHARS = 200  # of what a run without results said; the count of refusals goes without
 _ASKED_WHY = 3  # tests

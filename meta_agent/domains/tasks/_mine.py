@@ -21,6 +21,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+from meta_agent.core.errors import ConfigError
+from meta_agent.core.history import foreign_history
+from meta_agent.core.protocols import JSON
 from meta_agent.domains.formats import semantic_key
 from meta_agent.domains.swe import SandboxFactory, make_patch
 from meta_agent.domains.tasks._bench import Bench
@@ -30,9 +33,6 @@ from meta_agent.domains.tasks._made import Made, Progress
 from meta_agent.domains.tasks._measure import Measure
 from meta_agent.domains.tasks._package import Package, package_of
 from meta_agent.domains.tasks._rows import Row, archive_folder, make_room, task_row, write_set
-from meta_agent.errors import ConfigError
-from meta_agent.history import foreign_history
-from meta_agent.protocols import JSON
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,11 +22,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path, PurePosixPath
 
+from meta_agent.core.errors import ConfigError
+from meta_agent.core.history import foreign_history, read_folder
 from meta_agent.domains.swe import Tree, is_test_path, read_archive
 from meta_agent.domains.swe.grading._sift import is_control_path
 from meta_agent.domains.tasks._built import built_files
-from meta_agent.errors import ConfigError
-from meta_agent.history import foreign_history, read_folder
 
 _ARCHIVES = (".tar.gz", ".tgz", ".tar", ".tar.bz2", ".tar.xz")
 _NO_SOURCES = frozenset(

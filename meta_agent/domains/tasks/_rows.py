@@ -14,11 +14,11 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from meta_agent.core.errors import ConfigError
+from meta_agent.core.protocols import JSON, SPLITS, Split
 from meta_agent.domains.formats import semantic_key
 from meta_agent.domains.formats._splits import hashed_split
 from meta_agent.domains.tasks._package import Package
-from meta_agent.errors import ConfigError
-from meta_agent.protocols import JSON, SPLITS, Split
 
 Row = dict[str, JSON]
 

@@ -16,13 +16,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import NamedTuple
 
+from meta_agent.core.parsing.syntax import parse_expression, parse_python
 from meta_agent.domains.tasks._suite_source import (
     Def,
     UnreachableError,
     find_test,
     read_module,
 )
-from meta_agent.parsing.syntax import parse_expression, parse_python
 
 _MOST_LINES = 30
 _CHANGES = {one.__name__: one for one in (str.upper, str.lower, str.title, str.capitalize)}

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from meta_agent.errors import ConfigError
+from meta_agent.core.errors import ConfigError
 
 Results = Mapping[str, str]
 _ENDINGS = {

@@ -9,9 +9,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
+from meta_agent.core.parsing.syntax import parse_python
 from meta_agent.domains.swe import Tree
 from meta_agent.domains.tasks._names import asked_names
-from meta_agent.parsing.syntax import parse_python
 
 Def = ast.FunctionDef | ast.AsyncFunctionDef
 

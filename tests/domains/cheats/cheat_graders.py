@@ -12,6 +12,7 @@ from unittest import mock
 
 from cheat_row import Form, Grader
 
+from meta_agent.core.protocols import Outcome, Sandbox, SandboxLimits
 from meta_agent.domains import load_domain
 from meta_agent.domains.code import code_runner, graded
 from meta_agent.domains.formats import SourceSpec, SweRow
@@ -26,7 +27,6 @@ from meta_agent.domains.swe import make_patch
 from meta_agent.domains.swe._patch import PatchError, apply, parse
 from meta_agent.domains.swe.grading import _grade
 from meta_agent.domains.swe.grading._sift import TaskFiles
-from meta_agent.protocols import Outcome, Sandbox, SandboxLimits
 
 CORE: Final = '''"""Prices."""
 
@@ -127,7 +127,7 @@ class Ours:
             return _grade.grade_patch(files, patch_of(form), self._sandbox)
 
     def _sandbox(self, image: str | None) -> Sandbox:
-        from meta_agent.sandbox import open_sandbox
+        from meta_agent.sandboxes import open_sandbox
 
         limits = SandboxLimits(memory_mb=512, pids=64, scratch_mb=64, deadline_sec=300.0)
         return open_sandbox(self._backend, run="cheats", limits=limits, image=image)

@@ -13,11 +13,11 @@ import re
 import pytest
 from cheat_graders import FIXED, task_files
 
+from meta_agent.core.protocols import ExecResult
 from meta_agent.domains.swe._patch import overlay
 from meta_agent.domains.swe.grading import _grade
 from meta_agent.domains.swe.grading._report import Report
-from meta_agent.protocols import ExecResult
-from meta_agent.sandbox import open_sandbox
+from meta_agent.sandboxes import open_sandbox
 
 WALK = """
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
+from meta_agent.core.errors import ConfigError
 from meta_agent.domains.formats._pickled import PackedError, pickled_string, unpacked
 from meta_agent.domains.formats.code_sets import Case, read_code
-from meta_agent.errors import ConfigError
 
 DATA = Path(__file__).resolve().parents[4] / "shared" / "data"
 

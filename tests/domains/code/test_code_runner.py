@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from meta_agent.core.errors import SandboxError
 from meta_agent.domains.code import (
     CodeDomain,
     CodeRunner,
@@ -25,9 +26,8 @@ from meta_agent.domains.code import (
 )
 from meta_agent.domains.code._runner import guest_source
 from meta_agent.domains.formats.code_sets import Case, CodeRow
-from meta_agent.errors import SandboxError
-from meta_agent.rollouts.exchange import read_rollouts
-from meta_agent.sandbox import engine_status
+from meta_agent.readers.formats import read_rollouts
+from meta_agent.sandboxes import engine_status
 
 DATA = Path(__file__).resolve().parents[4] / "shared" / "data"
 HAS_DOCKER = engine_status().ready

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from meta_agent.core.errors import ConfigError
 from meta_agent.domains.formats import as_swe_row, resolved, split_rows
 from meta_agent.domains.swe._patch import apply, overlay, parse
-from meta_agent.errors import ConfigError
 
 SAMPLE = Path(__file__).resolve().parents[4] / "shared/data/swebench_verified_sample.jsonl"
 ROW: dict[str, Any] = {

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from meta_agent.core.errors import ConfigError
 from meta_agent.domains.formats import read_swebench, semantic_key
-from meta_agent.errors import ConfigError
 
 SAMPLE = Path(__file__).parents[4] / "shared" / "data" / "swebench_verified_sample.jsonl"
 PATCH = "diff --git a/x.py b/x.py\n--- a/x.py\n+++ b/x.py\n@@ -1 +1 @@\n-a = 1\n+a = 2\n"

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
+from meta_agent.core.errors import ConfigError
+from meta_agent.core.protocols import SPLITS, PlannedRollout
+from meta_agent.core.rollouts._attempt import Attempt, Stamp, Terms
 from meta_agent.domains import Asked, open_domain
 from meta_agent.domains.check import check_asked
 from meta_agent.domains.graded import GradedDomain, GraderError, _workers
-from meta_agent.errors import ConfigError
-from meta_agent.protocols import SPLITS, PlannedRollout
-from meta_agent.rollouts._attempt import Attempt, Stamp, Terms
 from tests.cli.conftest import meta_agent as meta_agent
 
 EXACT = "def grade(task, answer):\n    return answer == task['gold']\n"
@@ -103,7 +103,7 @@ def test_each_attempt_has_tools_with_a_state_of_its_own(tmp_path: Path) -> None:
             {"verdict": "solved", "score": 0.7, "threshold": 0.5},
         ),
         (
-            "from meta_agent.protocols import Outcome\n"
+            "from meta_agent.core.protocols import Outcome\n"
             "def grade(t, a):\n    return Outcome(False, {'why': 'late'}, ('leak:x',))\n",
             False,
             {"verdict": "not_solved", "why": "late"},

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 import meta_agent
-from meta_agent.errors import BudgetError, ConfigError, InfrastructureError
-from meta_agent.ledger import Ledger
+from meta_agent.core.errors import BudgetError, ConfigError, InfrastructureError
+from meta_agent.core.ledger import Ledger
 from tests.domains.graded.test_graded import opened, write
 from tests.loopback import Call, Say, openai_server
 from tests.test_library import adds

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 import meta_agent
-from meta_agent.ledger import Ledger
-from meta_agent.rollouts import RolloutStore
-from meta_agent.sandbox import engine_status
+from meta_agent.core.ledger import Ledger
+from meta_agent.core.rollouts import RolloutStore
+from meta_agent.sandboxes import engine_status
 from tests.domains.harbor.harbor_tasks import write_ten
 from tests.loopback import Call, Say, openai_server
 

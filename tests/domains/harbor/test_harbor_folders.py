@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from meta_agent.core.errors import ConfigError
 from meta_agent.domains import Asked, open_domain
 from meta_agent.domains.harbor import read_task, task_folders
-from meta_agent.errors import ConfigError
 from tests.domains.harbor.harbor_tasks import write_task, write_ten
 
 

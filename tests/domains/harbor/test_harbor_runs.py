@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
+from meta_agent.core.errors import ConfigError
+from meta_agent.core.protocols import Environment
 from meta_agent.domains import Asked, open_domain
 from meta_agent.domains.check import check_asked
 from meta_agent.domains.harbor import HarborDomain, VerifierError
-from meta_agent.errors import ConfigError
-from meta_agent.protocols import Environment
-from meta_agent.sandbox import engine_status
+from meta_agent.sandboxes import engine_status
 from tests.cli.conftest import meta_agent as meta_agent
 from tests.domains.harbor.harbor_tasks import write_task, write_ten
 
@@ -138,9 +138,9 @@ def test_that_command_makes_the_images_that_can_be_made_here(
 
 
 def test_no_container_and_no_snapshot_is_left(tmp_path: Path) -> None:
-    from meta_agent.sandbox._engine import engine
-    from meta_agent.sandbox._names import SNAPSHOT_LABEL
-    from meta_agent.sandbox._owner import install_id
+    from meta_agent.sandboxes._engine import engine
+    from meta_agent.sandboxes._names import SNAPSHOT_LABEL
+    from meta_agent.sandboxes._owner import install_id
 
     domain, before = (
         opened(write_task(tmp_path, "one")),

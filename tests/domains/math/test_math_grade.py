@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from math_official import gsm8k_correct, math_equal
 
+from meta_agent.core.errors import SandboxError
 from meta_agent.domains.formats.math_sets import MathRow
 from meta_agent.domains.math import (
     Gold,
@@ -21,7 +22,6 @@ from meta_agent.domains.math import (
     sort_golds,
     words,
 )
-from meta_agent.errors import SandboxError
 
 pytest.importorskip("math_verify", reason="needs the math extra")
 DATA = Path(__file__).resolve().parents[4] / "shared" / "data"

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from meta_agent.core.errors import ConfigError
 from meta_agent.domains.formats.boxes import last_box
 from meta_agent.domains.formats.math_sets import read_math
-from meta_agent.errors import ConfigError
 
 DATA = Path(__file__).resolve().parents[4] / "shared" / "data"
 

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from meta_agent.core.protocols import SPLITS, Split, Task
 from meta_agent.domains import load_domain
 from meta_agent.domains.nano import code_tasks
 from meta_agent.domains.nano.code import (
@@ -30,7 +31,6 @@ from meta_agent.domains.nano.code_tasks import (
     semantic_key,
     spelled,
 )
-from meta_agent.protocols import SPLITS, Split, Task
 
 EVERY = [problem for split in SPLITS for problem in problems(split)]
 # Changing this makes every stored figure incomparable: the warm start must be measured again.

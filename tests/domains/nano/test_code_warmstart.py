@@ -4,9 +4,9 @@ from typing import Any
 
 from maintain import code_demos
 from maintain.code_demos import demonstration
+from meta_agent.core.protocols import SPLITS
 from meta_agent.domains.nano.code_language import Program, parse
 from meta_agent.domains.nano.code_tasks import owner_of, problems, semantic_key
-from meta_agent.protocols import SPLITS
 
 DEMOS = [demonstration(index) for index in range(1500)]
 

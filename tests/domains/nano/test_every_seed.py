@@ -8,12 +8,12 @@ from typing import Any, Final
 
 import pytest
 
+from meta_agent.core.harness.contract import parse_contract
+from meta_agent.core.harness.recipe import parse_recipe
+from meta_agent.core.protocols import FACTORS, TRAINING_FACTORS, HarnessTree
 from meta_agent.domains.nano.planted._fault import Fault, drawn_from
 from meta_agent.domains.nano.planted.seeds import seed_files
 from meta_agent.domains.nano.sources import Variant, sources
-from meta_agent.harness.contract import parse_contract
-from meta_agent.harness.recipe import parse_recipe
-from meta_agent.protocols import FACTORS, TRAINING_FACTORS, HarnessTree
 from tests.domains.nano._played import ATTEMPTS, TABLES, VARIANTS, module
 
 VIEWS: Final[dict[str, list[Any]]] = {

@@ -12,12 +12,12 @@ import pytest
 import meta_agent
 from maintain import code_demos, math_demos, swe_demos
 from maintain.drive import Scaffold, lock_step, search_plans
+from meta_agent.composition.opening import base_policy
+from meta_agent.core.protocols import GenerateReply, GenerateRequest
+from meta_agent.core.settings import resolve
 from meta_agent.domains.nano import NanoSwe, code, math
-from meta_agent.models.engines.nano_tokenizer import encode, render
-from meta_agent.protocols import GenerateReply, GenerateRequest
-from meta_agent.settings import resolve
-from meta_agent.steps.opening import base_policy
-from meta_agent.training.policy import place_of
+from meta_agent.policies.engines.nano_tokenizer import encode, render
+from meta_agent.policies.training.policy import place_of
 
 CHECKPOINTS = Path(meta_agent.__file__).parent / "domains" / "nano" / "checkpoints"
 DEMOS = {"swe": swe_demos, "math": math_demos, "code": code_demos}
@@ -74,7 +74,7 @@ def test_a_suite_starts_from_its_own_warm_start(domain: str, policy: str, base: 
 def test_the_checkpoint_is_whole_small_and_measured_on_this_very_evaluator(
     suite: str, domain: Any, megabytes: int, low: float, high: float
 ) -> None:
-    from meta_agent.training.checkpoint import open_checkpoint
+    from meta_agent.policies.training.checkpoint import open_checkpoint
 
     assert open_checkpoint(CHECKPOINTS / suite).kind == "nano"
     assert sum(path.stat().st_size for path in (CHECKPOINTS / suite).iterdir()) < megabytes * 10**6

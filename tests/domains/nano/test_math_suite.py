@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from meta_agent.core.protocols import SPLITS, Split, Task
 from meta_agent.domains import load_domain
 from meta_agent.domains.nano import math_tasks
 from meta_agent.domains.nano._draw import Draw
@@ -20,7 +21,6 @@ from meta_agent.domains.nano.math_tasks import (
     semantic_key,
     totals,
 )
-from meta_agent.protocols import SPLITS, Split, Task
 
 CHAINS = st.text(min_size=1, max_size=30).map(lambda key: draw_chain(Draw(key)))
 # Changing this makes every stored figure incomparable: the warm start must be measured again.

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from meta_agent.harness import HarnessSession
-from meta_agent.protocols import (
+from meta_agent.core.harness import HarnessSession
+from meta_agent.core.protocols import (
     Domain,
     GenerateReply,
     GenerateRequest,
@@ -17,8 +17,8 @@ from meta_agent.protocols import (
     Rollout,
     TokenRecord,
 )
-from meta_agent.resources import shipped_harness
-from meta_agent.rollouts import Runner, Stamp
+from meta_agent.core.resources import shipped_harness
+from meta_agent.core.rollouts import Runner, Stamp
 
 
 def shipped(name: str) -> HarnessTree:

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from scaffold_play import Cut, Play, broken_call, call, shipped, write_rows
 
+from meta_agent.core.harness import HarnessSession
 from meta_agent.domains.code import CodeDomain, code_runner
-from meta_agent.harness import HarnessSession
-from meta_agent.sandbox import open_sandbox
+from meta_agent.sandboxes import open_sandbox
 
 PROMPT = (
     'def double(x: int) -> int:\n    """Twice as much.\n    >>> double(2)\n    4\n'

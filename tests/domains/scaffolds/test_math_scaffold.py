@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from scaffold_play import Cut, Play, broken_call, call, shipped, write_rows
 
+from meta_agent.core.harness import HarnessSession
 from meta_agent.domains.math import load_math_domain
-from meta_agent.harness import HarnessSession
-from meta_agent.sandbox import open_sandbox
+from meta_agent.sandboxes import open_sandbox
 
 PROBLEM = {"problem": "What is 6 times 7?", "answer": "42", "split": "search"}
 PROGRAM = "Let me see.\n```python\nprint(6 * 7)\n```"

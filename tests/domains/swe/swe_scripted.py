@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from meta_agent.protocols import GenerateReply, GenerateRequest, HarnessTree, TokenRecord
-from meta_agent.resources import shipped_harness
+from meta_agent.core.protocols import GenerateReply, GenerateRequest, HarnessTree, TokenRecord
+from meta_agent.core.resources import shipped_harness
 
 
 def harness_tree() -> HarnessTree:

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from meta_agent.core.errors import SandboxError
 from meta_agent.domains.check import check_domain, check_file, render
 from meta_agent.domains.swe import RealSwe
 from meta_agent.domains.swe._patch import apply, overlay, parse
 from meta_agent.domains.swe.cheats import CHEATS
-from meta_agent.errors import SandboxError
 
 BARE = ("env", "PYTEST_DISABLE_PLUGIN_AUTOLOAD=1")  # plugins of our environment cost a second
 

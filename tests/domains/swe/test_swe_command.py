@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from meta_agent.core.errors import ConfigError
 from meta_agent.domains.check import check_domain, render
 from meta_agent.domains.formats import OfficialRun, SweRow
 from meta_agent.domains.swe import RealSwe, read_archive
@@ -23,7 +24,6 @@ from meta_agent.domains.swe.grading._command import (
     unmet,
     whole_map,
 )
-from meta_agent.errors import ConfigError
 
 CORE = "def total(prices):\n    return sum(prices[1:])\n"
 TESTS = (

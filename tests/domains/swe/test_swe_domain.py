@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
+from meta_agent.core.errors import ConfigError
+from meta_agent.core.protocols import Environment
 from meta_agent.domains.swe import RealSwe
-from meta_agent.errors import ConfigError
-from meta_agent.protocols import Environment
 
 HIDDEN = "test_total"
 

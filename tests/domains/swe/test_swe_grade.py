@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from meta_agent.core.errors import SandboxError
+from meta_agent.core.protocols import Outcome, Sandbox
 from meta_agent.domains.swe import RealSwe
 from meta_agent.domains.swe.grading import _grade, _sites
-from meta_agent.errors import SandboxError
-from meta_agent.protocols import Outcome, Sandbox
 
 
 def fixed(shelf: Any) -> str:

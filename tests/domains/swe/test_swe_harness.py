@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from swe_scripted import Scripted, harness_tree
 
+from meta_agent.core.harness import HarnessSession
+from meta_agent.core.protocols import PlannedRollout, Rollout
+from meta_agent.core.rollouts import Runner, Stamp
 from meta_agent.domains.swe import RealSwe
-from meta_agent.harness import HarnessSession
-from meta_agent.protocols import PlannedRollout, Rollout
-from meta_agent.rollouts import Runner, Stamp
-from meta_agent.sandbox import open_sandbox
+from meta_agent.sandboxes import open_sandbox
 
 VIEW = "The sum looks wrong.\n\n```view shelf/core.py 1 8\n```"
 EDIT = (

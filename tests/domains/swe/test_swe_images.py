@@ -14,8 +14,8 @@ import pytest
 
 from meta_agent.domains.check import check_domain, render
 from meta_agent.domains.swe import RealSwe, fetch_images, load_tasks_domain, make_patch
-from meta_agent.sandbox import BASE_IMAGE, _engine, engine_status
-from meta_agent.sandbox._seal import SEALED
+from meta_agent.sandboxes import BASE_IMAGE, _engine, engine_status
+from meta_agent.sandboxes._seal import SEALED
 
 pytestmark = [pytest.mark.docker, pytest.mark.slow]
 ENGINE = _engine.engine("docker")
@@ -244,7 +244,7 @@ def test_an_agent_finds_neither_the_fix_nor_the_tests(
 
 def test_the_image_without_a_seal_gives_the_fix_away(images: None) -> None:
     """The positive control of the test above."""
-    from meta_agent.sandbox import open_sandbox
+    from meta_agent.sandboxes import open_sandbox
 
     box = open_sandbox("docker", run="test", image=IMAGE)
     try:

@@ -12,12 +12,12 @@ from types import ModuleType
 import pytest
 from swe_scripted import Scripted, harness_tree
 
+from meta_agent.core.harness import HarnessSession
+from meta_agent.core.protocols import PlannedRollout
+from meta_agent.core.rollouts import Runner, Stamp
 from meta_agent.domains.check import check_domain, render
 from meta_agent.domains.swe import RealSwe, load_tasks_domain
-from meta_agent.harness import HarnessSession
-from meta_agent.protocols import PlannedRollout
-from meta_agent.rollouts import Runner, Stamp
-from meta_agent.sandbox import engine_status, open_sandbox
+from meta_agent.sandboxes import engine_status, open_sandbox
 
 pytestmark = [pytest.mark.docker, pytest.mark.slow]
 EXAMPLE = Path(__file__).parents[3] / "examples" / "real-package"

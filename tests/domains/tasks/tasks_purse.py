@@ -9,9 +9,9 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from meta_agent.core.protocols import Sandbox
 from meta_agent.domains.swe import SandboxFactory
 from meta_agent.domains.tasks import Bench, Package, sandboxes
-from meta_agent.protocols import Sandbox
 
 SOURCE = '''"""A purse of coins."""
 

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 from tasks_purse import written
 
-from meta_agent.config import RunConfig
+from meta_agent.composition.authoring import asked_folder, open_author
+from meta_agent.core.config import RunConfig
+from meta_agent.core.errors import ConfigError
+from meta_agent.core.protocols import ROLES
 from meta_agent.domains.tasks import Bench, SynthPlan, synthesize
 from meta_agent.domains.tasks.planting._author import Place, read_reply
 from meta_agent.domains.tasks.planting._report import problem_of
-from meta_agent.errors import ConfigError
-from meta_agent.protocols import ROLES
-from meta_agent.steps.authoring import asked_folder, open_author
 from tests.loopback import Brain, Call, Say, openai_server
 
 Benches = Callable[[Path], Bench]

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from tasks_purse import FILES, SOURCE, TESTS, Repository, written
 
+from meta_agent.core.history import foreign_history
 from meta_agent.domains.swe import SandboxFactory
 from meta_agent.domains.tasks import Made, MinePlan, mine, read_package
 from meta_agent.domains.tasks._built import built_files
 from meta_agent.domains.tasks._fixes import Fix, read_fixes
 from meta_agent.domains.tasks._names import asked_names, offered_names, parsed
-from meta_agent.history import foreign_history
 
 FAULTY = SOURCE.replace("    if start < 0:\n", "    if start > 0:\n")
 OLD_TESTS = TESTS.split("def test_a_negative")[0].replace(

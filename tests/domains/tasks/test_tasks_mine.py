@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 import pytest
 from tasks_purse import FILES, MOODY, SOURCE, TESTS, Repository, numbered_sandboxes
 
+from meta_agent.core.errors import ConfigError
 from meta_agent.domains.check import check_domain
 from meta_agent.domains.swe import RealSwe, SandboxFactory
 from meta_agent.domains.tasks import Made, MinePlan, manifest_path, mine, read_package
-from meta_agent.errors import ConfigError
 
 FAULTY = SOURCE.replace("    if start < 0:\n", "    if start > 0:\n")
 OLD_TESTS = TESTS.split("def test_a_negative")[0].replace(

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from tasks_purse import FILES, MOODY, RACING, bench_of, written
 
+from meta_agent.core.errors import ConfigError
 from meta_agent.domains.check import check_domain
 from meta_agent.domains.swe import RealSwe, SandboxFactory
 from meta_agent.domains.tasks import Bench, SynthPlan, manifest_path, read_package, synthesize
 from meta_agent.domains.tasks._stable import together
-from meta_agent.errors import ConfigError
 
 Benches = Callable[[Path], Bench]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from meta_agent.protocols import ExecResult, Sandbox
+from meta_agent.core.protocols import ExecResult, Sandbox
 from tests.sandbox.attacks.check import Check
 
 BREACH, HELD = 0, 43

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from meta_agent.protocols import Sandbox, SandboxLimits
+from meta_agent.core.protocols import Sandbox, SandboxLimits
 
 # Small enough that every bomb goes off within seconds.
 LIMITS = SandboxLimits(memory_mb=256, cpus=1.0, pids=64, scratch_mb=32, deadline_sec=120.0)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 import uuid
 
-from meta_agent.errors import GuestError
-from meta_agent.protocols import Sandbox
+from meta_agent.core.errors import GuestError
+from meta_agent.core.protocols import Sandbox
 from tests.sandbox.attacks._programs import answers, run_python
 from tests.sandbox.attacks.check import LIMITS, Check
 

@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from meta_agent.protocols import Sandbox
+from meta_agent.core.protocols import Sandbox
 from tests.sandbox.attacks._programs import ends_with, program_check
 from tests.sandbox.attacks.check import Check
 

@@ -10,7 +10,7 @@ import tempfile
 from functools import cache
 from pathlib import Path
 
-from meta_agent.protocols import Sandbox
+from meta_agent.core.protocols import Sandbox
 from tests.sandbox.attacks._programs import (
     answers,
     describe,

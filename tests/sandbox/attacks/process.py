@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 
-from meta_agent.errors import SandboxError
-from meta_agent.protocols import Sandbox
+from meta_agent.core.errors import SandboxError
+from meta_agent.core.protocols import Sandbox
 from tests.sandbox.attacks._programs import answers, describe, run_python
 from tests.sandbox.attacks.check import Check
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 
-from meta_agent.errors import GuestError, SandboxError
-from meta_agent.protocols import ExecResult, Sandbox
+from meta_agent.core.errors import GuestError, SandboxError
+from meta_agent.core.protocols import ExecResult, Sandbox
 from tests.sandbox.attacks._programs import (
     answers,
     describe,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from meta_agent.protocols import Sandbox
+from meta_agent.core.protocols import Sandbox
 from tests.sandbox.attacks._programs import describe, program_check
 from tests.sandbox.attacks.check import Check
 

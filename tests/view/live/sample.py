@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from meta_agent.ledger import Ledger
-from meta_agent.protocols import Rollout, RolloutFailure, TokenRecord, ToolEvent, ViewChange
-from meta_agent.rollouts import RolloutStore
-from meta_agent.workspace import Workspace, init_workspace
+from meta_agent.core.ledger import Ledger
+from meta_agent.core.protocols import Rollout, RolloutFailure, TokenRecord, ToolEvent, ViewChange
+from meta_agent.core.rollouts import RolloutStore
+from meta_agent.core.workspace import Workspace, init_workspace
 
 from ..sample import HOSTILE, write_sample
 

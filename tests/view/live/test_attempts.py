@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from meta_agent.rollouts import RolloutStore
-from meta_agent.view.live import drawn
-from meta_agent.view.live.attempts import PAGE, Attempts, Found, Wanted
-from meta_agent.view.live.heat import drawn as map_drawn
-from meta_agent.view.live.heat import heat
+from meta_agent.core.rollouts import RolloutStore
+from meta_agent.reports.live import drawn
+from meta_agent.reports.live.attempts import PAGE, Attempts, Found, Wanted
+from meta_agent.reports.live.heat import drawn as map_drawn
+from meta_agent.reports.live.heat import heat
 
 from .sample import HOSTILE, RUN, TOKENS, attempt, lost, mixed
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from meta_agent.ledger import Ledger
-from meta_agent.view.live.server import PageServer
-from meta_agent.view.live.site import Site
-from meta_agent.workspace import Workspace
+from meta_agent.core.ledger import Ledger
+from meta_agent.core.workspace import Workspace
+from meta_agent.reports.live.server import PageServer
+from meta_agent.reports.live.site import Site
 
 from ..chromium import BROWSER, Tab, browser
 from .sample import RUN, TOKENS, attempt, lost, measured, mixed, workspace

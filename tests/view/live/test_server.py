@@ -9,12 +9,12 @@ from typing import NamedTuple
 
 import pytest
 
-from meta_agent.errors import ConfigError
-from meta_agent.ledger import Ledger
-from meta_agent.view import Reply
-from meta_agent.view.live.server import PageServer
-from meta_agent.view.live.site import Site
-from meta_agent.workspace import Workspace
+from meta_agent.core.errors import ConfigError
+from meta_agent.core.ledger import Ledger
+from meta_agent.core.workspace import Workspace
+from meta_agent.reports import Reply
+from meta_agent.reports.live.server import PageServer
+from meta_agent.reports.live.site import Site
 
 from .sample import attempt, lost, measured, workspace
 

@@ -13,8 +13,8 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from meta_agent.core.protocols import Factor
 from meta_agent.domains.nano._draw import Draw
-from meta_agent.protocols import Factor
 
 Files = Mapping[str, bytes]
 

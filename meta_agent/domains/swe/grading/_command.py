@@ -16,11 +16,11 @@ import re
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
+from meta_agent.core.protocols import Sandbox
 from meta_agent.domains.formats import SweRow, resolved
 from meta_agent.domains.swe._tree import Tree
 from meta_agent.domains.swe.grading._ended import corrected, disagreement
 from meta_agent.domains.swe.grading._logs import PARSERS
-from meta_agent.protocols import Sandbox
 
 _LOG_LIMIT_BYTES: Final = 16 << 20
 _CPU_LIMIT_EXITS: Final = frozenset({-24, 128 + 24})  # SIGXCPU, in either way of writing it

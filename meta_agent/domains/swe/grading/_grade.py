@@ -20,6 +20,8 @@ from functools import cache, partial
 from importlib import resources
 from pathlib import PurePosixPath
 
+from meta_agent.core.errors import CANDIDATE_KILLS, SandboxError
+from meta_agent.core.protocols import JSON, ExecResult, Outcome, Sandbox
 from meta_agent.domains.formats import SweRow
 from meta_agent.domains.swe._patch import overlay
 from meta_agent.domains.swe._tree import Tree
@@ -35,8 +37,6 @@ from meta_agent.domains.swe.grading._report import Report
 from meta_agent.domains.swe.grading._scan import UNREADABLE
 from meta_agent.domains.swe.grading._sift import Sifted, TaskFiles, sift
 from meta_agent.domains.swe.grading._staging import place
-from meta_agent.errors import CANDIDATE_KILLS, SandboxError
-from meta_agent.protocols import JSON, ExecResult, Outcome, Sandbox
 
 SandboxFactory = Callable[[str | None], Sandbox]  # takes the image, None for the default one
 

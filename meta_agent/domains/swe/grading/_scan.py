@@ -16,7 +16,7 @@ import codecs
 import re
 from collections.abc import Callable, Iterator
 
-from meta_agent.parsing.syntax import parse_python
+from meta_agent.core.parsing.syntax import parse_python
 
 UNREADABLE = "suspect:unreadable"
 """Source that this Python cannot read. It may be of a newer one, and pass its tests."""

@@ -19,8 +19,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from meta_agent.core.parsing.syntax import literal_value
 from meta_agent.domains.swe.grading._values import Pool, another, is_plain, leaves
-from meta_agent.parsing.syntax import literal_value
 
 VALUE, MADE, INSIDE, COMPUTED, TURNED = range(5)
 Function = ast.FunctionDef | ast.AsyncFunctionDef

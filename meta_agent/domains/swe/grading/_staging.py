@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from meta_agent.core.errors import SandboxError
+from meta_agent.core.protocols import Sandbox
 from meta_agent.domains.formats import SweRow
 from meta_agent.domains.swe._tree import Tree
-from meta_agent.errors import SandboxError
-from meta_agent.protocols import Sandbox
 
 
 def place(sandbox: Sandbox, row: SweRow, tree: Tree) -> None:

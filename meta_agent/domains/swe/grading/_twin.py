@@ -21,10 +21,10 @@ import secrets
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from meta_agent.core.parsing.syntax import parse_python
 from meta_agent.domains.swe._tree import Tree
 from meta_agent.domains.swe.grading._sites import Function, Site, Text, sites_of
 from meta_agent.domains.swe.grading._values import pool_of
-from meta_agent.parsing.syntax import parse_python
 
 _TRIES = 4
 _UNITTEST = re.compile(r"(\w+) \(([\w.]+)\)")

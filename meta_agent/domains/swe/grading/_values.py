@@ -16,7 +16,7 @@ import secrets
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
-from meta_agent.parsing.syntax import literal_value
+from meta_agent.core.parsing.syntax import literal_value
 
 _TRIES: Final = 12
 _NEAR: Final = 20  # a whole number moves by up to a twentieth, or by three

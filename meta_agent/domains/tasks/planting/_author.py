@@ -18,12 +18,12 @@ from functools import cache
 from importlib import resources
 from typing import NamedTuple
 
+from meta_agent.core.chat import ChatRequest, ModelClient
+from meta_agent.core.protocols import Message
 from meta_agent.domains.tasks._names import parsed
 from meta_agent.domains.tasks._package import Package
 from meta_agent.domains.tasks.planting._mutations import Mutation
 from meta_agent.domains.tasks.planting._sound import Sound
-from meta_agent.models.chat import ChatRequest, ModelClient
-from meta_agent.protocols import Message
 
 OPERATOR = "author"
 TURNS = 2

@@ -14,6 +14,8 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
+from meta_agent.core.errors import BudgetError
+from meta_agent.core.protocols import JSON, Message
 from meta_agent.domains.swe import Tree
 from meta_agent.domains.tasks._bench import Bench, Probed
 from meta_agent.domains.tasks._journal import Journal, ahead
@@ -31,8 +33,6 @@ from meta_agent.domains.tasks.planting._mutations import Mutation
 from meta_agent.domains.tasks.planting._report import problem_of
 from meta_agent.domains.tasks.planting._sound import Sound
 from meta_agent.domains.tasks.planting._trial import Trial, fixed_lines
-from meta_agent.errors import BudgetError
-from meta_agent.protocols import JSON, Message
 
 _NO_MONEY = "the cap on what is spent was met"
 _BACK = "That makes no exercise: {why}\nAnswer anew, whole, in the same form; or decline."

@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from meta_agent.core.errors import ConfigError
+from meta_agent.core.protocols import JSON
 from meta_agent.domains.formats import semantic_key
 from meta_agent.domains.swe import make_patch
 from meta_agent.domains.tasks._bench import Bench
@@ -19,8 +21,6 @@ from meta_agent.domains.tasks._rows import Row, archive_folder, task_row, write_
 from meta_agent.domains.tasks._suite_source import without_tests
 from meta_agent.domains.tasks.planting._mutations import Mutation
 from meta_agent.domains.tasks.planting._sound import Sound
-from meta_agent.errors import ConfigError
-from meta_agent.protocols import JSON
 
 
 @dataclass(frozen=True, slots=True)

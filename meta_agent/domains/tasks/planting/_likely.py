@@ -9,7 +9,7 @@ import ast
 from collections import Counter
 from collections.abc import Iterator
 
-from meta_agent.parsing.syntax import parse_python
+from meta_agent.core.parsing.syntax import parse_python
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _Loose = Counter[tuple[str, str]]  # (function, name): how often

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TypeVar
 
-from meta_agent.parsing.syntax import parse_python
+from meta_agent.core.parsing.syntax import parse_python
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _MAX_GUARD_LINES = 5

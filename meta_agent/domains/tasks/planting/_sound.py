@@ -13,14 +13,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
+from meta_agent.core.errors import ConfigError
+from meta_agent.core.protocols import JSON
 from meta_agent.domains.swe import Report
 from meta_agent.domains.tasks._bench import Bench, Said
 from meta_agent.domains.tasks._journal import Journal
 from meta_agent.domains.tasks._names import defined_names, parsed
 from meta_agent.domains.tasks._package import Package
 from meta_agent.domains.tasks._stable import Stable, repeated, together, without_results
-from meta_agent.errors import ConfigError
-from meta_agent.protocols import JSON
 
 _WHY_CHARS = 300
 _MOST_EXAMPLES = 100  # docstrings that show something

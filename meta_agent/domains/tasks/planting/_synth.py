@@ -23,6 +23,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from meta_agent.core.protocols import JSON
 from meta_agent.domains.tasks._bench import Bench
 from meta_agent.domains.tasks._journal import Journal, ahead
 from meta_agent.domains.tasks._made import Made, Progress
@@ -36,7 +37,6 @@ from meta_agent.domains.tasks.planting._mutations import Mutation, mutations
 from meta_agent.domains.tasks.planting._quota import Quota
 from meta_agent.domains.tasks.planting._sound import Sound, read_sound
 from meta_agent.domains.tasks.planting._trial import Trial
-from meta_agent.protocols import JSON
 
 
 def synthesize(

@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from meta_agent.core.protocols import JSON
 from meta_agent.domains.tasks._bench import Bench, Probed
 from meta_agent.domains.tasks._issue import (
     UNSHOWN,
@@ -25,7 +26,6 @@ from meta_agent.domains.tasks._stable import Results, together, without_results
 from meta_agent.domains.tasks._suite_source import UnreachableError, plain_name, without_tests
 from meta_agent.domains.tasks.planting._mutations import Mutation
 from meta_agent.domains.tasks.planting._sound import Sound
-from meta_agent.protocols import JSON
 
 MAX_FAILING_FUNCTIONS = 6
 MAX_FAILING_TESTS = 12

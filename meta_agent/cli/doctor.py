@@ -1,0 +1,471 @@
+"""`meta-agent doctor`: does this machine have what a run needs?
+
+One row per need. A failing row names its fix; a warning costs something but stops nothing. Rows
+are measured, not guessed: the process sandbox is asked to reach a port of ours, the disk is asked
+for its space. Key *names* are shown, never values.
+
+Nobody is contacted unless `live` is asked for; then servers named by a base URL are asked for their
+list of models, without a key, and a Ray cluster for its nodes. Does not cover: whether a key works
+or a model answers, which would cost money; and whether a node has the same code, which is looked at
+when it joins.
+"""
+
+from __future__ import annotations
+
+import http.client
+import platform
+import re
+import shutil
+import socket
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Literal
+
+from meta_agent.core.config import RunConfig
+from meta_agent.core.distribution import install
+from meta_agent.core.errors import MetaAgentError
+from meta_agent.core.protocols import JSON
+
+if TYPE_CHECKING:
+    from meta_agent.sandboxes import EngineStatus
+
+Level = Literal["ok", "warn", "fail"]
+
+_LEAST_FREE_BYTES: Final = 2 << 30
+_OLDEST_PYTHON: Final = (3, 11)
+_OLDEST_ENGINE: Final = (23, 0, 0)
+_OLDEST_RUNC: Final = (1, 1, 12)  # those before it let a container out by a working directory
+_PATIENCE_SEC: Final = 5.0
+_REAL_MODELS: Final = {
+    "OPENAI_API_KEY": "openai/gpt-5.1",
+    "ANTHROPIC_API_KEY": "anthropic/claude-sonnet-4-6",
+}
+"""One model with a known price for each of the providers whose own SDK we speak."""
+_REACH = "import socket, sys; socket.create_connection(('127.0.0.1', int(sys.argv[1])), 2)"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One need."""
+
+    name: str
+    level: Level
+    detail: str
+    fix: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """All rows."""
+
+    needs: tuple[Row, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Nothing that a run needs is missing."""
+        return all(row.level != "fail" for row in self.needs)
+
+    def rows(self) -> list[tuple[str, str, str, str]]:
+        """For a table: level, name, detail, fix."""
+        return [(row.level, row.name, row.detail, row.fix) for row in self.needs]
+
+    def to_json(self) -> dict[str, JSON]:
+        return {
+            "schema_version": 1,
+            "ok": self.ok,
+            "checks": [asdict(row) for row in self.needs],
+        }
+
+
+def examine(config: RunConfig, *, live: bool = False) -> Health:
+    """Looks at everything that a run with these settings needs; `live` may use the network."""
+    checks: tuple[tuple[str, Callable[[RunConfig], Iterator[Row]]], ...] = (
+        ("python", _python),
+        ("git", _git),
+        ("training", _training),
+        ("devices", _devices),
+        ("memory", _fits),
+        ("sandbox", _sandboxes),
+        ("tasks", _tasks),
+        ("disk", _disk),
+        ("workspace", _workspace),
+        ("keys", _keys),
+        ("models", _models),
+        ("litellm", _litellm),
+        ("executor", _executor),
+        ("vllm", _vllm),
+        *((("servers", _servers), ("nodes", _nodes)) if live else ()),
+        ("real models", _real_thing),
+    )
+    return Health(tuple(row for name, check in checks for row in _guarded(name, check, config)))
+
+
+def _guarded(
+    name: str, check: Callable[[RunConfig], Iterator[Row]], config: RunConfig
+) -> Iterator[Row]:
+    """A check that cannot be made is a failing row, not the end of the others."""
+    try:
+        yield from check(config)
+    except MetaAgentError as error:
+        yield Row(name, "fail", str(error), error.hint or "")
+
+
+def _python(config: RunConfig) -> Iterator[Row]:
+    version = platform.python_version()
+    good = sys.version_info >= _OLDEST_PYTHON
+    yield Row(
+        "python", "ok" if good else "fail", version, "" if good else "use Python 3.11 or newer"
+    )
+
+
+def _git(config: RunConfig) -> Iterator[Row]:
+    from meta_agent.core.history import OLDEST_GIT, git_version
+
+    found = ".".join(map(str, git_version()))
+    oldest = ".".join(map(str, OLDEST_GIT))
+    good = git_version() >= OLDEST_GIT
+    fix = "" if good else f"install git {oldest} or newer"
+    yield Row("git", "ok" if good else "fail", found, fix)
+
+
+def _training(config: RunConfig) -> Iterator[Row]:
+    """By package metadata: importing torch would take seconds."""
+    local = config.policy == "nano" or config.policy.startswith("hf:")
+    needed = ("trl", "torch", "transformers", "accelerate", *(("peft",) * bool(config.lora_rank)))
+    missing = [name for name in needed if _version(name) is None]
+    if missing:
+        level: Level = "fail" if local else "warn"
+        fix = f"{install('train')}; on Linux without a GPU see the README first: "
+        fix += "the CPU build of torch saves gigabytes"
+        yield Row("training", level, f"not installed: {', '.join(missing)}", fix)
+        return
+    yield Row("training", "ok", ", ".join(f"{name} {_version(name)}" for name in needed))
+    if _has_cuda_wheels() and not Path("/dev/nvidiactl").exists():
+        fix = "reinstall torch from the CPU index (README, Installing) to save gigabytes"
+        yield Row("torch build", "warn", "a CUDA build on a machine without an NVIDIA GPU", fix)
+
+
+def _devices(config: RunConfig) -> Iterator[Row]:
+    """What a training would be held by; a build of torch for CPUs leaves a GPU idle, in silence."""
+    from meta_agent.policies.training.devices import devices
+    from meta_agent.policies.training.memory import gib
+
+    found = devices()
+    gpus = [one for one in found if one.name]
+    told = ", ".join(
+        f"{f'GPU {one.name}' if one.name else 'this machine'}: {gib(one.free_bytes)} free"
+        for one in found
+    )
+    of_cpus = (_version("torch") or "").endswith("+cpu")
+    if not config.policy.startswith("hf:"):
+        yield Row("devices", "ok", told)
+    elif gpus and of_cpus:
+        fix = "install torch from an index with CUDA builds (pytorch.org names it)"
+        yield Row("devices", "fail", f"{told}; but torch {_version('torch')} uses none", fix)
+    elif not gpus:
+        fix = "take a machine with one: here only models of some millions of parameters train well"
+        yield Row("devices", "warn", f"no GPU; {told}", fix)
+    else:
+        yield Row("devices", "ok", told)
+
+
+def _fits(config: RunConfig) -> Iterator[Row]:
+    """By the files of the model: nothing is loaded, and a model of the hub is not fetched."""
+    from meta_agent.composition.opening import load_run_domain
+    from meta_agent.composition.placing import placing
+    from meta_agent.policies.training.memory import by_part, gib
+
+    if not config.policy.startswith("hf:") or not config.own_tasks:
+        return
+    if not Path(config.policy.removeprefix("hf:")).expanduser().is_dir():
+        yield Row("memory", "ok", f"{config.policy} is looked at when it is fetched")
+        return
+    placed = placing(config, load_run_domain(config, sandbox="process"))
+    assert placed.memory is not None
+    told = f"a training takes {gib(placed.memory.total)} ({by_part(placed.memory)})"
+    yield Row("memory", "ok", f"{told}; {placed.workers} at a time")
+
+
+def _version(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _has_cuda_wheels() -> bool:
+    return any(
+        (found.name or "").lower().startswith("nvidia-") for found in metadata.distributions()
+    )
+
+
+def _sandboxes(config: RunConfig) -> Iterator[Row]:
+    from meta_agent.sandboxes import EngineStatus, engine_status, recipe_hash
+
+    engine = engine_status()
+    asked = config.sandbox == "podman"
+    looks = asked or (not engine.ready and shutil.which("podman") is not None)
+    podman = engine_status("podman") if looks else EngineStatus()
+    instead = podman.ready and config.sandbox != "docker"
+    needed = _needs_docker(config) and not instead
+    missing: Level = "fail" if needed else "warn"
+    risk = "accept the risk with --sandbox process --allow-unsafe"
+    start = f"install and start Docker, or {risk if needed else 'use --sandbox process'}"
+    if not engine.version:
+        yield Row("docker engine", missing, engine.problem, engine.hint or start)
+    else:
+        yield _engine(engine)
+        yield _image(engine.image, engine.image_id, engine.recipe == recipe_hash(), missing)
+    if looks:
+        yield _podman(podman, "fail" if asked else "warn")
+    ready = engine.ready or instead
+    yield _process_sandbox(required=config.sandbox == "process" or not ready)
+
+
+def _engine(engine: EngineStatus) -> Row:
+    """What is old is named: fences are only as good as what holds them."""
+    parts = [f"Docker {engine.version}", f"runc {engine.runc or 'of unknown version'}"]
+    found = ", ".join([*parts, f"cgroup v{engine.cgroup}"])
+    old = [part for part, oldest in zip(parts, (_OLDEST_ENGINE, _OLDEST_RUNC), strict=True)
+           if (known := _numbers(part)) and known < oldest]  # fmt: skip
+    fixes = [f"old: {', '.join(old)}; update it"] if old else []
+    if engine.cgroup == "1":
+        fixes.append("boot with cgroup v2: v1 counts the buffers of connections apart from memory")
+    if fixes:
+        return Row("docker engine", "warn", found, "; ".join(fixes))
+    return Row("docker engine", "ok", found)
+
+
+def _podman(engine: EngineStatus, missing: Level) -> Row:
+    """Really starts one: what podman says of itself is not yet a container that runs."""
+    from meta_agent.core.protocols import SandboxLimits
+    from meta_agent.sandboxes import open_sandbox
+
+    if not engine.ready:
+        return Row("podman", missing, engine.problem, engine.hint)
+    try:
+        open_sandbox("podman", run="doctor", limits=SandboxLimits(deadline_sec=60)).close()
+    except MetaAgentError as error:
+        return Row("podman", missing, str(error), error.hint or "podman info, as this user")
+    found = f"podman {engine.version}, storage {engine.driver}, cgroup v{engine.cgroup}"
+    fixes = []
+    if engine.unbounded:
+        found += f"; {', '.join(engine.unbounded)} not bounded in sum, only by process"
+        fixes.append("cgroup v2 that is delegated to this user (systemd: Delegate=cpu memory pids)")
+    if engine.driver == "vfs":
+        fixes.append("vfs copies images: podman system reset; STORAGE_DRIVER=overlay podman load")
+    return Row("podman", "warn" if fixes else "ok", found, "; ".join(fixes))
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    found = re.search(r"(\d+)\.(\d+)(?:\.(\d+))?", text)
+    return tuple(int(part or 0) for part in found.groups()) if found else ()
+
+
+def _needs_docker(config: RunConfig) -> bool:
+    """Where a language model writes the code, or acts on real code, a process will not do."""
+    by_llm = config.meta_model != "rules" or config.own_tasks
+    asked = config.sandbox == "docker"
+    return asked or (config.sandbox == "auto" and by_llm and not config.allow_unsafe_process)
+
+
+def _tasks(config: RunConfig) -> Iterator[Row]:
+    """Reads a task file; whether its tasks are sound takes sandboxes (`meta-agent tasks check`)."""
+    from meta_agent.composition.opening import load_run_domain, require_supported
+    from meta_agent.core.protocols import SPLITS
+
+    if not config.own_tasks:
+        return
+    domain = load_run_domain(config, sandbox="process")
+    require_supported(config)
+    named = config.tasks.name if config.tasks else config.domain
+    sizes = ", ".join(f"{split} {len(domain.tasks(split))}" for split in SPLITS)
+    yield Row("tasks", "ok", f"{named}: {sizes}; meta-agent tasks check tries them")
+
+
+def _image(name: str, image_id: str, current: bool, missing: Level) -> Row:
+    build = "meta-agent sandbox build"
+    if not image_id:
+        return Row("docker image", missing, f"{name} is not built", build)
+    if not current:
+        return Row("docker image", "warn", f"{name} was built from another recipe", build)
+    return Row("docker image", "ok", f"{name} {image_id.removeprefix('sha256:')[:12]}")
+
+
+def _process_sandbox(*, required: bool) -> Row:
+    """Really starts one, and lets it try to reach this process over the loopback network."""
+    try:
+        reached, as_root = _tried_sandbox()
+    except MetaAgentError as error:
+        level: Level = "fail" if required else "warn"
+        return Row("process sandbox", level, str(error), error.hint or "meta-agent sandbox build")
+    if reached:
+        fix = "use --sandbox docker for code that you do not trust"
+        return Row("process sandbox", "warn", "works, but cannot cut off the network here", fix)
+    if as_root:
+        fix = "start it as another user than root: what a model writes is refused here"
+        return Row("process sandbox", "warn", "works, but as root", fix)
+    return Row("process sandbox", "ok", "works, without a network and not as root")
+
+
+def _tried_sandbox() -> tuple[bool, bool]:
+    """Whether what runs in it reaches us, and whether it is root."""
+    from meta_agent.core.protocols import SandboxLimits
+    from meta_agent.sandboxes import open_sandbox
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = str(server.getsockname()[1])
+        sandbox = open_sandbox("process", run="doctor", limits=SandboxLimits(deadline_sec=60))
+        try:
+            done = sandbox.exec([sys.executable, "-c", _REACH, port], timeout_sec=20)
+        finally:
+            sandbox.close()
+    return done.exit_code == 0, "unprivileged" not in sandbox.fences
+
+
+def _disk(config: RunConfig) -> Iterator[Row]:
+    place = next(path for path in (config.workspace, *config.workspace.parents) if path.exists())
+    free = shutil.disk_usage(place).free
+    detail = f"{free / (1 << 30):.1f} GiB free at {place}"
+    if free < _LEAST_FREE_BYTES:
+        yield Row("disk", "fail", detail, "free at least 2 GiB, or choose another --workspace")
+    else:
+        yield Row("disk", "ok", detail)
+
+
+def _workspace(config: RunConfig) -> Iterator[Row]:
+    from meta_agent.core.history import HarnessRepo
+    from meta_agent.core.ledger import Ledger
+    from meta_agent.core.workspace import is_workspace, open_workspace
+
+    if not is_workspace(config.workspace):
+        yield Row("workspace", "ok", f"none yet at {config.workspace}; evolve makes it")
+        return
+    workspace = open_workspace(config.workspace)
+    head = HarnessRepo(workspace.harness_repo).head()
+    runs = 0
+    if workspace.ledger_file.exists():
+        with Ledger.open(workspace.ledger_file, owner_lock=False) as ledger:
+            runs = len(ledger.runs())
+    yield Row("workspace", "ok", f"{workspace.root}: {runs} runs, harness at {head[:12]}")
+
+
+def _keys(config: RunConfig) -> Iterator[Row]:
+    from meta_agent.llm_clients.keys import keys_found
+
+    found = ", ".join(f"{name} (environment)" for name in keys_found())
+    yield Row("keys", "ok", found or "none found; the built-in suites need none")
+
+
+def _models(config: RunConfig) -> Iterator[Row]:
+    """Each model that these settings would ask, with where its key comes from."""
+    from meta_agent.llm_clients.asking.accounts import accounts
+
+    for one in accounts(config):
+        where = f" at {one.base_url}" if one.base_url else ""
+        told = f"{one.model}{where} for {', '.join(one.roles)}"
+        if one.lacks_key:
+            fix = f"export {one.variables[0]}=..., or serve a model and name it with --base-url"
+            yield Row("model", "fail", f"{told}: {' and '.join(one.variables)} not set", fix)
+        else:
+            key = f"key from {one.found} (environment)" if one.found else "no key is sent"
+            yield Row("model", "ok", f"{told}: {key}")
+
+
+def _litellm(config: RunConfig) -> Iterator[Row]:
+    """By finding it, not by importing it: that takes seconds."""
+    from meta_agent.llm_clients.asking.accounts import accounts
+
+    needing = [one.model for one in accounts(config) if one.via == "litellm"]
+    if version := _version("litellm"):
+        use = f"for {', '.join(needing)}" if needing else "imported only when a model needs it"
+        yield Row("litellm", "ok", f"{version}, {use}")
+    elif needing:
+        yield Row("litellm", "fail", f"missing, needed for {needing[0]}", "pip install litellm")
+    else:
+        yield Row("litellm", "ok", "not installed; openai/... and anthropic/... need none of it")
+
+
+def _executor(config: RunConfig) -> Iterator[Row]:
+    """By metadata alone: who joins a cluster is looked at when a run begins."""
+    version = _version("ray")
+    if config.executor == "local":
+        at_once = f"{config.jobs or 'as many as fit'} at a time"
+        yield Row("executor", "ok", f"local, {at_once}; ray {version or 'missing'}")
+    elif version is None:
+        yield Row("executor", "fail", f"{config.executor} needs Ray", install("ray"))
+    else:
+        yield Row("executor", "ok", f"{config.executor}, Ray {version}")
+
+
+def _vllm(config: RunConfig) -> Iterator[Row]:
+    from meta_agent.llm_clients.asking.accounts import accounts
+    from meta_agent.policies.served.vllm_server import require_vllm
+
+    try:
+        yield Row("vllm", "ok", f"in the environment of {require_vllm()}")
+    except MetaAgentError as error:
+        if config.engines or any(one.via == "vllm" for one in accounts(config)):
+            raise
+        yield Row("vllm", "ok", f"not found ({error}); only vllm:PATH and --engines need it")
+
+
+def _servers(config: RunConfig) -> Iterator[Row]:
+    """Whether something listens: every HTTP answer counts, a refusal for want of a key too."""
+    from meta_agent.llm_clients.asking.accounts import accounts
+
+    for url in dict.fromkeys(one.base_url for one in accounts(config) if one.base_url):
+        try:
+            yield Row("server", "ok", f"{url} answers (HTTP {_status_of(url)})")
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            reason = getattr(error, "reason", error)
+            yield Row("server", "fail", f"{url}: {reason!s:.200}", "start it, or mend --base-url")
+
+
+def _nodes(config: RunConfig) -> Iterator[Row]:
+    """What room each node of a cluster has; a cluster of this machine alone is not started."""
+    from meta_agent.composition.placing import gpus_of, threads_of
+    from meta_agent.executors.cluster import room_of
+
+    address = config.executor.partition(":")[2]
+    if not address:
+        return
+    rooms = room_of(address, cpus=threads_of(config), gpus=gpus_of(config))
+    for node, room in rooms.items():
+        fix = "" if room else "--threads is what a unit takes; ray status says what there is"
+        yield Row("node", "ok" if room else "warn", f"{node[:12]}: room for {room} units", fix)
+    if not any(rooms.values()):
+        yield Row("nodes", "fail", "no node has room for a unit", "ray status")
+
+
+def _status_of(base_url: str) -> int:
+    """The status of the list of models. No key goes along."""
+    try:
+        with urllib.request.urlopen(
+            f"{base_url.rstrip('/')}/models", timeout=_PATIENCE_SEC
+        ) as reply:
+            return int(reply.status)
+    except urllib.error.HTTPError as error:
+        return error.code
+
+
+def _real_thing(config: RunConfig) -> Iterator[Row]:
+    """The command that leaves the laboratory, with the first key that is here."""
+    from meta_agent.llm_clients.keys import keys_found
+
+    model = next((_REAL_MODELS[name] for name in keys_found() if name in _REAL_MODELS), None)
+    command = "meta-agent evolve --tasks tasks.jsonl --policy {0} --meta-model {0}"
+    if model:
+        told = f"{command.format(model)} --max-usd 5 --dry-run"
+        yield Row("real models", "ok", f"{told} (without --dry-run it starts)")
+        return
+    told = (
+        command.format("openai/MODEL") + " --base-url http://localhost:8000/v1 --max-tokens 1000000"
+    )
+    keys = " or ".join(_REAL_MODELS)
+    yield Row("real models", "ok", f"export {keys}, or with a server of your own: {told}")

@@ -1,0 +1,49 @@
+"""The model that writes tasks (`tasks synth --author`): asked, paid for and recorded like a run's.
+
+Promises: what was asked and what it cost lies beside the task file (`NAME.asked`), and an
+interrupted search asks nothing twice. The cap on money counts all searches for that file.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from meta_agent.composition.served import open_models, require_servers
+from meta_agent.core.config import RunConfig
+from meta_agent.core.errors import ConfigError
+from meta_agent.core.ledger import Ledger
+from meta_agent.core.workspace import Workspace
+from meta_agent.domains.tasks import Author
+
+_RUN: Final = "author"
+
+
+def asked_folder(out: Path) -> Path:
+    """Where the record of what was asked for a task file stands."""
+    return out.absolute().with_name(f"{out.stem}.asked")
+
+
+@contextmanager
+def open_author(config: RunConfig, out: Path, tell: Callable[[str], None]) -> Iterator[Author]:
+    """The model that `config.meta_model` names. Raises before anything is asked."""
+    model = config.meta_model
+    if model == "rules" or model.startswith("replay:"):
+        raise ConfigError(f"--author {model}: expected provider/model, vllm:PATH or scripted:FILE")
+    # Of a workspace's settings only those that say how models are asked matter here.
+    config = config.model_copy(update={"policy": "nano", "models": {}, "grade": None})
+    require_servers(config)
+    folder = asked_folder(out)
+    folder.mkdir(parents=True, exist_ok=True)
+    at = Workspace(folder, config.domain, config.harness, config.seed)
+    with Ledger.open(at.ledger_file) as ledger:
+        ledger.start_run(_RUN, config.to_json(), config_hash=_RUN)
+        opened = open_models(config, ledger, _RUN, at, started_at=int(time.time()), tell=tell)
+        with opened as client:
+            assert client is not None  # a meta-model is asked
+            yield Author(client, model)
+        spent = ledger.spend(_RUN).values()
+        tell(f"asked {model}: {sum(one.calls for one in spent)} calls, record: {folder}")

@@ -1,0 +1,254 @@
+"""Somebody's agent as the harness of a workspace: read, described, checked before money is spent.
+
+Its files are copied into the harness repository as one commit that names where they came from; the
+original is only read. A `harness.toml` among them is taken as it is. Where there is none it is
+written: from what the owner says (`Answers`), and for the rest from what the files show.
+
+Does not cover: what the agent needs installed. That comes from its image
+(`meta-agent sandbox image`).
+"""
+
+from __future__ import annotations
+
+import shlex
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from typing import Any, Final, NamedTuple
+
+import tomlkit
+
+from meta_agent.core.errors import ConfigError
+from meta_agent.core.harness import (
+    CONTRACT_FILE,
+    CheckResult,
+    HarnessContract,
+    Opener,
+    matches,
+    open_session,
+    parse_contract,
+)
+from meta_agent.core.history import IMPORT_TRAILER, HarnessRepo, read_foreign, with_trailers
+from meta_agent.core.protocols import HarnessTree, Sandbox
+from meta_agent.core.workspace import BUILT_IN_HARNESSES
+
+SUBJECT: Final = "feat: the agent this workspace starts from"
+CHECK_SEC: Final = 300.0
+# Patterns of what an agent's author rarely wants edited; those that match nothing are left out.
+PROTECTED: Final = (
+    *("tests/**", "test/**", "docs/**", "LICENSE*", "COPYING*", "NOTICE*", "README*"),
+    *("CHANGELOG*", "pyproject.toml", "setup.py", "setup.cfg", "requirements*.txt", "uv.lock"),
+    *("poetry.lock", "package.json", "package-lock.json", "Dockerfile*", "Makefile"),
+)
+STARTERS: Final = ("agent.py", "main.py", "run.py", "app.py", "cli.py", "run.sh", "agent.sh")
+PROMPTS: Final = (
+    *("**/*prompt*", "**/*.jinja", "**/*.jinja2", "**/*.j2", "**/*.prompt"),
+    *("**/*.yaml", "**/*.yml", "**/config*.toml", "**/config*.json"),
+)
+Choose = Callable[[list["Start"]], "Start | None"]
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """What the owner says; what is empty is found out."""
+
+    command: tuple[str, ...] = ()
+    editable: tuple[str, ...] = ()
+    protected: tuple[str, ...] = ()
+    image: str = ""
+    leave_out: tuple[str, ...] = ()
+
+    @property
+    def about_contract(self) -> bool:
+        """Whether any of it belongs into harness.toml."""
+        return bool(self.command or self.editable or self.protected or self.image)
+
+
+NO_ANSWERS: Final = Answers()
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """One way to start the agent, and the file that suggests it."""
+
+    command: tuple[str, ...]
+    why: str
+    env: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def line(self) -> str:
+        """As one would type it."""
+        return shlex.join(self.command)
+
+
+class Brought(NamedTuple):
+    """An agent as a harness, ready to be stored."""
+
+    files: dict[str, bytes]
+    message: str
+    notes: tuple[str, ...]
+
+
+def is_brought(harness: str) -> bool:
+    """Whether a `--harness` is somebody's, and not one of ours."""
+    return harness not in BUILT_IN_HARNESSES
+
+
+def bring(
+    source: str, answers: Answers = NO_ANSWERS, *, choose: Choose = lambda _: None
+) -> Brought:
+    """Reads and describes an agent. `choose` is asked where there are several ways to start it."""
+    foreign = read_foreign(source, leave_out=answers.leave_out)
+    files = dict(foreign.files)
+    notes = [f"not taken: {path} ({why})" for path, why in sorted(foreign.left_out.items())]
+    if CONTRACT_FILE in files:
+        if answers.about_contract:
+            raise ConfigError(
+                f"{source} has a {CONTRACT_FILE} of its own, which the flags would contradict",
+                hint=f"change it there, or leave the flags out (--leave-out {CONTRACT_FILE})",
+            )
+    else:
+        text, found = _describe(source, files, answers, choose)
+        files[CONTRACT_FILE] = text.encode()
+        notes = [*found, *notes]
+    parse_contract(HarnessTree("", "", files))
+    trailers = {"Imported-From": foreign.source, IMPORT_TRAILER: foreign.commit or ""}
+    return Brought(files, with_trailers(SUBJECT, trailers), tuple(notes))
+
+
+def create_brought(
+    path: Path,
+    source: str,
+    answers: Answers = NO_ANSWERS,
+    *,
+    choose: Choose = lambda _: None,
+    tell: Callable[[str], None] = lambda _: None,
+) -> HarnessRepo:
+    """The harness repository of a workspace, from an agent; `tell` hears what was found."""
+    brought = bring(source, answers, choose=choose)
+    for note in brought.notes:
+        tell(note)
+    return HarnessRepo.create(path, brought.files, brought.message)
+
+
+# --- describing it ------------------------------------------------------------------------------
+
+
+def _describe(
+    source: str, files: Mapping[str, bytes], answers: Answers, choose: Choose
+) -> tuple[str, list[str]]:
+    start = _start(source, files, answers, choose)
+    protected = answers.protected or _present(PROTECTED, files)
+    editable = answers.editable or ("**",)
+    name = PurePosixPath(source.rstrip("/").removesuffix(".git")).name or "agent"
+    table: dict[str, Any] = {
+        "name": name,
+        "command": list(start.command),
+        "image": answers.image or "base",
+        "editable": list(editable),
+        "protected": list(protected),
+    }
+    if start.env:
+        table["env"] = dict(start.env)
+    document = {"harness": table, "factors": {"scaffold": list(editable)}}
+    prompts = sorted(path for path in files if any(matches(one, path) for one in PROMPTS))
+    notes = [f"command: {start.line} ({start.why})"]
+    notes.append(f"prompts and settings found: {', '.join(prompts[:8]) or 'none'}")
+    notes.append(f"editable: {', '.join(editable)}; protected: {', '.join(protected) or 'none'}")
+    return tomlkit.dumps(document), notes
+
+
+def _start(source: str, files: Mapping[str, bytes], answers: Answers, choose: Choose) -> Start:
+    if answers.command:
+        return Start(answers.command, "as asked")
+    found = starts(files)
+    chosen = found[0] if len(found) == 1 else choose(found)
+    if chosen is None:
+        listed = "; ".join(f"{start.line} ({start.why})" for start in found) or "none was found"
+        raise ConfigError(
+            f"how {source} is started is not clear; candidates: {listed}",
+            hint='--command "python3 {harness}/FILE.py {prompt}"',
+        )
+    return chosen
+
+
+def starts(files: Mapping[str, bytes]) -> list[Start]:
+    """Ways to start an agent that its files suggest."""
+    found = [*_scripts(files), *_modules(files)]
+    if found:
+        return found
+    return [
+        Start((_interpreter(name), f"{{harness}}/{name}", "{prompt}"), name)
+        for name in STARTERS
+        if name in files
+    ]
+
+
+def _scripts(files: Mapping[str, bytes]) -> list[Start]:
+    """The programs that a package declares, run from the files here and not from an image."""
+    try:
+        project = tomllib.loads(files.get("pyproject.toml", b"").decode("utf-8"))
+        scripts = dict(project.get("project", {}).get("scripts", {}))
+    except (ValueError, AttributeError, TypeError):
+        return []
+    found = []
+    for name, target in sorted(scripts.items()):
+        module, colon, function = str(target).partition(":")
+        if colon and module.replace(".", "").isidentifier() and function.isidentifier():
+            code = f"import sys; from {module} import {function}; sys.exit({function}())"
+            env = {"PYTHONPATH": _import_root(files, module)}
+            found.append(Start(("python3", "-c", code, "{prompt}"), f"script {name}", env))
+    return found
+
+
+def _modules(files: Mapping[str, bytes]) -> list[Start]:
+    found = []
+    for path in sorted(files):
+        parts = PurePosixPath(path).parts
+        if parts[-1] == "__main__.py" and len(parts) == 2 + (parts[0] == "src"):
+            root = "{harness}/src" if parts[0] == "src" else "{harness}"
+            command = ("python3", "-m", parts[-2], "{prompt}")
+            found.append(Start(command, path, {"PYTHONPATH": root}))
+    return found
+
+
+def _import_root(files: Mapping[str, bytes], module: str) -> str:
+    top = module.split(".")[0]
+    inside = any(path.startswith((f"src/{top}/", f"src/{top}.py")) for path in files)
+    return "{harness}/src" if inside else "{harness}"
+
+
+def _interpreter(name: str) -> str:
+    return "sh" if name.endswith(".sh") else "python3"
+
+
+def _present(patterns: Sequence[str], files: Mapping[str, bytes]) -> tuple[str, ...]:
+    return tuple(one for one in patterns if any(matches(one, path) for path in files))
+
+
+# --- checking it --------------------------------------------------------------------------------
+
+
+def check_harness(tree: HarnessTree, opener: Opener) -> list[CheckResult]:
+    """The contract, the command or the entry, and the harness's own `check` command."""
+    contract = parse_contract(tree)
+    rows = [CheckResult(CONTRACT_FILE, True)]
+    with open_session(tree, opener) as session:
+        rows += session.check([], [])
+    if contract.check and all(row.ok for row in rows):
+        rows.append(_own_check(tree, contract, opener))
+    return rows
+
+
+def _own_check(tree: HarnessTree, contract: HarnessContract, opener: Opener) -> CheckResult:
+    sandbox: Sandbox = opener(None if contract.image == "base" else contract.image)
+    try:
+        sandbox.write({f"harness/{path}": data for path, data in tree.files.items()})
+        ran = sandbox.exec(contract.check, cwd="harness", timeout_sec=CHECK_SEC)
+    finally:
+        sandbox.close()
+    told = (ran.stdout + ran.stderr).decode("utf-8", "replace").strip()[-1000:]
+    name = f"check: {shlex.join(contract.check)}"
+    ended = f"exit {ran.exit_code}" + (", out of time" if ran.timed_out else "")
+    return CheckResult(name, ran.exit_code == 0, "" if ran.exit_code == 0 else f"{ended}\n{told}")

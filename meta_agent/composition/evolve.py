@@ -1,0 +1,63 @@
+"""One run: open it, tend the harness, search and prove (`steps.full`), open the vault once.
+
+The loop itself reads top to bottom in `steps/ways/full.py`, one generation in
+`steps/ways/search.py`.
+Every durable step is journalled: running the same command again resumes.
+"""
+
+from __future__ import annotations
+
+from threading import Event
+
+from meta_agent.composition.opening import first_version, open_run
+from meta_agent.core.config import RunConfig
+from meta_agent.core.loop.budget import allowed
+from meta_agent.core.loop.diagnostics.tend import tend
+from meta_agent.core.loop.finish import finish
+from meta_agent.core.loop.records import must_work
+from meta_agent.core.loop.replayed import telling_replay
+from meta_agent.core.loop.run import Run
+from meta_agent.core.protocols import JSON
+from meta_agent.reports import Display, RunState, reduce
+from meta_agent.strategies.strategies import STRATEGIES
+
+
+def evolve(config: RunConfig, display: Display, stop: Event | None = None) -> RunState:
+    """Runs, or resumes, what `config` describes; a run that is done is only read."""
+    with open_run(config, display, stop=stop) as run:
+        if not run.finished:
+            with telling_replay(run):
+                _evolve(run)
+        return reduce(run.ledger, run.id)
+
+
+def _evolve(run: Run) -> None:
+    first = tend(run, first_version(run))
+    run.ledger.event("plan", {"attempts": allowed(run)})
+    handed = STRATEGIES[run.config.strategy]().carry_out(run, first)
+    finish(run, first, handed)
+
+
+def train_alone(config: RunConfig, display: Display) -> JSON:
+    """Trains `main` for `config.train_steps` steps and measures it on the search split."""
+    with open_run(config, display, purpose="train") as run:
+        version = first_version(run)
+        tree = run.repo.tree(version.commit)
+        run.phase("train", f"{config.train_steps} steps on {version.commit[:12]}")
+        with must_work(version):
+            trained = run.lab.train(tree, seed=0, steps=config.train_steps)
+            seen = run.lab.evaluate(tree, trained, split="search", limit=run.plan.search)
+        run.finish()
+    return {
+        "schema_version": 1,
+        "run": run.id,
+        "harness_commit": version.commit,
+        "policy": trained.policy,
+        "checkpoint": trained.path,
+        "steps": trained.steps,
+        "split": "search",
+        "n": seen.planned,
+        "success": seen.solved / seen.planned,
+        "clean_success": seen.clean / seen.planned,
+        "metrics": trained.metrics,
+    }

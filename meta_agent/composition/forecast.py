@@ -1,0 +1,96 @@
+"""`evolve --dry-run`: what would run, what it may cost, and what it could prove.
+
+Nobody is contacted and nothing is started or written. What `evolve` would refuse from the settings
+and the workspace alone is refused here, too.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+from meta_agent.composition.opening import load_run_domain, name_of, require_supported
+from meta_agent.composition.placing import Placing, placing
+from meta_agent.composition.served import REPLAY
+from meta_agent.composition.visible import KIND, tasks_that_do, visible
+from meta_agent.core.config import RunConfig
+from meta_agent.core.ledger import Ledger, Step
+from meta_agent.core.loop.plan import ALPHA, Plan, plan_for
+from meta_agent.core.loop.spending import alpha_of
+from meta_agent.core.protocols import JSON, Domain
+from meta_agent.core.workspace import SETTINGS_FILE, open_workspace, require_fitting
+from meta_agent.llm_clients.asking.client import prices_in_use, recording_of
+from meta_agent.llm_clients.asking.estimate import (
+    TOO_COARSE,
+    Detectable,
+    Estimate,
+    estimate,
+    latest_transcripts,
+    measured_in,
+    too_coarse,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """The settings in force, the sizes that follow, and the estimate."""
+
+    config: RunConfig
+    plan: Plan
+    estimate: Estimate
+    placing: Placing
+
+    def to_json(self) -> dict[str, JSON]:
+        memory = self.placing.memory
+        return {
+            "schema_version": 1,
+            "config": self.config.to_json(),
+            "plan": self.plan.to_json(),
+            "estimate": _finite(self.estimate.to_json()),
+            "workers": self.placing.workers,
+            "memory": memory._asdict() | {"total": memory.total} if memory else None,
+        }
+
+
+def forecast(config: RunConfig) -> Forecast:
+    """The forecast of a run with these settings; a replay has those of its recording."""
+    if config.meta_model.startswith(REPLAY):
+        config = recording_of(config.meta_model, config.workspace).effective(config)
+    require_supported(config)
+    require_fitting(config.workspace, domain=config.domain, harness=config.harness)
+    domain = _domain_of(config)
+    calibrations, alpha = _recorded(config)
+    plan = replace(plan_for(config, domain), alpha=alpha)
+    earlier = latest_transcripts(config.workspace)
+    measured = measured_in(earlier) if earlier else None
+    effect = visible(config, plan, calibrations, domain.evaluator_hash)
+    enough = tasks_that_do(plan, TOO_COARSE) if too_coarse(effect.effect) else None
+    least = Detectable(effect.effect, effect.words, enough)
+    told = estimate(config, plan, prices_in_use(config), least, measured)
+    return Forecast(config, plan, told, placing(config, domain))
+
+
+def _recorded(config: RunConfig) -> tuple[list[Step], float]:
+    """What was ever calibrated in a workspace, and what its runs left of the error of a claim.
+
+    No workspace is made for the sake of a forecast.
+    """
+    if not (config.workspace / SETTINGS_FILE).is_file():
+        return [], ALPHA
+    file = open_workspace(config.workspace).ledger_file
+    if not file.is_file():
+        return [], ALPHA
+    with Ledger.open(file, owner_lock=False) as ledger:
+        return ledger.steps(kind=KIND), alpha_of(ledger, name_of(config))
+
+
+def _finite(value: JSON) -> JSON:
+    """JSON has no word for what has no upper end (a free model under a cap): null."""
+    if isinstance(value, dict):
+        return {name: _finite(item) for name, item in value.items()}
+    return None if isinstance(value, float) and math.isinf(value) else value
+
+
+def _domain_of(config: RunConfig) -> Domain:
+    """The sandbox is named so that no engine is asked for one."""
+    return load_run_domain(config, sandbox="process")

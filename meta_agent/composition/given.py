@@ -1,0 +1,210 @@
+"""What `meta_agent.optimize` was given as Python, as settings and files in `<workspace>/given/`.
+
+A function goes with what it uses: modules by import, functions and classes beside it by source,
+plain values by their literal. Does not cover: what cannot be written down (sockets, data frames).
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import inspect
+import json
+import shlex
+import textwrap
+import types
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+from meta_agent.core.config import RunConfig
+from meta_agent.core.errors import ConfigError
+from meta_agent.core.parsing.syntax import literal_value, parse_python
+from meta_agent.core.protocols import JSON
+from meta_agent.core.resources import shipped_harness
+from meta_agent.core.settings import resolve
+from meta_agent.core.workspace import GIVEN, find_workspace
+
+Agent = str | Path | Sequence[str] | Callable[..., Any]
+_AGENT: Final = "agent"
+_MAIN: Final = """
+
+if __name__ == "__main__":
+    import os, pathlib
+
+    prompt = pathlib.Path(os.environ["META_AGENT_PROMPT_FILE"]).read_text(encoding="utf-8")
+    said = {name}(prompt, os.environ["OPENAI_BASE_URL"])
+    if said is not None:
+        pathlib.Path("answer.txt").write_text(str(said), encoding="utf-8")
+"""
+
+
+def config_of(
+    *,
+    tasks: Any = None,
+    grade: Any = None,
+    tools: Any = None,
+    agent: Any = None,
+    workspace: Path | str | None = None,
+    **settings: Any,
+) -> RunConfig:
+    """The settings that these arguments stand for; what is Python is written down."""
+    root = find_workspace(Path(workspace) if workspace else None, Path.cwd())
+    flags: dict[str, Any] = {**settings, "workspace": root}
+    files: dict[str, str] = {}
+    if isinstance(tasks, str | Path):
+        flags["tasks"] = Path(tasks)
+    elif tasks is not None:
+        files["tasks.jsonl"] = "".join(_line(row) for row in tasks)
+        flags["tasks"] = root / GIVEN / "tasks.jsonl"
+    if isinstance(grade, str | Path):
+        flags["grade"] = Path(grade)
+    elif grade is not None:
+        name = "judge" if getattr(grade, "__name__", "") == "judge" else "grade"
+        parts = {name: grade, **({"tools": tools} if tools is not None else {})}
+        files["grader.py"] = source_of(parts)
+        flags["grade"] = root / GIVEN / "grader.py"
+    harness, more = _harness(agent, root)
+    if harness is not None:
+        flags["harness"] = harness
+    _write(root / GIVEN, {**files, **more})
+    return resolve(flags)
+
+
+def _line(row: Mapping[str, JSON]) -> str:
+    try:
+        return json.dumps(dict(row), ensure_ascii=False, allow_nan=False) + "\n"
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"a task cannot be written as JSON ({error}): {row!r:.120}") from error
+
+
+def _write(folder: Path, files: Mapping[str, str]) -> None:
+    for path, text in files.items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_text(text, encoding="utf-8")
+
+
+def _harness(agent: Agent | None, root: Path) -> tuple[str | None, dict[str, str]]:
+    """The harness that an agent stands for, and the files to write for it."""
+    if agent is None:
+        return None, {}
+    folder = str(root / GIVEN / _AGENT)
+    if callable(agent):
+        text = source_of({"act": agent}) + _MAIN.format(name="act")
+        command = ["python3", "{harness}/agent.py"]
+        return folder, {**_contract(command), f"{_AGENT}/agent.py": text}
+    if isinstance(agent, Path) or (isinstance(agent, str) and _is_path(agent)):
+        if not Path(agent).is_dir():
+            raise ConfigError(f"there is no folder {agent}", hint="agent: a folder, or a prompt")
+        return str(agent), {}
+    if not isinstance(agent, str):
+        return folder, _contract([str(word) for word in agent])
+    if "{prompt}" in agent or "{prompt_file}" in agent:
+        return folder, _contract(shlex.split(agent))
+    return folder, _prompted(agent)
+
+
+def _is_path(text: str) -> bool:
+    """A prompt may be longer than any name, and one word with a slash is no prompt."""
+    if "/" in text and not any(map(str.isspace, text)):
+        return True
+    with suppress(OSError, ValueError):
+        return Path(text).is_dir()
+    return False
+
+
+def _contract(command: Sequence[str]) -> dict[str, str]:
+    told = json.dumps(list(command))
+    text = f'[harness]\nname = "agent"\ncommand = {told}\nimage = "base"\neditable = ["**"]\n'
+    text += 'protected = ["harness.toml"]\n[factors]\nscaffold = ["**"]\n'
+    about = "An agent that was given as a command; it finds its model at OPENAI_BASE_URL.\n"
+    return {f"{_AGENT}/harness.toml": text, f"{_AGENT}/README.md": about}
+
+
+def _prompted(prompt: str) -> dict[str, str]:
+    """The harness `open` with this system prompt."""
+    shipped = shipped_harness("chat/open")
+    files = {f"{_AGENT}/{path}": content.decode() for path, content in shipped.items()}
+    prompts = f"{_AGENT}/agent/prompts.py"
+    tree = parse_python(files[prompts])
+    for node in tree.body:
+        if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "SYSTEM":
+            lines = files[prompts].splitlines(keepends=True)
+            told = f"SYSTEM = {prompt!r}\n"
+            assert node.end_lineno is not None
+            files[prompts] = "".join([*lines[: node.lineno - 1], told, *lines[node.end_lineno :]])
+    return files
+
+
+def source_of(functions: Mapping[str, Callable[..., Any]]) -> str:
+    """A module that holds these functions under these names, with all that they use."""
+    written: dict[str, str] = {}
+    for name, function in functions.items():
+        _collect(function, written)
+        if function.__name__ != name:
+            written[name] = f"{name} = {function.__name__}\n"
+    return "\n\n".join(written.values()) + "\n"
+
+
+def _collect(function: Any, written: dict[str, str]) -> None:
+    try:
+        text = textwrap.dedent(inspect.getsource(function))
+    except (OSError, TypeError) as error:
+        raise ConfigError(
+            f"the source of {function!r} cannot be read",
+            hint="give a function that is defined in a file or a notebook cell, or a file",
+        ) from error
+    name = getattr(function, "__name__", "")
+    if not name.isidentifier():
+        raise ConfigError(f"{function!r} has no name", hint="def, not lambda")
+    if name in written:
+        return
+    written[name] = ""  # its place, should it call itself
+    known = inspect.getclosurevars(function) if inspect.isfunction(function) else None
+    used = {**known.globals, **known.nonlocals} if known else {}
+    for inner in _inner_names(text) - set(used):
+        if inner in getattr(function, "__globals__", {}) and not hasattr(builtins, inner):
+            used[inner] = function.__globals__[inner]
+    before = {name: written.pop(name)}
+    for word, value in used.items():
+        _bring(word, value, written, function)
+    written.update(before)
+    written[name] = text
+
+
+def _inner_names(text: str) -> set[str]:
+    """All names that are read, also in functions and classes inside."""
+    return {
+        node.id
+        for node in ast.walk(parse_python(text))
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)
+    }
+
+
+def _bring(word: str, value: Any, written: dict[str, str], user: Any) -> None:
+    if word in written or value is user:
+        return
+    if isinstance(value, types.ModuleType):
+        written[word] = f"import {value.__name__} as {word}\n"
+    elif inspect.isfunction(value) or inspect.isclass(value):
+        home = getattr(value, "__module__", "__main__")
+        if home in ("__main__", user.__module__):
+            _collect(value, written)
+        else:
+            written[word] = f"from {home} import {value.__qualname__} as {word}\n"
+    else:
+        written[word] = f"{word} = {_literal(value, word, user.__name__)}\n"
+
+
+def _literal(value: Any, word: str, user: str) -> str:
+    text = repr(value)
+    try:
+        if literal_value(text) == value:
+            return text
+    except (ValueError, SyntaxError):
+        pass
+    raise ConfigError(
+        f"{user} uses {word}, a {type(value).__name__} that cannot be written down",
+        hint=f"make {word} inside of {user}, or give a file",
+    )

@@ -1,0 +1,243 @@
+"""`meta_agent.optimize(...)`: the loop as a function, for scripts and notebooks.
+
+    import meta_agent
+    result = meta_agent.optimize(
+        tasks=rows, grade=grade, policy="openai/NAME", meta_model="openai/NAME"
+    )
+
+What is given as Python is written down first, as files in `<workspace>/given/`: a run has to be
+resumed, verified and killed like any other, and a function in memory cannot be. So a function has
+to be self-contained: what it uses is imported inside of it, or stands beside it as functions,
+modules and plain values. The loop runs in a thread of its own, which makes it safe in a notebook,
+where another loop is running already; Ctrl-C drains it, and the same call resumes it.
+
+Does not cover: functions that close over what cannot be written down (sockets, data frames).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import html
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from meta_agent.composition.given import Agent, config_of
+from meta_agent.composition.used import require_used
+from meta_agent.core.config import RunConfig
+from meta_agent.core.protocols import JSON
+from meta_agent.reports import Display, RunState, handover_words, open_display
+from meta_agent.reports.told import Event, Told
+
+if TYPE_CHECKING:
+    from meta_agent.composition.forecast import Forecast
+
+Grade = Callable[..., Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What a run came to. Shares, not points; None where nothing was measured.
+
+    `before` and `after` are of the vault's tasks, with the trainings of this very run: a fresh one
+    may do less.
+    """
+
+    run: str
+    workspace: Path
+    exit_reason: str | None
+    before: float | None
+    after: float | None
+    promoted: tuple[str, ...]
+    harness_commit: str
+    weights: Path | None
+    """Of a policy that was trained; None for one behind a server."""
+    usd: float | None
+    claim: str
+    """What may be said of the difference, and what not."""
+    state: RunState = field(repr=False)
+
+    def to_json(self) -> dict[str, JSON]:
+        """The document of `evolve --json`."""
+        return self.state.to_json()
+
+    def adopt(self, into: Path | str, branch: str = "meta-agent") -> None:
+        """The promoted history as a branch of a clone of yours."""
+        from meta_agent.core.history import HarnessRepo, adopt_branch
+        from meta_agent.core.workspace import open_workspace
+
+        repo = HarnessRepo.open(open_workspace(self.workspace).harness_repo)
+        adopt_branch(repo, Path(into), branch)
+
+    def __str__(self) -> str:
+        return (
+            f"{self.run}: {_share(self.before)} -> {_share(self.after)} clean success, "
+            f"{len(self.promoted)} promoted; {self.claim}"
+        )
+
+    def _repr_html_(self) -> str:
+        rows = {
+            "run": f"{self.run} ({self.exit_reason})",
+            "before": _share(self.before),
+            "after": _share(self.after),
+            "promoted": ", ".join(self.promoted) or "nothing",
+            "harness": f"{self.workspace}/harness_repo at {self.harness_commit[:10]}",
+            "weights": str(self.weights or "the policy was not trained"),
+            "claim": self.claim,
+        }
+        cells = "".join(
+            f"<tr><th style='text-align:left'>{html.escape(name)}</th>"
+            f"<td style='text-align:left'>{html.escape(value)}</td></tr>"
+            for name, value in rows.items()
+        )
+        return f"<table>{cells}</table>"
+
+    @classmethod
+    def of(cls, state: RunState) -> Result:
+        """From what the ledger says."""
+        product = state.product
+        visible = dict(state.visible or {})
+        return cls(
+            run=state.run,
+            workspace=Path(state.workspace),
+            exit_reason=state.exit_reason,
+            before=state.baseline.clean_success if state.baseline else None,
+            after=state.final.clean_success if state.final else None,
+            promoted=tuple(
+                str(one.candidate) for one in state.versions if one.candidate and not one.undone
+            ),
+            harness_commit=str(product["harness_commit"] or ""),
+            weights=Path(str(product["weights"])) if product["weights"] else None,
+            usd=state.usd,
+            claim=handover_words(state) or str(visible.get("words", "")),
+            state=state,
+        )
+
+
+def optimize(
+    *,
+    tasks: Path | str | Iterable[Mapping[str, JSON]] | None = None,
+    grade: Path | str | Grade | None = None,
+    tools: Callable[..., Any] | None = None,
+    agent: Agent | None = None,
+    policy: str = "nano",
+    meta_model: str = "rules",
+    budget: int | None = None,
+    threshold: float | None = None,
+    workspace: Path | str | None = None,
+    on_event: Callable[[Event], None] | None = None,
+    **settings: Any,
+) -> Result:
+    """Runs the loop, or resumes it, and says what came of it.
+
+    Args:
+        tasks: rows (objects with a `prompt`), or a file or folder of them.
+        grade: `grade(task, answer) -> bool | float | Outcome`, or a Python file with it.
+        tools: `tools(task) -> [function, ...]`, what the agent may call.
+        agent: a folder, a command, a prompt, or `agent(prompt, base_url) -> answer`.
+        policy: the model that acts; see `meta-agent evolve --help`.
+        meta_model: the model that improves the agent; `rules` asks none.
+        budget: cap on attempts.
+        threshold: from which number of `grade` a task counts as solved.
+        workspace: where everything goes.
+        on_event: hears of everything that the display would show.
+        settings: any other setting of `meta-agent evolve`, by its field's name.
+    """
+    given: dict[str, Any] = {
+        "tasks": tasks,
+        "grade": grade,
+        "tools": tools,
+        "agent": agent,
+        "policy": policy,
+    }
+    given |= {"meta_model": meta_model, "budget": budget, "threshold": threshold}
+    given |= {"workspace": workspace, **settings}
+    stop = threading.Event()
+    return _Work(lambda: _shown(stop, on_event, config_of(**given))).result(stop)
+
+
+async def optimize_async(**arguments: Any) -> Result:
+    """The same for code that is async already; cancelling it drains the run."""
+    stop, on_event = threading.Event(), arguments.pop("on_event", None)
+    work = _Work(lambda: _shown(stop, on_event, config_of(**arguments)))
+    try:
+        while work.thread.is_alive():
+            await asyncio.sleep(0.05)
+    except asyncio.CancelledError:
+        stop.set()
+        raise
+    return work.result(stop)
+
+
+def run(config: RunConfig, display: Display, stop: threading.Event | None = None) -> Result:
+    """The loop for settings that are resolved already: what `meta-agent evolve` does."""
+    from meta_agent.composition.evolve import evolve
+
+    require_used(config)
+    return Result.of(evolve(config, display, stop))
+
+
+def train(config: RunConfig, display: Display) -> JSON:
+    """One training, without the loop: what `meta-agent train` does."""
+    from meta_agent.composition.evolve import train_alone
+
+    require_used(config)
+    return train_alone(config, display)
+
+
+def forecast(config: RunConfig) -> Forecast:
+    """What a run would do and cost: what `meta-agent evolve --dry-run` says. Contacts nobody."""
+    from meta_agent.composition.forecast import forecast as told
+
+    require_used(config)
+    return told(config)
+
+
+def _shown(
+    stop: threading.Event, on_event: Callable[[Event], None] | None, config: RunConfig
+) -> Result:
+    display: Display = open_display(live=False)
+    if on_event is not None:
+        display = Told(display, on_event)
+    try:
+        return run(config, display, stop)
+    finally:
+        display.close()
+
+
+def _share(value: float | None) -> str:
+    return "-" if value is None else f"{value:.1%}"
+
+
+class _Work:
+    """A run in a thread of its own, with its result or its error."""
+
+    def __init__(self, work: Callable[[], Result]) -> None:
+        self._found: Result | None = None
+        self._error: BaseException | None = None
+
+        def run() -> None:
+            try:
+                self._found = work()
+            except BaseException as error:
+                self._error = error
+
+        self.thread = threading.Thread(target=run, name="meta-agent", daemon=True)
+        self.thread.start()
+
+    def result(self, stop: threading.Event) -> Result:
+        """Waits; Ctrl-C stops the run after the step in flight, and raises what that raises."""
+        while self.thread.is_alive():
+            try:
+                self.thread.join(0.2)
+            except KeyboardInterrupt:
+                stop.set()
+        if self._error is not None:
+            raise self._error
+        assert self._found is not None
+        return self._found
+
+
+__all__ = ["Event", "Result", "forecast", "optimize", "optimize_async", "run", "train"]

@@ -1,0 +1,27 @@
+"""What a node of a cluster makes of a run's settings: the same apparatus as the driver's."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from meta_agent.composition.opening import lab_settings, load_run_domain
+from meta_agent.composition.served import policies_of
+from meta_agent.core.config import RunConfig
+from meta_agent.core.lab.units import Apparatus
+from meta_agent.core.protocols import JSON
+from meta_agent.core.workspace import open_workspace
+from meta_agent.policies.engine_room import engines_for
+from meta_agent.sandboxes import reap
+
+
+def apparatus(told: Mapping[str, JSON]) -> Apparatus:
+    """For `build` of `backtest.cluster.open_cluster`: carries the units of this run out."""
+    config = RunConfig.from_json(told["config"])
+    run, backend = told["run"], told["backend"]
+    reap(backends=("docker", backend))
+    domain = load_run_domain(config, sandbox=backend, run=run)
+    workspace = open_workspace(config.workspace)
+    settings = lab_settings(config, run, backend, workspace, 1, told["images"])
+    logs = workspace.root / "logs"
+    engines = engines_for(config, settings.base_policy, domain, logs, lambda _: None)
+    return Apparatus(settings, domain, policies_of(config, None, engines=engines))

@@ -1,0 +1,167 @@
+"""Where units take place, of which images, and whether they fit: said before anything is loaded.
+
+Does not cover: how much a training takes (`training.memory`), and what devices there are
+(`training.devices`).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import NamedTuple
+
+from meta_agent.core.config import RunConfig
+from meta_agent.core.errors import ConfigError
+from meta_agent.core.harness import parse_contract
+from meta_agent.core.history import HarnessRepo
+from meta_agent.core.lab.executor import Executor
+from meta_agent.core.protocols import Domain
+from meta_agent.executors.cluster import open_cluster
+from meta_agent.policies.engine_room import seats_of
+from meta_agent.policies.training import TrainSettings
+from meta_agent.policies.training.devices import Device, devices
+from meta_agent.policies.training.hub import hf_place
+from meta_agent.policies.training.memory import Memory, require_fit, shape_of
+from meta_agent.reports.terminal.display import Display
+from meta_agent.sandboxes import BASE_IMAGE, image_ids
+
+TOKENS_PER_PASS = 8192
+_HF = "hf:"
+
+
+class Placing(NamedTuple):
+    """Trainings side by side."""
+
+    workers: int
+    devices: tuple[str, ...] = ()
+    """Of each child, as in CUDA_VISIBLE_DEVICES; none: all see the same."""
+    memory: Memory | None = None
+    """Of one device of a training, predicted; None: too small to matter."""
+
+
+def train_settings(config: RunConfig) -> TrainSettings:
+    """How a child holds and trains the policy of these settings."""
+    if not config.policy.startswith(_HF):
+        return TrainSettings(corrected=config.engines > 0)
+    behind = config.max_staleness
+    corrected = behind > 0 or config.engines > 0
+    return TrainSettings(
+        config.lora_rank,
+        config.precision,
+        config.tokens_per_pass or TOKENS_PER_PASS,
+        corrected=corrected,
+        max_staleness=behind,
+        ranks=config.train_gpus,
+        sharded=config.train_gpus > 1 and not config.lora_rank,
+    )
+
+
+def _alone(config: RunConfig) -> TrainSettings:
+    """With engines no second child samples beside the one that trains."""
+    settings = train_settings(config)
+    return replace(settings, max_staleness=0) if config.engines else settings
+
+
+def threads_of(config: RunConfig) -> int:
+    """Of one training: of its ranks and, where rollouts are made ahead, of a child that samples."""
+    return config.threads * (config.train_gpus + (1 if _alone(config).max_staleness else 0))
+
+
+def gpus_of(config: RunConfig) -> int:
+    """Of one unit on a cluster that has any. A single engine shares the only GPU of a training."""
+    if not config.policy.startswith(_HF):
+        return 0
+    engines = config.engines * config.gpus_per_engine
+    return config.train_gpus + (engines if (config.train_gpus, engines) != (1, 1) else 0)
+
+
+def placing(config: RunConfig, domain: Domain) -> Placing:
+    """Raises ConfigError where a training of an `hf:` policy does not fit."""
+    if not config.trainable:  # two evaluations would have twice the rollouts under way
+        return Placing(1)
+    if not config.policy.startswith(_HF):
+        return Placing(config.jobs or (1 if config.engines else os.cpu_count()) or 1)
+    found = _for_training(config, devices())
+    shape = shape_of(hf_place(config.policy.removeprefix(_HF)))
+    memory = require_fit(
+        config.policy,
+        shape,
+        _alone(config),
+        row=min(shape.window, domain.ceilings.max_context_tokens),
+        trained=True,  # a run trains on from what it trained
+        available=_available(found, config.train_gpus),
+    )
+    fitting = [one for one in found if one.free_bytes >= memory.total]
+    names = [one.name for one in fitting if one.name]
+    starts = range(0, len(names) - config.train_gpus + 1, config.train_gpus)
+    named = tuple(",".join(names[at : at + config.train_gpus]) for at in starts)
+    places = 1 if config.engines else len(named) or _places_here(found[0], memory, config)
+    if named and (config.jobs or 1) > 1 and config.engines:
+        raise ConfigError(
+            f"{config.jobs} trainings at a time, and the engines on these GPUs serve one",
+            hint="--jobs 1",
+        )
+    return Placing(config.jobs or places, named, memory)
+
+
+def _for_training(config: RunConfig, found: list[Device]) -> list[Device]:
+    """What engines leave."""
+    seats = seats_of(config, found)
+    if not seats.devices:
+        return found
+    kept = [one for one in found if one.name in seats.left]
+    return [
+        one._replace(free_bytes=one.free_bytes - (seats.bytes_each if seats.share else 0))
+        for one in kept
+    ]
+
+
+def _available(found: list[Device], count: int) -> int:
+    """What each of `count` devices has at least."""
+    if not found[0].name:
+        return found[0].free_bytes // count
+    if len(found) < count:
+        raise ConfigError(
+            f"train_gpus is {count}, and {len(found)} GPUs are visible",
+            hint=f"--train-gpus {len(found)}",
+        )
+    return sorted((device.free_bytes for device in found), reverse=True)[count - 1]
+
+
+def _places_here(device: Device, memory: Memory, config: RunConfig) -> int:
+    """As many trainings as fit, if there are the cores."""
+    cores = (os.cpu_count() or 1) // threads_of(config)
+    return max(1, min(device.free_bytes // (memory.total * config.train_gpus), cores))
+
+
+def images_of(repo: HarnessRepo, backend: str) -> dict[str, str]:
+    """The images of the run's sandboxes as they are now, so that every machine has the same."""
+    named = parse_contract(repo.tree(repo.head())).image
+    return image_ids(backend, dict.fromkeys([BASE_IMAGE, *[named] * (named != "base")]))
+
+
+def executor_of(
+    config: RunConfig,
+    run_id: str,
+    backend: str,
+    images: Mapping[str, str],
+    domain: Domain,
+    display: Display,
+    stopping: Callable[[], bool],
+) -> Executor | None:
+    """The cluster that is asked for; None: this machine."""
+    if config.executor == "local":
+        return None
+    told = {"config": config.to_json(), "run": run_id, "backend": backend, "images": dict(images)}
+    return open_cluster(
+        config.executor.partition(":")[2],
+        cpus=threads_of(config),
+        gpus=gpus_of(config),
+        build="meta_agent.composition.nodes:apparatus",
+        told=told,
+        domain=domain,
+        shared=config.workspace / "shared" / run_id,
+        tell=display.note,
+        stopping=stopping,
+    )

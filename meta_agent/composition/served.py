@@ -1,0 +1,112 @@
+"""The models that a run asks: servers of ours are started, then the one client is opened.
+
+Servers come first, because the client has to know where they listen; a model that two roles share
+runs once. Nothing is started for a run that only repeats a recording.
+
+Not covered: what the models are asked (`agents`, `backtest.policies`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Final
+
+from meta_agent.composition.placing import train_settings
+from meta_agent.core.config import RunConfig, asks_models
+from meta_agent.core.ledger import Ledger
+from meta_agent.core.protocols import ROLES, Role
+from meta_agent.core.workspace import Workspace
+from meta_agent.llm_clients.asking.client import Client, Server, open_client, require_scripts
+from meta_agent.llm_clients.asking.transcripts import Transcripts
+from meta_agent.policies.opening import ChildPolicies, FrozenPolicy, Policies
+from meta_agent.policies.served.vllm_server import PREFIX, VllmServer, require_vllm
+from meta_agent.policies.served_engines import EnginePolicies, Engines
+
+REPLAY: Final = "replay:"
+_OWN_PROTOCOL: Final = ("openai", "hosted_vllm", "vllm")
+
+
+def require_servers(config: RunConfig) -> None:
+    """Raises where a model server would have to be started and cannot be, or a script be read."""
+    require_scripts(config)
+    if _paths(config) or config.engines:
+        require_vllm()
+
+
+@contextmanager
+def open_models(
+    config: RunConfig,
+    ledger: Ledger,
+    run_id: str,
+    workspace: Workspace,
+    *,
+    started_at: int,
+    tell: Callable[[str], None],
+) -> Iterator[Client | None]:
+    """The client of a run, and the servers behind it; None where no model is asked."""
+    if not asks_models(config):
+        yield None
+        return
+    with ExitStack() as stack:
+        servers = _start(config, workspace, stack, tell)
+        client = open_client(
+            config,
+            ledger,
+            run_id,
+            Transcripts(workspace.transcripts / run_id),
+            started_at=started_at,
+            servers=servers,
+            tell=tell,
+        )
+        stack.callback(client.close)
+        yield client
+
+
+def policies_of(
+    config: RunConfig,
+    client: Client | None,
+    devices: Sequence[str] = (),
+    engines: Engines | None = None,
+) -> Policies:
+    """Where the acting policy of a run comes from; children take turns at `devices`."""
+    if engines is not None:
+        return EnginePolicies(engines, config.threads, train_settings(config), devices)
+    if config.trainable or client is None:
+        return ChildPolicies(config.threads, train_settings(config), devices)
+    model = client.model_of("policy")
+    return FrozenPolicy(client, model, policy=config.policy, logprobs=_tells_tokens(config))
+
+
+def _tells_tokens(config: RunConfig) -> bool:
+    """Whether the policy's server may give token ids: one that people run themselves."""
+    provider = config.policy.replace(":", "/").partition("/")[0]
+    own = config.policy.startswith(PREFIX) or "policy" in config.base_urls
+    return own and provider in _OWN_PROTOCOL
+
+
+def _start(
+    config: RunConfig, workspace: Workspace, stack: ExitStack, tell: Callable[[str], None]
+) -> dict[Role, Server]:
+    servers: dict[Role, Server] = {}
+    for number, (path, roles) in enumerate(sorted(_paths(config).items())):
+        log = workspace.root / "logs" / f"vllm-{number}.log"
+        tell(f"starting vLLM for {', '.join(roles)} on {path} (log: {log})")
+        at = stack.enter_context(VllmServer(path, log=log, tell=tell)).endpoint
+        served = Server(f"openai/{at.model}", at.base_url, at.api_key)
+        servers.update(dict.fromkeys(roles, served))
+    return servers
+
+
+def _paths(config: RunConfig) -> Mapping[Path, list[Role]]:
+    """The model folders to serve, and for whom."""
+    found: dict[Path, list[Role]] = {}
+    if config.meta_model.startswith(REPLAY):
+        return found
+    for role in ROLES:
+        model = config.model_of(role)
+        if model.startswith(PREFIX):
+            path = Path(model.removeprefix(PREFIX)).expanduser().absolute()
+            found.setdefault(path, []).append(role)
+    return found

@@ -1,0 +1,78 @@
+"""Which mode uses which flag: what would change nothing is refused, not ignored.
+
+Only what was typed counts: variables and a workspace's file speak for many runs. Does not cover a
+replay, whose settings are those of its recording.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final, NamedTuple
+
+from meta_agent.core.config import RunConfig, asks_models
+from meta_agent.core.errors import ConfigError
+from meta_agent.core.settings import flag_of
+
+
+class Use(NamedTuple):
+    """Where a flag has a meaning, for us and in words."""
+
+    by: Callable[[RunConfig], bool]
+    words: str
+
+
+def _proves(config: RunConfig) -> bool:
+    return config.strategy in ("full", "no-diagnostics")
+
+
+_TRAINED: Final = Use(lambda config: config.trainable, "a policy that is trained here (nano, hf:)")
+_FROZEN: Final = Use(lambda config: not config.trainable, "a frozen policy (--policy P/MODEL)")
+_HF: Final = Use(lambda config: config.policy.startswith("hf:"), "a policy that is hf:PATH")
+_ENGINES: Final = Use(lambda config: config.engines > 0, "a run with --engines 1 or more")
+_OWN: Final = Use(lambda config: config.own_tasks, "tasks of your own (--tasks, --domain)")
+_ASKING: Final = Use(asks_models, "a run that asks a model (--policy or --meta-model P/MODEL)")
+
+USES: Final[Mapping[str, Use]] = {
+    "train_steps": _TRAINED,
+    "threads": _TRAINED,
+    "executor": _TRAINED,
+    "lora_rank": _HF,
+    "precision": _HF,
+    "tokens_per_pass": _HF,
+    "max_staleness": _HF,
+    "train_gpus": _HF,
+    "checkpoint_every": _HF,
+    "engines": _TRAINED,
+    "gpus_per_engine": _ENGINES,
+    "context_tokens": _ENGINES,
+    "prove": Use(
+        lambda config: config.trainable and _proves(config),
+        "a policy that is trained here, with --strategy full or no-diagnostics",
+    ),
+    "hand_over": Use(_proves, "--strategy full or no-diagnostics"),
+    "samples": _FROZEN,
+    "concurrency": _FROZEN,
+    "replay_match": Use(lambda _: False, "--meta-model replay:RUN"),
+    "threshold": _OWN,
+    "map": _OWN,
+    "python": _OWN,
+    "base_urls": _ASKING,
+    "key_env": _ASKING,
+    "max_usd": _ASKING,
+    "max_tokens": _ASKING,
+    "role_max_usd": _ASKING,
+    "role_max_tokens": _ASKING,
+}
+"""By setting; what is not here every mode uses."""
+
+
+def require_used(config: RunConfig) -> None:
+    """Raises ConfigError at the first flag that was typed and that this mode does not use."""
+    if config.meta_model.startswith("replay:"):
+        return
+    for field, use in USES.items():
+        if config.origin.get(field, "").startswith("command line") and not use.by(config):
+            raise ConfigError(
+                f"{flag_of(field)} changes nothing here: it is for {use.words}",
+                hint="leave it out",
+            )

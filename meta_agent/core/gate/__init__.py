@@ -1,0 +1,67 @@
+"""The gate judges: records in, verdict out, no I/O.
+
+`row_of` and `Arm` are what it reads, `find_all` asks whether a score is valid (`inspect_arms`,
+`inspect_seen` and `near_overlap` look wider), `pair` and `effect` how large it is;
+`judge_live` and `judge_diagnostics` decide.
+"""
+
+from meta_agent.core.gate._guards import GuardTerms, Labels, guard_slices
+from meta_agent.core.gate._records import Arm, Finding, OutcomeRow, Severity, arm_of, row_of
+from meta_agent.core.gate.diagnostics import judge_diagnostics
+from meta_agent.core.gate.judge import judge_live, verdict_from_json, verdict_to_json
+from meta_agent.core.gate.numbers._course import COLLAPSE, Course, task_order
+from meta_agent.core.gate.numbers._intervals import clustered, wilson
+from meta_agent.core.gate.numbers.statistics import (
+    ErrorBudget,
+    Pairs,
+    effect,
+    pair,
+    sign_flip_p,
+    worst_case,
+)
+from meta_agent.core.gate.validity._limits import DEFAULT_LIMITS, ValidityLimits
+from meta_agent.core.gate.validity._looks import DRAWN, Seen, merged, seen_of
+from meta_agent.core.gate.validity._overlap import near_overlap
+from meta_agent.core.gate.validity._repeats import Regrade
+from meta_agent.core.gate.validity.inspection import explained, inspect_arms, inspect_seen
+from meta_agent.core.gate.validity.rows import find_all, find_in_arm
+
+__all__ = [
+    "COLLAPSE",
+    "DEFAULT_LIMITS",
+    "DRAWN",
+    "Arm",
+    "Course",
+    "ErrorBudget",
+    "Finding",
+    "GuardTerms",
+    "Labels",
+    "OutcomeRow",
+    "Pairs",
+    "Regrade",
+    "Seen",
+    "Severity",
+    "ValidityLimits",
+    "arm_of",
+    "clustered",
+    "effect",
+    "explained",
+    "find_all",
+    "find_in_arm",
+    "guard_slices",
+    "inspect_arms",
+    "inspect_seen",
+    "judge_diagnostics",
+    "judge_live",
+    "merged",
+    "near_overlap",
+    "pair",
+    "row_of",
+    "seen_of",
+    "sign_flip_p",
+    "task_order",
+    "verdict_from_json",
+    "verdict_to_json",
+    "wilson",
+    "worst_case",
+]

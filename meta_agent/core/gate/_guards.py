@@ -1,0 +1,157 @@
+"""Slice guards: better on the whole must not mean worse for some.
+
+A slice is a group of confirm tasks by what a task says of itself (its repository, its difficulty).
+A candidate that harms one by more than a declared margin, proven at a declared level, is not
+promoted. Guards only ever take promotions away, so they cannot add a false one.
+
+Promises: a candidate that is worse by no more than the margin on every slice is blocked with
+probability at most `level`: the level is shared among the slices (Bonferroni), and each slice has
+the interval of the whole comparison, training seeds included, or a wider one. With one or two
+training seeds that is so wide that hardly anything is ever proven, harm as little as gain.
+
+Does not cover: harm within the margin, harm that the slice is too small to show, and slices that
+nobody named. The table of effects by slice is in the evidence either way.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Final, NamedTuple
+
+from meta_agent.core.errors import ConfigError
+from meta_agent.core.gate._records import Arm, Finding
+from meta_agent.core.gate.numbers.statistics import Matrix, effect, mean_squares, pair
+from meta_agent.core.protocols import Effect
+
+Labels = Mapping[str, Mapping[str, str]]
+"""By task: what it says of itself, {"level": "5", "subject": "geometry"}."""
+
+
+@dataclass(frozen=True, slots=True)
+class GuardTerms:
+    """What is declared before the look. Shares, not points."""
+
+    margin: float = 0.05
+    """Harm up to this is no reason to keep a better candidate out."""
+    level: float = 0.05
+    """Chance of blocking a candidate that harms no slice beyond the margin."""
+    min_tasks: int = 20
+    """Smaller groups of tasks are no slice."""
+
+    def __post_init__(self) -> None:
+        if not (0 <= self.margin < 1 and 0 < self.level < 0.5 and self.min_tasks >= 2):
+            raise ConfigError(
+                f"margin={self.margin}, level={self.level}, min_tasks={self.min_tasks}: need "
+                "0 <= margin < 1, 0 < level < 0.5 and at least 2 tasks"
+            )
+
+
+DEFAULT_TERMS: Final = GuardTerms()
+
+
+class SliceEffect(NamedTuple):
+    """The effect on one slice; its bounds are one-sided, each at the slice's share of the level."""
+
+    name: str
+    tasks: int
+    effect: Effect
+
+    @property
+    def line(self) -> str:
+        seen = self.effect
+        points = " ".join(f"{100 * x:+.1f}" for x in (seen.delta, seen.ci_low, seen.ci_high))
+        delta, low, high = points.split()
+        return f"{self.name}: {delta} points [{low}, {high}] on {self.tasks} tasks"
+
+
+def guard_slices(
+    baseline: Arm, candidate: Arm, labels: Labels, terms: GuardTerms = DEFAULT_TERMS
+) -> tuple[Finding, ...]:
+    """The table of slices as a note, and a finding of severity `harm` for each that is harmed."""
+    seen = slice_effects(baseline, candidate, labels, terms)
+    if not seen:
+        return ()
+    return (_table(seen, terms), *(_harm(one, terms) for one in seen if _harmed(one, terms)))
+
+
+def slice_effects(
+    baseline: Arm, candidate: Arm, labels: Labels, terms: GuardTerms = DEFAULT_TERMS
+) -> tuple[SliceEffect, ...]:
+    """The effect on every slice that is large enough."""
+    slices = dict(_slices(_tasks(baseline) & _tasks(candidate), labels, terms))
+    alpha = terms.level / max(1, len(slices))
+    return tuple(
+        SliceEffect(name, len(tasks), _effect(baseline, candidate, tasks, alpha))
+        for name, tasks in sorted(slices.items())
+    )
+
+
+def _tasks(arm: Arm) -> set[str]:
+    return {row.task_key for row in arm.rows()}
+
+
+def _slices(
+    tasks: set[str], labels: Labels, terms: GuardTerms
+) -> Iterator[tuple[str, frozenset[str]]]:
+    """The tasks of each slice. One that holds every task is the comparison itself."""
+    found: dict[str, set[str]] = {}
+    for task in tasks:
+        for kind, value in labels.get(task, {}).items():
+            found.setdefault(f"{kind} {value}", set()).add(task)
+    for name, members in found.items():
+        if terms.min_tasks <= len(members) < len(tasks):
+            yield name, frozenset(members)
+
+
+def _effect(baseline: Arm, candidate: Arm, tasks: frozenset[str], alpha: float) -> Effect:
+    pairs = pair(_only(baseline, tasks), _only(candidate, tasks))
+    seen = effect(pairs, alpha=alpha)
+    half = _luck_of_attempts(pairs.cells, alpha)
+    low, high = min(seen.ci_low, seen.delta - half), max(seen.ci_high, seen.delta + half)
+    return replace(seen, ci_low=low, ci_high=high)
+
+
+def _luck_of_attempts(cells: Matrix, alpha: float) -> float:
+    """What an interval cannot be narrower than, however well a few training seeds agree.
+
+    With four seeds and a small slice they agree by chance now and then; single attempts do not.
+    """
+    from scipy.special import ndtri
+
+    if min(cells.shape) < 2:
+        return 0.0
+    return float(-ndtri(alpha) * math.sqrt(mean_squares(cells).rest / cells.size))
+
+
+def _only(arm: Arm, tasks: frozenset[str]) -> Arm:
+    rows = {
+        seed: tuple(row for row in found if row.task_key in tasks)
+        for seed, found in arm.seeds.items()
+    }
+    return replace(arm, seeds=rows)
+
+
+def _harmed(one: SliceEffect, terms: GuardTerms) -> bool:
+    return one.effect.ci_high < -terms.margin
+
+
+def _harm(one: SliceEffect, terms: GuardTerms) -> Finding:
+    return Finding(
+        "slice.harm",
+        "harm",
+        f"{one.line}: worse than the {100 * terms.margin:.0f} points that are accepted",
+        numbers={"delta": one.effect.delta, "high": one.effect.ci_high, "tasks": one.tasks},
+    )
+
+
+def _table(seen: tuple[SliceEffect, ...], terms: GuardTerms) -> Finding:
+    return Finding(
+        "slice.effects",
+        "note",
+        f"{len(seen)} slices; harm beyond {100 * terms.margin:.0f} points bars a promotion where "
+        f"it is proven at level {terms.level:.2g} over all of them",
+        lines=tuple(one.line for one in seen),
+        numbers={one.name: one.effect.delta for one in seen},
+    )

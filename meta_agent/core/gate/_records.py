@@ -1,0 +1,172 @@
+"""The gate's own records: outcome rows, arms and findings.
+
+A verdict must be recomputable from what is stored, so the gate reads nothing but these rows: one
+per *planned* rollout, whatever happened to it. They are small enough to be kept beside the
+verdict for ever.
+
+Not covered: where rows are stored, and how an arm was run.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Literal
+
+from meta_agent.core.errors import IntegrityError
+from meta_agent.core.protocols import JSON, ErrorKind, Rollout
+
+RowKey = tuple[str, int]  # (task_key, sample_idx)
+Severity = Literal["veto", "harm", "unproven", "warn", "note"]
+ArmSide = Literal["candidate", "baseline", "both"]
+
+
+@dataclass(frozen=True, slots=True)
+class OutcomeRow:
+    """What the gate needs of one planned rollout.
+
+    `success` is None where nobody knows: the infrastructure or the verifier failed. `reward` is
+    the weighted total that training saw, None where it was not computed. `training_seed` is 0
+    for a policy that was not trained by the arm.
+    """
+
+    task_key: str
+    task_hash: str
+    sample_idx: int
+    training_seed: int
+    success: bool | None
+    flags: tuple[str, ...]
+    reward: float | None
+    error_kind: ErrorKind | None
+    stop_reason: str
+    turns: int
+    evaluator_hash: str
+
+    @property
+    def key(self) -> RowKey:
+        """Identifies the attempt within one training seed."""
+        return self.task_key, self.sample_idx
+
+    @property
+    def clean(self) -> bool | None:
+        """Solved and without flagged conduct; None where the outcome is unknown."""
+        return None if self.success is None else self.success and not self.flags
+
+    def to_json(self) -> dict[str, JSON]:
+        """Plain JSON; `clean` is written for readers and checked on the way back."""
+        # Not `asdict`, which copies each value: a digest is over thousands of rows.
+        fields = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        return {**fields, "flags": list(self.flags), "clean": self.clean}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, JSON]) -> OutcomeRow:
+        """Parses a stored row and refuses one that contradicts itself."""
+        fields = {name: data[name] for name in cls.__dataclass_fields__}
+        row = cls(**{**fields, "flags": tuple(data["flags"])})
+        if "clean" in data and data["clean"] != row.clean:
+            raise IntegrityError(
+                f"row {row.key}: clean={data['clean']} contradicts success and flags"
+            )
+        return row
+
+
+def row_of(rollout: Rollout, *, training_seed: int = 0) -> OutcomeRow:
+    """The compact row of a rollout."""
+    return OutcomeRow(
+        task_key=rollout.task_key,
+        task_hash=rollout.task_hash,
+        sample_idx=rollout.sample_idx,
+        training_seed=training_seed,
+        success=_known_outcome(rollout),
+        flags=tuple(rollout.flags),
+        reward=rollout.total_reward if rollout.rewards else None,
+        error_kind=rollout.error.kind if rollout.error else None,
+        stop_reason=rollout.stop_reason,
+        turns=rollout.turns,
+        evaluator_hash=rollout.evaluator_hash,
+    )
+
+
+def _known_outcome(rollout: Rollout) -> bool | None:
+    # Whatever the record claims, an infrastructure or verifier failure has no outcome.
+    if rollout.error and rollout.error.kind in ("infra", "verifier"):
+        return None
+    return bool(rollout.outcome)
+
+
+@dataclass(frozen=True, slots=True)
+class Arm:
+    """One side of a comparison: its rows by training seed.
+
+    `planned` is the number of rows that every seed should have; a row that is missing is a
+    finding, never a smaller denominator. `reward_hash` names the reward code that filled
+    `reward`; two arms with different (or unnamed) ones have rewards on different scales.
+    """
+
+    name: str
+    seeds: Mapping[int, tuple[OutcomeRow, ...]]
+    planned: int
+    reward_hash: str = ""
+
+    def rows(self) -> Iterator[OutcomeRow]:
+        """All rows, by training seed in ascending order."""
+        for seed in sorted(self.seeds):
+            yield from self.seeds[seed]
+
+    @property
+    def digest(self) -> str:
+        """A hash over every row, whatever their order, and over what was planned."""
+        lines = sorted(json.dumps(row.to_json(), sort_keys=True) for row in self.rows())
+        head = json.dumps([self.planned, sorted(self.seeds), self.reward_hash])
+        return hashlib.sha256("\n".join([head, *lines]).encode()).hexdigest()
+
+    def to_json(self) -> dict[str, JSON]:
+        return {
+            "name": self.name,
+            "planned": self.planned,
+            "reward_hash": self.reward_hash,
+            "seeds": {str(s): [row.to_json() for row in self.seeds[s]] for s in sorted(self.seeds)},
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, JSON]) -> Arm:
+        seeds = {
+            int(seed): tuple(OutcomeRow.from_json(row) for row in rows)
+            for seed, rows in data["seeds"].items()
+        }
+        return cls(data["name"], seeds, int(data["planned"]), data.get("reward_hash", ""))
+
+
+def arm_of(name: str, rows: Iterable[OutcomeRow], *, planned: int, reward_hash: str = "") -> Arm:
+    """Groups rows by their training seed."""
+    seeds: dict[int, list[OutcomeRow]] = {}
+    for row in rows:
+        seeds.setdefault(row.training_seed, []).append(row)
+    return Arm(name, {seed: tuple(found) for seed, found in seeds.items()}, planned, reward_hash)
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What a detector saw.
+
+    `veto` makes the candidate INVALID at any score. `harm` is proven harm to some tasks: it turns
+    a promotion into a rejection. `unproven` bars a promotion, and no more. `warn` is for the
+    reader's attention, `note` a table for the reader. A finding on the baseline's side never counts
+    against the candidate.
+    """
+
+    code: str
+    severity: Severity
+    message: str
+    lines: tuple[str, ...] = ()
+    numbers: Mapping[str, float] = field(default_factory=dict)
+    side: ArmSide = "candidate"
+
+    def to_json(self) -> dict[str, JSON]:
+        return {**asdict(self), "lines": list(self.lines), "numbers": dict(self.numbers)}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, JSON]) -> Finding:
+        return cls(**{**data, "lines": tuple(data["lines"]), "numbers": dict(data["numbers"])})

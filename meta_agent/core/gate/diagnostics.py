@@ -1,0 +1,198 @@
+"""The rule for diagnostics: does a metric separate good from bad past versions?
+
+A diagnostic does not change clean success, so clean success cannot judge it. It is admitted when
+it discriminates on the versions it was written from, again on versions held out from its
+author, and raises few false alarms on good ones, with a bound. It retires by a test of the same
+numbers on the versions since (`still_discriminates`). `separation` finds the line for an author.
+
+Not covered: which past version counts as bad; the caller reads that off recorded verdicts.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+from itertools import combinations, pairwise
+from typing import NamedTuple
+
+from meta_agent.core.gate.numbers._intervals import wilson
+from meta_agent.core.gate.validity._reward import mann_whitney_share, share_error
+from meta_agent.core.protocols import JSON, Verdict, VerdictKind
+
+ALPHA = 0.05
+MIN_VERSIONS = 3
+MIN_DISCRIMINATION = 0.80
+MAX_FALSE_ALARMS = 0.20
+MAX_FALSE_ALARM_BOUND = 0.30
+"""Of the upper 90 % bound over all good versions: none in four passes, one in six does not."""
+ONE_SIDED_90 = 1.2815515655446004
+_EXACT_UP_TO = 5_000
+
+
+class _Reading(NamedTuple):
+    """How well one set of versions is separated."""
+
+    share: float  # probability that a bad version reads worse than a good one
+    p: float
+    false_alarms: float
+
+
+def judge_diagnostics(
+    values_good: Sequence[float],
+    values_bad: Sequence[float],
+    *,
+    heldout_good: Sequence[float],
+    heldout_bad: Sequence[float],
+    threshold: float,
+    higher_is_bad: bool,
+    alpha: float = ALPHA,
+) -> Verdict:
+    """Admits a diagnostic, or says what it lacks. The direction and threshold are the author's."""
+    sign = 1.0 if higher_is_bad else -1.0
+    sets = {
+        "past": ([sign * v for v in values_good], [sign * v for v in values_bad]),
+        "heldout": ([sign * v for v in heldout_good], [sign * v for v in heldout_bad]),
+    }
+    short = [name for name, (good, bad) in sets.items() if _too_few(name, good, bad)]
+    inputs = {
+        "values_good": list(values_good),
+        "values_bad": list(values_bad),
+        "heldout_good": list(heldout_good),
+        "heldout_bad": list(heldout_bad),
+        "threshold": threshold,
+        "higher_is_bad": higher_is_bad,
+        "alpha": alpha,
+    }
+    if short:
+        reasons = tuple(f"too few {name} versions to judge by" for name in short)
+        return _verdict(VerdictKind.INCONCLUSIVE, reasons, inputs, {})
+    readings = {n: _read(good, bad, sign * threshold) for n, (good, bad) in sets.items()}
+    numbers: dict[str, JSON] = {n: r._asdict() for n, r in readings.items()}
+    good = [value for side in sets.values() for value in side[0]]
+    high = _alarms_high(good, sign * threshold)
+    numbers["false_alarms_high"] = high
+    if lacks := _lacks(readings, alpha):
+        return _verdict(VerdictKind.REJECT, lacks, inputs, numbers)
+    if high > MAX_FALSE_ALARM_BOUND:
+        told = f"false alarms may be up to {high:.0%} of good versions: {len(good)} are too few"
+        return _verdict(VerdictKind.INCONCLUSIVE, (told,), inputs, numbers)
+    reasons = (f"separates past versions with AUC {readings['past'].share:.2f}",)
+    return _verdict(VerdictKind.PROMOTE, reasons, inputs, numbers)
+
+
+class Separation(NamedTuple):
+    """How a number tells two kinds of versions apart, and where the line is best drawn."""
+
+    threshold: float
+    higher_is_bad: bool
+    share: float
+
+
+def separation(
+    good: Sequence[float], bad: Sequence[float], *, alpha: float = ALPHA
+) -> Separation | None:
+    """The direction and line that would pass on these versions; None where none would."""
+    if min(len(good), len(bad)) < MIN_VERSIONS:
+        return None
+    higher = mann_whitney_share(bad, good) >= 0.5
+    sign = 1.0 if higher else -1.0
+    fine, poor = [sign * value for value in good], [sign * value for value in bad]
+    reading = _read(fine, poor, _line(fine, poor))
+    if reading.share < MIN_DISCRIMINATION or reading.p > alpha:
+        return None
+    within = reading.false_alarms <= MAX_FALSE_ALARMS
+    return Separation(sign * _line(fine, poor), higher, reading.share) if within else None
+
+
+def _line(fine: Sequence[float], poor: Sequence[float]) -> float:
+    """Between two neighbours, where most alarms are right: high values are bad here."""
+    values = sorted({*fine, *poor})
+    between = [(low + high) / 2 for low, high in pairwise(values)] or values
+
+    def right(line: float) -> float:
+        caught = sum(value >= line for value in poor) / len(poor)
+        return caught - sum(value >= line for value in fine) / len(fine)
+
+    return max(between, key=right)
+
+
+class Standing(NamedTuple):
+    """How an admitted diagnostic did on the versions since; `kept` is None while they are few."""
+
+    kept: bool | None
+    reason: str
+    share: float | None = None
+    share_high: float | None = None
+    good: int = 0
+    bad: int = 0
+
+
+def still_discriminates(
+    good: Sequence[float], bad: Sequence[float], *, threshold: float, higher_is_bad: bool
+) -> Standing:
+    """Whether a diagnostic still does what it was admitted for.
+
+    It goes where it surely separates less well than was asked of it, or surely alarms on more good
+    versions: a few unlucky ones are no reason.
+    """
+    if min(len(good), len(bad)) < MIN_VERSIONS:
+        told = f"{len(good)} good and {len(bad)} bad versions since: too few to say"
+        return Standing(None, told, good=len(good), bad=len(bad))
+    sign = 1.0 if higher_is_bad else -1.0
+    fine, poor = [sign * value for value in good], [sign * value for value in bad]
+    share = mann_whitney_share(poor, fine)
+    high = min(1.0, share + ONE_SIDED_90 * share_error(poor, fine))
+    alarms = sum(value >= sign * threshold for value in fine)
+    low = wilson(alarms, len(fine), ONE_SIDED_90).low
+    kept, told = True, f"AUC {share:.2f} on {len(good) + len(bad)} versions since"
+    if high < MIN_DISCRIMINATION:
+        kept, told = False, f"{told} (at most {high:.2f}), needs {MIN_DISCRIMINATION}"
+    elif low > MAX_FALSE_ALARMS:
+        kept, told = False, f"alarms on {alarms} of {len(fine)} good versions since"
+    return Standing(kept, told, share, high, len(good), len(bad))
+
+
+def _alarms_high(good: Sequence[float], threshold: float) -> float:
+    alarms = sum(value >= threshold for value in good)
+    return wilson(alarms, len(good), ONE_SIDED_90).high
+
+
+def _too_few(name: str, good: Sequence[float], bad: Sequence[float]) -> bool:
+    needed = MIN_VERSIONS if name == "past" else 1
+    return min(len(good), len(bad)) < needed
+
+
+def _read(good: Sequence[float], bad: Sequence[float], threshold: float) -> _Reading:
+    alarms = sum(value >= threshold for value in good) / len(good)
+    return _Reading(mann_whitney_share(bad, good), rank_sum_p(bad, good), alarms)
+
+
+def _lacks(readings: dict[str, _Reading], alpha: float) -> tuple[str, ...]:
+    lacks = []
+    for name, reading in readings.items():
+        if reading.share < MIN_DISCRIMINATION:
+            lacks.append(f"AUC {reading.share:.2f} on {name} versions, needs {MIN_DISCRIMINATION}")
+        if reading.false_alarms > MAX_FALSE_ALARMS:
+            lacks.append(f"alarms on {reading.false_alarms:.0%} of good {name} versions")
+    if readings["past"].p > alpha:
+        lacks.append(f"permutation p {readings['past'].p:.3g} is above {alpha}")
+    return tuple(lacks)
+
+
+def rank_sum_p(above: Sequence[float], below: Sequence[float]) -> float:
+    """One-sided permutation p of the rank-sum statistic: exact while small, else normal."""
+    pooled, k = [*above, *below], len(above)
+    if math.comb(len(pooled), k) > _EXACT_UP_TO:
+        spread = math.sqrt((len(pooled) + 1) / (12 * k * len(below)))
+        share = mann_whitney_share(above, below)
+        return 0.5 * math.erfc((share - 0.5) / spread / math.sqrt(2))
+    ordered = sorted(pooled)
+    ranks = [bisect_left(ordered, v) + bisect_right(ordered, v) for v in pooled]  # twice, less 1
+    seen, sums = sum(ranks[:k]), [sum(chosen) for chosen in combinations(ranks, k)]
+    return sum(one >= seen for one in sums) / len(sums)
+
+
+def _verdict(kind: VerdictKind, reasons: tuple[str, ...], inputs: JSON, readings: JSON) -> Verdict:
+    evidence = {"judge": "diagnostics", "inputs": inputs, "numbers": readings}
+    return Verdict(kind, reasons, None, evidence=evidence)

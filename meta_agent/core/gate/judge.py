@@ -1,0 +1,423 @@
+"""The judge: validity first, then statistics, then one of four verdicts.
+
+* INVALID       the intended behaviour did not produce the score, whatever it is;
+* PROMOTE       the lower bound of clean success is above the minimum effect;
+* REJECT        the upper bound is below anything worth having, or the candidate harms;
+* INCONCLUSIVE  neither. It buys more samples until the last look, or until the gain that the test
+  is tuned to is ruled out, and is never a win.
+
+Bounds are of two kinds, both of the size of the test behind them: a look at a declared moment, and
+one after every pair of training runs (`Course`), which holds at all moments at once, so that a
+candidate stops early either way.
+
+Everything a verdict rests on is in `Verdict.evidence`: the settings under `inputs`, the digests
+of both arms, the findings and the numbers. `meta_agent.core.lab.verify` recomputes it from there.
+
+Not covered: choosing what to run next.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import NamedTuple
+
+from meta_agent.core.errors import ConfigError
+from meta_agent.core.gate._records import Arm, Finding
+from meta_agent.core.gate.numbers._clusters import Grouped, by_groups
+from meta_agent.core.gate.numbers._course import (
+    Bounds,
+    Collapse,
+    Course,
+    Terms,
+    bounds_at_look,
+    bounds_under_way,
+    collapse_of,
+)
+from meta_agent.core.gate.numbers._selection import given_promotion
+from meta_agent.core.gate.numbers.statistics import (
+    ErrorBudget,
+    Pairs,
+    pair,
+    sign_flip_p,
+    standard_error,
+    tie_of,
+    worst_case,
+)
+from meta_agent.core.protocols import JSON, TRAINING_FACTORS, Effect, Factor, Verdict, VerdictKind
+
+MIN_TRAINING_SEEDS = 2
+WORTHWHILE_EFFECT = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class _Inputs:
+    """What was declared before the look."""
+
+    factor: Factor
+    budget: ErrorBudget
+    look: int
+    final_look: bool
+    min_effect: float
+    worthwhile_effect: float
+    course: Course | None
+    elsewhere: tuple[float, ...] = ()
+    clusters: Mapping[str, str] | None = None
+    ties: str = ""
+
+    def __post_init__(self) -> None:
+        if self.factor == "diagnostics":
+            raise ConfigError("diagnostics are judged by judge_diagnostics, not by clean success")
+        if self.min_effect < 0:
+            raise ConfigError(f"min_effect={self.min_effect}: must be 0 or more")
+
+    def to_json(self) -> dict[str, JSON]:
+        told = {**asdict(self), "budget": self.budget.to_json(), "elsewhere": list(self.elsewhere)}
+        return told if self.ties else {name: told[name] for name in told if name != "ties"}
+
+    @property
+    def wanted(self) -> float:
+        """The least effect that is worth going on for."""
+        target = self.course.target if self.course else self.worthwhile_effect
+        return max(self.min_effect, target)
+
+
+class _Case(NamedTuple):
+    """One look at one candidate, ready to be decided."""
+
+    inputs: _Inputs
+    pairs: Pairs
+    bounds: Bounds
+
+    @property
+    def effect(self) -> Effect:
+        return self.bounds.effect
+
+    @property
+    def futility_high(self) -> float:
+        return self.bounds.futility_high
+
+    @property
+    def alpha(self) -> float:
+        return self.inputs.budget.at(self.inputs.look)
+
+    @property
+    def worthwhile(self) -> float:
+        return self.inputs.wanted
+
+    @property
+    def collapse(self) -> Collapse | None:
+        """None where training seeds are not the unit."""
+        course = self.inputs.course
+        if course is None:
+            return None
+        return collapse_of(self.pairs, course.collapse, self.inputs.elsewhere)
+
+    @property
+    def grouped(self) -> Grouped | None:
+        """None where tasks name no groups."""
+        if not self.inputs.clusters:
+            return None
+        return by_groups(self.pairs, self.inputs.clusters, self.effect.ci_low, self.alpha)
+
+    @property
+    def shrunk(self) -> float:
+        """The gain, allowing for that only an estimate above the bar is promoted."""
+        seen, least = self.effect, self.inputs.min_effect
+        needed = self.collapse.needs(least) if self.collapse else least
+        slack = [seen.ci_low - needed]
+        if self.grouped and self.grouped.low is not None:
+            slack.append(self.grouped.low - least)
+        if self.pairs.lost:
+            slack.append(worst_case(self.pairs).delta - least)
+        bar = seen.delta - max(0.0, min(slack))
+        return given_promotion(seen.delta, standard_error(self.pairs), bar, least)
+
+    @property
+    def given_up(self) -> bool:
+        """The gain that this test is tuned to is ruled out, so nothing more is bought."""
+        return self.futility_high < self.worthwhile
+
+
+def judge_live(
+    baseline_arm: Arm,
+    candidate_arm: Arm,
+    *,
+    factor: Factor,
+    budget: ErrorBudget,
+    look: int,
+    final_look: bool,
+    min_effect: float = 0.0,
+    findings: Iterable[Finding] = (),
+    course: Course | None = None,
+    elsewhere: Sequence[float] = (),
+    clusters: Mapping[str, str] | None = None,
+    ties: str = "",
+) -> Verdict:
+    """Judges one candidate on the confirm split at one declared look (counted from 0).
+
+    With a `course` the look is a whole sequential test, asked after each of its units. `elsewhere`
+    are this change's differences over training seeds in other places of the run (a ranking, a
+    search): they prove nothing, and a collapse among them counts. `clusters` is the group that each
+    task names, such as its repository. `ties` is a salt by which ties of the exact test over tasks
+    are broken, so that few tasks use all of the declared error; without one they count against.
+    """
+    inputs = _Inputs(
+        factor, budget, look, final_look, min_effect, WORTHWHILE_EFFECT, course,
+        tuple(elsewhere), clusters or None, ties,
+    )  # fmt: skip
+    found = tuple(findings)
+    case = _case(inputs, pair(baseline_arm, candidate_arm))
+    kind, reasons = _decide(case, found)
+    evidence = {
+        "judge": "live",
+        "inputs": inputs.to_json(),
+        "arms": {"baseline": arm_summary(baseline_arm), "candidate": arm_summary(candidate_arm)},
+        "findings": [finding.to_json() for finding in found],
+        "numbers": _numbers(case),
+    }
+    promoted = kind is VerdictKind.PROMOTE
+    seen = replace(case.effect, shrunk=case.shrunk) if promoted else case.effect
+    return Verdict(kind, reasons, seen, evidence=evidence)
+
+
+def kind_of_pairs(
+    pairs: Pairs,
+    *,
+    factor: Factor,
+    budget: ErrorBudget,
+    look: int,
+    final_look: bool,
+    min_effect: float = 0.0,
+    course: Course | None = None,
+    clusters: Mapping[str, str] | None = None,
+    ties: str = "",
+) -> tuple[VerdictKind, bool]:
+    """What `judge_live` decides on pairs without any finding, and whether more may be bought.
+
+    For simulations of the gate.
+    """
+    inputs = _Inputs(
+        factor, budget, look, final_look, min_effect, WORTHWHILE_EFFECT, course,
+        clusters=clusters, ties=ties,
+    )  # fmt: skip
+    case = _case(inputs, pairs)
+    kind = _by_effect(case)[0]
+    return kind, kind is VerdictKind.INCONCLUSIVE and not case.given_up
+
+
+def _case(inputs: _Inputs, pairs: Pairs) -> _Case:
+    alpha, futility = inputs.budget.at(inputs.look), inputs.budget.futility
+    if inputs.course is None:
+        return _Case(inputs, pairs, bounds_at_look(pairs, alpha, futility))
+    terms = Terms(inputs.course, alpha, futility, inputs.min_effect)
+    return _Case(inputs, pairs, bounds_under_way(pairs, terms))
+
+
+# --- deciding ----------------------------------------------------------------------------------
+
+_Decision = tuple[VerdictKind, tuple[str, ...]]
+
+
+def _decide(case: _Case, findings: tuple[Finding, ...]) -> _Decision:
+    against = [f for f in findings if f.side != "baseline"]
+    vetoes = _vetoes(against)
+    if vetoes:
+        return VerdictKind.INVALID, vetoes
+    unproven = tuple(f"{f.code}: {f.message}" for f in against if f.severity == "unproven")
+    kind, reasons = _by_effect(case)
+    harms = tuple(f"{f.code}: {f.message}" for f in against if f.severity == "harm")
+    if harms and kind is VerdictKind.PROMOTE:
+        return VerdictKind.REJECT, ("better on the whole, and worse for some", *harms)
+    if kind is VerdictKind.PROMOTE:
+        unproven += _questioned(case, against)
+    if not unproven or kind is VerdictKind.REJECT or case.given_up:
+        return kind, reasons
+    # What nobody has shown is no crime: it bars the promotion and no more.
+    more = "not cleared by the last look" if case.inputs.final_look else "more samples will tell"
+    return VerdictKind.INCONCLUSIVE, (*unproven, more)
+
+
+def _questioned(case: _Case, against: list[Finding]) -> tuple[str, ...]:
+    """Successes that a reader of records doubts, where the gain does not outlast their loss."""
+    doubted = math.fsum(f.numbers.get("counted", 0.0) for f in against)
+    low = case.effect.ci_low - doubted / case.pairs.pairs
+    if not doubted or low > case.inputs.min_effect:
+        return ()
+    return (f"without {doubted:.0f} successes in question the lower bound is {_points(low)}",)
+
+
+def _by_effect(case: _Case) -> _Decision:
+    if case.pairs.pairs == 0:
+        return VerdictKind.INCONCLUSIVE, ("no pair has an outcome on both sides",)
+    doubts = _doubts(case)
+    if not doubts:
+        return VerdictKind.PROMOTE, (
+            f"clean success {_points(case.effect.delta)}, lower bound "
+            f"{_points(case.effect.ci_low)} > {_points(case.inputs.min_effect)} "
+            f"at alpha {case.alpha:.4g}",
+            *_terms_of(case),
+        )
+    if case.given_up:
+        # Only what is not even worth having is rejected: a smaller gain may be there.
+        least = max(case.inputs.min_effect, case.inputs.worthwhile_effect)
+        small = case.futility_high >= least
+        return VerdictKind.INCONCLUSIVE if small else VerdictKind.REJECT, (_given_up(case),)
+    more = "no look is left" if case.inputs.final_look else "more samples may decide"
+    return VerdictKind.INCONCLUSIVE, (*doubts, more)
+
+
+def _terms_of(case: _Case) -> Iterator[str]:
+    """What a promotion takes for granted, in the reader's words."""
+    if case.collapse is not None:
+        yield _assumed(case, case.collapse)
+    grouped = case.grouped
+    if grouped is not None and grouped.low is None:
+        yield f"on these {grouped.groups} groups of tasks: they are too few to speak of others"
+
+
+def _assumed(case: _Case, collapse: Collapse) -> str:
+    """What the few training seeds cannot show, said wherever a verdict rests on them."""
+    pairs = case.effect.training_seeds
+    return (
+        f"worst of {pairs} pairs {_points(collapse.worst)}; with {pairs} pairs a collapse rate of "
+        f"up to {collapse.fits:.0%} fits, one of {collapse.rate:.0%} the gain outlasts"
+    )
+
+
+def _given_up(case: _Case) -> str:
+    """A course is tuned to one effect, so a smaller one may be there: it is only not looked for."""
+    high, wanted = _points(case.futility_high), _points(case.worthwhile)
+    if case.futility_high < 0:
+        return f"harms: upper bound {high}, worthwhile from {wanted}"
+    if case.inputs.course is None:
+        return f"is not worth having: upper bound {high}, worthwhile from {wanted}"
+    error = case.inputs.budget.futility
+    return f"given up: a gain of {wanted} is ruled out at an error of {error:.0%} (at most {high})"
+
+
+def _doubts(case: _Case) -> tuple[str, ...]:
+    """Every condition of a promotion that does not hold."""
+    doubts, seeds = [], case.effect.training_seeds
+    if case.effect.ci_low <= case.inputs.min_effect:
+        low, need = _points(case.effect.ci_low), _points(case.inputs.min_effect)
+        doubts.append(f"lower bound {low} is not above {need} at alpha {case.alpha:.4g}")
+    if case.inputs.factor in TRAINING_FACTORS and seeds < MIN_TRAINING_SEEDS:
+        doubts.append(f"{seeds} training seed, needs {MIN_TRAINING_SEEDS}")
+    doubts += [*_collapse_doubts(case), *_group_doubts(case)]
+    p = _exact_p(case)
+    if p is not None and p > case.alpha:
+        doubts.append(f"exact sign-flip p {p:.3g} is above alpha {case.alpha:.4g}")
+    worst = worst_case(case.pairs).delta
+    if case.pairs.lost and worst <= case.inputs.min_effect:
+        doubts.append(
+            f"with {case.pairs.lost} lost pairs at their worst the effect is {_points(worst)}"
+        )
+    return tuple(doubts)
+
+
+def _collapse_doubts(case: _Case) -> tuple[str, ...]:
+    """Seeds are few and need not be normal: runs that fall to nothing could take the gain back."""
+    collapse, low = case.collapse, case.effect.ci_low
+    if collapse is None or low <= case.inputs.min_effect:
+        return ()
+    left = collapse.leaves(low)
+    if left > case.inputs.min_effect:
+        return ()
+    return (
+        f"{collapse.rate:.0%} of training runs losing all would leave {_points(left)} of the "
+        f"lower bound {_points(low)}, and with {case.effect.training_seeds} pairs a collapse rate "
+        f"of up to {collapse.fits:.0%} fits (worst pair {_points(collapse.worst)})",
+    )
+
+
+def _group_doubts(case: _Case) -> tuple[str, ...]:
+    grouped, need = case.grouped, case.inputs.min_effect
+    if grouped is None or grouped.low is None or not case.effect.ci_low > need >= grouped.low:
+        return ()
+    return (
+        f"tasks come in {grouped.groups} groups, by which the lower bound "
+        f"{_points(grouped.low)} is not above {_points(need)}",
+    )
+
+
+def _exact_p(case: _Case) -> float | None:
+    """The permutation test over tasks; with several training seeds the seeds are the unit."""
+    if case.effect.training_seeds != 1 or case.inputs.course is not None:
+        return None
+    row = case.pairs.cells[0]
+    exact, salt = sign_flip_p(row, case.pairs.samples), case.inputs.ties
+    if salt and 0.5 ** len(row) <= case.alpha:
+        return exact.broken(tie_of(salt, case.pairs))
+    return exact.p  # too few tasks to prove anything: a lucky draw does not change that
+
+
+def _points(share: float) -> str:
+    return f"{100 * share:+.1f} points"
+
+
+# --- evidence ----------------------------------------------------------------------------------
+
+
+def _numbers(case: _Case) -> dict[str, JSON]:
+    return {
+        "alpha": case.alpha,
+        "futility_high": case.futility_high,
+        "given_up": case.given_up,
+        "pairs_lost": case.pairs.lost,
+        "tasks": int(case.pairs.cells.shape[1]),
+        "tasks_dropped": case.pairs.dropped_tasks,
+        "per_seed": [float(row.mean()) for row in case.pairs.cells if row.size],
+        "worst_case_delta": worst_case(case.pairs).delta,
+        "sign_flip_p": _exact_p(case),
+        "groups": case.grouped._asdict() if case.grouped else None,
+        "collapse": case.collapse._asdict() if case.collapse else None,
+        **case.bounds.numbers,
+    }
+
+
+def arm_summary(arm: Arm) -> dict[str, JSON]:
+    """The denominators of an arm by type, and the digest of its rows."""
+    rows = list(arm.rows())
+    return {
+        "name": arm.name,
+        "digest": arm.digest,
+        "seeds": sorted(arm.seeds),
+        "planned": arm.planned,
+        "n": len(rows),
+        "solved": sum(bool(row.success) for row in rows),
+        "clean": sum(bool(row.clean) for row in rows),
+        "flagged": sum(bool(row.flags) for row in rows),
+        "unknown": sum(row.success is None for row in rows),
+        "policy_errors": sum(row.error_kind == "policy" for row in rows),
+    }
+
+
+def verdict_to_json(verdict: Verdict) -> dict[str, JSON]:
+    """A verdict as the ledger and the git note keep it."""
+    return {
+        "schema_version": 1,
+        "kind": verdict.kind.value,
+        "reasons": list(verdict.reasons),
+        "effect": asdict(verdict.effect) if verdict.effect else None,
+        "screened_out": verdict.screened_out,
+        "evidence": dict(verdict.evidence),
+    }
+
+
+def verdict_from_json(data: Mapping[str, JSON]) -> Verdict:
+    """Parses what `verdict_to_json` wrote."""
+    return Verdict(
+        kind=VerdictKind(data["kind"]),
+        reasons=tuple(data["reasons"]),
+        effect=Effect(**data["effect"]) if data.get("effect") else None,
+        screened_out=bool(data.get("screened_out", False)),
+        evidence=data.get("evidence", {}),
+    )
+
+
+def _vetoes(findings: Iterable[Finding]) -> tuple[str, ...]:
+    return tuple(
+        f"{f.code}: {f.message}" for f in findings if f.severity == "veto" and f.side != "baseline"
+    )

@@ -1,0 +1,381 @@
+"""The size of an effect, and how sure we may be of it over the whole run.
+
+Observations are paired: clean success of the candidate minus that of the baseline on the same
+task, sample and training seed. Samples of a (task, seed) cell are averaged, giving d[s, t].
+
+*One training seed* (an acting-side change on a frozen policy): the task is the unit, and the
+bounds are Student's on the per-task differences. Two arms that agree on all of a few tasks have no
+spread, so Student would rule any gain out: for the upper bound (and for the lower one where all
+differences are equal) the spread is taken with two more tasks, one won and one lost (Agresti and
+Min, Statistics in Medicine 24, 2005; Bonett and Price, J. Educ. Behav. Stat. 37, 2012). A gain
+has to pass an exact permutation test beside its lower bound (`sign_flip_p`), which needs no more.
+
+*Several training seeds* (a change that acts through training): seeds and tasks are crossed random
+effects, d[s, t] = mu + seed_s + task_t + rest_st. With S seeds, T tasks and the two-way mean
+squares MS_seed, MS_task and MS_rest, the variance of the grand mean is estimated without bias by
+(MS_seed + MS_task - MS_rest) / (S T) (Searle, Casella and McCulloch, *Variance Components*, 1992,
+ch. 4). The seed part has S - 1 degrees of freedom and must not be diluted by the hundreds that the
+tasks have, so each part gets its own quantile and the two half-widths add in quadrature, after
+Graybill and Wang (JASA 75, 1980) for sums of mean squares:
+
+    half = sqrt(t[S-1]^2 * MS_seed / (S T) + t[T-1]^2 * max(0, MS_task - MS_rest) / (S T))
+
+Where the seeds dominate this is the t-interval on the per-seed means. With two seeds t is
+enormous: two seeds alone hardly ever prove anything, which is the truth.
+
+With `anytime` the seed part takes the quantile of the sequential t-test (`sequential.t_reach`) in
+place of Student's, so that the bound holds after every pair of training runs at once. The task part
+needs none: the tasks are drawn once, and looking again does not draw them anew.
+
+Error control is over the run: `ErrorBudget` declares candidates and looks before the first look
+and splits alpha over all of them (Bonferroni, hence valid under any dependence).
+
+Not covered: the tests that may stop at any moment (`sequential`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from meta_agent.core.errors import ConfigError
+from meta_agent.core.gate._records import Arm, OutcomeRow
+from meta_agent.core.gate.numbers.sequential import t_reach, t_wealth
+from meta_agent.core.protocols import JSON, Effect
+
+Matrix = NDArray[np.float64]
+
+
+# --- the error budget ---------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorBudget:
+    """How a run's chance of one false promotion is spent, declared before it starts.
+
+    `candidates` counts every candidate that may reach the confirm split in all generations,
+    `looks` how often each may be looked at. Later looks carry more data, so look i gets a share
+    proportional to i + 1 unless `spend` says otherwise. `futility` is the one-sided error of
+    giving a candidate up early: it can only cost wins, never make false ones.
+    """
+
+    alpha: float = 0.05
+    candidates: int = 1
+    looks: int = 1
+    spend: tuple[float, ...] = ()
+    futility: float = 0.10
+
+    def __post_init__(self) -> None:
+        if not (0 < self.alpha < 0.5 and 0 < self.futility <= 0.5):
+            raise ConfigError(f"alpha={self.alpha}, futility={self.futility}: need 0 < value < 0.5")
+        if self.candidates < 1 or self.looks < 1:
+            raise ConfigError(f"candidates={self.candidates}, looks={self.looks}: need at least 1")
+        if self.spend and (len(self.spend) != self.looks or sum(self.spend) > 1 + 1e-9):
+            raise ConfigError(f"spend={self.spend}: need {self.looks} shares that sum to at most 1")
+
+    def at(self, look: int) -> float:
+        """The one-sided alpha of one candidate at one look (counted from 0)."""
+        if not 0 <= look < self.looks:
+            raise ConfigError(f"look {look} was not declared; the budget has {self.looks}")
+        shares = self.spend or tuple(i + 1 for i in range(self.looks))
+        total = 1.0 if self.spend else float(sum(shares))
+        return self.alpha / self.candidates * shares[look] / total
+
+    def to_json(self) -> dict[str, JSON]:
+        return {
+            "alpha": self.alpha,
+            "candidates": self.candidates,
+            "looks": self.looks,
+            "spend": list(self.spend),
+            "futility": self.futility,
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, JSON]) -> ErrorBudget:
+        return cls(**{**data, "spend": tuple(data.get("spend", ()))})
+
+
+# --- pairing ------------------------------------------------------------------------------------
+
+
+class Pairs(NamedTuple):
+    """Differences by training seed (rows) and task (columns)."""
+
+    cells: Matrix
+    pairs: int
+    lost: int  # pairs in which either side has no outcome
+    samples: int  # samples of a cell, at most
+    dropped_tasks: int = 0  # tasks without a single pair in some seed
+    tasks: tuple[str, ...] = ()  # their keys, one a column
+    level: float = 1.0  # the baseline's clean success: what a run that collapses can lose
+
+
+def pair(baseline: Arm, candidate: Arm) -> Pairs:
+    """Pairs two arms by (training seed, task, sample). Lost pairs are counted, not scored."""
+    seeds = sorted(set(baseline.seeds) & set(candidate.seeds))
+    cells: list[dict[str, list[float]]] = []
+    lost = 0
+    for seed in seeds:
+        found, missing = _seed_cells(baseline.seeds[seed], candidate.seeds[seed])
+        cells.append(found)
+        lost += missing
+    known = [row.clean for row in baseline.rows() if row.clean is not None]
+    level = sum(known) / len(known) if known else 1.0
+    contents = {row.task_key: row.task_hash for row in baseline.rows() if row.task_hash}
+    return one_a_content(_matrix(cells, lost)._replace(level=level), contents)
+
+
+def one_a_content(pairs: Pairs, contents: Mapping[str, str]) -> Pairs:
+    """Tasks of equal content are one task, under however many keys: their mean is one column."""
+    columns: dict[str, list[int]] = {}
+    for at, key in enumerate(pairs.tasks):
+        columns.setdefault(contents.get(key, f"\0{key}"), []).append(at)
+    if len(columns) == len(pairs.tasks):
+        return pairs
+    cells = np.stack([pairs.cells[:, at].mean(axis=1) for at in columns.values()], axis=1)
+    samples = pairs.samples * max(map(len, columns.values()))
+    names = tuple(pairs.tasks[at[0]] for at in columns.values())
+    return pairs._replace(cells=cells, samples=samples, tasks=names)
+
+
+def _seed_cells(
+    before: Iterable[OutcomeRow], after: Iterable[OutcomeRow]
+) -> tuple[dict[str, list[float]], int]:
+    old = {row.key: row.clean for row in before}
+    cells: dict[str, list[float]] = {}
+    lost = 0
+    for row in after:
+        was, now = old.pop(row.key, None), row.clean
+        if was is None or now is None:
+            lost += 1
+            continue
+        cells.setdefault(row.task_key, []).append(float(now) - float(was))
+    return cells, lost + len(old)
+
+
+def _matrix(cells: Sequence[Mapping[str, Sequence[float]]], lost: int) -> Pairs:
+    everywhere = sorted(set.intersection(*(set(c) for c in cells))) if cells else []
+    rows = [[math.fsum(c[task]) / len(c[task]) for task in everywhere] for c in cells]
+    counts = [len(c[task]) for c in cells for task in everywhere]
+    dropped = len({task for c in cells for task in c}) - len(everywhere)
+    matrix = np.asarray(rows, dtype=float).reshape(len(cells), len(everywhere))
+    return Pairs(matrix, sum(counts), lost, max(counts, default=0), dropped, tuple(everywhere))
+
+
+# --- effect -------------------------------------------------------------------------------------
+
+
+class _Part(NamedTuple):
+    """One source of error: a squared standard error with its degrees of freedom."""
+
+    variance: float
+    df: int
+    units: int = 0  # above 0: looked at after every unit, so that the quantile is the anytime one
+
+    def half(self, alpha: float) -> float:
+        reach = self._quantile(alpha)
+        return reach if math.isinf(reach) else reach * math.sqrt(self.variance)
+
+    def _quantile(self, alpha: float) -> float:
+        if self.units:
+            return t_reach(self.units, alpha)
+        return t_quantile(self.df, alpha)
+
+
+class _Spread(NamedTuple):
+    """The sources of error together."""
+
+    parts: tuple[_Part, ...]
+
+    def half(self, alpha: float) -> float:
+        return math.hypot(*(part.half(alpha) for part in self.parts))
+
+    @property
+    def variance(self) -> float:
+        return math.fsum(part.variance for part in self.parts)
+
+
+def effect(pairs: Pairs, *, alpha: float, anytime: bool = False) -> Effect:
+    """The mean difference with its two one-sided bounds, each at level `alpha`.
+
+    `anytime` is for several training seeds, looked at after each.
+    """
+    seeds, tasks = pairs.cells.shape
+    if not seeds or tasks < 2 or (anytime and seeds < 2):
+        return Effect(_mean(pairs.cells), -1.0, 1.0, pairs.pairs, seeds)
+    below, above = _spreads(pairs.cells, anytime)
+    delta = _mean(pairs.cells)
+    low, high = max(-1.0, delta - below.half(alpha)), min(1.0, delta + above.half(alpha))
+    nearest = below if delta > 0 else above
+    sure = _sure_anytime(pairs.cells) if anytime else _confidence(delta, nearest)
+    return Effect(delta, low, high, pairs.pairs, seeds, sure)
+
+
+def upper_anytime(pairs: Pairs, *, alpha: float) -> float:
+    """`effect(..., anytime=True).ci_high`."""
+    seeds, tasks = pairs.cells.shape
+    if seeds < 2 or tasks < 2:
+        return 1.0
+    return min(1.0, _mean(pairs.cells) + _spreads(pairs.cells, True)[1].half(alpha))
+
+
+def standard_error(pairs: Pairs) -> float:
+    """Of the mean difference."""
+    seeds, tasks = pairs.cells.shape
+    if not seeds or tasks < 2:
+        return 0.0
+    return math.sqrt(_spreads(pairs.cells, False)[0].variance)
+
+
+def _spreads(cells: Matrix, anytime: bool) -> tuple[_Spread, _Spread]:
+    """Below the mean, and above it."""
+    if len(cells) > 1 and cells.any():
+        return (_crossed(cells, anytime),) * 2
+    row = cells.mean(axis=0)  # training seeds that differ nowhere tell no more than one does
+    cautious = _task_spread(np.append(row, (1.0, -1.0)))
+    return (_task_spread(row) if row.var() else cautious), cautious
+
+
+def _mean(cells: Matrix) -> float:
+    return float(cells.mean()) if cells.size else 0.0
+
+
+def _task_spread(row: Matrix) -> _Spread:
+    return _Spread((_Part(float(row.var(ddof=1)) / row.size, row.size - 1),))
+
+
+class MeanSquares(NamedTuple):
+    """The two-way table of a balanced crossed design without replicates."""
+
+    seed: float
+    task: float
+    rest: float
+
+
+def mean_squares(cells: Matrix) -> MeanSquares:
+    """Two-way analysis of variance of d[s, t]."""
+    seeds, tasks = cells.shape
+    by_seed = cells.mean(axis=1) - cells.mean()
+    by_task = cells.mean(axis=0) - cells.mean()
+    rest = cells - cells.mean() - by_seed[:, None] - by_task[None, :]
+    return MeanSquares(
+        tasks * float(by_seed @ by_seed) / (seeds - 1),
+        seeds * float(by_task @ by_task) / (tasks - 1),
+        float((rest * rest).sum()) / ((seeds - 1) * (tasks - 1)),
+    )
+
+
+def _crossed(cells: Matrix, anytime: bool) -> _Spread:
+    seeds, tasks = cells.shape
+    ms = mean_squares(cells)
+    seed_variance, df = ms.seed / tasks, seeds - 1
+    task_variance = max(0.0, ms.task - ms.rest) / (seeds * tasks)
+    by_seed = _Part(seed_variance / seeds, df, seeds if anytime else 0)
+    return _Spread((by_seed, _Part(task_variance, tasks - 1)))
+
+
+def t_quantile(df: float, alpha: float) -> float:
+    """What a t-distributed value exceeds with chance `alpha`."""
+    from scipy.special import stdtrit
+
+    return float(stdtrit(df, 1 - alpha))
+
+
+def _confidence(delta: float, spread: _Spread) -> float:
+    """The largest confidence 1 - a at which the one-sided lower bound is above zero."""
+    if spread.variance == 0:
+        return 0.5 if delta == 0 else float(delta > 0)
+    low, high = 1e-9, 0.5
+    for _ in range(60):
+        middle = math.sqrt(low * high)
+        low, high = (low, middle) if spread.half(middle) < abs(delta) else (middle, high)
+    return 1 - high if delta > 0 else high
+
+
+def _sure_anytime(cells: Matrix) -> float:
+    """The same whenever one stops: 1 - 1 / wealth of the bets on the sign that the mean has."""
+    shares = cells.mean(axis=1)
+    if shares.mean() > 0:
+        return max(0.5, 1 - 1 / t_wealth(shares))
+    return min(0.5, 1 / t_wealth(-shares))
+
+
+# --- exact test ---------------------------------------------------------------------------------
+
+FINEST: Final = 2520
+"""Steps of a difference that the exact test tells apart: lcm(1..10). 20 samples would have 2e8."""
+
+
+@dataclass(frozen=True, slots=True)
+class SignFlip:
+    """Exact one-sided sign-permutation test over tasks (Fisher's, by convolution)."""
+
+    p: float
+    discordant: int
+    tied: float = 0.0
+    """The chance of exactly the observed sum: with few tasks a large part of `p`."""
+
+    def broken(self, tie: float) -> float:
+        """`p` with ties broken by a number drawn evenly from [0, 1): its level is exact."""
+        return self.p - (1 - tie) * self.tied
+
+
+def sign_flip_p(row: Matrix, samples: int) -> SignFlip:
+    """P(sum of randomly signed |d| >= the observed sum), over tasks.
+
+    The differences are multiples of 1 / samples, or where attempts were lost of
+    1 / lcm(1..samples), so the distribution is exact; above `FINEST` they are rounded to that.
+    """
+    scale = _scale(row, max(1, samples))
+    units = np.rint(row * scale).astype(int)
+    sizes = np.abs(units[units != 0])
+    dist = np.ones(1)
+    for size in sizes:
+        wider = np.zeros(dist.size + 2 * int(size))
+        wider[: dist.size] += dist / 2
+        wider[2 * int(size) :] += dist / 2
+        dist = wider
+    observed = int(units.sum()) + int(sizes.sum())
+    above = float(dist[observed + 1 :].sum())
+    return SignFlip(min(1.0, above + float(dist[observed])), int(sizes.size), float(dist[observed]))
+
+
+def tie_of(salt: str, pairs: Pairs) -> float:
+    """The number that breaks ties of one exact test, from [0, 1).
+
+    It hangs on a declared salt and on how far the tasks moved, never on which way: so nobody can
+    choose it, and given what it hangs on every way is as likely as any other where nothing helps.
+    """
+    moved = [round(abs(float(one)), 9) for one in pairs.cells[0]]
+    told = json.dumps([salt, list(pairs.tasks), moved]).encode()
+    return int.from_bytes(hashlib.sha256(told).digest()[:7], "big") / 2**56
+
+
+def _scale(row: Matrix, samples: int) -> int:
+    if np.allclose(row * samples, np.rint(row * samples), atol=1e-6):
+        return samples
+    return min(FINEST, math.lcm(*range(1, samples + 1)))
+
+
+@dataclass(frozen=True, slots=True)
+class WorstCase:
+    """The estimate if every lost pair had gone against the candidate."""
+
+    delta: float
+    lost: int
+    numbers: Mapping[str, float] = field(default_factory=dict)
+
+
+def worst_case(pairs: Pairs) -> WorstCase:
+    """Lost pairs as baseline successes and candidate failures."""
+    total = pairs.pairs + pairs.lost
+    mean = _mean(pairs.cells)
+    delta = (mean * pairs.pairs - pairs.lost) / total if total else 0.0
+    return WorstCase(delta, pairs.lost)

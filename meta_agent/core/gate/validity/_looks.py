@@ -1,0 +1,151 @@
+"""What is kept of a rollout's record for the detectors that read records: a few hundred bytes.
+
+Records are long (a real agent's is 100 kB) and two arms hold thousands, so they are streamed: each
+is looked at once and forgotten. Of those to be graded again the first `DRAWN` by the hash of their
+name are kept, the solved ones first: a forged success is what anybody would gain from. The draw is
+the same however the records are split into files.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import heapq
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from meta_agent.core.gate.validity._transcripts import traces
+from meta_agent.core.protocols import JSON, Rollout
+
+DRAWN: Final = 64
+"""How many stored attempts can be graded again."""
+_SOLVED_SHARE: Final = 0.75
+_KINDS: Final = {
+    "copied": "copied_answer",
+    "forgery": "forgery",
+    "always-equal": "always_equal",
+    "special-case": "special_case",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """One rollout, as far as detectors of records need it."""
+
+    name: str
+    task_key: str
+    outcome: bool | None
+    conduct: tuple[tuple[str, str], ...]  # code, and the words that show it
+    submission: bytes  # digest of what was graded; empty where nothing was
+    attempt: bytes  # digest of all that a reward may depend on; empty without a reward
+    reward: float
+    turns: int
+    calls: int
+    flagged: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Graded:
+    """A stored outcome with what the grader needs to say so again."""
+
+    rank: bytes
+    name: str
+    task_key: str
+    outcome: bool
+    inputs: Mapping[str, JSON]
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """Everything kept of some rollouts."""
+
+    looks: tuple[Look, ...] = ()
+    drawn: tuple[Graded, ...] = ()
+
+
+def seen_of(rollouts: Iterable[Rollout], views: Mapping[str, str] | None = None) -> Seen:
+    """Reads records, one at a time; `views` are the tasks' own texts, by key."""
+    looks: list[Look] = []
+    drawn: tuple[Graded, ...] = ()
+    batch: list[Graded] = []
+    for rollout in rollouts:
+        looks.append(_look(rollout, (views or {}).get(rollout.task_key)))
+        if rollout.outcome is not None and rollout.verifier_inputs:
+            batch.append(_graded(rollout))
+        if len(batch) >= 4 * DRAWN:
+            drawn, batch = _draw([*drawn, *batch]), []
+    return Seen(tuple(looks), _draw([*drawn, *batch]))
+
+
+def merged(parts: Sequence[Seen]) -> Seen:
+    """Several files of one arm as if they were one."""
+    looks = tuple(look for part in parts for look in part.looks)
+    return Seen(looks, _draw([graded for part in parts for graded in part.drawn]))
+
+
+def _draw(graded: Sequence[Graded]) -> tuple[Graded, ...]:
+    # Enough of both kinds is kept of every part that a merge finds the first of the whole.
+    sides = [[one for one in graded if one.outcome is kind] for kind in (True, False)]
+    best = [heapq.nsmallest(DRAWN, side, key=lambda one: one.rank) for side in sides]
+    return (*best[0], *best[1])
+
+
+def to_regrade(seen: Seen, at_most: int = DRAWN) -> list[Graded]:
+    """The attempts to grade again: three quarters of them solved, where there are enough."""
+    solved = [one for one in seen.drawn if one.outcome]
+    failed = [one for one in seen.drawn if not one.outcome]
+    wanted = max(int(at_most * _SOLVED_SHARE), at_most - len(failed))
+    return [*solved[:wanted], *failed[: max(0, at_most - min(wanted, len(solved)))]]
+
+
+def _look(rollout: Rollout, view: str | None) -> Look:
+    return Look(
+        name=name_of(rollout),
+        task_key=rollout.task_key,
+        outcome=rollout.outcome,
+        conduct=_conduct(rollout, view) if rollout.outcome else (),
+        submission=_submission(rollout),
+        attempt=_attempt(rollout),
+        reward=round(rollout.total_reward, 9),
+        turns=rollout.turns,
+        calls=len(rollout.tool_events),
+        flagged=bool(rollout.flags),
+    )
+
+
+def name_of(rollout: Rollout) -> str:
+    """How findings name a rollout."""
+    return f"{rollout.task_key} sample {rollout.sample_idx} seed {rollout.seed}"
+
+
+def _conduct(rollout: Rollout, view: str | None) -> tuple[tuple[str, str], ...]:
+    told = {_KINDS[t.kind.partition(":")[0]]: t for t in reversed(traces(rollout, view))}
+    return tuple((code, f"{trace.kind}: {trace.shown_by}") for code, trace in told.items())
+
+
+def _submission(rollout: Rollout) -> bytes:
+    if rollout.outcome is None or not rollout.verifier_inputs:
+        return b""
+    return _digest([rollout.task_key, rollout.verifier_inputs])
+
+
+def _attempt(rollout: Rollout) -> bytes:
+    """Word for word the same attempt with the same ending has the same digest."""
+    if not (rollout.rewards and rollout.messages):
+        return b""
+    ending = [rollout.outcome, rollout.stop_reason, rollout.turns, *rollout.flags]
+    return _digest([rollout.task_key, rollout.messages, ending])
+
+
+def _digest(value: JSON) -> bytes:
+    text = json.dumps(value, sort_keys=True, default=str)
+    return hashlib.blake2b(text.encode(), digest_size=16).digest()
+
+
+def _graded(rollout: Rollout) -> Graded:
+    name = name_of(rollout)
+    rank = hashlib.blake2b(name.encode(), digest_size=8).digest()
+    return Graded(
+        rank, name, rollout.task_key, bool(rollout.outcome), dict(rollout.verifier_inputs)
+    )

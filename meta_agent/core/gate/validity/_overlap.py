@@ -1,0 +1,85 @@
+"""Training text in evaluation tasks, where hashes no longer agree: a blank, a case, a sentence.
+
+Content hashes find the very same task. A task whose wording was touched is found by its word
+13-grams, the length that the decontamination of GPT-3 used (Brown et al. 2020, appendix C). What
+stands in many tasks is their form and says nothing: such grams are left out. Memory is that of the
+evaluation texts; training texts stream by.
+
+Not covered: paraphrases, translations, and short texts (below `SHORT` words nothing is said: the
+prompts of small suites are alike by nature).
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+
+from meta_agent.core.gate._records import Finding, Severity
+from meta_agent.core.gate.numbers._intervals import wilson
+from meta_agent.core.gate.validity._limits import DEFAULT_LIMITS, LINES_SHOWN, ValidityLimits
+
+GRAM = 13
+SHORT = 8
+SHARED = 0.5
+"""Share of an evaluation text's grams that must be known from training."""
+FORM_TASKS = 3
+FORM_SHARE = 0.01
+FORM_IN_TRAINING = 20
+"""A gram in more of the tasks than the share, and than the number, is their form. A text that was
+trained on several times is none, so of training tasks more are asked."""
+TELLING = 5
+"""Grams of its own that a text needs before its share says something."""
+_WORD = re.compile(r"\w+")
+
+
+def near_overlap(
+    train: Mapping[str, str] | Iterable[str],
+    evaluation: Mapping[str, str],
+    *,
+    limits: ValidityLimits = DEFAULT_LIMITS,
+) -> list[Finding]:
+    """Evaluation tasks whose text stands, more or less, in the training tasks (texts by key).
+
+    A few such tasks help both arms alike and are only told; beyond the limit for leaks they veto.
+    """
+    own = {key: _grams(text) for key, text in evaluation.items()}
+    known = _known(own, train.values() if isinstance(train, Mapping) else train)
+    shares = {key: _share(grams, known) for key, grams in own.items()}
+    hits = sorted((key for key in shares if shares[key] >= SHARED), key=lambda key: -shares[key])
+    if not hits:
+        return []
+    message = f"{len(hits)} of {len(evaluation)} evaluation tasks repeat the text of training tasks"
+    lines = tuple(f"{key}: {shares[key]:.0%} of its text" for key in hits[:LINES_SHOWN])
+    numbers = {"hits": len(hits), "n": len(evaluation)}
+    certain = wilson(len(hits), len(evaluation)).low > limits.leak_share
+    severity: Severity = "veto" if certain else "warn"
+    return [Finding("overlap.near_duplicate", severity, message, lines, numbers, "both")]
+
+
+def _known(own: Mapping[str, set[int]], train: Iterable[str]) -> dict[int, bool]:
+    """Of every gram that is no mere form: whether training texts hold it."""
+    counts = Counter(gram for grams in own.values() for gram in grams)
+    most = max(FORM_TASKS, FORM_SHARE * len(own))
+    known = {gram: False for gram, count in counts.items() if count <= most}
+    seen: Counter[int] = Counter()
+    total = 0
+    for total, text in enumerate(train if known else (), start=1):  # noqa: B007
+        seen.update(_grams(text) & known.keys())
+    most = max(FORM_IN_TRAINING, FORM_SHARE * total)
+    return {gram: gram in seen for gram in known if seen[gram] <= most}
+
+
+def _grams(text: str) -> set[int]:
+    words = _WORD.findall(text.lower())
+    if len(words) < SHORT:
+        return set()
+    size = min(GRAM, len(words))
+    # Hashes of texts differ between processes; which of them are equal does not.
+    return {hash(tuple(words[at : at + size])) for at in range(len(words) - size + 1)}
+
+
+def _share(grams: set[int], known: Mapping[int, bool]) -> float:
+    telling = [known[gram] for gram in grams if gram in known]
+    enough = len(telling) >= min(TELLING, len(grams))
+    return sum(telling) / len(telling) if telling and enough else 0.0

@@ -1,0 +1,121 @@
+"""Graders and rewards that do not repeat themselves: equals that were not treated alike."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from meta_agent.core.gate._records import ArmSide, Finding, Severity
+from meta_agent.core.gate.numbers._intervals import Counted, counted, excess
+from meta_agent.core.gate.validity._limits import LINES_SHOWN, numbers_of
+from meta_agent.core.gate.validity._looks import Graded, Look
+from meta_agent.core.protocols import JSON, Outcome
+
+Regrade = Callable[[str, Mapping[str, JSON]], Outcome | None]
+"""The grader again; None where it could not be asked."""
+UNREPEATABLE_SHARE = 0.05
+"""Of equals that were not treated alike: surely more is a veto."""
+ODD_SHARE = 0.01
+"""Surely less says little: one flaky test in fifty tasks disturbs both arms alike."""
+
+
+def two_answers(looks: Sequence[Look], baseline: Sequence[Look], side: ArmSide) -> list[Finding]:
+    """The same submission at the same task, graded both ways, in whichever arm."""
+    own, before = ([look for look in of if look.submission] for of in (looks, baseline))
+    sides = (
+        _Groups(of, lambda look: look.submission, lambda look: look.outcome)
+        for of in ([*before, *own], before)
+    )
+    words = "submissions that were made twice were graded both ways"
+    return _differing(side, "grader.flaky", words, *sides)
+
+
+def unrepeatable(looks: Sequence[Look], baseline: Sequence[Look], side: ArmSide) -> list[Finding]:
+    """Word for word the same attempt with the same ending, rewarded in two ways."""
+    sides = (
+        _Groups(
+            (look for look in of if look.attempt),
+            lambda look: look.attempt,
+            lambda look: look.reward,
+        )
+        for of in (looks, baseline)
+    )
+    words = "attempts that were made twice were rewarded in two ways"
+    return _differing(side, "reward.unrepeatable", words, *sides)
+
+
+class _Groups:
+    """Groups of equals, and which of them were not treated alike."""
+
+    def __init__(
+        self,
+        looks: Iterable[Look],
+        key: Callable[[Look], bytes],
+        value: Callable[[Look], object],
+    ) -> None:
+        groups: dict[bytes, list[Look]] = defaultdict(list)
+        for look in looks:
+            groups[key(look)].append(look)
+        self.value = value
+        self.repeated = [group for group in groups.values() if len(group) > 1]
+        self.odd = [group for group in self.repeated if self._differs(group)]
+
+    def _differs(self, group: Sequence[Look]) -> bool:
+        return len({self.value(look) for look in group}) > 1
+
+    @property
+    def counted(self) -> Counted:
+        return counted((group[0].task_key, self._differs(group)) for group in self.repeated)
+
+    def line(self, group: Sequence[Look]) -> str:
+        """Two of a group that were not treated alike."""
+        first, value = group[0], self.value
+        other = next(look for look in group if value(look) != value(first))
+        return f"{first.name}: {value(first)}; {other.name}: {value(other)}"
+
+
+def _differing(
+    side: ArmSide, code: str, words: str, groups: _Groups, baseline: _Groups
+) -> list[Finding]:
+    """Equals that were not treated alike, in more groups than the baseline by itself shows."""
+    after, before = groups.counted, baseline.counted
+    if not after.hits:
+        return []
+    low = excess(after, before).low
+    few: Severity = "unproven" if low > ODD_SHARE else "warn"
+    severity: Severity = "veto" if low > UNREPEATABLE_SHARE else few
+    message = f"{after.hits} of {after.n} {words}"
+    if before.n:
+        message += f" ({before.hits} of {before.n} in the baseline)"
+    lines = tuple(map(groups.line, groups.odd[:LINES_SHOWN]))
+    return [Finding(code, severity, message, lines, numbers_of(after, before), side)]
+
+
+def disagreeing(
+    stored: Sequence[Graded], baseline: Sequence[Graded], regrade: Regrade, side: ArmSide
+) -> list[Finding]:
+    """Stored outcomes that the sealed grader does not confirm: forged, or another grader's.
+
+    A grader that does not repeat itself disagrees with either arm.
+    """
+    checked = _graded_again(stored, regrade)
+    odd = sorted((one for one, agrees in checked if not agrees), key=lambda one: one.name)
+    if not odd:
+        return []
+    others = _graded_again(baseline, regrade)
+    after, before = (
+        counted((one.task_key, not agrees) for one, agrees in of) for of in (checked, others)
+    )
+    sure = excess(after, before).low > ODD_SHARE or not before.hits
+    severity: Severity = "veto" if sure else "unproven"
+    message = f"{len(odd)} of {len(checked)} stored outcomes are not what the grader says again"
+    if before.hits:
+        message += f" ({before.hits} of {before.n} in the baseline)"
+    lines = tuple(f"{one.name}: stored {one.outcome}" for one in odd)
+    return [Finding("grader.disagrees", severity, message, lines, numbers_of(after, before), side)]
+
+
+def _graded_again(stored: Sequence[Graded], regrade: Regrade) -> list[tuple[Graded, bool]]:
+    """Each that could be graded again, and whether the grader says the same."""
+    again = [(one, regrade(one.task_key, one.inputs)) for one in stored]
+    return [(one, said.success == one.outcome) for one, said in again if said is not None]

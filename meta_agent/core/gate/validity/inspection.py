@@ -1,0 +1,81 @@
+"""Validity by a second, wider look: what rows are too small to show, or too weak to decide alone.
+
+`find_all` reads rows. What stands here needs more: whole records, the grader, the tasks' texts, or
+a reader who knows that a length may change for good reasons. All of it is asked at every comparison
+(`meta_agent.core.lab.inspector`).
+
+* `inspect_seen` reads what `seen_of` kept of the records of one arm, beside a baseline's;
+* `inspect_arms` compares rows for gaming that only shows over both arms;
+* `explained` names the rollouts behind findings that carry numbers only.
+
+Not covered: deciding. Findings go to the same judge as those of `find_all`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from meta_agent.core.gate._records import Arm, ArmSide, Finding, OutcomeRow
+from meta_agent.core.gate.validity._limits import (
+    DEFAULT_LIMITS,
+    LINES_SHOWN,
+    ValidityLimits,
+    evidence_lines,
+)
+from meta_agent.core.gate.validity._looks import DRAWN, Seen
+from meta_agent.core.gate.validity._repeats import Regrade
+from meta_agent.core.gate.validity._reward import CEILING_STOPS
+from meta_agent.core.gate.validity.detectors import DETECTORS, Looked
+
+
+def inspect_arms(
+    baseline: Arm, candidate: Arm, *, limits: ValidityLimits = DEFAULT_LIMITS
+) -> tuple[Finding, ...]:
+    """Gaming and artefacts that show in the rows of two arms side by side."""
+    looks = [each.wider for each in DETECTORS if each.wider]
+    return tuple(found for look in looks for found in look(baseline, candidate, limits))
+
+
+def inspect_seen(
+    seen: Seen,
+    *,
+    baseline: Seen = Seen(),  # noqa: B008 - frozen
+    regrade: Regrade | None = None,
+    regrade_at_most: int = DRAWN,
+    limits: ValidityLimits = DEFAULT_LIMITS,
+    side: ArmSide = "candidate",
+) -> tuple[Finding, ...]:
+    """Everything that the records of one arm show, beside a baseline's where there is one.
+
+    `regrade` is the domain's own grader, asked for so many attempts of an arm.
+    """
+    looked = Looked(seen, baseline, limits, side, regrade, regrade_at_most)
+    found = [one for each in DETECTORS if each.in_looks for one in each.in_looks(looked)]
+    return tuple(sorted(found, key=lambda finding: finding.severity != "veto"))
+
+
+# --- naming the rollouts -------------------------------------------------------------------------
+
+
+def explained(findings: Iterable[Finding], baseline: Arm, candidate: Arm) -> tuple[Finding, ...]:
+    """The findings, each with the rollouts it rests on where it had numbers only."""
+    return tuple(f if f.lines else replace(f, lines=_behind(f, candidate)) for f in findings)
+
+
+def _behind(finding: Finding, candidate: Arm) -> tuple[str, ...]:
+    rows = [row for row in candidate.rows() if row.success is not None]
+    if finding.code == "artefact.none_reward":
+        return evidence_lines([r for r in rows if r.reward is None and r.error_kind is None])
+    if finding.code == "artefact.truncation":
+        return evidence_lines([row for row in rows if row.stop_reason in CEILING_STOPS])
+    unclean = [row for row in rows if row.reward is not None and not row.clean]
+    scored = unclean if finding.code.startswith("divergence.") else [r for r in rows if r.reward]
+    best = sorted(scored, key=lambda row: (-(row.reward or 0.0), row.training_seed, row.key))
+    return tuple(map(_rewarded, best[:LINES_SHOWN]))
+
+
+def _rewarded(row: OutcomeRow) -> str:
+    told = "clean" if row.clean else ", ".join(row.flags) or "not solved"
+    place = f"{row.task_key} sample {row.sample_idx} seed {row.training_seed}"
+    return f"{place}: {told}, reward {row.reward:.3f}, {row.turns} turns, {row.stop_reason}"

@@ -1,0 +1,55 @@
+"""Validity: did the intended behaviour produce this score? Asked before any score is read.
+
+Each detector is a pure function from arms to typed findings, with the lines of evidence it rests
+on. `find_all` is what a candidate shows beyond its baseline (what the version it started from does
+itself is that version's, and no candidate inherits it) and the baseline's own;
+`find_in_arm` looks at one arm alone (an invalid baseline opens a repair).
+
+Not covered: conduct that the environment did not flag. The detectors count flags, they do not
+find new kinds of cheating.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Final, get_args
+
+from meta_agent.core.gate._records import Arm, ArmSide, Finding, Severity
+from meta_agent.core.gate.validity._limits import DEFAULT_LIMITS, ValidityLimits
+from meta_agent.core.gate.validity.detectors import DETECTORS, OneArm
+
+_GRAVEST_FIRST: Final = get_args(Severity)
+
+
+def find_all(
+    baseline: Arm,
+    candidate: Arm,
+    *,
+    limits: ValidityLimits = DEFAULT_LIMITS,
+    train_hashes: Collection[str] = (),
+) -> tuple[Finding, ...]:
+    """Every finding about this comparison, vetoes first."""
+    first, between = (
+        [found for look in looks if look for found in look(baseline, candidate, limits)]
+        for looks in ([each.first for each in DETECTORS], [each.between for each in DETECTORS])
+    )
+    found = [
+        *first,
+        *find_in_arm(baseline, limits=limits, side="baseline"),
+        *find_in_arm(candidate, limits=limits, train_hashes=train_hashes, beside=baseline),
+        *between,
+    ]
+    return tuple(sorted(found, key=lambda finding: _GRAVEST_FIRST.index(finding.severity)))
+
+
+def find_in_arm(
+    arm: Arm,
+    *,
+    limits: ValidityLimits = DEFAULT_LIMITS,
+    train_hashes: Collection[str] = (),
+    side: ArmSide = "candidate",
+    beside: Arm | None = None,
+) -> tuple[Finding, ...]:
+    """What one arm shows by itself, or beyond the arm that it stands beside."""
+    asked = OneArm(arm, limits, side, beside, train_hashes)
+    return tuple(found for each in DETECTORS if each.in_arm for found in each.in_arm(asked))

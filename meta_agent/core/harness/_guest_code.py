@@ -1,0 +1,220 @@
+"""Guest module `harness_code`: harness files become modules in the worker. Stdlib only.
+
+Like `guest.py` this source runs in the sandbox, in one process with harness code: it guards
+against accidents, not malice. Operations here run the training side: reward, filter, curriculum and
+diagnostics. What they return is checked by the host.
+"""
+
+from __future__ import annotations
+
+import importlib
+import io
+import json
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from types import ModuleType
+from typing import Any
+
+from meta_agent.core.sandbox.inside.frames import traceback_of
+
+MAX_TRACEBACK_CHARS = 2000
+PACKAGE_PREFIX = "loaded_harness_"
+
+Json = Any
+Args = dict[str, Any]
+Operation = Callable[[Args, object], Json]
+
+
+class HarnessFault(Exception):  # noqa: N818 - the harness's fault, as its owner will read it
+    """The harness broke its contract; the message says which part and how."""
+
+
+class Loaded:
+    """The harness as modules. One worker holds one at a time."""
+
+    def __init__(self) -> None:
+        self.package = ""
+        self.loads = 0
+        self.roles: dict[str, Any] = {}
+        self.staged: list[Json] = []
+
+    def replace(self, files: Mapping[str, str], roles: dict[str, Any]) -> None:
+        """Puts another harness in the place of the one that was loaded."""
+        forget_loaded()
+        home = self._home()
+        self.package = os.path.basename(home)  # noqa: PTH119
+        root = os.path.join(home, self.package)  # noqa: PTH118
+        write_tree(root, files)
+        # The package of its own lets a suite be called `math` or `code`. The root itself comes
+        # last, so that absolute imports between harness files work without hiding the stdlib.
+        sys.path.insert(0, home)
+        sys.path.append(root)
+        importlib.invalidate_caches()
+        self.roles = roles
+        self.staged = []
+
+    def _home(self) -> str:
+        """A new folder, by the same name each time: models read it in tracebacks."""
+        while True:
+            self.loads += 1
+            name = f"{PACKAGE_PREFIX}{self.loads}"
+            home = os.path.join(tempfile.gettempdir(), name)  # noqa: PTH118
+            try:
+                os.mkdir(home, 0o700)  # noqa: PTH102
+            except FileExistsError:
+                continue
+            return home
+
+    def module(self, path: str) -> ModuleType:
+        """The module of a file such as `swe/reward.py`."""
+        dotted = path.removesuffix(".py").replace("/", ".")
+        return importlib.import_module(f"{self.package}.{dotted}")
+
+    def role(self, name: str) -> ModuleType:
+        """The module of a role such as `reward`."""
+        if name not in self.roles:
+            raise HarnessFault(f"the harness has no {name} file")
+        return self.module(self.roles[name])
+
+    def function(self, role: str, name: str) -> Callable[..., Any]:
+        """A function of a role's file."""
+        return find_function(self.role(role), self.roles[role], name)
+
+    def agent(self) -> Callable[..., Any]:
+        """The entry of the acting side."""
+        path, name = self.roles["agent"]
+        return find_function(self.module(path), path, name)
+
+    def diagnostics(self) -> list[tuple[str, ModuleType]]:
+        """The diagnostics in path order."""
+        return [(path, self.module(path)) for path in self.roles["diagnostics"]]
+
+
+def forget_loaded() -> None:
+    """Undoes earlier loads by their names, for this source may have been installed anew since."""
+    stale = [path for path in sys.path if PACKAGE_PREFIX in path]
+    for name, module in list(sys.modules.items()):
+        file = getattr(module, "__file__", None) or ""
+        if name.startswith(PACKAGE_PREFIX) or file.startswith(tuple(stale)):
+            del sys.modules[name]
+    sys.path[:] = [path for path in sys.path if path not in stale]
+    for path in stale:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def write_tree(root: str, files: Mapping[str, str]) -> None:
+    """Writes the harness files; the host has checked their paths."""
+    for path, text in files.items():
+        target = os.path.join(root, path)  # noqa: PTH118
+        os.makedirs(os.path.dirname(target), exist_ok=True)  # noqa: PTH103, PTH120
+        with open(target, "w", encoding="utf-8", newline="") as handle:  # noqa: PTH123
+            handle.write(text)
+
+
+def find_function(module: ModuleType, path: str, name: str) -> Callable[..., Any]:
+    """A callable of a module, or the fault that names it."""
+    found: Callable[..., Any] | None = getattr(module, name, None)
+    if not callable(found):
+        raise HarnessFault(f"{path} has no function {name}()")
+    return found
+
+
+def describe(error: BaseException) -> dict[str, str]:
+    """An exception as the host records it."""
+    return {
+        "type": type(error).__name__,
+        "message": str(error)[:500],
+        "traceback": traceback_of(error)[-MAX_TRACEBACK_CHARS:],
+    }
+
+
+def records(args: Args) -> Iterator[Json]:
+    """The rollout records that came with a request.
+
+    One at a time: decoding a chunk of them while all are kept takes twice as long.
+    """
+    return map(json.loads, io.BytesIO(args.get("attached", b"")))
+
+
+HARNESS = Loaded()
+
+
+def load(args: Args, channel: object) -> Json:
+    """Loads a harness and says what it declares."""
+    sys.dont_write_bytecode = True
+    HARNESS.replace(args["files"], args["roles"])
+    if HARNESS.roles["agent"]:  # else the acting side is a command, which runs elsewhere
+        HARNESS.agent()
+    for role in ("filter", "data"):
+        if role in HARNESS.roles:
+            HARNESS.role(role)
+    weights = getattr(HARNESS.role("reward"), "WEIGHTS", {}) if "reward" in HARNESS.roles else {}
+    declared = [declaration(module) for _, module in HARNESS.diagnostics()]
+    return {"weights": dict(weights), "diagnostics": declared}
+
+
+def declaration(module: ModuleType) -> Json:
+    """What a diagnostic says about itself."""
+    names = {"name": "NAME", "layer": "LAYER", "thresholds": "THRESHOLDS"}
+    return {key: getattr(module, name, None) for key, name in names.items()}
+
+
+def stage(args: Args, channel: object) -> int:
+    """Appends a chunk of records to what `measure` will see."""
+    if args["first"]:
+        HARNESS.staged = []
+    HARNESS.staged += records(args)
+    return len(HARNESS.staged)
+
+
+def measure(args: Args, channel: object) -> Json:
+    """Runs every diagnostic over the staged records; a broken one must not blind the others."""
+    rollouts, HARNESS.staged = HARNESS.staged, []
+    found: list[Json] = []
+    for path, module in HARNESS.diagnostics():
+        try:
+            found.append({"values": dict(find_function(module, path, "measure")(rollouts))})
+        except Exception as error:
+            found.append({"err": describe(error)})
+    return found
+
+
+def reward(args: Args, channel: object) -> Json:
+    """Reward components, one dict a record."""
+    function = HARNESS.function("reward", "reward")
+    return [function(record) for record in records(args)]
+
+
+def keep(args: Args, channel: object) -> Json:
+    """A weight a group."""
+    return list(HARNESS.function("filter", "keep")(args["groups"]))
+
+
+def order(args: Args, channel: object) -> Json:
+    """Task keys in training order."""
+    return list(HARNESS.function("data", "order")(args["tasks"], args["history"]))
+
+
+def guarded(operation: Operation) -> Operation:
+    """To the worker an EOFError means that the host is gone; from harness code it does not."""
+
+    def run(args: Args, channel: object) -> Json:
+        try:
+            return operation(args, channel)
+        except EOFError as error:
+            raise HarnessFault(f"EOFError: {error}") from error
+
+    return run
+
+
+OPERATIONS = {
+    "harness.load": guarded(load),
+    "harness.stage": stage,
+    "harness.measure": guarded(measure),
+    "harness.reward": guarded(reward),
+    "harness.keep": guarded(keep),
+    "harness.order": guarded(order),
+}

@@ -1,0 +1,81 @@
+"""Tries a command before money is spent: does it start, does it find its model, does it end?
+
+The policy is a canned one: it says that there is nothing to do, in text, and after a few such
+replies the attempt is over. A good agent gives up at one point or the other; what it makes of the
+task is of no interest here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from meta_agent.core.errors import SandboxError
+from meta_agent.core.harness._errand import Errand, run_errand
+from meta_agent.core.harness.contract import HarnessContract
+from meta_agent.core.harness.session import CheckResult
+from meta_agent.core.protocols import Call, HarnessTree, Sandbox
+from meta_agent.core.rollouts.away import AgentEnd
+
+TRIAL_SEC: Final = 90.0
+TRIAL_CALLS: Final = 3
+SAID: Final = "There is nothing to do here: the task is already solved."
+TASK: Final = {"prompt": "This is a trial. Say that there is nothing to do, and end."}
+FILES: Final = {"README.md": b"An empty project.\n"}
+_USED: Final = {"prompt_tokens": 100, "completion_tokens": 10}
+_NOT_FOUND, _NOT_EXECUTABLE = 127, 126
+
+
+class CannedPolicy:
+    """Answers a few calls and then ends the attempt."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def ask(self, call: Call) -> Any:
+        """What a runner would answer."""
+        if call["kind"] != "model" or self.calls >= TRIAL_CALLS:
+            return None
+        self.calls += 1
+        return [SAID, "stop", [], _USED]
+
+
+def try_command(
+    open_agent: Callable[[], Sandbox], tree: HarnessTree, contract: HarnessContract
+) -> list[CheckResult]:
+    """Rows of a check: the sandbox, the start of the command, its first model call, its end."""
+    try:
+        sandbox = open_agent()
+    except SandboxError as error:
+        told = f"{error}; {error.hint}" if error.hint else str(error)
+        return [CheckResult(f"image {contract.image}", False, told)]
+    policy = CannedPolicy()
+    errand = Errand("trial", TASK, FILES, TRIAL_SEC, TRIAL_CALLS, 1 << 20)
+    try:
+        end = run_errand(sandbox, tree, contract, errand, policy.ask)
+    finally:
+        sandbox.close()
+    return _rows(contract, end, policy.calls)
+
+
+def _rows(contract: HarnessContract, end: AgentEnd, calls: int) -> list[CheckResult]:
+    started = CheckResult("command starts", end.exit_code != _NOT_FOUND, _mend(end))
+    if not started.ok:
+        return [started]
+    reached = f"it ended without asking its model: {end.summary}"[:1500] if not calls else ""
+    late = f"{end.killed}, after {TRIAL_SEC:g} s" if end.killed else ""
+    return [
+        CheckResult("command starts", True),
+        CheckResult("command asks its model", calls > 0, reached),
+        CheckResult("command ends", not end.killed, late),
+    ]
+
+
+def _mend(end: AgentEnd) -> str:
+    told = end.output.strip()[-500:]
+    return (
+        f"{told}; the first word of `command` must be a program of the image, or a file under "
+        "{harness}; build an image with `meta-agent sandbox image`"
+        if end.exit_code in (_NOT_FOUND, _NOT_EXECUTABLE)
+        else ""
+    )

@@ -1,0 +1,174 @@
+"""`CommandSession`: a harness whose acting side is a command, run once a task in its own sandbox.
+
+The training side and the diagnostics, where it has any, are loaded as those of any harness. One
+sandbox an attempt: agents cannot see each other's files or processes, a budget of memory and
+processes is one attempt's, and what is left behind goes with it (what that costs is in LOG.md).
+
+Promises: a failure of the sandbox before the agent ran is `infra`; a sandbox that the agent brought
+down is the agent's failure. Calls are served by the runner exactly as those of an entry harness:
+same ceilings, same record. Does not cover: what the command does with its time.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from queue import SimpleQueue
+from typing import Any, Final
+
+from meta_agent.core.errors import ConfigError, SandboxError
+from meta_agent.core.harness._errand import Errand, run_errand
+from meta_agent.core.harness._trial import try_command
+from meta_agent.core.harness.contract import parse_contract
+from meta_agent.core.harness.session import CheckResult, HarnessSession, Rewards
+from meta_agent.core.protocols import (
+    JSON,
+    Answer,
+    Call,
+    CallServer,
+    Factor,
+    HarnessTree,
+    Rollout,
+    Sandbox,
+)
+from meta_agent.core.rollouts.away import AgentEnd, Departure, HostCall
+
+Opener = Callable[[str | None], Sandbox]
+"""Opens a sandbox of an image; None is the base image."""
+MAX_THREADS: Final = 512
+_TRAINING_SIDE: Final[tuple[Factor, ...]] = ("reward", "filter", "data", "diagnostics")
+
+
+@contextmanager
+def open_session(tree: HarnessTree, opener: Opener) -> Iterator[HarnessSession]:
+    """A session for a harness of either kind; closes the sandboxes that it opened."""
+    contract = parse_contract(tree)
+    image = None if contract.image == "base" else contract.image
+    sandbox = opener(image if contract.entry else None)
+    try:
+        if contract.entry:
+            yield HarnessSession(sandbox, tree)
+        else:
+            yield CommandSession(sandbox, tree, lambda: opener(image))
+    finally:
+        sandbox.close()
+
+
+class CommandSession(HarnessSession):
+    """`sandbox` holds the training side; `open_agent` opens one for each run of the command."""
+
+    def __init__(
+        self, sandbox: Sandbox, tree: HarnessTree, open_agent: Callable[[], Sandbox]
+    ) -> None:
+        super().__init__(sandbox, tree)
+        self._open_agent = open_agent
+
+    def _require_kind(self) -> None:
+        if self.contract.entry is not None:
+            raise ConfigError(f"harness {self.contract.name} has an entry, not a command")
+
+    def _sources(self) -> Mapping[str, bytes]:
+        """Only what is imported here: the agent's own files may be anything."""
+        paths = {p for f in _TRAINING_SIDE for p in self.contract.files_of(f, self.tree)}
+        return {path: self.tree.files[path] for path in sorted(paths)}
+
+    def rollout(
+        self,
+        items: Sequence[Mapping[str, JSON]],
+        serve: CallServer,
+        *,
+        timeout_sec: float,
+        ask_open: bool = False,
+        step_limit_sec: float = 20.0,
+    ) -> None:
+        """Runs the command on every item. Each run has its own limit: that of its attempt."""
+        Round(self, items, serve).run(ask_open=ask_open)
+
+    def run_one(self, item: Mapping[str, JSON], ask: Callable[[Call], Any]) -> None:
+        """One attempt from its start files to its ending."""
+        departure: Departure | None = ask({"kind": HostCall.LEAVE})
+        if departure is None:
+            return
+        errand = Errand(
+            str(item["key"]),
+            item["view"],
+            departure.files,
+            departure.wall_sec,
+            departure.max_turns,
+            departure.max_conversation_bytes,
+        )
+        try:
+            sandbox = self._open_agent()
+        except SandboxError as error:
+            ask({"kind": HostCall.LOST, "detail": f"sandbox {error.kind}: {error}"})
+            return
+        try:
+            ask({"kind": HostCall.RETURN, "end": self._run(sandbox, errand, ask)})
+        except SandboxError as error:
+            ask({"kind": HostCall.LOST, "detail": f"sandbox {error.kind}: {error}"})
+        finally:
+            sandbox.close()
+
+    def _run(self, sandbox: Sandbox, errand: Errand, ask: Callable[[Call], Any]) -> AgentEnd:
+        return run_errand(sandbox, self.tree, self.contract, errand, ask)
+
+    def begin_reward(self, lines: Sequence[bytes]) -> Callable[[], Rewards]:
+        """As ever; no components where the harness has no reward of its own."""
+        if self.has("reward"):
+            return super().begin_reward(lines)
+        return lambda: [{} for _ in lines]
+
+    def check(
+        self, samples: Sequence[Rollout], tasks: Sequence[Mapping[str, JSON]]
+    ) -> list[CheckResult]:
+        """The contract tests, the first being that the command starts and finds its model."""
+        with_reward = samples if self.has("reward") else ()
+        rows = super().check(with_reward, tasks)
+        return [*try_command(self._open_agent, self.tree, self.contract), *rows]
+
+
+class Round:
+    """All runs of one request: a thread for each that is live, and the way of answers to them."""
+
+    def __init__(
+        self, session: CommandSession, items: Sequence[Mapping[str, JSON]], serve: CallServer
+    ) -> None:
+        self._session = session
+        self._items = items
+        self._serve = serve
+        # The runner's servers take one batch of calls at a time.
+        self._serving = threading.RLock()
+        self._boxes: list[SimpleQueue[Any]] = [SimpleQueue() for _ in items]
+        self._failures: list[BaseException] = []
+
+    def run(self, *, ask_open: bool) -> None:
+        """Returns when every run has ended; raises the first bug of ours that one met."""
+        threads = max(1, min(MAX_THREADS, len(self._items)))
+        with ThreadPoolExecutor(threads, thread_name_prefix="agent") as pool:
+            for index in range(len(self._items)):
+                pool.submit(self._guarded, index, ask_open)
+        if self._failures:
+            raise self._failures[0]
+
+    def _guarded(self, index: int, ask_open: bool) -> None:
+        def ask(call: Call) -> Any:
+            return self._ask(index, call)
+
+        try:
+            if not ask_open or ask({"kind": "open"}) is not None:
+                self._session.run_one(self._items[index], ask)
+        except BaseException as error:
+            self._failures.append(error)
+            ask({"kind": HostCall.LOST, "detail": f"{type(error).__name__}: {error}"})
+
+    def _ask(self, index: int, call: Call) -> Any:
+        with self._serving:
+            self._serve([{**call, "cid": index}], self._answer)
+        return self._boxes[index].get()
+
+    def _answer(self, answers: list[Answer], *, excused_sec: float = 0.0) -> None:
+        """A command's own limit counts all that it waits for, so nothing is excused here."""
+        for answer in answers:
+            self._boxes[answer["cid"]].put(answer.get("ok"))

@@ -1,0 +1,230 @@
+"""The harness contract: what `harness.toml` says, and which paths a change may touch.
+
+A harness is any directory with a `harness.toml`. This file turns its text into a `HarnessContract`
+once; afterwards nobody reads the TOML again. Two error types, because two people make mistakes
+here: `ConfigError` for the owner who wrote the file, `CandidateError` for a change that breaks it.
+
+Does not cover: what the harness code does (`guest.py`, in the sandbox) or what the recipe says
+(`recipe.py`).
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, cast
+
+from meta_agent.core.errors import CandidateError, ConfigError
+from meta_agent.core.harness._paths import check_pattern, collisions, matches_any, safe_path
+from meta_agent.core.protocols import FACTORS, Factor, HarnessTree
+
+CONTRACT_FILE = "harness.toml"
+_HARNESS_KEYS = {"name", "entry", "command", "image", "editable", "protected", "check", "env"}
+
+
+class Entry(NamedTuple):
+    """Where a Python agent starts: a file of the tree and a coroutine function in it."""
+
+    path: str
+    function: str
+
+
+@dataclass(frozen=True, slots=True)
+class HarnessContract:
+    """A parsed `harness.toml`. Exactly one of `entry` and `command` is set."""
+
+    name: str
+    entry: Entry | None
+    command: tuple[str, ...]
+    image: str
+    editable: tuple[str, ...]
+    protected: tuple[str, ...]
+    check: tuple[str, ...]
+    factors: Mapping[Factor, tuple[str, ...]]
+    env: Mapping[str, str] = field(default_factory=dict)  # variables of a command
+
+    def check_paths(self, paths: Iterable[str]) -> None:
+        """Every path is well formed, editable, and not protected; else `CandidateError`."""
+        for path in paths:
+            safe_path(path)
+            if matches_any(self.protected, path):
+                raise CandidateError(f"{path} is protected", reason="protected_path")
+            if not matches_any(self.editable, path):
+                allowed = ", ".join(self.editable)
+                raise CandidateError(
+                    f"{path} is outside what may be edited ({allowed})",
+                    reason="path_outside_allowlist",
+                )
+
+    def factor_of(self, paths: Iterable[str]) -> Factor:
+        """The one factor a change touches, or `CandidateError` naming the paths at odds."""
+        touched = self._touched(paths)
+        if len(touched) > 1:
+            raise CandidateError(
+                f"one factor a change; found {_named(touched)}", reason="several_factors"
+            )
+        return next(iter(touched))
+
+    def require_factors(self, paths: Iterable[str], factors: Iterable[Factor]) -> None:
+        """A combined change touches exactly the factors of its label, or `CandidateError`."""
+        touched, wanted = self._touched(paths), tuple(factors)
+        if "diagnostics" in touched and len(touched) > 1:
+            # What is measured stays as it is while behaviour is compared.
+            raise CandidateError(
+                f"diagnostics change alone; found {_named(touched)}", reason="several_factors"
+            )
+        if set(touched) != set(wanted):
+            raise CandidateError(
+                f"labelled {'+'.join(wanted)}; found {_named(touched)}", reason="factor_mismatch"
+            )
+
+    def _touched(self, paths: Iterable[str]) -> dict[Factor, str]:
+        """The factors a change touches, each with the first of its paths."""
+        touched: dict[Factor, str] = {}
+        for path in paths:
+            touched.setdefault(self._factor_of_path(path), path)
+        if not touched:
+            raise CandidateError("the change touches no file", reason="empty_change")
+        return touched
+
+    def _factor_of_path(self, path: str) -> Factor:
+        self.check_paths([path])
+        found = self.factors_matching(path)
+        if not found:
+            raise CandidateError(f"{path} belongs to no factor", reason="no_factor")
+        if len(found) > 1:
+            raise CandidateError(
+                f"{path} belongs to several factors: {', '.join(found)}", reason="several_factors"
+            )
+        return found[0]
+
+    def factors_matching(self, path: str) -> list[Factor]:
+        """All factors whose patterns name `path`, in the fixed order of `FACTORS`."""
+        return [name for name in FACTORS if matches_any(self.factors.get(name, ()), path)]
+
+    def files_of(self, factor: Factor, tree: HarnessTree) -> list[str]:
+        """The tree's files that belong to a factor, sorted."""
+        patterns = self.factors.get(factor, ())
+        return sorted(path for path in tree.files if matches_any(patterns, path))
+
+
+def _named(touched: Mapping[Factor, str]) -> str:
+    return ", ".join(f"{path} ({factor})" for factor, path in sorted(touched.items()))
+
+
+def parse_contract(tree: HarnessTree) -> HarnessContract:
+    """Reads `harness.toml` of a tree, or raises `ConfigError` that names key and value."""
+    contract = _build(_load(tree))
+    _check_tree(contract, tree)
+    return contract
+
+
+def _load(tree: HarnessTree) -> dict[str, Any]:
+    raw = tree.files.get(CONTRACT_FILE)
+    if raw is None:
+        raise ConfigError(
+            f"no {CONTRACT_FILE} among the {len(tree.files)} files of the harness",
+            hint="`meta-agent init` writes a harness to start from",
+        )
+    try:
+        return tomllib.loads(raw.decode("utf-8"))
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise ConfigError(f"{CONTRACT_FILE}: {error}") from error
+
+
+def _build(data: dict[str, Any]) -> HarnessContract:
+    _only(data, {"harness", "factors"}, "")
+    table = _table(data, "harness")
+    _only(table, _HARNESS_KEYS, "[harness] ")
+    entry, command = _start(table)
+    return HarnessContract(
+        name=_text(table, "name"),
+        entry=entry,
+        command=command,
+        image=_text(table, "image", "base"),
+        editable=_patterns(table, "editable"),
+        protected=(*_patterns(table, "protected", ()), CONTRACT_FILE),
+        check=_strings(table, "check", ()),
+        factors=_factors(_table(data, "factors")),
+        env=_variables(table),
+    )
+
+
+def _start(table: dict[str, Any]) -> tuple[Entry | None, tuple[str, ...]]:
+    if ("entry" in table) == ("command" in table):
+        raise ConfigError(f"{CONTRACT_FILE}: [harness] needs exactly one of entry and command")
+    if "command" in table:
+        return None, _strings(table, "command")
+    path, colon, function = _text(table, "entry").partition(":")
+    if not colon or not path.endswith(".py") or not function.isidentifier():
+        raise ConfigError(f"{CONTRACT_FILE}: entry {table['entry']!r} is not FILE.py:FUNCTION")
+    return Entry(path, function), ()
+
+
+def _variables(table: dict[str, Any]) -> dict[str, str]:
+    value = table.get("env", {})
+    if not isinstance(value, dict) or not all(isinstance(v, str) for v in value.values()):
+        raise ConfigError(f"{CONTRACT_FILE}: env must be a table of strings, not {value!r}")
+    if value and "command" not in table:
+        raise ConfigError(f"{CONTRACT_FILE}: env is for a command, not for an entry")
+    return value
+
+
+def _factors(table: dict[str, Any]) -> dict[Factor, tuple[str, ...]]:
+    _only(table, set(FACTORS), "[factors] ")
+    return {cast("Factor", name): _patterns(table, name) for name in table}
+
+
+def _check_tree(contract: HarnessContract, tree: HarnessTree) -> None:
+    try:
+        for path in tree.files:
+            safe_path(path)
+    except CandidateError as error:
+        raise ConfigError(f"{CONTRACT_FILE}: the harness holds a bad {error}") from error
+    for first, second in collisions(tree.files):
+        raise ConfigError(f"{first} and {second} differ only in case")
+    if contract.entry and contract.entry.path not in tree.files:
+        raise ConfigError(f"{CONTRACT_FILE}: entry {contract.entry.path} is not in the harness")
+    for path in tree.files:
+        found = contract.factors_matching(path)
+        if len(found) > 1:
+            raise ConfigError(f"{CONTRACT_FILE}: {path} is in factors {' and '.join(found)}")
+
+
+def _only(table: Mapping[str, Any], known: set[str], where: str) -> None:
+    for key in table:
+        if key not in known:
+            names = ", ".join(sorted(known))
+            raise ConfigError(f"{CONTRACT_FILE}: {where}unknown key {key!r}; known: {names}")
+
+
+def _table(data: dict[str, Any], key: str) -> dict[str, Any]:
+    value = data.get(key)
+    if not isinstance(value, dict):
+        raise ConfigError(f"{CONTRACT_FILE}: a table [{key}] is needed")
+    return value
+
+
+def _text(table: dict[str, Any], key: str, default: str | None = None) -> str:
+    value = table.get(key, default)
+    if not isinstance(value, str) or not value.strip():
+        raise ConfigError(f"{CONTRACT_FILE}: {key} must be a non-empty string, not {value!r}")
+    return value
+
+
+def _strings(
+    table: dict[str, Any], key: str, default: Sequence[str] | None = None
+) -> tuple[str, ...]:
+    value = table.get(key, default)
+    if not isinstance(value, list | tuple) or not all(isinstance(v, str) and v for v in value):
+        raise ConfigError(f"{CONTRACT_FILE}: {key} must be a list of strings, not {value!r}")
+    if not value and default is None:
+        raise ConfigError(f"{CONTRACT_FILE}: {key} must not be empty")
+    return tuple(value)
+
+
+def _patterns(
+    table: dict[str, Any], key: str, default: Sequence[str] | None = None
+) -> tuple[str, ...]:
+    return tuple(check_pattern(pattern) for pattern in _strings(table, key, default))

@@ -1,0 +1,168 @@
+"""The training recipe: `recipe.toml` parsed into a frozen `Recipe`, by TRL's own names.
+
+Promises: a recipe that TRL's `GRPOConfig` would refuse, and one that it would take but that cannot
+train (a learning rate of 0, one rollout a group), is refused here, before a process starts, in one
+sentence that names key, value and range. Nothing else may be set: what the evaluator owns (turns,
+token ceilings, steps, seeds) has no key here. Import-light: TRL itself is not imported.
+
+Does not cover: whether a recipe is any good.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from meta_agent.core.errors import ConfigError
+
+RECIPE_FILE: Final = "recipe.toml"
+LOSS_TYPES: Final = ("dapo", "grpo", "dr_grpo", "bnpo", "cispo", "sapo", "luspo", "vespo")
+SCHEDULERS: Final = ("linear", "cosine", "constant", "constant_with_warmup")
+
+Check = Callable[[Any], str | None]  # a complaint, or None
+
+
+def _number(low: float, high: float, *, above: bool = False) -> Check:
+    """A finite number from `low` (or just above it) to `high`."""
+
+    def check(value: Any) -> str | None:
+        good = type(value) in (int, float) and math.isfinite(value)
+        if good and (low < value if above else low <= value) and value <= high:
+            return None
+        return f"a number {'above' if above else 'from'} {low:g} to {high:g}"
+
+    return check
+
+
+def _integer(low: int, high: int) -> Check:
+    def check(value: Any) -> str | None:
+        return None if type(value) is int and low <= value <= high else f"{low} to {high}, whole"
+
+    return check
+
+
+def _choice(*known: str) -> Check:
+    def check(value: Any) -> str | None:
+        return None if value in known else f"one of {', '.join(known)}"
+
+    return check
+
+
+def _flag(value: Any) -> str | None:
+    return None if type(value) is bool else "true or false"
+
+
+def _optional(inner: Check) -> Check:
+    return lambda value: None if value is None else inner(value)
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """How the policy is trained. Field names are TRL's, but for `groups_per_step`."""
+
+    groups_per_step: int = 16
+    """Prompts in one optimiser step; each is tried `num_generations` times."""
+    num_generations: int = 8
+    temperature: float = 1.0
+    """Sampling while training; the evaluator has its own."""
+    top_p: float = 1.0
+    learning_rate: float = 1e-4
+    lr_scheduler_type: str = "constant"
+    warmup_steps: float = 0.0
+    """Whole steps, or below 1 a share of all steps."""
+    weight_decay: float = 0.0
+    adam_beta1: float = 0.9
+    adam_beta2: float = 0.999
+    max_grad_norm: float = 1.0
+    loss_type: str = "dapo"
+    scale_rewards: str = "group"
+    importance_sampling_level: str = "token"
+    num_iterations: int = 1
+    beta: float = 0.0
+    epsilon: float = 0.2
+    epsilon_high: float | None = None
+    delta: float | None = None
+    top_entropy_quantile: float = 1.0
+    mask_truncated_completions: bool = False
+
+    @property
+    def rows_per_step(self) -> int:
+        """Rollouts in one optimiser step."""
+        return self.groups_per_step * self.num_generations
+
+
+_CHECKS: Final[Mapping[str, Check]] = {
+    "groups_per_step": _integer(1, 4096),
+    "num_generations": _integer(2, 1024),
+    "temperature": _number(0, 10, above=True),
+    "top_p": _number(0, 1, above=True),
+    "learning_rate": _number(0, 0.1, above=True),
+    "lr_scheduler_type": _choice(*SCHEDULERS),
+    "warmup_steps": _number(0, 1e6),
+    "weight_decay": _number(0, 1),
+    "adam_beta1": _number(0, 0.9999),
+    "adam_beta2": _number(0, 0.99999),
+    "max_grad_norm": _number(0, 1e6, above=True),
+    "loss_type": _choice(*LOSS_TYPES),
+    "scale_rewards": _choice("group", "batch", "none"),
+    "importance_sampling_level": _choice("token", "sequence"),
+    "num_iterations": _integer(1, 64),
+    "beta": _number(0, 100),
+    "epsilon": _number(0, 10, above=True),
+    "epsilon_high": _optional(_number(0, 100, above=True)),
+    "delta": _optional(_number(1, 1000, above=True)),
+    "top_entropy_quantile": _number(0, 1, above=True),
+    "mask_truncated_completions": _flag,
+}
+
+
+def parse_recipe(text: str, where: str = RECIPE_FILE) -> Recipe:
+    """Parses a recipe, or raises `ConfigError` that says which key is wrong and what would do."""
+    try:
+        data = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{where}: {error}") from error
+    for key, value in data.items():
+        _check_key(where, key, value)
+    recipe = Recipe(**{key: _as_field(value, key) for key, value in data.items()})
+    _check_together(where, recipe)
+    return recipe
+
+
+def _check_key(where: str, key: str, value: Any) -> None:
+    check = _CHECKS.get(key)
+    if check is None:
+        close = difflib.get_close_matches(key, _CHECKS, 1, 0.5)
+        hint = f"did you mean {close[0]}?" if close else f"known keys: {', '.join(_CHECKS)}"
+        raise ConfigError(f"{where}: unknown key {key!r}; {hint}", hint=hint)
+    if wanted := check(value):
+        raise ConfigError(f"{where}: {key} = {value!r} must be {wanted}")
+
+
+def _as_field(value: Any, key: str) -> Any:
+    whole = isinstance(Recipe.__dataclass_fields__[key].default, bool | int | str)
+    return value if whole or value is None else float(value)
+
+
+def _check_together(where: str, recipe: Recipe) -> None:
+    if recipe.warmup_steps >= 1 and recipe.warmup_steps % 1:
+        raise ConfigError(
+            f"{where}: warmup_steps = {recipe.warmup_steps} must be whole, or below 1 for a share"
+        )
+    if recipe.delta is not None and recipe.delta <= 1 + recipe.epsilon:
+        raise ConfigError(f"{where}: delta = {recipe.delta} must exceed 1 + epsilon")
+    _check_level(where, recipe)
+
+
+def _check_level(where: str, recipe: Recipe) -> None:
+    """Pairs that TRL only warns about, although the loss is then not the one that was asked for."""
+    needed = {"luspo": "sequence", "vespo": "token"}.get(recipe.loss_type)
+    if needed and recipe.importance_sampling_level != needed:
+        raise ConfigError(
+            f"{where}: loss_type = {recipe.loss_type!r} needs "
+            f"importance_sampling_level = {needed!r}, not {recipe.importance_sampling_level!r}"
+        )

@@ -1,0 +1,386 @@
+"""`HarnessSession`: the host's handle on a harness that is loaded in a sandbox's worker.
+
+Promises: every value that comes back has been checked (names, lengths, finite numbers, keys that
+were asked about), so that nothing past this file needs to distrust it. What the harness did wrong
+is a `CandidateError` with a stable `reason`; what the sandbox did wrong is a `SandboxError`.
+Nothing is retried.
+
+Does not cover: serving the model and tool calls of a rollout (`rollouts.Runner` does, through the
+`serve` callback of `rollout`), and the recipe, which the host parses (`recipe.py`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+from meta_agent.core.errors import CandidateError, ConfigError, GuestError, SandboxError
+from meta_agent.core.harness.contract import HarnessContract, parse_contract
+from meta_agent.core.harness.recipe import RECIPE_FILE, Recipe, parse_recipe
+from meta_agent.core.protocols import JSON, CallServer, HarnessTree, Rollout, Sandbox
+from meta_agent.core.rollouts.record import to_line
+
+# Installed in this order: the later modules import the first by its name in the worker.
+GUEST_MODULES: Final = (
+    ("harness_code", "_guest_code.py"),
+    ("harness_agent", "guest.py"),
+    ("harness_checks", "_guest_checks.py"),
+)
+MAX_GROUP_WEIGHT: Final = 1000.0
+MAX_REWARD_NAMES: Final = 32
+LAYERS: Final = ("score", "signal", "behaviour", "version")
+_TIMEOUT_SEC: Final = 60.0
+_CHUNK_BYTES: Final = 4 << 20
+
+Rewards = list[dict[str, float]]
+_ROLE_FILES: Final = (
+    ("reward", "reward.py"),
+    ("filter", "filter.py"),
+    ("data", "curriculum.py"),
+)
+
+
+class Teaches(Protocol):
+    """The part of a harness that acts through training: reward, filter and curriculum."""
+
+    weights: dict[str, float]
+
+    def reward(self, rollouts: Sequence[Rollout]) -> Rewards: ...
+
+    def keep(self, groups: Sequence[Mapping[str, JSON]]) -> list[float]: ...
+
+    def order(
+        self, tasks: Sequence[Mapping[str, JSON]], history: Mapping[str, Mapping[str, int]]
+    ) -> list[str]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class CheckResult:
+    """One contract test: which file, whether it holds, and what is wrong if not."""
+
+    name: str
+    ok: bool
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """What one diagnostic said. `failure` is set where it raised, and then `values` is empty."""
+
+    name: str
+    layer: str
+    thresholds: Mapping[str, JSON]
+    values: Mapping[str, float]
+    failure: str | None = None
+
+
+class HarnessSession:
+    """A harness loaded in a worker. Constructing one loads it, or raises `CandidateError`."""
+
+    def __init__(self, sandbox: Sandbox, tree: HarnessTree) -> None:
+        self.sandbox = sandbox
+        self.tree = tree
+        self.contract: HarnessContract = parse_contract(tree)
+        self._require_kind()
+        self._roles = _roles(self.contract, tree)
+        for name, file in GUEST_MODULES:
+            source = Path(__file__).with_name(file).read_text(encoding="utf-8")
+            sandbox.install(name, source)
+        loaded = {"files": _texts(self._sources()), "roles": self._roles}
+        self._adopt(self._ask("harness.load", loaded))
+
+    def _require_kind(self) -> None:
+        if self.contract.entry is None:
+            raise ConfigError(
+                f"harness {self.contract.name} starts a command: open it with `open_session`"
+            )
+
+    def _sources(self) -> Mapping[str, bytes]:
+        return self.tree.files
+
+    def _adopt(self, facts: JSON) -> None:
+        self.weights: dict[str, float] = named_floats(_get(facts, "weights"), "WEIGHTS")
+        declared = _get(facts, "diagnostics")
+        self._diagnostics = [_declared(fact) for fact in _listing(declared, None, "diagnostics")]
+
+    @property
+    def recipe(self) -> Recipe:
+        """The parsed `recipe.toml`; `ConfigError` where there is none or TRL would refuse it."""
+        found = self._recipe_files
+        if len(found) != 1:
+            raise ConfigError(f"harness {self.contract.name} has {len(found)} {RECIPE_FILE} files")
+        return parse_recipe(self.tree.files[found[0]].decode("utf-8", "replace"), found[0])
+
+    @property
+    def _recipe_files(self) -> list[str]:
+        paths = self.contract.files_of("recipe", self.tree)
+        return [path for path in paths if path.rsplit("/", 1)[-1] == RECIPE_FILE]
+
+    def has(self, role: str) -> bool:
+        """Whether the harness brings `reward`, `filter` or `data` (its curriculum)."""
+        return role in self._roles
+
+    def rollout(
+        self,
+        items: Sequence[Mapping[str, JSON]],
+        serve: CallServer,
+        *,
+        timeout_sec: float,
+        ask_open: bool = False,
+        step_limit_sec: float = 20.0,
+    ) -> None:
+        """Runs the agent on `items` (`{"key", "view", "tools"}`), its calls answered by `serve`.
+
+        The one call that lets `GuestError` through: the runner decides what it means for rows.
+        """
+        args = {"items": items, "ask_open": ask_open, "step_limit_sec": step_limit_sec}
+        self.sandbox.request("harness.rollout", args, timeout_sec=timeout_sec, serve=serve)
+
+    def reward(self, rollouts: Iterable[Rollout]) -> Rewards:
+        """The reward components of each rollout, in order."""
+        rows: Rewards = []
+        for lines in _chunks(to_line(rollout) for rollout in rollouts):
+            rows += self.begin_reward(lines)()
+        return rows
+
+    def begin_reward(self, lines: Sequence[bytes]) -> Callable[[], Rewards]:
+        """The same for records that are still JSON lines: replay need not decode them here.
+
+        The guest begins at once; what this returns waits for the rewards.
+        """
+        reply, count = self._begin("harness.reward", {}, lines), len(lines)
+        return lambda: _rewards(reply(), count)
+
+    def keep(self, groups: Sequence[Mapping[str, JSON]]) -> list[float]:
+        """A weight per group, 0 drops it; all 1 where the harness has no filter."""
+        return self.begin_keep(groups)()
+
+    def begin_keep(self, groups: Sequence[Mapping[str, JSON]]) -> Callable[[], list[float]]:
+        """`keep`, sent ahead as in `begin_reward`."""
+        count = len(groups)
+        if not self.has("filter"):
+            return lambda: [1.0] * count
+        reply = self._begin("harness.keep", {"groups": groups})
+        return lambda: _group_weights(reply(), count)
+
+    def order(
+        self, tasks: Sequence[Mapping[str, JSON]], history: Mapping[str, Mapping[str, int]]
+    ) -> list[str]:
+        """Task keys in the order to train on; the given order where there is no curriculum."""
+        known = [str(task["key"]) for task in tasks]
+        if not self.has("data"):
+            return known
+        found = _listing(
+            self._ask("harness.order", {"tasks": tasks, "history": history}), None, "order()"
+        )
+        return _checked_order(found, set(known))
+
+    def measure(self, rollouts: Iterable[Rollout]) -> list[Measurement]:
+        """Runs every diagnostic over the rollouts, in path order; token rows go along."""
+        return self.measure_lines(to_line(rollout, tokens=True) for rollout in rollouts)
+
+    def measure_lines(self, lines: Iterable[bytes]) -> list[Measurement]:
+        """The same for records that are still JSON lines."""
+        first = True
+        for chunk in _chunks(lines):
+            self._ask("harness.stage", {"first": first}, chunk)
+            first = False
+        if first:
+            self._ask("harness.stage", {"first": True})
+        rows = _listing(self._ask("harness.measure", {}), len(self._diagnostics), "measure()")
+        return [_measured(fact, row) for fact, row in zip(self._diagnostics, rows, strict=True)]
+
+    def check(
+        self, samples: Sequence[Rollout], tasks: Sequence[Mapping[str, JSON]]
+    ) -> list[CheckResult]:
+        """Contract tests on sample rollouts and tasks (`{"key", "view"}`), the recipe included."""
+        lines = [to_line(sample) for sample in samples]
+        rows = _listing(self._ask("harness.check", {"tasks": tasks}, lines), None, "check()")
+        results = [_check_row(row) for row in rows]
+        results += [self._check_layer(fact) for fact in self._diagnostics]
+        if self.contract.files_of("recipe", self.tree):
+            results.append(self._check_recipe())
+        return results
+
+    def _check_recipe(self) -> CheckResult:
+        name = ", ".join(self._recipe_files) or RECIPE_FILE  # one elsewhere is read by nobody
+        try:
+            _ = self.recipe
+        except ConfigError as error:
+            return CheckResult(name, False, str(error))
+        return CheckResult(name, True)
+
+    def _check_layer(self, fact: Measurement) -> CheckResult:
+        known = fact.layer in LAYERS
+        detail = "" if known else f"LAYER is {fact.layer!r}, not one of {', '.join(LAYERS)}"
+        return CheckResult(f"diagnostic {fact.name}", known, detail)
+
+    def _ask(self, op: str, args: Mapping[str, JSON], lines: Sequence[bytes] = ()) -> JSON:
+        return self._begin(op, args, lines)()
+
+    def _begin(
+        self, op: str, args: Mapping[str, JSON], lines: Sequence[bytes] = ()
+    ) -> Callable[[], JSON]:
+        reply = self.sandbox.begin(op, args, timeout_sec=_TIMEOUT_SEC, attached=lines)
+
+        def wait() -> JSON:
+            try:
+                return reply()
+            except GuestError as error:
+                raise _failed(op, error) from error
+            except SandboxError as error:
+                if error.kind != "protocol":
+                    raise
+                # Only code of the harness can have left the guest that it shares a process with.
+                raise CandidateError(f"{op}: {error}", reason="broke_protocol") from error
+
+        return wait
+
+
+def _failed(op: str, error: GuestError) -> CandidateError:
+    trace = error.guest_traceback.strip()
+    return CandidateError(
+        f"{op} failed: {error}" + (f"\n{trace}" if trace else ""),
+        reason=op.replace("harness.", "harness_") + "_failed",
+    )
+
+
+def _roles(contract: HarnessContract, tree: HarnessTree) -> dict[str, JSON]:
+    roles: dict[str, JSON] = {"agent": list(contract.entry or ())}
+    for role, basename in _ROLE_FILES:
+        paths = contract.files_of(role, tree)  # type: ignore[arg-type]
+        found = [path for path in paths if path.rsplit("/", 1)[-1] == basename]
+        if len(found) > 1:
+            raise ConfigError(f"factor {role} has several {basename}: {', '.join(found)}")
+        if found:
+            roles[role] = found[0]
+    files = contract.files_of("diagnostics", tree)
+    roles["diagnostics"] = [p for p in files if p.endswith(".py") and not _private(p)]
+    return roles
+
+
+def _private(path: str) -> bool:
+    return path.rsplit("/", 1)[-1].startswith("_")
+
+
+def _texts(files: Mapping[str, bytes]) -> dict[str, str]:
+    texts = {}
+    for path, data in files.items():
+        try:
+            texts[path] = data.decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise CandidateError(f"{path} is not UTF-8: {error}", reason="not_text") from error
+    return texts
+
+
+def _chunks(lines: Iterable[bytes]) -> Iterator[list[bytes]]:
+    chunk: list[bytes] = []
+    size = 0
+    for line in lines:
+        chunk.append(line)
+        size += len(line)
+        if size >= _CHUNK_BYTES:
+            yield chunk
+            chunk, size = [], 0
+    if chunk:
+        yield chunk
+
+
+def _wrong(what: str, value: Any, wanted: str) -> CandidateError:
+    return CandidateError(f"{what} gave {value!r:.200}, not {wanted}", reason="bad_value")
+
+
+def _get(facts: JSON, name: str) -> JSON:
+    if not isinstance(facts, dict) or name not in facts:
+        raise _wrong("the harness", facts, f"an object with {name}")
+    return facts[name]
+
+
+def _listing(value: JSON, count: int | None, what: str) -> list[JSON]:
+    if not isinstance(value, list):
+        raise _wrong(what, value, "a list")
+    if count is not None and len(value) != count:
+        raise CandidateError(f"{what} gave {len(value)} values for {count}", reason="bad_length")
+    return value
+
+
+def _rewards(found: JSON, count: int) -> Rewards:
+    rows = _listing(found, count, "reward()")
+    return [named_floats(row, f"reward() of rollout {i}") for i, row in enumerate(rows)]
+
+
+def _group_weights(found: JSON, count: int) -> list[float]:
+    weights = _listing(found, count, "keep()")
+    return [_in_range(value, 0.0, MAX_GROUP_WEIGHT, "keep()") for value in weights]
+
+
+def named_floats(value: JSON, what: str) -> dict[str, float]:
+    """A dict of finite floats under short printable names, or `CandidateError`."""
+    if not isinstance(value, dict):
+        raise _wrong(what, value, "a dict of floats")
+    if len(value) > MAX_REWARD_NAMES:
+        raise CandidateError(
+            f"{what} has {len(value)} names, the limit is {MAX_REWARD_NAMES}", reason="bad_length"
+        )
+    for name in value:
+        if not (0 < len(name) <= 64 and name.isprintable()):
+            raise _wrong(what, name, "a printable name of at most 64 characters")
+    return {
+        # Tried first because the text for a refusal costs more than the check.
+        name: number
+        if type(number) is float and -1e9 <= number <= 1e9
+        else _in_range(number, -1e9, 1e9, f"{what}[{name!r}]")
+        for name, number in value.items()
+    }
+
+
+def _in_range(value: JSON, low: float, high: float, what: str) -> float:
+    if type(value) not in (int, float) or not math.isfinite(value):
+        raise CandidateError(f"{what} gave {value!r:.80}, not a finite number", reason="not_finite")
+    if not low <= value <= high:
+        raise _wrong(what, value, f"a number from {low:g} to {high:g}")
+    return float(value)
+
+
+def _checked_order(keys: list[JSON], known: set[str]) -> list[str]:
+    for key in keys:
+        if not isinstance(key, str) or key not in known:
+            raise _wrong("order()", key, "the key of a task it was given")
+    if len(set(keys)) != len(keys):
+        raise _wrong("order()", keys, "a list without repeats")
+    if not keys:
+        raise _wrong("order()", keys, "at least one task")
+    return keys
+
+
+def _declared(fact: JSON) -> Measurement:
+    name, layer = _get(fact, "name"), _get(fact, "layer")
+    thresholds = _get(fact, "thresholds")
+    if not isinstance(name, str) or not 0 < len(name) <= 64 or not name.isprintable():
+        raise _wrong("NAME of a diagnostic", name, "a short printable string")
+    if not isinstance(thresholds, dict):
+        raise _wrong(f"THRESHOLDS of {name}", thresholds, "a dict")
+    return Measurement(name, str(layer)[:64], thresholds, {})
+
+
+def _measured(fact: Measurement, row: JSON) -> Measurement:
+    if isinstance(row, dict) and "err" in row:
+        failure = _failure_text(row["err"])
+        return Measurement(fact.name, fact.layer, fact.thresholds, {}, failure)
+    values = named_floats(_get(row, "values"), f"measure() of {fact.name}")
+    return Measurement(fact.name, fact.layer, fact.thresholds, values)
+
+
+def _failure_text(err: JSON) -> str:
+    if not isinstance(err, dict):
+        return "failed"
+    return f"{err.get('type')}: {err.get('message')}"[:500]
+
+
+def _check_row(row: JSON) -> CheckResult:
+    if not (isinstance(row, list) and len(row) == 3 and type(row[1]) is bool):
+        raise _wrong("check()", row, "a [name, ok, detail] row")
+    return CheckResult(str(row[0])[:240], row[1], str(row[2])[:500])

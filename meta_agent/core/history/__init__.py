@@ -1,0 +1,54 @@
+"""The harness's git history: candidates come in as packs, winners merge, verdicts are notes.
+
+Where untrusted bytes enter: `HarnessRepo.admit`, and nowhere else. A sandbox gets
+`HarnessRepo.pack(base)`, works in a repository of its own, and hands back a pack that its own git
+made; see `meta_agent.proposers.Workbench` for the other end.
+
+Reasons of refusal (`CandidateError.reason`): `ref_name`, `ref_taken`, `bad_tip`, `pack_too_large`,
+`pack_malformed`, `pack_rejected`, `too_many_objects`, `object_too_large`, `missing_object`,
+`wrong_base`, `merge_commit`, `commit_headers`, `commit_identity`, `commit_text`,
+`message_too_large`, `not_a_regular_file`, `git_path`, `path_name`, `path_collision`,
+`path_outside_allowlist`, `too_many_files`, `empty`, `merge_conflict`, `merge_failed`.
+"""
+
+from meta_agent.core.history._admission import AdmittedCommit
+from meta_agent.core.history._adopt import IMPORT_TRAILER, adopt_branch, adopt_patches
+from meta_agent.core.history._foreign import LINK, NOT_REGULAR, Foreign, is_address, read_foreign
+from meta_agent.core.history._git import EMAIL, NAME, OLDEST_GIT, git_version
+from meta_agent.core.history._limits import AdmissionLimits
+from meta_agent.core.history._message import (
+    candidate_message,
+    parse_trailers,
+    standard_trailers,
+    with_trailers,
+)
+from meta_agent.core.history._past import ForeignHistory, PastCommit, foreign_history, read_folder
+from meta_agent.core.history._repo import EPOCH, LEAD, HarnessRepo
+
+__all__ = [
+    "EMAIL",
+    "EPOCH",
+    "IMPORT_TRAILER",
+    "LEAD",
+    "LINK",
+    "NAME",
+    "NOT_REGULAR",
+    "OLDEST_GIT",
+    "AdmissionLimits",
+    "AdmittedCommit",
+    "Foreign",
+    "ForeignHistory",
+    "HarnessRepo",
+    "PastCommit",
+    "adopt_branch",
+    "adopt_patches",
+    "candidate_message",
+    "foreign_history",
+    "git_version",
+    "is_address",
+    "parse_trailers",
+    "read_folder",
+    "read_foreign",
+    "standard_trailers",
+    "with_trailers",
+]

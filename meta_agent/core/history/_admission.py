@@ -1,0 +1,109 @@
+"""Takes a pack from a sandbox into the host's repository, or refuses it with a reason.
+
+Promises: the host never opens a repository that a sandbox wrote. A pack is scanned, indexed by
+`git index-pack --strict --fsck-objects` in a throw-away repository, walked commit by commit from
+the announced tip back to the expected base, and only what the tip reaches is copied into the
+host's objects; no ref moves here. Refusal codes are the `reason` of `CandidateError`.
+
+Does not cover: moving the ref (`HarnessRepo.admit` does, by compare-and-swap), and whether the
+change is any good.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from meta_agent.core.history._git import Git, GitError, migrate, read_commit, read_object, scratch
+from meta_agent.core.history._limits import AdmissionLimits, refuse
+from meta_agent.core.history._pack import scan
+from meta_agent.core.history._policy import (
+    Headers,
+    changed_paths,
+    check_allowlist,
+    check_entries,
+    commit_headers,
+)
+from meta_agent.core.history._tree import tree_entries
+
+_OID = re.compile(r"[0-9a-f]{40}")
+
+
+@dataclass(frozen=True, slots=True)
+class AdmittedCommit:
+    """A commit that passed every check and is in the host's objects."""
+
+    commit: str
+    tree_hash: str
+    paths: tuple[str, ...]  # every path that any of its commits changed against the base
+
+
+@dataclass(frozen=True, slots=True)
+class Allowlist:
+    """What a candidate may change."""
+
+    editable: Sequence[str]
+    protected: Sequence[str]
+
+
+def admit_pack(
+    host: Git, pack: bytes, *, tip: str, base: str, allow: Allowlist, limits: AdmissionLimits
+) -> AdmittedCommit:
+    """Checks a hand-back and copies its objects to the host."""
+    if not _OID.fullmatch(tip):
+        refuse("bad_tip", f"{tip[:60]!r} is not a commit id")
+    scan(pack, limits)
+    with scratch(host) as quarantine:
+        _index(quarantine, pack)
+        with quarantine.reader() as objects:
+            chain = _chain(objects, tip, base, limits)
+            paths = _walk(objects, chain, base, allow, limits)
+        migrate(quarantine, host, tip, base)
+        return AdmittedCommit(tip, chain[0].tree, paths)
+
+
+def _index(quarantine: Git, pack: bytes) -> None:
+    try:
+        quarantine.run("index-pack", "--stdin", "--strict", "--fsck-objects", stdin=pack)
+    except GitError as error:
+        refuse("pack_rejected", f"git refused the pack: {error.stderr.strip()[-200:]!r}")
+
+
+def _chain(objects: Any, tip: str, base: str, limits: AdmissionLimits) -> list[Headers]:
+    """The commits from the tip down to, and without, the base."""
+    chain: list[Headers] = []
+    at = tip
+    while at != base:
+        if len(chain) == limits.commits:
+            refuse("wrong_base", f"{base[:12]} is not within {limits.commits} commits of the tip")
+        chain.append(commit_headers(_raw_commit(objects, at), limits))
+        at = chain[-1].parent
+    if not chain:
+        refuse("empty", "the tip is the base: nothing was committed")
+    return chain
+
+
+def _raw_commit(objects: Any, oid: str) -> bytes:
+    raw = read_object(objects, oid, b"commit")
+    if raw is None:
+        refuse("missing_object", f"{oid[:12]} is not a commit in the pack or the history")
+    return raw
+
+
+def _walk(
+    objects: Any, chain: list[Headers], base: str, allow: Allowlist, limits: AdmissionLimits
+) -> tuple[str, ...]:
+    """Checks every commit's tree, not only the last: people check out commits in between."""
+    before = tree = tree_entries(objects, read_commit(objects, base).tree, limits)
+    paths = set[str]()
+    for commit in reversed(chain):
+        tree = tree_entries(objects, commit.tree, limits)
+        changed = changed_paths(before, tree)
+        check_entries(tree, changed, limits)
+        check_allowlist(changed, allow.editable, allow.protected)
+        paths.update(changed)
+    if not changed_paths(before, tree):
+        refuse("empty", "the candidate changes no file")
+    return tuple(sorted(paths))

@@ -1,0 +1,172 @@
+"""Gives promoted history back to the agent's owner: as a branch of their clone, or as patches.
+
+A line of commits, one for each step of `main`: a merged candidate becomes one commit with its
+hypothesis and its verdict. What the import added or left out (`harness.toml`) is not carried over.
+
+Promises: the owner's working tree, index and other branches are not touched; a branch that exists
+is never moved; hooks of theirs do not run. The branch starts at the commit that was imported, so it
+merges as any branch of theirs does. Does not cover: newer commits of theirs; they merge or rebase.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from meta_agent.core.errors import ConfigError
+from meta_agent.core.history._git import ZERO, Git, GitError, migrate, read_commit, scratch
+from meta_agent.core.history._message import parse_trailers, plain
+from meta_agent.core.history._repo import HarnessRepo
+from meta_agent.core.history._worktree import MAIN
+
+OURS: Final = ("harness.toml",)
+IMPORT_TRAILER: Final = "Imported-Commit"
+_BRANCH = re.compile(r"[A-Za-z0-9][\w./-]{0,100}", re.ASCII)
+
+Entries = Mapping[str, tuple[str, str]]  # path -> (mode, blob)
+
+
+class Step(NamedTuple):
+    """One commit to hand back."""
+
+    message: str
+    when: int
+    before: Entries
+    after: Entries
+
+    @property
+    def changes(self) -> dict[str, tuple[str, str] | None]:
+        """What it changes of the owner's files; None removes."""
+        paths = (self.before.keys() | self.after.keys()) - set(OURS)
+        same = {p for p in paths if self.before.get(p) == self.after.get(p)}
+        return {path: self.after.get(path) for path in sorted(paths - same)}
+
+
+class Adopted(NamedTuple):
+    """What was handed back."""
+
+    commits: int
+    base: str
+    tip: str
+    place: str  # a branch, or a folder of patches
+
+
+def adopt_branch(repo: HarnessRepo, clone: Path, branch: str) -> Adopted:
+    """Writes the promoted history into a clone as a new branch."""
+    theirs = _their_git(clone)
+    ref = f"refs/heads/{_branch_name(branch)}"
+    if theirs.run("rev-parse", "--verify", "-q", ref, accept=(0, 1)).exit_code == 0:
+        raise ConfigError(f"{clone} has a branch {branch} already", hint="--branch another-name")
+    base = _imported_commit(repo)
+    _require_commit(theirs, clone, base)
+    with scratch(repo._git, theirs) as git:
+        tip = _replay(git, base, promoted_steps(repo))
+        migrate(git, theirs, tip, base)
+    theirs.run("update-ref", "-m", "meta-agent: adopt", ref, tip, ZERO)
+    return Adopted(_count(theirs, base, tip), base, tip, f"branch {branch} of {clone}")
+
+
+def adopt_patches(repo: HarnessRepo, folder: Path) -> Adopted:
+    """Writes the promoted history as patches that `git am` takes, into a new or empty folder."""
+    if folder.exists() and any(folder.iterdir()):
+        raise ConfigError(f"{folder} is not empty", hint="--patches another-folder")
+    steps = promoted_steps(repo)
+    folder.mkdir(parents=True, exist_ok=True)
+    root = repo._git.line("rev-list", "--max-parents=0", "--first-parent", MAIN)
+    with scratch(repo._git) as git:
+        tip = _replay(git, root, steps)
+        options = ("--no-signature", "--no-stat", "--zero-commit", "--no-renames")
+        git.run("format-patch", "-q", *options, "-o", str(folder.absolute()), f"{root}..{tip}")
+        return Adopted(_count(git, root, tip), root, tip, str(folder))
+
+
+def promoted_steps(repo: HarnessRepo) -> list[Step]:
+    """The steps of `main` that change a file of the owner's, oldest first."""
+    oids = repo._git.line("rev-list", "--first-parent", "--reverse", MAIN).split()
+    trees = [_entries(repo._git, oid) for oid in oids]
+    pairs = zip(oids[1:], trees, trees[1:], strict=False)
+    steps = [Step(*_told(repo, oid), before, after) for oid, before, after in pairs]
+    found = [step for step in steps if step.changes]
+    if not found:
+        raise ConfigError("nothing has been promoted yet", hint="meta-agent status")
+    return found
+
+
+def _told(repo: HarnessRepo, oid: str) -> tuple[str, int]:
+    """The message of a step: what its candidate said, and the verdict on it."""
+    with repo._git.reader() as reader:
+        commit = read_commit(reader, oid)
+        told = read_commit(reader, commit.parents[-1]) if len(commit.parents) > 1 else commit
+    notes = [repo.notes(one) for one in (told.id, oid)]
+    verdict = next((note for note in notes if note), None)
+    parts = [told.message.rstrip(), f"Verdict:\n\n{verdict.strip()}" if verdict else ""]
+    return plain("\n\n".join(filter(None, parts))) + "\n", commit.when
+
+
+def _replay(git: Git, base: str, steps: Sequence[Step]) -> str:
+    """The steps as commits on `base`, in a throw-away repository."""
+    git.run("read-tree", base)
+    tip = base
+    for step in steps:
+        rows = [_index_row(path, entry) for path, entry in step.changes.items()]
+        git.run("update-index", "-z", "--index-info", stdin="".join(rows).encode())
+        tree = git.line("write-tree")
+        argv = ("commit-tree", tree, "-p", tip)
+        tip = git.line(*argv, stdin=step.message.encode(), when=step.when)
+    return tip
+
+
+def _index_row(path: str, entry: tuple[str, str] | None) -> str:
+    mode, oid = entry or ("0", ZERO)
+    return f"{mode} {oid}\t{path}\0"
+
+
+def _entries(git: Git, commit: str) -> Entries:
+    rows = git.run("ls-tree", "-r", "-z", "--full-tree", commit).stdout.decode().split("\0")
+    parsed = (row.partition("\t") for row in rows if row)
+    return {path: (head.split()[0], head.split()[2]) for head, _, path in parsed}
+
+
+def _imported_commit(repo: HarnessRepo) -> str:
+    root = repo._git.line("rev-list", "--max-parents=0", "--first-parent", MAIN)
+    with repo._git.reader() as reader:
+        trailers = parse_trailers(read_commit(reader, root).message)
+    if IMPORT_TRAILER not in trailers:
+        raise ConfigError(
+            "this harness was not imported from a git repository, so there is no branch to extend",
+            hint="meta-agent adopt --patches FOLDER",
+        )
+    return trailers[IMPORT_TRAILER]
+
+
+def _their_git(clone: Path) -> Git:
+    place = clone.resolve()
+    for folder in (place / ".git", place):
+        if (folder / "HEAD").is_file() and (folder / "objects").is_dir():
+            return Git(folder)
+    raise ConfigError(
+        f"{clone} is not a git repository of its own", hint="meta-agent adopt --patches FOLDER"
+    )
+
+
+def _require_commit(git: Git, clone: Path, commit: str) -> None:
+    try:
+        git.run("cat-file", "-e", f"{commit}^{{commit}}")
+    except GitError as error:
+        raise ConfigError(
+            f"{clone} does not have the commit {commit[:12]} that was imported",
+            hint="git fetch there, or: meta-agent adopt --patches FOLDER",
+        ) from error
+
+
+def _branch_name(branch: str) -> str:
+    odd = ".." in branch or "//" in branch or branch.endswith(("/", ".", ".lock"))
+    if odd or not _BRANCH.fullmatch(branch):
+        raise ConfigError(f"{branch!r} is not a name for a branch", hint="--branch meta-agent")
+    return branch
+
+
+def _count(git: Git, base: str, tip: str) -> int:
+    return int(git.line("rev-list", "--count", f"{base}..{tip}"))

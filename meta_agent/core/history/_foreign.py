@@ -1,0 +1,211 @@
+"""Reads somebody else's files once: from a git repository, or from a plain folder.
+
+Promises: the original is only read; of a repository the committed files are taken, by one shallow
+fetch into a throw-away repository of ours (no checkout, so no filter, hook or submodule runs), over
+`https` or from this machine; what could not become a harness file is left out and named, and so is
+what is called like a file of keys, since models read a harness.
+
+Does not cover: keys in files of other names; private repositories behind other transports: clone
+them yourself, give the folder.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+from urllib.parse import urlsplit
+
+from meta_agent.core.errors import CandidateError, ConfigError
+from meta_agent.core.harness import matches_any
+from meta_agent.core.history._git import Git, GitError, scratch
+from meta_agent.core.history._limits import AdmissionLimits
+from meta_agent.core.history._policy import check_collisions, check_path
+
+MAX_FILE_BYTES: Final = 256 << 10
+MAX_TREE_BYTES: Final = 4 << 20
+MAX_FILES: Final = 500
+"""The same bounds as for a candidate's tree, or no edit of it could pass."""
+SKIPPED_FOLDERS: Final = frozenset(
+    {".git", ".hg", ".venv", "venv", "node_modules", "__pycache__", ".mypy_cache", ".ruff_cache"}
+    | {".pytest_cache", ".tox", ".eggs", "build", "dist"}
+)
+KEPT_SECRET: Final = (
+    *("**/.env", "**/.env.*", "**/*.env", "**/.envrc", "**/.netrc", "**/.npmrc", "**/.pypirc"),
+    *("**/*.pem", "**/*.key", "**/*.p12", "**/*.pfx", "**/id_rsa", "**/id_ecdsa", "**/id_ed25519"),
+    *("**/.aws/**", "**/.ssh/**", "**/.gnupg/**", "**/credentials.json"),
+    *("**/secrets.json", "**/secrets.toml", "**/secrets.yaml", "**/secrets.yml"),
+)
+"""Names under which people keep keys."""
+EXAMPLES: Final = ("**/*.example", "**/*.sample", "**/*.template", "**/*.dist")
+LINK: Final = "a link"
+NOT_REGULAR: Final = "not a regular file"
+_SHOWN: Final = 5
+
+
+class Foreign(NamedTuple):
+    """What was read, where from, and what was not taken."""
+
+    files: dict[str, bytes]
+    source: str
+    commit: str | None  # None: a plain folder
+    left_out: dict[str, str]
+
+
+def is_address(source: str) -> bool:
+    """Whether a source is an address rather than a folder."""
+    return "://" in source or source.startswith("git@")
+
+
+def read_foreign(source: str, *, leave_out: Sequence[str] = ()) -> Foreign:
+    """Reads a folder or an address. Raises ConfigError with what can be done about it."""
+    if is_address(source):
+        found = _fetched(source, _transport(source), source)
+    elif (Path(source) / ".git").exists():
+        found = _fetched(f"file://{Path(source).resolve()}", "file", source)
+    else:
+        found = _folder(Path(source))
+    return _fit(found, leave_out)
+
+
+def _transport(address: str) -> str:
+    parts = urlsplit(address)
+    if parts.scheme not in ("https", "file"):
+        raise ConfigError(
+            f"{address}: only https:// addresses and folders are read",
+            hint="git clone it yourself, then give the folder",
+        )
+    if parts.username or parts.password:
+        raise ConfigError(
+            "the address holds a user name or a key, which would be kept in the workspace",
+            hint="git clone it yourself, then give the folder",
+        )
+    return parts.scheme
+
+
+def _fetched(address: str, transport: str, source: str) -> Foreign:
+    with scratch(None, transport=transport) as git:
+        try:
+            git.run(
+                *("-c", "fetch.fsckObjects=true", "fetch", "-q", "--depth=1", "--no-tags"),
+                *("--no-recurse-submodules", "--no-write-fetch-head", address, "HEAD:refs/import"),
+            )
+        except GitError as error:
+            said = error.stderr.strip()[-300:]
+            raise ConfigError(
+                f"cannot read {source}: {said}", hint="is it a git repository?"
+            ) from (error)
+        return _committed(git, source)
+
+
+def _committed(git: Git, source: str) -> Foreign:
+    commit = git.line("rev-parse", "--verify", "refs/import^{commit}")
+    rows = git.run("ls-tree", "-r", "-z", "-l", "--full-tree", commit).stdout.split(b"\0")
+    wanted: dict[str, str] = {}
+    left_out: dict[str, str] = {}
+    for head, _, name in (row.partition(b"\t") for row in rows if row):
+        mode, _, oid, size = head.decode("ascii").split()
+        path = name.decode("utf-8", "replace")
+        reason = _odd_mode(mode) or (_too_large(int(size)) if size != "-" else "")
+        if reason:
+            left_out[path] = reason
+        else:
+            wanted[path] = oid
+    files = {path: git.run("cat-file", "blob", oid).stdout for path, oid in wanted.items()}
+    return Foreign(files, source, commit, left_out)
+
+
+def _odd_mode(mode: str) -> str:
+    return {"120000": LINK, "160000": "a submodule"}.get(mode, "")
+
+
+def _too_large(size: int) -> str:
+    return f"{size} bytes" if size > MAX_FILE_BYTES else ""
+
+
+def _folder(root: Path) -> Foreign:
+    if not root.is_dir():
+        raise ConfigError(
+            f"there is no folder {root}",
+            hint="--harness takes seed, competent, a folder or an https:// address",
+        )
+    files: dict[str, bytes] = {}
+    left_out: dict[str, str] = {}
+    for path in _walk(root):
+        name = path.relative_to(root).as_posix()
+        reason = _odd_file(path)
+        if reason:
+            left_out[name] = reason
+        else:
+            files[name] = path.read_bytes()
+    return Foreign(files, str(root), None, left_out)
+
+
+def _walk(root: Path) -> Iterator[Path]:
+    for top, folders, names in os.walk(root):
+        folders[:] = sorted(name for name in folders if name not in SKIPPED_FOLDERS)
+        yield from (Path(top) / name for name in sorted(names))
+
+
+def _odd_file(path: Path) -> str:
+    if path.is_symlink() or not path.is_file():
+        return NOT_REGULAR
+    return _too_large(path.stat().st_size)
+
+
+def _fit(found: Foreign, leave_out: Sequence[str]) -> Foreign:
+    """Only what may stand in a harness, within its bounds."""
+    files: dict[str, bytes] = {}
+    left_out = dict(found.left_out)
+    for path, data in found.files.items():
+        reason = "as asked" if matches_any(leave_out, path) else _secret(path) or _unfit(path)
+        if reason:
+            left_out[path] = reason
+        else:
+            files[path] = data
+    try:
+        check_collisions(files)
+    except CandidateError as error:
+        raise ConfigError(f"{found.source}: {error}", hint="--leave-out one of them") from error
+    _check_bounds(found.source, files)
+    return found._replace(files=files, left_out=left_out)
+
+
+def _secret(path: str) -> str:
+    named = matches_any(KEPT_SECRET, path) and not matches_any(EXAMPLES, path)
+    return "its name says that it holds keys" if named else ""
+
+
+def _unfit(path: str) -> str:
+    try:
+        check_path(path, AdmissionLimits())
+    except CandidateError as error:
+        return error.reason
+    return ""
+
+
+def _check_bounds(source: str, files: dict[str, bytes]) -> None:
+    total = sum(map(len, files.values()))
+    if not files:
+        raise ConfigError(
+            f"{source} has no files that could be taken", hint="--harness FOLDER, that of the agent"
+        )
+    if len(files) > MAX_FILES or total > MAX_TREE_BYTES:
+        raise ConfigError(
+            f"{source} has {len(files)} files of {total} bytes; at most {MAX_FILES} and "
+            f"{MAX_TREE_BYTES} are taken. The largest folders: {_largest(files)}",
+            hint="leave out what the agent does not need: --leave-out 'docs/**'",
+        )
+
+
+def _largest(files: dict[str, bytes]) -> str:
+    sums: dict[str, int] = {}
+    for path, data in files.items():
+        top = path.partition("/")[0]
+        sums[top] = sums.get(top, 0) + len(data)
+    return ", ".join(_named(sorted(sums.items(), key=lambda pair: -pair[1])))
+
+
+def _named(pairs: Iterable[tuple[str, int]]) -> list[str]:
+    return [f"{name} ({size} bytes)" for name, size in pairs][:_SHOWN]

@@ -1,0 +1,285 @@
+"""The only file that runs git, by its command line and by GitPython.
+
+Promises: no invocation sees the caller's environment, system or user configuration, hooks,
+attributes or transports; everything written is flushed before a command returns; author, committer
+and dates are given, so the same history has the same ids on every machine. Work on objects that
+came from elsewhere happens in `scratch` repositories: fresh, bare, with no configuration, and
+borrowing the real objects read-only.
+
+Does not cover: judging those objects (see `_admission`), and repositories that somebody else
+configured. Never point `Git` at a directory that a sandbox wrote.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess  # noqa: TID251
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from meta_agent.core.durable import sync
+from meta_agent.core.errors import InfrastructureError, PreflightError
+
+NAME, EMAIL = "meta-agent", "meta-agent@localhost"
+IDENTITY = f"{NAME} <{EMAIL}>"
+ZERO = "0" * 40
+OLDEST_GIT = (2, 38)  # `git merge-tree --write-tree`
+_TIMEOUT_SEC = 120.0
+
+_SETTINGS = {
+    "core.hooksPath": "/dev/null",
+    "core.fsmonitor": "false",
+    "core.attributesFile": "/dev/null",
+    "core.untrackedCache": "false",
+    "core.autocrlf": "false",
+    "core.quotePath": "false",
+    "core.logAllRefUpdates": "true",
+    "core.fsyncMethod": "fsync",
+    "commit.gpgSign": "false",
+    "gc.auto": "0",
+    "protocol.allow": "never",
+    "submodule.recurse": "false",
+}
+
+
+class GitError(Exception):
+    """git ended with a status that the caller did not expect."""
+
+    def __init__(self, argv: tuple[str, ...], exit_code: int, stderr: str) -> None:
+        super().__init__(f"git {argv[0]} ended with {exit_code}: {stderr.strip()[-400:]}")
+        self.exit_code = exit_code
+        self.stderr = stderr
+
+
+class Ran(NamedTuple):
+    """A finished git command."""
+
+    exit_code: int
+    stdout: bytes
+
+
+class Commit(NamedTuple):
+    """A commit of the host's own history, parsed."""
+
+    id: str
+    tree: str
+    parents: tuple[str, ...]
+    when: int  # seconds since the epoch
+    message: str
+
+
+class Git:
+    """git on one directory that we own."""
+
+    def __init__(
+        self,
+        git_dir: Path,
+        *,
+        work_tree: Path | None = None,
+        borrow: Path | None = None,
+        durable: bool = True,
+        transport: str = "",
+    ) -> None:
+        """`borrow`: objects to read from elsewhere. `transport`: the one that fetches may use."""
+        self.git_dir = git_dir
+        self.work_tree = work_tree
+        self._borrow = borrow
+        self._transport = transport
+        self._settings = _SETTINGS | {"core.fsync": "all" if durable else "none"}
+
+    @property
+    def objects(self) -> Path:
+        return self.git_dir / "objects"
+
+    def run(
+        self,
+        *argv: str,
+        stdin: bytes = b"",
+        when: int | None = None,
+        accept: tuple[int, ...] = (0,),
+    ) -> Ran:
+        """Runs `git *argv`. Raises `GitError` for a status outside `accept`."""
+        command = [_executable(), *self._options(), *argv]
+        try:
+            # A session of its own: Ctrl-C on a terminal must not stop git halfway.
+            done = subprocess.run(
+                command,
+                input=stdin,
+                capture_output=True,
+                env=self._environment(when),
+                cwd=self.work_tree or "/",
+                timeout=_TIMEOUT_SEC,
+                start_new_session=True,
+                check=False,
+            )
+        except subprocess.TimeoutExpired as error:
+            raise InfrastructureError(f"git {argv[0]} took over {_TIMEOUT_SEC:.0f} s") from error
+        if done.returncode not in accept:
+            raise GitError(argv, done.returncode, done.stderr.decode("utf-8", "replace"))
+        return Ran(done.returncode, done.stdout)
+
+    def line(self, *argv: str, stdin: bytes = b"", when: int | None = None) -> str:
+        """The single line that a plumbing command prints."""
+        return self.run(*argv, stdin=stdin, when=when).stdout.decode("utf-8").strip()
+
+    @contextmanager
+    def reader(self) -> Iterator[Any]:
+        """A GitPython `Repo` for reading objects by id: one `cat-file --batch` serves them all."""
+        _executable()
+        with _git_variables_hidden():
+            repo = _library().Repo(self.git_dir)
+            repo.git.update_environment(**self._environment(None), **self._settings_variables())
+            try:
+                yield repo
+            finally:
+                repo.close()
+
+    def at(self, ref: str) -> str | None:
+        """The id in a ref, by its whole name, read without a process; None where it is not."""
+        try:
+            return str(_library().SymbolicReference.dereference_recursive(self._refs, ref))
+        except (ValueError, AssertionError):  # the latter of an empty file: a power cut
+            return None
+
+    @cached_property
+    def _refs(self) -> Any:
+        with _git_variables_hidden():
+            return _library().Repo(self.git_dir)
+
+    def _settings_variables(self) -> dict[str, str]:
+        """The settings in the form that GitPython's processes can be given them."""
+        settings = list(self._settings.items())
+        keys = {f"GIT_CONFIG_KEY_{n}": key for n, (key, _) in enumerate(settings)}
+        values = {f"GIT_CONFIG_VALUE_{n}": value for n, (_, value) in enumerate(settings)}
+        return {"GIT_CONFIG_COUNT": str(len(settings))} | keys | values
+
+    def _options(self) -> list[str]:
+        return [part for key, value in self._settings.items() for part in ("-c", f"{key}={value}")]
+
+    def _environment(self, when: int | None) -> dict[str, str]:
+        env = _clean_environment() | {"GIT_DIR": str(self.git_dir)}
+        env["GIT_ALLOW_PROTOCOL"] = self._transport
+        if self.work_tree is not None:
+            env["GIT_WORK_TREE"] = str(self.work_tree)
+        if self._borrow is not None:
+            env["GIT_ALTERNATE_OBJECT_DIRECTORIES"] = str(self._borrow)
+        if when is not None:
+            env |= {"GIT_AUTHOR_DATE": f"{when} +0000", "GIT_COMMITTER_DATE": f"{when} +0000"}
+        return env
+
+
+def _library() -> Any:
+    """GitPython, which is imported when it is wanted."""
+    import git  # noqa: TID251
+
+    return git
+
+
+@contextmanager
+def _git_variables_hidden() -> Iterator[None]:
+    """GitPython obeys GIT_DIR and its kin (set inside a git hook, say) and offers no way not to.
+
+    Nothing in this process wants them, so another thread that misses them meanwhile loses nothing.
+    """
+    hidden = {name: value for name, value in os.environ.items() if name.startswith("GIT_")}
+    for name in hidden:
+        os.environ.pop(name, None)
+    try:
+        yield
+    finally:
+        os.environ.update(hidden)
+
+
+@contextmanager
+def scratch(host: Git | None, *more: Git, transport: str = "") -> Iterator[Git]:
+    """A throw-away bare repository that borrows the hosts' objects and none of their settings."""
+    hosts = [str(one.objects.resolve()) for one in (host, *more) if one is not None]
+    borrow = Path(os.pathsep.join(hosts)) if hosts else None
+    with tempfile.TemporaryDirectory(prefix="meta-agent-git-") as folder:
+        place = Path(folder) / "scratch.git"
+        git = Git(place, borrow=borrow, durable=False, transport=transport)
+        git.run("init", "-q", "--bare", "--template=", "--object-format=sha1")
+        yield git
+
+
+def migrate(source: Git, host: Git, tip: str, known: str | None = None) -> None:
+    """Copies what `tip` reaches (and `known` does not) into the host, checked again and flushed."""
+    revisions = f"{tip}\n" + (f"^{known}\n" if known else "")
+    pack = source.run("pack-objects", "-q", "--stdout", "--revs", stdin=revisions.encode()).stdout
+    host.run("index-pack", "--stdin", "--strict", "--fsck-objects", stdin=pack)
+    # git flushes files but not folders
+    sync(host.objects / "pack")
+
+
+def read_object(repo: Any, oid: str, kind: bytes) -> bytes | None:
+    """An object's own bytes, through an open `Git.reader`; None where it is none of this kind."""
+    try:
+        _, found, _, data = repo.git.get_object_data(oid)
+    except ValueError:
+        return None
+    return bytes(data) if found == kind else None
+
+
+def read_commit(repo: Any, oid: str) -> Commit:
+    """One commit through an open `Git.reader`."""
+    raw = repo.commit(oid)
+    parents = tuple(parent.hexsha for parent in raw.parents)
+    message = raw.message
+    text = message if isinstance(message, str) else message.decode("utf-8", "replace")
+    return Commit(raw.hexsha, raw.tree.hexsha, parents, int(raw.committed_date), text)
+
+
+def read_files(repo: Any, oid: str) -> Mapping[str, tuple[int, bytes]]:
+    """Mode and content of every entry below a commit that is not a folder."""
+    entries = repo.commit(oid).tree.traverse()
+    leaves = sorted((e for e in entries if e.type != "tree"), key=lambda e: str(e.path))
+    return {str(e.path): (int(e.mode), _content(e)) for e in leaves}
+
+
+def _content(entry: Any) -> bytes:
+    return bytes(entry.data_stream.read()) if entry.type == "blob" else b""
+
+
+def git_version() -> tuple[int, ...]:
+    """The version of git on PATH, e.g. (2, 39, 5). Raises PreflightError where there is none."""
+    done = subprocess.run(
+        [_executable(), "version"], capture_output=True, env=_clean_environment(), check=True
+    )
+    digits = done.stdout.decode("ascii", "replace").split()[2].split(".")
+    return tuple(int(part) for part in digits if part.isdigit())
+
+
+def _executable() -> str:
+    found = shutil.which("git")
+    if found is None:
+        raise PreflightError("git is not on PATH", hint="apt-get install git")
+    return found
+
+
+def _clean_environment() -> dict[str, str]:
+    return {
+        "PATH": os.environ.get("PATH", os.defpath),
+        "HOME": "/nonexistent",
+        "XDG_CONFIG_HOME": "/nonexistent",
+        "LC_ALL": "C",
+        "TZ": "UTC",
+        "GIT_CONFIG_NOSYSTEM": "1",
+        "GIT_CONFIG_GLOBAL": "/dev/null",
+        "GIT_ATTR_NOSYSTEM": "1",
+        "GIT_NO_REPLACE_OBJECTS": "1",
+        "GIT_NO_LAZY_FETCH": "1",
+        "GIT_OPTIONAL_LOCKS": "0",
+        "GIT_TERMINAL_PROMPT": "0",
+        "GIT_ALLOW_PROTOCOL": "",
+        "GIT_EDITOR": "false",
+        "GIT_PAGER": "cat",
+        "GIT_AUTHOR_NAME": NAME,
+        "GIT_AUTHOR_EMAIL": EMAIL,
+        "GIT_COMMITTER_NAME": NAME,
+        "GIT_COMMITTER_EMAIL": EMAIL,
+    }

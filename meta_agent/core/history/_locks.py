@@ -1,0 +1,70 @@
+"""Tells a lock that our own killed command left from one that somebody else holds.
+
+Promises: while we write, a marker with our process id lies in the git directory. A lock file found
+later beside the marker of a dead process is ours and is removed; without a marker it is not ours,
+so we wait a moment and then say whose file to look at. Running recovery twice is running it once.
+
+Does not cover: two live orchestrators on one workspace; the ledger's owner lock excludes those.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from meta_agent.core.errors import ConfigError
+
+_MARKER = "meta-agent.busy"
+_PATIENCE_SEC = 2.0
+
+
+@contextmanager
+def busy(git_dir: Path) -> Iterator[None]:
+    """Marks our own writing."""
+    marker = git_dir / _MARKER
+    marker.write_text(str(os.getpid()), encoding="ascii")
+    yield
+    # Left behind on an exception too: then a lock may be, and the next open clears both.
+    marker.unlink(missing_ok=True)
+
+
+def clear_locks(git_dir: Path) -> None:
+    """Removes what our own dead command left. Raises ConfigError for anybody else's lock."""
+    locks = _wait_for_none(git_dir)
+    marker = git_dir / _MARKER
+    if locks and not _ours(marker):
+        raise ConfigError(
+            f"{locks[0]} exists: another git command is running there, or was killed",
+            hint=f"if none is running: rm {locks[0]}",
+        )
+    for lock in locks:
+        lock.unlink(missing_ok=True)
+    if marker.exists() and _ours(marker):
+        marker.unlink(missing_ok=True)
+
+
+def _wait_for_none(git_dir: Path) -> list[Path]:
+    """A killed orchestrator's last git command may still be finishing."""
+    deadline = time.monotonic() + _PATIENCE_SEC
+    while (locks := _locks(git_dir)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return locks
+
+
+def _locks(git_dir: Path) -> list[Path]:
+    return sorted([*git_dir.glob("*.lock"), *(git_dir / "refs").rglob("*.lock")])
+
+
+def _ours(marker: Path) -> bool:
+    """Whether the marker names this process or one that is gone."""
+    try:
+        pid = int(marker.read_text(encoding="ascii"))
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    except (FileNotFoundError, ValueError, PermissionError):
+        return False
+    return pid == os.getpid()

@@ -1,0 +1,74 @@
+"""Makes merge and small edit commits without a checkout, a driver or a hook.
+
+Promises: the merge runs in a scratch repository that has no configuration and no attributes, so
+nothing that a candidate or a user's config names can execute; the resulting commit depends only on
+its parents, message and date.
+
+Does not cover: moving `main`; the caller does, by compare-and-swap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from meta_agent.core.history._git import ZERO, Git, GitError, migrate, scratch
+from meta_agent.core.history._limits import refuse
+
+
+def merge_commit(host: Git, onto: str, tip: str, message: str, when: int) -> str:
+    """A two-parent commit of `onto` and `tip`. Raises CandidateError on a conflict."""
+    with scratch(host) as git:
+        tree = _merged_tree(git, onto, tip)
+        argv = ("commit-tree", tree, "-p", onto, "-p", tip)
+        commit = git.line(*argv, stdin=message.encode(), when=when)
+        migrate(git, host, commit, onto)
+        return commit
+
+
+def edit_commit(
+    host: Git, onto: str, edits: Mapping[str, bytes | None], message: str, when: int
+) -> str:
+    """A commit on `onto` in which these files have this content; None takes one away."""
+    with scratch(host) as git:
+        git.run("read-tree", onto)
+        rows = (_row(git, path, content) for path, content in sorted(edits.items()))
+        git.run("update-index", "-z", "--index-info", stdin=b"".join(rows))
+        argv = ("commit-tree", git.line("write-tree"), "-p", onto)
+        commit = git.line(*argv, stdin=message.encode(), when=when)
+        migrate(git, host, commit, onto)
+        return commit
+
+
+def revert_commit(host: Git, onto: str, commit: str, message: str, when: int) -> str:
+    """A commit on `onto` without what `commit` changed against its first parent.
+
+    Raises CandidateError on a conflict with what came later, and where nothing of it is left.
+    """
+    with scratch(host) as git:
+        undone = ("commit-tree", f"{commit}^1^{{tree}}", "-p", commit)
+        tree = _merged_tree(git, onto, git.line(*undone, stdin=b"undone", when=when))
+        if tree == git.line("rev-parse", "--verify", f"{onto}^{{tree}}"):
+            refuse("empty", f"nothing of {commit[:12]} is left in {onto[:12]}")
+        made = git.line("commit-tree", tree, "-p", onto, stdin=message.encode(), when=when)
+        migrate(git, host, made, onto)
+        return made
+
+
+def _row(git: Git, path: str, content: bytes | None) -> bytes:
+    """One file as `update-index` reads it; mode 0 takes it away."""
+    if content is None:
+        return f"0 {ZERO}\t{path}\0".encode()
+    oid = git.line("hash-object", "-w", "--stdin", "--no-filters", stdin=content)
+    return f"100644 {oid}\t{path}\0".encode()
+
+
+def _merged_tree(git: Git, onto: str, tip: str) -> str:
+    try:
+        ran = git.run("merge-tree", "--write-tree", "--name-only", "-z", onto, tip, accept=(0, 1))
+    except GitError as error:
+        refuse("merge_failed", f"git cannot merge {tip[:12]}: {error.stderr.strip()[-200:]}")
+    tree, *rest = ran.stdout.decode("utf-8", "replace").split("\0")
+    if ran.exit_code == 1:
+        paths = rest[: rest.index("")]
+        refuse("merge_conflict", f"{tip[:12]} conflicts with {onto[:12]} in {', '.join(paths)}")
+    return tree

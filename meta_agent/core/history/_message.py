@@ -1,0 +1,90 @@
+"""Commit messages that tell a stranger what was tried, why, and what should come of it.
+
+Promises: Conventional Commits with one line of at most 72 characters, prose wrapped for a
+terminal, and trailers that `git interpret-trailers` reads; text from evidence cannot forge a
+trailer or smuggle in a control character.
+
+Does not cover: verdicts; they are notes, since they come after the commit.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable, Mapping
+
+from meta_agent.core.parsing.unseen import unseen
+from meta_agent.core.protocols import Hypothesis
+
+_SUBJECT_CHARS, _WIDTH = 72, 88
+
+
+def candidate_message(hypothesis: Hypothesis, *, subject: str, trailers: Mapping[str, str]) -> str:
+    """The message of a candidate's commit. `subject` says what changes, in a few words."""
+    title = _one_line(f"feat({hypothesis.label}): {subject}")
+    parts = [
+        textwrap.shorten(title, _SUBJECT_CHARS, placeholder=" ..."),
+        _paragraph("Hypothesis", hypothesis.statement),
+        _bullets("Evidence", hypothesis.evidence),
+        _paragraph("Expected effect", _effect(hypothesis)),
+        _bullets("Risks", hypothesis.risks),
+        _bullets("Skills used", hypothesis.skills),
+    ]
+    return with_trailers("\n\n".join(part for part in parts if part), trailers)
+
+
+def standard_trailers(
+    *, run: str, candidate: str, factor: str, hypothesis: str, assisted_by: str
+) -> dict[str, str]:
+    """The trailers of every candidate and merge commit."""
+    return {
+        "Meta-Agent-Run": run,
+        "Meta-Agent-Candidate": candidate,
+        "Meta-Agent-Factor": factor,
+        "Meta-Agent-Hypothesis": hypothesis,
+        "Assisted-by": assisted_by,
+    }
+
+
+def with_trailers(message: str, trailers: Mapping[str, str]) -> str:
+    """The message followed by its trailers, one per line."""
+    lines = [f"{key}: {_one_line(value)}" for key, value in trailers.items() if value]
+    body = plain(message).rstrip()
+    return "\n".join([body, "", *lines, ""]) if lines else f"{body}\n"
+
+
+def parse_trailers(message: str) -> dict[str, str]:
+    """The trailers of a message: `key: value` lines of its last paragraph."""
+    last = message.rstrip().rpartition("\n\n")[2].splitlines()
+    pairs = [line.partition(": ") for line in last]
+    if not all(separator and " " not in key for key, separator, _ in pairs):
+        return {}
+    return {key: value for key, _, value in pairs}
+
+
+def plain(text: str) -> str:
+    """Text without control, bidi or zero-width characters, other than newline and tab."""
+    return "".join(c for c in text.replace("\r\n", "\n") if c in "\n\t" or not unseen(c))
+
+
+def _effect(hypothesis: Hypothesis) -> str:
+    sign = "+" if hypothesis.direction == "up" else "-"
+    return (
+        f"{hypothesis.metric} goes {hypothesis.direction} by {sign}"
+        f"{abs(hypothesis.expected_delta):.3g}"
+    )
+
+
+def _paragraph(title: str, text: str) -> str:
+    return textwrap.fill(f"{title}: {_one_line(text)}", _WIDTH) if text else ""
+
+
+def _bullets(title: str, items: Iterable[str]) -> str:
+    lines = [
+        textwrap.fill(_one_line(item), _WIDTH, initial_indent="- ", subsequent_indent="  ")
+        for item in items
+    ]
+    return "\n".join([f"{title}:", *lines]) if lines else ""
+
+
+def _one_line(text: str) -> str:
+    return " ".join(plain(text).split())

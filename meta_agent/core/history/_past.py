@@ -1,0 +1,137 @@
+"""Reads a user's own repository, with its past: commits, what they changed, trees as plain files.
+
+Promises: the original is only read, by one fetch over `file://` into a throw-away repository of
+ours (no checkout, so no filter, hook or submodule of theirs runs); what comes out are values, so
+nothing that is made from them can hold history or refs. Links, submodules and very large files are
+left out.
+
+Does not cover: renames (a rename is a deletion and a new file) and shallow clones, whose oldest
+commits have no parents to compare with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from meta_agent.core.errors import ConfigError
+from meta_agent.core.history._foreign import _walk
+from meta_agent.core.history._git import Git, GitError, scratch
+
+MAX_BLOB_BYTES: Final = 8 << 20
+MAX_TREE_BYTES: Final = 128 << 20
+_IMPORT = "refs/import"
+# Old tools wrote these; nothing here reads dates, names of authors, or modes by their spelling.
+_FORGIVEN: Final = (
+    *("zeroPaddedFilemode", "badTimezone", "badEmail", "missingEmail", "missingNameBeforeEmail"),
+    *("missingSpaceBeforeDate", "missingSpaceBeforeEmail", "gitmodulesParse"),
+)
+
+
+class PastCommit(NamedTuple):
+    """One commit with one parent."""
+
+    id: str
+    parent: str
+    message: str
+    changed: tuple[str, ...]
+
+    @property
+    def subject(self) -> str:
+        return self.message.strip().split("\n", 1)[0]
+
+
+class ForeignHistory:
+    """A copy of somebody's history, for as long as its context lasts."""
+
+    def __init__(self, git: Git, source: Path) -> None:
+        self._git = git
+        self._source = source
+        self._blobs: dict[str, bytes] = {}
+
+    def head(self) -> str:
+        """The commit that was checked out."""
+        return self._git.line("rev-parse", "--verify", f"{_IMPORT}^{{commit}}")
+
+    def commits(self) -> list[PastCommit]:
+        """Every commit that has one parent, newest first."""
+        listed = self._git.run(
+            *("log", "-z", "--no-merges", "--topo-order", "--no-renames", "--name-only"),
+            *("--format=%x01%H%x02%P%x02%B%x03", _IMPORT),
+        ).stdout
+        found = [_commit(one) for one in listed.decode("utf-8", "replace").split("\x01") if one]
+        return [commit for commit in found if commit.parent and " " not in commit.parent]
+
+    def tree(self, commit: str) -> dict[str, bytes]:
+        """The regular files of a commit."""
+        rows = self._git.run("ls-tree", "-r", "-z", "-l", "--full-tree", commit).stdout
+        wanted: dict[str, str] = {}
+        left = MAX_TREE_BYTES
+        for row in filter(None, rows.split(b"\0")):
+            head, _, name = row.partition(b"\t")
+            mode, _, oid, size = head.decode("ascii").split()
+            if mode not in ("100644", "100755") or int(size) > MAX_BLOB_BYTES:
+                continue
+            left -= int(size)
+            wanted[name.decode("utf-8", "replace")] = oid
+        if left < 0:
+            raise ConfigError(f"{self._source} at {commit[:12]} has over {MAX_TREE_BYTES} bytes")
+        self._fetch_blobs(set(wanted.values()) - self._blobs.keys())
+        return {path: self._blobs[oid] for path, oid in wanted.items()}
+
+    def _fetch_blobs(self, oids: set[str]) -> None:
+        """Blobs by one process, whatever their number."""
+        order = "".join(f"{oid}\n" for oid in sorted(oids)).encode()
+        out = self._git.run("cat-file", "--batch", stdin=order).stdout if oids else b""
+        at = 0
+        while at < len(out):
+            end = out.index(b"\n", at)
+            oid, _, size = out[at:end].decode("ascii").split()
+            self._blobs[oid] = out[end + 1 : end + 1 + int(size)]
+            at = end + 1 + int(size) + 1
+
+
+@contextmanager
+def foreign_history(source: Path, *, deep: bool = False) -> Iterator[ForeignHistory]:
+    """Copies what `HEAD` reaches; only its tree unless `deep`."""
+    place = source.resolve()
+    with scratch(None, transport="file") as git:
+        try:
+            git.run(
+                *("-c", "fetch.fsckObjects=true", *_forgiven(), "fetch", "-q", "--no-tags"),
+                *(() if deep else ("--depth=1",)),
+                *("--no-recurse-submodules", "--no-write-fetch-head"),
+                *(f"file://{place}", f"HEAD:{_IMPORT}"),
+            )
+        except GitError as error:
+            said = error.stderr.strip().partition("\n")[0]  # the rest is git's advice
+            raise ConfigError(
+                f"cannot read {source}: {said[-300:]}",
+                hint="is it a git repository with a commit, and is it yours?",
+            ) from error
+        yield ForeignHistory(git, source)
+
+
+def _forgiven() -> list[str]:
+    return [part for name in _FORGIVEN for part in ("-c", f"fetch.fsck.{name}=ignore")]
+
+
+def read_folder(root: Path) -> dict[str, bytes]:
+    """The regular files of a plain folder; no caches, environments or builds."""
+    tree: dict[str, bytes] = {}
+    for path in _walk(root):
+        if path.is_symlink() or not path.is_file() or path.stat().st_size > MAX_BLOB_BYTES:
+            continue
+        tree[path.relative_to(root).as_posix()] = path.read_bytes()
+        if sum(map(len, tree.values())) > MAX_TREE_BYTES:
+            raise ConfigError(f"{root} has over {MAX_TREE_BYTES} bytes of files")
+    return tree
+
+
+def _commit(text: str) -> PastCommit:
+    head, _, paths = text.partition("\x03")
+    oid, parents, message = head.split("\x02", 2)
+    changed = tuple(sorted(path for path in paths.replace("\n", "").split("\0") if path))
+    return PastCommit(oid, parents, message, changed)

@@ -1,0 +1,153 @@
+"""What a hand-back may contain: pure rules over names, tree entries and commit text.
+
+Promises: a path that passes is one plain file name per component on every file system (no control
+or invisible characters, no `.git*`, no two names that differ only in case or Unicode form), and
+lies inside the candidate's allowlist; text that passes cannot move a terminal's cursor or reorder
+what a reader sees.
+
+Does not cover: what the code in those files does; it only ever runs in a sandbox.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from meta_agent.core.harness import matches_any
+from meta_agent.core.history._git import IDENTITY
+from meta_agent.core.history._limits import AdmissionLimits, refuse
+from meta_agent.core.parsing.unseen import unseen
+
+REGULAR_MODES = frozenset({"100644", "100755"})
+_HEADERS = ("tree", "parent", "author", "committer")
+_PERSON = re.compile(rf"{re.escape(IDENTITY)} \d{{1,11}} [+-]\d{{4}}")
+_MARKS = frozenset(" #()+,-./=@_~")
+"""What people put into names beside letters and digits, and no shell expands inside of one."""
+_NEVER_FIRST = frozenset(" -#=~")
+_OVERLAY = 1  # the combining class of strokes across a letter
+_RESERVED = re.compile(r"con|prn|aux|nul|(com|lpt)[0-9]|con(in|out)\$|clock\$")
+
+
+class Entry(NamedTuple):
+    """One file of a tree."""
+
+    mode: str
+    oid: str
+
+
+class Headers(NamedTuple):
+    """The parsed header of a commit that came from a sandbox."""
+
+    tree: str
+    parent: str
+    message: str
+
+
+def commit_headers(raw: bytes, limits: AdmissionLimits) -> Headers:
+    """Parses a commit and refuses whatever ours never have: merges, signatures, other authors."""
+    head, _, message = _text(raw, "commit_text").partition("\n\n")
+    fields = [line.split(" ", 1) for line in head.split("\n")]
+    names = tuple(field[0] for field in fields)
+    if "parent" not in names:
+        refuse("wrong_base", "the candidate's history does not lead to its base")
+    if names.count("parent") > 1:
+        refuse("merge_commit", "a candidate's commit has more than one parent")
+    if names != _HEADERS or any(len(field) != 2 for field in fields):
+        refuse("commit_headers", f"a commit has the headers {names}, not {_HEADERS}")
+    values = {field[0]: field[1] for field in fields}
+    if not (_PERSON.fullmatch(values["author"]) and _PERSON.fullmatch(values["committer"])):
+        refuse("commit_identity", f"a commit's author or committer is not {IDENTITY}")
+    _check_message(message, limits)
+    return Headers(values["tree"], values["parent"], message)
+
+
+def _check_message(message: str, limits: AdmissionLimits) -> None:
+    if len(message.encode()) > limits.message_bytes:
+        refuse("message_too_large", f"a commit message is over {limits.message_bytes} bytes")
+    bad = next((c for c in message if c not in "\n\t" and unseen(c)), None)
+    if bad is not None:
+        refuse("commit_text", f"a commit message holds the hidden character U+{ord(bad):04X}")
+
+
+def changed_paths(base: Mapping[str, Entry], tip: Mapping[str, Entry]) -> tuple[str, ...]:
+    """Every path whose file differs in content or mode, was added, or was removed."""
+    paths = base.keys() | tip.keys()
+    return tuple(sorted(path for path in paths if base.get(path) != tip.get(path)))
+
+
+def check_entries(
+    tip: Mapping[str, Entry], changed: Iterable[str], limits: AdmissionLimits
+) -> None:
+    """Refuses a tree for the files that it changes, and for names that collide anywhere."""
+    for path in changed:
+        check_path(path, limits)
+        if path in tip and tip[path].mode not in REGULAR_MODES:
+            refuse("not_a_regular_file", f"{path!r} has mode {tip[path].mode}")
+    check_collisions(tip)
+
+
+def _plain(char: str) -> bool:
+    """One mark on the screen that no shell expands and no file system takes for a separator.
+
+    By what it is, not by a list of what it is not: letters, digits and accents of any script, and
+    of ASCII what people use in names. No stroke across another sign: it makes a slash of a letter.
+    """
+    if char.isascii():
+        return char.isalnum() or char in _MARKS
+    if unicodedata.combining(char) == _OVERLAY:
+        return False
+    return unicodedata.category(char)[0] in "LNM" and not unseen(char)
+
+
+def check_path(path: str, limits: AdmissionLimits) -> None:
+    """Refuses a name that some file system, shell or git itself would treat specially."""
+    if len(path.encode()) > limits.path_bytes:
+        refuse("path_name", f"a path is over {limits.path_bytes} bytes: {path[:60]!r}...")
+    if not all(map(_plain, path)):
+        refuse("path_name", f"{path!r} holds a hidden, wildcard or separator character")
+    for part in path.split("/"):
+        if part in {"", ".", ".."} or _starts_oddly(part[0]) or part[-1] in " .":
+            refuse("path_name", f"{path!r} has the component {part!r}")
+        if _RESERVED.fullmatch(_folded(part).partition(".")[0].rstrip()):
+            refuse("path_name", f"{path!r} names a device on some systems")
+        if _folded(part).startswith((".git", "git~")):
+            refuse("git_path", f"{path!r} would be read by git itself")
+
+
+def _starts_oddly(char: str) -> bool:
+    """Like an option, a comment or a home, or with an accent, which would stand on the slash."""
+    return char in _NEVER_FIRST or unicodedata.category(char)[0] == "M"
+
+
+def check_collisions(paths: Iterable[str]) -> None:
+    """Refuses two paths, or their folders, that are one on some file system."""
+    seen: dict[str, str] = {}
+    for path in paths:
+        parts = path.split("/")
+        for depth in range(1, len(parts) + 1):
+            prefix = "/".join(parts[:depth])
+            other = seen.setdefault(_folded(prefix), prefix)
+            if other != prefix:
+                refuse("path_collision", f"{prefix!r} and {other!r} collide")
+
+
+def _folded(name: str) -> str:
+    return unicodedata.normalize("NFC", unicodedata.normalize("NFKC", name).casefold())
+
+
+def check_allowlist(
+    changed: Iterable[str], editable: Sequence[str], protected: Sequence[str]
+) -> None:
+    """Refuses a change outside `editable` or inside `protected`, patterns of `harness.toml`."""
+    for path in changed:
+        if not matches_any(editable, path) or matches_any(protected, path):
+            refuse("path_outside_allowlist", f"{path!r} may not be changed by this candidate")
+
+
+def _text(raw: bytes, reason: str) -> str:
+    try:
+        return raw.decode("utf-8")
+    except UnicodeDecodeError:
+        refuse(reason, "a commit is not UTF-8")

@@ -1,0 +1,410 @@
+"""`HarnessRepo`: the harness's history, which people read with `git log --graph --notes`.
+
+Promises: `main` only ever moves forward, by compare-and-swap; every operation may be repeated after
+a crash and has then happened once; ids are the same on every machine, since dates are given (by
+default one second after the newest parent). Candidates come in through `_admission` alone.
+
+Does not cover: who decides what merges (the gate), and two orchestrators at once (the ledger).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from functools import lru_cache, partial
+from pathlib import Path
+from typing import NamedTuple
+
+from meta_agent.core.durable import sync
+from meta_agent.core.errors import IntegrityError
+from meta_agent.core.history._admission import AdmittedCommit, Allowlist, admit_pack
+from meta_agent.core.history._create import check_repository, copy_repository, create_repository
+from meta_agent.core.history._git import ZERO, Commit, Git, GitError, read_commit, read_files
+from meta_agent.core.history._limits import AdmissionLimits, refuse
+from meta_agent.core.history._locks import busy
+from meta_agent.core.history._merging import edit_commit, merge_commit, revert_commit
+from meta_agent.core.history._message import parse_trailers, plain, with_trailers
+from meta_agent.core.history._worktree import MAIN, check_clean, follow_main
+from meta_agent.core.protocols import HarnessTree
+
+EPOCH = 1_767_225_600  # 2026-01-01: the date of a first commit that was given none
+CANDIDATES = "refs/heads/candidate/"
+LEAD = "refs/heads/lead"
+_REF = re.compile(r"refs/heads/candidate/[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)+", re.ASCII)
+_NOTES = "refs/notes/commits"
+_BLAMED = re.compile(r"[0-9a-f]{40} \d+ \d+")
+_ID = re.compile(r"[0-9a-f]{40}")
+_WHOLE_NAME = re.compile(r"refs(/[\w.-]+)+", re.ASCII)
+
+
+class LogEntry(NamedTuple):
+    """One commit as a reader sees it."""
+
+    commit: str
+    parents: tuple[str, ...]
+    when: int  # seconds since the epoch
+    subject: str
+    body: str
+    trailers: Mapping[str, str]
+    note: str | None
+
+
+class HarnessRepo:
+    """A host-owned repository with a work tree; `main` is the promoted history."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._git = Git(path.resolve() / ".git", work_tree=path.resolve())
+        # An id names one content for ever, and reading it starts two processes.
+        self._trees = lru_cache(maxsize=64)(self._read_tree)
+        self._commits = lru_cache(maxsize=1024)(self._read_commit)
+        # What is merged onto what decides the commit, and making it starts seven processes.
+        self._merges = lru_cache(maxsize=1024)(partial(merge_commit, self._git))
+
+    @classmethod
+    def create(
+        cls, path: Path, files: Mapping[str, bytes], message: str, *, when: int = EPOCH
+    ) -> HarnessRepo:
+        """Makes the repository with one commit. Repeating it with the same files opens it."""
+        create_repository(path, files, plain(message), when)
+        return cls.open(path)
+
+    @classmethod
+    def open(cls, path: Path) -> HarnessRepo:
+        """Checks all objects, clears our own stale locks and finishes a killed checkout."""
+        repo = cls(path)
+        check_repository(repo._git, path)
+        follow_main(repo._git, path)
+        return repo
+
+    def rewound(self, folder: Path, main: str) -> HarnessRepo:
+        """A copy with `main` at an earlier commit and no note or lead, to go on from there."""
+        copy_repository(self.path, folder, main, (LEAD, _NOTES))
+        return HarnessRepo.open(folder)
+
+    # --- reading ---------------------------------------------------------------------------
+
+    def head(self) -> str:
+        """The commit that `main` is at."""
+        return self._require(MAIN)
+
+    def tip(self, ref: str) -> str | None:
+        """The commit that a ref is at; None where there is no such ref."""
+        if _WHOLE_NAME.fullmatch(ref):
+            return self._git.at(ref)
+        ran = self._git.run("rev-parse", "--verify", "-q", f"{ref}^{{commit}}", accept=(0, 1))
+        return ran.stdout.decode("ascii").strip() or None
+
+    def when(self, commit: str) -> int:
+        """The date of a commit, in seconds since the epoch."""
+        return self._commit(commit).when
+
+    def tree(self, commit: str) -> HarnessTree:
+        """The files of a commit, read without a checkout."""
+        return self._trees(commit) if _ID.fullmatch(commit) else self._read_tree(commit)
+
+    def _read_tree(self, commit: str) -> HarnessTree:
+        with self._git.reader() as repo:
+            entries = read_files(repo, commit)
+            tree_hash = read_commit(repo, commit).tree
+        odd = next((path for path, (mode, _) in entries.items() if mode >> 12 != 0o10), None)
+        if odd is not None:
+            raise IntegrityError(f"{odd!r} in {commit[:12]} is not a regular file")
+        return HarnessTree(commit, tree_hash, {path: data for path, (_, data) in entries.items()})
+
+    def pack(self, commit: str) -> bytes:
+        """That commit with all its files and none of its parents, for a sandbox to unpack.
+
+        The receiver writes the commit's id to `.git/shallow` before checking it out.
+        """
+        rows = self._git.run("ls-tree", "-r", "-t", "-z", "--full-tree", commit).stdout
+        below = {row.split(b"\t")[0].split()[2] for row in rows.split(b"\0") if row}
+        tree = self._commit(commit).tree.encode()
+        oids = b"\n".join([commit.encode(), *sorted({*below, tree}), b""])
+        return self._git.run("pack-objects", "-q", "--stdout", stdin=oids).stdout
+
+    def diff(self, before: str, after: str) -> str:
+        """A patch that no attribute, driver or colour setting has touched."""
+        argv = ["diff-tree", "-r", "-p", "--text", "--no-ext-diff", "--no-textconv"]
+        argv += ["--no-renames", "--no-color", "--full-index", before, after, "--"]
+        return self._git.run(*argv).stdout.decode("utf-8", "replace")
+
+    def parent(self, commit: str) -> str | None:
+        """The first parent of a commit; None of the first one."""
+        return next(iter(self._commit(commit).parents), None)
+
+    def subject(self, commit: str) -> str:
+        """The first line of a commit's message."""
+        return self._commit(commit).message.partition("\n")[0]
+
+    def blame(self, commit: str, path: str) -> list[tuple[str, str]]:
+        """Each line of a file: the commit that brought it, and its text."""
+        argv = ("blame", "--porcelain", commit, "--", path)
+        found, brought = [], commit
+        for row in self._git.run(*argv).stdout.decode("utf-8", "replace").split("\n"):
+            if row.startswith("\t"):
+                found.append((brought, row[1:]))
+            elif _BLAMED.match(row):
+                brought = row[:40]
+        return found
+
+    def brought_by(self, commit: str) -> str | None:
+        """The commit on `main`'s own line that brought this one; itself where it lies there."""
+        line = self._git.line("rev-list", "--first-parent", MAIN).split()
+        return commit if commit in line[:-1] else self._merge_of(commit)
+
+    def line_of_main(self, after: str, upto: str) -> list[str]:
+        """The commits on `main`'s own line behind one and up to another, newest first."""
+        line = self._git.line("rev-list", "--first-parent", MAIN).split()
+        if after not in line or upto not in line:
+            return []
+        return line[line.index(upto) : line.index(after)]
+
+    def log(self, n: int = 50, *, ref: str = MAIN) -> list[LogEntry]:
+        """The newest `n` commits that a ref reaches, merged candidates included."""
+        oids = self._git.line("rev-list", "--date-order", f"--max-count={n}", ref, "--").split()
+        with self._git.reader() as repo:
+            commits = [read_commit(repo, oid) for oid in oids]
+        notes = self._notes_by_commit()
+        return [_log_entry(commit, notes.get(commit.id)) for commit in commits]
+
+    def graph(self) -> str:
+        """All branches as git draws them, with their notes."""
+        argv = ("log", "--graph", "--branches", "--notes", "--date-order", "--format=%h %s%d%n%N")
+        return self._git.run(*argv).stdout.decode("utf-8", "replace")
+
+    def candidates(self) -> dict[str, str]:
+        """Every candidate ref and the commit it is at, failed ones included."""
+        rows = self._git.line("for-each-ref", "--format=%(refname) %(objectname)", CANDIDATES)
+        return dict(row.split(" ") for row in rows.splitlines())
+
+    def notes(self, commit: str) -> str | None:
+        """The note on a commit, if it has one."""
+        ran = self._git.run("notes", "show", commit, accept=(0, 1))
+        return ran.stdout.decode("utf-8", "replace") if ran.exit_code == 0 else None
+
+    def all_notes(self) -> Mapping[str, str]:
+        """Every note, by the commit that it is on."""
+        return self._notes_by_commit()
+
+    def on_main(self, commit: str) -> bool:
+        """Whether `main` holds this commit."""
+        return self._reaches(MAIN, commit)
+
+    # --- writing ---------------------------------------------------------------------------
+
+    def admit(
+        self,
+        pack: bytes,
+        *,
+        expected_tip: str,
+        base: str,
+        ref: str,
+        editable: Sequence[str],
+        protected: Sequence[str],
+        replaces: str | None = None,
+        limits: AdmissionLimits | None = None,
+    ) -> AdmittedCommit:
+        """Takes in a candidate, or raises CandidateError with the reason.
+
+        Repeating it is harmless. `replaces` is what the ref may be at already (the work of an
+        attempt that was never recorded).
+        """
+        if not _REF.fullmatch(ref) or ".." in ref or ref.endswith((".lock", ".")):
+            refuse("ref_name", f"{ref[:80]!r} is not {CANDIDATES}<run>/<n>")
+        allow = Allowlist(editable, protected)
+        with self._writing():
+            admitted = admit_pack(
+                self._git,
+                pack,
+                tip=expected_tip,
+                base=base,
+                allow=allow,
+                limits=limits or AdmissionLimits(),
+            )
+            self._create_ref(ref, expected_tip, replaces)
+        return admitted
+
+    def merge(
+        self,
+        ref: str,
+        *,
+        onto: str,
+        message: str,
+        trailers: Mapping[str, str],
+        when: int | None = None,
+    ) -> str:
+        """Merges a candidate into `main` with a merge commit. A second call returns the first's.
+
+        Raises CandidateError (`merge_conflict`), IntegrityError when `main` is not at `onto`, and
+        ConfigError when files in the work tree are in the way.
+        """
+        tip = self._require(ref)
+        done = self._merge_of(tip)
+        if done is not None:
+            return self._follow(done)
+        text = with_trailers(message, trailers)
+        with self._writing():
+            merged = merge_commit(self._git, onto, tip, text, self._date(when, onto, tip))
+            return self._advance_main(merged, onto)
+
+    def merge_ahead(
+        self,
+        ref: str,
+        *,
+        onto: str,
+        message: str,
+        trailers: Mapping[str, str],
+        when: int | None = None,
+    ) -> str:
+        """The commit that `merge` would make on `onto`, to be tested before `main` moves.
+
+        With the same message and date `merge` then makes this very commit. Raises CandidateError
+        (`merge_conflict`).
+        """
+        tip = self._require(ref)
+        text = with_trailers(message, trailers)
+        with self._writing():
+            return self._merges(onto, tip, text, self._date(when, onto, tip))
+
+    def advance(self, commit: str, *, onto: str) -> str:
+        """Moves `main` from `onto` to a commit that was made ahead of it.
+
+        Raises IntegrityError where that commit does not descend from `onto`, or `main` is
+        elsewhere. Once done, repeating it changes nothing.
+        """
+        if not self._reaches(commit, onto):
+            raise IntegrityError(f"{commit[:12]} does not descend from {onto[:12]}")
+        with self._writing():
+            return commit if self.head() == commit else self._advance_main(commit, onto)
+
+    def edit_main(
+        self, edits: Mapping[str, bytes | None], *, onto: str, message: str, when: int
+    ) -> str:
+        """The host's own edit of a few files by a commit on `onto`, where `main` has to be.
+
+        None takes a file away. The same call again returns the same commit.
+        """
+        with self._writing():
+            commit = edit_commit(self._git, onto, edits, plain(message), when)
+            return commit if commit == self.head() else self._advance_main(commit, onto)
+
+    def revert(self, commit: str, *, message: str) -> str:
+        """Takes back what a commit on `main`'s own line changed, by a commit on top of it.
+
+        Raises CandidateError (`merge_conflict`, or `empty` where it is taken back already).
+        """
+        head = self.head()
+        with self._writing():
+            when = self._date(None, head)
+            made = revert_commit(self._git, head, commit, plain(message), when)
+            return self._advance_main(made, head)
+
+    def set_lead(self, commit: str) -> None:
+        """Puts the branch of unproven changes at a commit."""
+        with self._writing():
+            old = self.tip(LEAD)
+            if old != commit:
+                self._git.run("update-ref", "-m", "meta-agent: lead", LEAD, commit, old or ZERO)
+                self._flush_refs(LEAD)
+
+    def drop_lead(self) -> None:
+        """Takes that branch away; the candidates on it keep their refs."""
+        with self._writing():
+            if old := self.tip(LEAD):
+                self._git.run("update-ref", "-d", LEAD, old)
+                self._flush_refs(LEAD)
+
+    def note(self, commit: str, text: str, *, when: int | None = None) -> None:
+        """Sets the note on a commit (a verdict with its table). The same text changes nothing."""
+        body = plain(text).strip() + "\n"
+        if self.notes(commit) == body:
+            return
+        last = self.tip(_NOTES)
+        date = self._date(when, *([last] if last else []), commit)
+        with self._writing():
+            argv = ("notes", "add", "-f", "-F", "-", commit)
+            self._git.run(*argv, stdin=body.encode(), when=date)
+
+    # --- inside ----------------------------------------------------------------------------
+
+    def _create_ref(self, ref: str, commit: str, replaces: str | None) -> None:
+        if self.tip(ref) == commit:
+            return
+        try:
+            self._git.run("update-ref", "-m", "meta-agent: admit", ref, commit, replaces or ZERO)
+        except GitError as error:
+            refuse("ref_taken", f"{ref} is at another commit: {error.stderr.strip()[-160:]}")
+        self._flush_refs(ref)
+
+    def _advance_main(self, commit: str, old: str) -> str:
+        if commit == old:
+            return old
+        check_clean(self._git, self.path, commit)
+        try:
+            self._git.run("update-ref", "-m", "meta-agent: advance", MAIN, commit, old)
+        except GitError as error:
+            where = self.tip(MAIN) or "nowhere"
+            raise IntegrityError(f"main is at {where[:12]}, expected {old[:12]}") from error
+        self._flush_refs(MAIN)
+        return self._follow(commit)
+
+    def _flush_refs(self, ref: str) -> None:
+        folder = (self._git.git_dir / ref).parent
+        while folder != self._git.git_dir:
+            sync(folder)
+            folder = folder.parent
+
+    def _follow(self, commit: str) -> str:
+        check_clean(self._git, self.path)
+        follow_main(self._git, self.path)
+        return commit
+
+    def _merge_of(self, tip: str) -> str | None:
+        """The merge commit on `main` that brought in `tip`."""
+        rows = self._git.line("rev-list", "--first-parent", "--parents", MAIN).splitlines()
+        merges = (row.split() for row in rows)
+        return next((row[0] for row in merges if tip in row[2:]), None)
+
+    def _reaches(self, descendant: str, ancestor: str) -> bool:
+        argv = ("merge-base", "--is-ancestor", ancestor, descendant)
+        return self._git.run(*argv, accept=(0, 1)).exit_code == 0
+
+    def _date(self, when: int | None, *after: str) -> int:
+        if when is not None:
+            return when
+        return max(self._commit(oid).when for oid in after) + 1
+
+    def _commit(self, oid: str) -> Commit:
+        return self._commits(oid) if _ID.fullmatch(oid) else self._read_commit(oid)
+
+    def _read_commit(self, oid: str) -> Commit:
+        with self._git.reader() as repo:
+            return read_commit(repo, oid)
+
+    def _notes_by_commit(self) -> dict[str, str]:
+        tip = self.tip(_NOTES)
+        if tip is None:
+            return {}
+        with self._git.reader() as repo:
+            files = read_files(repo, tip)
+        return {
+            path.replace("/", ""): data.decode("utf-8", "replace")
+            for path, (_, data) in files.items()
+        }
+
+    def _require(self, ref: str) -> str:
+        commit = self.tip(ref)
+        if commit is None:
+            raise IntegrityError(f"{self.path} has no {ref}", hint="meta-agent doctor")
+        return commit
+
+    def _writing(self) -> AbstractContextManager[None]:
+        return busy(self._git.git_dir)
+
+
+def _log_entry(commit: Commit, note: str | None) -> LogEntry:
+    subject, _, body = commit.message.partition("\n")
+    trailers = parse_trailers(commit.message)
+    return LogEntry(commit.id, commit.parents, commit.when, subject, body.strip(), trailers, note)

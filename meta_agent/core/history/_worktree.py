@@ -1,0 +1,91 @@
+"""Keeps the checked-out files of `main` in step with the ref, without running a filter.
+
+Promises: a file that the user changed is never overwritten; a checkout that was killed halfway is
+recognised (every file equals its old or its new version) and finished. Nothing here asks git to
+compare files, since that could run a clean filter.
+
+Does not cover: untracked files, which stay, and a work tree on another branch, which is left alone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+
+from meta_agent.core.errors import ConfigError
+from meta_agent.core.history._git import Git, GitError
+
+MAIN = "refs/heads/main"
+
+
+def on_main(git: Git) -> bool:
+    """Whether the user has `main` checked out."""
+    return (git.git_dir / "HEAD").read_text(encoding="utf-8").strip() == f"ref: {MAIN}"
+
+
+def check_clean(git: Git, work_tree: Path, target_commit: str = MAIN) -> None:
+    """Raises ConfigError where a file is neither what git last wrote nor what the target holds.
+
+    That covers untracked files in the way of the target as well.
+    """
+    if not on_main(git):
+        return
+    index, target = _index(git), _listing(git, target_commit)
+    for path in sorted(index.keys() | target.keys()):
+        if _on_disk(work_tree / path) not in {index.get(path), target.get(path)}:
+            raise ConfigError(
+                f"{work_tree / path} has changes that are not committed",
+                hint=f"git -C {work_tree} stash, or commit them",
+            )
+
+
+def follow_main(git: Git, work_tree: Path) -> None:
+    """Brings index and files to `main`. Call `check_clean` first: this overwrites."""
+    if not on_main(git) or _is_current(git, work_tree):
+        return
+    try:
+        git.run("read-tree", "--reset", "-u", MAIN)
+    except GitError as error:
+        raise ConfigError(
+            f"cannot update the files in {work_tree}: {error.stderr.strip()[-200:]}",
+            hint=f"move the named file away, then run the same command again in {work_tree}",
+        ) from error
+
+
+def _is_current(git: Git, work_tree: Path) -> bool:
+    target = _listing(git, MAIN)
+    return _index(git) == target and all(
+        _on_disk(work_tree / path) == oid for path, oid in target.items()
+    )
+
+
+def _index(git: Git) -> Mapping[str, str]:
+    rows = git.run("ls-files", "--stage", "-z").stdout.split(b"\0")
+    return dict(_staged(row) for row in rows if row)
+
+
+def _staged(row: bytes) -> tuple[str, str]:
+    head, _, name = row.partition(b"\t")
+    return name.decode("utf-8", "surrogateescape"), head.split()[1].decode("ascii")
+
+
+def _listing(git: Git, commit: str) -> Mapping[str, str]:
+    rows = git.run("ls-tree", "-r", "-z", "--full-tree", commit).stdout.split(b"\0")
+    return dict(_listed(row) for row in rows if row)
+
+
+def _listed(row: bytes) -> tuple[str, str]:
+    head, _, name = row.partition(b"\t")
+    return name.decode("utf-8", "surrogateescape"), head.split()[2].decode("ascii")
+
+
+def _on_disk(path: Path) -> str | None:
+    """The blob id of a regular file; None where there is none; a mark for anything else."""
+    if path.is_symlink() or path.is_dir():
+        return "not a regular file"
+    try:
+        data = path.read_bytes()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return hashlib.sha1(b"blob %d\0" % len(data) + data, usedforsecurity=False).hexdigest()

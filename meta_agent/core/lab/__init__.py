@@ -1,0 +1,1 @@
+"""The lab measures: it checks sources, trains and evaluates harness versions, and grades again."""

@@ -1,0 +1,111 @@
+"""What a lab asks of rollouts and harnesses on the way: heard, lost, scored, named, accepted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from meta_agent.core.errors import CandidateError, ConfigError, InfrastructureError
+from meta_agent.core.harness import HarnessSession
+from meta_agent.core.lab.measured import LOST_SHARE, Evaluated
+from meta_agent.core.protocols import JSON, PlannedRollout, Rollout
+from meta_agent.core.rollouts import Runner, ShardRef
+from meta_agent.policies.served.api_gateway import REFUSED
+from meta_agent.policies.training import PolicyChild
+from meta_agent.policies.training.run import settings_of
+
+_OUTSIDE: Final = ("model: ", "open: ")
+"""Begin the losses that code in a sandbox cannot bring about at will."""
+
+
+def accepted_recipe(child: PolicyChild, session: HarnessSession) -> dict[str, JSON]:
+    """The harness's recipe, which neither we nor TRL refuse, and the run's own rank beside it."""
+    try:
+        recipe = settings_of(session.recipe)
+        child.check_recipe(recipe)
+    except ConfigError as error:
+        raise CandidateError(str(error), reason="recipe_refused") from error
+    rank = child.settings.lora_rank
+    return {**recipe, "lora_r": rank} if rank else recipe
+
+
+def require_heard(rollouts: Sequence[Rollout]) -> None:
+    """A model server that refuses every rollout's request measures nothing."""
+    refused = [r.error for r in rollouts if r.error and r.error.detail.startswith(REFUSED)]
+    if refused and len(refused) == len(rollouts):
+        raise CandidateError(
+            f"of {len(rollouts)} rollouts none was answered: {refused[0].detail}",
+            reason="requests_refused",
+        )
+
+
+def to_repeat(rollouts: Sequence[Rollout], *, whole: bool) -> list[int]:
+    """Which rollouts are made once more, by index: those that machines lost, however few.
+
+    All are made again, and only where too many were lost, where a repetition of a part may differ
+    (`whole`), and where a sandbox failed: the code in it could choose like that which of its
+    attempts get a second chance.
+    """
+    missing = _lost(rollouts)
+    outside = [at for at in missing if _detail(rollouts[at]).startswith(_OUTSIDE)]
+    many = len(missing) > LOST_SHARE * len(rollouts)
+    if many and (whole or outside != missing):
+        return list(range(len(rollouts)))
+    return [] if whole else outside
+
+
+class Again(Runner):
+    """A runner that makes what machines lost once more, drawn as it was before."""
+
+    def run(self, plan: Sequence[PlannedRollout], **how: Any) -> list[Rollout]:
+        found = super().run(plan, **how)
+        lost = to_repeat(found, whole=False)
+        redone = super().run([plan[at] for at in lost], **how) if lost else []
+        for at, rollout in zip(lost, redone, strict=True):
+            found[at] = rollout
+        return found
+
+
+def require_measured(rollouts: Sequence[Rollout], what: str) -> None:
+    """Raises where too many are lost: the run stops here, and nothing is recorded."""
+    missing = _lost(rollouts)
+    if len(missing) <= max(1, LOST_SHARE * len(rollouts)):
+        return
+    raise InfrastructureError(
+        f"{len(missing)} of {len(rollouts)} rollouts of {what} were lost to machines, twice; at "
+        f"most {LOST_SHARE:.0%}, or one, may be: {_detail(rollouts[missing[0]])[:300]}",
+        hint="the same command measures it again (recorded replies are kept); meta-agent doctor "
+        "--live, or meta-agent tasks check FILE, may say what is wrong",
+    )
+
+
+def _lost(rollouts: Sequence[Rollout]) -> list[int]:
+    return [at for at, one in enumerate(rollouts) if one.error and one.error.kind == "infra"]
+
+
+def _detail(rollout: Rollout) -> str:
+    return rollout.error.detail if rollout.error else ""
+
+
+def named(shard: ShardRef) -> JSON:
+    return {"name": shard.name, "sha256": shard.sha256}
+
+
+def counted(
+    shard: ShardRef,
+    plan: Sequence[PlannedRollout],
+    rollouts: Sequence[Rollout],
+    seed: int,
+) -> JSON:
+    """An evaluation as the journal keeps it; `seed` is that of the policy's training."""
+    solved = sum(bool(rollout.outcome) for rollout in rollouts)
+    clean = sum(rollout.clean for rollout in rollouts)
+    made = len(rollouts)
+    return Evaluated(named(shard), len(plan), solved, clean, seed, made)._asdict()
+
+
+def score(session: HarnessSession, rollouts: list[Rollout]) -> None:
+    """Fills in what the harness's own reward says, so that the gate can compare it to the truth."""
+    scored = [rollout for rollout in rollouts if rollout.error is None]
+    for rollout, rewards in zip(scored, session.reward(scored), strict=True):
+        rollout.rewards, rollout.weights = rewards, dict(session.weights)

@@ -1,0 +1,92 @@
+"""Arms as the ledger keeps them, and the rows that they stand for.
+
+A *shard* here is what a step recorded of it: `{"name", "sha256"}`, or a list of such where the
+samples of a task were bought at several times. A file that is not the recorded one is an
+`IntegrityError`, never other rows.
+
+Not covered: making arms (`live`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from meta_agent.core.errors import IntegrityError
+from meta_agent.core.gate import Arm, row_of
+from meta_agent.core.harness import parse_contract
+from meta_agent.core.protocols import JSON, HarnessTree, Rollout
+from meta_agent.core.rollouts import RolloutStore
+
+
+@dataclass(frozen=True, slots=True)
+class ArmRef:
+    """An arm as the ledger keeps it: which shards hold its rows, by training seed."""
+
+    name: str
+    planned: int
+    reward_hash: str
+    shards: Mapping[int, JSON]
+
+    def to_json(self) -> JSON:
+        return {
+            "name": self.name,
+            "planned": self.planned,
+            "reward_hash": self.reward_hash,
+            "shards": {str(seed): shard for seed, shard in self.shards.items()},
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, JSON]) -> ArmRef:
+        shards = {int(seed): shard for seed, shard in data["shards"].items()}
+        return cls(data["name"], data["planned"], data["reward_hash"], shards)
+
+
+def parts_of(shard: JSON) -> list[JSON]:
+    """The recorded files behind a shard, in the order in which they were bought."""
+    return list(shard) if isinstance(shard, list) else [shard]
+
+
+def load_shard(store: RolloutStore, shard: JSON) -> list[Rollout]:
+    """The rollouts of a recorded shard. Raises IntegrityError where a file is another one."""
+    return [rollout for part in parts_of(shard) for rollout in iter_shard(store, part)]
+
+
+def iter_shard(store: RolloutStore, part: JSON) -> Iterator[Rollout]:
+    """Streams the rollouts of one recorded file."""
+    found = store.find(part["name"])
+    if found is None or found.sha256 != part["sha256"]:
+        raise IntegrityError(
+            f"the rollouts {part['name']} are {found.sha256[:12] if found else 'missing'}, "
+            f"the ledger recorded {part['sha256'][:12]}",
+            hint="restore the workspace from a copy, or start anew with --workspace DIR",
+        )
+    return store.iter(found)
+
+
+def load_arm(store: RolloutStore, ref: ArmRef) -> Arm:
+    """The outcome rows of an arm, from its shards."""
+    rows = {
+        seed: tuple(row_of(rollout, training_seed=seed) for rollout in load_shard(store, shard))
+        for seed, shard in ref.shards.items()
+    }
+    return Arm(ref.name, rows, ref.planned, ref.reward_hash)
+
+
+def behaviour_hash(tree: HarnessTree) -> str:
+    """A hash of the files that can change what a policy does or learns: all but diagnostics."""
+    watching = set(parse_contract(tree).files_of("diagnostics", tree))
+    return _digest(tree, (path for path in tree.files if path not in watching))
+
+
+def reward_hash(tree: HarnessTree) -> str:
+    """Names the reward code, so that rewards on different scales are never compared."""
+    return _digest(tree, parse_contract(tree).files_of("reward", tree))
+
+
+def _digest(tree: HarnessTree, paths: Iterable[str]) -> str:
+    digest = hashlib.sha256()
+    for path in sorted(paths):
+        digest.update(path.encode() + b"\0" + hashlib.sha256(tree.files[path]).digest())
+    return digest.hexdigest()

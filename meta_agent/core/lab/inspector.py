@@ -1,0 +1,177 @@
+"""The one place where two stored arms become findings: the loop asks it, and so does `verify`.
+
+What a verdict's validity rests on must be the same whoever computes it, so the detectors are called
+here and nowhere else: `gate/validity/detectors.py` lists them. Records are streamed from their
+shards, each shard once however often its arm is compared.
+
+Grading again is asked of every domain, of as many attempts an arm as it says (`regrade_at_most`),
+and of each submission once.
+
+Not covered: findings from before anything was measured (static and contract checks).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Mapping
+from functools import cached_property
+
+from meta_agent.core.errors import InfrastructureError
+from meta_agent.core.gate import (
+    DEFAULT_LIMITS,
+    DRAWN,
+    Arm,
+    Finding,
+    Labels,
+    Regrade,
+    Seen,
+    ValidityLimits,
+    explained,
+    find_all,
+    find_in_arm,
+    guard_slices,
+    inspect_arms,
+    inspect_seen,
+    merged,
+    near_overlap,
+    seen_of,
+)
+from meta_agent.core.lab.arms import ArmRef, iter_shard, load_arm, parts_of
+from meta_agent.core.offers import Offered
+from meta_agent.core.parsing.strict import leaves
+from meta_agent.core.protocols import JSON, SPLITS, Domain, Outcome, Task
+from meta_agent.core.rollouts import RolloutStore
+from meta_agent.domains.dealt import Halves
+from meta_agent.domains.slices import slices_of
+
+Sides = tuple[Arm, Arm]
+
+
+def findings_about(
+    arms: Sides,
+    seen: tuple[Seen, Seen],
+    *,
+    regrade: Regrade | None = None,
+    regrade_at_most: int = DRAWN,
+    train_hashes: Collection[str] = (),
+    overlap: Iterable[Finding] = (),
+    labels: Labels | None = None,
+    limits: ValidityLimits = DEFAULT_LIMITS,
+) -> tuple[Finding, ...]:
+    """Every detector of the table on (baseline, candidate), with the rollouts behind it.
+
+    `overlap` is what the texts of the tasks show, which is the same in every comparison; `labels`
+    what tasks say of themselves, for the guards of slices.
+    """
+    found = (
+        *find_all(*arms, limits=limits, train_hashes=train_hashes),
+        *inspect_arms(*arms, limits=limits),
+        *inspect_seen(
+            seen[1],
+            baseline=seen[0],
+            regrade=regrade,
+            regrade_at_most=regrade_at_most,
+            limits=limits,
+        ),
+        *overlap,
+    )
+    return (*explained(found, *arms), *guard_slices(*arms, labels or {}))
+
+
+class Inspector:
+    """Finds what makes a comparison of two stored arms invalid."""
+
+    def __init__(
+        self, store: RolloutStore, domain: Domain, limits: ValidityLimits = DEFAULT_LIMITS
+    ) -> None:
+        self._store, self._domain, self._limits = store, domain, limits
+        self._seen: dict[str, Seen] = {}
+        self._again: dict[tuple[str, str], Outcome] = {}
+        self._regrade_at_most = Offered.by(domain).regrade_at_most or DRAWN
+
+    def between(
+        self, refs: tuple[ArmRef, ArmRef], arms: Sides | None = None
+    ) -> tuple[Finding, ...]:
+        """Every finding about (baseline, candidate); `arms` are their rows where already read."""
+        before, after = arms or (load_arm(self._store, ref) for ref in refs)
+        return findings_about(
+            (before, after),
+            (self._records(refs[0]), self._records(refs[1])),
+            regrade=self._regrade,
+            regrade_at_most=self._regrade_at_most,
+            train_hashes=self._trained,
+            overlap=self._overlap,
+            labels=self._labels,
+            limits=self._limits,
+        )
+
+    def handed_over(
+        self, refs: tuple[ArmRef, ArmRef], arms: Sides | None = None
+    ) -> tuple[Finding, ...]:
+        """The same, and every veto that the candidate earns by itself: nothing is inherited."""
+        found = self.between(refs, arms)
+        known = {finding.code for finding in found if finding.side != "baseline"}
+        own = (one for one in self.within(refs[1]) if one.severity == "veto")
+        return (*found, *(one for one in own if one.code not in known))
+
+    def within(self, ref: ArmRef) -> tuple[Finding, ...]:
+        """What one arm shows by itself: an invalid version is repaired first."""
+        arm, trained = load_arm(self._store, ref), self._trained
+        seen = inspect_seen(
+            self._records(ref),
+            regrade=self._regrade,
+            regrade_at_most=self._regrade_at_most,
+            limits=self._limits,
+        )
+        rows = find_in_arm(arm, limits=self._limits, train_hashes=trained)
+        return explained((*rows, *seen, *self._overlap), arm, arm)
+
+    def _records(self, ref: ArmRef) -> Seen:
+        parts = (part for seed in sorted(ref.shards) for part in parts_of(ref.shards[seed]))
+        return merged([self._part(part) for part in parts])
+
+    def _part(self, part: JSON) -> Seen:
+        if part["sha256"] not in self._seen:
+            self._seen[part["sha256"]] = seen_of(iter_shard(self._store, part), self._views)
+        return self._seen[part["sha256"]]
+
+    def _regrade(self, key: str, inputs: Mapping[str, JSON]) -> Outcome | None:
+        """None where the machine failed, which says nothing about what is stored."""
+        known = key, json.dumps(inputs, sort_keys=True, default=str)
+        if known not in self._again:
+            try:
+                self._again[known] = self._domain.regrade(key, inputs)
+            except InfrastructureError:
+                return None
+        return self._again[known]
+
+    @cached_property
+    def _views(self) -> dict[str, str]:
+        tasks = (task for split in SPLITS for task in self._domain.tasks(split))
+        return {task.key: text_of(task) for task in tasks}
+
+    @cached_property
+    def _trained(self) -> frozenset[str]:
+        if isinstance(self._domain, Halves):
+            return frozenset()  # nothing trains, so its train tasks are searched on
+        return frozenset(task.content_hash for task in self._domain.tasks("train"))
+
+    @cached_property
+    def _labels(self) -> Labels:
+        """Of the tasks that decide; arms on another split have no slices."""
+        return dict(slices_of(self._domain, "confirm"))
+
+    @cached_property
+    def _overlap(self) -> list[Finding]:
+        """Of all tasks that are not trained on: a property of the domain, not of an arm."""
+        if isinstance(self._domain, Halves):
+            return []
+        tasks = [task for split in SPLITS if split != "train" for task in self._domain.tasks(split)]
+        texts = {task.key: text_of(task) for task in tasks}
+        return near_overlap(map(text_of, self._domain.tasks("train")), texts, limits=self._limits)
+
+
+def text_of(task: Task) -> str:
+    """All that an agent reads of a task, but for the tools, which many tasks share."""
+    told = {name: value for name, value in task.view.items() if name not in ("tools", "schemas")}
+    return "\n".join(leaf for leaf in leaves(told) if isinstance(leaf, str))

@@ -1,0 +1,146 @@
+"""`RecordedLab`: a lab that measures nothing and reads what was measured.
+
+Where a lab would train or roll out, this one opens what is stored under that name and says what it
+is: the weights by their content, the rows by theirs. Each row has to be the one that was planned
+there: its task, attempt and seed, a harness whose files behave as those of the commit asked about,
+and weights that are the training's. So another candidate's rows, or another checkpoint's, are no
+measurement of this one, whoever wrote the journal.
+
+Not covered: whether these weights would do the same again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from meta_agent.core.errors import IntegrityError, MetaAgentError
+from meta_agent.core.history import HarnessRepo
+from meta_agent.core.lab._rows import counted, named
+from meta_agent.core.lab.arms import behaviour_hash
+from meta_agent.core.lab.live import Lab
+from meta_agent.core.lab.measured import Part, Trained
+from meta_agent.core.lab.units import ONE_SAMPLE
+from meta_agent.core.ledger import RetracedLedger
+from meta_agent.core.protocols import JSON, HarnessTree, PlannedRollout, Rollout, Split
+from meta_agent.core.rollouts import ShardRef
+from meta_agent.policies.training import kept_folder
+from meta_agent.policies.training.checkpoint import open_checkpoint
+
+
+class RecordedLab(Lab):
+    """Gives what is stored, or raises IntegrityError with the first thing that is not as it was."""
+
+    ledger: RetracedLedger
+
+    def __init__(self, repo: HarnessRepo, *settings: Any, **more: Any) -> None:
+        super().__init__(*settings, **more)
+        self._behaviour = cache(lambda commit: _behaviour_of(repo, commit))
+        self._base: str | None = None
+
+    def _train(
+        self, name: str, tree: HarnessTree, seed: int, steps: int, keep_every: int, start: Trained
+    ) -> JSON:
+        told = self._told(f"train/{name}")
+        if "refused" in told:
+            return told
+        folder = self.settings.checkpoints / self.settings.run / name
+        shard, behaviour = self._shard(f"train-{name}"), behaviour_hash(tree)
+        for row in self.store.iter(shard):
+            self._require(row, self._identity(name, "train"), behaviour)
+        return {
+            **told,
+            **_opened(told, folder),
+            "seed": seed,
+            "steps": start.steps + steps,
+            "train_steps": steps,
+            "shard": named(shard),
+            "kept": [
+                _opened(one, kept_folder(folder) / Path(one["path"]).name)
+                for one in told.get("kept", ())
+            ],
+        }
+
+    def _evaluate(
+        self,
+        name: str,
+        tree: HarnessTree,
+        trained: Trained,
+        split: Split,
+        limit: int,
+        samples: range = ONE_SAMPLE,
+        part: Part | None = None,
+    ) -> JSON:
+        told = self._told(f"eval/{name}")
+        if "refused" in told:
+            return told
+        plan = self._plan(trained, split, limit, samples, part)
+        shard, behaviour = self._shard(f"eval-{name}"), behaviour_hash(tree)
+        rows = list(self.store.iter(shard, tokens=True))
+        if len(rows) != len(plan):
+            raise IntegrityError(f"{shard.name} has {len(rows)} attempts, {len(plan)} were planned")
+        for row, planned in zip(rows, plan, strict=True):
+            acted = {"policy": self._policy(trained, row)}
+            self._require(row, self._identity(name, split) | _attempt(planned) | acted, behaviour)
+        heard = {name: told[name] for name in ("served",) if name in told}
+        return {**counted(shard, plan, rows, trained.seed), **heard}
+
+    def _told(self, name: str) -> Mapping[str, JSON]:
+        step = self.ledger.recorded(f"{self.settings.run}/{name}")
+        return step.fields if step and step.done else {}
+
+    def _shard(self, name: str) -> ShardRef:
+        found = self.store.find(f"{self.settings.run}/{name}")
+        if found is None:
+            raise IntegrityError(f"no rollouts {name} are stored")
+        return found
+
+    def _identity(self, name: str, split: Split) -> dict[str, JSON]:
+        told = {"run": self.settings.run, "version": name, "split": split}
+        return {**told, "evaluator_hash": self.domain.evaluator_hash}
+
+    def _policy(self, trained: Trained, row: Rollout) -> str:
+        """Of weights trained here their content; the base is one and the same throughout."""
+        if trained.steps:
+            return trained.policy
+        self._base = self._base or row.policy
+        return self._base
+
+    def _require(self, row: Rollout, wanted: Mapping[str, JSON], behaviour: str) -> None:
+        about = f"{row.version}: attempt {row.sample_idx} at {row.task_key}"
+        for name, value in wanted.items():
+            if (found := getattr(row, name)) != value:
+                raise IntegrityError(f"{about} has the {name} {found}, not {value}")
+        if self._behaviour(row.harness_commit) != behaviour:
+            raise IntegrityError(
+                f"{about} was made with the files of {row.harness_commit[:12]}, which behave "
+                "otherwise than those that are asked about"
+            )
+
+
+def _attempt(planned: PlannedRollout) -> dict[str, JSON]:
+    task = planned.task
+    return {
+        "domain": task.domain,
+        "task_key": task.key,
+        "task_hash": task.content_hash,
+        "sample_idx": planned.sample_idx,
+        "seed": planned.seed,
+        "group_id": planned.group_id,
+    }
+
+
+def _opened(told: Mapping[str, JSON], folder: Path) -> dict[str, JSON]:
+    """The weights of that name as they are now; a workspace may have moved since."""
+    opened = open_checkpoint(folder, alone=True)
+    moved = Path(told["path"]).parts[-3:] == folder.parts[-3:]
+    return {**told, "policy": opened.policy, "path": told["path"] if moved else str(folder)}
+
+
+def _behaviour_of(repo: HarnessRepo, commit: str) -> str:
+    try:
+        return behaviour_hash(repo.tree(commit))
+    except (MetaAgentError, ValueError, KeyError) as error:
+        return f"{commit}: {error}"

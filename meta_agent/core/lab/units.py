@@ -1,0 +1,314 @@
+"""Units of work: one training or one evaluation, as a function from JSON to JSON and files.
+
+A unit says all that decides what comes of it beside the run's settings: the harness by the hash of
+its pack, the policy that it starts from, the seed, the tasks. What comes of it is an outcome (JSON;
+paths in it are relative to the run's checkpoints) and files that `Outputs` says the place of:
+weights with a manifest of hashes, and a shard of rollouts. So a unit can be carried out in this
+process or on another machine, and again after it was lost.
+
+Not covered: where units are carried out and how often (`executor`), and what is recorded (`live`).
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from meta_agent.core.errors import IntegrityError
+from meta_agent.core.gate import task_order
+from meta_agent.core.harness import HarnessSession, open_session
+from meta_agent.core.lab._rows import (
+    Again,
+    accepted_recipe,
+    counted,
+    named,
+    require_heard,
+    require_measured,
+    score,
+    to_repeat,
+)
+from meta_agent.core.lab.measured import LabSettings, Part, Trained
+from meta_agent.core.offers import Offered, PatientGateway
+from meta_agent.core.protocols import (
+    JSON,
+    Domain,
+    Gateway,
+    HarnessTree,
+    PlannedRollout,
+    Rollout,
+    Sandbox,
+    SandboxLimits,
+    Split,
+    Task,
+)
+from meta_agent.core.rollouts import GRACE_SEC, RolloutStore, Runner, Stamp
+from meta_agent.policies.opening import Policies
+from meta_agent.policies.training import require_begun, train_policy
+from meta_agent.policies.training.policy import Timeouts
+from meta_agent.sandboxes import BASE_IMAGE, open_sandbox
+
+EXEMPLAR_STEPS: Final = 3
+"""How many of the first and of the last training steps keep their rollouts for the evidence."""
+SANDBOX_SEC: Final = 3600.0
+"""The life of a sandbox in which nothing is trained."""
+ONE_SAMPLE: Final = range(1)
+
+Report = Callable[[int, Mapping[str, JSON]], None]
+"""Is given an optimiser step's number and its row of metrics."""
+
+
+class TrainUnit(NamedTuple):
+    """A training of `steps` optimiser steps onto the policy at `path`."""
+
+    name: str
+    harness: str  # sha256 of its pack
+    seed: int
+    steps: int
+    keep_every: int
+    path: str
+    policy: str
+    before: int  # steps that the policy at `path` was trained for
+
+    def to_json(self) -> JSON:
+        return {"kind": "train", **self._asdict()}
+
+
+class EvalUnit(NamedTuple):
+    """Rollouts of the policy at `path` on tasks of a split."""
+
+    name: str
+    harness: str  # sha256 of its pack
+    seed: int
+    split: Split
+    limit: int
+    samples: range
+    part: Part | None
+    path: str
+    policy: str
+    steps: int  # that the policy at `path` was trained for
+    required: str  # how people call it, where losing too much of it stops the run
+
+    def to_json(self) -> JSON:
+        samples = [self.samples.start, self.samples.stop]
+        part = self.part and [self.part.order, self.part.at.start, self.part.at.stop]
+        return {"kind": "eval", **self._asdict(), "samples": samples, "part": part}
+
+
+Unit = TrainUnit | EvalUnit
+
+
+def unit_from_json(told: Mapping[str, JSON]) -> Unit:
+    """The inverse of `to_json`."""
+    values = {name: value for name, value in told.items() if name != "kind"}
+    if told["kind"] == "train":
+        return TrainUnit(**values)
+    part = values["part"] and Part(values["part"][0], range(*values["part"][1:]))
+    return EvalUnit(**{**values, "samples": range(*values["samples"]), "part": part})
+
+
+def pack_of(tree: HarnessTree) -> bytes:
+    """A harness as one file; its sha256 is what units name it by."""
+    files = {path: base64.b64encode(tree.files[path]).decode() for path in sorted(tree.files)}
+    return json.dumps({"commit": tree.commit, "tree": tree.tree_hash, "files": files}).encode()
+
+
+def tree_of(pack: bytes, sha256: str) -> HarnessTree:
+    """The inverse of `pack_of`. Raises IntegrityError where it is another pack."""
+    if (found := hashlib.sha256(pack).hexdigest()) != sha256:
+        raise IntegrityError(f"the harness pack has sha256 {found[:12]}, wanted is {sha256[:12]}")
+    told = json.loads(pack)
+    files = {path: base64.b64decode(text) for path, text in told["files"].items()}
+    return HarnessTree(told["commit"], told["tree"], files)
+
+
+class Outputs(NamedTuple):
+    """Where the files of a unit go."""
+
+    checkpoints: Path
+    store: RolloutStore
+
+
+def tasks_of(domain: Domain, split: Split, limit: int, part: Part | None) -> Sequence[Task]:
+    """The first `limit` tasks of a split, or some of them in the order of `part`."""
+    tasks = domain.tasks(split)[:limit]
+    if part is None:
+        return tasks
+    by_key = {task.key: task for task in tasks}
+    order = task_order(by_key, part.order)
+    return [by_key[order[at]] for at in part.at]
+
+
+class Apparatus:
+    """Carries units out: a domain, policies, and sandboxes for harnesses."""
+
+    def __init__(self, settings: LabSettings, domain: Domain, policies: Policies) -> None:
+        self.settings, self.domain, self.policies = settings, domain, policies
+
+    def carry_out(
+        self,
+        unit: Unit,
+        tree: HarnessTree,
+        outputs: Outputs,
+        report: Report,
+        stopping: Callable[[], bool],
+    ) -> JSON:
+        """The outcome of a unit; `tree` is the harness that it names. Any thread may call this.
+
+        Once `stopping` is true, a training that makes seals makes one and raises Interrupted.
+        """
+        if isinstance(unit, TrainUnit):
+            return self._train(unit, tree, outputs, report, stopping)
+        return self._evaluate(unit, tree, outputs)
+
+    def plan(
+        self, seed: int, split: Split, limit: int, samples: range, part: Part | None
+    ) -> list[PlannedRollout]:
+        """The rollouts that an evaluation of a policy with this training seed consists of."""
+        drawn = self._seed(seed)
+        return [
+            PlannedRollout(task, sample, drawn, f"{split}/{task.key}")
+            for sample in samples
+            for task in tasks_of(self.domain, split, limit, part)
+        ]
+
+    @contextmanager
+    def session(
+        self, tree: HarnessTree, *, steps: int = 0, life_sec: float = SANDBOX_SEC
+    ) -> Iterator[HarnessSession]:
+        """A harness loaded in a sandbox of its own, which outlives that many training steps.
+
+        An agent that is a command gets one more for each attempt, of its own image.
+        """
+        limits = SandboxLimits(deadline_sec=life_sec + steps * Timeouts().train_step_sec)
+
+        def opened(image: str | None) -> Sandbox:
+            run, backend = self.settings.run, self.settings.backend
+            image = self.settings.images.get(image or BASE_IMAGE, image)
+            return open_sandbox(backend, run=run, limits=limits, image=image)
+
+        with open_session(tree, opened) as session:
+            yield session
+
+    # --- inside --------------------------------------------------------------------------------
+
+    def _train(
+        self,
+        unit: TrainUnit,
+        tree: HarnessTree,
+        outputs: Outputs,
+        report: Report,
+        stopping: Callable[[], bool],
+    ) -> JSON:
+        folder = outputs.checkpoints / unit.name
+        shutil.rmtree(folder, ignore_errors=True)
+        with (
+            self.policies.training() as child,
+            self.policies.sampling(child, unit.path, folder) as (gateway, publisher),
+            self.session(tree, steps=unit.steps) as session,
+        ):
+            result = train_policy(
+                child,
+                self._runner(session, gateway, self._stamp(tree, unit.name)),
+                session,
+                self.domain,
+                accepted_recipe(child, session),
+                seed=self._seed(unit.seed),
+                steps=unit.steps,
+                base_policy=unit.path,
+                out_dir=folder,
+                keep_steps=EXEMPLAR_STEPS,
+                keep_every=unit.keep_every,
+                seal_every=self.settings.checkpoint_every,
+                min_exact=self.settings.min_exact,
+                on_metrics=lambda row: report(int(row["step"]), row),
+                stopping=stopping,
+                publisher=publisher,
+            )
+        shard = outputs.store.write(f"{self.settings.run}/train-{unit.name}", result.rollouts)
+        made = [
+            {
+                "steps": unit.before + one.steps,
+                "policy": one.policy,
+                "path": str(one.path.relative_to(outputs.checkpoints)),
+            }
+            for one in result.kept
+        ]
+        return Trained(
+            path=str(result.checkpoint.path.relative_to(outputs.checkpoints)),
+            policy=result.checkpoint.policy,
+            seed=unit.seed,
+            steps=unit.before + unit.steps,
+            shard=named(shard),
+            metrics=result.metrics,
+            train_steps=unit.steps,
+            rollouts=result.rollouts_made,
+            kept=made,
+        )._asdict()
+
+    def _evaluate(self, unit: EvalUnit, tree: HarnessTree, outputs: Outputs) -> JSON:
+        plan = self.plan(unit.seed, unit.split, unit.limit, unit.samples, unit.part)
+        served: set[str] = set()
+        found = self._rolled_out(unit, tree, plan, served)
+        if unit.required:
+            require_measured(found, f"{unit.required} on the {unit.split} split")
+        shard = outputs.store.write(f"{self.settings.run}/eval-{unit.name}", found)
+        return {**counted(shard, plan, found, unit.seed), "served": sorted(served)}
+
+    def _rolled_out(
+        self, unit: EvalUnit, tree: HarnessTree, plan: Sequence[PlannedRollout], served: set[str]
+    ) -> list[Rollout]:
+        """The rollouts of a plan, once more where machines lost some, drawn as they were before.
+
+        `served` collects what a server called the model.
+        """
+        found = self._roll_out(unit, tree, plan, served)
+        lost = to_repeat(found, whole=self.policies.lock_step)
+        again = [plan[at] for at in lost]
+        redone = self._roll_out(unit, tree, again, served) if again else []
+        for at, rollout in zip(lost, redone, strict=True):
+            found[at] = rollout
+        require_heard(found)
+        require_begun(found)
+        return found
+
+    def _roll_out(
+        self, unit: EvalUnit, tree: HarnessTree, plan: Sequence[PlannedRollout], served: set[str]
+    ) -> list[Rollout]:
+        sampling = self.domain.sampling
+        # The sandbox first: a harness that does not load is no reason to end a child.
+        with self.session(tree, life_sec=self._life_sec(len(plan))) as session:
+            with self.policies.acting(unit.path, unit.name) as gateway:
+                runner = self._runner(session, gateway, self._stamp(tree, unit.name), again=False)
+                found = runner.run(plan, temperature=sampling.temperature, top_p=sampling.top_p)
+            score(session, found)
+            served |= getattr(gateway, "served", set())
+        return found
+
+    def _runner(
+        self, session: HarnessSession, gateway: Gateway, stamp: Stamp, *, again: bool = True
+    ) -> Runner:
+        """With engines of one's own, what they lose of a training is made `again` at once."""
+        at_once = self.settings.concurrency
+        if isinstance(gateway, PatientGateway):
+            at_once = min(Offered.by(self.domain).open_at_once or at_once, at_once)
+        make = Again if again and isinstance(gateway, PatientGateway) else Runner
+        return make(self.domain, session, gateway, stamp, concurrency=at_once)
+
+    def _life_sec(self, planned: int) -> float:
+        """How long a sandbox has to live for these rollouts, if each takes all its time."""
+        if self.policies.lock_step:
+            return SANDBOX_SEC
+        rounds = -(-planned // self.settings.concurrency)
+        return SANDBOX_SEC + rounds * (self.domain.ceilings.wall_sec + GRACE_SEC)
+
+    def _seed(self, index: int) -> int:
+        return self.settings.seed * 1000 + index
+
+    def _stamp(self, tree: HarnessTree, version: str) -> Stamp:
+        return Stamp(run=self.settings.run, version=version, harness_commit=tree.commit)

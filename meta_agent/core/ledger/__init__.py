@@ -1,0 +1,25 @@
+"""The durable journal of a workspace: steps, events, runs and money, in one SQLite file.
+
+`Ledger.open(path)` owns it, `Ledger.open(path, owner_lock=False)` reads it beside a live run. Every
+durable step goes through `Ledger.once`, so that running the same command again resumes.
+"""
+
+from meta_agent.core.ledger._crash import CRASH_VARIABLE, crash_point
+from meta_agent.core.ledger._ledger import Ledger
+from meta_agent.core.ledger._lock import live_owner
+from meta_agent.core.ledger._retrace import RetracedLedger, UnrecordedError
+from meta_agent.core.ledger._rows import DONE, Event, RunRow, Spend, Step
+
+__all__ = [
+    "CRASH_VARIABLE",
+    "DONE",
+    "Event",
+    "Ledger",
+    "RetracedLedger",
+    "RunRow",
+    "Spend",
+    "Step",
+    "UnrecordedError",
+    "crash_point",
+    "live_owner",
+]

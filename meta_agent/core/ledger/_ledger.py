@@ -1,0 +1,298 @@
+"""The ledger: what was decided, done, measured and paid, in one file that survives a kill.
+
+Promises: a step recorded done stays done and its work never runs again; work in flight at a crash
+runs again, so it must be repeatable; two threads never run the same step at once. The first call
+and every later one return the same value (what JSON keeps of it). Finished steps are chained by
+their hashes, so that a change to one shows (`broken`), given a digest that is kept elsewhere.
+
+Does not cover: the effects of a step's work outside this file. A step that moves a git ref or
+writes a checkpoint makes itself repeatable (compare-and-swap, manifest last).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
+from functools import reduce
+from pathlib import Path
+from typing import Self, cast
+
+from meta_agent.core.errors import ConfigError, IntegrityError, MetaAgentError
+from meta_agent.core.ledger._crash import crash_point
+from meta_agent.core.ledger._journal import Journal
+from meta_agent.core.ledger._lock import OwnerLock, live_owner
+from meta_agent.core.ledger._money import Purse
+from meta_agent.core.ledger._rows import (
+    FAILED,
+    Event,
+    RunRow,
+    Step,
+    T,
+    canonical,
+    decode,
+    encode,
+    link,
+)
+from meta_agent.core.ledger._step_locks import StepLocks
+from meta_agent.core.ledger.kinds import Kind
+
+
+class Ledger(Purse):
+    """One ledger file, owned by one process or read by many."""
+
+    def __init__(self, journal: Journal, lock: OwnerLock | None) -> None:
+        super().__init__(journal)
+        self._lock = lock
+        self._steps = StepLocks()
+
+    @classmethod
+    def open(cls, path: str | Path, *, owner_lock: bool = True) -> Ledger:
+        """Opens it as the one owner, or with `owner_lock=False` read-only beside a live run."""
+        path = Path(path)
+        if owner_lock:
+            return cls._open_owned(path)
+        if not path.is_file():
+            raise ConfigError(
+                f"there is no ledger at {path}", hint="meta-agent evolve --domain swe"
+            )
+        return cls(Journal(path, writable=False), None)
+
+    @classmethod
+    def _open_owned(cls, path: Path) -> Ledger:
+        if not path.parent.is_dir():
+            raise ConfigError(f"there is no directory {path.parent}", hint="meta-agent init")
+        lock = OwnerLock(path)
+        try:
+            return cls(Journal(path, writable=True), lock)
+        except BaseException:
+            lock.close()
+            raise
+
+    @property
+    def folder(self) -> Path:
+        """Where it lies: the workspace as it is now, which may have been moved since a run."""
+        return self._journal.path.parent.resolve()
+
+    def close(self) -> None:
+        """Closes the file and lets the next owner in."""
+        self._journal.close()
+        if self._lock:
+            self._lock.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # --- steps ---------------------------------------------------------------------------------
+
+    def once(self, key: str, kind: Kind, intent: Mapping[str, object], work: Callable[[], T]) -> T:
+        """Runs `work` unless `key` is recorded done; returns the recorded outcome either way.
+
+        The same key must always come with the same kind and intent: they say what the work is.
+        """
+        with self._steps.alone(key):
+            step = self._begin(key, kind, canonical(intent))
+            if step is not None:
+                return cast("T", step.outcome)
+            crash_point(f"before_work:{kind}")
+            started = time.monotonic()
+            outcome = encode(self._run_work(key, work))
+            crash_point(f"after_work:{kind}")
+            self._finish(key, outcome, time.monotonic() - started)
+            crash_point(f"after_outcome:{kind}")
+            return cast("T", decode(outcome))
+
+    def _begin(self, key: str, kind: str, intent: str) -> Step | None:
+        """The recorded step where it is done; else commits the intent (again) and returns None."""
+        with self._journal.transaction() as db:
+            step = self.step(key)
+            if step is not None:
+                _require_same_work(step, kind, intent)
+                if step.done:
+                    return step
+            db.execute(
+                "INSERT INTO steps (key, run, kind, intent, attempts, started_at) "
+                "VALUES (?, ?, ?, ?, 1, ?) ON CONFLICT (key) DO UPDATE SET "
+                "attempts = attempts + 1, started_at = excluded.started_at, error = NULL",
+                (key, self._run, kind, intent, time.time()),
+            )
+        return None
+
+    def _run_work(self, key: str, work: Callable[[], T]) -> T:
+        try:
+            return work()
+        except Exception as error:
+            # Best effort, for `status` and `log`: the failure itself must reach the caller.
+            with suppress(MetaAgentError):
+                self._note_failure(key, f"{type(error).__name__}: {error}"[:2000])
+            raise
+
+    def _note_failure(self, key: str, error: str) -> None:
+        """On the step, where the next attempt wipes it off, and in the log, where it stays."""
+        with self._journal.transaction() as db:
+            db.execute("UPDATE steps SET error = ? WHERE key = ?", (error, key))
+            db.execute(
+                "INSERT INTO events (run, kind, at, payload) VALUES (?, ?, ?, ?)",
+                (self._run, FAILED, time.time(), encode({"step": key, "error": error})),
+            )
+
+    def _finish(self, key: str, outcome: str, duration_sec: float) -> None:
+        with self._journal.transaction() as db:
+            db.execute(
+                "UPDATE steps SET outcome = ?, finished_at = ?, duration_sec = ? WHERE key = ?",
+                (outcome, time.time(), duration_sec, key),
+            )
+            before = self._last_link(but=key)
+            done = self.step(key)
+            if done is not None:
+                digest = link(before, done)
+                db.execute("INSERT INTO chain (key, digest) VALUES (?, ?)", (key, digest))
+
+    def _last_link(self, but: str) -> str:
+        found = self._journal.rows("SELECT digest FROM chain ORDER BY seq DESC LIMIT 1")
+        return str(found[0][0]) if found else self._before_chains({but})
+
+    def _before_chains(self, chained: Collection[str]) -> str:
+        """Over what was recorded by a version that made no chain."""
+        old = (step for step in self.steps() if step.done and step.key not in chained)
+        return reduce(link, old, "")
+
+    def head(self, key: str) -> str | None:
+        """The chain's digest when this step was recorded: over it and all that came before."""
+        if not self._journal.has("chain"):
+            return None
+        found = self._journal.rows("SELECT digest FROM chain WHERE key = ?", (key,))
+        return str(found[0][0]) if found else None
+
+    def order(self) -> list[str]:
+        """The keys of all finished steps in the order in which they were recorded."""
+        chained: list[str] = []
+        if self._journal.has("chain"):
+            found = self._journal.rows("SELECT key FROM chain ORDER BY seq")
+            chained = [str(key) for (key,) in found]
+        known = set(chained)
+        before = self._journal.rows(
+            "SELECT key FROM steps WHERE finished_at IS NOT NULL ORDER BY finished_at, seq"
+        )
+        return [*(str(key) for (key,) in before if key not in known), *chained]
+
+    def heads(self) -> frozenset[str]:
+        """Every digest of the chain."""
+        if not self._journal.has("chain"):
+            return frozenset()
+        return frozenset(str(one) for (one,) in self._journal.rows("SELECT digest FROM chain"))
+
+    def broken(self) -> str | None:
+        """The first step at which the journal is not what its chain was made over, or None."""
+        if not self._journal.has("chain"):
+            return None
+        links = self._journal.rows("SELECT key, digest FROM chain ORDER BY seq")
+        before = self._before_chains({str(key) for key, _ in links}) if links else ""
+        for key, digest in links:
+            step = self.step(str(key))
+            if step is None or not step.done or link(before, step) != digest:
+                return str(key)
+            before = str(digest)
+        return None
+
+    def step(self, key: str) -> Step | None:
+        """One step by its key, done or in flight."""
+        found = self._journal.rows(Step.QUERY + "WHERE key = ?", (key,))
+        return Step.parse(found[0]) if found else None
+
+    @property
+    def owner(self) -> str | None:
+        """The process that works on this ledger now, which may be this one."""
+        return live_owner(self._journal.path)
+
+    def steps(self, run: str | None = None, kind: Kind | None = None) -> list[Step]:
+        """Steps in the order in which they first began."""
+        where, arguments = _filter(run=run, kind=kind)
+        return [
+            Step.parse(row)
+            for row in self._journal.rows(Step.QUERY + where + "ORDER BY seq", arguments)
+        ]
+
+    def outcomes(self, kind: Kind, holds: type[T], run: str | None = None) -> list[T]:
+        """What came of the steps of a kind that are done; `holds` is its outcome in `kinds`."""
+        return [step.told(holds) for step in self.steps(run, kind) if step.done]
+
+    # --- events --------------------------------------------------------------------------------
+
+    def event(self, kind: str, payload: Mapping[str, object], run: str | None = None) -> int:
+        """Appends one line to the log; returns its number."""
+        with self._journal.transaction() as db:
+            cursor = db.execute(
+                "INSERT INTO events (run, kind, at, payload) VALUES (?, ?, ?, ?)",
+                (run or self._run, kind, time.time(), encode(payload)),
+            )
+            return int(cursor.lastrowid or 0)
+
+    def events(self, run: str | None = None, kind: str | None = None) -> list[Event]:
+        where, arguments = _filter(run=run, kind=kind)
+        rows = self._journal.rows(Event.QUERY + where + "ORDER BY seq", arguments)
+        return [Event.parse(row) for row in rows]
+
+    # --- runs ----------------------------------------------------------------------------------
+
+    def start_run(self, run_id: str, config: Mapping[str, object], *, config_hash: str) -> RunRow:
+        """Begins a run or takes an unfinished one up again; steps and events carry its name."""
+        with self._journal.transaction() as db:
+            known = self.run(run_id)
+            if known is not None and known.config_hash != config_hash:
+                raise IntegrityError(
+                    f"run {run_id} was started with settings {known.config_hash[:12]}, "
+                    f"not {config_hash[:12]}"
+                )
+            db.execute(
+                "INSERT INTO runs (run, config_hash, config, starts, started_at) "
+                "VALUES (?, ?, ?, 1, ?) ON CONFLICT (run) DO UPDATE SET "
+                "starts = starts + 1, config = excluded.config, finished_at = NULL, "
+                "exit_reason = NULL, result = NULL",
+                (run_id, config_hash, encode(config), time.time()),
+            )
+        self._run = run_id
+        return self._existing_run(run_id)
+
+    def finish_run(self, run_id: str, exit_reason: str) -> None:
+        """Records how a run ended. Only `done` is final; any other reason leaves it resumable."""
+        self._existing_run(run_id)
+        with self._journal.transaction() as db:
+            db.execute(
+                "UPDATE runs SET finished_at = ?, exit_reason = ? WHERE run = ?",
+                (time.time(), exit_reason, run_id),
+            )
+
+    def run(self, run_id: str) -> RunRow | None:
+        found = self._journal.rows(RunRow.QUERY + "WHERE run = ?", (run_id,))
+        return RunRow.parse(found[0]) if found else None
+
+    def runs(self) -> list[RunRow]:
+        """All runs, oldest first."""
+        return [RunRow.parse(row) for row in self._journal.rows(RunRow.QUERY + "ORDER BY rowid")]
+
+    def _existing_run(self, run_id: str) -> RunRow:
+        found = self.run(run_id)
+        if found is None:
+            raise IntegrityError(f"the ledger knows no run {run_id}")
+        return found
+
+
+def _require_same_work(step: Step, kind: str, intent: str) -> None:
+    if step.kind != kind or canonical(step.intent) != intent:
+        raise IntegrityError(
+            f"step {step.key} is recorded as {step.kind} {canonical(step.intent)[:300]}, "
+            f"not {kind} {intent[:300]}",
+            hint="start in a new workspace with --workspace, or restore the ledger from a copy",
+        )
+
+
+def _filter(**columns: str | None) -> tuple[str, list[str]]:
+    """A WHERE clause over fixed column names; only the values come from outside."""
+    given = {name: value for name, value in columns.items() if value is not None}
+    if not given:
+        return "", []
+    return "WHERE " + " AND ".join(f"{name} = ?" for name in given) + " ", list(given.values())

@@ -1,0 +1,80 @@
+"""One owner per ledger: an advisory file lock beside the database.
+
+The kernel drops the lock when the owner dies, however it dies, so nothing has to be cleaned up
+after a crash and a stale lock file means nothing.
+
+Not covered: network file systems without working `flock`, and people who delete the lock file.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+from pathlib import Path
+from typing import Final
+
+from meta_agent.core.errors import PreflightError
+
+_PATIENCE_SEC: Final = 0.2
+
+
+class OwnerLock:
+    """Held from construction to `close`."""
+
+    def __init__(self, ledger_path: Path) -> None:
+        self._path = ledger_path.with_name(ledger_path.name + ".lock")
+        self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        if not _acquire(self._fd):
+            owner = _read_owner(self._fd)
+            self.close()
+            raise _already_owned(ledger_path, owner)
+        os.ftruncate(self._fd, 0)
+        os.pwrite(self._fd, str(os.getpid()).encode(), 0)
+
+    def close(self) -> None:
+        """Lets the next owner in. The file stays: removing it would race with a waiting owner."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+
+def live_owner(ledger_path: Path) -> str | None:
+    """The process id of whoever owns the ledger right now; None where nobody does."""
+    try:
+        fd = os.open(ledger_path.with_name(ledger_path.name + ".lock"), os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return _read_owner(fd)
+    else:
+        return None
+    finally:
+        os.close(fd)
+
+
+def _acquire(fd: int) -> bool:
+    """Tries for a moment: `live_owner` of another process holds the lock for an instant."""
+    deadline = time.monotonic() + _PATIENCE_SEC
+    while True:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(0.01)
+        else:
+            return True
+
+
+def _read_owner(fd: int) -> str:
+    return os.pread(fd, 32, 0).decode("ascii", "replace").strip() or "unknown"
+
+
+def _already_owned(ledger_path: Path, owner: str) -> PreflightError:
+    return PreflightError(
+        f"another run (process {owner}) is working in {ledger_path.parent}",
+        hint=f"meta-agent status --workspace {ledger_path.parent}",
+    )

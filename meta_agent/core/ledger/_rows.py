@@ -1,0 +1,158 @@
+"""What the ledger hands out: frozen rows, and the one way values become text and back."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import ClassVar, Final, Never, Self, TypeVar, cast
+
+from meta_agent.core.ledger.kinds import KINDS
+
+Cell = str | int | float | bytes | None
+"""What SQLite hands out."""
+T = TypeVar("T")
+
+FAILED: Final = "failed"  # the event of an attempt at a step that raised
+DONE: Final = "done"  # the exit reason of a run that has nothing left to do
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One durable step. `finished_at` is None while its work is in flight (or was, at a crash)."""
+
+    seq: int
+    key: str
+    run: str | None
+    kind: str
+    intent: Mapping[str, object]
+    attempts: int
+    started_at: float  # Unix time, for people; never used to decide anything
+    finished_at: float | None
+    duration_sec: float | None  # of the attempt that finished, by a monotonic clock
+    outcome: object
+    error: str | None  # how the latest attempt failed, while there is no outcome
+
+    QUERY: ClassVar[str] = (
+        "SELECT seq, key, run, kind, intent, attempts, started_at, finished_at, duration_sec, "
+        "outcome, error FROM steps "
+    )
+
+    @classmethod
+    def parse(cls, row: tuple[Cell, ...]) -> Self:
+        """Reads a row of `QUERY`."""
+        return cls(*_decoded(row, 4, 9))
+
+    @property
+    def done(self) -> bool:
+        return self.finished_at is not None
+
+    @property
+    def fields(self) -> Mapping[str, object]:
+        """The outcome for who reads tolerantly: nothing where it is missing or no object."""
+        return fields_of(self.outcome)
+
+    def told(self, holds: type[T]) -> T:
+        """The outcome of a step that is done; `holds` is what `kinds` says of it."""
+        known = [wrote.outcome for kind, wrote in KINDS.items() if kind == self.kind]
+        assert known == [holds], f"{self.kind} holds {known}"
+        return cast("T", self.outcome)
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One line of the append-only log."""
+
+    seq: int
+    run: str | None
+    kind: str
+    at: float
+    payload: object
+
+    QUERY: ClassVar[str] = "SELECT seq, run, kind, at, payload FROM events "
+
+    @classmethod
+    def parse(cls, row: tuple[Cell, ...]) -> Self:
+        return cls(*_decoded(row, 4))
+
+    @property
+    def fields(self) -> Mapping[str, object]:
+        """The payload, as `Step.fields`."""
+        return fields_of(self.payload)
+
+
+@dataclass(frozen=True, slots=True)
+class RunRow:
+    """One run of the main command; resumed runs keep their row."""
+
+    run: str
+    config_hash: str
+    config: Mapping[str, object]
+    starts: int
+    started_at: float
+    finished_at: float | None
+    exit_reason: str | None
+
+    QUERY: ClassVar[str] = (
+        "SELECT run, config_hash, config, starts, started_at, finished_at, exit_reason FROM runs "
+    )
+
+    @classmethod
+    def parse(cls, row: tuple[Cell, ...]) -> Self:
+        return cls(*_decoded(row, 2))
+
+
+@dataclass(frozen=True, slots=True)
+class Spend:
+    """What one role has spent. An unpriced call has tokens, and no usd: unknown is not zero."""
+
+    usd: float
+    tokens: int
+    open_usd: float  # reserved, outcome not known: counted against the cap until settled
+    open_tokens: int
+    calls: int
+    unpriced_calls: int
+
+
+def link(before: str, step: Step) -> str:
+    """The chain's digest over a finished step and all that was recorded before it."""
+    told = canonical([before, step.key, step.run, step.kind, step.intent, step.outcome])
+    return hashlib.sha256(told.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def encode(value: object) -> str:
+    """JSON text, in the order given. NaN and infinities become null: JSON has no word for them."""
+    return json.dumps(_finite(value), separators=(",", ":"), allow_nan=False)
+
+
+def canonical(value: object) -> str:
+    """JSON text that equal values share: what intents are compared by."""
+    return json.dumps(_finite(value), sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def decode(text: str | None) -> object:
+    """The inverse of `encode`; None stays None."""
+    return None if text is None else json.loads(text)
+
+
+def fields_of(value: object) -> Mapping[str, object]:
+    """What an object of JSON holds."""
+    return value if isinstance(value, dict) else {}
+
+
+def _decoded(row: tuple[Cell, ...], *json_columns: int) -> Iterator[Never]:
+    """A row's cells, which the schema's STRICT tables have in the types of the record's fields."""
+    for at, cell in enumerate(row):
+        yield cast("Never", decode(cast("str | None", cell)) if at in json_columns else cell)
+
+
+def _finite(value: object) -> object:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {str(key): _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    return value

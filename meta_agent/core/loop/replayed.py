@@ -1,0 +1,33 @@
+"""A run that is fed from a recording says so in the ledger: what it was, and how well it fits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from meta_agent.core.loop.run import Run
+from meta_agent.llm_clients.asking.client import Client
+
+
+@contextmanager
+def telling_replay(run: Run) -> Iterator[None]:
+    """Tells at the end, however the run ends: only then the drift is known."""
+    try:
+        yield
+    finally:
+        _tell(run)
+
+
+def _tell(run: Run) -> None:
+    client = run.models
+    if not isinstance(client, Client) or not client.replaying:
+        return
+    manifest = client.transcripts.manifest() or {}
+    run.ledger.event(
+        "replay",
+        {
+            "recording": str(manifest.get("run_id", run.id)),
+            "labels": manifest.get("labels") or {},
+            "drift": client.drifted,
+        },
+    )

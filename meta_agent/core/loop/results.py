@@ -1,0 +1,86 @@
+"""What a run came to on the vault, over all training seeds that it has trained anyway.
+
+The headline stays with the pre-registered seed, whose policy is handed over. But one training run
+is one draw: where more of both versions were trained to judge candidates, their policies are asked
+as well, at the same one reading of the vault, and mean, interquartile mean and the probability of
+improvement are reported with intervals over runs and tasks. Nothing is chosen by them.
+
+Does not cover: a frozen policy's luck beyond its tasks; it has one run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+from meta_agent.core.gate.numbers import results
+from meta_agent.core.lab.live import Job
+from meta_agent.core.loop.matrix import Table, by_seed
+from meta_agent.core.loop.records import Version
+from meta_agent.core.loop.run import Run
+from meta_agent.core.protocols import JSON
+
+
+def vault_results(run: Run, first: Version, last: Version) -> None:
+    """Measures both versions over the training seeds that they have in common."""
+    if run.plan.vault < 2:
+        return  # one task has no interval
+    versions = (first, last) if first.commit != last.commit else (first,)
+    trained = [seed for seed in run.plan.seeds if _trained(run, versions, seed)]
+    seeds = [seed for seed in trained if seed] or trained  # the proof's, where there are any
+    if not seeds:
+        return
+    run.lab.prepare([_job(run, version, seed) for version in versions for seed in seeds])
+    run.once(
+        "vault/results",
+        "results",
+        {"seeds": seeds, "commits": [version.commit for version in versions]},
+        partial(_told, run, versions, seeds),
+    )
+
+
+def _trained(run: Run, versions: Sequence[Version], seed: int) -> bool:
+    return all(run.lab.trained(_job(run, version, seed)) for version in versions)
+
+
+def _job(run: Run, version: Version, seed: int) -> Job:
+    plan = run.plan
+    return Job(run.repo.tree(version.commit), seed, plan.steps, "vault", plan.vault)
+
+
+def _told(run: Run, versions: Sequence[Version], seeds: Sequence[int]) -> JSON:
+    tables = [_table(run, version, seeds) for version in versions]
+    told: dict[str, JSON] = {"split": "vault", "seeds": list(seeds), "before": _arm(tables[0])}
+    if len(tables) == 1:
+        return told
+    before, after = _on_common_tasks(*tables)
+    return {
+        **told,
+        "after": _arm(tables[1]),
+        "difference": results.difference(after, before).to_json(),
+        "iqm_difference": results.difference(after, before, "iqm").to_json(),
+        "improvement": results.improvement(after, before).to_json(),
+    }
+
+
+def _table(run: Run, version: Version, seeds: Sequence[int]) -> Table:
+    measured = {seed: run.lab.measure(_job(run, version, seed)) for seed in seeds}
+    arm = run.lab.arm_of(version.id, run.repo.tree(version.commit), measured)
+    return by_seed(run.lab.rows(arm), seeds)
+
+
+def _arm(table: Table) -> JSON:
+    return {
+        "runs": [float(share) for share in table.clean.mean(axis=1)],
+        "tasks": len(table.tasks),
+        "mean": results.interval(table.clean, "mean").to_json(),
+        "iqm": results.interval(table.clean, "iqm").to_json(),
+    }
+
+
+def _on_common_tasks(one: Table, two: Table) -> list[results.Matrix]:
+    common = set(one.tasks) & set(two.tasks)
+    return [
+        side.clean[:, [at for at, task in enumerate(side.tasks) if task in common]]
+        for side in (one, two)
+    ]

@@ -1,0 +1,211 @@
+"""claim: what was found against the start, once, on the confirm split, at the run's whole alpha.
+
+Two claims, told apart on every screen:
+
+* *harness*: over training seeds. Pairs of trainings on seeds from 1 up, which no ranking has seen;
+  a sequential test looks after each pair from the third on, and never needs more than the budget
+  holds for it. It says that the harness is better whichever policy it trains.
+* *version*: this harness with these weights against the start with its own. Both are fixed and the
+  tasks are the unit, so it costs one evaluation of each and is made in every run.
+
+Each is one claim at the run's alpha; `--prove` says beforehand which of them moves `main`. The same
+files are never judged twice: there is one claim of either kind in a run.
+
+Not covered: what is handed over (`full`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final, Literal, NamedTuple
+
+from meta_agent.core.errors import CandidateError
+from meta_agent.core.gate import Course, judge_live, verdict_from_json, verdict_to_json
+from meta_agent.core.lab.live import ArmRef, Job, Trained
+from meta_agent.core.loop.budget import allowed, claim_pairs, first_tree, pays_for
+from meta_agent.core.loop.drift import drift
+from meta_agent.core.loop.plan import Purchase, pairs_bought
+from meta_agent.core.loop.records import Judged, Version, failure, must_work, stopped
+from meta_agent.core.loop.run import Run
+from meta_agent.core.loop.spending import begin_claim
+from meta_agent.core.protocols import JSON, HarnessTree, Split, Verdict, VerdictKind
+from meta_agent.domains.slices import clusters_of
+
+Kind = Literal["harness", "version"]
+CLAIM: Final = "claim"
+SPLIT: Final[Split] = "confirm"
+
+
+class Sides(NamedTuple):
+    """What is compared: the start, and what was found."""
+
+    before: Version
+    after: Version
+
+
+def prove_harness(run: Run, sides: Sides) -> Judged:
+    """Pairs of trainings until the gate decides, or what is held for the claim is spent."""
+    most = claim_pairs(run.plan, allowed(run), first_tree(run))
+    judged = None
+    try:
+        for bought in pairs_bought(most, run.plan.target) if most else ():
+            if not _affordable(run, sides, bought.units):
+                break
+            judged = _look(run, sides, bought, most)
+            if judged.verdict.kind is not VerdictKind.INCONCLUSIVE or _given_up(judged):
+                break
+    except CandidateError as error:
+        judged = stopped((failure(error),))
+    return judged or Judged(_unpaid(run))
+
+
+def prove_version(run: Run, sides: Sides, weights: tuple[Trained, Trained]) -> Judged:
+    """One evaluation of either side's weights on the confirm split; tasks are the unit."""
+    limit = run.plan.confirm
+    trees = _trees(run, sides)
+    run.phase("claim", f"this version against the start, {limit} confirm tasks")
+    if not pays_for(run, f"{CLAIM}/version", attempts=2 * limit):
+        return Judged(_unpaid(run))
+    begin_claim(run)
+    refs = []
+    try:
+        for name, tree, trained in zip(("baseline", "found"), trees, weights, strict=True):
+            seen = run.lab.evaluate(tree, trained, split=SPLIT, limit=limit)
+            refs.append(run.lab.arm_of(name, tree, {0: seen}))
+    except CandidateError as error:
+        return stopped((failure(error),))
+    return _judged(run, "version", (refs[0], refs[1]), course=None, look=0, final=True)
+
+
+def examine(run: Run, sides: Sides) -> Judged:
+    """The same of a frozen policy: fresh attempts at every confirm task, on either side."""
+    plan, trees = run.plan, _trees(run, sides)
+    samples, names = plan.looks[0], ("baseline", "found")
+    run.phase("claim", f"an exam: {plan.confirm} tasks, {samples} attempts at each, either side")
+    begin_claim(run)
+    try:
+        refs = run.lab.side_by_side(
+            dict(zip(names, trees, strict=True)),
+            samples=samples,
+            extra=plan.extra,
+            split=SPLIT,
+            limit=plan.confirm,
+            order=plan.order,
+        )
+    except CandidateError as error:
+        return stopped((failure(error),))
+    return _judged(run, "version", (refs[0], refs[1]), course=None, look=0, final=True)
+
+
+# --- looks ---------------------------------------------------------------------------------------
+
+
+def _look(run: Run, sides: Sides, bought: Purchase, most: int) -> Judged:
+    pairs = bought.units
+    run.phase("claim", f"this harness against the start: {pairs} of at most {most} training pairs")
+    begin_claim(run)
+    plan, trees = run.plan, _trees(run, sides)
+    run.lab.prepare(_due(run, sides, pairs))
+    seeds = proof_seeds(pairs)
+    with must_work(sides.before):
+        before = run.lab.arm(
+            "baseline", trees[0], seeds=seeds, steps=plan.steps, split=SPLIT, limit=plan.confirm
+        )
+    after = run.lab.arm(
+        "found", trees[1], seeds=seeds, steps=plan.steps, split=SPLIT, limit=plan.confirm
+    )
+    refs, course, seen = (before, after), bought.course, _in_search(run, trees)
+    return _judged(
+        run,
+        "harness",
+        refs,
+        course=course,
+        look=pairs,
+        final=bought.final,
+        elsewhere=seen,
+    )
+
+
+def _in_search(run: Run, trees: tuple[HarnessTree, HarnessTree]) -> tuple[float, ...]:
+    """The difference on the search split, training seed 0: it proves nothing, a collapse counts."""
+    plan = run.plan
+    jobs = [Job(tree, 0, plan.steps, "search", plan.search) for tree in trees]
+    start, found = (run.lab.measure(job) for job in jobs)
+    return (found.clean / found.planned - start.clean / start.planned,)
+
+
+def proof_seeds(pairs: int) -> range:
+    """Training seeds that no search has seen."""
+    return range(1, pairs + 1)
+
+
+def _judged(
+    run: Run,
+    kind: Kind,
+    refs: tuple[ArmRef, ArmRef],
+    *,
+    course: Course | None,
+    look: int,
+    final: bool,
+    elsewhere: tuple[float, ...] = (),
+) -> Judged:
+    def told() -> JSON:
+        arms = run.lab.rows(refs[0]), run.lab.rows(refs[1])
+        verdict = judge_live(
+            *arms,
+            factor="recipe" if kind == "harness" else "scaffold",
+            budget=run.plan.budget,
+            look=0,
+            final_look=final,
+            min_effect=run.plan.min_effect,
+            findings=(*run.lab.inspector.handed_over(refs, arms), *drift(run, refs)),
+            course=course,
+            elsewhere=elsewhere,
+            clusters=clusters_of(run.lab.domain, SPLIT),
+            ties=run.plan.ties,
+        )
+        evidence = {**verdict.evidence, "claim": {"kind": kind}}
+        return {
+            "candidate": f"{run.id}/{CLAIM}",
+            "claim": kind,
+            "split": SPLIT,
+            **({"seeds": look} if look else {}),
+            "verdict": verdict_to_json(replace(verdict, evidence=evidence)),
+            "arms": [ref.to_json() for ref in refs],
+        }
+
+    name = f"{CLAIM}/{kind}/look{look}"
+    outcome = run.once(name, "live", {"claim": kind, "look": look}, told)
+    return Judged(verdict_from_json(outcome["verdict"]), refs)
+
+
+def _given_up(judged: Judged) -> bool:
+    """The gain that is looked for is ruled out, though a smaller one is not."""
+    return bool(judged.verdict.evidence.get("numbers", {}).get("given_up"))
+
+
+def _trees(run: Run, sides: Sides) -> tuple[HarnessTree, HarnessTree]:
+    return run.repo.tree(sides.before.commit), run.repo.tree(sides.after.commit)
+
+
+def _due(run: Run, sides: Sides, pairs: int) -> list[Job]:
+    """Trainings behind these pairs that are not recorded yet."""
+    plan = run.plan
+    jobs = [
+        Job(tree, seed, plan.steps, SPLIT, plan.confirm)
+        for seed in proof_seeds(pairs)
+        for tree in _trees(run, sides)
+    ]
+    return [job for job in jobs if not run.lab.trained(job)]
+
+
+def _affordable(run: Run, sides: Sides, pairs: int) -> bool:
+    """Whether the pairs fit, and the claim about the version after them."""
+    due, after = _due(run, sides, pairs), 2 * run.plan.confirm
+    return pays_for(run, f"{CLAIM}/harness/look{pairs}", due, attempts=after)
+
+
+def _unpaid(run: Run) -> Verdict:
+    reason = "the budget pays for no claim"
+    evidence = {"judge": "checks", "findings": []}
+    return Verdict(VerdictKind.INCONCLUSIVE, (reason,), screened_out=True, evidence=evidence)

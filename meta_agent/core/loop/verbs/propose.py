@@ -1,0 +1,214 @@
+"""propose: K hypotheses, one factor each, as commits handed back from a sandbox.
+
+Who has the ideas is decided by the settings and known nowhere else: rules and language models hand
+back drafts, and the quarantine admits either's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+from meta_agent.core.errors import CandidateError
+from meta_agent.core.harness import HarnessContract, parse_contract
+from meta_agent.core.loop.records import Collected, Reading, candidate_from_json, candidate_to_json
+from meta_agent.core.loop.run import Run
+from meta_agent.core.loop.verbs._briefing import brief_for, summary
+from meta_agent.core.loop.verbs._briefing import situation as _situation
+from meta_agent.core.loop.verbs._host import Host
+from meta_agent.core.loop.verbs._team import llm_team
+from meta_agent.core.loop.verbs.test import untrained
+from meta_agent.core.protocols import (
+    JSON,
+    TRAINING_FACTORS,
+    Candidate,
+    Factor,
+    HarnessTree,
+    Hypothesis,
+)
+from meta_agent.proposers import Draft, LlmTeam, MetaAgent, Refused, RulesAgent
+from meta_agent.proposers import propose as propose_by_rules
+
+__all__ = ["admit", "meta_agent_of", "propose", "revise", "told_of"]
+
+
+def propose(run: Run, collected: Collected, reading: Reading, generation: int) -> list[Candidate]:
+    """Asks the meta-agent for candidates and admits their commits."""
+    run.phase("propose", f"generation {generation}: up to {run.config.candidates} candidates")
+    outcome = run.once(
+        f"g{generation}/propose",
+        "proposal",
+        {"base": collected.version.commit, "k": run.config.candidates},
+        lambda: _propose(run, collected, reading, generation),
+    )
+    for refused in outcome["refused"]:
+        run.note(f"refused before any test: {refused['statement']}: {refused['reason']}")
+    candidates = [candidate_from_json(row) for row in outcome["admitted"]]
+    if not candidates:
+        run.note(summary(outcome))
+    for candidate in candidates:
+        run.once(
+            candidate.id,
+            "candidate",
+            {"commit": candidate.commit},
+            partial(told_of, run, candidate),
+        )
+        run.note(f"{candidate.id}: {candidate.hypothesis.label}: {candidate.hypothesis.statement}")
+    return candidates
+
+
+def meta_agent_of(run: Run) -> MetaAgent:
+    """Who proposes in this run."""
+    return llm_team(run) or RulesAgent(propose_by_rules)
+
+
+def told_of(run: Run, candidate: Candidate) -> JSON:
+    """A candidate as its step records it."""
+    diff = run.repo.diff(candidate.base, candidate.commit)
+    return {**candidate_to_json(candidate), "diff": diff}
+
+
+def _propose(run: Run, collected: Collected, reading: Reading, generation: int) -> JSON:
+    host = Host(run, collected, generation)
+    brief = brief_for(run, collected, reading, generation, host, _situation(run))
+    proposed = meta_agent_of(run).propose(brief)
+    answers = proposed.attempts
+    admitted: list[Candidate] = []
+    refused = [answer for answer in answers if isinstance(answer, Refused)]
+    for draft in (answer for answer in answers if isinstance(answer, Draft)):
+        try:
+            admitted.append(admit(run, collected.tree, draft, generation))
+        except CandidateError as error:
+            statement = draft.hypothesis.statement
+            refused.append(Refused(draft.index, statement, str(error), error.reason, draft.spend))
+    return {
+        "generation": generation,
+        "bottleneck": _bottleneck(answers),
+        "candidates": [candidate.id for candidate in admitted],
+        "skills": sorted({name for c in admitted for name in c.hypothesis.skills}),
+        "admitted": [candidate_to_json(candidate) for candidate in admitted],
+        "refused": [one.to_json() for one in sorted(refused, key=lambda one: one.index)],
+        "nothing": proposed.nothing,
+        "noted": proposed.noted,
+    }
+
+
+def revise(
+    run: Run, collected: Collected, reading: Reading, candidate: Candidate, feedback: str
+) -> Candidate | None:
+    """A candidate again after what a person said; None where its author cannot or did not.
+
+    The revision is a candidate of its own: `g0/c1` of three comes back as `g0/c4`, then `g0/c7`.
+    """
+    team = llm_team(run)
+    if team is None:
+        return None
+    index = candidate.index + run.config.candidates
+    outcome = run.once(
+        f"g{candidate.generation}/c{index}/revision",
+        "revision",
+        {"commit": candidate.commit, "feedback": feedback},
+        lambda: _revised(run, team, collected, reading, candidate, index, feedback),
+    )
+    if refused := outcome["refused"]:
+        run.note(f"{candidate.id}: no revision came of it: {refused['reason']}")
+        return None
+    revised = candidate_from_json(outcome["admitted"])
+    run.once(revised.id, "candidate", {"commit": revised.commit}, partial(told_of, run, revised))
+    run.note(f"{candidate.id} comes back as {revised.id}: {revised.hypothesis.statement}")
+    return revised
+
+
+def _revised(
+    run: Run,
+    team: LlmTeam,
+    collected: Collected,
+    reading: Reading,
+    candidate: Candidate,
+    index: int,
+    feedback: str,
+) -> JSON:
+    generation = candidate.generation
+    host = Host(run, collected, generation)
+    brief = brief_for(run, collected, reading, generation, host, _situation(run))
+    after = run.repo.tree(candidate.commit).files
+    edits = {path: after.get(path) for path in candidate.paths}
+    answer = team.revise(brief, index, candidate.hypothesis, edits, feedback)
+    if isinstance(answer, Refused):
+        return {"admitted": None, "refused": answer.to_json()}
+    try:
+        admitted = admit(run, collected.tree, answer, generation)
+    except CandidateError as error:
+        told = answer.hypothesis.statement
+        refused = Refused(index, told, str(error), error.reason, answer.spend)
+        return {"admitted": None, "refused": refused.to_json()}
+    return {"admitted": candidate_to_json(admitted), "refused": None}
+
+
+def _bottleneck(answers: Sequence[Draft | Refused]) -> str | None:
+    drafts = [answer for answer in answers if isinstance(answer, Draft)]
+    return drafts[0].hypothesis.metric if drafts else None
+
+
+def admit(run: Run, base: HarnessTree, draft: Draft, generation: int) -> Candidate:
+    """Takes a draft's commit through the quarantine, or raises CandidateError with the reason."""
+    hypothesis, name = draft.hypothesis, f"g{generation}/c{draft.index}"
+    ref = f"refs/heads/candidate/{run.id}/{name.replace('/', '')}"
+    contract = parse_contract(base)
+    commit = run.repo.admit(
+        draft.pack,
+        expected_tip=draft.tip,
+        base=base.commit,
+        ref=ref,
+        editable=contract.editable,
+        protected=contract.protected,
+        replaces=run.repo.tip(ref),
+    )
+    _require_one_commit(run, draft, base.commit)
+    factor = _factor(contract, commit.paths, hypothesis)
+    if untrainable := [one for one in (factor, *hypothesis.factors) if one not in run.factors]:
+        raise CandidateError(untrained(run, untrainable[0]).message, reason="factor_untrained")
+    return Candidate(
+        id=f"{run.id}/{name}",
+        run=run.id,
+        generation=generation,
+        index=draft.index,
+        ref=ref,
+        base=base.commit,
+        commit=commit.commit,
+        tree_hash=commit.tree_hash,
+        factor=factor,
+        hypothesis=hypothesis,
+        paths=tuple(commit.paths),
+    )
+
+
+def _factor(contract: HarnessContract, paths: Sequence[str], hypothesis: Hypothesis) -> Factor:
+    """The factor that a candidate is judged by: of a label the first that acts through training.
+
+    As a scaffold a combined change would be ranked on a policy that its other half never trained.
+    """
+    if not hypothesis.factors:
+        factor = contract.factor_of(paths)
+        if factor != hypothesis.factor:
+            raise CandidateError(
+                f"the hypothesis is about {hypothesis.factor}, the edit touches {factor}",
+                reason="factor_mismatch",
+            )
+        return factor
+    label = set(hypothesis.factors)
+    if len(label) != 2 or hypothesis.factor not in label or "diagnostics" in label:
+        raise CandidateError(
+            f"a combined change is about two factors that act, not {hypothesis.label}",
+            reason="bad_label",
+        )
+    contract.require_factors(paths, hypothesis.factors)
+    return next(factor for factor in hypothesis.factors if factor in TRAINING_FACTORS)
+
+
+def _require_one_commit(run: Run, draft: Draft, base: str) -> None:
+    """The sandbox wrote the commit: its message is the host's word for word, or it is refused."""
+    found = run.repo.log(1, ref=draft.tip)[0]
+    message = "\n\n".join(filter(None, [found.subject, found.body]))
+    if found.parents != (base,) or message.split() != draft.message.split():
+        raise CandidateError("the commit is not the one the host asked for", reason="commit_text")

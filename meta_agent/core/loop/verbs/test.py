@@ -1,0 +1,146 @@
+"""test: static and contract checks, replay on stored rollouts, then a short live screening."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final
+
+from meta_agent.core.errors import CandidateError, ConfigError
+from meta_agent.core.gate import Finding
+from meta_agent.core.harness import CheckResult, parse_contract
+from meta_agent.core.lab.fair import fairly
+from meta_agent.core.lab.static import static_check
+from meta_agent.core.loop.records import Collected, Tested, failure
+from meta_agent.core.loop.run import Run
+from meta_agent.core.protocols import JSON, Candidate, Factor, HarnessTree
+from meta_agent.core.replay.comparison import ReplayReport
+from meta_agent.core.replay.replay import replay
+
+REPLAYED: Final[frozenset[Factor]] = frozenset({"reward", "filter"})
+SAMPLES = 32
+"""Stored rollouts and tasks that the contract tests see."""
+
+
+def test(run: Run, collected: Collected, candidate: Candidate) -> Tested:
+    """Everything that costs no training."""
+    tree = run.repo.tree(candidate.commit)
+    run.lab.label(tree, candidate.id.removeprefix(f"{run.id}/"))
+    findings = _stage(run, candidate, "static", lambda: _static(run, collected, candidate, tree))
+    if not _vetoed(findings):
+        findings += keeps_contract(run, collected, candidate)
+    about = {candidate.factor, *candidate.hypothesis.factors}
+    if about & REPLAYED and not _vetoed(findings):
+        findings += _replay(run, collected, candidate, tree)
+    return Tested(candidate, tuple(findings))
+
+
+def keeps_contract(run: Run, collected: Collected, candidate: Candidate) -> list[Finding]:
+    """The harness's contract tests, on rollouts that were really made."""
+    tree = run.repo.tree(candidate.commit)
+    return _stage(run, candidate, "contract", lambda: broken_contract(run, collected, tree))
+
+
+def _stage(
+    run: Run, candidate: Candidate, stage: str, look: Callable[[], list[Finding]]
+) -> list[Finding]:
+    outcome = run.once(
+        f"{candidate.id}/{stage}",
+        "screen",
+        {"commit": candidate.commit},
+        lambda: _screen_row(candidate, stage, look()),
+    )
+    return [Finding.from_json(found) for found in outcome["findings"]]
+
+
+def _screen_row(candidate: Candidate, stage: str, findings: list[Finding]) -> JSON:
+    return {
+        "candidate": candidate.id,
+        "stage": stage,
+        "passed": not _vetoed(findings),
+        "reasons": [f"{finding.code}: {finding.message}" for finding in findings],
+        "findings": [finding.to_json() for finding in findings],
+    }
+
+
+def _static(
+    run: Run, collected: Collected, candidate: Candidate, tree: HarnessTree
+) -> list[Finding]:
+    if candidate.factor not in run.factors:
+        return [untrained(run, candidate.factor)]
+    label = candidate.hypothesis.factors
+    return static_check(collected.tree, tree, parse_contract(collected.tree), factors=label)
+
+
+def untrained(run: Run, factor: Factor) -> Finding:
+    """A factor that acts through training alone cannot help a policy that is not trained."""
+    told = f"{factor} acts through training, and {run.config.policy} is frozen"
+    return Finding("factor.untrained", "veto", f"{told}: {', '.join(run.factors)} can count")
+
+
+def broken_contract(run: Run, collected: Collected, tree: HarnessTree) -> list[Finding]:
+    """What the contract tests say of a harness, as vetoes."""
+    samples = run.lab.rollouts(collected.evaluated.shard)[:SAMPLES]
+    domain = run.lab.domain
+    few = (domain.tasks("train") or domain.tasks("search"))[:SAMPLES]
+    tasks = [{"key": t.key, "view": dict(t.view)} for t in few]
+
+    def checked() -> list[CheckResult]:
+        with run.lab.session(tree) as session:
+            return session.check(samples, tasks)
+
+    try:
+        failed = [check for check in fairly(checked) if not check.ok]
+    except (CandidateError, ConfigError) as error:
+        return [Finding("contract.load", "veto", str(error)[:1000])]
+    return [Finding(f"contract.{check.name}", "veto", check.detail or "failed") for check in failed]
+
+
+def _replay(
+    run: Run, collected: Collected, candidate: Candidate, tree: HarnessTree
+) -> list[Finding]:
+    """What a replay reads explains and never decides; code that fails in it is out."""
+    shard = collected.trained.shard
+    if shard is None:
+        return []
+    outcome = run.once(
+        f"{candidate.id}/replay",
+        "screen",
+        {"commit": candidate.commit},
+        lambda: _replay_row(run, collected, candidate, tree),
+    )
+    if numbers := outcome.get("numbers"):
+        run.note(f"{candidate.id} replay: {numbers['reading']}")
+    return [Finding.from_json(found) for found in outcome["findings"]]
+
+
+def _replay_row(run: Run, collected: Collected, candidate: Candidate, tree: HarnessTree) -> JSON:
+    try:
+        report = fairly(lambda: replayed(run, collected, tree))
+    except CandidateError as error:
+        return _screen_row(candidate, "replay", [failure(error, "replay")])
+    return {**_screen_row(candidate, "replay", list(_suspect(report))), "numbers": report.brief()}
+
+
+def _suspect(report: ReplayReport) -> Iterator[Finding]:
+    """A reward that a known trick beats is suspect, for the reader: training may never find it."""
+    if tricks := report.hackable:
+        named = ", ".join(f"{one.name} {one.beats_after} of {one.tried}" for one in tricks)
+        yield Finding(
+            "replay.hackable",
+            "warn",
+            f"known-bad attempts beat clean ones once they are changed: {named}",
+            tuple(f"{one.name}: {one.what} {one.worst}" for one in tricks),
+            {one.name: one.after for one in tricks},
+        )
+
+
+def replayed(run: Run, collected: Collected, after: HarnessTree) -> ReplayReport:
+    """The version's stored training rollouts under another harness's reward and filter."""
+    before, shard = collected.tree, collected.trained.shard
+    with run.lab.session(before) as base, run.lab.session(after) as changed:
+        lines = run.lab.store.iter_lines(shard["name"])
+        return replay(base, changed, lines, stored_commit=before.commit)
+
+
+def _vetoed(findings: Sequence[Finding]) -> bool:
+    return any(finding.severity == "veto" for finding in findings)

@@ -1,0 +1,94 @@
+"""Rows of a Parquet file, a few at a time.
+
+A Parquet file of two kilobytes may honestly say that a value of ten megabytes stands in a hundred
+thousand rows, or that one row is a list of a hundred million nothings. So how many rows are decoded
+at once follows from what the file says of the size of its columns and the number of values in
+lists, and a group of rows that is too large to be held, or far larger than its file, is refused.
+
+Not covered: a file that lies about those sizes; Arrow believes them as well.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator
+from datetime import date, time
+from pathlib import Path
+from typing import Any, Final
+
+from meta_agent.core.distribution import install
+from meta_agent.core.errors import ConfigError, PreflightError
+from meta_agent.core.parsing.strict import check_depth
+from meta_agent.core.protocols import JSON
+
+MAX_GROUP_BYTES: Final = 1 << 30
+MAX_COLUMNS: Final = 4096
+PACKED_BYTES: Final = 64 << 20
+MAX_RATIO: Final = 100
+_VALUE_BYTES: Final = 16  # of an element of a list that is nothing, in Arrow and in Python
+_HELD_BYTES: Final = 24 << 20
+_BATCH_ROWS: Final = 256
+
+
+def parquet_module() -> Any:  # pyarrow has no types
+    """Imports pyarrow, or says which extra brings it."""
+    try:
+        from pyarrow import parquet
+    except ImportError as error:
+        raise PreflightError(
+            "Parquet files need pyarrow, which is not installed",
+            hint=f"{install('train')}, or export the table as JSON lines",
+        ) from error
+    return parquet
+
+
+def parquet_rows(path: Path) -> Iterator[dict[str, JSON]]:
+    """Every row in order; ConfigError for a file that is damaged or too large to be decoded."""
+    module = parquet_module()
+    try:
+        with module.ParquetFile(path) as file:
+            if file.metadata.num_columns > MAX_COLUMNS:
+                raise ConfigError(f"{path} has {file.metadata.num_columns} columns")
+            for group in range(file.metadata.num_row_groups):
+                rows = _rows_at_once(path, file.metadata.row_group(group), file.schema)
+                for batch in file.iter_batches(batch_size=rows, row_groups=[group]):
+                    for row in batch.to_pylist():
+                        check_depth(row)
+                        yield {name: _json(value) for name, value in row.items()}
+    except (OSError, ValueError, RecursionError, MemoryError, OverflowError) as error:
+        # Arrow's own errors are ValueErrors.
+        raise ConfigError(f"cannot read {path} as Parquet: {error}") from error
+
+
+def _json(value: Any) -> JSON:
+    """Parquet has kinds that JSON has not: moments as ISO 8601, bytes in base64, others as text."""
+    match value:
+        case None | bool() | int() | float() | str():
+            return value
+        case list() | tuple():
+            return [_json(one) for one in value]
+        case dict():
+            return {str(name): _json(one) for name, one in value.items()}
+        case bytes():
+            return base64.b64encode(value).decode()
+        case date() | time():
+            return value.isoformat()
+    return str(value)
+
+
+def _rows_at_once(path: Path, group: Any, schema: Any) -> int:
+    """As many as stay small even if each row holds the largest value that there can be."""
+    columns = [group.column(n) for n in range(group.num_columns)]
+    lists = [schema.column(n).max_repetition_level > 0 for n in range(group.num_columns)]
+    size = sum(one.total_uncompressed_size for one in columns)
+    size += sum(
+        one.num_values * _VALUE_BYTES for one, many in zip(columns, lists, strict=True) if many
+    )
+    packed = sum(one.total_compressed_size for one in columns)
+    most = MAX_GROUP_BYTES if packed * MAX_RATIO > size else PACKED_BYTES
+    if not 0 <= size <= most:
+        raise ConfigError(
+            f"{path} holds a group of rows of {size} bytes in {packed}, at most {most} are read",
+            hint="write it again with smaller row groups, or as JSON lines",
+        )
+    return max(1, min(_BATCH_ROWS, _HELD_BYTES // max(1, int(size))))

@@ -1,0 +1,166 @@
+"""JSON from whoever means harm, and nothing that is hard to hold afterwards.
+
+Promises: what is announced too large is refused unread; before a value is built its elements are
+counted, so that three bytes that become seventy cannot be multiplied; then no NaN, no infinity, no
+number beyond a float, no half of a surrogate pair, no depth that code after this would stumble
+over. What is refused is `Unfit`, a ValueError, and says the figure and the limit. No step holds
+the interpreter for longer than the scan of one string does, so other threads go on meanwhile.
+
+Not covered: what the values mean, which the caller checks.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, NoReturn
+
+from meta_agent.core.protocols import JSON
+
+MAX_DEPTH: Final = 100
+MAX_DIGITS: Final = 300
+"""Of one number: beyond 308 a float overflows, and time to read an integer grows by the square."""
+FILE_ELEMENTS: Final = 2_000_000
+_SHOWN: Final = 40
+_HALF_PAIR = re.compile(rb"\\u[dD][89a-fA-F]")
+_WIDE: Final = 24 << 20
+"""Above this many bytes text must be ASCII: one wide character quadruples what it is decoded to."""
+_SLICE: Final = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """What one document may cost. An element is a list, an object, or a comma between two."""
+
+    bytes: int = 8 << 20
+    elements: int = 400_000
+
+
+class Unfit(ValueError):  # noqa: N818 - a verdict on a text
+    """The text is not JSON as we take it."""
+
+
+def parse(data: bytes | bytearray | memoryview, budget: Budget | None = None) -> JSON:
+    """The value, or `Unfit`."""
+    budget = budget or Budget()
+    size = len(data)
+    if size > budget.bytes:
+        raise Unfit(f"{size} bytes of JSON, at most {budget.bytes} are taken")
+    if not isinstance(data, bytes):
+        data = bytes(data)
+    _count(data, budget.elements)
+    halves = any(_HALF_PAIR.search(data, at, at + _SLICE + 3) for at in range(0, size, _SLICE))
+    try:
+        value = _DECODER.decode(str(data, "ascii" if size > _WIDE else "utf-8"))
+    except RecursionError as error:
+        raise Unfit("nested too deeply to be read") from error
+    except ValueError as error:  # also UnicodeDecodeError, whose text would hold all the data
+        raise Unfit(f"not JSON: {str(error)[:200]}") from None
+    _walk(value, texts=halves)
+    return value
+
+
+def document(text: str | bytes, *, halves: bool = True, **hooks: Any) -> JSON:
+    """JSON of a file that somebody gave us: counted, and no deeper than later code can walk.
+
+    ValueError for anything else. Numbers are what Python reads, and so are halves of surrogate
+    pairs, which models do write, where the caller takes them; `hooks` are those of `json.loads`.
+    """
+    _count(text.encode("utf-8", "replace") if isinstance(text, str) else text, FILE_ELEMENTS)
+    try:
+        value = json.loads(text, **hooks)
+    except RecursionError as error:
+        raise Unfit("nested too deeply to be read") from error
+    _walk(value, texts=not halves and "\\u" in str(text))
+    return value
+
+
+def check_depth(value: JSON) -> None:
+    """Refuses what code that walks it by recursion would stumble over."""
+    _walk(value, texts=False)
+
+
+def _count(data: bytes, limit: int) -> None:
+    """Refuses more than `limit` elements. Commas in strings are told apart only if it matters."""
+    if not _exceeds(data, 0, len(data), limit):
+        return
+    plain = data.replace(b"\\\\", b"").replace(b'\\"', b"")  # now every quote opens or closes
+    found = at = 0
+    while found <= limit and (opens := plain.find(b'"', at)) >= 0:
+        found += _structure(plain, at, opens) or 1
+        at = plain.find(b'"', opens + 1) + 1 or len(plain)
+    if found > limit or _exceeds(plain, at, len(plain), limit - found):
+        raise Unfit(f"more than {limit} elements in {len(data)} bytes of JSON")
+
+
+def _exceeds(data: bytes, start: int, end: int, limit: int) -> bool:
+    found = 0
+    for at in range(start, end, _SLICE):
+        found += _structure(data, at, min(at + _SLICE, end))
+        if found > limit:
+            return True
+    return False
+
+
+def _structure(data: bytes, start: int, end: int) -> int:
+    return sum(data.count(mark, start, end) for mark in (b",", b"[", b"{"))
+
+
+def _walk(value: JSON, *, texts: bool) -> None:
+    """Level by level: refuses depth and, where there may be any, halves of surrogate pairs."""
+    level: list[JSON] = [value]
+    for _ in range(MAX_DEPTH):
+        below: list[JSON] = []
+        for held in level:
+            if type(held) is dict:
+                below += held.values()
+                if texts:
+                    below += held
+            elif type(held) is list:
+                below += held
+            elif texts and type(held) is str:
+                _whole(held)
+        if not below:
+            return
+        level = below
+    raise Unfit(f"nested more than {MAX_DEPTH} deep")
+
+
+def _whole(text: str) -> None:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise Unfit("a string with half of a surrogate pair") from None
+
+
+def _integer(text: str) -> int:
+    if len(text) > MAX_DIGITS:
+        raise Unfit(f"a number of {len(text)} digits, at most {MAX_DIGITS} are taken")
+    return int(text)
+
+
+def _float(text: str) -> float:
+    value = float(text)
+    if value - value != 0:
+        raise Unfit(f"{text[:_SHOWN]} is beyond what a number can hold")
+    return value
+
+
+def _constant(text: str) -> NoReturn:
+    raise Unfit(f"{text} is no number")
+
+
+_DECODER = json.JSONDecoder(parse_int=_integer, parse_float=_float, parse_constant=_constant)
+
+
+def leaves(value: object) -> Iterator[object]:
+    """What is neither a mapping nor a sequence in a value that was parsed, in order."""
+    if isinstance(value, Mapping):
+        value = list(value.values())
+    if not isinstance(value, list | tuple):
+        yield value
+        return
+    for inner in value:
+        yield from leaves(inner)

@@ -1,0 +1,108 @@
+"""A stored record, read only as far as a replay needs it.
+
+Promises: `slim(line)` gives exactly what parsing the whole line would. Messages and tool events
+are most of a record and no business of a replay's host, so they are cut out by their neighbours'
+keys, and what is left is parsed as one object. A cut below top level leaves brackets over or
+takes keys away; then, and where keys come in another order, the whole line is parsed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from meta_agent.core.errors import IntegrityError
+from meta_agent.core.protocols import JSON, Rollout
+from meta_agent.core.rollouts.record import to_line
+
+_HEAD_END: Final = b',"messages":'
+_TAIL_START: Final = b',"rewards":{'
+_KEYS: Final = frozenset(
+    {"group_id", "task_key", "harness_commit", "rewards", "weights", "outcome", "flags", "error"}
+)
+_RAW: Final = json.JSONDecoder().raw_decode
+
+
+class Slim(NamedTuple):
+    """One record: its line, and the few fields that a replay compares."""
+
+    line: bytes
+    group_id: str
+    task_key: str
+    harness_commit: str
+    rewards: Mapping[str, float]
+    weights: Mapping[str, float]
+    outcome: bool
+    clean: bool
+    failed: bool  # ended by an error of whatever kind
+    turns: int
+    stop_reason: str
+    tokens: float  # that the policy wrote; 0 where the record does not say
+
+
+def slim(record: bytes | Rollout) -> Slim:
+    """The slim view of a stored line, or of a rollout in memory."""
+    if isinstance(record, Rollout):
+        return _of_rollout(record)
+    fields = _cut(record)
+    return _of_fields(record, fields if fields is not None else _whole(record))
+
+
+def _cut(line: bytes) -> dict[str, JSON] | None:
+    head_end, tail = line.find(_HEAD_END), line.rfind(_TAIL_START)
+    if not 0 < head_end < tail:
+        return None
+    text = (line[:head_end] + line[tail:]).rstrip().decode()
+    try:
+        record, end = _RAW(text)
+    except ValueError:
+        return None
+    # A cut below top level leaves brackets over, or takes the real keys away.
+    return record if end == len(text) and record.keys() >= _KEYS else None
+
+
+def _whole(line: bytes) -> dict[str, JSON]:
+    try:
+        record = json.loads(line)
+        if record.keys() >= _KEYS:
+            return dict(record)
+    except (ValueError, AttributeError) as error:
+        raise IntegrityError(f"a stored rollout is not a JSON object: {error}") from error
+    missing = sorted(_KEYS - record.keys())
+    raise IntegrityError(f"a stored rollout has no {', '.join(missing)}")
+
+
+def _of_fields(line: bytes, fields: Mapping[str, JSON]) -> Slim:
+    outcome = bool(fields["outcome"])
+    return Slim(
+        line if line.endswith(b"\n") else line + b"\n",
+        fields["group_id"],
+        fields["task_key"],
+        fields["harness_commit"],
+        fields["rewards"],
+        fields["weights"],
+        outcome,
+        outcome and not fields["flags"],
+        fields["error"] is not None,
+        fields.get("turns") or 0,
+        fields.get("stop_reason") or "",
+        (fields.get("cost") or {}).get("completion_tokens", 0.0),
+    )
+
+
+def _of_rollout(rollout: Rollout) -> Slim:
+    return Slim(
+        to_line(rollout),
+        rollout.group_id,
+        rollout.task_key,
+        rollout.harness_commit,
+        rollout.rewards,
+        rollout.weights,
+        bool(rollout.outcome),
+        rollout.clean,
+        rollout.error is not None,
+        rollout.turns,
+        rollout.stop_reason,
+        rollout.cost.get("completion_tokens", 0.0),
+    )

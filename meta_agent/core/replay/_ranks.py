@@ -1,0 +1,110 @@
+"""How two rewards rank the members of the same groups: changed pairs, Kendall's tau, rank rho.
+
+Tau is tau-b over all within-group pairs of the stream together; rho is averaged over the groups in
+which both rewards differ at all. A group is compared by its first `RANKED` members.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left, bisect_right
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import combinations
+from typing import Final, NamedTuple
+
+from meta_agent.readers.evidence import Mean
+
+RANKED: Final = 64  # the pairs grow as the square
+
+
+class Pairs(NamedTuple):
+    """Pairs of one group. A pair is tied before, tied after, concordant or discordant."""
+
+    all: int
+    changed: int
+    concordant: int
+    discordant: int
+    tied_before: int
+    tied_after: int
+
+
+def doubled_ranks(values: Sequence[float]) -> list[int]:
+    """Twice the mid-rank of each value (plus a constant), so that ties stay whole numbers."""
+    # Rounded, so that a constant that was added does not look like a broken tie.
+    rounded = [round(value, 9) for value in values[:RANKED]]
+    order = sorted(rounded)
+    return [bisect_left(order, value) + bisect_right(order, value) for value in rounded]
+
+
+def compare_pairs(before: Sequence[int], after: Sequence[int]) -> Pairs:
+    """All pairs of a group, from the ranks on either side; from a tie to an order is a change."""
+    count = len(before) * (len(before) - 1) // 2
+    if before == after:
+        tied = _tied(before)
+        return Pairs(count, 0, count - tied, 0, tied, tied)
+    changed = concordant = discordant = tied_before = tied_after = 0
+    for (b1, a1), (b2, a2) in combinations(list(zip(before, after, strict=True)), 2):
+        was, now = (b1 > b2) - (b1 < b2), (a1 > a2) - (a1 < a2)
+        changed += was != now
+        tied_before += was == 0
+        tied_after += now == 0
+        concordant += was * now > 0
+        discordant += was * now < 0
+    return Pairs(count, changed, concordant, discordant, tied_before, tied_after)
+
+
+def _tied(ranks: Sequence[int]) -> int:
+    """Pairs of equal ranks, without looking at pairs."""
+    return sum(times * (times - 1) // 2 for times in Counter(ranks).values())
+
+
+def rho(before: Sequence[float], after: Sequence[float]) -> float | None:
+    """Pearson's r, of ranks: Spearman's rho. None where either side is constant."""
+    n = len(before)
+    x, y = sum(before) / n, sum(after) / n
+    xy = sum((a - x) * (b - y) for a, b in zip(before, after, strict=True))
+    xx, yy = sum((a - x) ** 2 for a in before), sum((b - y) ** 2 for b in after)
+    return xy / math.sqrt(xx * yy) if xx and yy else None
+
+
+@dataclass(slots=True)
+class Ranks:
+    """Accumulates over groups; memory does not grow."""
+
+    pairs: int = 0
+    changed: int = 0
+    _order: int = 0  # concordant less discordant
+    _ordered_before: int = 0
+    _ordered_after: int = 0
+    _rho: Mean = field(default_factory=Mean)
+
+    def add(self, before: Sequence[float], after: Sequence[float]) -> None:
+        """One group's totals under both rewards."""
+        was, now = doubled_ranks(before), doubled_ranks(after)
+        seen = compare_pairs(was, now)
+        self.pairs += seen.all
+        self.changed += seen.changed
+        self._order += seen.concordant - seen.discordant
+        self._ordered_before += seen.all - seen.tied_before
+        self._ordered_after += seen.all - seen.tied_after
+        if was == now:  # the usual case of a small edit, and the cheap one
+            if seen.concordant:
+                self._rho.add(1.0)
+        elif (found := rho(was, now)) is not None:
+            self._rho.add(found)
+
+    @property
+    def changes(self) -> float:
+        """Share of within-group pairs whose order changed."""
+        return self.changed / self.pairs if self.pairs else 0.0
+
+    @property
+    def kendall(self) -> float | None:
+        scale = math.sqrt(self._ordered_before * self._ordered_after)
+        return self._order / scale if scale else None
+
+    @property
+    def spearman(self) -> float | None:
+        return self._rho.mean if self._rho.n else None

@@ -1,0 +1,257 @@
+"""Replay: stored rollouts scored again under another reward and filter, before any training.
+
+Promises: the harness code of both sides runs in its sandbox; lines go there as they are stored, and
+while a sandbox scores a chunk this side parses the next and compares the one before. So three
+chunks are in memory at a time, whatever the number of records. The members of a group may lie
+apart by at most `OPEN_GROUPS` other groups in the stream (a store writes them together).
+
+Its limit of validity: it tells how a reward orders behaviour that *was* seen. What a policy trained
+on it will do, and behaviour nobody has shown yet, it cannot predict. So a reading ranks and
+explains; it never promotes. The probes (`probes`) look a little further: at known-bad attempts,
+changed in ways that a policy could find. A lower ceiling (`ceilings`) may be tried along.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Final, NamedTuple, Protocol
+
+from meta_agent.core.protocols import JSON, Rollout
+from meta_agent.core.replay._lines import Slim, slim
+from meta_agent.core.replay._side import Seen
+from meta_agent.core.replay.ceilings import Ceiling, Cut
+from meta_agent.core.replay.comparison import Comparison, GroupRow, ReplayReport, Scores
+from meta_agent.core.replay.probes import ProbeSample, Score, probe
+
+CHUNK_BYTES: Final = 512 * 1024
+OPEN_GROUPS: Final = 512
+GROUPS_PER_STEP: Final = 16
+FILTERED_AHEAD: Final = 8
+"""Batches of groups whose weights may be outstanding: about what two chunks give."""
+
+Rewards = Sequence[Mapping[str, float]]
+
+
+class Scorer(Protocol):
+    """The part of `HarnessSession` that a replay needs: what is begun runs while we go on."""
+
+    weights: dict[str, float]
+
+    def begin_reward(self, lines: Sequence[bytes]) -> Callable[[], list[dict[str, float]]]: ...
+
+    def begin_keep(self, groups: Sequence[Mapping[str, JSON]]) -> Callable[[], list[float]]: ...
+
+
+class _Scored(NamedTuple):
+    """A chunk after both rewards. `cut` holds the records as the candidate's side has them."""
+
+    records: Sequence[Slim]
+    cut: Sequence[Slim]
+    before: Rewards
+    after: Rewards
+
+
+@dataclass(slots=True)
+class _Replay:
+    """What one replay keeps while the stream goes by."""
+
+    sides: tuple[Scorer, Scorer]
+    stored_commit: str | None
+    cut: Cut | None
+    sample: ProbeSample | None
+    comparison: Comparison = field(default_factory=Comparison)
+
+
+def replay(
+    base_session: Scorer,
+    candidate_session: Scorer,
+    rollouts: Iterable[Rollout | bytes],
+    *,
+    stored_commit: str | None = None,
+    groups_per_step: int = GROUPS_PER_STEP,
+    ceiling: Ceiling | None = None,
+    probes: bool = True,
+) -> ReplayReport:
+    """Scores rollouts (or stored lines) under both harnesses and compares.
+
+    Args:
+        base_session: the harness to compare with.
+        candidate_session: the harness with the change.
+        rollouts: records, or lines as `RolloutStore.iter_lines` gives them.
+        stored_commit: the base's harness commit. Records made under it already carry the base's
+            rewards, which are used as they are: the base's code then runs for its filter only.
+        groups_per_step: how many groups a filter sees at once, as in training.
+        ceiling: lower limits, which cut the records that the candidate's side scores.
+        probes: whether known-bad attempts are made to look good, too (a bounded number).
+
+    Raises:
+        CandidateError: the candidate's reward or filter broke its contract.
+    """
+    kept = _Replay(
+        (base_session, candidate_session),
+        stored_commit,
+        Cut(ceiling) if ceiling else None,
+        ProbeSample() if probes else None,
+    )
+    comparison = kept.comparison
+    waiting: deque[_Filtered] = deque()
+    grouped = _grouped(_rows(kept, rollouts), ceiling=ceiling is not None)
+    for batch in _batches(grouped, groups_per_step):
+        waiting.append(_filter(batch, kept.sides))
+        if len(waiting) > FILTERED_AHEAD:
+            waiting.popleft().compare(comparison)
+    for filtered in waiting:
+        filtered.compare(comparison)
+    scores = _totals(base_session), _totals(candidate_session)
+    beaten = probe(kept.sample, scores) if kept.sample else ()
+    return comparison.report(beaten, kept.cut.to_json() if kept.cut else None)
+
+
+# --- scoring ------------------------------------------------------------------------------------
+
+
+def _score_ahead(kept: _Replay, rollouts: Iterable[Rollout | bytes]) -> Iterator[_Scored]:
+    """One chunk is parsed here while the sandboxes score the one before."""
+    waiting: _Pending | None = None
+    for chunk in _chunks(rollouts, kept.comparison):
+        sent = _send(kept, chunk)
+        if waiting:
+            yield waiting.scored()
+        waiting = sent
+    if waiting:
+        yield waiting.scored()
+
+
+class _Pending(NamedTuple):
+    records: Sequence[Slim]
+    cut: Sequence[Slim]
+    before: Callable[[], Rewards]
+    after: Callable[[], Rewards]
+
+    def scored(self) -> _Scored:
+        return _Scored(self.records, self.cut, self.before(), self.after())
+
+
+def _send(kept: _Replay, chunk: Sequence[Slim]) -> _Pending:
+    lines = [record.line for record in chunk]
+    known = all(r.rewards and r.harness_commit == kept.stored_commit for r in chunk)
+    before = (lambda: [r.rewards for r in chunk]) if known else kept.sides[0].begin_reward(lines)
+    if kept.cut is None:
+        return _Pending(chunk, chunk, before, kept.sides[1].begin_reward(lines))
+    cut = [kept.cut.ceiling.cut(record) for record in chunk]
+    for whole, left in zip(chunk, cut, strict=True):
+        kept.cut.add(whole, left)
+    return _Pending(chunk, cut, before, kept.sides[1].begin_reward([r.line for r in cut]))
+
+
+def _chunks(
+    rollouts: Iterable[Rollout | bytes], comparison: Comparison
+) -> Iterator[Sequence[Slim]]:
+    chunk: list[Slim] = []
+    size = 0
+    for record in map(slim, rollouts):
+        if record.failed:
+            comparison.skipped += 1
+            continue
+        chunk.append(record)
+        size += len(record.line)
+        if size >= CHUNK_BYTES:
+            yield chunk
+            chunk, size = [], 0
+    if chunk:
+        yield chunk
+
+
+def _totals(side: Scorer) -> Score:
+    """A side as the probes see it: lines in, totals out."""
+
+    def begin(lines: Sequence[bytes]) -> Callable[[], list[float]]:
+        reply = side.begin_reward(lines)
+        return lambda: [total(rewards, side.weights) for rewards in reply()]
+
+    return begin
+
+
+# --- grouping -----------------------------------------------------------------------------------
+
+
+class _Row(NamedTuple):
+    """One rollout with both totals; `cut` is what the candidate's side has of it."""
+
+    record: Slim
+    cut: Slim
+    before: float
+    after: float
+
+
+def _rows(kept: _Replay, rollouts: Iterable[Rollout | bytes]) -> Iterator[_Row]:
+    sides, sample = kept.sides, kept.sample
+    for chunk in _score_ahead(kept, rollouts):
+        before = _scores(chunk.records, chunk.before, sides[0].weights)
+        after = _scores(chunk.cut, chunk.after, sides[1].weights)
+        kept.comparison.add_chunk(before, after)
+        for row in map(_Row, chunk.records, chunk.cut, before.totals, after.totals):
+            if sample is not None:
+                sample.see(row.record, row.before, row.after)
+            yield row
+
+
+def _scores(records: Sequence[Slim], parts: Rewards, weights: Mapping[str, float]) -> Scores:
+    totals = [total(rewards, weights) for rewards in parts]
+    return Scores(totals, [record.clean for record in records], parts, weights)
+
+
+def total(rewards: Mapping[str, float], weights: Mapping[str, float]) -> float:
+    """The weighted sum that training would see."""
+    whole = 0.0
+    for name, value in rewards.items():
+        whole += weights.get(name, 1.0) * value
+    return whole
+
+
+def _grouped(rows: Iterable[_Row], *, ceiling: bool) -> Iterator[GroupRow]:
+    """Whole groups, the longest untouched first, in an order that depends on the stream alone."""
+    open_groups: OrderedDict[str, GroupRow] = OrderedDict()
+    for record, cut, before, after in rows:
+        group = open_groups.get(record.group_id)
+        if group is None:
+            own = Seen([], []) if ceiling else None
+            group = open_groups[record.group_id] = GroupRow(record.task_key, cut=own)
+            if len(open_groups) > OPEN_GROUPS:
+                yield open_groups.popitem(last=False)[1]
+        else:
+            open_groups.move_to_end(record.group_id)
+        group.add(before, after, record, cut)
+    yield from open_groups.values()
+
+
+# --- filtering ----------------------------------------------------------------------------------
+
+
+class _Filtered(NamedTuple):
+    """A batch of groups, and the weights that both filters will give them."""
+
+    groups: Sequence[GroupRow]
+    before: Callable[[], list[float]]
+    after: Callable[[], list[float]]
+
+    def compare(self, comparison: Comparison) -> None:
+        for group, old, new in zip(self.groups, self.before(), self.after(), strict=True):
+            comparison.add_group(group, old, new)
+
+
+def _batches(groups: Iterable[GroupRow], size: int) -> Iterator[list[GroupRow]]:
+    """So many groups at a time, less the single rollouts among them: they have no order."""
+    groups = iter(groups)
+    while step := list(islice(groups, size)):
+        if batch := [group for group in step if len(group.before) >= 2]:
+            yield batch
+
+
+def _filter(groups: list[GroupRow], sides: tuple[Scorer, Scorer]) -> _Filtered:
+    before = sides[0].begin_keep([group.view(group.before, group.truth) for group in groups])
+    after = sides[1].begin_keep([group.view(group.after, group.truth_after) for group in groups])
+    return _Filtered(groups, before, after)

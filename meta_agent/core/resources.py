@@ -1,0 +1,51 @@
+"""Where the data folders are, and the harnesses in one of them as they ship.
+
+They are beside the package in a checkout, inside it in a wheel. What harnesses have in common lies
+once in the folder `shared` above them, and what only harnesses of one name do in a folder of that
+name; a file nearer to a harness takes the place of one above. There the folder `agent` stands for
+the harness's own, such as `swe`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path, PurePosixPath
+from typing import Literal
+
+from meta_agent.core.distribution import install
+from meta_agent.core.errors import PreflightError
+
+Folder = Literal["harness_repo", "sandboxes", "skills_library", "examples/recorded-run"]
+
+
+def resource_dir(folder: Folder) -> Path:
+    """The path of a data folder."""
+    package = Path(__file__).resolve().parents[1]
+    for path in (package / "_data" / folder, package.parent / folder):
+        if path.is_dir():
+            return path
+    raise PreflightError(
+        f"the data folder {folder!r} is missing from this installation",
+        hint=f"{install()} --force-reinstall",
+    )
+
+
+def shipped_harness(name: str) -> dict[str, bytes]:
+    """The files of a harness by path; `name` is its folder's: `nano/swe/seed`, `chat/swe`."""
+    root = resource_dir("harness_repo")
+    home = root / name
+    (own,) = (path.name for path in home.iterdir() if path.is_dir())
+    above = home.parents[: len(PurePosixPath(name).parts)]
+    files: dict[str, bytes] = {}
+    for folder in (one / part for one in reversed(above) for part in ("shared", home.name)):
+        for path, content in _files(folder):
+            parts = (own, *path.parts[1:]) if path.parts[0] == "agent" else path.parts
+            files["/".join(parts)] = content
+    return dict(sorted(files.items(), key=lambda file: PurePosixPath(file[0])))
+
+
+def _files(folder: Path) -> list[tuple[PurePosixPath, bytes]]:
+    return [
+        (PurePosixPath(path.relative_to(folder).as_posix()), path.read_bytes())
+        for path in folder.rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    ]

@@ -1,0 +1,152 @@
+"""Lock-step: the deterministic way to serve many rollouts.
+
+Tool calls are answered at once, in index order. Model calls are held until every live rollout waits
+for the model; then one `gateway.generate` call, in index order, answers them all. So the batches
+the engine sees depend on the rollouts alone, never on timing.
+
+Everything runs on the thread that reads the worker's frames; no lock is needed.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from operator import itemgetter
+
+from meta_agent.core.errors import InfrastructureError, Interrupted, ProviderError, SandboxError
+from meta_agent.core.protocols import (
+    Answer,
+    Answerer,
+    Call,
+    Gateway,
+    GenerateReply,
+    GenerateRequest,
+    RolloutFailure,
+)
+from meta_agent.core.rollouts._attempt import HALTING, Attempt
+from meta_agent.core.rollouts.away import HostCall
+from meta_agent.core.rollouts.away import serve as serve_away
+
+
+class LockStep:
+    """Serves one batch. `fatal` is what must be raised once the worker has come to rest."""
+
+    def __init__(
+        self, gateway: Gateway, attempts: Sequence[Attempt], stopping: Callable[[], bool]
+    ) -> None:
+        self._gateway, self._stopping = gateway, stopping
+        self._attempts = attempts
+        self._live = len(attempts)
+        self._waiting: dict[int, GenerateRequest] = {}
+        self._model_sec = 0.0  # of whole batches
+        self.fatal: BaseException | None = None
+
+    def serve(self, calls: list[Call], answer: Answerer) -> None:
+        """The sandbox's `CallServer`. A failure of ours ends every rollout and is `fatal` then.
+
+        A breach of protocol ends the worker at once: who left the guest could go on for long.
+        """
+        before = self._model_sec
+        try:
+            answers = self._answers(calls)
+        except SandboxError:
+            raise
+        except BaseException as error:
+            self.fatal = self.fatal or error
+            answers = [{"cid": index, "ok": None} for index in self._unanswered(calls)]
+            self._waiting.clear()
+        if answers:
+            answer(answers, excused_sec=self._model_sec - before)
+
+    def drain(self, *, broken: bool) -> None:
+        """Nothing is under way once the worker's request has returned."""
+
+    def _unanswered(self, calls: list[Call]) -> list[int]:
+        asked = {call["cid"] for call in calls if call.get("kind") != "end"}
+        return sorted({*asked, *self._waiting})
+
+    def _answers(self, calls: list[Call]) -> list[Answer]:
+        if self.fatal is not None:
+            return [{"cid": index, "ok": None} for index in self._unanswered(calls)]
+        answers: list[Answer] = []
+        for call in sorted(calls, key=itemgetter("cid")):
+            self._serve_one(call, answers)
+        if self._waiting and len(self._waiting) == self._live:
+            self._generate(answers)
+        return answers
+
+    def _serve_one(self, call: Call, answers: list[Answer]) -> None:
+        index, kind = call["cid"], call["kind"]
+        if isinstance(kind, HostCall):
+            self._serve_host(self._attempts[index], call, answers)
+            return
+        attempt = self._attempt(index)
+        if kind == "model":
+            request = attempt.ask(call)
+            if request is not None:
+                self._waiting[index] = request
+                return
+            answers.append({"cid": index, "ok": None})
+        elif kind == "tool":
+            answers.append({"cid": index, "ok": attempt.use_tool(call)})
+        elif kind == "end":
+            attempt.end(call)
+        else:
+            raise SandboxError(f"unknown call kind {kind!r:.40}", kind="protocol")
+        self._live -= attempt.over
+
+    def _serve_host(self, attempt: Attempt, call: Call, answers: list[Answer]) -> None:
+        was_over = attempt.over
+        answers.append({"cid": call["cid"], "ok": serve_away(attempt, call)})
+        self._live -= attempt.over and not was_over
+
+    def _attempt(self, index: object) -> Attempt:
+        if type(index) is int and 0 <= index < len(self._attempts) and index not in self._waiting:
+            attempt = self._attempts[index]
+            if not attempt.over:
+                return attempt
+        raise SandboxError(
+            f"a call for rollout {index!r:.40}, which asked nothing", kind="protocol"
+        )
+
+    def _generate(self, answers: list[Answer]) -> None:
+        indices = sorted(self._waiting)
+        requests = [self._waiting.pop(index) for index in indices]
+        began = time.monotonic()
+        try:
+            replies = generate(self._gateway, requests, self._stopping)
+        except BaseException:
+            self._waiting = dict(zip(indices, requests, strict=True))
+            raise
+        seconds = time.monotonic() - began
+        self._model_sec += seconds
+        for index, reply in zip(indices, replies, strict=True):
+            attempt = self._attempts[index]
+            attempt.excused_sec += seconds  # of the whole batch: a slow machine is nobody's failure
+            answers.append({"cid": index, "ok": attempt.take(reply, seconds)})
+            self._live -= attempt.over
+
+
+def generate(
+    gateway: Gateway, requests: Sequence[GenerateRequest], stopping: Callable[[], bool]
+) -> Sequence[GenerateReply]:
+    """`gateway.generate`, where a gateway that fails as a whole fails each of its requests."""
+    if stopping():
+        raise Interrupted
+    try:
+        replies = gateway.generate(requests)
+    except HALTING:
+        raise
+    except InfrastructureError as error:
+        if isinstance(error, ProviderError) and error.halts:
+            raise
+        return [failed_reply(error)] * len(requests)
+    if len(replies) != len(requests):
+        raise RuntimeError(f"gateway answered {len(replies)} of {len(requests)} requests")
+    return replies
+
+
+def failed_reply(error: Exception) -> GenerateReply:
+    """An infrastructure failure of the model server, as a reply."""
+    failure = RolloutFailure("infra", f"model: {type(error).__name__}: {error}")
+    return GenerateReply("", "error", 0, 0, failure=failure)

@@ -1,0 +1,193 @@
+"""The runner: a plan in, one row per planned rollout out, whatever happened.
+
+Harness code runs in the sandbox and asks; this process, which is trusted, answers: the gateway
+speaks for the policy, the task's environment executes tool calls, the sealed grader has the last
+word. Promises: rows in plan order; ceilings enforced here; an infrastructure failure is a typed
+row with `outcome` None, never a zero and never a gap; code of the harness that raises is a failure
+of the policy. A budget that is exhausted, an integrity error and a bug of ours stop the run
+instead.
+
+Does not cover: rewards (the harness's, via `HarnessSession`), retries (the gateway's), and a worker
+that died: the rows it leaves say so, and the caller opens another sandbox.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, Protocol
+
+from meta_agent.core.errors import GuestError, InfrastructureError, SandboxError
+from meta_agent.core.offers import Offered, PatientGateway
+from meta_agent.core.protocols import (
+    JSON,
+    CallServer,
+    Domain,
+    Gateway,
+    PlannedRollout,
+    Rollout,
+    TokenRecord,
+)
+from meta_agent.core.rollouts._attempt import HALTING, Attempt, Stamp, Terms
+from meta_agent.core.rollouts._free import FreeRun
+from meta_agent.core.rollouts._lockstep import LockStep
+
+LOCK_STEP_BATCH: Final = 512
+_log = logging.getLogger(__name__)
+GRACE_SEC: Final = 60.0  # on top of the ceilings, before a silent worker is given up
+
+
+class AgentSession(Protocol):
+    """The part of `HarnessSession` that running needs."""
+
+    def rollout(
+        self,
+        items: Sequence[Mapping[str, JSON]],
+        serve: CallServer,
+        *,
+        timeout_sec: float,
+        ask_open: bool = False,
+    ) -> None: ...
+
+
+class Runner:
+    """Rolls a harness and a policy out on tasks.
+
+    Args:
+        domain: tasks, environments and the sealed grader.
+        session: the loaded harness.
+        gateway: the policy; `gateway.lock_step` chooses the deterministic or the free mode.
+        stamp: what identifies the rows.
+        concurrency: live rollouts (and threads) in free mode.
+    """
+
+    def __init__(
+        self,
+        domain: Domain,
+        session: AgentSession,
+        gateway: Gateway,
+        stamp: Stamp,
+        *,
+        concurrency: int = 16,
+    ) -> None:
+        self._domain = domain
+        self._session = session
+        self._gateway = gateway
+        self._stamp = stamp
+        self._concurrency = concurrency
+
+    def run(
+        self,
+        plan: Sequence[PlannedRollout],
+        *,
+        temperature: float | None = None,
+        top_p: float | None = None,
+        batch_size: int | None = None,
+        stopping: Callable[[], bool] = lambda: False,
+    ) -> list[Rollout]:
+        """One row per planned rollout, in plan order.
+
+        Sampling defaults to the domain's, which is how a policy is measured; training passes the
+        recipe's. `batch_size` bounds the rollouts in lock-step at once. Once `stopping` is true,
+        the next model call raises Interrupted. Any thread may call this, one at a time.
+        """
+        terms = self._terms(temperature, top_p)
+        attempts = [Attempt(terms, p, i, _key(self._stamp, p, i)) for i, p in enumerate(plan)]
+        size = batch_size or self._batch_size(len(plan))
+        rows: list[Rollout] = []
+        for start in range(0, len(attempts), size):
+            rows += self._batch(attempts[start : start + size], stopping)
+        return rows
+
+    def _batch_size(self, planned: int) -> int:
+        """In lock-step a whole batch is open at once; costly environments say how many."""
+        if not self._gateway.lock_step:
+            return planned or 1
+        return Offered.by(self._domain).open_at_once or LOCK_STEP_BATCH
+
+    def _terms(self, temperature: float | None, top_p: float | None) -> Terms:
+        sampling = self._domain.sampling
+        return Terms(
+            domain=self._domain,
+            stamp=self._stamp,
+            policy=self._gateway.policy,
+            ceilings=self._domain.ceilings,
+            temperature=sampling.temperature if temperature is None else temperature,
+            top_p=sampling.top_p if top_p is None else top_p,
+        )
+
+    def _batch(self, attempts: Sequence[Attempt], stopping: Callable[[], bool]) -> list[Rollout]:
+        try:
+            roll_out = self._lock_step if self._gateway.lock_step else self._free
+            roll_out(attempts, stopping)
+        except BaseException:
+            with contextlib.suppress(Exception):  # the first error is the one to tell
+                self._finish(attempts)
+            raise
+        finally:
+            for attempt in attempts:
+                attempt.release()
+        return [a.finish(row) for a, row in zip(attempts, self._finish(attempts), strict=True)]
+
+    def _lock_step(self, attempts: Sequence[Attempt], stopping: Callable[[], bool]) -> None:
+        live = [attempt for attempt in attempts if attempt.open()]
+        server = LockStep(self._gateway, live, stopping)
+        self._serve(live, server, self._domain.ceilings.wall_sec + GRACE_SEC, ask_open=False)
+
+    def _free(self, attempts: Sequence[Attempt], stopping: Callable[[], bool]) -> None:
+        rounds = -(-len(attempts) // self._concurrency)
+        timeout_sec = rounds * (self._domain.ceilings.wall_sec + GRACE_SEC)
+        if isinstance(self._gateway, PatientGateway):
+            timeout_sec += self._gateway.patience_sec
+        server = FreeRun(self._gateway, attempts, self._concurrency, stopping)
+        self._serve(attempts, server, timeout_sec, ask_open=True)
+
+    def _serve(
+        self,
+        attempts: Sequence[Attempt],
+        server: LockStep | FreeRun,
+        timeout_sec: float,
+        *,
+        ask_open: bool,
+    ) -> None:
+        items = [attempt.item() for attempt in attempts]
+        broken: Exception | None = None
+        try:
+            if items:
+                self._session.rollout(
+                    items, server.serve, timeout_sec=timeout_sec, ask_open=ask_open
+                )
+        except (SandboxError, GuestError) as error:
+            broken = error
+        finally:
+            server.drain(broken=broken is not None)
+        if server.fatal is not None and not isinstance(server.fatal, SandboxError):
+            raise server.fatal
+        _fail_rest(attempts, server.fatal or broken)
+
+    def _finish(self, attempts: Sequence[Attempt]) -> Sequence[TokenRecord | None]:
+        try:
+            return self._gateway.finish([attempt.key for attempt in attempts])
+        except HALTING:
+            raise
+        except InfrastructureError as error:
+            _log.warning("no token rows for %d rollouts: %s", len(attempts), error)
+            return [None] * len(attempts)
+
+
+def _fail_rest(attempts: Sequence[Attempt], error: BaseException | None) -> None:
+    """Gives every attempt without an ending the one that the worker's end means for it."""
+    for attempt in attempts:
+        if isinstance(error, GuestError):
+            attempt.fail("policy", f"{error}\n{error.guest_traceback}")
+        elif isinstance(error, SandboxError) and error.kind == "protocol":
+            attempt.fail("policy", f"the harness left its worker's protocol: {error}")
+        elif isinstance(error, SandboxError):
+            attempt.fail("infra", f"sandbox {error.kind}: {error}")
+        else:
+            attempt.fail("policy", "the harness ended its worker's round with this rollout open")
+
+
+def _key(stamp: Stamp, plan: PlannedRollout, index: int) -> str:
+    return f"{stamp.run}/{plan.group_id}/{plan.sample_idx}/{index}"

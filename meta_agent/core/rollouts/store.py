@@ -1,0 +1,278 @@
+"""`RolloutStore`: rollouts on disk as zstd JSON lines, with a manifest of hashes.
+
+A shard is up to three files: rows, token rows, and the manifest `NAME.shard.json`, written last.
+Data files carry their content's hash in their name, so a crash between two steps leaves either the
+old shard or the new one, never a mixture; writing the same name again replaces the shard.
+
+Promises: each file is written aside, synced, renamed, and its directory synced, before the manifest
+names it; a reader checks the hash before it yields the first row, and `IntegrityError` names the
+file that differs; memory does not grow with the number of rows. Does not cover: two writers of one
+name at the same time (the ledger's steps have one), and deleting old runs.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass
+from itertools import islice
+from pathlib import Path
+from typing import IO, Final, cast
+
+import zstandard
+
+from meta_agent.core.durable import AtomicFile, sync, write_whole
+from meta_agent.core.errors import IntegrityError
+from meta_agent.core.protocols import JSON, Rollout, TokenRecord
+from meta_agent.core.rollouts.record import (
+    SCHEMA_VERSION,
+    from_json,
+    to_line,
+    tokens_from_json,
+    tokens_to_json,
+)
+
+_LEVEL: Final = 3
+_READ_BYTES: Final = 1 << 20
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+-]*(/[A-Za-z0-9][A-Za-z0-9._@+-]*)*")
+
+
+@dataclass(frozen=True, slots=True)
+class DataFile:
+    """One compressed file of a shard; `path` is relative to the store."""
+
+    path: str
+    sha256: str
+    count: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class ShardRef:
+    """What identifies a shard, its token rows included: enough to find and verify it."""
+
+    name: str
+    path: str
+    sha256: str
+    count: int
+    bytes: int
+    tokens: DataFile | None = None
+
+    @property
+    def rows(self) -> DataFile:
+        return DataFile(self.path, self.sha256, self.count, self.bytes)
+
+
+class RolloutStore:
+    """Shards under one directory."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = Path(directory)
+
+    def write(self, name: str, rollouts: Iterable[Rollout]) -> ShardRef:
+        """Stores rollouts under a name such as `run/g1/c0-search`; durable once it returns."""
+        target = self._target(name)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        rows, tokens = _ShardFile(target, "rollouts"), _ShardFile(target, "tokens")
+        with rows, tokens:
+            for index, rollout in enumerate(rollouts):
+                rows.add(to_line(rollout))
+                if rollout.tokens is not None:
+                    tokens.add(_token_line(index, rollout.tokens))
+            rows_file = rows.keep(self.directory)
+            tokens_file = tokens.keep(self.directory) if tokens.count else None
+        ref = ShardRef(name, *_fields(rows_file), tokens=tokens_file)
+        return self._publish(ref)
+
+    def adopt(self, other: RolloutStore, name: str, sha256: str) -> ShardRef:
+        """Takes a shard over from another store on this disk; IntegrityError if it is not that.
+
+        Cut short anywhere, it is finished by doing it again.
+        """
+        ref = other.find(name)
+        if ref is None or ref.sha256 != sha256:
+            raise IntegrityError(
+                f"{other.directory} has {ref.sha256[:12] if ref else 'nothing'} as {name}, "
+                f"{sha256[:12]} was announced"
+            )
+        self._target(name).parent.mkdir(parents=True, exist_ok=True)
+        for file in filter(None, (ref.rows, ref.tokens)):
+            source, place = other.directory / file.path, self.directory / file.path
+            _verify(source if source.exists() else place, file)
+            if source.exists():
+                source.rename(place)
+        return self._publish(ref)
+
+    def _publish(self, ref: ShardRef) -> ShardRef:
+        before = self._manifest(ref.name)
+        text = json.dumps({"schema_version": SCHEMA_VERSION, **asdict(ref)}, indent=1)
+        sync(self._manifest_path(ref.name).parent)
+        write_whole(self._manifest_path(ref.name), text + "\n", mode=0o600)
+        if before is not None:
+            self._drop_replaced(before, ref)
+        return ref
+
+    def _drop_replaced(self, old: ShardRef, new: ShardRef) -> None:
+        kept = {file.path for file in (new.rows, new.tokens) if file}
+        for file in (old.rows, old.tokens):
+            if file and file.path not in kept:
+                (self.directory / file.path).unlink(missing_ok=True)
+
+    def find(self, name: str) -> ShardRef | None:
+        """The shard of that name, or None."""
+        return self._manifest(name)
+
+    def names(self) -> list[str]:
+        found = self.directory.rglob("*.shard.json")
+        return sorted(
+            path.relative_to(self.directory).as_posix().removesuffix(".shard.json")
+            for path in found
+        )
+
+    def read(self, shard: ShardRef | str, *, tokens: bool = False) -> list[Rollout]:
+        """All rollouts of a shard, with their token rows where asked for."""
+        return list(self.iter(shard, tokens=tokens))
+
+    def iter(self, shard: ShardRef | str, *, tokens: bool = False) -> Iterator[Rollout]:
+        """Streams a shard's rollouts; the hash is checked before the first one."""
+        ref = self._resolve(shard)
+        token_rows = self._token_rows(ref) if tokens else iter(())
+        following = next(token_rows, None)
+        for index, line in enumerate(self.iter_lines(ref)):
+            rollout = from_json(_parse(line, ref.path))
+            if following is not None and following[0] == index:
+                rollout.tokens = following[1]
+                following = next(token_rows, None)
+            yield rollout
+
+    def at(self, shard: ShardRef | str, row: int) -> Rollout | None:
+        """One rollout of a shard with its token row; the others are not parsed."""
+        ref = self._resolve(shard)
+        line = next(islice(self.iter_lines(ref), row, None), None) if row >= 0 else None
+        if line is None:
+            return None
+        rollout = from_json(_parse(line, ref.path))
+        mark = b'{"row":%d,' % row
+        for told in self._lines(ref.tokens) if ref.tokens else ():
+            if told.startswith(mark):
+                rollout.tokens = tokens_from_json(_parse(told, ref.path))
+        return rollout
+
+    def iter_lines(self, shard: ShardRef | str) -> Iterator[bytes]:
+        """Streams a shard's rows as JSON lines, newline included, without decoding them."""
+        return self._lines(self._resolve(shard).rows)
+
+    def _token_rows(self, ref: ShardRef) -> Iterator[tuple[int, TokenRecord]]:
+        if ref.tokens is None:
+            return
+        for line in self._lines(ref.tokens):
+            record = _parse(line, ref.tokens.path)
+            yield record["row"], tokens_from_json(record)
+
+    def _lines(self, file: DataFile) -> Iterator[bytes]:
+        path = self.directory / file.path
+        _verify(path, file)
+        count = 0
+        with path.open("rb") as raw, zstandard.ZstdDecompressor().stream_reader(raw) as reader:
+            for line in io.BufferedReader(reader, _READ_BYTES):
+                count += 1
+                yield line
+        if count != file.count:
+            raise IntegrityError(f"{path} holds {count} rows, its manifest says {file.count}")
+
+    def _resolve(self, shard: ShardRef | str) -> ShardRef:
+        if isinstance(shard, ShardRef):
+            return shard
+        ref = self._manifest(shard)
+        if ref is None:
+            raise IntegrityError(f"{self._manifest_path(shard)} is missing: no shard {shard!r}")
+        return ref
+
+    def _manifest(self, name: str) -> ShardRef | None:
+        path = self._manifest_path(name)
+        try:
+            record = _parse(path.read_bytes(), str(path))
+        except FileNotFoundError:
+            return None
+        return _ref_from_json(record, path)
+
+    def _target(self, name: str) -> Path:
+        if not _NAME.fullmatch(name):
+            raise ValueError(f"shard name {name!r}: use letters, digits and ._@+- between slashes")
+        return self.directory / name
+
+    def _manifest_path(self, name: str) -> Path:
+        target = self._target(name)
+        return target.with_name(target.name + ".shard.json")
+
+
+class _ShardFile:
+    """A compressed file in the making; nothing of it stays unless it is kept."""
+
+    def __init__(self, target: Path, kind: str) -> None:
+        self._target, self._kind = target, kind
+        self._file = AtomicFile(target.parent, target.name)
+        self._writer = zstandard.ZstdCompressor(level=_LEVEL, write_checksum=True).stream_writer(
+            cast("IO[bytes]", self._file), closefd=False
+        )
+        self.count = 0
+
+    def __enter__(self) -> _ShardFile:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.discard()
+
+    def add(self, line: bytes) -> None:
+        self._writer.write(line)
+        self.count += 1
+
+    def keep(self, root: Path) -> DataFile:
+        self._writer.flush(zstandard.FLUSH_FRAME)
+        digest = self._file.sha256
+        name = f"{self._target.name}.{digest[:12]}.{self._kind}.jsonl.zst"
+        size = self._file.size
+        path = self._file.publish(name)
+        return DataFile(path.relative_to(root).as_posix(), digest, self.count, size)
+
+
+def _fields(file: DataFile) -> tuple[str, str, int, int]:
+    return file.path, file.sha256, file.count, file.bytes
+
+
+def _token_line(row: int, tokens: TokenRecord) -> bytes:
+    record = {"row": row, **tokens_to_json(tokens)}
+    return json.dumps(record, separators=(",", ":"), allow_nan=False).encode() + b"\n"
+
+
+def _verify(path: Path, file: DataFile) -> None:
+    digest = hashlib.sha256()
+    try:
+        with path.open("rb") as raw:
+            while chunk := raw.read(_READ_BYTES):
+                digest.update(chunk)
+    except FileNotFoundError:
+        raise IntegrityError(f"{path} is missing; its manifest says {file.sha256}") from None
+    if digest.hexdigest() != file.sha256:
+        found = digest.hexdigest()
+        raise IntegrityError(f"{path} has sha256 {found}, its manifest says {file.sha256}")
+
+
+def _parse(text: bytes, path: str) -> JSON:
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise IntegrityError(f"{path} holds a line that is not JSON: {error}") from error
+
+
+def _ref_from_json(record: JSON, path: Path) -> ShardRef:
+    try:
+        if record.pop("schema_version") != SCHEMA_VERSION:
+            raise IntegrityError(f"{path} has another schema_version than {SCHEMA_VERSION}")
+        tokens = record.pop("tokens")
+        return ShardRef(**record, tokens=None if tokens is None else DataFile(**tokens))
+    except (AttributeError, KeyError, TypeError) as error:
+        raise IntegrityError(f"{path} is not a shard manifest: {error!r}") from error

@@ -1,0 +1,165 @@
+"""Frames between the host and a worker, over whatever byte stream a backend offers.
+
+A frame is one line of JSON. Bytes may follow it after a newline, from the host to the worker only:
+what is large (the records of a replay) need not be escaped or encoded, and the untrusted direction
+stays plain JSON.
+
+Promises: a frame is whole or the link is dead; every wait and every frame has a deadline, also one
+that is here already; what arrives is parsed as hostile input (`strict`: size before it is taken in,
+then elements, then JSON, then shape), in at most half of the time that passes, so that a flood
+leaves the interpreter to other sandboxes. Not covered: who killed the other side; a backend's
+`post_mortem` says that.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Sequence
+from typing import Protocol
+
+from meta_agent.core.errors import SandboxError
+from meta_agent.core.parsing.strict import Budget, Unfit, parse
+from meta_agent.core.protocols import JSON
+
+FRAME_LIMIT_BYTES = 64 << 20
+PAUSE_SEC = 0.002  # what is owed is gathered up to here
+
+
+class Stream(Protocol):
+    """A duplex byte stream to a worker, and what holds the worker."""
+
+    def send(self, data: memoryview, timeout_sec: float) -> int:
+        """Writes some bytes and returns how many: 0 when time is up."""
+        ...
+
+    def receive(self, timeout_sec: float) -> bytes | None:
+        """Reads some bytes; None when time is up, empty at the end of the stream."""
+        ...
+
+    def kill(self) -> None:
+        """Ends the worker and everything it started. Safe to call twice and from any thread."""
+        ...
+
+    def release(self) -> None:
+        """Closes descriptors. After it, sends are dropped and receives are at the end."""
+        ...
+
+    def post_mortem(self) -> SandboxError:
+        """Why the stream ended, asked once the worker is gone."""
+        ...
+
+
+class LinkClosed(Exception):  # noqa: N818 - a state of the stream, not a mistake
+    """The other side is gone."""
+
+
+class LinkTimeout(Exception):  # noqa: N818
+    """Time was up before a whole frame was sent or received."""
+
+
+class Link:
+    """Sends and receives frames. One thread receives; any thread may send."""
+
+    def __init__(self, stream: Stream) -> None:
+        self._stream = stream
+        self._inbox = bytearray()
+        self.taken = 0  # bytes of frames received so far
+        self._pace = Pace()
+        self._write_lock = threading.Lock()  # one whole frame at a time
+
+    def send(self, message: JSON, deadline: float, attached: Sequence[bytes] = ()) -> None:
+        """Sends one frame before `deadline` (monotonic seconds)."""
+        line = json.dumps(message, separators=(",", ":")).encode()
+        self.send_raw((line, b"\n", *attached) if attached else (line,), deadline)
+
+    def send_raw(self, parts: Sequence[bytes], deadline: float) -> None:
+        """Sends the parts as one frame."""
+        size = sum(map(len, parts))
+        if size > FRAME_LIMIT_BYTES:
+            raise ValueError(f"a frame of {size} bytes exceeds {FRAME_LIMIT_BYTES}")
+        data = memoryview(b"".join((size.to_bytes(4, "little"), *parts)))
+        with self._write_lock:
+            while data:
+                written = self._stream.send(data, remaining(deadline))
+                if not written:
+                    raise LinkTimeout
+                data = data[written:]
+
+    def release(self) -> None:
+        """Closes the stream's descriptors, never under a writer (their numbers get reused)."""
+        with self._write_lock:
+            self._stream.release()
+
+    def receive(self, deadline: float, budget: Budget | None = None) -> dict[str, JSON]:
+        """Returns the next frame, an object."""
+        budget = budget or Budget()
+        while True:
+            if time.monotonic() >= deadline:  # also where a flood has the next frame ready
+                raise LinkTimeout
+            if (body := self._take_frame(budget.bytes)) is not None:
+                return self._pace.parsed(body, budget)
+            chunk = self._stream.receive(remaining(deadline))
+            if chunk is None:
+                raise LinkTimeout
+            if not chunk:
+                raise LinkClosed
+            self._inbox += chunk
+
+    def _take_frame(self, limit: int) -> bytes | None:
+        if len(self._inbox) < 4:
+            return None
+        size = int.from_bytes(self._inbox[:4], "little")
+        if size > min(limit, FRAME_LIMIT_BYTES):
+            raise protocol_error(f"announced a frame of {size} bytes; limit {limit}")
+        if len(self._inbox) < 4 + size:
+            return None
+        with memoryview(self._inbox) as inbox:  # a large frame is copied once
+            body = bytes(inbox[4 : 4 + size])
+        del self._inbox[: 4 + size]
+        self.taken += size
+        return body
+
+
+class Pace:
+    """Half of the interpreter at most for what one sandbox sends.
+
+    A thread that parses without a pause takes the interpreter back before another has woken up, and
+    an exchange with another sandbox lets go of it four times.
+    """
+
+    def __init__(self) -> None:
+        self._owed, self._left = 0.0, time.monotonic()
+
+    def parsed(self, body: bytes, budget: Budget) -> dict[str, JSON]:
+        """A frame, after a rest as long as it took where the time before was none."""
+        self._owed = max(0.0, self._owed - (time.monotonic() - self._left))
+        started = time.thread_time()
+        frame = parse_frame(body, budget)
+        self._owed += time.thread_time() - started
+        self._left = time.monotonic()
+        if self._owed > PAUSE_SEC:
+            time.sleep(self._owed)
+        return frame
+
+
+def remaining(deadline: float) -> float:
+    """Seconds until a monotonic deadline, never negative."""
+    return max(0.0, deadline - time.monotonic())
+
+
+def parse_frame(body: bytes, budget: Budget | None = None) -> dict[str, JSON]:
+    """JSON object or a typed error, whatever the bytes are."""
+    try:
+        frame = parse(body, budget)
+    except Unfit as error:
+        raise protocol_error(f"sent a frame that cannot be taken: {error}") from error
+    if not isinstance(frame, dict):
+        raise protocol_error(f"sent a frame that is no object but {type(frame).__name__}")
+    return frame
+
+
+def protocol_error(what: str) -> SandboxError:
+    """The worker broke the protocol."""
+    return SandboxError(f"the sandbox worker {what}", kind="protocol")

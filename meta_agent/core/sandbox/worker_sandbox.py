@@ -1,0 +1,391 @@
+"""The host's handle on a worker: the `Sandbox` protocol over any byte stream.
+
+Both backends are this class over another stream, so they cannot drift apart. One request runs at a
+time; others may be sent ahead and wait in the pipe. Promises: a request that outlives its deadline
+kills the sandbox for real and raises `SandboxError(kind="timeout")`; after that every call raises
+the same error. Time the host takes to answer the guest's calls counts.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import itertools
+import json
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+from meta_agent.core.errors import GuestError, SandboxError
+from meta_agent.core.parsing.strict import Budget
+from meta_agent.core.protocols import JSON, Answer, Answerer, Call, CallServer, ExecResult
+from meta_agent.core.sandbox.link import Link, LinkClosed, LinkTimeout, Stream, protocol_error
+
+T = TypeVar("T")
+# Above the worker's own deadline for a command: it kills and drains before it replies.
+EXEC_GRACE_SEC = 45.0
+FILES_TIMEOUT_SEC = 120.0
+INSTALL_TIMEOUT_SEC = 60.0
+WRITE_BATCH_BYTES = 8 << 20
+ENVELOPE_BYTES = 512 << 10  # of a reply: around what was asked for, or a guest's whole traceback
+NOTICE_BYTES = 64  # of the worker's line on what it left out of an output
+MAX_CALLS = 16_384  # in one frame
+MAX_NUMBER = 1 << 53
+
+
+@dataclass(slots=True, eq=False)
+class Sent:
+    """A request on its way, and its reply once it was received."""
+
+    id: int
+    op: str
+    timeout_sec: float
+    serve: CallServer
+    budget: Budget
+    reply: dict[str, JSON] | None = None
+
+
+class WorkerSandbox:
+    """A sandbox whose worker has been started on `stream`, or is the `program` to send there.
+
+    It says hello before it is usable.
+    """
+
+    def __init__(
+        self,
+        backend: str,
+        stream: Stream,
+        program: bytes = b"",
+        *,
+        fences: frozenset[str] = frozenset(),
+        start_timeout_sec: float = 120.0,
+    ) -> None:
+        self.backend = backend
+        self._stream = stream
+        self._link = Link(stream)
+        self._ids = itertools.count(1)
+        # One request at a time, held for its whole duration. Re-entrant: `serve` may close us.
+        self._busy = threading.RLock()
+        self._ahead: deque[Sent] = deque()  # sent and not replied to; the worker keeps the order
+        self._end: SandboxError | None = None
+        self._fences = fences
+        self._facts = self._greet(program, start_timeout_sec)
+
+    def _greet(self, program: bytes, timeout_sec: float) -> dict[str, JSON]:
+        try:
+            if program:
+                self._link.send_raw((program,), time.monotonic() + timeout_sec)
+            facts = parse_hello(self.request("hello", {}, timeout_sec=timeout_sec))
+        except (LinkClosed, LinkTimeout, SandboxError) as error:
+            cause = error if isinstance(error, SandboxError) else self._cause()
+            self.close()
+            raise SandboxError(f"the sandbox did not start: {cause}", kind="start") from error
+        return facts
+
+    @property
+    def work_dir(self) -> str:
+        """Absolute path of the work directory, as seen inside."""
+        work_dir: str = self._facts["work_dir"]
+        return work_dir
+
+    @property
+    def fences(self) -> frozenset[str]:
+        """What this sandbox promises, by the names of `FENCES`."""
+        return self._fences | frozenset(self._facts["isolation"])
+
+    def exec(
+        self,
+        argv: Sequence[str],
+        *,
+        cwd: str = ".",
+        env: Mapping[str, str] | None = None,
+        stdin: bytes = b"",
+        timeout_sec: float = 60.0,
+        cpu_limit_sec: float | None = None,
+        output_limit_bytes: int = 1 << 20,
+    ) -> ExecResult:
+        """Runs a command to completion; nothing it started outlives it.
+
+        `cpu_limit_sec` is for all of its processes in sum; past it the command ends as by SIGXCPU.
+
+        `timed_out` and `truncated` are set by the worker, never inferred from exit codes. A killed
+        command has 128 + the signal's number as in a shell; one that cannot start 127 or 126.
+        """
+        args = {
+            "argv": list(argv),
+            "cwd": cwd,
+            "env": dict(env or {}),
+            "stdin": encode(stdin),
+            "timeout_sec": timeout_sec,
+            "cpu_sec": cpu_limit_sec,
+            "output_limit_bytes": output_limit_bytes,
+        }
+        budget = Budget(2 * encoded_size(output_limit_bytes + NOTICE_BYTES) + ENVELOPE_BYTES, 1000)
+        reply = self._request("exec", args, timeout_sec + EXEC_GRACE_SEC, budget)
+        result = self._parsed(parse_exec, reply)
+        if max(len(result.stdout), len(result.stderr)) > output_limit_bytes + NOTICE_BYTES:
+            raise self._break_off(protocol_error("returned more output than was asked for"))
+        return result
+
+    def write(self, files: Mapping[str, bytes], *, executable: bool = False) -> None:
+        """Writes files at relative paths, making folders; a path that is there is replaced."""
+        for batch in batches(files):
+            self.request(
+                "write", {"files": batch, "executable": executable}, timeout_sec=FILES_TIMEOUT_SEC
+            )
+
+    def read(self, paths: Sequence[str], *, limit_bytes: int = 16 << 20) -> dict[str, bytes]:
+        """Reads regular files; what is missing, a link or a device is left out.
+
+        `limit_bytes` bounds all of them together; beyond it GuestError, never a cut file.
+        """
+        args = {"paths": list(paths), "limit_bytes": limit_bytes}
+        names = sum(len(json.dumps(path)) + len('"":,===') for path in paths)
+        budget = Budget(encoded_size(limit_bytes) + names + ENVELOPE_BYTES, len(paths) + 1000)
+        reply = self._request("read", args, FILES_TIMEOUT_SEC, budget)
+        files = self._parsed(parse_files, reply)
+        if not files.keys() <= set(paths) or sum(map(len, files.values())) > limit_bytes:
+            raise self._break_off(protocol_error("returned files that were not asked for"))
+        return files
+
+    def install(self, name: str, source: str) -> None:
+        """Loads a guest module that defines `OPERATIONS`."""
+        self.request("install", {"name": name, "source": source}, timeout_sec=INSTALL_TIMEOUT_SEC)
+
+    def request(
+        self,
+        op: str,
+        args: Mapping[str, JSON],
+        *,
+        timeout_sec: float,
+        serve: CallServer | None = None,
+    ) -> JSON:
+        """Calls an operation; `serve` gets the calls that the guest makes meanwhile."""
+        return self._request(op, args, timeout_sec, Budget(), serve or refuse)
+
+    def _request(
+        self,
+        op: str,
+        args: Mapping[str, JSON],
+        timeout_sec: float,
+        budget: Budget,
+        serve: CallServer | None = None,
+    ) -> JSON:
+        with self._taking_turns(op, timeout_sec):
+            deadline = time.monotonic() + timeout_sec
+            sent = Sent(next(self._ids), op, timeout_sec, serve or refuse, budget)
+            return self._reply_to(self._send(sent, args, ()), deadline)
+
+    def begin(
+        self,
+        op: str,
+        args: Mapping[str, JSON],
+        *,
+        timeout_sec: float,
+        attached: Sequence[bytes] = (),
+    ) -> Callable[[], JSON]:
+        """Sends a request and returns at once; what it returns waits for the reply.
+
+        So the host can work while the guest does, and the guest finds its next request waiting.
+        Replies not waited for are kept until they are; the limit counts from the wait. `attached`
+        arrives joined, as the bytes `args["attached"]`. Calls of the guest are refused,
+        and that only once the host waits.
+        """
+        with self._taking_turns(op, timeout_sec):
+            sent = Sent(next(self._ids), op, timeout_sec, refuse, Budget())
+            self._send(sent, args, attached)
+
+        def wait() -> JSON:
+            with self._taking_turns(op, timeout_sec):
+                return self._reply_to(sent, time.monotonic() + timeout_sec)
+
+        return wait
+
+    def close(self) -> None:
+        """Ends the sandbox and everything in it. Idempotent."""
+        if self._end is None:
+            self._end = SandboxError("the sandbox is closed", kind="died")
+        self._stream.kill()
+        # A request in another thread sees the end at once; if it is busy serving, we do not wait
+        # for it and leave its descriptors to the garbage collector.
+        if self._busy.acquire(timeout=1.0):
+            try:
+                self._link.release()
+            finally:
+                self._busy.release()
+
+    def __enter__(self) -> WorkerSandbox:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _cause(self) -> SandboxError:
+        try:
+            return self._stream.post_mortem()
+        except SandboxError as error:  # the engine itself is gone
+            return error
+
+    def _parsed(self, parse: Callable[[JSON], T], reply: JSON) -> T:
+        try:
+            return parse(reply)
+        except SandboxError as error:
+            raise self._break_off(error) from None
+
+    def _break_off(self, error: SandboxError) -> SandboxError:
+        self._end = self._end or error
+        self._stream.kill()
+        return error
+
+    @contextlib.contextmanager
+    def _taking_turns(self, op: str, timeout_sec: float) -> Iterator[None]:
+        """One thread at a time; whatever goes wrong on the link ends the sandbox."""
+        with self._busy:
+            if self._end is not None:
+                raise self._end
+            try:
+                yield
+            except LinkTimeout:
+                message = f"{op!r} was not done after {timeout_sec:g} s; the sandbox was killed"
+                raise self._break_off(SandboxError(message, kind="timeout")) from None
+            except LinkClosed:
+                raise self._break_off(self._end or self._cause()) from None
+            except SandboxError as error:
+                raise self._break_off(error) from None
+
+    def _send(self, sent: Sent, args: Mapping[str, JSON], attached: Sequence[bytes]) -> Sent:
+        # There may be no room in the pipe before those ahead are done.
+        patience = sent.timeout_sec + sum(other.timeout_sec for other in self._ahead)
+        message = {"id": sent.id, "op": sent.op, "args": dict(args)}
+        self._link.send(message, time.monotonic() + patience, attached)
+        self._ahead.append(sent)
+        return sent
+
+    def _reply_to(self, sent: Sent, deadline: float) -> JSON:
+        while sent.reply is None:
+            first = self._ahead.popleft()
+            limit = deadline if first is sent else time.monotonic() + first.timeout_sec
+            first.reply = self._converse(first, limit)
+        return outcome(sent.reply)
+
+    def _converse(self, sent: Sent, deadline: float) -> dict[str, JSON]:
+        def answer(answers: list[Answer], *, excused_sec: float = 0.0) -> None:
+            nonlocal deadline
+            deadline += excused_sec
+            try:
+                # What comes after the operation ended is dropped by the worker, by its id.
+                self._link.send({"id": sent.id, "answers": answers}, deadline)
+            except LinkTimeout:
+                self._stream.kill()  # half a frame may be out: this link is of no more use
+
+        budget, before = sent.budget, self._link.taken
+        while True:
+            frame = self._link.receive(deadline, budget)
+            if sent.serve is refuse:  # then one budget is for all frames together
+                left = sent.budget.bytes - (self._link.taken - before)
+                budget = replace(budget, bytes=left)
+            if frame.get("id") != sent.id:
+                raise protocol_error(f"answered request {frame.get('id')!r:.40}, not {sent.id}")
+            if "calls" not in frame:
+                return frame
+            sent.serve(parse_calls(frame["calls"]), answer)
+
+
+def refuse(calls: list[Call], answer: Answerer) -> None:
+    """Serves a request that expects no calls."""
+    answer([{"cid": call["cid"], "err": "this request serves no calls"} for call in calls])
+
+
+def outcome(frame: dict[str, JSON]) -> JSON:
+    """The value of a reply frame, or the guest's error."""
+    if "ok" in frame:
+        return frame["ok"]
+    error = expect(frame.get("err"), dict)
+    kind, message = str(error.get("type", "Exception")), str(error.get("message", ""))
+    details = [str(error.get("traceback", "")), str(error.get("stderr", ""))]
+    raise GuestError(kind, message, "\n".join(filter(None, details)))
+
+
+def parse_calls(value: JSON) -> list[Call]:
+    """A batch of calls as the contract says, or a protocol error."""
+    calls: list[Call] = expect(value, list)
+    if len(calls) > MAX_CALLS:
+        raise protocol_error(f"made {len(calls)} calls in one frame, at most {MAX_CALLS} are taken")
+    for call in calls:
+        cid, kind = expect(call, dict).get("cid"), call.get("kind")
+        if type(cid) is not int or not 0 <= cid < MAX_NUMBER or type(kind) is not str:
+            raise protocol_error("made a call without `cid` or `kind`")
+    return calls
+
+
+def parse_hello(value: JSON) -> dict[str, JSON]:
+    """What the worker says of its place."""
+    facts: dict[str, JSON] = expect(value, dict)
+    expect(facts.get("work_dir"), str)
+    for name in expect(facts.get("isolation"), list):
+        expect(name, str)
+    return facts
+
+
+def parse_files(value: JSON) -> dict[str, bytes]:
+    """Files from an untrusted reply."""
+    return {path: decode(content) for path, content in expect(value, dict).items()}
+
+
+def parse_exec(value: JSON) -> ExecResult:
+    """An `ExecResult` from an untrusted reply."""
+    reply = expect(value, dict)
+    code, duration = expect(reply.get("exit_code"), int), reply.get("duration_sec")
+    if not 0 <= code <= 255 or type(duration) not in (int, float) or not 0 <= duration < MAX_NUMBER:
+        raise protocol_error(f"sent exit code {code!r:.40} after {duration!r:.40} s")
+    return ExecResult(
+        exit_code=code,
+        stdout=decode(reply.get("stdout")),
+        stderr=decode(reply.get("stderr")),
+        timed_out=expect(reply.get("timed_out"), bool),
+        truncated=expect(reply.get("truncated"), bool),
+        duration_sec=float(duration),
+        oom=expect(reply.get("oom"), bool),
+    )
+
+
+def expect(value: JSON, kind: type[Any]) -> Any:
+    """`value` if it has the type that the protocol says."""
+    if type(value) is not kind:
+        raise protocol_error(f"sent {type(value).__name__} where {kind.__name__} belongs")
+    return value
+
+
+def encoded_size(size: int) -> int:
+    """Characters of base64 for so many bytes."""
+    return 4 * (size // 3 + 1)
+
+
+def encode(content: bytes) -> str:
+    """Bytes as the protocol carries them."""
+    return base64.b64encode(content).decode()
+
+
+def decode(content: JSON) -> bytes:
+    """Bytes from an untrusted base64 string."""
+    try:
+        return base64.b64decode(expect(content, str), validate=True)
+    except ValueError as error:  # not base64, or not even ASCII
+        raise protocol_error(f"sent bytes that are not base64: {error}") from error
+
+
+def batches(files: Mapping[str, bytes]) -> Iterator[dict[str, str]]:
+    """Groups files so that no frame grows past the protocol's limit."""
+    batch: dict[str, str] = {}
+    size = 0
+    for path, content in files.items():
+        if batch and size + len(content) > WRITE_BATCH_BYTES:
+            yield batch
+            batch, size = {}, 0
+        batch[path] = encode(content)
+        size += len(content)
+    if batch:
+        yield batch

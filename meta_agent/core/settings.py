@@ -1,0 +1,198 @@
+"""Where settings come from: the first of five layers that names one.
+
+They are the command line, `META_AGENT_*` variables, the workspace's `meta-agent.toml` (tables
+`[evolve]`, `[training]` and `[engine]`), the profile and the default. One settings file is read:
+that of the workspace in use, never one of another project. Unknown keys fail and are named.
+"""
+
+from __future__ import annotations
+
+import difflib
+import logging
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from pydantic import ValidationError
+from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsConfigDict, SettingsError
+
+from meta_agent.core.config import ALL_ROLES, ENGINE, FIELDS, TRAINING, WITHDRAWN, RunConfig
+from meta_agent.core.errors import ConfigError
+from meta_agent.core.protocols import JSON, ROLES
+from meta_agent.core.workspace import SETTINGS_FILE, find_workspace, read_settings
+
+_log = logging.getLogger(__name__)
+ENV_PREFIX: Final = "META_AGENT_"
+_DEFAULT: Final = "default"
+
+# Variables of ours that are not settings.
+INTERNAL_VARIABLES: Final = frozenset(
+    {"META_AGENT_CRASH_AT", "META_AGENT_VLLM_PYTHON", "META_AGENT_VERIFIERS_PYTHON"}
+)
+
+# What a profile changes, where nobody said otherwise.
+PROFILES: Final[Mapping[str, Mapping[str, JSON]]] = {
+    "default": {},
+    "tiny": {"generations": 1, "candidates": 2, "train_steps": 4},
+}
+
+# Tables by role, with the flag that fills them. Layers add up role by role.
+BY_ROLE: Final[Mapping[str, str]] = {
+    "models": "--model",
+    "base_urls": "--base-url",
+    "key_env": "--key-env",
+    "role_max_usd": "--max-usd",
+    "role_max_tokens": "--max-tokens",
+}
+# What stands here by mistake may be a key: it is refused without being repeated.
+MAY_HOLD_A_KEY: Final = frozenset({"base_urls", "key_env", "notify"})
+
+
+def resolve(flags: Mapping[str, Any]) -> RunConfig:
+    """The snapshot for these flags (None: not given). Raises ConfigError and starts nothing."""
+    given = {name: value for name, value in flags.items() if value is not None}
+    from_environment = _environment_values()
+    named = given.get("workspace") or from_environment.get("workspace")
+    root = find_workspace(Path(named) if named else None, Path.cwd())
+    layers: _Layers = [("command line", given), ("environment", from_environment)]
+    layers.append((str(root / SETTINGS_FILE), _file_values(root / SETTINGS_FILE)))
+    profile = str(_first(layers, "profile") or "default")
+    layers.append((f"profile {profile}", dict(PROFILES.get(profile, {}))))
+    return _build([(_origin_of(layers, "workspace"), {"workspace": root}), *layers])
+
+
+# Highest precedence first: a name for people, and the values given there.
+_Layers = list[tuple[str, dict[str, Any]]]
+
+
+def _build(layers: _Layers) -> RunConfig:
+    origin = {name: _origin_of(layers, name) for name in FIELDS}
+    given = {name for _, values in layers for name in values}
+    values = {name: _value(layers, name) for name in FIELDS if name in given}
+    try:
+        return RunConfig(**values, origin=origin)
+    except ValidationError as error:
+        raise _in_plain_words(error, origin) from error
+
+
+def _first(layers: _Layers, name: str) -> Any:
+    return next((values[name] for _, values in layers if name in values), None)
+
+
+def _value(layers: _Layers, name: str) -> Any:
+    """The highest layer's word; of a table by role, each role's highest."""
+    found = [values[name] for _, values in layers if name in values]
+    if name not in BY_ROLE or not all(isinstance(table, dict) for table in found):
+        return found[0]
+    return {role: entry for table in reversed(found) for role, entry in table.items()}
+
+
+def _origin_of(layers: _Layers, name: str) -> str:
+    found = [origin for origin, values in layers if name in values] or [_DEFAULT]
+    named = [ENV_PREFIX + name.upper() if one == "environment" else one for one in found]
+    return " + ".join(named) if name in BY_ROLE else named[0]
+
+
+class _EnvironmentSettings(BaseSettings, RunConfig):
+    """Tells pydantic-settings the names and types of our variables; never instantiated."""
+
+    model_config = SettingsConfigDict(env_prefix=ENV_PREFIX, env_ignore_empty=True)
+
+
+def _environment_values() -> dict[str, Any]:
+    known = {ENV_PREFIX + name.upper() for name in FIELDS} | INTERNAL_VARIABLES
+    for variable in sorted(os.environ):
+        if variable in {ENV_PREFIX + name.upper() for name in WITHDRAWN}:
+            _left_out(variable)
+        elif variable.startswith(ENV_PREFIX) and variable not in known:
+            raise ConfigError(
+                f"the environment variable {variable} is not a setting",
+                hint=_did_you_mean(variable, known) or f"unset {variable}",
+            )
+    try:
+        found = EnvSettingsSource(_EnvironmentSettings)()
+    except SettingsError as error:
+        raise _not_json(error) from None  # the cause would repeat what may be a key
+    return {name: value for name, value in found.items() if name in FIELDS}
+
+
+def _not_json(error: SettingsError) -> ConfigError:
+    name = next((one for one in BY_ROLE if f'"{one}"' in str(error)), "?")
+    variable = ENV_PREFIX + name.upper()
+    return ConfigError(
+        f"{variable} is not a JSON object by role",
+        hint=f"{variable}='{{\"proposer\": ...}}', or {BY_ROLE.get(name, 'the flag')} ROLE=...",
+    )
+
+
+def _file_values(path: Path) -> dict[str, Any]:
+    if not path.is_file():
+        return {}
+    tables = read_settings(path)
+    # The file belongs to one workspace: it cannot name it.
+    evolve = set(FIELDS) - {"workspace", *TRAINING, *ENGINE}
+    values = _table(path, "evolve", tables, evolve)
+    values |= _table(path, "training", tables, set(TRAINING))
+    values |= _table(path, "engine", tables, set(ENGINE))
+    for key in ("tasks", "grade", "skills"):  # a path in a file is relative to that file
+        if isinstance(values.get(key), str):
+            values[key] = path.parent / Path(values[key]).expanduser()
+    return values
+
+
+def _table(path: Path, table: str, tables: Mapping[str, Any], allowed: set[str]) -> dict[str, Any]:
+    values = dict(tables.get(table, {}))
+    for key in sorted(WITHDRAWN & set(values)):
+        _left_out(f"{key} in [{table}] of {path}")
+        del values[key]
+    for key in values:
+        if key not in allowed:
+            own = {**dict.fromkeys(TRAINING, "training"), **dict.fromkeys(ENGINE, "engine")}
+            belongs = own.get(key) or ("evolve" if key in FIELDS else None)
+            raise ConfigError(
+                f"unknown key {key!r} in [{table}] of {path}",
+                hint=(f"it belongs in [{belongs}]" if belongs and key != "workspace" else None)
+                or _did_you_mean(key, allowed)
+                or f"known keys: {', '.join(sorted(allowed))}",
+            )
+    return values
+
+
+def _left_out(name: str) -> None:
+    _log.warning("%s is no setting any more and is left out", name)
+
+
+def _did_you_mean(name: str, known: Iterable[str]) -> str | None:
+    close = difflib.get_close_matches(name, sorted(known), n=1)
+    return f"did you mean {close[0]}?" if close else None
+
+
+def flag_of(field: str) -> str:
+    """The flag that fills a setting."""
+    return BY_ROLE.get(field) or "--" + field.replace("_", "-")
+
+
+def _in_plain_words(error: ValidationError, origin: Mapping[str, str]) -> ConfigError:
+    problem = error.errors()[0]
+    name = str(problem["loc"][0]) if problem["loc"] else "settings"
+    where = origin.get(name, _DEFAULT)
+    flag = flag_of(name)
+    if problem["loc"][-1:] == ("[key]",):
+        return _unknown_role(name, str(problem["loc"][1]), flag, where)
+    shown = "" if name in MAY_HOLD_A_KEY else f" = {problem['input']!r}"
+    of_role = f"[{problem['loc'][1]}]" if len(problem["loc"]) > 1 else ""
+    reason = problem["msg"].removeprefix("Value error, ")
+    return ConfigError(
+        f"{name}{of_role}{shown} (from {where}): {reason[:1].lower()}{reason[1:]}",
+        hint=f"{flag} in: meta-agent evolve --help",
+    )
+
+
+def _unknown_role(name: str, role: str, flag: str, where: str) -> ConfigError:
+    known = ", ".join(ROLES) + (f", or {ALL_ROLES}" if name in MAY_HOLD_A_KEY else "")
+    guess = _did_you_mean(role, ROLES)
+    return ConfigError(
+        f"{flag}: there is no role {role[:40]!r} (from {where})",
+        hint=(f"{guess} " if guess else "") + f"roles: {known}",
+    )

@@ -1,0 +1,323 @@
+"""A workspace: the directory that holds one line of evolution, and nothing of anyone else.
+
+Promises: a directory is a workspace exactly when its `meta-agent.toml` is there; that file is
+written last, so an interrupted `init_workspace` can be run again. A directory with other people's
+files in it is never taken over.
+
+A workspace that this installation did not make is named as such before anything in it is opened.
+
+Does not cover: what the parts contain. The harness repository is made by the caller's
+`create_repo` (see `meta_agent.core.history`), the ledger by `meta_agent.core.ledger`.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import re
+import stat
+import tomllib
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from meta_agent.core.distribution import install
+from meta_agent.core.durable import part_of, write_whole
+from meta_agent.core.errors import ConfigError
+
+SETTINGS_FILE: Final = "meta-agent.toml"
+DEFAULT_NAME: Final = "meta-agent-workspace"
+SCHEMA_VERSION: Final = 1
+BUILT_IN_HARNESSES: Final = ("seed", "competent")
+
+_TABLES: Final = ("workspace", "evolve", "training", "engine", "prices")
+_REPO: Final = "harness_repo"
+_DIRECTORIES: Final = ("skills_library", "rollouts", "reports", "checkpoints")
+_LEDGER: Final = "ledger.sqlite"
+GIVEN: Final = "given"
+"""What `meta_agent.optimize` was given as Python, written down as files."""
+_MAKER: Final = ".maker"
+_MARK = re.compile(r"[0-9a-f]{32}")
+_SMALL_BYTES: Final = 4096
+_log = logging.getLogger(__name__)
+# What an interrupted `init_workspace` may have left behind.
+_OURS: Final = {
+    *_DIRECTORIES,
+    *(GIVEN, _REPO, _MAKER, f".{_REPO}.building", part_of(Path(SETTINGS_FILE)).name),
+}
+
+_SETTINGS: Final = """\
+# The identity of this workspace, written once by `meta-agent init`.
+[workspace]
+schema_version = {schema_version}
+domain = "{domain}"
+harness = "{harness}"
+seed = {seed}
+
+# Defaults of `meta-agent evolve` in this workspace. Flags and META_AGENT_* variables win.
+[evolve]
+domain = "{domain}"
+harness = "{harness}"
+# generations = 3
+# candidates = 3
+# train_steps = 30
+# sandbox = "auto"
+# max_usd = 5.0
+
+# Prices of models that no table knows, or of your own server; USD per million tokens.
+# [prices."openai/my-model"]
+# input = 0.0
+# output = 0.0
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Workspace:
+    """Where everything lies. Make one with `init_workspace` or `open_workspace`."""
+
+    root: Path
+    domain: str
+    harness: str  # what it started from: a built-in harness, a folder or an address
+    seed: int  # what drew that harness's planted faults
+
+    @property
+    def settings_file(self) -> Path:
+        return self.root / SETTINGS_FILE
+
+    @property
+    def harness_repo(self) -> Path:
+        """A git repository of its own; `main` is the promoted history."""
+        return self.root / _REPO
+
+    @property
+    def skills_library(self) -> Path:
+        return self.root / "skills_library"
+
+    @property
+    def rollouts(self) -> Path:
+        return self.root / "rollouts"
+
+    @property
+    def transcripts(self) -> Path:
+        """One folder per run that asked a model; the first exchange makes it."""
+        return self.root / "transcripts"
+
+    @property
+    def ledger_file(self) -> Path:
+        return self.root / _LEDGER
+
+    @property
+    def reports(self) -> Path:
+        return self.root / "reports"
+
+    @property
+    def checkpoints(self) -> Path:
+        return self.root / "checkpoints"
+
+
+def find_workspace(named: Path | None, cwd: Path) -> Path:
+    """The workspace directory in use, whether or not it exists yet."""
+    if named is not None:
+        return (cwd / named.expanduser()).absolute()
+    return cwd.absolute() if (cwd / SETTINGS_FILE).is_file() else (cwd / DEFAULT_NAME).absolute()
+
+
+def is_workspace(root: Path) -> bool:
+    """Whether `root` holds a complete workspace."""
+    return (root / SETTINGS_FILE).is_file()
+
+
+def init_workspace(
+    root: Path,
+    *,
+    domain: str,
+    harness: str = "seed",
+    seed: int = 0,
+    create_repo: Callable[[Path], object],
+) -> Workspace:
+    """Makes a workspace, finishes a half-made one, or opens the one that is there.
+
+    `create_repo(path)` makes the harness repository, all of it or nothing (`HarnessRepo.create`).
+    """
+    if is_workspace(root):
+        return _same(open_workspace(root), domain=domain, harness=harness)
+
+    def fill(root: Path) -> None:
+        if not (root / _REPO).is_dir():
+            create_repo(root / _REPO)
+        _write_settings(root, domain=domain, harness=harness, seed=seed)
+
+    claim_workspace(root, fill)
+    return open_workspace(root)
+
+
+def claim_workspace(root: Path, fill: Callable[[Path], None]) -> None:
+    """Makes a workspace where nothing of anybody lies; `fill` writes the settings last."""
+    _require_free(root)
+    try:
+        _make_directories(root)
+        _sign(root)
+        fill(root)
+    except OSError as error:
+        raise ConfigError(
+            f"cannot make a workspace in {root}: {error.strerror}",
+            hint="choose another directory with --workspace",
+        ) from error
+
+
+def open_workspace(root: Path) -> Workspace:
+    """Opens a workspace, or says in one sentence what is wrong with it."""
+    if not is_workspace(root):
+        raise ConfigError(
+            f"{root} is not a workspace (it has no {SETTINGS_FILE})",
+            hint=f"meta-agent init --workspace {root}",
+        )
+    identity = _identity(root / SETTINGS_FILE)
+    for part in (_REPO, *_DIRECTORIES):
+        if not (root / part).is_dir():
+            raise ConfigError(
+                f"the workspace {root} is damaged: {part}/ is missing",
+                hint="restore it from a copy, or start anew with --workspace DIR",
+            )
+    if not made_here(root):
+        _refuse_odd(root)
+        _log.warning(
+            "%s was not made by this installation: its harness, settings and records are "
+            "somebody's, perhaps a stranger's; read its %s before you run it",
+            root,
+            SETTINGS_FILE,
+        )
+    return Workspace(root, **identity)
+
+
+def _refuse_odd(root: Path) -> None:
+    """A part that leads elsewhere, or at which a reader waits. One's own may be links."""
+    for entry in root.iterdir():
+        if entry.is_symlink() or not (entry.is_dir() or entry.is_file()):
+            raise ConfigError(
+                f"{entry} is a link or no file, in a workspace that was not made here",
+                hint="look at it yourself; put the folder itself there if it is yours",
+            )
+
+
+def made_here(root: Path) -> bool:
+    """Whether this installation made the workspace: it carries a mark that is known here."""
+    mark = read_small(root / _MAKER) or ""
+    return bool(_MARK.fullmatch(mark)) and (_made() / mark).is_file()
+
+
+def state_dir() -> Path:
+    """`$XDG_STATE_HOME/meta-agent`, by default below ~/.local/state."""
+    base = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    return Path(base) / "meta-agent"
+
+
+def read_small(path: Path) -> str | None:
+    """The text of a small regular file; None for anything else, however it would like to be read.
+
+    Somebody may have put a FIFO there, at which an ordinary read would wait for ever.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY)
+    except OSError:
+        return None
+    try:
+        regular = stat.S_ISREG(os.fstat(descriptor).st_mode)
+        text = os.read(descriptor, _SMALL_BYTES) if regular else None
+    finally:
+        os.close(descriptor)
+    return None if text is None else text.decode("utf-8", "replace").strip()
+
+
+def _made() -> Path:
+    return state_dir() / "workspaces"
+
+
+def _sign(root: Path) -> None:
+    mark = uuid.uuid4().hex
+    _made().mkdir(parents=True, exist_ok=True)
+    (_made() / mark).write_text(str(root.absolute()), encoding="utf-8")
+    (root / _MAKER).write_text(mark, encoding="ascii")
+
+
+def require_fitting(root: Path, *, domain: str, harness: str) -> None:
+    """Raises ConfigError where a workspace is there and is for something else. Writes nothing."""
+    if is_workspace(root):
+        _same(open_workspace(root), domain=domain, harness=harness)
+
+
+def read_settings(path: Path) -> dict[str, Any]:
+    """A settings file as tables. Tables we do not know are refused by name."""
+    try:
+        tables = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} is not valid TOML: {error}", hint="mend that line") from error
+    except OSError as error:
+        raise ConfigError(f"cannot read {path}: {error.strerror}") from error
+    for name, value in tables.items():
+        if name not in _TABLES or not isinstance(value, dict):
+            raise ConfigError(
+                f"unknown key {name!r} in {path}", hint="settings belong under [evolve]"
+            )
+    return tables
+
+
+def _identity(path: Path) -> dict[str, Any]:
+    table = dict(read_settings(path).get("workspace", {}))
+    version = table.pop("schema_version", None)
+    if version != SCHEMA_VERSION:
+        raise ConfigError(
+            f"{path} has [workspace] schema_version {version!r}; this meta-agent reads "
+            f"{SCHEMA_VERSION}",
+            hint=f"{install()} --upgrade, or start anew with --workspace DIR",
+        )
+    expected: dict[str, type] = {"domain": str, "harness": str, "seed": int}
+    for name in {*expected, *table}:
+        if name not in expected or not isinstance(table.get(name), expected[name]):
+            raise ConfigError(
+                f"{path} is damaged: [workspace] {name} = {table.get(name)!r}",
+                hint="restore the file from a copy: it is written once and not meant to be edited",
+            )
+    return table
+
+
+def _same(workspace: Workspace, *, domain: str, harness: str) -> Workspace:
+    if workspace.domain != domain:
+        raise ConfigError(
+            f"the workspace {workspace.root} is for the domain {workspace.domain}, not {domain}",
+            hint=f"meta-agent evolve --domain {domain} --workspace ./{domain}-workspace",
+        )
+    # Of somebody's agent only the files count, wherever they came from.
+    if workspace.harness != harness and not {workspace.harness, harness}.isdisjoint(
+        BUILT_IN_HARNESSES
+    ):
+        raise ConfigError(
+            f"the workspace {workspace.root} holds the harness {workspace.harness}, not {harness}",
+            hint="leave --harness out, or start anew with --workspace DIR",
+        )
+    return workspace
+
+
+def _require_free(root: Path) -> None:
+    if root.exists() and not root.is_dir():
+        raise ConfigError(f"{root} is a file, not a directory", hint="choose another --workspace")
+    foreign = sorted({entry.name for entry in root.iterdir()} - _OURS) if root.is_dir() else []
+    if foreign:
+        raise ConfigError(
+            f"{root} already holds other files ({foreign[0]}) and is not a workspace",
+            hint=f"meta-agent init --workspace {root / DEFAULT_NAME}",
+        )
+
+
+def _make_directories(root: Path) -> None:
+    for name in _DIRECTORIES:
+        (root / name).mkdir(parents=True, exist_ok=True)
+
+
+def _write_settings(root: Path, *, domain: str, harness: str, seed: int) -> None:
+    named = json.dumps(harness, ensure_ascii=False)[1:-1]  # a path: TOML escapes as JSON does
+    text = _SETTINGS.format(schema_version=SCHEMA_VERSION, domain=domain, harness=named, seed=seed)
+    write_whole(root / SETTINGS_FILE, text)

@@ -1,0 +1,1 @@
+"""Where trainings run besides this process: a Ray cluster."""

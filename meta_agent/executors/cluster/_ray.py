@@ -1,0 +1,131 @@
+"""Speaks to Ray: the only file that does. Ray Core alone, and none of its retries.
+
+A *place* is an actor that is bound to one node, with the processors (and, where asked, the GPU)
+that a unit needs; trainer and engines are its children, so they are packed there. Places end with
+the driver. Whatever Ray says of a lost actor, also `ActorUnavailableError`, is `PlaceLost`; what
+the code there raised is raised here as it was.
+
+Not covered: which place gets a unit, and what a loss means (`dispatch`).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from importlib.util import find_spec
+from typing import Any, NamedTuple
+
+from meta_agent.core.distribution import install
+from meta_agent.core.errors import PreflightError
+from meta_agent.core.protocols import JSON
+from meta_agent.executors.cluster.node import Node
+
+
+class PlaceLost(Exception):  # noqa: N818 - an event, not a mistake
+    """A place died, hung or cannot be reached."""
+
+
+class Needs(NamedTuple):
+    """What a place takes of its node."""
+
+    CPU: int  # named as Ray names them
+    GPU: int = 0
+
+
+class Place:
+    """An actor on a node."""
+
+    def __init__(self, ray: Any, actor: Any, node: str) -> None:
+        self._ray, self._actor, self.node = ray, actor, node
+
+    def facts(self, probe: str, timeout_sec: float) -> dict[str, str]:
+        with _lost(self._ray):
+            return dict(self._ray.get(self._actor.facts.remote(probe), timeout=timeout_sec))
+
+    def start(self, folder: str) -> Any:
+        """Begins a unit; `finished` takes what this returns."""
+        with _lost(self._ray):
+            return self._actor.carry_out.remote(folder)
+
+    def finished(self, begun: Any, within_sec: float) -> str | None:
+        """The hash of its result, or None where it is still under way."""
+        with _lost(self._ray):
+            done, _ = self._ray.wait([begun], timeout=within_sec)
+            return str(self._ray.get(begun)) if done else None
+
+    def heard(self, seen: int, timeout_sec: float) -> list[tuple[int, JSON]]:
+        with _lost(self._ray):
+            return list(self._ray.get(self._actor.heard.remote(seen), timeout=timeout_sec))
+
+    def end(self) -> None:
+        """Kills it, or has it killed as soon as it can be reached."""
+        with suppress(Exception):
+            self._ray.kill(self._actor, no_restart=True)
+
+
+@contextmanager
+def _lost(ray: Any) -> Iterator[None]:
+    try:
+        yield
+    except (ray.exceptions.RayActorError, ray.exceptions.GetTimeoutError) as error:
+        raise PlaceLost(f"{type(error).__name__}: {str(error).strip()[:300]}") from error
+    except ray.exceptions.RayTaskError as error:
+        raise error.cause from error
+
+
+class Cluster:
+    """The nodes at an address; an empty address is a cluster of this machine alone."""
+
+    def __init__(self, address: str) -> None:
+        if find_spec("ray") is None:
+            raise PreflightError("--executor ray needs Ray", hint=install("ray"))
+        os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+        # 15 by default: beside other work on this machine, what Ray starts would starve.
+        os.environ.setdefault("RAY_worker_niceness", "0")
+        import ray  # noqa: TID251
+
+        self._ray = ray
+        try:
+            ray.init(
+                address=address or "local",
+                include_dashboard=None if address else False,
+                log_to_driver=False,
+                configure_logging=False,
+            )
+        except (ConnectionError, RuntimeError, ValueError) as error:
+            raise PreflightError(
+                f"no Ray cluster at {address or 'this machine'}: {str(error).strip()[:300]}",
+                hint="ray status --address ADDRESS; the same Python and Ray have to run there",
+            ) from error
+
+    def room(self, needs: Needs) -> dict[str, int]:
+        """How many places each living node has room for, by the node's id."""
+        wanted = {name: count for name, count in needs._asdict().items() if count}
+        return {
+            node["NodeID"]: int(min(node["Resources"].get(n, 0) // c for n, c in wanted.items()))
+            for node in self._ray.nodes()
+            if node["Alive"]
+        }
+
+    @property
+    def gpus(self) -> int:
+        """Of all nodes."""
+        return int(self._ray.cluster_resources().get("GPU", 0))
+
+    def place(self, node: str, needs: Needs, build: str, told: JSON) -> Place:
+        """A new place on that node."""
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy  # noqa: TID251
+
+        actor = self._ray.remote(Node).options(
+            num_cpus=needs.CPU,
+            num_gpus=needs.GPU,
+            max_restarts=0,
+            max_task_retries=0,
+            max_concurrency=2,  # a unit, and `heard` beside it
+            scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=False),
+        )
+        return Place(self._ray, actor.remote(build, told), node)
+
+    def close(self) -> None:
+        self._ray.shutdown()

@@ -1,0 +1,220 @@
+"""A recorded run in the place of a provider: the same questions get the same answers, for nothing.
+
+Promises: nothing is asked of anybody. A question that is not the recorded one is an error which
+says where the two part; with `position` it gets the reply recorded in its place, and the drift is
+counted. A call that had failed for good fails again in the same way.
+
+Does not cover: making the rest of the run repeat itself. Run id, clock and settings come from the
+recording (`Recording.effective`); what else differs between machines shows up as a miss.
+"""
+
+from __future__ import annotations
+
+import difflib
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Final
+
+from meta_agent.core.chat import ChatReply, ChatRequest
+from meta_agent.core.config import BROUGHT, RunConfig
+from meta_agent.core.errors import ConfigError, IntegrityError, ProviderError
+from meta_agent.core.protocols import JSON, Role
+from meta_agent.llm_clients.asking._digest import Question, first_difference
+from meta_agent.llm_clients.asking._exchange import Exchange, Failure
+from meta_agent.llm_clients.asking.transcripts import MANIFEST, Transcripts
+from meta_agent.llm_clients.dialect import Dialect
+
+PREFIX: Final = "replay:"
+
+# The meta-agent of the replaying run is the recording itself.
+_NOT_COMPARED: Final = frozenset({"meta_model", "tasks_sha256"})
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """A recorded run, ready to be repeated."""
+
+    transcripts: Transcripts
+    run_id: str
+    clock: int
+    """Seconds since the epoch at the recorded run's start: its commits are dated from it."""
+    settings: Mapping[str, JSON]
+    """`RunConfig.hashed` of the recorded run."""
+    models: Mapping[Role, str]
+    labels: Mapping[str, str] = field(default_factory=dict)
+    """What people should know: which kind of model it was, and how it was reached."""
+
+    def model_of(self, role: Role) -> str:
+        """The model string that the recorded run used in a role."""
+        if role not in self.models:
+            raise IntegrityError(
+                f"in the recorded run {self.run_id} no model was asked in the role {role}"
+            )
+        return self.models[role]
+
+    def effective(self, config: RunConfig) -> RunConfig:
+        """The settings to replay with: the recorded ones wherever the user did not say otherwise.
+
+        Raises ConfigError where the user did, and it differs.
+        """
+        mine = config.hashed
+        taken: dict[str, JSON] = {}
+        differing: list[str] = []
+        for name, recorded in self.settings.items():
+            if name in _NOT_COMPARED or mine.get(name) == recorded:
+                continue
+            source = config.origin.get(name, "default")
+            if name == "harness" and recorded == BROUGHT:
+                differing.append("harness (the recorded run had an agent that somebody brought)")
+            elif source.startswith(("default", "profile")):
+                taken[name] = recorded
+            else:
+                differing.append(
+                    f"{name} = {mine.get(name)!r} (from {source}; recorded: {recorded!r})"
+                )
+        if mine["tasks_sha256"] != self.settings.get("tasks_sha256"):
+            differing.append("tasks (the file's content is not the recorded one)")
+        if differing:
+            raise ConfigError(
+                f"the recording {self.run_id} was made with other settings: "
+                + "; ".join(sorted(differing)),
+                hint="leave these settings out: a replay takes them from the recording, all but "
+                "the files behind --tasks and --harness",
+            )
+        origin = {**config.origin, **dict.fromkeys(taken, f"recording {self.run_id}")}
+        return RunConfig.from_json({**config.to_json(), **taken, "origin": origin})
+
+
+def recording_of(model: str, workspace: Path) -> Recording:
+    """The recording behind `replay:RUN`: a folder, or a run of this workspace."""
+    name = model.removeprefix(PREFIX)
+    places = (Path(name).expanduser(), workspace / "transcripts" / name)
+    found = next((place for place in places if (place / MANIFEST).is_file()), None)
+    if found is None:
+        kept = sorted(
+            path.parent.name for path in (workspace / "transcripts").glob(f"*/{MANIFEST}")
+        )
+        raise ConfigError(
+            f"there is no recording {name!r}",
+            hint=f"--meta-model replay:RUN, RUN being a folder with a {MANIFEST}"
+            + (f" or one of: {', '.join(kept)}" if kept else ""),
+        )
+    return _open(Transcripts(found.absolute()))
+
+
+def _open(transcripts: Transcripts) -> Recording:
+    manifest = transcripts.manifest() or {}
+    try:
+        return Recording(
+            transcripts,
+            str(manifest["run_id"]),
+            int(manifest["clock"]),
+            dict(manifest["settings"]),
+            dict(manifest["models"]),
+            dict(manifest["labels"]),
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise IntegrityError(
+            f"{transcripts.root / MANIFEST} is damaged: {type(error).__name__} {error}"
+        ) from error
+
+
+class Replay:
+    """Answers from a recording, and copies what it used into the record of this run."""
+
+    def __init__(self, recording: Recording, transcripts: Transcripts, *, exact: bool) -> None:
+        self.drifted = 0
+        self._drift_lock = threading.Lock()  # guards `drifted`
+        self._recording = recording
+        self._copy = transcripts if transcripts.root != recording.transcripts.root else None
+        self._exact = exact
+
+    def known(self, recorded: Exchange) -> None:
+        """An exchange was used again: nothing to do, as nothing was paid."""
+
+    def answer(
+        self, request: ChatRequest, question: Question, conversation: str, turn: int
+    ) -> ChatReply:
+        """The recorded reply of that place. Raises IntegrityError at a miss."""
+        try:
+            recorded = self._find(request, conversation, turn, question)
+        except ProviderError as error:
+            self._keep_failure(error, question, conversation, turn)
+            raise
+        if self._copy is not None:
+            self._copy.append(replace(recorded, question=question, reservation=None))
+        return replace(recorded.reply, replayed=True)
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+    def _find(
+        self, request: ChatRequest, conversation: str, turn: int, question: Question
+    ) -> Exchange:
+        transcripts = self._recording.transcripts
+        recorded = transcripts.recorded(conversation, turn)
+        if recorded is not None and recorded.question.digest == question.digest:
+            return recorded
+        failure = transcripts.failure(conversation, turn, question.digest if self._exact else None)
+        if failure is not None and (self._exact or recorded is None):
+            raise failure.error()
+        if recorded is None:
+            raise self._missing(conversation, turn)
+        if self._exact:
+            self._refuse_as_recorded(request, recorded)
+            raise _differing(recorded, question)
+        with self._drift_lock:
+            self.drifted += 1
+        return recorded
+
+    def _refuse_as_recorded(self, request: ChatRequest, recorded: Exchange) -> None:
+        """Raises a refusal of the recorded server, where heeding it leads to the recorded question.
+
+        Rollouts learn from each other's refusals what a server does not take, in the order in which
+        threads happen to come; so one that knew it then may still have to be told now.
+        """
+        said = {*recorded.question.parameters, *(["tools"] if recorded.question.tools else [])}
+        for refusal in self._refusals:
+            narrower = Dialect().without(refusal.message, request)
+            lost = narrower.lost(request) if narrower else frozenset()
+            if lost and not lost & said:
+                raise refusal.error()
+
+    @cached_property
+    def _refusals(self) -> list[Failure]:
+        """Each thing that the recorded servers refused, once."""
+        transcripts = self._recording.transcripts
+        every = (one for name in transcripts.conversations() for one in transcripts.failures(name))
+        return list({one.message: one for one in every if one.kind == "refused"}.values())
+
+    def _keep_failure(
+        self, error: ProviderError, question: Question, conversation: str, turn: int
+    ) -> None:
+        if self._copy is not None:
+            at = float(self._recording.clock)
+            self._copy.append_failure(
+                Failure(conversation, turn, question.digest, error.kind, str(error), at)
+            )
+
+    def _missing(self, conversation: str, turn: int) -> IntegrityError:
+        transcripts = self._recording.transcripts
+        turns = len(transcripts.read(conversation))
+        names = [] if turns else transcripts.conversations()
+        near = difflib.get_close_matches(conversation, names, n=1)
+        known = f"it has {turns} of them" if turns else "it has no such conversation"
+        return IntegrityError(
+            f"the recording {self._recording.run_id} has no turn {turn} of {conversation}: {known}"
+            + (f" (there is {near[0]})" if near else ""),
+            hint=f"the recorded run went another way before; see {transcripts.root}",
+        )
+
+
+def _differing(recorded: Exchange, question: Question) -> IntegrityError:
+    where = first_difference(recorded.question, question)
+    return IntegrityError(
+        f"turn {recorded.turn} of {recorded.conversation} is not the recorded question: {where}",
+        hint="--replay-match position takes the recorded replies all the same",
+    )

@@ -1,0 +1,222 @@
+"""The one client through which a run asks its models: money, retries, the record, and replay.
+
+An exchange goes: take the keys out -> recorded? then that is the answer -> set the worst case aside
+-> ask, by the one retry policy, each attempt on a reservation of its own -> record, synced ->
+settle -> return. What is returned is what was recorded, so a resumed run sees the same thing.
+
+Promises: a recorded exchange is never asked or paid again; a process that dies at any point leaves
+either a record (a reservation still open is then settled from it) or an open reservation, which
+keeps counting, and asks once more. Caps on run and roles hold across threads and restarts. With a
+cap on money a model without a price is refused before anything starts.
+
+Does not cover: what the messages mean (`agents`), and how a provider is spoken to (`_endpoints`).
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from typing import Self
+
+from meta_agent.core.chat import ChatReply, ChatRequest
+from meta_agent.core.config import RunConfig
+from meta_agent.core.errors import ConfigError
+from meta_agent.core.ledger import Ledger
+from meta_agent.core.protocols import ROLES, Role
+from meta_agent.core.workspace import SETTINGS_FILE, read_settings
+from meta_agent.llm_clients.asking._asking import Live
+from meta_agent.llm_clients.asking._digest import Question, parameters, tools_json
+from meta_agent.llm_clients.asking._manifest import clock_of, keep, manifest_of, snapshot_of
+from meta_agent.llm_clients.asking._meter import Meter
+from meta_agent.llm_clients.asking._replay import PREFIX as REPLAY
+from meta_agent.llm_clients.asking._replay import Recording as Recording
+from meta_agent.llm_clients.asking._replay import Replay
+from meta_agent.llm_clients.asking._replay import recording_of as recording_of
+from meta_agent.llm_clients.asking._retry import RetryPolicy
+from meta_agent.llm_clients.asking._roles import Lines, prices_of, require_prices
+from meta_agent.llm_clients.asking._roles import Server as Server
+from meta_agent.llm_clients.asking._roles import require_scripts as require_scripts
+from meta_agent.llm_clients.asking._roles import roles_in_use as roles_in_use
+from meta_agent.llm_clients.asking._roles import unasked as unasked
+from meta_agent.llm_clients.asking._secrets import Scrubber
+from meta_agent.llm_clients.asking.prices import Price, stated_prices
+from meta_agent.llm_clients.asking.transcripts import Transcripts
+from meta_agent.llm_clients.providers._streaming import Timeouts
+
+
+class Client:
+    """Implements `chat.ModelClient`. Make one with `open_client`; any thread may use it."""
+
+    def __init__(
+        self,
+        source: Live | Replay,
+        transcripts: Transcripts,
+        scrubber: Scrubber,
+        model_of: Callable[[Role], str],
+    ) -> None:
+        self.transcripts = transcripts
+        self.model_of = model_of
+        """The model string of a role, as it is recorded: in a replay, the recorded run's."""
+        self._source = source
+        self._scrubber = scrubber
+        self._turns = _Turns()
+
+    def chat(self, request: ChatRequest, *, conversation: str, turn: int) -> ChatReply:
+        """Asks, or returns what is recorded. `request.model` is set here, from its role."""
+        request = replace(request, model=self.model_of(request.role))
+        question = self._question(request)
+        with self._turns.alone(conversation):
+            recorded = self.transcripts.recorded(conversation, turn)
+            if recorded is not None and recorded.question.digest == question.digest:
+                self._source.known(recorded)
+                return replace(recorded.reply, replayed=True)
+            return self._source.answer(request, question, conversation, turn)
+
+    @property
+    def replaying(self) -> bool:
+        """Nothing is asked of a provider and nothing is paid."""
+        return isinstance(self._source, Replay)
+
+    @property
+    def drifted(self) -> int:
+        """How many replies were replayed to a question that was not the recorded one."""
+        return self._source.drifted if isinstance(self._source, Replay) else 0
+
+    def close(self) -> None:
+        """Closes the providers. What is under way in other threads fails."""
+        self._source.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _question(self, request: ChatRequest) -> Question:
+        clean = self._scrubber.json
+        messages = [clean(dict(message)) for message in request.messages]
+        return Question(parameters(request), messages, clean(tools_json(request.tools)))
+
+
+def open_client(
+    config: RunConfig,
+    ledger: Ledger,
+    run_id: str,
+    transcripts: Transcripts,
+    *,
+    environment: Mapping[str, str] | None = None,
+    clock: Callable[[], float] = time.time,
+    started_at: int | None = None,
+    servers: Mapping[Role, Server] | None = None,
+    labels: Mapping[str, str] | None = None,
+    timeouts: Timeouts | None = None,
+    retry: RetryPolicy | None = None,
+    tell: Callable[[str], None] = lambda _: None,
+) -> Client:
+    """The client of a run: it replays where `meta_model` is `replay:RUN`, else it asks.
+
+    Args:
+        config: the run's settings; of a replay the effective ones (`Recording.effective`).
+        ledger: where money is reserved and settled; the caps of `config` are set there.
+        run_id: the run that pays.
+        transcripts: the record of this run (`Transcripts(workspace.transcripts / run_id)`).
+        environment: where keys are looked up; None: this process's.
+        clock: Unix time, for the record.
+        started_at: the run's clock, which a replay takes over; None: the ledger's step `clock`.
+        servers: servers started by us, by role (`vllm:PATH`).
+        labels: what people should know of the record, e.g. `{"model": "...", "relayed": "..."}`.
+        timeouts: how long a server may stay silent.
+        retry: the limits of the retry policy.
+        tell: hears of a server that is silent.
+
+    Raises:
+        ConfigError, PreflightError: before anything is asked.
+    """
+    found = os.environ if environment is None else environment
+    if config.meta_model.startswith(REPLAY):
+        recording = recording_of(config.meta_model, config.workspace)
+        scrubber = Scrubber.of(config.key_env.values(), found)
+        return _replaying(config, recording, run_id, transcripts, scrubber)
+    known = transcripts.manifest() or {}
+    prices = prices_of(config, _stated(config), snapshot_of(known), found)
+    require_prices(config, prices)
+    with ExitStack() as opened:
+        lines = Lines(
+            config,
+            prices,
+            environment=found,
+            servers=servers or {},
+            timeouts=timeouts,
+            policy=retry or RetryPolicy(),
+            tell=tell,
+        )
+        opened.callback(lines.close)
+        _set_caps(config, ledger, run_id)
+        if prices:
+            at = started_at if started_at is not None else clock_of(ledger, run_id, known, clock)
+            keep(transcripts, manifest_of(config, run_id, at, prices, labels or {}, known))
+        scrubber = Scrubber.of(config.key_env.values(), found, lines.keys)
+        live = Live(lines, Meter(ledger, run_id), transcripts, scrubber, clock)
+        opened.pop_all()
+    return Client(live, transcripts, scrubber, lambda role: lines[role].model)
+
+
+def prices_in_use(
+    config: RunConfig, environment: Mapping[str, str] | None = None
+) -> dict[Role, Price | None]:
+    """The price of every role that would ask a model; None: unknown. Opens nothing."""
+    if config.meta_model.startswith(REPLAY):
+        return {}
+    found = os.environ if environment is None else environment
+    return prices_of(config, _stated(config), {}, found)
+
+
+def _replaying(
+    config: RunConfig,
+    recording: Recording,
+    run_id: str,
+    transcripts: Transcripts,
+    scrubber: Scrubber,
+) -> Client:
+    if run_id != recording.run_id:
+        raise ConfigError(
+            f"this run is {run_id}, the recorded one {recording.run_id}: names stand in commits",
+            hint="a replay takes the run id from the recording",
+        )
+    if transcripts.root != recording.transcripts.root:
+        keep(transcripts, recording.transcripts.manifest() or {})
+    replay = Replay(recording, transcripts, exact=config.replay_match == "exact")
+    return Client(replay, transcripts, scrubber, recording.model_of)
+
+
+def _set_caps(config: RunConfig, ledger: Ledger, run_id: str) -> None:
+    ledger.set_cap(run_id, max_usd=config.max_usd, max_tokens=config.max_tokens)
+    for role in ROLES:
+        usd, tokens = config.role_max_usd.get(role), config.role_max_tokens.get(role)
+        ledger.set_cap(run_id, role=role, max_usd=usd, max_tokens=tokens)
+
+
+def _stated(config: RunConfig) -> dict[str, Price]:
+    path = config.workspace / SETTINGS_FILE
+    table = read_settings(path).get("prices", {}) if path.is_file() else {}
+    return stated_prices(table, str(path))
+
+
+class _Turns:
+    """One exchange of a conversation at a time; conversations side by side."""
+
+    def __init__(self) -> None:
+        self._guard = threading.Lock()  # guards the dictionary; never held while waiting
+        self._locks: dict[str, threading.Lock] = {}
+
+    @contextmanager
+    def alone(self, conversation: str) -> Iterator[None]:
+        """Waits for the exchange of this conversation that is under way."""
+        with self._guard:
+            lock = self._locks.setdefault(conversation, threading.Lock())
+        with lock:
+            yield

@@ -1,0 +1,184 @@
+"""What a call costs: a table that ships with us, what the user states, and nothing else.
+
+Looked up in this order: `[prices]` of the workspace's `meta-agent.toml`, our own table
+(`prices.json`), the table that the installed litellm brings (its file is read; litellm is not
+imported). A model that stands nowhere has no price: None, never 0. A server of one's own, behind a
+base URL or started by us, has the price that its owner states and no other, since a name says
+nothing about who serves it:
+
+    [prices."openai/qwen3-8b"]      # USD per million tokens
+    input = 0
+    output = 0
+
+Promises: `worst_usd` is never less than `usd` of a call with no more tokens.
+
+Does not cover: batch, priority and hour-long cache rates, taxes and discounts.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import json
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+from meta_agent.core.chat import Usage
+from meta_agent.core.errors import ConfigError
+from meta_agent.core.protocols import JSON
+
+_TABLE: Final = Path(__file__).with_name("prices.json")
+_LITELLM_TABLE: Final = "model_prices_and_context_window_backup.json"
+_LONG: Final = re.compile(r"input_cost_per_token_above_(\d+)k_tokens")
+_MILLION: Final = 1_000_000
+# litellm names the models of these by their bare names.
+_BARE_IN_LITELLM: Final = frozenset({"openai", "anthropic"})
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """USD per million tokens. `above_input_tokens`: they hold for longer prompts only."""
+
+    input: float
+    output: float
+    cached: float
+    cache_write: float
+    above_input_tokens: int = 0
+
+    def usd(self, usage: Usage) -> float:
+        plain = max(0, usage.input_tokens - usage.cached_tokens - usage.cache_write_tokens)
+        return (
+            plain * self.input
+            + usage.cached_tokens * self.cached
+            + usage.cache_write_tokens * self.cache_write
+            + usage.output_tokens * self.output
+        ) / _MILLION
+
+    def worst_usd(self, input_tokens: int, output_tokens: int) -> float:
+        dearest = max(self.input, self.cached, self.cache_write)
+        return (input_tokens * dearest + output_tokens * self.output) / _MILLION
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """The rates of one model, by length of the prompt, and where they were found."""
+
+    rates: tuple[Rates, ...]  # ascending by `above_input_tokens`; the first holds from 0
+    source: str
+
+    def usd(self, usage: Usage) -> float:
+        return self._at(usage.input_tokens)[-1].usd(usage)
+
+    def worst_usd(self, input_tokens: int, output_tokens: int) -> float:
+        """The most that a call with at most so many tokens can cost."""
+        rates = self._at(input_tokens)
+        return max(one.worst_usd(input_tokens, output_tokens) for one in rates)
+
+    def _at(self, input_tokens: int) -> list[Rates]:
+        return [one for one in self.rates if input_tokens >= one.above_input_tokens]
+
+    def to_json(self) -> dict[str, JSON]:
+        return {"source": self.source, "rates": [asdict(one) for one in self.rates]}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Price:
+        return cls(tuple(Rates(**one) for one in value["rates"]), value["source"])
+
+
+FREE: Final = Price((Rates(0.0, 0.0, 0.0, 0.0),), "nothing is asked")
+
+
+def price_of(model: str, *, stated: Mapping[str, Price], own_server: bool = False) -> Price | None:
+    """The price of a model string, or None where nobody knows it."""
+    if model.startswith("scripted:"):
+        return FREE
+    if model in stated or own_server:
+        return stated.get(model)
+    plain = model.removeprefix("litellm/")
+    return _vendored().get(plain) or _from_litellm(plain)
+
+
+def stated_prices(table: Mapping[str, Any], where: str) -> dict[str, Price]:
+    """The user's own prices: a table by model string. Raises ConfigError."""
+    return {model: _stated(model, row, where) for model, row in table.items()}
+
+
+def _stated(model: str, row: Any, where: str) -> Price:
+    known = {"input", "output", "cached", "cache_write"}
+    sound = isinstance(row, Mapping) and {"input", "output"} <= set(row) <= known
+    if not sound or not all(_is_amount(value) for value in row.values()):
+        raise ConfigError(
+            f'[prices."{model}"] in {where} is not a price',
+            hint="state input and output (and cached, cache_write if they differ from input) in "
+            "USD per million tokens, each 0 or more",
+        )
+    return Price((_rates(row),), where)
+
+
+def _is_amount(value: Any) -> bool:
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    return number and math.isfinite(value) and value >= 0
+
+
+def _rates(row: Mapping[str, float], above: int = 0) -> Rates:
+    """Cached tokens at the full rate where nobody says otherwise: too dear, never too cheap."""
+    own = float(row["input"])
+    written = float(row.get("cache_write", own))
+    return Rates(own, float(row["output"]), float(row.get("cached", own)), written, above)
+
+
+@cache
+def _vendored() -> Mapping[str, Price]:
+    table = json.loads(_TABLE.read_bytes())
+    source = f"own table of {table['checked']}"
+    return {model: Price((_rates(row),), source) for model, row in table["models"].items()}
+
+
+def _from_litellm(model: str) -> Price | None:
+    provider, _, name = model.partition("/")
+    table = _litellm_table()
+    row = table.get(model)
+    if row is None and provider in _BARE_IN_LITELLM:
+        row = table.get(name)
+        row = row if row and row.get("litellm_provider") == provider else None
+    return _parse_litellm(row) if row else None
+
+
+def _parse_litellm(row: Mapping[str, Any]) -> Price | None:
+    plain = _litellm_rates(row, "", 0)
+    if plain is None:
+        return None
+    lengths = sorted(int(found[1]) for name in row if (found := _LONG.fullmatch(name)))
+    longer = (_litellm_rates(row, f"_above_{n}k_tokens", n * 1000) for n in lengths)
+    rates = (plain, *(one for one in longer if one))
+    return Price(rates, f"litellm {importlib.metadata.version('litellm')}")
+
+
+def _litellm_rates(row: Mapping[str, Any], suffix: str, above: int) -> Rates | None:
+    """Its 0 means "not charged" here and "not known" there: no price is made of it."""
+    names = {
+        "input": "input_cost_per_token",
+        "output": "output_cost_per_token",
+        "cached": "cache_read_input_token_cost",
+        "cache_write": "cache_creation_input_token_cost",
+    }
+    found = {ours: row.get(theirs + suffix) or row.get(theirs) for ours, theirs in names.items()}
+    known = {name: value * _MILLION for name, value in found.items() if _is_amount(value) and value}
+    return _rates(known, above) if {"input", "output"} <= set(known) else None
+
+
+@cache
+def _litellm_table() -> Mapping[str, Mapping[str, Any]]:
+    spec = importlib.util.find_spec("litellm")
+    if spec is None or spec.origin is None:
+        return {}
+    try:
+        table = json.loads(Path(spec.origin).with_name(_LITELLM_TABLE).read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return table if isinstance(table, dict) else {}

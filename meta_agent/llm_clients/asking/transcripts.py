@@ -1,0 +1,275 @@
+"""Every exchange with a model, on disk: what was asked, what came back, what it cost.
+
+`transcripts/<run>/` holds a `manifest.json` (which run, with which settings, models and prices) and
+one JSONL file per conversation, whose lines build on each other (`_exchange.py`). A turn that is
+asked again with another question replaces the recorded one and all that came after it.
+
+Promises: an exchange that `append` returned is on disk (synced); a last line torn by a crash is
+dropped, and cut off before the next is written; a line that stands is never rewritten; each line
+is checked against its digest when it is read. Keys are taken out before anything comes here
+(`_secrets.py`).
+
+Does not cover: two processes that write one run; the ledger's owner lock keeps them apart.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from meta_agent.core.durable import sync, write_whole
+from meta_agent.core.errors import InfrastructureError, IntegrityError
+from meta_agent.core.protocols import JSON
+from meta_agent.llm_clients.asking._exchange import Exchange as Exchange
+from meta_agent.llm_clients.asking._exchange import Failure as Failure
+from meta_agent.llm_clients.asking._exchange import from_line, json_text, to_line
+
+SCHEMA_VERSION: Final = 1
+MANIFEST: Final = "manifest.json"
+
+_KEPT_OPEN: Final = 512  # conversations whose exchanges stay in memory
+_SUFFIX: Final = ".jsonl"
+_SAFE: Final = re.compile(r"[a-z0-9][a-z0-9._-]{0,79}")
+
+
+class Transcripts:
+    """The record of one run. Made by its first write; reading needs no folder to be there."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        # Invariant: held for every read and write of the dictionary and of the files behind it.
+        # A sync under it is no loss: the ledger syncs one call at a time as well.
+        self._lock = threading.Lock()
+        self._open: OrderedDict[str, _Conversation] = OrderedDict()
+
+    def recorded(self, conversation: str, turn: int) -> Exchange | None:
+        """The exchange in that place, if there is one."""
+        with self._lock:
+            return self._conversation(conversation).exchanges.get(turn)
+
+    def before(self, conversation: str, turn: int) -> Exchange | None:
+        """The last exchange of the conversation that stands before that place."""
+        with self._lock:
+            return self._conversation(conversation).before(turn)
+
+    def append(self, exchange: Exchange) -> Exchange:
+        """Makes an exchange durable. Returns it as every later reader will see it."""
+        with self._lock:
+            return self._conversation(exchange.conversation).append(exchange)
+
+    def read(self, conversation: str) -> list[Exchange]:
+        """The exchanges of a conversation by turn; each has its full list of messages."""
+        with self._lock:
+            exchanges = self._conversation(conversation).exchanges
+            return [exchanges[turn] for turn in sorted(exchanges)]
+
+    def append_failure(self, failure: Failure) -> None:
+        """Makes durable that a question got no whole reply."""
+        with self._lock:
+            self._conversation(failure.conversation).append_failure(failure)
+
+    def failure(self, conversation: str, turn: int, digest: str | None = None) -> Failure | None:
+        """The first failure in that place, of that question where one is named."""
+        return next(
+            (
+                one
+                for one in self.failures(conversation)
+                if one.turn == turn and digest in (None, one.digest)
+            ),
+            None,
+        )
+
+    def failures(self, conversation: str) -> list[Failure]:
+        """Questions of a conversation that got no whole reply, in the order of their failing."""
+        with self._lock:
+            return list(self._conversation(conversation).failures)
+
+    def conversations(self) -> list[str]:
+        """The names of all conversations, numbers in them in numerical order."""
+        files = self.root.rglob(f"*{_SUFFIX}") if self.root.is_dir() else ()
+        names = (_name_in(path) for path in files)
+        return sorted((name for name in names if name), key=_natural)
+
+    def exchanges(self) -> Iterator[Exchange]:
+        """Every exchange of the run, conversation by conversation."""
+        for name in self.conversations():
+            yield from self.read(name)
+
+    def manifest(self) -> dict[str, JSON] | None:
+        """What `write_manifest` wrote last."""
+        path = self.root / MANIFEST
+        if not path.is_file():
+            return None
+        try:
+            value = json.loads(path.read_bytes())
+        except ValueError as error:
+            raise _damaged(path, str(error)) from error
+        if not isinstance(value, dict) or value.get("schema_version") != SCHEMA_VERSION:
+            found = value.get("schema_version") if isinstance(value, dict) else None
+            raise _damaged(path, f"schema_version is {found!r}, this reads {SCHEMA_VERSION}")
+        return value
+
+    def write_manifest(self, values: Mapping[str, JSON]) -> None:
+        """Replaces the manifest, durably and at once."""
+        _make(self.root)
+        text = json.dumps({"schema_version": SCHEMA_VERSION, **values}, indent=2, sort_keys=True)
+        with _in_plain_words(self.root / MANIFEST):
+            write_whole(self.root / MANIFEST, text + "\n", mode=0o600)
+
+    def _conversation(self, name: str) -> _Conversation:
+        found = self._open.pop(name, None) or _Conversation(self.root / file_of(name), name)
+        self._open[name] = found
+        while len(self._open) > _KEPT_OPEN:
+            self._open.popitem(last=False)
+        return found
+
+
+class _Conversation:
+    """One file. Not safe for threads: `Transcripts` holds its lock around every use."""
+
+    def __init__(self, path: Path, name: str) -> None:
+        self.exchanges: dict[int, Exchange] = {}
+        self.failures: list[Failure] = []
+        self._path = path
+        self._name = name
+        self._sound_bytes = 0  # what of the file is whole lines of ours
+        if path.is_file():
+            self._load(path.read_bytes())
+
+    def before(self, turn: int) -> Exchange | None:
+        earlier = [one for one in self.exchanges if one < turn]
+        return self.exchanges[max(earlier)] if earlier else None
+
+    def append(self, exchange: Exchange) -> Exchange:
+        line = to_line(exchange, self.before(exchange.turn))
+        self._write(line)
+        return self._take(json.loads(line))
+
+    def append_failure(self, failure: Failure) -> None:
+        self._write(json_text(failure.to_json()))
+        self.failures.append(failure)
+
+    def _write(self, line: str) -> None:
+        data = b"" if self._sound_bytes else _header(self._name)
+        data += line.encode() + b"\n"
+        _make(self._path.parent)
+        fresh = not self._path.exists()
+        _write(self._path, self._sound_bytes, data)
+        if fresh:
+            sync(self._path.parent)
+        self._sound_bytes += len(data)
+
+    def _load(self, data: bytes) -> None:
+        *lines, _torn = data.split(b"\n")
+        for number, line in enumerate(lines):
+            try:
+                value = json.loads(line)
+            except ValueError as error:
+                if number == len(lines) - 1:  # blocks of a write that never reached the disk
+                    return
+                raise self._damaged(number, error) from error
+            try:
+                self._check_header(value) if number == 0 else self._read(value)
+            except (ValueError, KeyError, TypeError) as error:
+                raise self._damaged(number, error) from error
+            self._sound_bytes += len(line) + 1
+
+    def _damaged(self, number: int, error: Exception) -> IntegrityError:
+        return _damaged(self._path, f"line {number + 1}: {type(error).__name__} {error}")
+
+    def _check_header(self, header: Mapping[str, JSON]) -> None:
+        if header["schema_version"] != SCHEMA_VERSION or header["conversation"] != self._name:
+            raise IntegrityError(f"{self._path} is not the record of {self._name}: {header}")
+
+    def _read(self, line: Mapping[str, JSON]) -> None:
+        if "failure" in line:
+            self.failures.append(Failure.from_json(line, self._name))
+        else:
+            self._take(line)
+
+    def _take(self, line: Mapping[str, JSON]) -> Exchange:
+        turn = int(line["turn"])
+        exchange = from_line(line, self._name, self.before(turn))
+        self.exchanges = {at: one for at, one in self.exchanges.items() if at < turn}
+        self.exchanges[turn] = exchange
+        return exchange
+
+
+def file_of(conversation: str) -> Path:
+    """Where a conversation is kept, relative to the run's folder.
+
+    A segment that no file system minds stays as it is; another keeps what is plain in it and gets
+    a hash, so that no two names share a file, on disks that ignore case neither.
+    """
+    *folders, last = (_segment(part) for part in conversation.split("/"))
+    return Path(*folders, last + _SUFFIX)
+
+
+def _segment(part: str) -> str:
+    if _SAFE.fullmatch(part):
+        return part
+    plain = re.sub(r"[^a-z0-9]+", "-", part.lower()).strip("-")[:60]
+    return f"{plain}~{hashlib.sha256(part.encode()).hexdigest()[:12]}"
+
+
+def _header(name: str) -> bytes:
+    return json.dumps({"schema_version": SCHEMA_VERSION, "conversation": name}).encode() + b"\n"
+
+
+def _name_in(path: Path) -> str | None:
+    with path.open("rb") as file:
+        first = file.readline()
+    try:
+        return str(json.loads(first)["conversation"])
+    except (ValueError, KeyError, TypeError):
+        return None  # torn before its first exchange
+
+
+def _natural(name: str) -> list[tuple[int, int, str]]:
+    parts = re.findall(r"\d+|\D+", name)
+    return [(0, int(part), "") if part.isdecimal() else (1, 0, part) for part in parts]
+
+
+def _damaged(path: Path, what: str) -> IntegrityError:
+    return IntegrityError(
+        f"{path} is damaged: {what}",
+        hint="restore it from a copy; without the file its exchanges are asked, and paid, again",
+    )
+
+
+def _write(path: Path, offset: int, data: bytes) -> None:
+    """Writes at an offset, drops what was behind it, and syncs."""
+    with _in_plain_words(path):
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT, 0o600)
+        with os.fdopen(descriptor, "wb") as file:
+            file.truncate(offset)
+            file.seek(offset)
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+
+
+@contextmanager
+def _in_plain_words(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise InfrastructureError(
+            f"writing {path} failed: {error.strerror}",
+            hint="look at the disk, then run the same command again: it resumes",
+        ) from error
+
+
+def _make(directory: Path) -> None:
+    missing = [one for one in (directory, *directory.parents) if not one.is_dir()]
+    directory.mkdir(parents=True, exist_ok=True)
+    for one in missing:
+        sync(one.parent)

@@ -1,0 +1,1 @@
+"""The models that act: nano, models trained with TRL, frozen models and vLLM servers."""

@@ -1,0 +1,112 @@
+"""Random numbers and sampling that do not depend on who asked first.
+
+Promises: the uniform behind token `i` of a call is a pure function of (seed, task_key, sample_idx,
+turn, i), so a rollout draws the same numbers alone or in a batch of a thousand. Log-probabilities
+are those of the distribution at the sampling temperature, before any top-p cut, which is what the
+trainer recomputes. At temperature 0 the most likely token is taken and its log-probability at
+temperature 1 is reported.
+
+Not covered: cryptographic quality (splitmix64 passes the usual statistical batteries, no more).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from meta_agent.core.protocols import GenerateRequest
+
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+_MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
+_MIX_2 = np.uint64(0x94D049BB133111EB)
+_MANTISSA_BITS = 53
+
+
+class Sampled(NamedTuple):
+    """One token per row: its id and its log-probability."""
+
+    ids: torch.Tensor  # int64 [rows]
+    logprobs: torch.Tensor  # float32 [rows]
+
+
+class Knobs(NamedTuple):
+    """How each row of a batch is sampled."""
+
+    temperature: torch.Tensor  # float32 [rows, 1]; 0 means greedy
+    top_p: torch.Tensor  # float32 [rows, 1]
+    truncates: bool  # some row has top_p < 1
+    greedy: bool  # some row has temperature 0
+
+    @classmethod
+    def of(cls, requests: Sequence[GenerateRequest]) -> Knobs:
+        """Reads the knobs off the requests."""
+        temperature = torch.tensor([[r.temperature] for r in requests], dtype=torch.float32)
+        top_p = torch.tensor([[r.top_p] for r in requests], dtype=torch.float32)
+        truncates, greedy = bool((top_p < 1).any()), bool((temperature <= 0).any())
+        return cls(temperature, top_p, truncates, greedy)
+
+    def rows(self, index: torch.Tensor) -> Knobs:
+        """Keeps these rows."""
+        return self._replace(temperature=self.temperature[index], top_p=self.top_p[index])
+
+    def to(self, device: torch.device) -> Knobs:
+        """Moves the knobs beside the logits."""
+        return self._replace(temperature=self.temperature.to(device), top_p=self.top_p.to(device))
+
+
+def stream_keys(requests: Sequence[GenerateRequest]) -> NDArray[np.uint64]:
+    """Returns the 64-bit key of each request's random stream."""
+    names = (f"{r.seed}\0{r.sample_idx}\0{r.turn}\0{r.task_key}" for r in requests)
+    digests = (hashlib.blake2b(name.encode(), digest_size=8).digest() for name in names)
+    return np.frombuffer(b"".join(digests), dtype="<u8").astype(np.uint64)
+
+
+def uniforms(keys: NDArray[np.uint64], token_index: int) -> NDArray[np.float64]:
+    """Returns number `token_index` of each stream, in [0, 1)."""
+    with np.errstate(over="ignore"):
+        z = keys + np.uint64(token_index + 1) * _GOLDEN
+        z = (z ^ (z >> np.uint64(30))) * _MIX_1
+        z = (z ^ (z >> np.uint64(27))) * _MIX_2
+        z = z ^ (z >> np.uint64(31))
+    return (z >> np.uint64(64 - _MANTISSA_BITS)).astype(np.float64) * 2.0**-_MANTISSA_BITS
+
+
+def sample(logits: torch.Tensor, knobs: Knobs, draws: NDArray[np.float64]) -> Sampled:
+    """Draws one token per row of float32 `logits` by inverting the cumulative distribution."""
+    if knobs.greedy:
+        scale = torch.where(knobs.temperature <= 0, 1.0, knobs.temperature)
+    else:
+        scale = knobs.temperature
+    logprobs = torch.log_softmax(logits / scale, dim=-1)
+    ids = _invert(logprobs, knobs, torch.from_numpy(draws).to(logits.device))
+    if knobs.greedy:
+        ids = torch.where(knobs.temperature[:, 0] <= 0, logits.argmax(-1), ids)
+    return Sampled(ids, logprobs.gather(1, ids[:, None])[:, 0])
+
+
+def _invert(logprobs: torch.Tensor, knobs: Knobs, draws: torch.Tensor) -> torch.Tensor:
+    """Returns the first token whose cumulative probability exceeds the draw.
+
+    Float64, because a float32 sum over a vocabulary of 150,000 loses the tail.
+    """
+    probabilities = logprobs.double().exp_()
+    if knobs.truncates:
+        probabilities = _nucleus(probabilities, knobs.top_p)
+    cumulative = probabilities.cumsum(-1)
+    target = draws[:, None] * cumulative[:, -1:]
+    return torch.searchsorted(cumulative, target, right=True)[:, 0].clamp_(
+        max=logprobs.shape[1] - 1
+    )
+
+
+def _nucleus(probabilities: torch.Tensor, top_p: torch.Tensor) -> torch.Tensor:
+    """Zeroes what lies outside the smallest set of tokens that holds `top_p` of the mass."""
+    ordered, index = probabilities.sort(dim=-1, descending=True)
+    before = ordered.cumsum(-1) - ordered
+    ordered = ordered.masked_fill(before >= top_p, 0.0)
+    return torch.zeros_like(probabilities).scatter_(-1, index, ordered)

@@ -1,0 +1,96 @@
+"""What a rollout's calls have said so far, as one exact row of tokens.
+
+Promises: the ids that the policy sampled are the ids that it is trained on; text is never
+tokenised twice. A call whose rendered conversation starts with everything rendered and sampled so
+far only adds its new text. One that does not (a scaffold that edits, trims or reorders the past, a
+chat template that rewrites old turns) opens a new segment: the row then holds the last segment
+alone and says so by `exact=False`.
+
+Not covered: where keys and values live; that is the engine's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from meta_agent.core.protocols import TokenRecord
+
+Encode = Callable[[str], list[int]]
+
+
+@dataclass(slots=True)
+class TokenSession:
+    """The current segment of one rollout."""
+
+    text: str = ""  # rendered and sampled text, in the order of `ids`
+    ids: list[int] = field(default_factory=list)
+    prompt_len: int = 0
+    mask: list[int] = field(default_factory=list)  # over ids[prompt_len:]
+    logprobs: list[float | None] = field(default_factory=list)  # over ids[prompt_len:]
+    exact: bool = True
+    lost: int = 0  # sampled ids of segments before this one
+    cached: int = 0  # leading ids whose keys and values the engine holds
+
+    def plan(self, rendered: str, encode: Encode) -> Extension:
+        """Says what this conversation adds, without changing anything."""
+        fresh = not self.ids
+        if not fresh and rendered.startswith(self.text):
+            new_ids = encode(rendered[len(self.text) :])
+            return Extension(rendered, new_ids, len(self.ids) + len(new_ids), restart=False)
+        new_ids = encode(rendered)
+        return Extension(rendered, new_ids, len(new_ids), restart=True)
+
+    def apply(self, extension: Extension) -> None:
+        """Adds what the environment wrote."""
+        if extension.restart:
+            self.exact = self.exact and not self.ids
+            self.lost += sum(self.mask)
+            self.ids = list(extension.new_ids)
+            self.prompt_len = len(self.ids)
+            self.mask, self.logprobs, self.cached = [], [], 0
+        else:
+            count = len(extension.new_ids)
+            self.ids += extension.new_ids
+            self.mask += [0] * count
+            self.logprobs += [0.0] * count
+        self.text = extension.rendered
+
+    def add_sampled(self, ids: list[int], logprobs: Sequence[float | None], text: str) -> None:
+        """Adds what the policy wrote; `text` holds its stop token too."""
+        self.ids += ids
+        self.mask += [1] * len(ids)
+        self.logprobs += logprobs
+        self.text += text
+
+    def record(self) -> TokenRecord | None:
+        """Returns the row up to the last sampled token, or None where nothing was sampled."""
+        end = _last_one(self.mask)
+        if end == 0:
+            return None
+        return TokenRecord(
+            prompt_ids=self.ids[: self.prompt_len],
+            completion_ids=self.ids[self.prompt_len : self.prompt_len + end],
+            mask=self.mask[:end],
+            logprobs=self.logprobs[:end],
+            exact=self.exact,
+            lost=self.lost,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Extension:
+    """What one call adds to a session."""
+
+    rendered: str
+    new_ids: list[int]
+    total: int  # length of the session's ids afterwards
+    restart: bool
+
+
+def _last_one(mask: list[int]) -> int:
+    """Returns the length of `mask` up to and including its last 1."""
+    end = len(mask)
+    while end and not mask[end - 1]:
+        end -= 1
+    return end

@@ -1,0 +1,217 @@
+"""A conversation with an `hf:` policy, which grows by messages and not by rendered text.
+
+Promises: what was read and sampled stays, id by id; only messages that are new are rendered, behind
+a short conversation of our own, and what the template writes after its last reply is appended. So a
+template may drop old thoughts when it renders a whole conversation, and a reply that was cut short
+keeps its ids. A reply comes back as it was told, with or without its thought. Training and
+evaluation both go through here: `RENDERING` is part of the identity of such a policy.
+
+Not covered: a scaffold that edits, trims or reorders the past. Its conversation is rendered anew
+and opens a new segment (see `_sessions`).
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Final, NamedTuple
+
+from meta_agent.core.protocols import JSON, GenerateRequest, Message
+from meta_agent.policies.engines._sessions import Extension, TokenSession
+from meta_agent.policies.engines._template import ChatTemplate
+
+RENDERING: Final = "messages-1"
+"""Names these rules: with others, the same weights read another conversation."""
+_MARK: Final = "q8Zd3mark"  # one that no template has a use for
+_PREFIX_IDS: Final = 64  # of a prompt hold the header that a reply is parsed behind
+_THOUGHTS: Final = ("reasoning_content", "thinking")
+Tools = Sequence[Mapping[str, JSON]] | None
+
+
+class Said(NamedTuple):
+    """A reply as a scaffold is told it."""
+
+    content: str
+    calls: list[JSON]
+    answer: str  # `content` without the thought
+
+
+@dataclass(slots=True)
+class Talk:
+    """One rollout's conversation: the messages of its last call, the reply, and their ids."""
+
+    session: TokenSession = field(default_factory=TokenSession)
+    messages: list[Message] = field(default_factory=list)
+    tools: list[JSON] = field(default_factory=list)  # as the policy read them
+    said: Said = field(default_factory=lambda: Said("", [], ""))
+    stop: int | None = None  # the id that ended the reply; None: it was cut
+
+    def news(self, request: GenerateRequest) -> list[Message] | None:
+        """The messages behind what was said so far; None where that is not how they begin."""
+        known = len(self.messages)
+        messages = list(request.messages)
+        begins = messages[:known] == self.messages and len(messages) > known
+        told = all(tool in self.tools for tool in request.tools or ())  # fewer are no news
+        if not (self.session.ids and begins and told and _is_reply(messages[known], self.said)):
+            return None
+        return messages[known + 1 :]
+
+    def apply(self, request: GenerateRequest, extension: Extension) -> None:
+        """Adds what the environment wrote."""
+        self.session.apply(extension)
+        self.messages = list(request.messages)
+        if extension.restart:
+            self.tools = list(request.tools or ())
+
+
+class Rendering:
+    """How one model folder's chat template speaks, and what its replies say.
+
+    Raises ValueError where the template cannot say what it is given.
+    """
+
+    def __init__(self, tokenizer: Any, stops: frozenset[int]) -> None:
+        self._tokenizer, self.stops = tokenizer, stops
+        self._template = ChatTemplate(tokenizer)
+        added = tokenizer.added_tokens_decoder
+        self._specials = {i for i, token in added.items() if token.special} | stops
+        self._marks = [tokenizer.decode([i]) for i in sorted(self._specials)]
+        self._heard: set[tuple[str, bool]] = set()
+
+    @cached_property
+    def _parser(self) -> Any:
+        """Looked for at the first reply: TRL takes seconds to import."""
+        return _parser_of(self._tokenizer)
+
+    def plan(self, talk: Talk, request: GenerateRequest) -> Extension:
+        """What a call adds to a conversation, without changing anything."""
+        news = talk.news(request)
+        if news is None:
+            text = self._template.render([_plain(m) for m in request.messages], request.tools)
+            ids = self._encode(text)
+            return Extension("", ids, len(ids), restart=True)
+        called = talk.said.calls[0]["function"]["name"] if talk.said.calls else ""
+        ids = self.behind(talk.stop, called, news, request.tools)
+        return Extension("", ids, len(talk.session.ids) + len(ids), restart=False)
+
+    def behind(
+        self, stop: int | None, called: str, news: Sequence[Message], tools: Tools
+    ) -> list[int]:
+        """The ids that follow a reply: the end of its turn, the new messages, the next header.
+
+        Args:
+            stop: the id that ended the reply; None: it was cut, and its turn is ended here.
+            called: the tool that the reply called.
+        """
+        for message in news:
+            self.require(message["role"], called)
+        text, closes = self._behind(called, news, tools)
+        ids = self._encode(text)
+        if stop is None or not ids:
+            return ids
+        ends_again = ids[0] == stop or (closes and ids[0] in self._specials)
+        return ids[1:] if ends_again else ids
+
+    def require(self, role: str, called: str = "") -> None:
+        """ValueError where the template cannot append a message of this role, or leaves it out."""
+        if (role, bool(called)) in self._heard:
+            return
+        word = _MARK[::-1]
+        text, _ = self._behind(called, [{"role": role, "content": word}], None)
+        if word not in text:
+            raise ValueError(f"the chat template leaves out messages of the role {role!r:.40}")
+        self._heard.add((role, bool(called)))
+
+    def said(self, prompt_ids: list[int], ids: list[int], tools: Tools) -> Said:
+        """What a reply says: its text, and its tool calls where the template's form is known."""
+        kept = ids[:-1] if ids[-1] in self.stops else ids
+        text = self._tokenizer.decode(kept, skip_special_tokens=True)
+        parsed = self._parse(prompt_ids, ids, tools)
+        thought = next((str(parsed[name]) for name in _THOUGHTS if parsed.get(name)), "").strip()
+        calls = [_call(len(prompt_ids), at, c) for at, c in enumerate(parsed.get("tool_calls", ()))]
+        answer = str(parsed.get("content") or "").strip()
+        if not thought and not calls:
+            return Said(text, [], answer or text)
+        cut = not answer and not calls and kept == ids
+        closed = "" if cut else f"\n</think>\n\n{answer}"
+        return Said(f"<think>\n{thought}{closed}" if thought else answer, calls, answer)
+
+    def _behind(self, called: str, news: Sequence[Message], tools: Tools) -> tuple[str, bool]:
+        """What the template writes after a reply of ours, and whether it ends a turn by a token."""
+        reply: Message = {"role": "assistant", "content": "" if called else _MARK}
+        if called:
+            function = {"name": called, "arguments": {_MARK: _MARK}}
+            reply["tool_calls"] = [{"id": _MARK, "type": "function", "function": function}]
+        talk = [{"role": "user", "content": "-"}, reply]
+        alone = self._template.render(talk, tools, prompt=False).split(_MARK)
+        grown = self._template.render([*talk, *map(_plain, news)], tools).split(_MARK)
+        if len(alone) < 2 or len(grown) < len(alone):
+            raise ValueError("the chat template leaves out what the assistant said before")
+        tail, rest = alone[-1], _MARK.join(grown[len(alone) - 1 :])
+        at = min((tail.find(mark) for mark in self._marks if mark in tail), default=len(tail))
+        if not rest.startswith(tail[:at]):
+            raise ValueError("the chat template writes a reply in another way once it is answered")
+        return rest[at:], at < len(tail)
+
+    def _parse(self, prompt_ids: list[int], ids: list[int], tools: Tools) -> dict[str, JSON]:
+        if self._parser is None:
+            return {}
+        from trl.chat_template_utils import parse_response
+
+        known = [dict(tool) for tool in tools or ()]
+        head = prompt_ids[-_PREFIX_IDS:]
+        parsed: dict[str, JSON] = parse_response(self._parser, ids, prefix=head, tools=known)
+        return parsed
+
+    def _encode(self, text: str) -> list[int]:
+        return list(self._tokenizer.encode(text, add_special_tokens=False))
+
+
+def _parser_of(tokenizer: Any) -> Any:
+    """A tokenizer that parses replies by TRL's patterns; None where it does not know the template.
+
+    A copy: what is set on a tokenizer is saved with the checkpoint. Patterns that came with the
+    model are not used, for they are code of a stranger.
+    """
+    try:
+        from trl.chat_template_utils import add_response_schema
+
+        return add_response_schema(copy.copy(tokenizer))
+    except (ImportError, ValueError):
+        return None
+
+
+def _plain(message: Message) -> Message:
+    """A message as templates know it: text, and arguments of calls as an object."""
+    plain: Message = {**message, "content": message.get("content") or ""}
+    if calls := message.get("tool_calls"):
+        plain["tool_calls"] = [_with_object(call) for call in calls]
+    return plain
+
+
+def _with_object(call: JSON) -> JSON:
+    function = dict(call["function"])
+    if isinstance(arguments := function.get("arguments"), str):
+        try:
+            function["arguments"] = json.loads(arguments)
+        except ValueError:
+            function["arguments"] = {"arguments": arguments}
+    return {**call, "function": function}
+
+
+def _call(place: int, at: int, parsed: JSON) -> JSON:
+    """A parsed call in the form of servers; `place` makes its name unique in a conversation."""
+    function = parsed.get("function", parsed)
+    told = {"name": function["name"], "arguments": json.dumps(function["arguments"])}
+    return {"id": f"call_{place}_{at}", "type": "function", "function": told}
+
+
+def _is_reply(message: Message, said: Said) -> bool:
+    """Whether a scaffold hands back what it was told; for silence it may put a word."""
+    if message.get("role") != "assistant" or list(message.get("tool_calls") or ()) != said.calls:
+        return False
+    content = str(message.get("content") or "").strip()
+    return not said.answer.strip() or content in (said.content.strip(), said.answer.strip())

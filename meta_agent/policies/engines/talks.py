@@ -1,0 +1,125 @@
+"""Conversations under way, whoever samples them: what a call adds, and what its reply says.
+
+An engine reads `Asked.ids` and samples up to `Asked.budget` tokens; what it drew is settled here,
+and the row of the whole rollout comes out at the end. The engines of the policy child and servers
+of our own (`models.fleet`) go through the same code, so their rows are made alike. No torch here.
+
+Not covered: sampling, and the order in which calls come. A rollout has one call under way at a
+time; different ones may come from any thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+from meta_agent.core.protocols import GenerateReply, GenerateRequest, RolloutFailure, TokenRecord
+from meta_agent.policies.engines import nano_tokenizer as nano
+from meta_agent.policies.engines._sessions import TokenSession
+from meta_agent.policies.engines.conversation import Rendering, Talk
+
+
+class Asked(NamedTuple):
+    """What is to be sampled."""
+
+    ids: list[int]  # all that the policy reads
+    budget: int  # how many it may write
+
+
+class Talks(Protocol):
+    """The conversations with one policy."""
+
+    stops: frozenset[int]
+    """Each of these ids ends a reply."""
+
+    def ask(self, request: GenerateRequest) -> Asked | GenerateReply:
+        """What a call asks for, or its answer where nothing is to be sampled."""
+        ...
+
+    def settle(
+        self, request: GenerateRequest, ids: list[int], logprobs: Sequence[float | None]
+    ) -> GenerateReply:
+        """The answer to a call, from what was drawn; its last id stopped it or was the last."""
+        ...
+
+    def finish(self, keys: Sequence[str]) -> list[TokenRecord | None]:
+        """Ends these rollouts and returns their token rows."""
+        ...
+
+
+class NanoTalks:
+    """With a nano policy: one line a message, one character a token."""
+
+    stops = frozenset({nano.EOS_ID})
+
+    def __init__(self, window: int) -> None:
+        self._window = window
+        self.sessions: dict[str, TokenSession] = {}
+
+    def ask(self, request: GenerateRequest) -> Asked | GenerateReply:
+        session = self.sessions.setdefault(request.key, TokenSession())
+        extension = session.plan(nano.render(request.messages), nano.encode)
+        budget = _budget(request, self._window, extension.total)
+        if budget <= 0:
+            return _no_room(session)
+        session.apply(extension)
+        return Asked(session.ids, budget)
+
+    def settle(
+        self, request: GenerateRequest, ids: list[int], logprobs: Sequence[float | None]
+    ) -> GenerateReply:
+        session = self.sessions[request.key]
+        read, text = len(session.ids), nano.decode(ids)
+        session.add_sampled(ids, logprobs, text)
+        if ids[-1] == nano.EOS_ID:
+            return GenerateReply(text[:-1], "stop", read, len(ids))
+        return GenerateReply(text, "length", read, len(ids))
+
+    def finish(self, keys: Sequence[str]) -> list[TokenRecord | None]:
+        sessions = [self.sessions.pop(key, None) for key in keys]
+        return [session.record() if session else None for session in sessions]
+
+
+class HfTalks:
+    """With a model that has a chat template: a conversation grows by messages."""
+
+    def __init__(self, rendering: Rendering, window: int) -> None:
+        self.stops = rendering.stops
+        self._rendering, self._window = rendering, window
+        self._talks: dict[str, Talk] = {}
+
+    def ask(self, request: GenerateRequest) -> Asked | GenerateReply:
+        talk = self._talks.setdefault(request.key, Talk())
+        try:
+            extension = self._rendering.plan(talk, request)
+        except (ValueError, TypeError, KeyError, AttributeError) as error:  # messages of strangers
+            failure = RolloutFailure("policy", f"the scaffold's call cannot be rendered: {error!r}")
+            return GenerateReply("", "error", 0, 0, failure=failure)
+        budget = _budget(request, self._window, extension.total)
+        if budget <= 0:
+            return _no_room(talk.session)
+        talk.apply(request, extension)
+        return Asked(talk.session.ids, budget)
+
+    def settle(
+        self, request: GenerateRequest, ids: list[int], logprobs: Sequence[float | None]
+    ) -> GenerateReply:
+        talk = self._talks[request.key]
+        read = len(talk.session.ids)
+        talk.said = self._rendering.said(talk.session.ids, ids, request.tools)
+        talk.session.add_sampled(ids, logprobs, "")
+        talk.stop = ids[-1] if ids[-1] in self.stops else None
+        reason = "length" if talk.stop is None else "tool_calls" if talk.said.calls else "stop"
+        return GenerateReply(talk.said.content, reason, read, len(ids), talk.said.calls)
+
+    def finish(self, keys: Sequence[str]) -> list[TokenRecord | None]:
+        talks = [self._talks.pop(key, None) for key in keys]
+        return [talk.session.record() if talk else None for talk in talks]
+
+
+def _budget(request: GenerateRequest, window: int, read: int) -> int:
+    return min(request.max_tokens, min(request.max_context_tokens, window) - read)
+
+
+def _no_room(session: TokenSession) -> GenerateReply:
+    return GenerateReply("", "context", prompt_tokens=len(session.ids), completion_tokens=0)

@@ -1,0 +1,281 @@
+"""One engine: how many calls it is given, whether it is well, and another one where it is not.
+
+Promises: as many calls are under way as the engine runs without a queue or a full cache, which it
+is asked for while it works, and no fixed number. An engine that ended, or that has calls and moves
+nothing for `stall_sec`, is replaced: its calls fail (as infrastructure), later ones wait; the next
+one starts on the weights that are served now, so it never serves others. One that is lost
+`tries` times without an answer in between ends the run, resumable.
+
+The lock (`_changed`) guards all fields; the watching thread alone starts and ends engines.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+from meta_agent.core.errors import ProviderError
+from meta_agent.policies.fleet._routes import Load, Routes
+
+_log = logging.getLogger(__name__)
+FIRST_WINDOW = 16
+FULL_CACHE = 0.95
+_NOTHING = Load(0, 0, 0, 0, 0, 0)
+
+
+class Engine(Protocol):
+    """A server that was started."""
+
+    routes: Routes
+
+    @property
+    def ended(self) -> str | None:
+        """How it ended; None while it runs."""
+        ...
+
+    def close(self) -> None: ...
+
+
+Launch = Callable[[int, Path, int], Engine]
+"""Starts the engine of that number on a model's folder, with room for adapters of that rank (0:
+none), and waits until it is well. Raises where it does not come up."""
+
+
+class Started(NamedTuple):
+    """A fresh engine, and what it began with."""
+
+    engine: Engine
+    weights: Path
+    rank: int
+
+
+class Patience(NamedTuple):
+    """How long things may take."""
+
+    poll_sec: float = 0.5
+    stall_sec: float = 300.0  # in which nothing moves
+    call_sec: float = 3600.0  # of one call
+    update_sec: float = 300.0  # of taking weights
+    tries: int = 3
+
+
+class Replica:
+    """One place for an engine.
+
+    `start` starts one; `join` brings it to what is served by now and calls `serve`.
+    """
+
+    def __init__(
+        self,
+        number: int,
+        start: Callable[[], Started],
+        join: Callable[[Replica, Started], None],
+        patience: Patience,
+    ) -> None:
+        self.number = number
+        self.seats = 0  # rollouts that stay here
+        self.names: set[str] = set()  # of adapters that it serves
+        self.replaced = 0
+        self._start, self._join, self._patience = start, join, patience
+        self._changed = threading.Condition()
+        self._engine: Engine | None = None
+        self._up = self._held = False
+        self._doubts = self._allayed = 0  # calls that found nobody, and those looked into
+        self._calls = 0
+        self._window = FIRST_WINDOW
+        self._lost = 0  # engines, since one answered
+        self._ever = False  # whether one came up
+        self._failure: BaseException | None = None
+        self._last = _NOTHING
+        self._moved = 0.0  # when anything did
+        self._closed = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True, name=f"engine-{number}")
+        self._thread.start()
+
+    @property
+    def up(self) -> bool:
+        with self._changed:
+            return self._up
+
+    @property
+    def failed(self) -> bool:
+        """Whether it has no engine any more and gets none."""
+        with self._changed:
+            return self._failure is not None
+
+    @property
+    def load(self) -> tuple[int, int]:
+        """Calls under way, and as many as it is given."""
+        with self._changed:
+            return self._calls, self._window
+
+    def wait_up(self) -> None:
+        """Until it serves. Raises what kept it from that for good."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._up or self._failure)
+            self._raise_failure()
+
+    @contextmanager
+    def call(self) -> Iterator[Routes]:
+        """One call, once the engine is up and takes one more."""
+        with self._changed:
+            self._changed.wait_for(self._admits)
+            self._raise_failure()
+            engine = self._engine
+            assert engine is not None, "an engine that is up is there"
+            self._calls += 1
+        try:
+            yield engine.routes
+            with self._changed:
+                self._lost = 0
+        except ProviderError as error:
+            with self._changed:
+                # It may be gone: no other call is lost to it before the next look says so.
+                self._doubts += error.kind == "connection"
+            raise
+        finally:
+            with self._changed:
+                self._calls -= 1
+                self._changed.notify_all()
+
+    @contextmanager
+    def still(self) -> Iterator[Routes | None]:
+        """No call is under way and none begins meanwhile; None: there is no engine now."""
+        with self._changed:
+            self._held = True
+            self._changed.wait_for(lambda: not self._calls or not self._up or self._failure)
+            engine = self._engine if self._up else None
+        try:
+            yield engine.routes if engine else None
+        finally:
+            with self._changed:
+                self._held = False
+                self._changed.notify_all()
+
+    def routes(self) -> Routes | None:
+        """Of the engine, where one is up."""
+        with self._changed:
+            return self._engine.routes if self._engine and self._up else None
+
+    def serve(self, engine: Engine) -> None:
+        """Calls go to this engine from now on."""
+        with self._changed:
+            self._engine, self._window, self._last = engine, FIRST_WINDOW, _NOTHING
+            self._up, self._ever, self._allayed = True, True, self._doubts
+            self._moved = time.monotonic()
+            self._changed.notify_all()
+
+    def replace(self, why: str, *, lost: bool = True) -> None:
+        """Ends the engine; the watching thread starts another one."""
+        with self._changed:
+            if not self._up:
+                return
+            self._up, engine = False, self._engine
+            self._lost += lost
+            self.replaced += lost
+            self.names.clear()
+            self._changed.notify_all()
+        _log.warning("engine %d is replaced: %s", self.number, why)
+        if engine is not None:
+            engine.close()
+
+    def close(self) -> None:
+        """Ends it for good."""
+        self._closed.set()
+        with self._changed:
+            self._failure = self._failure or ProviderError("the engine was closed", billed="no")
+            self._up, engine, self._engine = False, self._engine, None
+            self._changed.notify_all()
+        if engine is not None:
+            engine.close()
+        self._thread.join()
+
+    def _admits(self) -> bool:
+        well = self._up and not self._held and self._doubts == self._allayed
+        free = well and self._calls < self._window
+        return free or self._failure is not None
+
+    def _raise_failure(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+
+    def _watch(self) -> None:
+        try:
+            while not self._closed.is_set():
+                if not self.up:
+                    self._bring_up()
+                elif not self._closed.wait(self._patience.poll_sec):
+                    self._look()
+        except BaseException as error:
+            self._give_up(error)
+
+    def _bring_up(self) -> None:
+        """One more engine. Raises where that makes no sense any more."""
+        if self._lost >= self._patience.tries:
+            raise ProviderError(
+                f"engine {self.number} was lost {self._lost} times and answered nothing between",
+                kind="breaker",
+                billed="no",
+                hint="its log says why; the same command goes on from what is recorded",
+            )
+        started: Started | None = None
+        try:
+            started = self._start()
+            self._join(self, started)
+        except ProviderError as error:
+            if started is not None:
+                started.engine.close()
+            if not self._ever:
+                raise
+            _log.warning("engine %d does not come up: %s", self.number, error)
+            with self._changed:
+                self._lost += 1
+        if self._closed.is_set() and started is not None:
+            started.engine.close()
+
+    def _look(self) -> None:
+        """Whether it is well, and how much it can do."""
+        engine = self._engine
+        if engine is None or engine.ended:
+            self.replace(f"it ended: {engine.ended if engine else 'it was closed'}")
+            return
+        load, doubts = None, self._doubts  # later ones are for the next look
+        with suppress(ProviderError):
+            load = engine.routes.load(self._patience.stall_sec)
+        with self._changed:
+            now, before = time.monotonic(), self._last
+            if load is not None:
+                self._allayed = doubts
+                if not self._calls or load[-2:] != before[-2:]:
+                    self._moved = now
+                self._window = next_window(self._window, load, before.preempted)
+                self._last = load
+                self._changed.notify_all()
+            idle_sec = now - self._moved
+        if idle_sec > self._patience.stall_sec:
+            self.replace(f"it has calls and moved nothing for {idle_sec:.0f} s")
+
+    def _give_up(self, error: BaseException) -> None:
+        with self._changed:
+            self._failure = self._failure or error
+            self._up = False
+            self._changed.notify_all()
+        if self._engine is not None:
+            self._engine.close()
+
+
+def next_window(window: int, load: Load, preempted: float) -> int:
+    """How many calls an engine is given, from what it said of the last ones."""
+    running = max(1, int(load.running))
+    if load.preempted > preempted or load.cache > FULL_CACHE:
+        return max(1, min(window, running * 3 // 4))
+    if load.waiting > max(2, running // 4):
+        return min(window, running + int(load.waiting) // 2)
+    if not load.waiting and running >= window * 3 / 4:
+        return window + max(1, window // 2)
+    return window

@@ -1,0 +1,167 @@
+"""What an engine of ours is asked, over a Unix socket: routes of vLLM and of its dev mode.
+
+Why no port: vLLM's key guards `/v1` alone, and whoever reaches the other routes can pause the
+engine or give it other weights. The socket lies in a folder that only this user may enter.
+
+Promises: token ids go in and come out, with the log-probabilities that they were drawn by (at the
+temperature, and renormalised where `top_p` cuts); whatever goes wrong is a `ProviderError`, and
+none of these stops a run by itself.
+
+Not covered: how often, and what an error means for the engine (`_replica`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import http.client
+import json
+import re
+import socket
+from collections.abc import Collection
+from contextlib import closing
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from meta_agent.core.errors import ProviderError
+from meta_agent.core.protocols import JSON, GenerateRequest
+from meta_agent.policies.engines.talks import Asked
+
+_COUNTS: Final = {
+    "running": "num_requests_running",
+    "waiting": "num_requests_waiting",
+    "cache": "kv_cache_usage_perc",
+    "preempted": "num_preemptions_total",
+    "read": "prompt_tokens_total",
+    "written": "generation_tokens_total",
+}
+
+
+class Drawn(NamedTuple):
+    """What was sampled."""
+
+    ids: list[int]
+    logprobs: list[float | None]  # None where it was not told
+
+
+class Load(NamedTuple):
+    """How busy an engine is, and what it has done since it began."""
+
+    running: float
+    waiting: float
+    cache: float  # share of the cache that running calls hold
+    preempted: float
+    read: float
+    written: float
+
+
+class Routes:
+    """One engine's door."""
+
+    def __init__(self, at: Path, key: str) -> None:
+        self._at, self._key = at, key
+
+    def healthy(self) -> bool:
+        """Whether it is there and well."""
+        try:
+            self._ask("GET", "/health", None, 5.0)
+        except ProviderError:
+            return False
+        return True
+
+    def draw(
+        self,
+        model: str,
+        asked: Asked,
+        request: GenerateRequest,
+        stops: Collection[int],
+        timeout_sec: float,
+    ) -> Drawn:
+        """Samples one reply, by random numbers that depend on the call alone."""
+        told = {
+            "model": model,
+            "prompt": asked.ids,
+            "max_tokens": asked.budget,
+            "temperature": request.temperature,
+            "top_p": request.top_p,
+            "seed": _seed(request),
+            "stop_token_ids": sorted(stops),
+            "logprobs": 0,
+            "return_token_ids": True,
+        }
+        answer = self._ask("POST", "/v1/completions", told, timeout_sec)
+        try:
+            choice = json.loads(answer)["choices"][0]
+            ids = [int(one) for one in choice["token_ids"]]
+            told = choice["logprobs"]["token_logprobs"]
+            drawn = Drawn(ids, [None if one is None else float(one) for one in told])
+        except (ValueError, TypeError, KeyError, IndexError) as error:
+            raise _failure("malformed", f"an answer without tokens: {error!r}") from error
+        if not ids or len(ids) != len(drawn.logprobs):
+            raise _failure("malformed", f"{len(ids)} tokens, {len(drawn.logprobs)} logprobs")
+        return drawn
+
+    def load(self, timeout_sec: float) -> Load:
+        """What `/metrics` tells."""
+        text = self._ask("GET", "/metrics", None, timeout_sec).decode(errors="replace")
+        found = {name: _counted(text, counter) for name, counter in _COUNTS.items()}
+        return Load(**found)
+
+    def take_weights(self, folder: Path, timeout_sec: float) -> None:
+        """Loads weights from a folder in place of those that are served."""
+        told = {"method": "reload_weights", "kwargs": {"weights_path": str(folder)}}
+        self._ask("POST", "/collective_rpc", told, timeout_sec)
+        answer = self._ask("POST", "/reset_prefix_cache", None, timeout_sec)
+        if b"true" not in answer:
+            raise _failure("server", "it keeps what it computed by the weights before")
+
+    def take_adapter(self, name: str, folder: Path, timeout_sec: float) -> None:
+        """Serves an adapter under a name that was never used: a name's prefixes are cached."""
+        told = {"lora_name": name, "lora_path": str(folder)}
+        self._ask("POST", "/v1/load_lora_adapter", told, timeout_sec)
+
+    def drop_adapter(self, name: str, timeout_sec: float) -> None:
+        """Serves it no more."""
+        self._ask("POST", "/v1/unload_lora_adapter", {"lora_name": name}, timeout_sec)
+
+    def _ask(self, method: str, path: str, told: JSON, timeout_sec: float) -> bytes:
+        body = None if told is None else json.dumps(told).encode()
+        headers = {"Authorization": f"Bearer {self._key}", "Content-Type": "application/json"}
+        try:
+            with closing(_Connection(self._at, timeout_sec)) as connection:
+                connection.request(method, path, body, headers)
+                reply = connection.getresponse()
+                data = reply.read()
+        except TimeoutError as error:
+            raise _failure("timeout", f"{path} gave no answer in {timeout_sec:g} s") from error
+        except (OSError, http.client.HTTPException) as error:
+            raise _failure("connection", f"{path}: {error!r}") from error
+        if reply.status != 200:
+            said = data[:300].decode(errors="replace")
+            raise _failure("server", f"{path} answered {reply.status}: {said}")
+        return data
+
+
+class _Connection(http.client.HTTPConnection):
+    def __init__(self, at: Path, timeout_sec: float) -> None:
+        super().__init__("engine", timeout=timeout_sec)
+        self._at = at
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(str(self._at))
+
+
+def _seed(request: GenerateRequest) -> int:
+    name = f"{request.seed}/{request.task_key}/{request.sample_idx}/{request.turn}"
+    return int.from_bytes(hashlib.sha256(name.encode()).digest()[:4], "big") >> 1
+
+
+def _counted(text: str, counter: str) -> float:
+    """The sum over an engine's parts; 0 where it is not counted."""
+    lines = re.findall(rf"^vllm:{counter}(?:\{{[^}}]*\}})? (\S+)$", text, re.MULTILINE)
+    return sum(map(float, lines))
+
+
+def _failure(kind: str, what: str) -> ProviderError:
+    return ProviderError(f"the engine failed: {what}", kind=kind, billed="no")

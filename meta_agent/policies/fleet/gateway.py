@@ -1,0 +1,61 @@
+"""Engines of our own as the policy: the `Gateway` of a training and of what it trained.
+
+Promises: a conversation grows as in the policy child (`engines.talks`), so rows are alike; a
+rollout stays on its engine. A call that fails or stalls is a failure of kind `infra`; how long an
+engine takes counts against nobody (`patience_sec`).
+
+Not covered: making lost attempts again (whoever runs the plan does), and publishing (`fleet`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import Final
+
+from meta_agent.core.errors import InfrastructureError, ProviderError
+from meta_agent.core.protocols import GenerateReply, GenerateRequest, RolloutFailure, TokenRecord
+from meta_agent.policies.engines.talks import Talks
+from meta_agent.policies.fleet.fleet import Fleet
+
+_MAX_THREADS: Final = 64
+
+
+class EngineGateway:
+    """One policy on a fleet; implements `protocols.Gateway`. `policy` names what is served now."""
+
+    lock_step = False
+
+    def __init__(self, fleet: Fleet, talks: Talks, policy: str, context_tokens: int) -> None:
+        """`context_tokens`: as long as a conversation can be on these engines."""
+        self.policy = policy
+        self.patience_sec = fleet.patience_sec
+        self._fleet, self._talks, self._context_tokens = fleet, talks, context_tokens
+
+    def generate(self, requests: Sequence[GenerateRequest]) -> list[GenerateReply]:
+        """Answers each request; several are asked side by side."""
+        if len(requests) == 1:
+            return [self._answer(requests[0])]
+        with ThreadPoolExecutor(min(_MAX_THREADS, len(requests) or 1)) as pool:
+            return list(pool.map(self._answer, requests))
+
+    def finish(self, keys: Sequence[str]) -> list[TokenRecord | None]:
+        """Ends these rollouts and returns their token rows."""
+        self._fleet.leave(keys)
+        return self._talks.finish(keys)
+
+    def _answer(self, request: GenerateRequest) -> GenerateReply:
+        room = min(request.max_context_tokens, self._context_tokens)
+        request = replace(request, max_context_tokens=room)
+        try:
+            asked = self._talks.ask(request)
+            if isinstance(asked, GenerateReply):
+                return asked
+            drawn = self._fleet.draw(asked, request, self._talks.stops)
+            return self._talks.settle(request, drawn.ids, drawn.logprobs)
+        except InfrastructureError as error:
+            if isinstance(error, ProviderError) and error.halts:
+                raise
+            failure = RolloutFailure("infra", f"model: {error}")
+            return GenerateReply("", "error", 0, 0, failure=failure)

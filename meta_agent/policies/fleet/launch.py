@@ -1,0 +1,108 @@
+"""Starts the engines of a fleet: vLLM servers that a training samples from, each on a socket.
+
+Promises: log-probabilities are those that tokens were drawn by; no sampling setting comes from the
+model's folder; the socket, and so the routes that vLLM leaves without a key, lies in a folder that
+only this user may enter, and nothing listens on a network.
+
+Not covered: several machines.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from meta_agent.policies.fleet._routes import Routes
+from meta_agent.policies.fleet._served import BASE
+from meta_agent.policies.served import vllm_server
+from meta_agent.policies.served._server_process import ServerProcess
+
+_CPU_SEQUENCES = 64
+_CPU_TOKENS = 8192
+_LIVE_ADAPTERS = 2
+"""Versions that calls may ask for at the same moment: the newest, and the one before."""
+
+
+@dataclass(frozen=True, slots=True)
+class VllmLaunch:
+    """How engines are started; a `Launch`."""
+
+    logs: Path
+    context_tokens: int
+    count: int = 1
+    """How many there will be: without GPUs they share the processors."""
+    precision: str = "float32"
+    devices: Sequence[str] = ()
+    """Of each engine, as in CUDA_VISIBLE_DEVICES; none: all see the same."""
+    gpus_each: int = 1
+    memory_share: float | None = None
+    """Of a GPU's memory that an engine takes; None: vLLM's own."""
+    tell: Callable[[str], None] = field(default=lambda _: None)
+
+    def __call__(self, number: int, weights: Path, rank: int) -> VllmEngine:
+        argv = vllm_server.serving(vllm_server.require_vllm(), weights, BASE, self.context_tokens)
+        argv += ["--dtype", self.precision, "--logprobs-mode", "processed_logprobs"]
+        argv += ["--generation-config", "vllm", "--disable-uvicorn-access-log"]
+        if rank:
+            most = ["--max-loras", str(_LIVE_ADAPTERS), "--max-cpu-loras", str(2 * _LIVE_ADAPTERS)]
+            argv += ["--enable-lora", "--max-lora-rank", str(rank), *most]
+        seen = {"CUDA_VISIBLE_DEVICES": self.devices[number]} if self.devices else {}
+        if vllm_server.has_gpu():
+            argv += ["--tensor-parallel-size", str(self.gpus_each)]
+        else:
+            tokens = max(self.context_tokens, _CPU_TOKENS)
+            argv += vllm_server.cpu_options(tokens, _CPU_SEQUENCES)
+            seen |= processors(self.count, os.cpu_count() or 1)
+        if self.memory_share is not None:
+            argv += ["--gpu-memory-utilization", f"{self.memory_share:.2f}"]
+        return VllmEngine(argv, seen, self.logs / f"engine-{number}.log", self.tell)
+
+
+def processors(engines: int, found: int) -> dict[str, str]:
+    """Threads of each: where all take all processors they wait for one another, and that costs
+    more than the work (docs/LOG.md). Who set the variable has decided it."""
+    if engines == 1 or "OMP_NUM_THREADS" in os.environ:
+        return {}
+    return {"OMP_NUM_THREADS": str(max(1, found // engines))}
+
+
+class VllmEngine:
+    """One running server. Construction starts it and waits until it is well."""
+
+    def __init__(
+        self, argv: Sequence[str], seen: dict[str, str], log: Path, tell: Callable[[str], None]
+    ) -> None:
+        key = secrets.token_hex(16)
+        self._folder = Path(tempfile.mkdtemp(prefix="meta-agent-engine-"))  # of mode 0700
+        at = self._folder / "socket"
+        self.routes = Routes(at, key)
+        open_routes = {"VLLM_SERVER_DEV_MODE": "1", "VLLM_ALLOW_RUNTIME_LORA_UPDATING": "1"}
+        variables = {**vllm_server.settings(key), **open_routes, **seen}
+        try:
+            self._process: ServerProcess = vllm_server.start(
+                [*argv, "--uds", str(at)], variables, log, healthy=self.routes.healthy, tell=tell
+            )
+        except BaseException:
+            shutil.rmtree(self._folder, ignore_errors=True)
+            raise
+
+    @property
+    def ended(self) -> str | None:
+        """How it ended, None while it runs."""
+        code = self._process.exit_code
+        return None if code is None else f"exit code {code}: {self._process.last_words()[-500:]}"
+
+    @property
+    def pid(self) -> int:
+        """The process that it lives under."""
+        return self._process.pid
+
+    def close(self) -> None:
+        """Ends it."""
+        self._process.close()
+        shutil.rmtree(self._folder, ignore_errors=True)

@@ -1,0 +1,148 @@
+"""Where the acting policy comes from: a child process that can be trained, or a frozen model.
+
+A lab measures through one of these and does not know which. A policy that can be trained is a pool
+of children, each with its own weights in memory; a frozen one is a `ModelClient` that any number
+of rollouts share.
+
+Not covered: training (`training.train_policy`), and starting a model server (`models.vllm_server`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from queue import Empty, LifoQueue
+from threading import Lock
+from typing import Protocol
+
+from meta_agent.core.chat import ModelClient
+from meta_agent.core.errors import ConfigError
+from meta_agent.core.protocols import Gateway, Publisher
+from meta_agent.policies.served.api_gateway import ApiGateway
+from meta_agent.policies.training import PolicyChild, TrainSettings
+from meta_agent.policies.training.events.engine_child import EngineChild
+
+
+class Policies(Protocol):
+    """A source of gateways. Any thread may open one."""
+
+    lock_step: bool
+    """Whether rollouts of a plan are answered together, so that a part of it is another plan."""
+
+    def acting(self, path: str, label: str) -> AbstractContextManager[Gateway]:
+        """The policy at `path`, for one measurement named `label`."""
+        ...
+
+    def training(self) -> AbstractContextManager[PolicyChild]:
+        """A child that can be trained."""
+        ...
+
+    def sampling(
+        self, child: PolicyChild, path: str, output: Path
+    ) -> AbstractContextManager[tuple[Gateway, Publisher | None]]:
+        """What the rollouts of a training ask, which starts at `path` and writes to `output`."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class ChildPolicies:
+    """Children that hold weights; one is started where all are busy."""
+
+    lock_step = True
+
+    def __init__(
+        self,
+        threads: int,
+        settings: TrainSettings | None = None,
+        devices: Sequence[str] = (),
+    ) -> None:
+        """`devices`: of each child, as in CUDA_VISIBLE_DEVICES; none: all see the same."""
+        self._threads, self._settings = threads, settings or TrainSettings()
+        self._devices = devices
+        self._taken: dict[PolicyChild, str] = {}
+        self._starting = Lock()  # guards `_taken`, so that no two children take one device
+        self._idle: LifoQueue[PolicyChild] = LifoQueue()
+        self._children: list[PolicyChild] = []
+
+    @contextmanager
+    def acting(self, path: str, label: str) -> Iterator[Gateway]:
+        with self.training() as child:
+            child.load(path)
+            yield child
+
+    @contextmanager
+    def training(self) -> Iterator[PolicyChild]:
+        """A child nobody else is using."""
+        try:
+            child = self._idle.get_nowait()
+        except Empty:
+            child = self._start()
+        try:
+            yield child
+        except BaseException:
+            # Its protocol state is unknown now: end it rather than reuse it.
+            self._children.remove(child)
+            child.close()
+            self._taken.pop(child, None)
+            raise
+        if child.alive:  # its death may have been told in rows, not raised
+            self._idle.put(child)
+
+    @contextmanager
+    def sampling(
+        self, child: PolicyChild, path: str, output: Path
+    ) -> Iterator[tuple[Gateway, Publisher | None]]:
+        """The child itself or, where it is to be ahead of its rollouts, another one."""
+        if not child.settings.max_staleness:
+            yield child, None
+            return
+        with self.training() as engine:
+            yield engine, EngineChild(child, engine, output)
+
+    def close(self) -> None:
+        """Ends the children."""
+        for child in self._children:
+            child.close()
+
+    def _start(self) -> PolicyChild:
+        with self._starting:
+            taken = list(self._taken.values())
+            free = min(self._devices, key=taken.count, default=None)
+            child = PolicyChild(threads=self._threads, settings=self._settings, devices=free)
+            self._children.append(child)
+            if free is not None:
+                self._taken[child] = free
+        return child
+
+
+class FrozenPolicy:
+    """One model behind a server. `policy` is what rows and versions call it."""
+
+    lock_step = False
+
+    def __init__(
+        self, client: ModelClient, model: str, *, policy: str, logprobs: bool = False
+    ) -> None:
+        self._client = client
+        self._model = model
+        self._policy = policy
+        self._logprobs = logprobs
+
+    @contextmanager
+    def acting(self, path: str, label: str) -> Iterator[Gateway]:
+        yield ApiGateway(
+            self._client, self._model, label=label, policy=self._policy, logprobs=self._logprobs
+        )
+
+    def training(self) -> AbstractContextManager[PolicyChild]:
+        raise ConfigError(f"the policy {self._policy} is frozen: nothing can be trained")
+
+    def sampling(
+        self, child: PolicyChild, path: str, output: Path
+    ) -> AbstractContextManager[tuple[Gateway, Publisher | None]]:
+        raise ConfigError(f"the policy {self._policy} is frozen: nothing can be trained")
+
+    def close(self) -> None:
+        """The client belongs to the run."""

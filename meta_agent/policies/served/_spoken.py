@@ -1,0 +1,103 @@
+"""What a scaffold says to a model, parsed: the one place where its messages are distrusted.
+
+A harness may send any JSON. Past this file the messages have the form of `models.chat`, so that
+provider modules need not defend themselves. What cannot be a conversation is a `SpokenError`, the
+scaffold's own mistake: its rollout fails as the policy's, never as the infrastructure's.
+
+Not covered: whether a provider accepts the order of the messages. It says so itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from meta_agent.core.chat import ToolSpec
+from meta_agent.core.protocols import JSON, Message
+from meta_agent.llm_clients.surrogates import mended
+
+ROLES = ("system", "user", "assistant", "tool")
+
+
+class SpokenError(ValueError):
+    """The scaffold sent something that is not a conversation."""
+
+
+def messages_of(said: Sequence[Message]) -> list[Message]:
+    """The messages with nothing in them but what a chat knows."""
+    if not said:
+        raise SpokenError("no messages")
+    return [_message(message) for message in _mended(said)]
+
+
+def tools_of(schemas: Sequence[Mapping[str, JSON]] | None) -> tuple[ToolSpec, ...]:
+    """Tools from OpenAI's schemas."""
+    tools = tuple(_tool(schema) for schema in _mended(schemas or ()))
+    if len({tool.name for tool in tools}) != len(tools):
+        raise SpokenError("two tools have one name")
+    return tools
+
+
+def _mended(said: Sequence[Mapping[str, JSON]]) -> list[dict[str, JSON]]:
+    try:
+        return [mended(one) for one in said]
+    except ValueError as error:
+        raise SpokenError(str(error)) from error
+
+
+def _message(message: Message) -> Message:
+    role = message.get("role")
+    if role not in ROLES:
+        raise SpokenError(f"a message has the role {role!r:.40}")
+    parsed: Message = {"role": role, "content": _text(message.get("content"))}
+    if role == "assistant" and message.get("tool_calls"):
+        parsed["tool_calls"] = [_call(call) for call in _listing(message["tool_calls"])]
+    if role == "tool":
+        parsed["tool_call_id"] = _string(message.get("tool_call_id"), "tool_call_id")
+    return parsed
+
+
+def _text(content: JSON) -> str:
+    """Plain text; a list of text parts is joined, as some scaffolds send it."""
+    if content is None:
+        return ""
+    if isinstance(content, str):
+        return content
+    return "".join(_part(part) for part in _listing(content))
+
+
+def _part(part: JSON) -> str:
+    if not isinstance(part, Mapping) or part.get("type") != "text":
+        raise SpokenError(f"content {part!r:.80} is not text")
+    return _string(part.get("text"), "text")
+
+
+def _call(call: JSON) -> JSON:
+    if not isinstance(call, Mapping) or not isinstance(call.get("function"), Mapping):
+        raise SpokenError(f"tool call {call!r:.80}")
+    function = call["function"]
+    name, arguments = function.get("name"), function.get("arguments")
+    told = {"name": _string(name, "name"), "arguments": _string(arguments, "arguments")}
+    return {"id": _string(call.get("id"), "id"), "type": "function", "function": told}
+
+
+def _tool(schema: Mapping[str, JSON]) -> ToolSpec:
+    function = schema.get("function")
+    if not isinstance(function, Mapping):
+        raise SpokenError(f"tool {schema!r:.80} has no function")
+    parameters = function.get("parameters") or {"type": "object", "properties": {}}
+    if not isinstance(parameters, Mapping):
+        raise SpokenError(f"parameters {parameters!r:.80}")
+    name = _string(function.get("name"), "name of a tool")
+    return ToolSpec(name, str(function.get("description") or ""), parameters)
+
+
+def _listing(value: JSON) -> Sequence[JSON]:
+    if not isinstance(value, list):
+        raise SpokenError(f"{value!r:.80} is not a list")
+    return value
+
+
+def _string(value: JSON, what: str) -> str:
+    if not isinstance(value, str):
+        raise SpokenError(f"{what} {value!r:.80} is not a string")
+    return value

@@ -1,0 +1,49 @@
+"""Token rows of rollouts whose tokens a server tells: one exact prefix, or said not to be.
+
+The server says of every call which ids it read and which it sampled. A call whose prompt begins
+with all ids of the call before it extends the row; another one opens a new segment, as in
+`_sessions`. One call without ids, and nothing is known of the whole rollout.
+
+The lock guards the two dicts; a rollout has one call under way at a time.
+"""
+
+from __future__ import annotations
+
+import threading
+
+from meta_agent.core.chat import ReplyTokens
+from meta_agent.core.protocols import TokenRecord
+from meta_agent.policies.engines._sessions import Extension, TokenSession
+
+
+class TokenRows:
+    """The rows of all rollouts under way, by their key."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._rows: dict[str, TokenSession] = {}
+        self._unknown: set[str] = set()
+
+    def add(self, key: str, tokens: ReplyTokens | None) -> None:
+        """Books one reply."""
+        with self._lock:
+            if tokens is None:
+                self._unknown.add(key)
+            elif key not in self._unknown:
+                _extend(self._rows.setdefault(key, TokenSession()), tokens)
+
+    def finish(self, key: str) -> TokenRecord | None:
+        """The row of an ended rollout, None where it is not known."""
+        with self._lock:
+            session = self._rows.pop(key, None)
+            known = key not in self._unknown
+            self._unknown.discard(key)
+        return session.record() if session and known else None
+
+
+def _extend(session: TokenSession, tokens: ReplyTokens) -> None:
+    prompt, seen = list(tokens.prompt_ids), len(session.ids)
+    restart = not session.ids or prompt[:seen] != session.ids
+    new = prompt if restart else prompt[seen:]
+    session.apply(Extension("", new, len(prompt), restart))
+    session.add_sampled(list(tokens.ids), list(tokens.logprobs), "")

@@ -1,0 +1,213 @@
+"""A frozen model behind a server, as the policy: the `Gateway` that asks a `ModelClient`.
+
+Promises: every call has a place in the record, `policy/<label>/<task>/<sample>`, so a killed
+evaluation that is repeated pays only for what was not recorded; seeds are keyed by (seed, task,
+sample, turn), never by arrival. A server's trouble is a failure of kind `infra`, the scaffold's
+own mistake one of kind `policy`, and what dooms every further call (key, budget, circuit breaker)
+is raised. A model that refuses to go on has answered: the scaffold reads it, the grader decides.
+
+`max_context_tokens` is held by an estimate: before the first reply four characters count as a
+token, later as many as that reply's prompt had.
+
+Not covered: retries, money and the record itself (the client's).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final
+
+from meta_agent.core.chat import ChatReply, ChatRequest, ModelClient
+from meta_agent.core.errors import ProviderError
+from meta_agent.core.protocols import (
+    JSON,
+    ErrorKind,
+    GenerateReply,
+    GenerateRequest,
+    Message,
+    RolloutFailure,
+    TokenRecord,
+)
+from meta_agent.llm_clients.dialect import Dialect
+from meta_agent.policies.served._spoken import SpokenError, messages_of, tools_of
+from meta_agent.policies.served._token_rows import TokenRows
+
+REFUSED: Final = "the model server refuses the request"
+"""Begins the failure of a rollout whose request no server would take."""
+CHARS_PER_TOKEN: Final = 4.0
+_MAX_THREADS: Final = 32
+
+
+class ApiGateway:
+    """One measurement of one frozen model; implements `protocols.Gateway`.
+
+    Args:
+        client: asks, pays and records.
+        model: the model string that the client resolves.
+        label: names the measurement in the record, the same in every repetition of it.
+        policy: the identity on the rows; the model string where nothing is given.
+        logprobs: whether to ask for token ids and logprobs.
+    """
+
+    lock_step = False
+
+    def __init__(
+        self,
+        client: ModelClient,
+        model: str,
+        *,
+        label: str,
+        policy: str | None = None,
+        logprobs: bool = False,
+    ) -> None:
+        self.policy = policy or model
+        self._client = client
+        self._model = model
+        self._label = label
+        self._logprobs = logprobs
+        self._rows = TokenRows()
+        self.served: set[str] = set()
+        """What the server called the model, with its fingerprint, in any reply."""
+        self._lock = threading.Lock()  # guards that and the three below
+        self._dialect = Dialect()
+        self._density: dict[str, float] = {}  # characters per token, by rollout
+        self._blocks: dict[str, dict[str, JSON]] = {}  # provider blocks, by rollout and reply
+
+    def generate(self, requests: Sequence[GenerateRequest]) -> list[GenerateReply]:
+        """Answers each request; several are asked side by side."""
+        if len(requests) == 1:
+            return [self._answer(requests[0])]
+        with ThreadPoolExecutor(min(_MAX_THREADS, len(requests) or 1)) as pool:
+            return list(pool.map(self._answer, requests))
+
+    def finish(self, keys: Sequence[str]) -> list[TokenRecord | None]:
+        """The token rows of these rollouts, where the server told them."""
+        with self._lock:
+            for key in keys:
+                self._density.pop(key, None)
+                self._blocks.pop(key, None)
+        return [self._rows.finish(key) for key in keys]
+
+    def _answer(self, request: GenerateRequest) -> GenerateReply:
+        try:
+            asked = self._chat_request(request)
+        except SpokenError as error:
+            return _failed("policy", f"the scaffold's call cannot be sent: {error}")
+        if self._too_long(request, asked):
+            return _ended("context")
+        try:
+            reply = self._ask(request, asked)
+        except ProviderError as error:
+            return _outcome_of(error)
+        self._note(request, asked, reply)
+        return _reply(reply)
+
+    def _chat_request(self, request: GenerateRequest) -> ChatRequest:
+        return ChatRequest(
+            role="policy",
+            model=self._model,
+            messages=self._with_blocks(request.key, messages_of(request.messages)),
+            max_tokens=request.max_tokens,
+            tools=tools_of(request.tools),
+            temperature=request.temperature,
+            # Some servers take one of the two; 1 means the whole distribution anyway.
+            top_p=None if request.top_p == 1.0 else request.top_p,
+            seed=_seed(request),
+            logprobs=self._logprobs,
+            lenient_tools=True,
+        )
+
+    def _ask(self, request: GenerateRequest, asked: ChatRequest) -> ChatReply:
+        """The reply, in as much of the request as the server takes."""
+        conversation = f"policy/{self._label}/{request.task_key}/{request.sample_idx}"
+        dialect = self._dialect
+        while True:
+            spoken = dialect.spoken(asked)
+            try:
+                return self._client.chat(spoken, conversation=conversation, turn=request.turn)
+            except ProviderError as error:
+                narrower = dialect.without(str(error), spoken) if error.kind == "refused" else None
+                if narrower is None:
+                    raise
+                dialect = self._adopt(narrower)
+
+    def _adopt(self, narrower: Dialect) -> Dialect:
+        """What this rollout learned, the others need not."""
+        with self._lock:
+            self._dialect = self._dialect & narrower
+            return self._dialect
+
+    def _too_long(self, request: GenerateRequest, asked: ChatRequest) -> bool:
+        with self._lock:
+            density = self._density.get(request.key, CHARS_PER_TOKEN)
+        return _size(asked) / density >= request.max_context_tokens
+
+    def _note(self, request: GenerateRequest, asked: ChatRequest, reply: ChatReply) -> None:
+        """Keeps what later calls of the rollout need."""
+        self._rows.add(request.key, reply.tokens)
+        with self._lock:
+            self.served.add(" ".join(filter(None, (reply.model, reply.fingerprint))))
+            self._density[request.key] = _size(asked) / max(1, reply.usage.input_tokens)
+            if reply.provider_blocks is not None:
+                known = self._blocks.setdefault(request.key, {})
+                known[_said(reply.message)] = reply.provider_blocks
+
+    def _with_blocks(self, key: str, messages: list[Message]) -> list[Message]:
+        """Gives a provider its own blocks back; scaffolds neither see nor need them."""
+        with self._lock:
+            known = dict(self._blocks.get(key, {}))
+        for message in messages if known else ():
+            if message["role"] == "assistant" and (blocks := known.get(_said(message))):
+                message["provider_blocks"] = blocks
+        return messages
+
+
+def _seed(request: GenerateRequest) -> int:
+    name = f"{request.seed}/{request.task_key}/{request.sample_idx}/{request.turn}"
+    return int.from_bytes(hashlib.sha256(name.encode()).digest()[:4], "big") >> 1
+
+
+def _size(asked: ChatRequest) -> int:
+    """Characters that the model reads, at least 1."""
+    said = sum(len(message["content"]) for message in asked.messages)
+    called = sum(len(str(message.get("tool_calls", ""))) for message in asked.messages)
+    return said + called + sum(len(str(tool)) for tool in asked.tools) or 1
+
+
+def _said(message: Message) -> str:
+    """Names what an assistant said, as a scaffold hands it back."""
+    calls = [call["id"] for call in message.get("tool_calls", ())]
+    return "\0".join([message["content"], *calls])
+
+
+def _reply(reply: ChatReply) -> GenerateReply:
+    return GenerateReply(
+        content=reply.content,
+        finish_reason="stop" if reply.stop == "refusal" else reply.stop,
+        prompt_tokens=reply.usage.input_tokens,
+        completion_tokens=reply.usage.output_tokens,
+        tool_calls=reply.message.get("tool_calls", ()),
+        usd=reply.usd,
+    )
+
+
+def _outcome_of(error: ProviderError) -> GenerateReply:
+    """What a call that failed for good means for its rollout; raises what dooms the run."""
+    if error.halts:
+        raise error
+    if error.kind == "context":
+        return _ended("context")
+    if error.kind == "refused":
+        return _failed("policy", f"{REFUSED}: {error}")
+    return _failed("infra", f"model: {error.kind}: {error}")
+
+
+def _ended(reason: str) -> GenerateReply:
+    return GenerateReply("", reason, 0, 0)
+
+
+def _failed(kind: ErrorKind, detail: str) -> GenerateReply:
+    return GenerateReply("", "error", 0, 0, failure=RolloutFailure(kind, detail))

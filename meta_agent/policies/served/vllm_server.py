@@ -1,0 +1,221 @@
+"""`vllm:PATH`: a vLLM server of our own, started for a run and stopped with it.
+
+It runs in this environment, or in the one whose interpreter `META_AGENT_VLLM_PYTHON` names, since
+vLLM pins a torch of its own. It listens on a free loopback port with a key made here, and says in
+its log what it does; on a machine without GPU it is vLLM's CPU build, whose cache gets 1 GiB.
+
+Promises: ready means that `/health` answered; a server that ends or hangs before is an error with
+the end of its log; nothing of it outlives us.
+
+Not covered: options beyond these. Start a server by hand for them, and name it by a base URL.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import socket
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final, Self
+
+from meta_agent.core.errors import ConfigError, PreflightError, ProviderError
+from meta_agent.core.parsing.strict import document
+from meta_agent.core.protocols import JSON
+from meta_agent.policies.served._server_process import ServerProcess, runs
+
+PREFIX: Final = "vllm:"
+PYTHON_VARIABLE: Final = "META_AGENT_VLLM_PYTHON"
+CONTEXT_TOKENS: Final = 36_864
+"""Longest conversation served, where the model can: a domain's ceiling and a reply."""
+START_SEC: Final = 900.0
+_POLL_SEC: Final = 0.5
+_TELL_EVERY_SEC: Final = 30.0
+_TOOL_PARSERS: Final = {"qwen": "hermes", "mistral": "mistral", "llama": "llama3_json"}
+_CPU_SEQUENCES: Final = 16
+_NO_LIMIT: Final = 1 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Where a server listens, how it calls the model, and the key that it asks for."""
+
+    base_url: str
+    model: str
+    api_key: str = field(repr=False)
+
+
+class VllmServer:
+    """One running server. Construction starts it and waits until it is ready."""
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        log: Path,
+        tell: Callable[[str], None] = lambda _: None,
+        start_sec: float = START_SEC,
+    ) -> None:
+        python, config = require_vllm(), config_of(path)
+        name, key, port = served_name(path), secrets.token_hex(16), _free_port()
+        self.endpoint = Endpoint(f"http://127.0.0.1:{port}/v1", name, key)
+        url = f"http://127.0.0.1:{port}/health"
+        self._process = start(
+            _command(python, path, config, name, port),
+            settings(key),
+            log,
+            healthy=lambda: _healthy(url),
+            tell=tell,
+            start_sec=start_sec,
+        )
+
+    def close(self) -> None:
+        """Stops it."""
+        self._process.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def pid(self) -> int:
+        """The process that the server lives under."""
+        return self._process.pid
+
+
+def start(
+    argv: Sequence[str],
+    variables: Mapping[str, str],
+    log: Path,
+    *,
+    healthy: Callable[[], bool],
+    tell: Callable[[str], None] = lambda _: None,
+    start_sec: float = START_SEC,
+) -> ServerProcess:
+    """A server that is well, or a ProviderError with the end of its log."""
+    process = ServerProcess(argv, variables, log)
+    try:
+        began = told = time.monotonic()
+        while not healthy():
+            now = time.monotonic()
+            if process.exit_code is not None or now - began > start_sec:
+                raise ProviderError(
+                    f"vLLM did not start within {now - began:.0f} s: {process.last_words()}",
+                    kind="server",
+                    billed="no",
+                    hint=f"the whole log: {log}",
+                )
+            if now - told >= _TELL_EVERY_SEC:
+                told = now
+                tell(f"vLLM is starting, {now - began:.0f} s so far (log: {log})")
+            time.sleep(_POLL_SEC)
+    except BaseException:
+        process.close()
+        raise
+    return process
+
+
+def require_vllm() -> str:
+    """The interpreter that has vLLM, or what to do about it."""
+    named = os.environ.get(PYTHON_VARIABLE)
+    if named:
+        if runs([named, "-c", "import importlib.util as u; assert u.find_spec('vllm')"]):
+            return named
+        raise PreflightError(
+            f"{PYTHON_VARIABLE}={named} is no Python with vLLM",
+            hint=f"{named} -m pip install vllm",
+        )
+    if find_spec("vllm") is None:
+        raise PreflightError(
+            "vllm:PATH needs vLLM, which this environment does not have",
+            hint=f"python -m venv ~/vllm && ~/vllm/bin/pip install vllm, "
+            f"then set {PYTHON_VARIABLE}=~/vllm/bin/python",
+        )
+    return sys.executable
+
+
+def served_name(path: Path) -> str:
+    """What the server calls the model: the folder's name, in plain characters."""
+    return re.sub(r"[^A-Za-z0-9_.-]+", "-", path.name) or "model"
+
+
+def _command(python: str, path: Path, config: JSON, name: str, port: int) -> list[str]:
+    context = min(window_of(config), CONTEXT_TOKENS)
+    argv = [*serving(python, path, name, context), "--host", "127.0.0.1", "--port", str(port)]
+    kind = str(config.get("model_type", ""))
+    parser = next((p for word, p in _TOOL_PARSERS.items() if word in kind), None)
+    if parser:
+        argv += ["--enable-auto-tool-choice", "--tool-call-parser", parser]
+    return argv if has_gpu() else [*argv, *cpu_options(context, _CPU_SEQUENCES)]
+
+
+def serving(python: str, path: Path, name: str, context: int) -> list[str]:
+    """The command of a server, wherever it listens."""
+    # `vllm serve` is the newer name, but asks for package metadata that not every build has.
+    argv = [python, "-m", "vllm.entrypoints.openai.api_server", "--model", str(path)]
+    return [*argv, "--served-model-name", name, "--max-model-len", str(context)]
+
+
+def cpu_options(context: int, sequences: int) -> list[str]:
+    """vLLM 0.32 on the CPU dies where a seeded request's prompt is read in chunks."""
+    whole = ["--no-enable-chunked-prefill", "--max-num-batched-tokens", str(context)]
+    return ["--max-num-seqs", str(sequences), *whole]
+
+
+def window_of(config: JSON) -> int:
+    """As much as the model was made for."""
+    text = config.get("text_config")
+    told = config.get("max_position_embeddings") or (
+        text.get("max_position_embeddings") if isinstance(text, dict) else None
+    )
+    return told if isinstance(told, int) and told > 0 else _NO_LIMIT
+
+
+def settings(key: str) -> dict[str, str]:
+    """Variables of the server. The key is not on its command line, which everybody can read."""
+    quiet = {"VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1", "HF_HUB_OFFLINE": "1"}
+    cpu = (
+        {} if has_gpu() else {"VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind"}
+    )
+    chosen = {name: os.environ[name] for name in cpu if name in os.environ}
+    return {"VLLM_API_KEY": key, **quiet, **cpu, **chosen}
+
+
+def config_of(path: Path) -> dict[str, JSON]:
+    """The model's own description; a folder without one is no model."""
+    try:
+        config = document((path / "config.json").read_bytes())
+    except (OSError, ValueError) as error:
+        raise ConfigError(
+            f"{PREFIX}{path} is no model in Hugging Face format: {error}",
+            hint="give a folder with config.json, weights and tokenizer",
+        ) from error
+    return config if isinstance(config, dict) else {}
+
+
+def has_gpu() -> bool:
+    """Whether servers run on a GPU here."""
+    return any(Path("/dev").glob("nvidia[0-9]*")) or Path("/dev/kfd").exists()
+
+
+def _free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
+
+
+def _healthy(url: str) -> bool:
+    try:
+        with urllib.request.urlopen(url, timeout=5) as reply:
+            return bool(reply.status == 200)
+    except (urllib.error.URLError, OSError):
+        return False

@@ -1,0 +1,144 @@
+"""Policies that are sampled by engines of the run's own: while they are trained, and after.
+
+Engines are kept from one unit to the next and given its policy. A unit has a fleet for itself.
+
+Not covered: how engines are started (`models.fleet.launch`), and how many (`steps.placing`).
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from queue import Empty, LifoQueue
+from tempfile import TemporaryDirectory, mkdtemp
+from typing import NamedTuple
+
+from meta_agent.core.errors import InfrastructureError
+from meta_agent.core.protocols import Gateway, Publisher
+from meta_agent.policies.engines.talks import NanoTalks, Talks
+from meta_agent.policies.fleet import EngineGateway, Fleet, Launch, Served
+from meta_agent.policies.opening import ChildPolicies
+from meta_agent.policies.training import PolicyChild, TrainSettings
+from meta_agent.policies.training.checkpoint import open_checkpoint
+from meta_agent.policies.training.policy import place_of
+from meta_agent.policies.training.serving.publishing import EnginePublisher, served_as
+from meta_agent.policies.training.serving.speaker import Speaker
+
+
+@dataclass(frozen=True, slots=True)
+class Engines:
+    """The engines of one unit."""
+
+    launch: Launch
+    count: int
+    context_tokens: int
+    rank: int = 0  # of adapters, that is made room for from the start
+
+
+class _Post(NamedTuple):
+    """A fleet, and who holds conversations with what it serves."""
+
+    fleet: Fleet
+    speaker: Speaker | None
+    scratch: Path
+    """Files that its engines may still have to read."""
+
+    @property
+    def sound(self) -> bool:
+        return not self.fleet.failed and (self.speaker is None or self.speaker.alive)
+
+    def close(self) -> None:
+        self.fleet.close()
+        if self.speaker is not None:
+            self.speaker.close()
+
+
+class EnginePolicies(ChildPolicies):
+    """Fleets that sample, beside children that train."""
+
+    lock_step = False
+
+    def __init__(
+        self,
+        engines: Engines,
+        threads: int,
+        settings: TrainSettings | None = None,
+        devices: Sequence[str] = (),
+    ) -> None:
+        super().__init__(threads, settings, devices)
+        self._engines = engines
+        self._free: LifoQueue[_Post] = LifoQueue()
+        self._posts: list[_Post] = []
+        self._scratch = TemporaryDirectory(prefix="meta-agent-weights-")
+
+    @contextmanager
+    def acting(self, path: str, label: str) -> Iterator[Gateway]:
+        with self._serving(path) as (gateway, _):
+            yield gateway
+
+    @contextmanager
+    def sampling(
+        self, child: PolicyChild, path: str, output: Path
+    ) -> Iterator[tuple[Gateway, Publisher | None]]:
+        with self._serving(path) as (gateway, fleet):
+            before = fleet.served
+            yield gateway, EnginePublisher(child, fleet, gateway, output)
+            fleet.publish(before)  # the files of what was served on the way are removed
+
+    def close(self) -> None:
+        """Ends engines and children."""
+        for post in self._posts:
+            post.close()
+        self._scratch.cleanup()
+        super().close()
+
+    @contextmanager
+    def _serving(self, path: str) -> Iterator[tuple[EngineGateway, Fleet]]:
+        """A fleet that serves the policy at `path`."""
+        folder, foreign = place_of(path)
+        opened = open_checkpoint(folder, foreign=foreign)
+        place = post.scratch if (post := self._take()) else Path(mkdtemp(dir=self._scratch.name))
+        wanted = served_as(
+            opened.policy, folder, adapters=self._engines.rank > 0, scratch=place / opened.policy
+        )
+        post = post or self._open(wanted, place, speaks=opened.kind == "hf")
+        try:
+            served = post.fleet.publish(wanted)
+            if served.name != wanted.name:
+                raise InfrastructureError(f"the engines do not take {wanted.name}: see their logs")
+            for old in set(place.iterdir()) - {place / opened.policy}:
+                shutil.rmtree(old, ignore_errors=True)
+            talks = self._talks(post, path)
+            yield (
+                EngineGateway(post.fleet, talks, wanted.name, self._engines.context_tokens),
+                post.fleet,
+            )
+        finally:
+            if post.sound:
+                self._free.put(post)
+            else:  # the next unit begins with others
+                self._posts.remove(post)
+                post.close()
+
+    def _take(self) -> _Post | None:
+        try:
+            return self._free.get_nowait()
+        except Empty:
+            return None
+
+    def _open(self, wanted: Served, scratch: Path, *, speaks: bool) -> _Post:
+        engines = self._engines
+        begin = wanted._replace(adapter=None, rank=0)
+        fleet = Fleet(engines.launch, engines.count, begin, rank=max(engines.rank, wanted.rank))
+        post = _Post(fleet, Speaker(threads=1) if speaks else None, scratch)
+        self._posts.append(post)
+        return post
+
+    def _talks(self, post: _Post, path: str) -> Talks:
+        if post.speaker is None:
+            return NanoTalks(self._engines.context_tokens)
+        post.speaker.load(path)
+        return post.speaker

@@ -1,0 +1,91 @@
+"""Frames between the host and the policy child: 4-byte little-endian length, UTF-8 JSON.
+
+Promises: a deadline holds for reading and for writing, so a peer that hangs cannot hang us; a
+frame over the limit, or bytes that are not JSON, raise `FrameError`; end of file raises `EOFError`.
+
+Not covered: what the frames mean (`_wire`).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import struct
+import time
+from typing import Final
+
+from meta_agent.core.protocols import JSON
+
+FRAME_LIMIT_BYTES: Final = 256 << 20
+_CHUNK_BYTES: Final = 1 << 20
+
+
+class FrameError(Exception):
+    """The peer sent something that is not a frame."""
+
+
+class FrameChannel:
+    """One duplex channel over two file descriptors that nobody else uses."""
+
+    def __init__(self, read_fd: int, write_fd: int) -> None:
+        self._read_fd, self._write_fd = read_fd, write_fd
+        for fd in (read_fd, write_fd):
+            os.set_blocking(fd, False)
+
+    def send(self, value: JSON, timeout_sec: float | None = None) -> None:
+        """Writes one frame."""
+        body = json.dumps(value, separators=(",", ":")).encode()
+        if len(body) > FRAME_LIMIT_BYTES:
+            raise FrameError(f"frame of {len(body)} bytes, limit {FRAME_LIMIT_BYTES}")
+        left = memoryview(struct.pack("<I", len(body)) + body)
+        deadline = _deadline(timeout_sec)
+        while left:
+            try:
+                left = left[os.write(self._write_fd, left) :]
+            except BlockingIOError:
+                _wait(self._write_fd, select.POLLOUT, deadline)
+            except BrokenPipeError as error:
+                raise EOFError("the peer closed its end") from error
+
+    def receive(self, timeout_sec: float | None = None) -> JSON:
+        """Reads one frame."""
+        deadline = _deadline(timeout_sec)
+        (length,) = struct.unpack("<I", self._read(4, deadline))
+        if length > FRAME_LIMIT_BYTES:
+            raise FrameError(f"frame of {length} bytes, limit {FRAME_LIMIT_BYTES}")
+        try:
+            return json.loads(self._read(length, deadline))
+        except ValueError as error:
+            raise FrameError(f"frame of {length} bytes is not JSON: {error}") from error
+
+    def close(self) -> None:
+        """Closes both ends."""
+        for fd in {self._read_fd, self._write_fd}:
+            os.close(fd)
+
+    def _read(self, count: int, deadline: float | None) -> bytes:
+        parts = bytearray()
+        while len(parts) < count:
+            try:
+                part = os.read(self._read_fd, min(count - len(parts), _CHUNK_BYTES))
+            except BlockingIOError:
+                _wait(self._read_fd, select.POLLIN, deadline)
+                continue
+            if not part:
+                raise EOFError("the peer closed its end")
+            parts += part
+        return bytes(parts)
+
+
+def _deadline(timeout_sec: float | None) -> float | None:
+    return None if timeout_sec is None else time.monotonic() + timeout_sec
+
+
+def _wait(fd: int, event: int, deadline: float | None) -> None:
+    """Waits until `fd` is ready (or hung up: the next call then tells)."""
+    poll = select.poll()
+    poll.register(fd, event)
+    left_ms = None if deadline is None else max(0.0, (deadline - time.monotonic()) * 1000)
+    if not poll.poll(left_ms):
+        raise TimeoutError("the peer did not answer in time")

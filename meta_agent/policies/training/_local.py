@@ -1,0 +1,353 @@
+"""A policy in this process: loaded, generating, trained. Runs inside the policy child.
+
+Promises: `train` starts from the policy as it is on disk with every random generator seeded from
+the job, and leaves a sealed checkpoint behind: of a model trained by LoRA the adapter alone, where
+it can say all that was trained.
+
+Not covered: the frames (`child`), the loss (`_trainer`), the settings (`_recipe`).
+"""
+
+from __future__ import annotations
+
+import copy
+import logging
+import os
+import tempfile
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import torch
+from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    GenerationConfig,
+    PrinterCallback,
+    set_seed,
+)
+from transformers.utils import logging as transformers_logging
+
+from meta_agent.core.errors import ConfigError, InfrastructureError, MetaAgentError
+from meta_agent.core.protocols import JSON, Checkpoint
+from meta_agent.policies.engines.hf_engine import HfEngine, talks_of
+from meta_agent.policies.engines.nano_engine import NanoEngine
+from meta_agent.policies.engines.nano_files import write_policy
+from meta_agent.policies.engines.talks import HfTalks
+from meta_agent.policies.training import adapter
+from meta_agent.policies.training._recipe import TrainingPlan, plan_training
+from meta_agent.policies.training._trainer import HostedTrainer
+from meta_agent.policies.training._wire import (
+    RolloutEvent,
+    Row,
+    TrainJob,
+    TrainSettings,
+    seals_folder,
+)
+from meta_agent.policies.training.checkpoint import (
+    OpenedPolicy,
+    disk_full_said,
+    open_checkpoint,
+    write_checkpoint,
+)
+from meta_agent.policies.training.hub import base_place
+from meta_agent.policies.training.passes.ranks import Ranks
+from meta_agent.policies.training.passes.shards import Shards
+
+
+class Resting(NamedTuple):
+    """What can be done with a trainer between two steps."""
+
+    seal: Callable[[], None]
+    write: Callable[[Path], object]  # its weights, as a checkpoint
+
+
+Ask = Callable[[RolloutEvent, Resting], list[Row]]
+_NO_MEMORY: Final = (MemoryError, torch.OutOfMemoryError)
+
+
+class LocalPolicy(NamedTuple):
+    """A policy and the engine over its weights."""
+
+    opened: OpenedPolicy
+    settings: TrainSettings
+    model: Any
+    tokenizer: Any
+    engine: Any  # NanoEngine | HfEngine
+
+    @property
+    def identity(self) -> str:
+        return self.opened.policy
+
+
+def load(path: Path, settings: TrainSettings, *, foreign: bool) -> LocalPolicy:
+    """Reads a policy and checks it against its manifest."""
+    _quiet()
+    opened = open_checkpoint(path, foreign=foreign)
+    device = "cuda" if opened.kind == "hf" and torch.cuda.is_available() else "cpu"
+    try:
+        dtype = _dtype(opened, settings)
+        with _memory_full_said(lambda: f"while {path} was loaded in {dtype}"):
+            model = _model(path, dtype).to(device).eval()
+        if settings.precision == "bfloat16":
+            model.forward = torch.autocast(device, torch.bfloat16)(model.forward)
+        tokenizer = _tokenizer(path)
+    except MetaAgentError:
+        raise
+    except Exception as error:  # the loaders' errors share no base
+        said = str(error).strip().partition("\n")[0][:300]
+        raise ConfigError(
+            f"{path} cannot be loaded as a model with its tokenizer: "
+            f"{type(error).__name__}: {said}",
+            hint="give the folder that save_pretrained wrote, of the model and of its tokenizer",
+        ) from error
+    return LocalPolicy(opened, settings, model, tokenizer, _engine(opened, model, tokenizer))
+
+
+class Speaking(NamedTuple):
+    """A policy's tokenizer and template without its weights, which an engine elsewhere holds."""
+
+    opened: OpenedPolicy
+    settings: TrainSettings
+    engine: HfTalks
+
+    @property
+    def identity(self) -> str:
+        return self.opened.policy
+
+
+def speaking(path: Path, settings: TrainSettings, *, foreign: bool) -> Speaking:
+    """Reads what conversations with a policy need, and checks all of it against its manifest."""
+    _quiet()
+    opened = open_checkpoint(path, foreign=foreign)
+    tokenizer = _tokenizer(path)
+    _require_template(opened, tokenizer)
+    place = base_place(path) if adapter.is_adapter(path) else path
+    config = AutoConfig.from_pretrained(place, local_files_only=True, trust_remote_code=False)
+    try:
+        generation = GenerationConfig.from_pretrained(place, local_files_only=True)
+    except OSError:  # it has no file of its own
+        generation = GenerationConfig.from_model_config(config)
+    return Speaking(opened, settings, talks_of(tokenizer, generation, config))
+
+
+def _quiet() -> None:
+    transformers_logging.set_verbosity_error()
+    transformers_logging.disable_progress_bar()
+
+
+def _dtype(opened: OpenedPolicy, settings: TrainSettings) -> torch.dtype:
+    """What steps were or will be taken on is held in float32: bfloat16 loses them."""
+    frozen = settings.lora_rank and opened.kind == "hf" and not opened.steps
+    return torch.bfloat16 if frozen and settings.precision == "bfloat16" else torch.float32
+
+
+def _model(path: Path, dtype: torch.dtype) -> Any:
+    place = base_place(path) if adapter.is_adapter(path) else path
+    model = AutoModelForCausalLM.from_pretrained(
+        place, dtype=dtype, local_files_only=True, trust_remote_code=False
+    )
+    return model if place is path else adapter.whole(model, path)
+
+
+def _tokenizer(path: Path) -> Any:
+    """An adapter has its own, or its base's."""
+    own = any(path.glob("tokenizer*")) or not adapter.is_adapter(path)
+    return AutoTokenizer.from_pretrained(
+        path if own else base_place(path), local_files_only=True, trust_remote_code=False
+    )
+
+
+def _engine(opened: OpenedPolicy, model: Any, tokenizer: Any) -> Any:
+    if opened.kind == "nano":
+        return NanoEngine(model)
+    _require_template(opened, tokenizer)
+    return HfEngine(model, tokenizer)
+
+
+def _require_template(opened: OpenedPolicy, tokenizer: Any) -> None:
+    if not tokenizer.chat_template:
+        raise ConfigError(f"{opened.path} has no chat template: it cannot hold a conversation")
+
+
+def train(
+    policy: LocalPolicy,
+    job: TrainJob,
+    ask: Ask,
+    emit: Callable[[JSON], None],
+    ranks: Ranks | None = None,
+) -> tuple[str, Path]:
+    """Trains the loaded policy and seals a checkpoint. The policy must be loaded anew after it.
+
+    With `ranks` all of them call this; of the checkpoint only rank 0 knows.
+    """
+    ranks = ranks or Ranks()
+    with tempfile.TemporaryDirectory(prefix="meta-agent-train-") as scratch:
+        plan = plan_training(
+            job.recipe,
+            steps=job.steps,
+            seed=job.seed,
+            output_dir=str(seals_folder(job.output)) if job.seal_every else scratch,
+            on_cpu=policy.model.device.type == "cpu",
+            bfloat16=policy.settings.precision == "bfloat16",
+            checkpointing=policy.opened.kind == "hf",
+        )
+        shards = _shards(policy, plan, ranks) if policy.settings.sharded else None
+        saves = _Saves(policy, job, plan, ranks, shards)
+        trainer = _trainer(policy, plan, ask, emit, job, saves, ranks, shards)
+        with (
+            disk_full_said(job.output),
+            _memory_full_said(lambda: f"in training {trainer.held}"),
+        ):
+            trainer.train(str(job.sealed_at(job.after)) if job.after else None)
+    checkpoint = saves.save(trainer.model, job.output, job.steps)
+    return (checkpoint.policy, checkpoint.path) if checkpoint else ("", job.output)
+
+
+@contextmanager
+def _memory_full_said(doing: Callable[[], str]) -> Iterator[None]:
+    """Too little memory says nothing about a harness."""
+    try:
+        yield
+    except (MemoryError, RuntimeError) as error:  # torch's are RuntimeErrors
+        said = str(error).partition("\n")[0][:200]
+        if not isinstance(error, _NO_MEMORY) and "allocate memory" not in said:
+            raise
+        raise InfrastructureError(
+            f"memory ran out {doing()}: {said}",
+            hint="lower --tokens-per-pass, or train adapters: --lora-rank 16 --precision bfloat16",
+        ) from error
+
+
+class _Saves(NamedTuple):
+    """Writes checkpoints of a training."""
+
+    policy: LocalPolicy
+    job: TrainJob
+    plan: TrainingPlan
+    ranks: Ranks
+    shards: Shards | None
+
+    def keep(self, step: int, model: Any) -> None:
+        """Every so many steps; the last one is the training's own."""
+        if self.job.keep_every and step % self.job.keep_every == 0 and step < self.job.steps:
+            self.save(model, self.job.kept_at(step), step)
+
+    def save(self, model: Any, path: Path, step: int) -> Checkpoint | None:
+        """What rank 0 wrote. All ranks call this together."""
+        if self.shards is not None:
+            self.shards.gather(model)
+        return self.write(model, path, step) if self.ranks.first else None
+
+    def write(self, model: Any, path: Path, step: int) -> Checkpoint:
+        """The weights as they were last brought together."""
+        whole = model if self.shards is None else self.shards.whole
+        return _save(self.policy, whole, self.job, self.plan, path, step)
+
+
+def _shards(policy: LocalPolicy, plan: TrainingPlan, ranks: Ranks) -> Shards:
+    """What rank 0 goes on sampling with; a copy of it is trained."""
+    if not ranks.first:
+        return Shards(None)
+    if plan.lora is None:
+        return Shards(policy.model)
+    from peft import get_peft_model
+
+    return Shards(get_peft_model(policy.model, plan.lora.to_peft()))
+
+
+def _trainer(
+    policy: LocalPolicy,
+    plan: TrainingPlan,
+    ask: Ask,
+    emit: Callable[[JSON], None],
+    job: TrainJob,
+    saves: _Saves,
+    ranks: Ranks,
+    shards: Shards | None,
+) -> Any:
+    from datasets import Dataset
+
+    if plan.lora is not None and policy.opened.kind == "nano":
+        raise ConfigError(
+            "lora_* is for hf: policies; a nano policy is small enough to train whole"
+        )
+    model = policy.model
+    if shards is not None and ranks.first:
+        model = load(policy.opened.path, policy.settings, foreign=True).model
+    os.environ["TRL_EXPERIMENTAL_SILENCE"] = "1"
+    # TRL warns with a whole conversation for each row without a reward; the host counts them.
+    logging.getLogger("trl").setLevel(logging.ERROR)
+    set_seed(job.seed)
+
+    def rollouts(step: int) -> list[Row]:
+        policy.engine.refresh()
+        return ask(RolloutEvent(step, plan.groups, plan.group_size), Resting(seal, write))
+
+    def write(path: Path) -> None:
+        saves.write(trainer.model, path, trainer.state.global_step)
+
+    def seal() -> None:
+        with disk_full_said(job.output):
+            trainer.seal()
+
+    trainer = HostedTrainer(
+        ask=rollouts,
+        emit=emit,
+        group_size=plan.group_size,
+        on_step=saves.keep,
+        publish=(lambda: None) if policy.settings.corrected else None,
+        seals_at=job.seals_at,
+        tokens_per_pass=policy.settings.tokens_per_pass,
+        ranks=ranks,
+        shards=shards,
+        model=model,
+        args=plan.config,
+        processing_class=policy.tokenizer,
+        train_dataset=Dataset.from_dict({"prompt": ["placeholder"] * plan.groups}),
+        peft_config=None if plan.lora is None else plan.lora.to_peft(),
+    )
+    trainer.remove_callback(PrinterCallback)
+    return trainer
+
+
+def _save(
+    policy: LocalPolicy, model: Any, job: TrainJob, plan: TrainingPlan, path: Path, steps: int
+) -> Checkpoint:
+    def write(directory: Path) -> None:
+        whole = model
+        if plan.lora is not None:
+            if _keep_adapter(policy, model, directory):
+                return
+            # Training may go on with the adapters apart.
+            whole = copy.deepcopy(model).float().merge_and_unload()
+        write_policy(whole, policy.tokenizer, directory)
+
+    return write_checkpoint(
+        path,
+        write,
+        kind=policy.opened.kind,
+        steps=policy.opened.steps + steps,
+        seed=job.seed,
+        notes={"base": policy.identity, "recipe": dict(job.recipe)},
+        trained=policy.opened,
+    )
+
+
+def _keep_adapter(policy: LocalPolicy, model: Any, target: Path) -> bool:
+    """On the model that the run was given; there is none of that kind under one trained whole."""
+    path = policy.opened.path
+    if adapter.is_adapter(path):
+        return adapter.keep(model, target, base=str(base_place(path)), earlier=path)
+    return not policy.opened.steps and adapter.keep(model, target, base=str(path), earlier=None)
+
+
+def write_whole(checkpoint: Path, target: Path) -> None:
+    """An adapter's checkpoint as a model of its own, in float32."""
+    _quiet()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # peft reads what transformers renamed
+        model = _model(checkpoint, torch.float32)
+    write_policy(model, _tokenizer(checkpoint), target)

@@ -1,0 +1,170 @@
+"""Starts the policy child, and the child's other ranks: the only file that starts a process here.
+
+Promises: the child gets an allowlisted environment (no key can leak into it), its own quota of
+threads, its own process group (a Ctrl-C at the terminal reaches the host alone, which then decides;
+a session of its own would also move it into another scheduling group), and dies with the host. Its
+last words on stderr are kept for the error message. Other ranks write there too, and one that ends
+before it is ended takes the child with it.
+
+Not covered: memory limits; where one is set on the host's group, the kernel kills the child and
+the host reports it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess  # noqa: TID251
+import sys
+import tempfile
+import threading
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import IO, Final
+
+from meta_agent.policies.training._frames import FrameChannel
+
+_INHERITED: Final = (
+    "PATH", "LANG", "LC_ALL", "TMPDIR", "VIRTUAL_ENV", "PYTHONPATH", "LD_LIBRARY_PATH",
+    "CUDA_VISIBLE_DEVICES", "CUDA_HOME", "SYSTEMROOT",
+)  # fmt: skip
+_LAST_WORDS_BYTES: Final = 2000
+
+# The kernel ties PDEATHSIG to the *thread* that forked, so one thread that lives as long as the
+# process does all the starting.
+_starter: Final = ThreadPoolExecutor(max_workers=1, thread_name_prefix="policy-child-starter")
+
+
+class ChildProcess:
+    """A running policy child and the channel to it."""
+
+    def __init__(self, threads: int, devices: str | None = None) -> None:
+        self._stderr: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 (closed by `close`)
+        self._process = _starter.submit(self._start, threads, devices).result()
+        stdin, stdout = self._process.stdin, self._process.stdout
+        assert stdin is not None and stdout is not None
+        self.channel = FrameChannel(os.dup(stdout.fileno()), os.dup(stdin.fileno()))
+        stdin.close()
+        stdout.close()
+
+    def _start(self, threads: int, devices: str | None) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            [sys.executable, "-m", "meta_agent.policies.training.child"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._stderr,
+            env=_environment(threads, devices),
+            process_group=0,
+            bufsize=0,
+        )
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def obituary(self, wait_sec: float = 5.0) -> str:
+        """Says how the child ended and what it last printed. Kills it if it has not ended."""
+        try:
+            code = self._process.wait(wait_sec)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            return f"it hung and was killed; {self._last_words()}"
+        return f"{_ending(code)}; {self._last_words()}"
+
+    def kill(self) -> None:
+        """Ends the child now."""
+        self._process.kill()
+        self._process.wait()
+
+    def close(self, grace_sec: float = 5.0) -> None:
+        """Closes the channel, which ends a healthy child, and makes sure of it."""
+        self.channel.close()
+        try:
+            self._process.wait(grace_sec)
+        except subprocess.TimeoutExpired:
+            self.kill()
+        self._stderr.close()
+
+    def _last_words(self) -> str:
+        size = self._stderr.seek(0, os.SEEK_END)
+        self._stderr.seek(max(0, size - _LAST_WORDS_BYTES))
+        words = self._stderr.read().decode(errors="replace").strip()
+        return f"its last words: {words}" if words else "it said nothing"
+
+
+class OtherRanks:
+    """The processes that train with this one, the policy child; ranks count from 1."""
+
+    def __init__(self, port: int, threads: int, devices: Sequence[str | None]) -> None:
+        self._closed = False
+        start = [
+            lambda rank=rank, device=device: self._start(rank, device, port, threads, len(devices))
+            for rank, device in enumerate(devices, 1)
+        ]
+        self._processes = [_starter.submit(one).result() for one in start]
+        for rank in range(1, len(devices) + 1):
+            threading.Thread(target=self._watch, args=(rank,), daemon=True).start()
+
+    def _start(
+        self, rank: int, device: str | None, port: int, threads: int, others: int
+    ) -> subprocess.Popen[bytes]:
+        told = {"rank": rank, "count": others + 1, "port": port}
+        return subprocess.Popen(
+            [
+                sys.executable,
+                "-m",
+                "meta_agent.policies.training.passes.other_rank",
+                json.dumps(told),
+            ],
+            stdin=subprocess.DEVNULL,
+            stdout=2,  # the child's: the host reads it when the child ends
+            env=_environment(threads, device),
+        )
+
+    def require(self, patience_sec: float = 1.0) -> None:
+        """Does not return where one has ended, or ends just now."""
+        for rank, process in enumerate(self._processes, 1):
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(patience_sec)
+                self._end(rank)
+
+    def close(self) -> None:
+        """Ends them."""
+        self._closed = True
+        for process in self._processes:
+            process.kill()
+
+    def _watch(self, rank: int) -> None:
+        self._processes[rank - 1].wait()
+        if not self._closed:
+            self._end(rank)
+
+    def _end(self, rank: int) -> None:
+        told = _ending(self._processes[rank - 1].wait()).removeprefix("it ")
+        print(f"rank {rank} of the training {told}", file=sys.stderr, flush=True)
+        os._exit(1)
+
+
+def _environment(threads: int, devices: str | None) -> dict[str, str]:
+    kept = {name: os.environ[name] for name in _INHERITED if name in os.environ}
+    if devices is not None:
+        kept["CUDA_VISIBLE_DEVICES"] = devices
+    return kept | {
+        "META_AGENT_CHILD_THREADS": str(threads),
+        "META_AGENT_CHILD_PARENT": str(os.getpid()),
+        "OMP_NUM_THREADS": str(threads),
+        "HF_HUB_OFFLINE": "1",
+        "HF_HUB_DISABLE_TELEMETRY": "1",
+        "TOKENIZERS_PARALLELISM": "false",
+        "PYTHONHASHSEED": "0",
+    }
+
+
+def _ending(code: int) -> str:
+    if code >= 0:
+        return f"it exited with code {code}"
+    name = signal.Signals(-code).name
+    memory = " (often: out of memory)" if -code == signal.SIGKILL else ""
+    return f"it was killed by {name}{memory}"

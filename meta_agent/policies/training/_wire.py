@@ -1,0 +1,260 @@
+"""The records of the policy child as JSON, and back: parsed once, here.
+
+Promises: whatever the peer sends becomes a typed value or a `FrameError` that names the field.
+
+Not covered: transport (`_frames`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeVar
+
+from meta_agent.core.protocols import (
+    JSON,
+    GenerateReply,
+    GenerateRequest,
+    RolloutFailure,
+    TokenRecord,
+)
+from meta_agent.policies.engines.talks import Asked
+from meta_agent.policies.training._frames import FrameError
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class TrainSettings:
+    """How a policy is held and trained: what a run sets, and no harness."""
+
+    lora_rank: int = 0  # of the adapters that are trained; 0: all weights are
+    precision: str = "float32"  # or bfloat16: of computing, and of weights that stay as they are
+    tokens_per_pass: int = 1536  # held in memory at once, padding included
+    corrected: bool = False  # rows are sampled by an engine, or under older weights
+    max_staleness: int = 0  # events; 1: rollouts are made while the event before is trained on
+    ranks: int = 1  # processes that train it together, a device each
+    sharded: bool = False  # each of them holds a part of what is trained, not all of it
+
+
+@dataclass(frozen=True, slots=True)
+class TrainJob:
+    """One training run from the loaded policy."""
+
+    recipe: Mapping[str, JSON]  # TRL's names, plus groups_per_step and lora_*
+    steps: int
+    seed: int
+    output: Path  # a directory that does not exist yet
+    keep_every: int = 0  # steps between checkpoints kept on the way, beside `output`; 0: none
+    seal_every: int = 0  # steps between seals from which it goes on when it is killed; 0: none
+    after: int = 0  # the step whose seal it goes on from; 0: it begins
+
+    def sealed_at(self, step: int) -> Path:
+        """Where the child saves what it knows after `step` optimiser steps."""
+        return seals_folder(self.output) / f"checkpoint-{step}"
+
+    def seals_at(self, step: int) -> bool:
+        """Whether it is sealed after this step: only where the next asks for rollouts."""
+        if not self.seal_every or not 0 < step < self.steps:
+            return False
+        each = int(self.recipe.get("num_iterations", 1))  # optimiser steps on the same rollouts
+        return step % (-(-self.seal_every // each) * each) == 0
+
+    def kept_at(self, step: int) -> Path:
+        """Where the checkpoint after `step` optimiser steps is kept."""
+        return kept_folder(self.output) / str(step)
+
+
+def kept_folder(output: Path) -> Path:
+    """Where a training keeps the checkpoints that it made on the way to `output`."""
+    return output.with_name(f"{output.name}.kept")
+
+
+def published_folder(output: Path) -> Path:
+    """Where a training puts weights on the way for an engine to load."""
+    return output.with_name(f"{output.name}.published")
+
+
+def seals_folder(output: Path) -> Path:
+    """Where a training seals what it goes on from when it is killed."""
+    return output.with_name(f"{output.name}.seals")
+
+
+@dataclass(frozen=True, slots=True)
+class RolloutEvent:
+    """The trainer asks for this many groups of rollouts under its current weights."""
+
+    step: int  # optimiser steps done so far
+    groups: int
+    group_size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What is trained on: one rollout's tokens, its reward, and the weight of its group.
+
+    `reward` None: an infrastructure error; the row leaves the group's baseline. A row without
+    completion tokens counts in the baseline by its reward and teaches nothing.
+    """
+
+    reward: float | None
+    tokens: TokenRecord | None = None
+    weight: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class StepMetrics:
+    """What one optimiser step measured; names and meanings in `_metrics`."""
+
+    step: int
+    values: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Advantages:
+    """What TRL made of the rewards of one rollout event, group weights included, in row order."""
+
+    step: int
+    values: list[float] = field(default_factory=list)
+
+
+def parse(what: str, parser: Callable[[JSON], T], value: JSON) -> T:
+    """Applies a parser to a peer's JSON; anything wrong is a FrameError."""
+    try:
+        return parser(value)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise FrameError(f"malformed {what}: {type(error).__name__}: {error}") from error
+
+
+def request_to_json(request: GenerateRequest) -> JSON:
+    """`dataclasses.asdict` would deep-copy every message of every call."""
+    return {
+        "key": request.key,
+        "task_key": request.task_key,
+        "sample_idx": request.sample_idx,
+        "seed": request.seed,
+        "turn": request.turn,
+        "messages": list(request.messages),
+        "max_tokens": request.max_tokens,
+        "temperature": request.temperature,
+        "top_p": request.top_p,
+        "tools": request.tools,
+        "max_context_tokens": request.max_context_tokens,
+    }
+
+
+def request_from_json(value: JSON) -> GenerateRequest:
+    """Inverse of `request_to_json`."""
+    return GenerateRequest(**value)
+
+
+def reply_to_json(reply: GenerateReply) -> JSON:
+    """Only what an engine fills in."""
+    failed = None if reply.failure is None else [reply.failure.kind, reply.failure.detail]
+    counts = [reply.prompt_tokens, reply.completion_tokens]
+    return [reply.content, reply.finish_reason, *counts, list(reply.tool_calls), failed]
+
+
+def reply_from_json(value: JSON) -> GenerateReply:
+    """Inverse of `reply_to_json`."""
+    content, finish_reason, prompt_tokens, completion_tokens, calls, failed = value
+    return GenerateReply(
+        str(content),
+        str(finish_reason),
+        int(prompt_tokens),
+        int(completion_tokens),
+        tool_calls=[_call_from_json(call) for call in calls],
+        failure=None if failed is None else RolloutFailure(failed[0], str(failed[1])),
+    )
+
+
+def asked_to_json(asked: Asked | GenerateReply) -> JSON:
+    """What is to be sampled, or the answer where nothing is."""
+    if isinstance(asked, GenerateReply):
+        return {"reply": reply_to_json(asked)}
+    return {"ids": asked.ids, "budget": asked.budget}
+
+
+def asked_from_json(value: JSON) -> Asked | GenerateReply:
+    """Inverse of `asked_to_json`."""
+    if "reply" in value:
+        return reply_from_json(value["reply"])
+    return Asked(_ints(value["ids"]), int(value["budget"]))
+
+
+def _call_from_json(value: JSON) -> JSON:
+    """A tool call as servers write it; its arguments are the text of a JSON object."""
+    function = value["function"]
+    told = {"name": str(function["name"]), "arguments": str(function["arguments"])}
+    return {"id": str(value["id"]), "type": "function", "function": told}
+
+
+def record_to_json(record: TokenRecord | None) -> JSON:
+    """A token row, or null."""
+    if record is None:
+        return None
+    return {
+        "prompt_ids": record.prompt_ids,
+        "completion_ids": record.completion_ids,
+        "mask": record.mask,
+        "logprobs": record.logprobs,
+        "exact": record.exact,
+        "lost": record.lost,
+    }
+
+
+def record_from_json(value: JSON) -> TokenRecord | None:
+    """Inverse of `record_to_json`; the four lists must agree in length."""
+    if value is None:
+        return None
+    record = TokenRecord(
+        prompt_ids=_ints(value["prompt_ids"]),
+        completion_ids=_ints(value["completion_ids"]),
+        mask=_ints(value["mask"]),
+        logprobs=[None if x is None else float(x) for x in value["logprobs"]],
+        exact=bool(value["exact"]),
+        lost=int(value["lost"]),
+    )
+    if not len(record.completion_ids) == len(record.mask) == len(record.logprobs):
+        raise ValueError("completion_ids, mask and logprobs differ in length")
+    return record
+
+
+def job_to_json(job: TrainJob) -> JSON:
+    """A training job; the child runs elsewhere, so the path is absolute."""
+    return {
+        "recipe": dict(job.recipe),
+        "steps": job.steps,
+        "seed": job.seed,
+        "output": str(job.output.absolute()),
+        "keep_every": job.keep_every,
+        "seal_every": job.seal_every,
+        "after": job.after,
+    }
+
+
+def job_from_json(value: JSON) -> TrainJob:
+    """Inverse of `job_to_json`."""
+    return TrainJob(**{**value, "output": Path(value["output"])})
+
+
+def row_to_json(row: Row) -> JSON:
+    """One training row."""
+    return {"reward": row.reward, "weight": row.weight, "tokens": record_to_json(row.tokens)}
+
+
+def row_from_json(value: JSON) -> Row:
+    """Inverse of `row_to_json`."""
+    reward = value["reward"]
+    return Row(
+        reward=None if reward is None else float(reward),
+        tokens=record_from_json(value["tokens"]),
+        weight=float(value["weight"]),
+    )
+
+
+def _ints(values: Sequence[JSON]) -> list[int]:
+    if not all(isinstance(value, int) for value in values):
+        raise TypeError("token ids and masks are integers")
+    return list(values)

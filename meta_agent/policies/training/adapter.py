@@ -1,0 +1,171 @@
+"""Low-rank adapters as files: which base one stands on, two of them as one, and whole weights.
+
+Promises: an adapter's identity includes its base's, by content; the adapter that a checkpoint is
+stands on the model that its run was given, however many trainings lie between. Imports torch and
+peft only where weights are computed.
+
+Not covered: adapters whose sum is none (DoRA, trained biases, layers saved whole): of these a
+checkpoint keeps the whole weights.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from meta_agent.core.distribution import install
+from meta_agent.core.errors import ConfigError, PreflightError
+from meta_agent.core.parsing.strict import document
+
+CONFIG: Final = "adapter_config.json"
+WEIGHTS: Final = "adapter_model.safetensors"
+_BASE: Final = "base_model_name_or_path"
+_MAX_BYTES: Final = 1 << 20
+_DOWN, _UP = ".lora_A.", ".lora_B."
+_NOT_A_SUM: Final = ("use_dora", "modules_to_save", "rank_pattern", "alpha_pattern", "use_rslora")
+
+
+def is_adapter(folder: Path) -> bool:
+    """Whether a folder is an adapter and not a model."""
+    return (folder / CONFIG).is_file() and not (folder / "config.json").is_file()
+
+
+def settings_of(folder: Path) -> dict[str, Any]:
+    """What `adapter_config.json` says; ConfigError where it is none of a LoRA adapter."""
+    try:
+        with (folder / CONFIG).open("rb") as stream:
+            told = document(stream.read(_MAX_BYTES))
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{folder / CONFIG} cannot be read: {error}") from error
+    if not isinstance(told, dict) or told.get("peft_type") != "LORA":
+        kind = told.get("peft_type") if isinstance(told, dict) else told
+        raise ConfigError(
+            f"{folder} is an adapter of the kind {str(kind)[:40]!r}, and only LoRA is read",
+            hint="merge it into its base and give that folder",
+        )
+    if not (folder / WEIGHTS).is_file():
+        raise ConfigError(f"{folder} is an adapter without {WEIGHTS}")
+    return dict(told)
+
+
+def settings_digest(folder: Path) -> str:
+    """Of what an adapter does; where its base lies is not part of it."""
+    told = {k: v for k, v in settings_of(folder).items() if k != _BASE}
+    return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
+
+
+def base_name(folder: Path) -> str:
+    """The model that an adapter stands on, as it was written down."""
+    name = settings_of(folder).get(_BASE)
+    if not isinstance(name, str) or not name:
+        raise ConfigError(
+            f"{folder / CONFIG} does not say which model the adapter stands on",
+            hint=f"write it there as {_BASE!r}",
+        )
+    return name
+
+
+def whole(model: Any, folder: Path) -> Any:
+    """A base with an adapter merged into it."""
+    try:
+        from peft import PeftModel
+    except ImportError as error:
+        raise PreflightError(
+            f"{folder} is an adapter, and merging it needs peft", hint=install("train")
+        ) from error
+    return PeftModel.from_pretrained(model, str(folder)).merge_and_unload()
+
+
+def keep(model: Any, target: Path, *, base: str, earlier: Path | None) -> bool:
+    """Writes a trained adapter, on top of the one that its own base came from.
+
+    False, and nothing is written, where the two do not add up.
+    """
+    scratch = target / ".trained"
+    model.save_pretrained(str(scratch), safe_serialization=True)
+    try:
+        if earlier is None:
+            told = settings_of(scratch)
+            (scratch / WEIGHTS).rename(target / WEIGHTS)
+        else:
+            parts = _read(earlier), _read(scratch)
+            if not all(map(_adds, parts)):
+                return False
+            told, tensors = _sum(*parts)
+            _save(tensors, target / WEIGHTS)
+        write_settings(target, told, base)
+        return True
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+def write_settings(target: Path, told: Mapping[str, Any], base: str) -> None:
+    """An adapter's settings with its base's name; equal ones are equal files."""
+    target.mkdir(parents=True, exist_ok=True)
+    plain = {key: sorted(v) if _is_names(v) else v for key, v in told.items()}
+    text = json.dumps({**plain, _BASE: base}, indent=2, sort_keys=True)
+    (target / CONFIG).write_text(text + "\n", "utf-8")
+
+
+class _Part(NamedTuple):
+    told: dict[str, Any]
+    tensors: dict[str, Any]
+
+    @property
+    def rank(self) -> int:
+        return int(self.told["r"])
+
+    def of(self, name: str, like: Any) -> Any:
+        """One matrix with the scale inside B; of a layer that this one left alone, nothing."""
+        import torch
+
+        found, down = self.tensors.get(name), _DOWN in name
+        if found is None:
+            size = (self.rank, like.shape[1]) if down else (like.shape[0], self.rank)
+            return torch.zeros(size, dtype=like.dtype)
+        return found if down else found * (float(self.told["lora_alpha"]) / self.rank)
+
+
+def _adds(part: _Part) -> bool:
+    told, names = part.told, part.tensors
+    return (
+        not any(told.get(name) for name in _NOT_A_SUM)
+        and told.get("bias") == "none"
+        and _is_names(told.get("target_modules"))
+        and all(_DOWN in name or _UP in name for name in names)
+    )
+
+
+def _sum(one: _Part, other: _Part) -> _Part:
+    """B1 A1 + B2 A2 as one product: the ranks side by side."""
+    import torch
+
+    tensors = {}
+    for name, like in {**one.tensors, **other.tensors}.items():
+        sides = [part.of(name, like) for part in (one, other)]
+        tensors[name] = torch.cat(sides, dim=0 if _DOWN in name else 1)
+    modules = {*one.told["target_modules"], *other.told["target_modules"]}
+    rank = one.rank + other.rank
+    told = {**other.told, "r": rank, "lora_alpha": rank, "target_modules": sorted(modules)}
+    return _Part(told, tensors)
+
+
+def _is_names(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(item, str) for item in value)
+
+
+def _read(folder: Path) -> _Part:
+    from safetensors.torch import load_file
+
+    return _Part(settings_of(folder), load_file(str(folder / WEIGHTS)))
+
+
+def _save(tensors: Mapping[str, Any], path: Path) -> None:
+    from safetensors.torch import save_file
+
+    whole = {name: tensor.contiguous() for name, tensor in tensors.items()}
+    save_file(whole, str(path), metadata={"format": "pt"})

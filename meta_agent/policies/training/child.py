@@ -1,0 +1,269 @@
+"""The policy child: weights, engine and trainer behind a pipe.
+
+Only `_spawn` starts `python -m meta_agent.policies.training.child`. It serves one
+host: `load`, `generate`, `finish`, `check_recipe`, `train`, `close` (and where an engine elsewhere
+has the weights, `speak`, `ask` and `settle`, see `speaker`); while it trains, it asks the
+host for rollouts and serves `generate` and `finish` under the weights of that moment, `seal`, and
+`write`, which makes a checkpoint of them.
+
+Where several ranks train (`TrainSettings.ranks`), the child is the first of them: it starts the
+others for its first training, and where one ends, so does the child.
+
+Promises: holds no key, no git and no database (its environment is an allowlist); dies with its
+parent; the frames' descriptors are private, and whatever prints goes to stderr; training twice from
+one loaded policy gives the same bits as in a fresh child, because every random generator is seeded
+and the weights are read from disk again. A failed command is answered by an error frame and the
+child lives on.
+
+Not covered: when a training goes on from a seal, and from which: the host decides (`seals`).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import sys
+import tempfile
+import traceback
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Final
+
+from meta_agent.core.errors import of_disk
+from meta_agent.core.protocols import JSON
+from meta_agent.policies.training import _wire
+from meta_agent.policies.training._frames import FrameChannel, FrameError
+from meta_agent.policies.training._spawn import OtherRanks
+
+_PR_SET_PDEATHSIG: Final = 1
+_DEVICES: Final = "CUDA_VISIBLE_DEVICES"
+_OTHER_DEVICES: Final = "META_AGENT_OTHER_DEVICES"
+
+
+class AbortedError(Exception):
+    """The host gave up on this training run."""
+
+
+class Child:
+    """One loaded policy and the commands on it."""
+
+    def __init__(self, channel: FrameChannel) -> None:
+        self._channel = channel
+        self._policy: Any = None  # _local.LocalPolicy
+        self._ranks: Any = None  # passes.ranks.Ranks
+        self._others: OtherRanks | None = None
+        self._operations: dict[str, Callable[[JSON], JSON]] = {
+            "load": self._load,
+            "speak": self._speak,
+            "ask": self._reply,
+            "settle": self._settle,
+            "generate": self._generate,
+            "finish": self._finish,
+            "check_recipe": self._check_recipe,
+            "train": self._train,
+        }
+
+    def serve(self) -> None:
+        """Answers commands until `close` or end of file."""
+        while True:
+            try:
+                command = self._channel.receive()
+            except EOFError:
+                return
+            if command["op"] == "close":
+                return
+            self._answer(command)
+
+    def _answer(self, command: JSON, **more: Callable[[JSON], JSON]) -> None:
+        try:
+            result = (self._operations | more)[command["op"]](command)
+        except EOFError:
+            raise
+        except Exception as error:
+            self._channel.send({"err": _describe(error)})
+        else:
+            self._channel.send(result)
+
+    def _load(self, command: JSON) -> JSON:
+        from meta_agent.policies.training import _local
+
+        self._policy = None  # frees the old weights first
+        settings = _wire.TrainSettings(**command["settings"])
+        self._policy = _local.load(Path(command["path"]), settings, foreign=command["foreign"])
+        return {"ok": {"policy": self._policy.identity}}
+
+    def _speak(self, command: JSON) -> JSON:
+        """Loads a policy's tokenizer and template alone."""
+        from meta_agent.policies.training import _local
+
+        settings = _wire.TrainSettings()
+        self._policy = _local.speaking(Path(command["path"]), settings, foreign=command["foreign"])
+        stops = sorted(self._policy.engine.stops)
+        return {"ok": {"policy": self._policy.identity, "stops": stops}}
+
+    def _reply(self, command: JSON) -> JSON:
+        asked = self._loaded().engine.ask(_wire.request_from_json(command["request"]))
+        return {"ok": _wire.asked_to_json(asked)}
+
+    def _settle(self, command: JSON) -> JSON:
+        request = _wire.request_from_json(command["request"])
+        reply = self._loaded().engine.settle(request, command["ids"], command["logprobs"])
+        return {"ok": _wire.reply_to_json(reply)}
+
+    def _generate(self, command: JSON) -> JSON:
+        requests = [_wire.request_from_json(item) for item in command["requests"]]
+        replies = self._loaded().engine.generate(requests)
+        return {"ok": [_wire.reply_to_json(reply) for reply in replies]}
+
+    def _finish(self, command: JSON) -> JSON:
+        records = self._loaded().engine.finish(command["keys"])
+        return {"ok": [_wire.record_to_json(record) for record in records]}
+
+    def _check_recipe(self, command: JSON) -> JSON:
+        import torch
+
+        from meta_agent.policies.training._recipe import plan_training
+
+        # On the device of the training to come: accelerate remembers the first one it was given.
+        on_cpu, folder = not torch.cuda.is_available(), tempfile.gettempdir()
+        plan_training(command["recipe"], steps=1, seed=0, output_dir=folder, on_cpu=on_cpu)
+        return {"ok": None}
+
+    def _train(self, command: JSON) -> JSON:
+        from meta_agent.policies.training import _local
+
+        job = _wire.job_from_json(command["job"])
+        base = self._loaded()
+        again = {"settings": asdict(base.settings)}
+        try:
+            ranks = self._together(base.settings.ranks)
+            ranks.say({**again, "path": str(base.opened.path), "job": command["job"]})
+            identity, path = _local.train(base, job, self._ask, self._channel.send, ranks)
+        except Exception:
+            self._part()
+            # The weights in memory are neither the base's nor a checkpoint's now.
+            with suppress(Exception):  # then none is loaded, and the next command says so
+                self._load({**again, "path": str(base.opened.path), "foreign": True})
+            raise
+        self._load({**again, "path": str(path), "foreign": False})
+        return {"event": "trained", "checkpoint": {"policy": identity, "path": str(path)}}
+
+    def _together(self, count: int) -> Any:
+        from meta_agent.policies.training.passes.ranks import Ranks
+
+        if count > 1 and self._others is None:
+            self._ranks = Ranks(count=count)
+            threads = int(os.environ["META_AGENT_CHILD_THREADS"])
+            named = [one for one in os.environ.get(_OTHER_DEVICES, "").split(",") if one]
+            devices = [*named, *[None] * count][: count - 1]
+            self._others = OtherRanks(self._ranks.open(), threads, devices)
+            self._ranks.meet()
+        return self._ranks or Ranks()
+
+    def _part(self) -> None:
+        """The others may be anywhere in a training that failed here: they are started anew."""
+        if self._others is not None:
+            self._others.require()
+            self.end_others()
+            self._ranks.leave()
+
+    def end_others(self) -> None:
+        """Ends the other ranks."""
+        if self._others is not None:
+            self._others.close()
+            self._others = None
+
+    def _ask(self, event: _wire.RolloutEvent, resting: Any) -> list[_wire.Row]:
+        """Asks the host for rollouts and serves its commands until rows come."""
+        self._channel.send(
+            {
+                "event": "rollout",
+                "step": event.step,
+                "groups": event.groups,
+                "group_size": event.group_size,
+            }
+        )
+        rows: list[_wire.Row] = []
+
+        def sealed(_: JSON) -> JSON:
+            resting.seal()
+            return {"ok": None}
+
+        def written(command: JSON) -> JSON:
+            resting.write(Path(command["path"]))
+            return {"ok": None}
+
+        served = {"seal": sealed, "write": written}
+        while True:
+            command = self._channel.receive()
+            if command["op"] == "rows":
+                rows += [_wire.row_from_json(row) for row in command["rows"]]
+                if not command["more"]:
+                    return rows
+                continue
+            if command["op"] not in ("generate", "finish", *served):
+                raise AbortedError(command["op"])
+            self._answer(command, **served)
+
+    def _loaded(self) -> Any:
+        if self._policy is None:
+            raise RuntimeError("no policy is loaded")
+        return self._policy
+
+
+def main() -> None:
+    """Takes over stdin and stdout for frames, then serves."""
+    channel = FrameChannel(os.dup(0), os.dup(1))
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    os.dup2(2, 1)
+    own, _, others = os.environ.get(_DEVICES, "").partition(",")
+    if others:
+        os.environ[_DEVICES], os.environ[_OTHER_DEVICES] = own, others
+    prepare()
+    child = Child(channel)
+    try:
+        child.serve()
+    except (EOFError, FrameError) as error:
+        sys.exit(f"policy child: {error}")
+    finally:
+        child.end_others()
+
+
+def prepare() -> None:
+    """What every process that holds weights begins with."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # of a whole job: the host decides
+    _die_with_parent()
+    _set_threads(int(os.environ["META_AGENT_CHILD_THREADS"]))
+
+
+def _die_with_parent() -> None:
+    """Asks the kernel to kill us when the thread that started us ends (see `_spawn`)."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != int(os.environ["META_AGENT_CHILD_PARENT"]):  # it died before the call
+        sys.exit("policy child: the parent is gone")
+
+
+def _set_threads(count: int) -> None:
+    import torch
+
+    torch.set_num_threads(count)
+
+
+def _describe(error: Exception) -> JSON:
+    told = of_disk(error) if isinstance(error, OSError) else None
+    known = told or error
+    return {
+        "type": type(known).__name__,
+        "message": str(known),
+        "hint": getattr(known, "hint", None),
+        "reason": getattr(known, "reason", None),
+        "traceback": traceback.format_exc(limit=-12),
+    }
+
+
+if __name__ == "__main__":
+    main()

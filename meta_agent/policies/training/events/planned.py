@@ -1,0 +1,40 @@
+"""What is rolled out at an event of a training, keyed by its seed and step alone."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Sequence
+from typing import Final
+
+from meta_agent.core.protocols import PlannedRollout, Task
+from meta_agent.policies.training._wire import RolloutEvent
+
+_STEPS_PER_SEED: Final = 100_000
+"""Training seeds stay apart as long as a run has fewer steps."""
+
+
+def shuffled(tasks: Sequence[Task], seed: int) -> dict[str, Task]:
+    """The task list in the order of this training seed."""
+    order = list(tasks)
+    random.Random(f"tasks/{seed}").shuffle(order)
+    return {task.key: task for task in order}
+
+
+def plan_of(tasks: Sequence[Task], event: RolloutEvent, seed: int) -> list[PlannedRollout]:
+    """A task that comes up twice in one event gets other samples the second time."""
+    seen: Counter[str] = Counter()
+    plan = []
+    for index, task in enumerate(tasks):
+        first = seen[task.key] * event.group_size
+        seen[task.key] += 1
+        plan += [
+            PlannedRollout(
+                task=task,
+                sample_idx=first + sample,
+                seed=seed * _STEPS_PER_SEED + event.step + 1,
+                group_id=f"train/{event.step:04d}/{index:03d}",
+            )
+            for sample in range(event.group_size)
+        ]
+    return plan

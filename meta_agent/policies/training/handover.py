@@ -1,0 +1,146 @@
+"""The trained policy in somebody's hand: a folder in Hugging Face's layout, with a model card.
+
+Promises: whole weights, or the adapter as it was trained, named with the model that it stands on,
+which has to be the one of then. The card says what the run measured and what it does not claim, and
+how to serve the model. Imports torch only to merge an adapter.
+"""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final
+
+from meta_agent.core.distribution import install
+from meta_agent.core.errors import ConfigError, PreflightError
+from meta_agent.policies.training import adapter
+from meta_agent.policies.training.checkpoint import MANIFEST, open_checkpoint
+from meta_agent.policies.training.hub import base_place, hf_place
+
+CARD: Final = "README.md"
+VLLM_RANKS: Final = (1, 8, 16, 32, 64, 128, 256, 320, 512)
+"""What its `--max-lora-rank` takes."""
+Facts = Sequence[tuple[str, str]]
+
+
+def hand_over(checkpoint: Path, target: Path, facts: Facts) -> str:
+    """Copies a checkpoint to a new folder, its card beside it; returns the command that serves it.
+
+    `facts` are lines for the card. Raises ConfigError where something is in the way.
+    """
+    opened = open_checkpoint(checkpoint)
+    merged = adapter.is_adapter(checkpoint)
+    served = f"vllm serve {shlex.quote(str(target))} --served-model-name {shlex.quote(target.name)}"
+    left_out = shutil.ignore_patterns(MANIFEST, CARD)
+
+    def fill(folder: Path) -> None:
+        if merged:
+            _merge(checkpoint, folder)
+        else:
+            shutil.copytree(checkpoint, folder, ignore=left_out)
+
+    _put(target, fill, _card(opened.policy, facts, served))
+    return served
+
+
+def hand_over_adapter(checkpoint: Path, target: Path, policy: str, facts: Facts) -> str:
+    """The same of the adapter alone. `policy` is what the run was given, as `hf:...`."""
+    opened = open_checkpoint(checkpoint, alone=True)
+    if not adapter.is_adapter(checkpoint):
+        raise ConfigError(
+            f"{checkpoint} has no adapter: its weights were trained whole, or on an adapter that "
+            "does not add up with another",
+            hint="adopt --model FOLDER hands them over whole; --lora-rank trains adapters",
+        )
+    name, trained_on = _base(policy), opened.base
+    found = open_checkpoint(hf_place(name), foreign=True).policy
+    if found != trained_on:
+        raise ConfigError(
+            f"the adapter was trained on {trained_on}, and {name} is {found}",
+            hint="put the model of then back, or leave out --adapter: the weights come whole",
+        )
+    told = adapter.settings_of(checkpoint)
+    rank = int(told["r"])
+    served = (
+        f"vllm serve {shlex.quote(name)} --enable-lora --max-lora-rank {room_for(rank)} "
+        f"--lora-modules {shlex.quote(f'{target.name}={target}')}"
+    )
+
+    def fill(folder: Path) -> None:
+        adapter.write_settings(folder, told, name)
+        shutil.copyfile(checkpoint / adapter.WEIGHTS, folder / adapter.WEIGHTS)
+
+    about = [("adapter", f"LoRA of rank {rank} on {name}, which was {trained_on}"), *facts]
+    _put(target, fill, _card(opened.policy, about, served, f"base_model: {name}", "peft"))
+    return served
+
+
+def room_for(rank: int) -> int:
+    """What vLLM has to hold free for it."""
+    room = next((most for most in VLLM_RANKS if most >= rank), None)
+    if room is None:
+        raise ConfigError(
+            f"the adapter has rank {rank}, and vLLM serves at most {VLLM_RANKS[-1]}: each training "
+            "onto what was trained adds its own rank",
+            hint="adopt --model FOLDER, without --adapter, hands the weights over whole",
+        )
+    return room
+
+
+def _merge(checkpoint: Path, folder: Path) -> None:
+    try:
+        from meta_agent.policies.training._local import write_whole
+    except ImportError as error:
+        raise PreflightError(
+            f"{checkpoint} is an adapter, and whole weights need torch and peft",
+            hint=f"{install('train')}, or adopt --model FOLDER --adapter",
+        ) from error
+    folder.mkdir(parents=True)
+    write_whole(checkpoint, folder)
+
+
+def _base(policy: str) -> str:
+    """The model under a policy, which may be an adapter itself."""
+    place = hf_place(policy.removeprefix("hf:"))
+    return str(base_place(place)) if adapter.is_adapter(place) else policy.removeprefix("hf:")
+
+
+def _put(target: Path, fill: Callable[[Path], None], card: str) -> None:
+    """A new folder, whole or not at all."""
+    if target.exists() and (not target.is_dir() or any(target.iterdir())):
+        raise ConfigError(
+            f"{target} is there already, and nothing is written over it", hint="--model NEW_FOLDER"
+        )
+    partial = target.with_name(f".{target.name}.partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    fill(partial)
+    (partial / CARD).write_text(card, encoding="utf-8")
+    if target.is_dir():
+        target.rmdir()
+    partial.replace(target)
+
+
+def _card(
+    policy: str, facts: Facts, served: str, base: str = "", library: str = "transformers"
+) -> str:
+    lines = [f"- **{name}**: {value}" for name, value in facts]
+    head = [f"library_name: {library}", *([base] if base else [])]
+    return "\n".join(
+        [
+            "---",
+            *head,
+            "tags: [reinforcement-learning, grpo, meta-agent]",
+            "---",
+            "",
+            f"# {policy}",
+            "",
+            "Trained by GRPO inside an agent's harness, and measured only with that harness.",
+            "",
+            *lines,
+            "",
+            f"    {served}",
+            "",
+        ]
+    )

@@ -1,0 +1,83 @@
+"""Where an `hf:` policy lies: a folder, or a model of the Hugging Face hub, fetched once.
+
+An adapter's folder counts where the model that it stands on is found the same way.
+
+Promises: what is not there is one sentence before a run starts; what is fetched is complete or not
+used. Does not cover: models that need code of their own, which the engine refuses.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from pathlib import Path
+from typing import Final
+
+from meta_agent.core.distribution import install
+from meta_agent.core.errors import ConfigError, PreflightError
+from meta_agent.policies.training.adapter import base_name, is_adapter
+
+_NAME: Final = re.compile(r"[\w.-]+/[\w.-]+(@[\w./-]+)?")
+_WANTED: Final = ("*.json", "*.safetensors", "*.model", "*.txt", "*.jinja", "tokenizer*")
+_CONFIG: Final = "config.json"
+
+
+def hf_place(name: str) -> Path:
+    """The folder of a model: `name` is a path, or ORG/NAME, or ORG/NAME@REVISION."""
+    folder = Path(name).expanduser()
+    if folder.is_dir():
+        if is_adapter(folder):
+            base_place(folder)
+        elif not (folder / _CONFIG).is_file():
+            raise ConfigError(
+                f"hf:{name} is no model folder: it has no {_CONFIG}",
+                hint="give the folder that save_pretrained wrote",
+            )
+        return folder.absolute()
+    if folder.is_absolute() or name.startswith(".") or not _NAME.fullmatch(name):
+        raise ConfigError(f"there is no model folder {folder}", hint="hf:FOLDER, or hf:ORG/NAME")
+    return _fetched(name)
+
+
+def base_place(folder: Path) -> Path:
+    """Where the model lies that an adapter stands on."""
+    name = base_name(folder)
+    if is_adapter(Path(name).expanduser()):
+        raise ConfigError(
+            f"{folder} is an adapter of {name}, which is an adapter itself",
+            hint="merge that one into its base first",
+        )
+    try:
+        return hf_place(name)
+    except ConfigError as error:
+        raise ConfigError(
+            f"{folder} is an adapter of {name}, and {error}", hint=f"put the model there: {name}"
+        ) from error
+
+
+@lru_cache
+def _fetched(name: str) -> Path:
+    try:
+        from huggingface_hub import snapshot_download
+        from huggingface_hub.errors import LocalEntryNotFoundError
+    except ImportError as error:
+        raise PreflightError(
+            f"hf:{name} is a model of the hub, which needs huggingface_hub",
+            hint=f"{install('train')}, or give a folder",
+        ) from error
+    model, _, revision = name.partition("@")
+    try:
+        return Path(
+            snapshot_download(model, revision=revision or None, allow_patterns=list(_WANTED))
+        )
+    except LocalEntryNotFoundError as error:
+        raise ConfigError(
+            f"hf:{name} is neither a folder nor in the hub's cache here, and the hub does not "
+            "answer",
+            hint="hf:FOLDER, or try again with the network",
+        ) from error
+    except Exception as error:  # the hub's errors share no base with those of its HTTP client
+        raise ConfigError(
+            f"hf:{name} cannot be fetched from the hub: {str(error).strip().splitlines()[0][:200]}",
+            hint="is the name right? hf:ORG/NAME, or hf:FOLDER",
+        ) from error

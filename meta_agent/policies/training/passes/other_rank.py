@@ -1,0 +1,52 @@
+"""A process that trains beside the policy child: it does what rank 0 says and answers nobody else.
+
+Only `_spawn` starts `python -m meta_agent.policies.training.passes.other_rank`. What
+it prints, and the error it ends with, go to the child's stderr.
+
+Not covered: what is divided among ranks (`ranks`, `_trainer`).
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NoReturn
+
+from meta_agent.core.errors import CandidateError, ConfigError
+from meta_agent.core.protocols import JSON
+from meta_agent.policies.training import _wire
+from meta_agent.policies.training.child import prepare
+
+
+def main() -> NoReturn:
+    """Trains whenever rank 0 does."""
+    prepare()
+    from meta_agent.policies.training import _local
+    from meta_agent.policies.training.passes.ranks import Ranks
+
+    told = json.loads(sys.argv[1])
+    ranks = Ranks(told["rank"], told["count"])
+    ranks.find(told["port"])
+    ranks.meet()
+    while True:
+        command = ranks.hear()
+        settings = _wire.TrainSettings(**command["settings"])
+        policy = _local.load(Path(command["path"]), settings, foreign=True)
+        job = _wire.job_from_json(command["job"])
+        with suppress(CandidateError, ConfigError):  # rank 0 finds the same, and tells it
+            _local.train(policy, job, _asks_nobody, _says_nothing, ranks)
+        del policy  # what it holds is free until the next training
+
+
+def _asks_nobody(*_: Any) -> NoReturn:
+    raise RuntimeError("rank 0 alone asks for rows")
+
+
+def _says_nothing(_: JSON) -> None:
+    """Rank 0 speaks."""
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,292 @@
+"""The host's end of the policy child: a gateway that can also be trained.
+
+Promises: lock-step and deterministic for a fixed batch and thread count. A child that dies or
+hangs surfaces as `TrainingError` with the reason and its last words, within the timeout; after that
+this object refuses everything but `close`. What the child refuses (a recipe, a broken checkpoint)
+raises the error's own type and the child stays usable.
+
+Not covered: choosing tasks, rewards and groups: that is `run.train_policy`.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Final, NoReturn, Self, TypeVar
+
+from meta_agent.core import errors
+from meta_agent.core.errors import CandidateError, ConfigError, PreflightError, TrainingError
+from meta_agent.core.protocols import JSON, Checkpoint, GenerateReply, GenerateRequest, TokenRecord
+from meta_agent.policies.training import _wire
+from meta_agent.policies.training._frames import FrameError
+from meta_agent.policies.training._spawn import ChildProcess
+from meta_agent.policies.training._wire import (
+    Advantages,
+    RolloutEvent,
+    Row,
+    StepMetrics,
+    TrainJob,
+    TrainSettings,
+)
+from meta_agent.policies.training.hub import hf_place
+
+T = TypeVar("T")
+
+ROWS_A_FRAME: Final = 16
+"""A token takes 16 bytes, so that rows of a million tokens stay below a frame's limit."""
+_WARM_STARTS: Final = Path(__file__).parents[2] / "domains" / "nano" / "checkpoints"
+_PASSED_ON: Final = ("ConfigError", "InfrastructureError", "IntegrityError", "PreflightError")
+
+
+@dataclass(frozen=True, slots=True)
+class Timeouts:
+    """How long the child may be silent, in seconds."""
+
+    load_sec: float = 180.0
+    generate_sec: float = 600.0
+    train_step_sec: float = 1800.0
+
+
+class PolicyChild:
+    """Weights, engine and trainer in a child process; implements `protocols.Gateway`."""
+
+    lock_step = True
+
+    def __init__(
+        self,
+        *,
+        threads: int = 2,
+        timeouts: Timeouts | None = None,
+        settings: TrainSettings | None = None,
+        devices: str | None = None,
+    ) -> None:
+        """`devices`: what the child sees, as in CUDA_VISIBLE_DEVICES; None: what we see."""
+        self.policy = ""  # set by `load`
+        self.settings = settings or TrainSettings()
+        self._timeouts = timeouts or Timeouts()
+        self._lock = threading.RLock()  # one conversation with the child at a time
+        self._ended: str | None = None
+        self._process = ChildProcess(threads, devices)
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def alive(self) -> bool:
+        """Whether it can still be asked anything."""
+        return self._ended is None
+
+    def load(self, policy: str | Path) -> str:
+        """Loads a checkpoint directory or `hf:PATH`; returns (and keeps) its identity."""
+        path, foreign = place_of(policy)
+        command = {"op": "load", "path": str(path), "foreign": foreign}
+        command["settings"] = asdict(self.settings)
+        answer = self._ask(command, self._timeouts.load_sec)
+        self.policy = self._parse("load", lambda value: str(value["policy"]), answer)
+        return self.policy
+
+    def generate(self, requests: Sequence[GenerateRequest]) -> list[GenerateReply]:
+        """One model call of each of these rollouts."""
+        command = {"op": "generate", "requests": [_wire.request_to_json(r) for r in requests]}
+        answer = self._ask(command, self._timeouts.generate_sec)
+        return self._rows("replies", _wire.reply_from_json, answer, len(requests))
+
+    def finish(self, keys: Sequence[str]) -> list[TokenRecord | None]:
+        """Ends these rollouts and returns their token rows."""
+        rows: list[TokenRecord | None] = []
+        for part in _parts(keys):
+            answer = self._ask({"op": "finish", "keys": part}, self._timeouts.generate_sec)
+            rows += self._rows("token rows", _wire.record_from_json, answer, len(part))
+        return rows
+
+    def check_recipe(self, recipe: Mapping[str, JSON]) -> None:
+        """Raises ConfigError where TRL (or we) would refuse the recipe."""
+        self._ask({"op": "check_recipe", "recipe": dict(recipe)}, self._timeouts.load_sec)
+
+    def train(
+        self,
+        job: TrainJob,
+        provide_rows: Callable[[RolloutEvent], list[Row]],
+        on_metrics: Callable[[StepMetrics], None] | None = None,
+        on_advantages: Callable[[Advantages], None] | None = None,
+    ) -> Checkpoint:
+        """Trains the loaded policy; afterwards the trained one is loaded.
+
+        `provide_rows` is called for each rollout event and may call `generate` and `finish`, which
+        then run under the weights of that moment. If it raises, training is aborted in the child
+        and the exception goes on.
+        """
+        with self._lock:
+            self._send({"op": "train", "job": _wire.job_to_json(job)})
+            while True:
+                frame = self._receive(self._timeouts.train_step_sec)
+                match frame.get("event"):
+                    case "rollout":
+                        self._provide(
+                            self._parse("rollout event", _rollout_event, frame), provide_rows
+                        )
+                    case "metrics" if on_metrics:
+                        on_metrics(self._parse("metrics", _step_metrics, frame))
+                    case "advantages" if on_advantages:
+                        on_advantages(self._parse("advantages", _advantages, frame))
+                    case "trained":
+                        return self._trained(frame, job)
+
+    def seal(self) -> None:
+        """Saves what the last step left at `TrainJob.sealed_at`: for `provide_rows` alone."""
+        self._ask({"op": "seal"}, self._timeouts.train_step_sec)
+
+    def write(self, path: Path) -> None:
+        """Makes a checkpoint of the weights of this moment: for `provide_rows` alone."""
+        command = {"op": "write", "path": str(path.absolute())}
+        self._ask(command, self._timeouts.train_step_sec)
+
+    def close(self) -> None:
+        """Ends the child."""
+        with self._lock:
+            if self._ended is None:
+                self._ended = "it was closed"
+                self._process.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _provide(
+        self, event: RolloutEvent, provide_rows: Callable[[RolloutEvent], list[Row]]
+    ) -> None:
+        base = self.policy
+        self.policy = f"{base}+{event.step}"  # these weights are no checkpoint
+        try:
+            rows = provide_rows(event)
+        except BaseException:
+            self._abort()
+            raise
+        finally:
+            self.policy = base
+        for at, part in enumerate(parts := _parts(rows) or [[]], 1):
+            told = [_wire.row_to_json(row) for row in part]
+            self._send({"op": "rows", "rows": told, "more": at < len(parts)})
+
+    def _abort(self) -> None:
+        """Stops the training run in the child; its error answer is expected and dropped."""
+        if self._ended is not None:
+            return
+        self._send({"op": "abort"})
+        try:
+            self._receive(self._timeouts.generate_sec)
+        except TrainingError:
+            if self._ended is not None:
+                raise
+
+    def _trained(self, frame: JSON, job: TrainJob) -> Checkpoint:
+        policy, path = self._parse(
+            "checkpoint",
+            lambda value: (str(value["checkpoint"]["policy"]), Path(value["checkpoint"]["path"])),
+            frame,
+        )
+        self.policy = policy
+        return Checkpoint(path=path, policy=policy, steps=job.steps, seed=job.seed)
+
+    def _ask(self, command: JSON, timeout_sec: float) -> JSON:
+        with self._lock:
+            self._send(command)
+            return self._receive(timeout_sec).get("ok")
+
+    def _send(self, command: JSON) -> None:
+        self._check_alive()
+        try:
+            self._process.channel.send(command, self._timeouts.generate_sec)
+        except (EOFError, TimeoutError, FrameError) as error:
+            self._died(error)
+
+    def _receive(self, timeout_sec: float) -> dict[str, JSON]:
+        """Reads one frame; an error frame is raised."""
+        try:
+            frame = self._process.channel.receive(timeout_sec)
+        except (EOFError, TimeoutError, FrameError) as error:
+            self._died(error)
+        if not isinstance(frame, dict):
+            self._died(FrameError(f"expected an object, got {type(frame).__name__}"))
+        if "err" in frame:
+            _raise(self._parse("error", lambda value: dict(value["err"]), frame))
+        return frame
+
+    def _rows(self, what: str, parser: Callable[[JSON], T], answer: JSON, count: int) -> list[T]:
+        rows = self._parse(what, lambda value: [parser(item) for item in value], answer)
+        if len(rows) != count:
+            self._died(FrameError(f"{len(rows)} {what} for {count} requests"))
+        return rows
+
+    def _parse(self, what: str, parser: Callable[[JSON], T], value: JSON) -> T:
+        try:
+            return _wire.parse(what, parser, value)
+        except FrameError as error:
+            self._died(error)
+
+    def _check_alive(self) -> None:
+        if self._ended is not None:
+            raise TrainingError(
+                f"the policy child has ended: {self._ended}", hint="start a new PolicyChild"
+            )
+
+    def _died(self, error: Exception) -> NoReturn:
+        """Ends the child for good and says why."""
+        silent = isinstance(error, EOFError)
+        self._ended = self._process.obituary(wait_sec=5.0 if silent else 0.0)
+        self._process.close()
+        raise TrainingError(f"the policy child failed: {error}: {self._ended}") from error
+
+
+def _parts(rows: Sequence[T]) -> list[list[T]]:
+    return [list(rows[at : at + ROWS_A_FRAME]) for at in range(0, len(rows), ROWS_A_FRAME)]
+
+
+def place_of(policy: str | Path) -> tuple[Path, bool]:
+    """Where a policy lies, and whether it may come without a manifest."""
+    text = str(policy)
+    if text == "nano" or text.startswith("nano:"):
+        return _warm_start(text.removeprefix("nano").lstrip(":") or "swe"), False
+    if text.startswith("hf:"):
+        return hf_place(text.removeprefix("hf:")), True
+    if not text or text.startswith("vllm:"):
+        raise ConfigError(f"policy {text!r} is not a checkpoint directory, nano, or hf:PATH")
+    return Path(policy).absolute(), False
+
+
+def _warm_start(suite: str) -> Path:
+    path = _WARM_STARTS / suite
+    if not path.is_dir():
+        raise PreflightError(
+            f"no warm start for nano suite {suite!r} at {path}",
+            hint=f"python -m maintain.warmstart --suite {suite} --out {path}",
+        )
+    return path
+
+
+def _raise(description: dict[str, JSON]) -> NoReturn:
+    """Raises what the child reported: our own user-facing types as themselves."""
+    kind, message = str(description.get("type")), str(description.get("message"))
+    if kind == "CandidateError":
+        raise CandidateError(message, reason=str(description["reason"]), hint=description["hint"])
+    if kind in _PASSED_ON:
+        raise getattr(errors, kind)(message, hint=description.get("hint"))
+    raise TrainingError(f"{kind}: {message}\n{description.get('traceback', '')}".strip())
+
+
+def _rollout_event(frame: JSON) -> RolloutEvent:
+    return RolloutEvent(int(frame["step"]), int(frame["groups"]), int(frame["group_size"]))
+
+
+def _step_metrics(frame: JSON) -> StepMetrics:
+    values = {str(name): float(value) for name, value in frame["values"].items()}
+    return StepMetrics(int(frame["step"]), values)
+
+
+def _advantages(frame: JSON) -> Advantages:
+    return Advantages(int(frame["step"]), [float(value) for value in frame["values"]])

@@ -1,0 +1,476 @@
+"""The training loop on the host: what a rollout event of the trainer means.
+
+Each event becomes tasks (the harness's curriculum), rollouts (the runner, under the weights of that
+moment), rewards and group weights (the harness), and token rows back to the trainer.
+
+Promises: everything that is random is keyed by (seed, step, task, sample), so a run can be
+repeated; both arms of a comparison walk the same shuffled task list. The curriculum is asked at
+every event, with the tries and true outcomes so far; the first `groups_per_step` keys are trained
+on, from the beginning again where it names fewer. A rollout that infrastructure spoiled has no
+reward and leaves its group's baseline; one whose agent raised is scored like any other.
+
+A killed training goes on from its last seal (`seals`), where it is told to make any; one that is
+asked to stop makes its last seal then and there. Rollouts that were made ahead (`overlap`) are
+sealed where they are complete; where they were still under way they are dropped, and made again
+when it goes on: under the weights that they had, where those were kept, else under newer ones.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import shutil
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import Any, Protocol
+
+from meta_agent.core.errors import CandidateError, Interrupted
+from meta_agent.core.harness import Teaches
+from meta_agent.core.protocols import (
+    JSON,
+    Checkpoint,
+    Domain,
+    PlannedRollout,
+    Publisher,
+    Rollout,
+    StopReason,
+    Task,
+)
+from meta_agent.policies.training._wire import (
+    Advantages,
+    RolloutEvent,
+    Row,
+    StepMetrics,
+    TrainJob,
+    kept_folder,
+    published_folder,
+)
+from meta_agent.policies.training.checkpoint import open_checkpoint
+from meta_agent.policies.training.events.overlap import Begun, Overlap
+from meta_agent.policies.training.events.planned import plan_of, shuffled
+from meta_agent.policies.training.policy import PolicyChild
+from meta_agent.policies.training.seals import Sealed, Seals
+
+_log = logging.getLogger(__name__)
+MIN_EXACT = 0.95
+"""Of the tokens that a policy of one's own sampled, the share that has to be in rows."""
+
+
+def never() -> bool:
+    """Nobody asks to stop."""
+    return False
+
+
+class RollsOut(Protocol):
+    """The part of `rollouts.Runner` that training needs."""
+
+    def run(
+        self,
+        plan: Sequence[PlannedRollout],
+        *,
+        temperature: float | None = None,
+        top_p: float | None = None,
+        stopping: Callable[[], bool] = ...,
+    ) -> list[Rollout]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class TrainResult:
+    """A trained policy and what was seen on the way."""
+
+    checkpoint: Checkpoint
+    metrics: list[dict[str, JSON]]  # one row per optimiser step: {"step": n, name: value, ...}
+    rollouts: list[Rollout]  # those of the first and last events that were asked for
+    rollouts_made: int
+    kept: tuple[Checkpoint, ...] = ()  # made on the way, by steps
+
+
+def train_policy(
+    child: PolicyChild,
+    runner: RollsOut,
+    session: Teaches,
+    domain: Domain,
+    recipe: Any,
+    *,
+    seed: int,
+    steps: int,
+    base_policy: str | Path,
+    out_dir: Path,
+    keep_steps: int = 0,
+    keep_every: int = 0,
+    seal_every: int = 0,
+    min_exact: float = 0.0,
+    on_metrics: Callable[[dict[str, JSON]], None] | None = None,
+    stopping: Callable[[], bool] = never,
+    publisher: Publisher | None = None,
+) -> TrainResult:
+    """Trains `base_policy` for `steps` optimiser steps and writes the checkpoint to `out_dir`.
+
+    What an earlier, killed call of the same training left there is gone on from, or removed.
+
+    Args:
+        child: the policy child; left with the trained policy loaded.
+        runner: rolls out through `child`, or through what `publisher` publishes to.
+        session: the harness that decides rewards, groups and tasks.
+        recipe: a `harness.Recipe`, or a mapping with the same names.
+        keep_steps: how many of the first and of the last rollout events keep their rollouts.
+        keep_every: steps between checkpoints kept on the way in `kept_folder(out_dir)`; 0: none.
+        seal_every: steps between seals from which it goes on when it is killed; 0: none.
+        min_exact: CandidateError where less than this share of the sampled tokens is in rows.
+        on_metrics: is given each step's row as it is measured.
+        stopping: once true, a training that makes seals makes one and raises Interrupted. Rollouts
+            under way are dropped; a step under way is finished.
+        publisher: makes weights served, where the runner's gateway is not `child`. Then the child's
+            `max_staleness` says whether rollouts are made ahead.
+    """
+    settings = settings_of(recipe)
+    base = child.load(base_policy)
+    job = TrainJob(settings, steps, seed, Path(out_dir), keep_every, seal_every)
+    held = dataclasses.asdict(child.settings)
+    facts = {"base": base, "recipe": settings, "steps": steps, "seed": seed, "settings": held}
+    seals = Seals(job, facts)
+    sealed = seals.newest()
+    job = dataclasses.replace(job, after=sealed.step if sealed else 0)
+    _make_way(job)
+    heeded = stopping if seal_every else never
+    each = int(settings.get("num_iterations", 1))
+    overlap = Overlap(publisher, child.settings.max_staleness, each, steps)
+    loop = _Loop(
+        runner, session, domain, settings, seed, keep_steps, on_metrics, min_exact, heeded, overlap
+    )
+    if sealed is not None:
+        _log.warning("training goes on after step %d of %d", sealed.step, steps)
+        loop.restore(sealed)
+
+    lies_at = job.after  # the step whose seal lies there
+
+    def seal(step: int, asked: bool) -> None:
+        nonlocal lies_at
+        due = job.seals_at(step)
+        if step and step != lies_at and (due or asked):
+            if not due:
+                child.seal()
+            seals.write(step, *loop.state())
+            lies_at = step
+
+    def provide(event: RolloutEvent) -> list[Row]:
+        try:
+            return loop.provide(event, partial(seal, event.step))
+        except Interrupted as error:
+            raise Interrupted(
+                f"stopped as asked; the training is kept as of step {event.step} of {steps}"
+            ) from error
+
+    try:
+        checkpoint = child.train(job, provide, loop.on_metrics, loop.on_advantages)
+    except CandidateError:
+        seals.clear()  # nobody trains it again
+        raise
+    finally:
+        overlap.end()
+    seals.clear()
+    shutil.rmtree(published_folder(job.output), ignore_errors=True)
+    kept = tuple(_kept_checkpoints(job))
+    return TrainResult(checkpoint, loop.metrics, loop.kept(), loop.rollouts_made, kept)
+
+
+def _make_way(job: TrainJob) -> None:
+    """Removes what a killed call left and this one makes again."""
+    if not job.after:
+        shutil.rmtree(published_folder(job.output), ignore_errors=True)
+    kept = kept_folder(job.output)
+    for path in kept.iterdir() if kept.is_dir() else ():
+        if not (path.name.isdecimal() and 0 < int(path.name) <= job.after):
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def _kept_checkpoints(job: TrainJob) -> Iterator[Checkpoint]:
+    """What the child kept on the way; each is read again and found whole."""
+    for steps in range(job.keep_every, job.steps, job.keep_every) if job.keep_every else ():
+        found = open_checkpoint(job.kept_at(steps), alone=True)
+        yield Checkpoint(found.path, found.policy, steps, job.seed)
+
+
+def of_steps(rollouts: Sequence[Rollout], *, first: bool, count: int) -> list[Rollout]:
+    """Those of the first or of the last `count` steps among kept training rollouts."""
+    steps = sorted({step_of(one) for one in rollouts})
+    chosen = set(steps[:count] if first else steps[-count:])
+    return [one for one in rollouts if step_of(one) in chosen]
+
+
+def step_of(rollout: Rollout) -> int:
+    """The optimiser step, from 1, whose event a training rollout belongs to."""
+    return int(rollout.group_id.split("/")[1]) + 1
+
+
+def require_begun(rollouts: Sequence[Rollout]) -> None:
+    """CandidateError where the harness raised in every rollout before it asked the model once."""
+    begun = [one for one in rollouts if one.turns or not one.error or one.error.kind != "policy"]
+    if rollouts and not begun:
+        why = str(rollouts[0].error and rollouts[0].error.detail).strip().partition("\n")[0][:200]
+        raise CandidateError(
+            f"all {len(rollouts)} attempts ended before the first model call: {why}",
+            reason="raises_at_once",
+        )
+
+
+def settings_of(recipe: Any) -> dict[str, JSON]:
+    """A recipe as the mapping that crosses the pipe; what is None is not set."""
+    if isinstance(recipe, Mapping):
+        values = dict(recipe)
+    else:
+        values = {field.name: getattr(recipe, field.name) for field in dataclasses.fields(recipe)}
+    return {name: value for name, value in values.items() if value is not None}
+
+
+class _Loop:
+    """Answers rollout events and keeps what the run will report."""
+
+    _STATE = ("_history", "_in_rows", "_lost", "metrics", "rollouts_made")
+
+    def __init__(
+        self,
+        runner: RollsOut,
+        session: Teaches,
+        domain: Domain,
+        settings: Mapping[str, JSON],
+        seed: int,
+        keep_steps: int,
+        on_metrics: Callable[[dict[str, JSON]], None] | None,
+        min_exact: float = 0.0,
+        stopping: Callable[[], bool] = never,
+        overlap: Overlap | None = None,
+    ) -> None:
+        self._runner, self._session = runner, session
+        self._overlap = overlap or Overlap()
+        self._begun: Begun | None = None  # ahead of their event, or gathered
+        self._gathered: list[Rollout] | None = None  # of the event that is answered
+        self._dropped_of: int | None = None  # the version of what was under way at a stop
+        self._settings, self._seed = settings, seed
+        self._tasks = shuffled(domain.tasks("train"), seed)
+        self._history: dict[str, dict[str, int]] = {}
+        self._first: list[list[Rollout]] = []
+        self._last: deque[list[Rollout]] = deque(maxlen=keep_steps)
+        self._keep = keep_steps
+        self._latest: list[Rollout] = []
+        self._host_values: dict[str, float] = {}
+        self._report = on_metrics
+        self._min_exact, self._stopping = min_exact, stopping
+        self._in_rows = self._lost = 0  # sampled tokens so far
+        self.metrics: list[dict[str, JSON]] = []
+        self.rollouts_made = 0
+
+    def provide(
+        self, event: RolloutEvent, seal: Callable[[bool], None] = lambda asked: None
+    ) -> list[Row]:
+        """Tasks, rollouts, rewards, group weights: the rows of one event.
+
+        `seal` is called where what the loop knows fits what the child knows, and is told whether a
+        seal was asked for.
+        """
+        if self._begun is None:
+            seal(False)
+        try:
+            self._gather(event)
+            self._heed()  # then they are sealed, and not made again
+        except Interrupted:
+            seal(True)
+            raise
+        finally:
+            seal(False)
+        return self._hand_over(event)
+
+    def _gather(self, event: RolloutEvent) -> None:
+        """Waits for an event's rollouts, which began with the event before or begin now."""
+        if self._gathered is not None:
+            return
+        self._heed()
+        begun = self._begun or self._begin(event)
+        rollouts = begun.result()
+        self._require_exact(rollouts)
+        self._begun, self._gathered = begun, rollouts
+
+    def _hand_over(self, event: RolloutEvent) -> list[Row]:
+        begun, rollouts = self._begun, self._gathered
+        assert begun is not None and rollouts is not None
+        self._begun = self._gathered = self._dropped_of = None
+        ages = self._overlap.ages(rollouts, begun.version, event)
+        self._remember(rollouts)
+        self._host_values |= ages.told
+        rows = self._rows(rollouts, event.group_size, ages.stale)
+        self._begin_ahead(event)
+        return rows
+
+    def _begin(self, event: RolloutEvent) -> Begun:
+        """What is due now, under the weights of now, or those that it had when it was dropped."""
+        version = self._overlap.serve(event.step, instead=self._dropped_of)
+        self._overlap.require_young(version, event)
+        return Begun(version, self._work(event))
+
+    def _begin_ahead(self, event: RolloutEvent) -> None:
+        later = self._overlap.next_after(event)
+        if later is None:
+            return
+        version = self._overlap.serve(event.step)
+        if self._overlap.young(version, later):
+            self._begun = Begun(version, self._overlap.begin(self._work(later)))
+
+    def _work(self, event: RolloutEvent) -> Callable[[], list[Rollout]]:
+        """What makes an event's rollouts. The harness is asked for their tasks here and now."""
+        return partial(self._roll_out, plan_of(self._choose(event.groups), event, self._seed))
+
+    def _roll_out(self, plan: Sequence[PlannedRollout]) -> list[Rollout]:
+        rollouts = self._runner.run(
+            plan,
+            temperature=self._settings.get("temperature", 1.0),
+            top_p=self._settings.get("top_p", 1.0),
+            stopping=self._stopped,
+        )
+        self._heed()  # a signal to the whole job may have spoiled them
+        self._overlap.require_heard(rollouts)
+        require_begun(rollouts)
+        self._score(rollouts)
+        return rollouts
+
+    def on_metrics(self, measured: StepMetrics) -> None:
+        """Adds what only the host knows to the first step after a rollout event."""
+        row: dict[str, JSON] = {"step": measured.step, **measured.values, **self._host_values}
+        self._host_values = {}
+        self.metrics.append(row)
+        if self._report is not None:
+            self._report(row)
+
+    def on_advantages(self, advantages: Advantages) -> None:
+        """Writes what TRL made of the rewards into the records."""
+        for rollout, value in zip(self._latest, advantages.values, strict=True):
+            rollout.advantage = value
+
+    def state(self) -> tuple[dict[str, JSON], list[Rollout]]:
+        """What the loop knows between two events: as JSON, and the rollouts that it keeps."""
+        state = {name: getattr(self, name) for name in self._STATE}
+        state["events"] = [len(one) for one in (*self._first, *self._last)]
+        state["versions"] = self._overlap.versions
+        state["begun"] = self._begun.version if self._begun else self._dropped_of
+        return state, [*self.kept(), *(self._gathered or ())]
+
+    def restore(self, sealed: Sealed) -> None:
+        """The inverse of `state`, on a fresh loop."""
+        rollouts = iter(sealed.rollouts)
+        events = [list(islice(rollouts, count)) for count in sealed.state["events"]]
+        for name in self._STATE:
+            setattr(self, name, sealed.state[name])
+        self._first = events[: self._keep]
+        self._last.extend(events[self._keep :])
+        self._overlap.versions.update(sealed.state["versions"])
+        begun, gathered = sealed.state["begun"], list(rollouts)
+        if gathered:
+            self._begun, self._gathered = Begun(begun, lambda: gathered), gathered
+        else:
+            self._dropped_of = begun
+        if self._report is not None:
+            for row in self.metrics:
+                self._report(row)
+
+    def kept(self) -> list[Rollout]:
+        """The rollouts of the first and of the last events, oldest first."""
+        return [rollout for event in (*self._first, *self._last) for rollout in event]
+
+    def _stopped(self) -> bool:
+        return self._overlap.ended or self._stopping()
+
+    def _heed(self) -> None:
+        if self._stopped():
+            raise Interrupted
+
+    def _choose(self, groups: int) -> list[Task]:
+        listed = [{"key": task.key, "view": dict(task.view)} for task in self._tasks.values()]
+        keys = self._session.order(listed, self._history)
+        return [self._tasks[keys[index % len(keys)]] for index in range(groups)]
+
+    def _require_exact(self, rollouts: Sequence[Rollout]) -> None:
+        """Training goes on only where what was sampled is trained on, not scraps of it."""
+        rows = [rollout.tokens for rollout in rollouts if rollout.tokens is not None]
+        self._in_rows += sum(sum(row.mask) for row in rows)
+        self._lost += sum(row.lost for row in rows)
+        sampled = self._in_rows + self._lost
+        share = self._in_rows / sampled if sampled else 1.0
+        if share < self._min_exact:
+            raise CandidateError(
+                f"of the tokens that the policy sampled {share:.1%} are in rows to train on, and "
+                f"{self._min_exact:.0%} have to be: the scaffold changes what was said before",
+                reason="inexact_rows",
+                hint="let each call begin with the messages of the call before and its reply",
+            )
+
+    def _score(self, rollouts: Sequence[Rollout]) -> None:
+        scored = [rollout for rollout in rollouts if not _spoiled(rollout)]
+        for rollout, rewards in zip(scored, self._session.reward(scored), strict=True):
+            rollout.rewards, rollout.weights = rewards, dict(self._session.weights)
+
+    def _remember(self, rollouts: list[Rollout]) -> None:
+        self._latest = rollouts
+        if len(self._first) < self._keep:
+            self._first.append(rollouts)
+        else:
+            self._last.append(rollouts)
+        self.rollouts_made += len(rollouts)
+        self._host_values = _host_values(rollouts)
+        for rollout in rollouts:
+            if rollout.outcome is not None:
+                seen = self._history.setdefault(rollout.task_key, {"tries": 0, "solved": 0})
+                seen["tries"] += 1
+                seen["solved"] += bool(rollout.outcome)
+
+    def _rows(
+        self, rollouts: Sequence[Rollout], size: int, stale: Callable[[Rollout], bool]
+    ) -> list[Row]:
+        groups = [rollouts[start : start + size] for start in range(0, len(rollouts), size)]
+        weights = self._weigh([[one for one in group if not stale(one)] for group in groups])
+        return [
+            Row(None, weight=weight)
+            if stale(rollout)
+            else Row(_reward(rollout), rollout.tokens, weight)
+            for group, weight in zip(groups, weights, strict=True)
+            for rollout in group
+        ]
+
+    def _weigh(self, groups: Sequence[Sequence[Rollout]]) -> list[float]:
+        """The filter's weights; it is not asked about groups of which nothing was scored."""
+        scored = [[rollout for rollout in group if not _spoiled(rollout)] for group in groups]
+        asked = [_group(group) for group in scored if group]
+        weights = iter(self._session.keep(asked) if asked else [])
+        return [next(weights) if group else 1.0 for group in scored]
+
+
+def _spoiled(rollout: Rollout) -> bool:
+    """Infrastructure or the grader failed: says nothing about the policy."""
+    return rollout.error is not None and rollout.error.kind != "policy"
+
+
+def _reward(rollout: Rollout) -> float | None:
+    return None if _spoiled(rollout) else rollout.total_reward
+
+
+def _group(rollouts: Sequence[Rollout]) -> dict[str, JSON]:
+    return {
+        "task_key": rollouts[0].task_key,
+        "rewards": [rollout.total_reward for rollout in rollouts],
+        "outcomes": [bool(rollout.outcome) for rollout in rollouts],
+    }
+
+
+def _host_values(rollouts: Sequence[Rollout]) -> dict[str, float]:
+    """Shares of the event's rollouts: how they ended, and how they really did."""
+    count = len(rollouts)
+    stops: Counter[StopReason] = Counter(rollout.stop_reason for rollout in rollouts)
+    values = {f"stop_{reason}": stops[reason] / count for reason in sorted(stops)}
+    return values | {
+        "success": sum(bool(rollout.outcome) for rollout in rollouts) / count,
+        "clean_success": sum(rollout.clean for rollout in rollouts) / count,
+        "flagged_ratio": sum(bool(rollout.flags) for rollout in rollouts) / count,
+        "turns_mean": sum(rollout.turns for rollout in rollouts) / count,
+    }

@@ -1,0 +1,124 @@
+"""From where a killed training goes on: what child and host know after a step, sealed together.
+
+Beside a training's output lies `OUTPUT.seals/`. The child writes `checkpoint-STEP` there, as
+transformers' trainer does (weights or adapter, optimiser, schedule, random generators); the host
+adds `host-STEP.json`, what its loop knew then, and the rollouts that it keeps. The host's file is
+written last and names every file of the seal by its hash: without it there is no seal.
+
+Promises: a training that goes on from a seal ends on the bits of one that was never killed, where
+the harness keeps nothing in memory between calls. A seal of another training, or one that is not
+whole, is never used. At most two seals lie there, the newest and the one being written.
+
+Does not cover: what the harness keeps in variables of its own; it starts anew with its sandbox.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from meta_agent.core.durable import sync, write_whole
+from meta_agent.core.errors import IntegrityError
+from meta_agent.core.parsing.strict import document
+from meta_agent.core.protocols import JSON, Rollout
+from meta_agent.core.rollouts import RolloutStore
+from meta_agent.policies.training._wire import TrainJob, seals_folder
+
+_log = logging.getLogger(__name__)
+_ROLLOUTS: Final = "rollouts"
+
+
+class Sealed(NamedTuple):
+    """What a training goes on from."""
+
+    step: int
+    state: Mapping[str, JSON]
+    """The host's loop, as it was given to `Seals.write`."""
+    rollouts: list[Rollout]
+
+
+class Seals:
+    """The seals of one training, which `facts` tell from any other."""
+
+    def __init__(self, job: TrainJob, facts: Mapping[str, JSON]) -> None:
+        self._folder = seals_folder(job.output)
+        self._job, self._facts = job, dict(facts)
+
+    def write(self, step: int, state: Mapping[str, JSON], rollouts: Sequence[Rollout]) -> None:
+        """Seals what the child has just saved after `step` steps, and forgets earlier seals."""
+        RolloutStore(self._kept(step)).write(_ROLLOUTS, rollouts)
+        for place in (self._child(step), self._kept(step)):
+            for path in place.rglob("*"):
+                sync(path)
+            sync(place)
+        whole = {"facts": self._facts, "state": state, "files": self._hashes(step)}
+        write_whole(self._host(step), json.dumps(whole, sort_keys=True))
+        self._keep_only(step)
+
+    def newest(self) -> Sealed | None:
+        """The seal to go on from; what is there and cannot be one is said and removed."""
+        for step in sorted(self._steps(), reverse=True):
+            try:
+                sealed = self._open(step)
+                self._keep_only(step)
+                return sealed
+            except (IntegrityError, OSError, ValueError, KeyError, TypeError) as error:
+                _log.warning("the seal after step %d cannot be gone on from: %s", step, error)
+                self._forget(step)
+        shutil.rmtree(self._folder, ignore_errors=True)
+        return None
+
+    def clear(self) -> None:
+        """When the training is done."""
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _open(self, step: int) -> Sealed:
+        whole = document(self._host(step).read_bytes())
+        if whole["facts"] != self._facts:
+            raise IntegrityError("it is of another training")
+        if whole["files"] != self._hashes(step):
+            raise IntegrityError("its files are not those that were sealed")
+        rollouts = list(RolloutStore(self._kept(step)).iter(_ROLLOUTS, tokens=True))
+        return Sealed(step, whole["state"], rollouts)
+
+    def _steps(self) -> list[int]:
+        names = [path.stem.removeprefix("host-") for path in self._folder.glob("host-*.json")]
+        return [int(name) for name in names if name.isdecimal()]
+
+    def _keep_only(self, step: int) -> None:
+        """Removes every other seal, and what was saved for one that was not written."""
+        for other in self._steps():
+            if other != step:
+                self._host(other).unlink()
+        for place in self._folder.iterdir():
+            if place.is_dir() and place not in (self._child(step), self._kept(step)):
+                shutil.rmtree(place, ignore_errors=True)
+
+    def _forget(self, step: int) -> None:
+        self._host(step).unlink(missing_ok=True)
+        for place in (self._child(step), self._kept(step)):
+            shutil.rmtree(place, ignore_errors=True)
+
+    def _hashes(self, step: int) -> dict[str, str]:
+        found = {}
+        for place in (self._child(step), self._kept(step)):
+            for path in sorted(place.rglob("*")):
+                if path.is_file():
+                    with path.open("rb") as stream:
+                        digest = hashlib.file_digest(stream, "sha256").hexdigest()
+                    found[str(path.relative_to(self._folder))] = digest
+        return found
+
+    def _child(self, step: int) -> Path:
+        return self._job.sealed_at(step)
+
+    def _kept(self, step: int) -> Path:
+        return self._folder / f"rollouts-{step}"
+
+    def _host(self, step: int) -> Path:
+        return self._folder / f"host-{step}.json"

@@ -1,0 +1,121 @@
+"""How the weights of a training come to its engines: through files that both can read.
+
+Promises: a version is served whole (`models.fleet`), and its name says after how many steps; files
+of a version that an engine may still have to read stay. An adapter that engines did not take
+leaves the version before served, and is counted; where that one is of no step of this training, or
+it is `MOST_UNPUBLISHED` in a row, the training stops, resumable.
+
+Not covered: engines that do not share a folder with the trainer.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from pathlib import Path
+from typing import Final
+
+from meta_agent.core.errors import ConfigError, InfrastructureError
+from meta_agent.policies.fleet import EngineGateway, Fleet, Served
+from meta_agent.policies.training import adapter
+from meta_agent.policies.training._wire import published_folder
+from meta_agent.policies.training.handover import room_for
+from meta_agent.policies.training.hub import base_place
+from meta_agent.policies.training.policy import PolicyChild
+from meta_agent.policies.training.serving.untied import untied
+
+MOST_UNPUBLISHED: Final = 3
+_UNSERVED: Final = (
+    "use_dora",
+    "modules_to_save",
+    "trainable_token_indices",
+    "alora_invocation_tokens",
+)
+
+
+def served_as(name: str, folder: Path, *, adapters: bool, scratch: Path) -> Served:
+    """A policy's folder as engines take it, which take `adapters` or whole weights.
+
+    `scratch` is a folder for what has to be written anew. ConfigError: it cannot be served.
+    """
+    rank = require_servable(folder, adapters=adapters)
+    if rank:
+        return Served(name, base_place(folder), folder, rank)
+    return Served(name, folder if adapters else untied(folder, scratch / folder.name))
+
+
+def require_servable(folder: Path, *, adapters: bool) -> int:
+    """What room engines need for the adapter in a folder, 0 for a model."""
+    if not adapter.is_adapter(folder):
+        return 0
+    if not adapters:
+        raise ConfigError(
+            f"{folder} is an adapter, and engines are to take weights that are trained whole",
+            hint="merge it into its base and give that folder, or train adapters: --lora-rank 16",
+        )
+    told = adapter.settings_of(folder)
+    odd = [one for one in _UNSERVED if told.get(one)]
+    odd += ["bias"] * (told.get("bias", "none") != "none")
+    if odd:
+        raise ConfigError(
+            f"{folder} is an adapter that vLLM cannot serve: it has {odd[0]}",
+            hint="merge it into its base and give that folder, or leave out --engines",
+        )
+    return room_for(max([int(told["r"]), *map(int, (told.get("rank_pattern") or {}).values())]))
+
+
+class EnginePublisher:
+    """Publishes what `child` trains towards `output` to a fleet; a `Publisher`."""
+
+    def __init__(
+        self, child: PolicyChild, fleet: Fleet, gateway: EngineGateway, output: Path
+    ) -> None:
+        self._child, self._fleet, self._gateway = child, fleet, gateway
+        self._adapters = child.settings.lora_rank > 0
+        self._folder = published_folder(output)
+        self._names: list[str] = []  # served in this training, newest last
+        self._failed = 0  # in a row
+        self.told: dict[str, float] = {}
+
+    def publish(self, step: int) -> str:
+        """Has the weights of now written, and served by every engine."""
+        began = time.monotonic()
+        path = self._folder / str(step)
+        shutil.rmtree(path, ignore_errors=True)  # what a killed training wrote
+        self._child.write(path)
+        name = f"{self._child.policy.partition('+')[0]}+{step}"
+        if adapter.is_adapter(path) != self._adapters:
+            raise ConfigError(
+                f"adapters are trained onto {self._child.policy}, whose weights were trained whole",
+                hint="give the model that it came from, or leave out --engines",
+            )
+        untied_at = self._folder / "untied"
+        wanted = served_as(name, path, adapters=self._adapters, scratch=untied_at)
+        served = self._fleet.publish(wanted)
+        self._note(name, served.name)
+        self._gateway.policy = served.name
+        self._tidy()
+        self.told = {
+            "publish_sec": time.monotonic() - began,
+            "unpublished": self._fleet.unpublished,
+            "engines_replaced": self._fleet.replaced,
+        }
+        return served.name
+
+    def _note(self, wanted: str, found: str) -> None:
+        self._failed = 0 if wanted == found else self._failed + 1
+        if wanted == found:
+            self._names.append(wanted)
+        elif found not in self._names or self._failed >= MOST_UNPUBLISHED:
+            raise InfrastructureError(
+                f"the engines did not take the weights {wanted}, {self._failed} in a row: they "
+                f"serve {found}",
+                hint="their logs say why; the same command goes on from the last seal",
+            )
+
+    def _tidy(self) -> None:
+        """Keeps what a fresh engine starts on, and adapters that rollouts still use."""
+        kept = {name.rpartition("+")[2] for name in self._names[-2:]}
+        for path in (*self._folder.iterdir(), *(self._folder / "untied").glob("*")):
+            if path.name not in (*kept, "untied"):
+                shutil.rmtree(path, ignore_errors=True)

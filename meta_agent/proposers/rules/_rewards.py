@@ -1,0 +1,113 @@
+"""How a reward file is laid out: weights, a table of components, and safe edits of both."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from meta_agent.proposers.rules._case import Case
+from meta_agent.proposers.rules._source import PythonFile, renewed
+
+WEIGHTS = "WEIGHTS"
+
+
+@dataclass(frozen=True)
+class RewardFile:
+    """The file that holds `reward` and `WEIGHTS`."""
+
+    file: PythonFile
+
+    @property
+    def weights(self) -> Mapping[str, float]:
+        found: Any = next((c.value for c in self.file.constants() if c.name == WEIGHTS), {})
+        return {k: float(v) for k, v in found.items()} if isinstance(found, dict) else {}
+
+    @property
+    def table(self) -> str | None:
+        """The mapping from component names to functions, if the file has one."""
+        for name, node in self.file.dicts().items():
+            if (
+                name != WEIGHTS
+                and node.values
+                and all(isinstance(v, ast.Name) for v in node.values)
+            ):
+                return name
+        return None
+
+    def source_of(self, component: str) -> str:
+        """The text of the function behind a component."""
+        function = self.function_of(component)
+        node = self.file.function(function) if function else None
+        return self.file.source_of(node) if node else ""
+
+    def function_of(self, component: str) -> str | None:
+        node = self.file.dict_node(self.table) if self.table else None
+        if node is not None:
+            for key, value in zip(node.keys, node.values, strict=True):
+                if isinstance(key, ast.Constant) and key.value == component:
+                    return value.id if isinstance(value, ast.Name) else None
+        return component if self.file.function(component) else None
+
+    def reweighted(self, component: str, weight: float) -> dict[str, str]:
+        text = self.file.with_entry(WEIGHTS, component, repr(round(weight, 6)))
+        return {} if text is None else {self.file.path: text}
+
+    def without(self, component: str) -> dict[str, str]:
+        """The edit that removes a component; where it is woven in, its weight becomes 0."""
+        if self.table is None or self.file.without_entry(self.table, component) is None:
+            return self.reweighted(component, 0.0)
+        function = self.function_of(component)
+        file = renewed(self.file, self.file.without_entry(self.table, component))
+        file = renewed(file, file.without_entry(WEIGHTS, component))
+        if function is not None and file.uses(function) == 0:
+            file = renewed(file, file.without_function(function))
+        return {self.file.path: file.text}
+
+    def edited(self, edits: Mapping[str, str]) -> RewardFile:
+        return RewardFile(renewed(self.file, edits.get(self.file.path)))
+
+    def with_component(self, component: str, weight: float, function: str) -> dict[str, str]:
+        """The edit that adds a component: a function `component(rollout)`, its weight, its row."""
+        if self.file.function(component) is not None or component in self.weights:
+            return {}
+        file = renewed(self.file, self.file.with_entry(WEIGHTS, component, repr(weight)))
+        if self.table is not None:
+            first = self._first_use(self.table)
+            file = renewed(file, file.with_entry(self.table, component, component))
+            text = _before_line(file.text, first, function)
+        else:
+            text = _wrapped(file.text, component, function)
+        return {self.file.path: text} if file.text != self.file.text else {}
+
+    def _first_use(self, table: str) -> int:
+        """The line at which the table is assigned: functions it names must stand above it."""
+        for node in self.file.tree.body:
+            targets = node.targets if isinstance(node, ast.Assign) else []
+            if any(isinstance(t, ast.Name) and t.id == table for t in targets):
+                return node.lineno
+        return len(self.file.text.splitlines()) + 1
+
+
+def reward_file(case: Case) -> RewardFile | None:
+    """The reward file of the harness, if it has weights to edit."""
+    for file in case.python("reward"):
+        if file.function("reward") is not None and file.dict_node(WEIGHTS) is not None:
+            return RewardFile(file)
+    return None
+
+
+def _before_line(text: str, line: int, block: str) -> str:
+    lines = text.splitlines(keepends=True)
+    return "".join([*lines[: line - 1], block.strip("\n") + "\n\n\n", *lines[line - 1 :]])
+
+
+def _wrapped(text: str, component: str, function: str) -> str:
+    """Without a table, the new component is added around the function that is there."""
+    before = f"_reward_without_{component}"
+    return (
+        f"{text.rstrip()}\n\n\n{function.strip()}\n\n\n{before} = reward\n\n\n"
+        f"def reward(rollout):\n"
+        f'    return {{**{before}(rollout), "{component}": {component}(rollout)}}\n'
+    )

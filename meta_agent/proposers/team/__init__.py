@@ -1,0 +1,169 @@
+"""The LLM team behind `MetaAgent`: analyst, K proposers in parallel, reviewer, librarian.
+
+Every word of theirs goes through one `ModelClient`, which keeps the keys, meters and records. The
+team holds nothing that the record does not: killed and started again, it repeats its dialogues for
+free up to where they broke off.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+
+from meta_agent.core.chat import ModelClient
+from meta_agent.core.errors import CandidateError, Interrupted
+from meta_agent.core.protocols import Candidate, Hypothesis, Role, Verdict
+from meta_agent.proposers._meta import Brief, Draft, Grant, Proposed, Refused
+from meta_agent.proposers.team._analyst import Analysis, Idea, analyst_dialogue
+from meta_agent.proposers.team._case import Case
+from meta_agent.proposers.team._dialogue import Line
+from meta_agent.proposers.team._fence import Fence
+from meta_agent.proposers.team._librarian import lesson
+from meta_agent.proposers.team._limits import LIMITS
+from meta_agent.proposers.team._prompts import Prompts
+from meta_agent.proposers.team._proposer import Proposer
+from meta_agent.proposers.team._reviewer import Review, review
+from meta_agent.skills import SkillDraft
+
+__all__ = ["LlmTeam"]
+
+_ANALYSIS = "the analysis of the version"
+_AT_ONCE = 8  # proposers
+
+
+class LlmTeam:
+    """Language models as the meta-agent."""
+
+    def __init__(
+        self,
+        client: ModelClient,
+        *,
+        run: str,
+        model_of: Callable[[Role], str],
+        prompts: Path | None = None,
+    ) -> None:
+        """`prompts` is a folder whose files replace ours."""
+        self._client, self._run, self._model_of = client, run, model_of
+        self._prompts = Prompts(prompts)
+
+    def propose(self, brief: Brief) -> Proposed:
+        """One analysis, then a proposer for each of its ideas, all at once."""
+        case, broken = Case(brief), threading.Event()
+        dialogue = analyst_dialogue(
+            case,
+            self._line("analyst", brief, broken),
+            self._prompts,
+            *self._named(f"g{brief.generation}/analyst"),
+            brief.host.lend("analyst", 1),
+        )
+        try:
+            found: Analysis = dialogue.run()
+        except CandidateError as error:
+            spend = dialogue.spend.to_json()
+            return Proposed([Refused(0, _ANALYSIS, str(error), error.reason, spend)])
+        for index, idea in enumerate(found.ideas):
+            told = idea.hypothesis
+            brief.host.tell(f"idea {index}: {told.factor}: {told.statement}")
+        if not found.ideas:
+            return Proposed((), found.nothing, found.noted)
+        grant = brief.host.lend("proposers", len(found.ideas))
+        work = [
+            self._proposer(case, index, idea, grant, broken)
+            for index, idea in enumerate(found.ideas)
+        ]
+        return Proposed(self._together(work, broken), found.nothing, found.noted)
+
+    def revise(
+        self,
+        brief: Brief,
+        index: int,
+        hypothesis: Hypothesis,
+        edits: Mapping[str, bytes | None],
+        feedback: str,
+    ) -> Draft | Refused:
+        """A candidate again, with what a person said of it, as the candidate `index`.
+
+        Args:
+            edits: what the candidate changed against the version (None: removed).
+        """
+        idea = Idea(hypothesis, "A first version of this is in your clone, not committed.")
+        grant = brief.host.lend(f"c{index}", 1)
+        proposer = self._proposer(Case(brief), index, idea, grant, threading.Event())
+        proposer.edits, proposer.feedback = edits, feedback
+        return proposer.draft()
+
+    def lesson(
+        self,
+        draft: SkillDraft,
+        candidate: Candidate,
+        verdict: Verdict,
+        diff: str,
+        *,
+        prediction: str = "",
+    ) -> SkillDraft:
+        """The draft of a skill in the librarian's words; as it is where the reply is unusable.
+
+        `prediction` says what was foretold of the hypothesis's own metric, and what came.
+        """
+        fence, conversation = self._named(f"g{candidate.generation}/c{candidate.index}/librarian")
+        return lesson(
+            draft,
+            candidate,
+            verdict,
+            diff,
+            prediction=prediction,
+            line=self._line("librarian", None, threading.Event()),
+            prompts=self._prompts,
+            fence=fence,
+            conversation=conversation,
+        )
+
+    # --- inside --------------------------------------------------------------------------------
+
+    def _line(self, role: Role, brief: Brief | None, broken: threading.Event) -> Line:
+        def stopping() -> bool:
+            return broken.is_set() or (brief is not None and brief.host.stopping())
+
+        return Line(self._client, role, self._model_of(role), LIMITS[role], stopping)
+
+    def _named(self, conversation: str) -> tuple[Fence, str]:
+        return Fence.of(self._run, conversation), conversation
+
+    def _proposer(
+        self, case: Case, index: int, idea: Idea, grant: Grant, broken: threading.Event
+    ) -> Proposer:
+        brief = case.brief
+        base = f"g{brief.generation}/c{index}"
+
+        def reviewed(told: Hypothesis, diff: str, beside: Mapping[str, str], look: int) -> Review:
+            named = self._named(f"{base}/reviewer" + (str(look) if look > 1 else ""))
+            line = self._line("reviewer", brief, broken)
+            return review(case, line, self._prompts, *named, told, diff, beside)
+
+        line = self._line("proposer", brief, broken)
+        named = self._run, f"{base}/proposer"
+        return Proposer(case, index, idea, line, self._prompts, *named, reviewed, grant=grant)
+
+    def _together(self, work: list[Proposer], broken: threading.Event) -> list[Draft | Refused]:
+        """All drafts in order. What stops one for good stops the others at their next turn."""
+
+        def one(proposer: Proposer) -> Draft | Refused:
+            try:
+                return proposer.draft()
+            except BaseException:
+                broken.set()
+                raise
+
+        with ThreadPoolExecutor(min(_AT_ONCE, len(work)), "proposer") as pool:
+            futures = [pool.submit(one, proposer) for proposer in work]
+        return _results(futures)
+
+
+def _results(futures: list[Future[Draft | Refused]]) -> list[Draft | Refused]:
+    """Every result, or the error that started the stopping."""
+    errors = [error for future in futures if (error := future.exception()) is not None]
+    for error in sorted(errors, key=lambda error: isinstance(error, Interrupted)):
+        raise error
+    return [future.result() for future in futures]

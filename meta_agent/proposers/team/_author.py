@@ -1,0 +1,348 @@
+"""The proposer at work: its tools over a clone of the harness, and what it takes to hand in.
+
+Promises: every edit happens in the author's own sandbox; tests and replay run on a copy of its
+files in a fresh one; the factor is the analyst's and stays; work that could never be admitted is
+told to the author, and ends the dialogue with its typed reason when the author does not mend it.
+
+Does not cover: admission. What the sandbox says of its commits is a claim that saves a round; the
+quarantine decides.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+
+from meta_agent.core.errors import CandidateError, GuestError
+from meta_agent.core.protocols import HarnessTree, Hypothesis
+from meta_agent.proposers._meta import Grant, HostServices, Rehearsal
+from meta_agent.proposers.team import _limits
+from meta_agent.proposers.team._analyst import Idea, move
+from meta_agent.proposers.team._case import EVIDENCE, Case, skills_in
+from meta_agent.proposers.team._experiments import Experiments, draft_of, edited
+from meta_agent.proposers.team._fence import Fence, clip, visible
+from meta_agent.proposers.team._file_tools import (
+    SEARCH,
+    SEARCH_ARGUMENTS,
+    SEARCH_OPTIONAL,
+    Files,
+    searched,
+)
+from meta_agent.proposers.team._reviewer import Review
+from meta_agent.proposers.team._secrets import refuse_in_command, refuse_in_path
+from meta_agent.proposers.team._steady import Steady
+from meta_agent.proposers.team._tools import (
+    NUMBER,
+    TEXT,
+    WHOLE,
+    Arguments,
+    Done,
+    Tool,
+    ToolError,
+    line_of,
+    text_of,
+    tool,
+    whole_of,
+)
+from meta_agent.proposers.workbench import Workbench
+
+Reviewing = Callable[[Hypothesis, str, Mapping[str, str], int], Review]
+"""Reviews what is handed in, for the nth time."""
+REGULAR = frozenset({"100644", "100755", "000000"})
+_SUBJECT, _STATEMENT = 60, 500
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """What an author hands in: the commits are in its workbench."""
+
+    hypothesis: Hypothesis
+    subject: str
+
+
+@dataclass(slots=True)
+class Author:
+    """One proposer's hands."""
+
+    case: Case
+    idea: Idea
+    bench: Workbench
+    fence: Fence
+    review: Reviewing
+    grant: Grant = field(default_factory=Grant)
+    unfit: CandidateError | None = None
+    """Why the last `finish` could not be taken."""
+    experiments: Experiments = field(init=False)
+    _steady: Steady = field(init=False)
+    _tries: int = 0
+    _reviews: int = 0
+    _opened: set[str] = field(default_factory=set)
+    _checked: dict[str, Rehearsal] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        ran = self.bench.shell("pwd", timeout_sec=20, output_limit_bytes=4096)
+        host = self.case.brief.host
+        self.experiments = Experiments(host, self.grant, self.fence, lambda _: self.tree(), {})
+        self._steady = Steady(ran.stdout.decode("utf-8", "replace").strip().rsplit("/", 1)[0])
+
+    # --- tools -----------------------------------------------------------------------------
+
+    def tools(self) -> list[Tool]:
+        lines = {"start_line": WHOLE, "lines": WHOLE}
+        return [
+            tool("shell", _SHELL, {"command": TEXT}, self._shell),
+            tool("view", _VIEW, {"path": TEXT, **lines}, self._view, optional=tuple(lines)),
+            tool("edit", _EDIT, _EDIT_ARGUMENTS, self._edit, optional=("old", "new", "content")),
+            tool("search", SEARCH, SEARCH_ARGUMENTS, self._search, optional=SEARCH_OPTIONAL),
+            tool("run_contract_tests", _TESTS, {}, lambda _: self._told(self._contract())),
+            tool("run_replay_backtest", _REPLAY, {}, lambda _: self._told(self._replay())),
+            *self.experiments.tools(),
+            tool("commit", _COMMIT, {"message": TEXT}, self._commit),
+            tool("finish", _FINISH, _FINISH_ARGUMENTS, self._finish, optional=_REFINED),
+        ]
+
+    def _shell(self, arguments: Arguments) -> str:
+        command = text_of(arguments, "command")
+        refuse_in_command(command)
+        try:
+            ran = self.bench.shell(
+                self._steady.outgoing(command),
+                timeout_sec=_limits.SHELL_SEC,
+                output_limit_bytes=_limits.SHELL_BYTES,
+            )
+        except GuestError as error:
+            raise ToolError(f"the command could not be run: {self._plain(str(error))}") from error
+        text = self._plain((ran.stdout + ran.stderr).decode("utf-8", "replace"))
+        ending = f"exit status {ran.exit_code}"
+        if ran.timed_out:
+            ending = f"stopped after {_limits.SHELL_SEC:.0f} s"
+        return self.fence.wrap(f"output, {ending}", clip(text, _limits.SHELL_CHARS) or "(nothing)")
+
+    def _view(self, arguments: Arguments) -> str:
+        path = text_of(arguments, "path")
+        refuse_in_path(path)
+        start = whole_of(arguments, "start_line", default=1)
+        count = whole_of(arguments, "lines", default=_limits.PAGE_LINES)
+        files, path = self._files_of(path)
+        text = files.read(path, start, count)
+        self._opened.add(path)
+        return self.fence.wrap(path, text)
+
+    def _files_of(self, path: str) -> tuple[Files, str]:
+        """Evidence is read from the host's copy, everything else from the clone."""
+        path = path.strip().removeprefix("./").removeprefix("../")
+        if path.startswith(f"{EVIDENCE}/"):
+            return self.case.files, path
+        text = self._text(path)
+        return Files({} if text is None else {path: text.encode()}), path
+
+    def _text(self, path: str) -> str | None:
+        try:
+            return self.bench.read(path)
+        except GuestError as error:
+            raise ToolError(f"{path!r} cannot be read: {self._plain(str(error))}") from error
+
+    def _search(self, arguments: Arguments) -> str:
+        evidence = {p: d for p, d in self.case.files.files.items() if p.startswith(EVIDENCE + "/")}
+        return searched(Files({**self.bench.files(), **evidence}), self.fence, arguments)
+
+    def _edit(self, arguments: Arguments) -> str:
+        path = text_of(arguments, "path").strip().removeprefix("./")
+        self._require_editable(path)
+        before = self._text(path)
+        content = edited(before, path, arguments)
+        try:
+            self.bench.write(path, content)
+        except GuestError as error:
+            raise ToolError(f"{path!r} cannot be written: {self._plain(str(error))}") from error
+        changes = clip(_changes(before or "", content), _limits.EDIT_CHARS)
+        return self.fence.wrap(f"changes of {path}", changes or "(none)")
+
+    def _require_editable(self, path: str) -> None:
+        try:
+            factor = self.case.contract.factor_of([path])
+        except CandidateError as error:
+            raise ToolError(f"{error}: nothing was changed") from error
+        if factor != self.idea.hypothesis.factor:
+            raise ToolError(
+                f"{path} belongs to the factor {factor}; this candidate is about "
+                f"{self.idea.hypothesis.factor} alone: nothing was changed"
+            )
+
+    def _commit(self, arguments: Arguments) -> str:
+        try:
+            self.bench.commit(visible(text_of(arguments, "message")))
+        except CandidateError as error:
+            raise ToolError(self._plain(str(error))) from error
+        changed = ", ".join(self.bench.committed()) or "nothing"
+        return f"committed. Against the version, your commits change: {visible(changed)}"
+
+    # --- rehearsals ------------------------------------------------------------------------
+
+    def tree(self) -> HarnessTree:
+        """The clone's files as they are now, as the host would load them."""
+        return draft_of(self.bench.files())
+
+    def _contract(self) -> Rehearsal:
+        return self._once("contract", lambda host, tree: host.contract_tests(tree))
+
+    def _replay(self) -> Rehearsal:
+        return self._once("replay", lambda host, tree: host.replay(tree))
+
+    def _once(
+        self, what: str, check: Callable[[HostServices, HarnessTree], Rehearsal]
+    ) -> Rehearsal:
+        """The check, once per state of the files."""
+        tree = self.tree()
+        key = f"{what} {tree.tree_hash}"
+        if key not in self._checked:
+            self._checked[key] = check(self.case.brief.host, tree)
+        return self._checked[key]
+
+    def _told(self, found: Rehearsal) -> str:
+        text = clip(self._plain(found.text), _limits.RESULT_CHARS)
+        return self.fence.wrap("passed" if found.ok else "FAILED", text)
+
+    # --- handing in ------------------------------------------------------------------------
+
+    def _finish(self, arguments: Arguments) -> str:
+        hypothesis, subject = self._refined(arguments), line_of(arguments, "subject", 200)
+        self.unfit = self.problem(subject)
+        if self.unfit is not None:
+            self._tries += 1
+            if self._tries >= _limits.FINISH_TRIES:
+                raise self.unfit
+            raise ToolError(
+                f"not ready to hand in ({self.unfit.reason}): {self._plain(str(self.unfit))}"
+            )
+        diff, look = self.bench.committed_diff(), self._reviews + 1
+        review = self.review(hypothesis, diff, self._beside(), look)
+        if not review.approved:
+            return self._sent_back(review)
+        raise Done(Finished(hypothesis, visible(subject)[:_SUBJECT]))
+
+    def _sent_back(self, review: Review) -> str:
+        self._reviews += 1
+        reasons = "\n".join(f"- {reason}" for reason in review.reasons)
+        if self._reviews > _limits.REVISIONS:
+            message = f"the reviewer rejects it twice: {'; '.join(review.reasons)}"
+            raise CandidateError(message[:1000], reason="refused_by_reviewer")
+        fenced = self.fence.wrap("the reviewer's reasons", reasons)
+        return (
+            f"The reviewer rejects this. You may revise once.\n{fenced}\n"
+            "Change the work or the statement where they are right, commit, and call finish again."
+        )
+
+    def _beside(self) -> dict[str, str]:
+        """What a reviewer reads beside the diff: what the checks said, and short files whole."""
+        tree = self.tree().tree_hash
+        passed = {
+            f"{key.split()[0]} checks on it, passed": clip(
+                self._plain(found.text), _limits.EDIT_CHARS
+            )
+            for key, found in self._checked.items()
+            if found.ok and key.endswith(tree)
+        }
+        texts = {path: self._text(path) or "" for path in self.bench.committed()}
+        short = {
+            f"{path}, whole, as it would be": text
+            for path, text in texts.items()
+            if 0 < len(text) <= _limits.EDIT_CHARS
+        }
+        return {**passed, **short}
+
+    def problem(self, subject: str) -> CandidateError | None:
+        """Why these commits could not become a candidate, if they could not."""
+        try:
+            self._commit_ours(subject)
+            self._require_committed()
+            self._require_in_bounds()
+        except CandidateError as error:
+            return error
+        found = self._contract()
+        if not found.ok:
+            text = clip(self._plain(found.text), 2000)
+            return CandidateError(f"the contract tests fail: {text}", reason="breaks_contract")
+        return None
+
+    def _commit_ours(self, subject: str) -> None:
+        """Commits what is pending, unless something lies there that this candidate may not hold."""
+        if pending := self.bench.uncommitted():
+            with suppress(CandidateError):
+                if self.case.contract.factor_of(pending) == self.idea.hypothesis.factor:
+                    self.bench.commit(visible(subject))
+
+    def _require_committed(self) -> None:
+        pending = self.bench.uncommitted()
+        if self.bench.tip() == self.bench.base:
+            what = f" ({len(pending)} changed files are not committed)" if pending else ""
+            raise CandidateError(f"nothing was committed{what}", reason="never_committed")
+        if pending:
+            named = ", ".join(pending[:5])
+            message = f"not committed: {named}; commit what belongs to it, remove the rest"
+            raise CandidateError(message, reason="uncommitted")
+
+    def _require_in_bounds(self) -> None:
+        changed = self.bench.committed()
+        if not changed:
+            raise CandidateError("the commits change no file", reason="empty")
+        odd = next((path for path, mode in changed.items() if mode not in REGULAR), None)
+        if odd is not None:
+            message = f"{odd} is not a regular file (mode {changed[odd]})"
+            raise CandidateError(message, reason="not_a_regular_file")
+        factor = self.case.contract.factor_of(changed)
+        if factor != self.idea.hypothesis.factor:
+            raise CandidateError(
+                f"the hypothesis is about {self.idea.hypothesis.factor}, the edit touches {factor}",
+                reason="factor_mismatch",
+            )
+
+    def _refined(self, arguments: Arguments) -> Hypothesis:
+        """The hypothesis as the author now believes it; factor, metric and direction stay."""
+        told = self.idea.hypothesis
+        skills = {*told.skills, *skills_in(self._opened)}
+        told = replace(told, skills=tuple(sorted(skills)))
+        if arguments.get("statement"):
+            told = replace(told, statement=visible(line_of(arguments, "statement", _STATEMENT)))
+        if arguments.get("expected_delta") is not None:
+            size = arguments["expected_delta"]
+            _, delta = move({"direction": told.direction, "expected_delta": size})
+            told = replace(told, expected_delta=delta)
+        return told
+
+    def _plain(self, text: str) -> str:
+        return self._steady.incoming(text)
+
+
+def _changes(before: str, after: str) -> str:
+    """What an edit did, as a unified diff with two lines of context."""
+    lines = difflib.unified_diff(before.splitlines(), after.splitlines(), n=2, lineterm="")
+    return "\n".join(list(lines)[2:])
+
+
+_SHELL = (
+    "Runs a shell command in the harness's folder of your sandbox (no network; stopped after "
+    f"{_limits.SHELL_SEC:.0f} s; long output loses its middle). Evidence is in ../evidence, "
+    "read-only."
+)
+_VIEW = "Shows numbered lines of a file of your clone, or of evidence/..."
+_EDIT = (
+    "Changes one editable file: replaces the text `old`, which must occur exactly once, by `new`; "
+    "or, with `content` instead, writes the whole file."
+)
+_TESTS = "Runs the static checks and the harness's contract tests on your files as they are."
+_REPLAY = (
+    "Scores stored training rollouts again under your reward and filter and compares their "
+    "orderings with the version's. Only for the factors reward and filter."
+)
+_COMMIT = "Commits all changes in your clone; `finish` does it, too."
+_FINISH = (
+    "Commits all changes and hands them in. `subject` says in a few words what changes. Give "
+    f"`statement` (at most {_STATEMENT} characters) or `expected_delta` only to refine the "
+    "hypothesis by what you have learned."
+)
+_EDIT_ARGUMENTS = {"path": TEXT, "old": TEXT, "new": TEXT, "content": TEXT}
+_REFINED = ("statement", "expected_delta")
+_FINISH_ARGUMENTS = {"subject": TEXT, "statement": TEXT, "expected_delta": NUMBER}

@@ -1,0 +1,113 @@
+"""What all roles are told of the harness: its contract, factors and rules, and what may be read.
+
+Long things are named by path, never pasted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final
+
+from meta_agent.core.harness import HarnessContract, parse_contract
+from meta_agent.core.protocols import TRAINING_FACTORS, Factor
+from meta_agent.proposers._meta import Brief
+from meta_agent.proposers.team._file_tools import Files
+
+EVIDENCE = "evidence"
+_MEANING: Final[Mapping[Factor, str]] = {
+    "scaffold": "how the policy acts: prompts, tools on offer, turns, output limits, parsing",
+    "reward": "what training pays for",
+    "filter": "which groups training learns from",
+    "data": "which tasks training sees first",
+    "recipe": "the training algorithm and its sampling, in TRL's names",
+    "diagnostics": "what is measured about rollouts; changes no behaviour",
+}
+
+
+@dataclass(frozen=True)
+class Case:
+    """A brief, with its files opened."""
+
+    brief: Brief
+
+    @cached_property
+    def evidence(self) -> dict[str, bytes]:
+        """The evidence by its path below `evidence/`."""
+        return dict(self.brief.files())
+
+    @cached_property
+    def files(self) -> Files:
+        """Evidence and the harness as it is, for tools that read."""
+        return Files(self._files)
+
+    @cached_property
+    def _files(self) -> dict[str, bytes]:
+        named = {f"{EVIDENCE}/{path}": data for path, data in self.evidence.items()}
+        return {**self.brief.tree.files, **named}
+
+    def keep(self, path: str, text: str) -> str:
+        """Adds a page to the evidence, and says where. Only the analyst may: it works alone."""
+        self.evidence[path] = self._files[f"{EVIDENCE}/{path}"] = text.encode("utf-8", "replace")
+        return f"in full at {EVIDENCE}/{path}; "
+
+    @cached_property
+    def contract(self) -> HarnessContract:
+        return parse_contract(self.brief.tree)
+
+    @cached_property
+    def factors(self) -> dict[Factor, list[str]]:
+        """The factors of this harness that can be edited, with their files."""
+        named = {f: self.contract.files_of(f, self.brief.tree) for f in self.brief.factors}
+        return {f: paths for f, paths in named.items() if self.contract.factors.get(f)}
+
+    def values(self) -> dict[str, Any]:
+        """What every prompt may use."""
+        brief, contract = self.brief, self.contract
+        return {
+            "domain": brief.domain,
+            "generation": brief.generation,
+            "k": brief.k,
+            "harness": contract.name,
+            "is_command": contract.entry is None,
+            "entry": f"{contract.entry.path}:{contract.entry.function}" if contract.entry else "",
+            "command": " ".join(contract.command),
+            "editable": contract.editable,
+            "protected": tuple(dict.fromkeys(contract.protected)),
+            "factors": [
+                {
+                    "name": factor,
+                    "meaning": _MEANING[factor],
+                    "globs": contract.factors[factor],
+                    "files": paths,
+                }
+                for factor, paths in self.factors.items()
+            ],
+            "trained": any(factor in TRAINING_FACTORS for factor in brief.factors),
+            "terms": brief.terms,
+            "bundled": brief.bundled,
+            "twice": brief.untrained is not None,
+            "readmes": [path for path in sorted(brief.tree.files) if path.endswith("README.md")],
+            "invalid": brief.invalid,
+            "said_by_people": brief.feedback,
+            "ceilings": _ceilings(brief),
+            "tools": tuple(brief.situation.tools) if brief.situation else (),
+        }
+
+
+def skills_in(opened: Iterable[str]) -> tuple[str, ...]:
+    """The names of the skills among paths that were read."""
+    parts = (path.removeprefix("./").split("/") for path in opened)
+    return tuple(sorted({p[2] for p in parts if p[:2] == [EVIDENCE, "skills"] and len(p) > 3}))
+
+
+def _ceilings(brief: Brief) -> dict[str, int]:
+    found = brief.situation.ceilings if brief.situation else None
+    if found is None:
+        return {}
+    return {
+        "turns": found.max_turns,
+        "tokens of one reply": found.max_tokens_per_turn,
+        "tokens of context": found.max_context_tokens,
+    }

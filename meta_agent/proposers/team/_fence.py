@@ -1,0 +1,93 @@
+"""Untrusted text on its way into a prompt: fenced, labelled as data, and with nothing hidden.
+
+Promises: a fence closes only where we closed it (the label is not to be had from the text: where it
+occurs there, other words take its place); control, bidirectional, zero-width and other invisible
+characters arrive as visible escapes. The label depends on the run and the dialogue alone, so a
+repeated run sends the same bytes.
+
+Does not cover: a model that follows what it was told is data. It holds no key, network or grader,
+and what it writes is judged by others.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import unicodedata
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from meta_agent.core.parsing.unseen import unseen
+
+_LABEL_CHARS = 10
+_IN_PLACE = "[fence label]"
+_BLANKS = r"\s{0,3}"
+_NO_MARKS = str.maketrans("<>", "()")
+
+
+@dataclass(frozen=True, slots=True)
+class Fence:
+    """Wraps texts for one dialogue."""
+
+    label: str
+
+    @classmethod
+    def of(cls, run: str, conversation: str) -> Fence:
+        """The fence of a dialogue of a run."""
+        digest = hashlib.sha256(f"fence\0{run}\0{conversation}".encode()).hexdigest()
+        return cls(digest[:_LABEL_CHARS])
+
+    def wrap(self, title: str, text: str) -> str:
+        """The text between two marks; `title` says what it is."""
+        body = self._unlabelled(visible(text)).rstrip("\n")
+        name = " ".join(self._unlabelled(visible(title)).split()).translate(_NO_MARKS)
+        return f"<data {self.label} {name}>\n{body}\n</data {self.label}>"
+
+    def _unlabelled(self, text: str) -> str:
+        """Replaced and never deleted, or two halves around one label would become another.
+
+        Also with blanks in it, and where other signs stand for some of its own: what is not ASCII
+        may look like anything.
+        """
+        plain = text if text.isascii() else _bare(text)
+        parts, at = list[str](), 0
+        for start, end in self._found(plain):
+            if start >= at:
+                parts += [plain[at:start], _IN_PLACE]
+                at = end
+        return "".join([*parts, plain[at:]]) if parts else text
+
+    def _found(self, text: str) -> Iterator[tuple[int, int]]:
+        alike = _BLANKS.join(rf"(?:{sign}|[^\s\x00-\x7f])" for sign in self.label)
+        for one in re.finditer(f"(?=({alike}))", text, re.IGNORECASE):
+            signs = "".join(one[1].split())
+            same = sum(a.lower() == b for a, b in zip(signs, self.label, strict=True))
+            if same * 2 >= len(self.label):
+                yield one.span(1)
+
+
+def _bare(text: str) -> str:
+    """Without accents, strokes and other marks upon letters, in plain forms of these."""
+    told = unicodedata.normalize("NFKD", text)
+    return "".join(sign for sign in told if not unicodedata.combining(sign))
+
+
+def visible(text: str) -> str:
+    """Text in which every character that a reader would not see is written out."""
+    return "".join(c if c in "\n\t" or not unseen(c) else _escaped(c) for c in text)
+
+
+def _escaped(char: str) -> str:
+    code = ord(char)
+    if code < 0x100:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def clip(text: str, limit: int) -> str:
+    """The text, or its two ends with a line between that says how much is left out."""
+    if len(text) <= limit:
+        return text
+    head, tail = limit * 2 // 3, limit // 3
+    left_out = len(text) - head - tail
+    return f"{text[:head]}\n[... {left_out} characters left out ...]\n{text[-tail:]}"

@@ -1,0 +1,130 @@
+"""From an idea to a draft: one sandbox, one dialogue, one commit.
+
+A sandbox that comes to an end twice at the same work was ended by what ran in it; that is the
+candidate's failure (`sandbox_died` ...), since the second time every reply comes from the record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from meta_agent.core.errors import CandidateError, MetaAgentError
+from meta_agent.core.lab.fair import fairly
+from meta_agent.proposers._meta import Draft, Grant, Refused
+from meta_agent.proposers.team._analyst import Idea
+from meta_agent.proposers.team._author import Author, Finished, Reviewing
+from meta_agent.proposers.team._case import Case
+from meta_agent.proposers.team._dialogue import Dialogue, Line, Spend
+from meta_agent.proposers.team._experiments import UNPAID
+from meta_agent.proposers.team._fence import Fence
+from meta_agent.proposers.team._prompts import Prompts
+from meta_agent.proposers.workbench import Workbench
+
+_GAVE_UP = frozenset({"turn_limit", "token_limit", "looped", "context_overflow"})
+
+
+@dataclass(slots=True)
+class Proposer:
+    """Carries out one idea."""
+
+    case: Case
+    index: int
+    idea: Idea
+    line: Line
+    prompts: Prompts
+    run: str
+    conversation: str
+    review: Reviewing
+    edits: Mapping[str, bytes | None] = field(default_factory=dict)
+    """What an earlier round had changed (None: removed), where a person asks for a revision."""
+    feedback: str = ""
+    grant: Grant = field(default_factory=Grant)
+    _spend: Spend = field(default_factory=Spend)
+
+    def draft(self) -> Draft | Refused:
+        """The commit as a pack, or why there is none."""
+        try:
+            return fairly(self._draft)
+        except CandidateError as error:
+            statement = self.idea.hypothesis.statement
+            spend = self._spend.to_json()
+            return Refused(self.index, statement, str(error), error.reason, spend)
+
+    def _draft(self) -> Draft:
+        self._spend = Spend()
+        with self.case.brief.host.workbench(self.index, self.case.evidence) as bench:
+            self._lay_out(bench)
+            finished = self._work(bench)
+            host = self.case.brief.host
+            message = host.message(self.index, finished.hypothesis, finished.subject)
+            tip = bench.squash(message)
+            pack = bench.hand_back()
+        told, spend = finished.hypothesis, self._spend.to_json()
+        return Draft(self.index, told, finished.subject, message, tip, pack, spend)
+
+    def _lay_out(self, bench: Workbench) -> None:
+        for path, data in self.edits.items():
+            if data is None:
+                bench.remove(path)
+            else:
+                bench.write(path, data)
+
+    def _work(self, bench: Workbench) -> Finished:
+        fence = Fence.of(self.run, self.conversation)
+        author = Author(self.case, self.idea, bench, fence, self.review, self.grant)
+        opening = self._opening(fence, author.experiments.values())
+        prompt = self.prompts.render("proposer", {**self.case.values(), **opening})
+        dialogue = Dialogue(
+            self.line,
+            self.conversation,
+            prompt.system,
+            prompt.opening,
+            author.tools(),
+            spend=self._spend,
+        )
+        try:
+            finished: Finished = dialogue.run()
+        except CandidateError as error:
+            raise _first_cause(error, author, bench) from error
+        return finished
+
+    def _opening(
+        self, fence: Fence, experiments: Mapping[str, object] = UNPAID
+    ) -> Mapping[str, object]:
+        told = self.idea.hypothesis
+        return {
+            "hypothesis": told,
+            "idea": fence.wrap("the analyst's hypothesis and plan", _words(self.idea)),
+            "feedback": self.feedback,
+            "skills": [path for path in sorted(self.case.evidence) if path.endswith("/SKILL.md")],
+            "replays": told.factor in ("reward", "filter"),
+            **experiments,
+        }
+
+
+def _words(idea: Idea) -> str:
+    told = idea.hypothesis
+    lines = [f"hypothesis: {told.statement}", f"factor: {told.factor}"]
+    lines += [f"predicted: {told.metric} {told.direction} by {told.expected_delta:.4g}"]
+    lines += [f"at risk: {risk}" for risk in told.risks]
+    lines += [f"evidence: {line}" for line in told.evidence]
+    return "\n".join([*lines, "", "plan:", idea.plan])
+
+
+def _first_cause(error: CandidateError, author: Author, bench: Workbench) -> CandidateError:
+    """What stands behind an ending by a ceiling: work that could not be handed in, or none."""
+    if error.reason not in _GAVE_UP:
+        return error
+    if author.unfit is not None:
+        return CandidateError(f"{author.unfit} (then: {error})", reason=author.unfit.reason)
+    if error.reason == "turn_limit" and _never_committed(bench):
+        return CandidateError(f"nothing was committed: {error}", reason="never_committed")
+    return error
+
+
+def _never_committed(bench: Workbench) -> bool:
+    try:
+        return bench.tip() == bench.base
+    except MetaAgentError:
+        return False

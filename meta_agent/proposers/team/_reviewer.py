@@ -1,0 +1,86 @@
+"""The reviewer: reads a diff against its hypothesis before money is spent on measuring it.
+
+It can only hold work back. What it approves goes to the quarantine, the checks and the gate as
+everything else does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from meta_agent.core.errors import CandidateError
+from meta_agent.core.protocols import Hypothesis
+from meta_agent.proposers.team._case import Case
+from meta_agent.proposers.team._dialogue import Dialogue, Line
+from meta_agent.proposers.team._fence import Fence, clip
+from meta_agent.proposers.team._file_tools import reading_tools
+from meta_agent.proposers.team._limits import DIFF_CHARS
+from meta_agent.proposers.team._prompts import Prompts
+from meta_agent.proposers.team._tools import TEXTS, Arguments, Done, Tool, ToolError, lines_of, tool
+
+
+@dataclass(frozen=True, slots=True)
+class Review:
+    """Approved, or the reasons why not."""
+
+    approved: bool
+    reasons: tuple[str, ...] = ()
+
+
+def review(
+    case: Case,
+    line: Line,
+    prompts: Prompts,
+    fence: Fence,
+    conversation: str,
+    hypothesis: Hypothesis,
+    diff: str,
+    beside: Mapping[str, str],
+) -> Review:
+    """One dialogue. A reviewer that comes to no decision is a refusal: nothing goes on unread.
+
+    Args:
+        beside: what checks said of it, and the changed files: texts by what they are.
+    """
+    pages = (fence.wrap(name, text) for name, text in beside.items())
+    values = {
+        **case.values(),
+        "hypothesis": fence.wrap("the hypothesis", _words(hypothesis)),
+        "diff": fence.wrap("the diff against the version", clip(diff, DIFF_CHARS)),
+        "beside": "\n\n".join(pages),
+    }
+    prompt = prompts.render("reviewer", values)
+    tools = [*reading_tools(case.files, fence), _decide()]
+    try:
+        answer: Review = Dialogue(line, conversation, prompt.system, prompt.opening, tools).run()
+    except CandidateError as error:
+        message = f"the reviewer came to no decision: {error}"
+        raise CandidateError(message, reason="not_reviewed") from error
+    return answer
+
+
+def _words(told: Hypothesis) -> str:
+    lines = [told.statement, f"factor: {told.factor}"]
+    lines += [f"predicted: {told.metric} {told.direction} by {told.expected_delta:.4g}"]
+    lines += [f"at risk: {risk}" for risk in told.risks]
+    return "\n".join([*lines, *(f"evidence: {line}" for line in told.evidence)])
+
+
+def _decide() -> Tool:
+    def decide(arguments: Arguments) -> str:
+        approved = arguments.get("approve")
+        if not isinstance(approved, bool):
+            raise ToolError("'approve' must be true or false")
+        reasons = lines_of(arguments, "reasons", most=8, limit=600)
+        if not approved and not reasons:
+            raise ToolError("a rejection needs reasons that the author can act on")
+        raise Done(Review(approved, reasons))
+
+    return tool(
+        "decide",
+        "Approves or rejects the change, with reasons that quote lines of the diff.",
+        {"approve": {"type": "boolean"}, "reasons": TEXTS},
+        decide,
+        optional=("reasons",),
+    )

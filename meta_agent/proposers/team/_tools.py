@@ -1,0 +1,114 @@
+"""A tool that a model may call, and how its arguments are parsed.
+
+A handler returns text for the model, or raises: `ToolError` is told to the model and it goes on,
+`CandidateError` ends the dialogue with a typed refusal, `Done` ends it with a result.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from textwrap import shorten
+from typing import Any
+
+from meta_agent.core.chat import ToolSpec
+from meta_agent.core.protocols import JSON
+
+Arguments = Mapping[str, JSON]
+
+
+class ToolError(Exception):
+    """The call was wrong or did not work; the model reads why."""
+
+
+class Done(Exception):  # noqa: N818 - an ending, not a mistake
+    """The dialogue has its result."""
+
+    def __init__(self, result: Any) -> None:
+        super().__init__("done")
+        self.result = result
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """A tool with the code behind it."""
+
+    spec: ToolSpec
+    run: Callable[[Arguments], str]
+
+
+def tool(
+    name: str,
+    description: str,
+    properties: Mapping[str, JSON],
+    run: Callable[[Arguments], str],
+    *,
+    optional: tuple[str, ...] = (),
+) -> Tool:
+    """A tool whose arguments are all needed but for `optional`."""
+    schema = {
+        "type": "object",
+        "properties": dict(properties),
+        "required": [name for name in properties if name not in optional],
+        "additionalProperties": False,
+    }
+    return Tool(ToolSpec(name, description, schema), run)
+
+
+def text_of(arguments: Arguments, name: str, *, default: str | None = None) -> str:
+    """A string argument."""
+    value = arguments.get(name, default)
+    if value is None and name not in arguments:
+        raise ToolError(f"the argument {name!r} is missing")
+    if not isinstance(value, str):
+        raise ToolError(f"{name!r} must be a string, not {type(value).__name__}")
+    return value
+
+
+def line_of(arguments: Arguments, name: str, limit: int) -> str:
+    """A string argument as one line that is neither empty nor over the limit."""
+    value = " ".join(text_of(arguments, name).split())
+    if not value:
+        raise ToolError(f"{name!r} is empty")
+    if len(value) > limit:
+        raise ToolError(f"{name!r} has {len(value)} characters; the limit is {limit}")
+    return value
+
+
+def whole_of(arguments: Arguments, name: str, *, default: int) -> int:
+    """A positive whole number; models also write it as a string, as 10.0, or count from 0."""
+    value = arguments.get(name)
+    if value is None:
+        return default
+    try:
+        number = float(value)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise ToolError(f"{name!r} must be a whole number") from error
+    if isinstance(value, bool) or not abs(number) < 1e9:
+        raise ToolError(f"{name!r} must be a whole number from 1, not {value!r}")
+    return int(number) if number >= 1 else default
+
+
+def number_of(arguments: Arguments, name: str) -> float:
+    """A finite number."""
+    value = arguments.get(name)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ToolError(f"{name!r} must be a number, not {value!r}")
+    if (isinstance(value, int) and abs(value) > 10**9) or not math.isfinite(value):
+        raise ToolError(f"{name!r} must be finite and below 1e9")
+    return float(value)
+
+
+def lines_of(arguments: Arguments, name: str, *, most: int, limit: int) -> tuple[str, ...]:
+    """A list of one-line strings, each cut between words; absent is empty."""
+    value = arguments.get(name) or []
+    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+        raise ToolError(f"{name!r} must be a list of strings")
+    return tuple(shorten(item, limit, placeholder=" ...") for item in value[:most] if item.strip())
+
+
+TEXT: JSON = {"type": "string"}
+WHOLE: JSON = {"type": "integer", "minimum": 1}
+NUMBER: JSON = {"type": "number"}
+TEXTS: JSON = {"type": "array", "items": {"type": "string"}}

@@ -1,0 +1,218 @@
+"""Where a candidate is made: a real git clone of the base, in a sandbox, the evidence beside it.
+
+Promises: the author, rules or model, works on files and commits with git as anybody would; the host
+only ever sees what comes back over the sandbox's pipe: file texts, a commit id and a pack. Ids are
+reproducible: identity and dates are given.
+
+Does not cover: trusting any of it. `HarnessRepo.admit` judges the pack; the commit id here is a
+claim. Evidence is write-protected against accidents, not against a hostile author, and nobody
+reads it back.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+from meta_agent.core.errors import CandidateError, GuestError, SandboxError
+from meta_agent.core.history import EMAIL, NAME, AdmissionLimits, HarnessRepo
+from meta_agent.core.protocols import ExecResult, Sandbox
+
+REPO, EVIDENCE = "repo", "evidence"
+_COMMAND_SEC = 60.0
+_CONFIG = f"[user]\n\tname = {NAME}\n\temail = {EMAIL}\n[core]\n\tautocrlf = false\n"
+_OID = re.compile(r"[0-9a-f]{40}")
+# The same command is to print the same text in every sandbox: no dates, pagers or colours.
+_STEADY = {"TIME_STYLE": "+", "TZ": "UTC", "GIT_PAGER": "cat", "PAGER": "cat", "NO_COLOR": "1"}
+
+
+class Workbench:
+    """One candidate in the making."""
+
+    def __init__(
+        self,
+        sandbox: Sandbox,
+        repo: HarnessRepo,
+        base: str,
+        *,
+        evidence: Mapping[str, bytes] | None = None,
+        when: int | None = None,
+    ) -> None:
+        """Clones `base` into the sandbox. `when` dates the first commit; each later one is 1 s on.
+
+        By default that is one second after the base, as everywhere in the history.
+        """
+        self._sandbox = sandbox
+        self.base = base
+        self._when = self._first = repo.when(base) + 1 if when is None else when
+        self._cloned = False
+        self._clone(repo.pack(base))
+        self._cloned = True
+        self._lay_out(evidence or {})
+
+    def paths(self) -> list[str]:
+        """The files of the clone, tracked or new."""
+        listed = self._git("ls-files", "-z", "--cached", "--others", "--exclude-standard").stdout
+        return sorted({name for name in listed.decode("utf-8", "replace").split("\0") if name})
+
+    def read(self, path: str) -> str | None:
+        """The text of a file of the clone; None where there is none."""
+        at = f"{REPO}/{path}"
+        data = self._sandbox.read([at]).get(at)
+        return None if data is None else data.decode("utf-8", "replace")
+
+    def write(self, path: str, content: str | bytes) -> None:
+        data = content.encode() if isinstance(content, str) else content
+        self._sandbox.write({f"{REPO}/{path}": data})
+
+    def remove(self, path: str) -> None:
+        self._git("rm", "-q", "-f", "--", path)
+
+    def diff(self) -> str:
+        """What has changed since the base, committed or not."""
+        self._git("add", "-A", "--", ".")
+        argv = ("diff", "--cached", "--no-ext-diff", "--no-textconv", "--no-color", self.base)
+        return self._git(*argv).stdout.decode("utf-8", "replace")
+
+    def commit(self, message: str) -> str:
+        """Commits everything and returns the id. Raises CandidateError where nothing changed."""
+        self._git("add", "-A", "--", ".")
+        if self._run(["git", "diff", "--cached", "--quiet"]).exit_code == 0:
+            raise CandidateError("the edit changes no file", reason="empty")
+        self._git("commit", "-q", "--no-verify", "-F", "-", stdin=message.encode())
+        self._when += 1
+        return self.tip()
+
+    def squash(self, message: str) -> str:
+        """One commit on the base with the files of the author's last one; returns its id.
+
+        What the author set up in the clone (hooks, settings) may spoil it; the host compares the
+        admitted commit with the message that it asked for.
+        """
+        self._git("reset", "-q", "--hard")
+        self._git("reset", "-q", "--soft", self.base)
+        self._when = self._first
+        if not self._git("diff", "--cached", "--name-only", "-z").stdout:
+            raise CandidateError("the commits change no file", reason="empty")
+        hooks = ("-c", "core.hooksPath=/dev/null", "-c", "commit.gpgSign=false")
+        self._git(*hooks, "commit", "-q", "--no-verify", "-F", "-", stdin=message.encode())
+        return self.tip()
+
+    def uncommitted(self) -> list[str]:
+        """Paths that differ from the last commit, new files among them."""
+        listed = self._git("status", "--porcelain", "-z", "--no-renames").stdout
+        return [row[3:] for row in listed.decode("utf-8", "replace").split("\0") if row]
+
+    def committed(self) -> dict[str, str]:
+        """What the commits since the base change: modes by path (`000000`: removed)."""
+        listed = self._git("diff", "--raw", "-z", "--no-renames", "--no-abbrev", self.base, "HEAD")
+        words = listed.stdout.decode("utf-8", "replace").split("\0")
+        return {path: _mode(facts) for facts, path in _in_pairs(words)}
+
+    def committed_diff(self) -> str:
+        """The commits since the base as a patch, whatever attributes the author has set."""
+        argv = ("diff", "--text", "--no-ext-diff", "--no-textconv", "--no-renames", "--no-color")
+        return self._git(*argv, self.base, "HEAD").stdout.decode("utf-8", "replace")
+
+    def files(self) -> dict[str, bytes]:
+        """The regular files of the clone as they are now, committed or not."""
+        named = {f"{REPO}/{path}": path for path in self.paths()}
+        try:
+            found = self._sandbox.read(list(named))
+        except GuestError as error:
+            raise CandidateError(
+                f"the files cannot be read: {error}", reason="unreadable"
+            ) from error
+        return {named[at]: data for at, data in found.items()}
+
+    def shell(self, command: str, *, timeout_sec: float, output_limit_bytes: int) -> ExecResult:
+        return self._sandbox.exec(
+            ["sh", "-c", command],
+            cwd=REPO,
+            env={**self._environment(), **_STEADY},
+            timeout_sec=timeout_sec,
+            output_limit_bytes=output_limit_bytes,
+        )
+
+    def tip(self) -> str:
+        """The commit that the clone is at, as the sandbox says."""
+        said = self._git("rev-parse", "HEAD").stdout.decode("ascii", "replace").strip()
+        if not _OID.fullmatch(said):
+            raise CandidateError(f"the sandbox names {said[:60]!r} as its commit", reason="bad_tip")
+        return said
+
+    def hand_back(self) -> bytes:
+        """The pack of everything since the base, for `HarnessRepo.admit`."""
+        revisions = f"{self.tip()}\n^{self.base}\n".encode()
+        packed = self._git("pack-objects", "-q", "--stdout", "--revs", stdin=revisions)
+        if packed.truncated:
+            raise CandidateError("the pack is over the limit", reason="pack_too_large")
+        return packed.stdout
+
+    def _clone(self, pack: bytes) -> None:
+        # The base comes without its parents: a shallow clone, as `git clone --depth 1` makes.
+        files = {"config": _CONFIG, "shallow": f"{self.base}\n"}
+        self._sandbox.write({f"{REPO}/.git/{name}": text.encode() for name, text in files.items()})
+        self._git("init", "-q", "--initial-branch=candidate", "--template=")
+        self._git("unpack-objects", "-q", stdin=pack)
+        self._git("reset", "-q", "--hard", self.base)
+
+    def _lay_out(self, evidence: Mapping[str, bytes]) -> None:
+        if evidence:
+            self._sandbox.write({f"{EVIDENCE}/{path}": data for path, data in evidence.items()})
+            self._run(["chmod", "-R", "a-w", f"../{EVIDENCE}"])
+
+    def _git(self, *argv: str, stdin: bytes = b"") -> ExecResult:
+        try:
+            ran = self._run(["git", *argv], stdin)
+        except GuestError as error:  # its folder is gone, for one
+            message = f"git {argv[0]} cannot be run in the sandbox: {error}"
+            raise CandidateError(message, reason="git_failed") from error
+        if ran.timed_out:
+            raise SandboxError(f"git {argv[0]} outlived {_COMMAND_SEC:.0f} s", kind="timeout")
+        if ran.exit_code == 127 and not self._cloned:
+            raise SandboxError("the sandbox has no git", kind="image", hint="meta-agent doctor")
+        if ran.exit_code != 0:
+            said = ran.stderr.decode("utf-8", "replace").strip()[-300:]
+            raise CandidateError(
+                f"git {argv[0]} failed in the sandbox: {said}", reason="git_failed"
+            )
+        return ran
+
+    def _run(self, argv: Sequence[str], stdin: bytes = b"") -> ExecResult:
+        return self._sandbox.exec(
+            argv,
+            cwd=REPO,
+            env=self._environment(),
+            stdin=stdin,
+            timeout_sec=_COMMAND_SEC,
+            output_limit_bytes=AdmissionLimits().pack_bytes,
+        )
+
+    def _environment(self) -> dict[str, str]:
+        date = f"{self._when} +0000"
+        return {
+            "GIT_CONFIG_NOSYSTEM": "1",
+            "GIT_NO_REPLACE_OBJECTS": "1",
+            "GIT_CONFIG_GLOBAL": "/dev/null",
+            "GIT_AUTHOR_DATE": date,
+            "GIT_COMMITTER_DATE": date,
+            "GIT_AUTHOR_NAME": NAME,
+            "GIT_AUTHOR_EMAIL": EMAIL,
+            "GIT_COMMITTER_NAME": NAME,
+            "GIT_COMMITTER_EMAIL": EMAIL,
+            "LC_ALL": "C",
+        }
+
+
+def _mode(facts: str) -> str:
+    """The mode after a change, of a raw diff line `:100644 100755 ...`."""
+    words = facts.split()
+    if len(words) < 2:
+        raise CandidateError(f"git says {facts[:60]!r} of a change", reason="git_failed")
+    return words[1]
+
+
+def _in_pairs(words: Sequence[str]) -> list[tuple[str, str]]:
+    """(first, second), (third, fourth), ...; what is left over is dropped."""
+    return list(zip(words[::2], words[1::2], strict=False))

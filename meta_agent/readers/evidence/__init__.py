@@ -1,0 +1,52 @@
+"""Evidence: what rollouts say, in layers (score, signal, behaviour, version), with alerts.
+
+`build_evidence` reads, `exemplars` shows whole attempts per failure mode, `gap` says when the
+score moved and nothing explains it, `render_text` prints the health report.
+`read_foreign` reads rollouts that somebody else made, and says what their data does not hold.
+"""
+
+from meta_agent.readers.evidence._meanings import MEANINGS, meaning_of
+from meta_agent.readers.evidence._record import Alert, Evidence
+from meta_agent.readers.evidence._roles import ROLE_WORDS, passed_tests, role_of
+from meta_agent.readers.evidence._running import Mean
+from meta_agent.readers.evidence._thresholds import THRESHOLDS, Threshold
+from meta_agent.readers.evidence.build import build_evidence
+from meta_agent.readers.evidence.conversation import Exchange, exchanges, fates
+from meta_agent.readers.evidence.exemplars import exemplars, failure_mode, summarize
+from meta_agent.readers.evidence.gap import gap
+from meta_agent.readers.evidence.health import render_text
+from meta_agent.readers.evidence.probe import probe
+from meta_agent.readers.evidence.reference import reference_of
+from meta_agent.readers.foreign._alerts_counted import MINIMUM
+from meta_agent.readers.foreign._foreign_text import next_command, render_foreign
+from meta_agent.readers.foreign.reading import ForeignReport, read_foreign, rests_on
+
+__all__ = [
+    "MEANINGS",
+    "MINIMUM",
+    "ROLE_WORDS",
+    "THRESHOLDS",
+    "Alert",
+    "Evidence",
+    "Exchange",
+    "ForeignReport",
+    "Mean",
+    "Threshold",
+    "build_evidence",
+    "exchanges",
+    "exemplars",
+    "failure_mode",
+    "fates",
+    "gap",
+    "meaning_of",
+    "next_command",
+    "passed_tests",
+    "probe",
+    "read_foreign",
+    "reference_of",
+    "render_foreign",
+    "render_text",
+    "rests_on",
+    "role_of",
+    "summarize",
+]

@@ -1,0 +1,109 @@
+"""`Evidence`: what a generation's rollouts say, as plain numbers by layer, with alerts.
+
+A metric's full name is `layer.name`, e.g. `signal.dead_group_ratio`; `clean_success` and
+`success` alone mean the score layer. Numbers only, so that two versions can be compared metric by
+metric and a hypothesis can name the one it must move.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Literal
+
+from meta_agent.core.protocols import JSON
+
+Level = Literal["WARN", "CRITICAL"]
+Comparability = Literal["no-baseline", "comparable", "incomparable"]
+LAYERS = ("score", "signal", "behaviour", "conversation", "version", "measured")
+
+
+@dataclass(frozen=True, slots=True)
+class Alert:
+    """A metric beyond its threshold, or a rule that fired. `source` says whose number it is."""
+
+    metric: str  # full name, or "rule.NAME"
+    value: float
+    level: Level
+    threshold: float
+    layer: str
+    message: str
+    source: str = "own"
+
+    def to_json(self) -> dict[str, JSON]:
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """The layers of one version. `version` holds the changes against the baseline's metrics."""
+
+    score: Mapping[str, float]
+    signal: Mapping[str, float]
+    behaviour: Mapping[str, float]
+    conversation: Mapping[str, float] = field(default_factory=dict)
+    version: Mapping[str, float] = field(default_factory=dict)
+    measured: Mapping[str, float] = field(default_factory=dict)
+    alerts: tuple[Alert, ...] = ()
+    per_task: Mapping[str, tuple[int, int, int]] = field(default_factory=dict)  # n, solved, clean
+    evaluator_hashes: tuple[str, ...] = ()
+    tasks_hash: str = ""
+    comparability: Comparability = "no-baseline"
+    notes: tuple[str, ...] = ()
+    domain: str = ""
+    quoted: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """For what the conversation audit counts: attempts that show it."""
+
+    @property
+    def trained(self) -> bool:
+        """Whether the policy that was read had been trained under this version."""
+        return "train.steps" in self.signal
+
+    def metric(self, name: str) -> float | None:
+        """A metric by full name; a bare name is looked for layer by layer. None if absent."""
+        layer, dot, rest = name.partition(".")
+        if dot and layer in LAYERS:
+            found: float | None = getattr(self, layer).get(rest)
+            return found
+        return next((getattr(self, at)[name] for at in LAYERS if name in getattr(self, at)), None)
+
+    def metrics(self) -> dict[str, float]:
+        """All measured metrics by full name: every layer but `version`."""
+        return {
+            f"{layer}.{name}": value
+            for layer in LAYERS
+            if layer != "version"
+            for name, value in getattr(self, layer).items()
+        }
+
+    def alert(self, metric: str) -> Alert | None:
+        """The alert on this metric or rule, if it was raised."""
+        return next((alert for alert in self.alerts if alert.metric == metric), None)
+
+    def to_json(self) -> dict[str, JSON]:
+        return {
+            "schema_version": 1,
+            "layers": {layer: dict(getattr(self, layer)) for layer in LAYERS},
+            "alerts": [alert.to_json() for alert in self.alerts],
+            "per_task": {task: list(tally) for task, tally in self.per_task.items()},
+            "evaluator_hashes": list(self.evaluator_hashes),
+            "tasks_hash": self.tasks_hash,
+            "comparability": self.comparability,
+            "notes": list(self.notes),
+            "domain": self.domain,
+            "quoted": {kind: list(told) for kind, told in self.quoted.items()},
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, JSON]) -> Evidence:
+        return cls(
+            **{layer: dict(data["layers"].get(layer, {})) for layer in LAYERS},
+            alerts=tuple(Alert(**alert) for alert in data["alerts"]),
+            per_task={t: (v[0], v[1], v[2]) for t, v in data["per_task"].items()},
+            evaluator_hashes=tuple(data["evaluator_hashes"]),
+            tasks_hash=data["tasks_hash"],
+            comparability=data["comparability"],
+            notes=tuple(data["notes"]),
+            domain=data.get("domain", ""),
+            quoted={kind: tuple(told) for kind, told in data.get("quoted", {}).items()},
+        )

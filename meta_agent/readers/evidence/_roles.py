@@ -1,0 +1,50 @@
+"""What a tool is *for*, read off its name, so that one analysis serves every domain.
+
+The mapping is by whole words of the tool's name (`run_tests` holds `tests`). A tool with no known
+word has no role, nor has a shell, which is for anything: such tools count in the tool mix and
+nowhere else.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from typing import Final, Literal
+
+from meta_agent.core.protocols import ToolEvent
+
+Role = Literal["test", "edit", "view", "submit", "history"]
+
+ROLE_WORDS: Final[dict[Role, frozenset[str]]] = {
+    "history": frozenset({"log", "history", "blame", "git"}),
+    "submit": frozenset({"submit", "finish", "answer", "final", "done"}),
+    "test": frozenset({"test", "tests", "pytest", "check", "verify", "run", "python", "execute"}),
+    "edit": frozenset({"edit", "write", "patch", "replace", "insert", "apply", "create"}),
+    "view": frozenset({"view", "read", "open", "search", "find", "grep", "list", "ls", "cat"}),
+}
+_ANYTHING: Final = frozenset({"bash", "shell", "sh", "terminal", "command", "ipython", "jupyter"})
+
+_PASSED: Final = re.compile(r"\b(ok|pass|passed|passes|success)\b|\[exit 0\]\s*\Z", re.IGNORECASE)
+_FAILED: Final = re.compile(
+    r"\b[1-9]\d* (failed|failures?|errors?)\b|\bFAILED\b|\bTraceback\b|\bnot ok\b"
+    r"|\[exit -?[1-9]\d*\]\s*\Z|\A\d+t (?:lo|hi)\b"
+)
+
+
+@cache
+def role_of(tool: str) -> Role | None:
+    """The role of a tool; where words disagree, the order of `ROLE_WORDS` decides."""
+    words = set(re.findall(r"[a-z]+", tool.lower()))
+    if words & _ANYTHING:
+        return None
+    return next((role for role, known in ROLE_WORDS.items() if words & known), None)
+
+
+def passed_tests(event: ToolEvent) -> bool | None:
+    """Whether a test run reports success or failure; None where it says neither.
+
+    A script that prints a number and ends was no failing test.
+    """
+    if not event.ok or _FAILED.search(event.result):
+        return False
+    return True if _PASSED.search(event.result) else None

@@ -1,0 +1,186 @@
+"""`build_evidence`: one pass over rollouts, four layers out.
+
+Promises: linear time, memory by group and task but not by rollout; records without tokens, rewards
+or groups are fine, and what cannot be known is absent rather than 0. Where some rollouts are of an
+evaluation split and some of `train`, score and behaviour are read from the former and signal from
+the latter, for they were sampled to be measured and to be learned from, respectively.
+
+Not covered: what to do about it (`agents`), and whether a score is valid (`gate`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from meta_agent.core.protocols import JSON, Rollout
+from meta_agent.readers.evidence._record import Alert, Comparability, Evidence
+from meta_agent.readers.evidence._rules import rule_alerts
+from meta_agent.readers.evidence._thresholds import threshold_alerts
+from meta_agent.readers.evidence.conversation import Conversation
+from meta_agent.readers.evidence.layers._behaviour import BehaviourLayer
+from meta_agent.readers.evidence.layers._score import ScoreLayer
+from meta_agent.readers.evidence.layers._signal import SignalLayer, trends
+from meta_agent.readers.evidence.reference import Reference, reference_of
+
+
+@dataclass(slots=True)
+class _Side:
+    """The layers of one kind of rollouts: those that trained, or those that measured."""
+
+    score: ScoreLayer = field(default_factory=ScoreLayer)
+    signal: SignalLayer = field(default_factory=SignalLayer)
+    behaviour: BehaviourLayer = field(default_factory=BehaviourLayer)
+    conversation: Conversation = field(default_factory=Conversation)
+    domains: set[str] = field(default_factory=set)
+    hashes: set[str] = field(default_factory=set)
+    tasks: set[tuple[str, str]] = field(default_factory=set)
+
+    def add(self, rollout: Rollout) -> None:
+        self.score.add(rollout)
+        self.signal.add(rollout)
+        self.behaviour.add(rollout)
+        self.conversation.add(rollout)
+        self.domains.add(rollout.domain)
+        self.hashes.add(rollout.evaluator_hash)
+        self.tasks.add((rollout.task_key, rollout.task_hash))
+
+    @property
+    def empty(self) -> bool:
+        return not self.hashes
+
+
+def build_evidence(
+    rollouts: Iterable[Rollout],
+    *,
+    train_metrics: Sequence[Mapping[str, JSON]] | None = None,
+    measured: Mapping[str, Mapping[str, float]] | None = None,
+    baseline: Evidence | None = None,
+    probed: Mapping[str, float] | None = None,
+    tasks: Mapping[str, Mapping[str, JSON]] | None = None,
+) -> Evidence:
+    """Reads rollouts, training metrics and the harness's own diagnostics into one record.
+
+    Args:
+        rollouts: any splits, in any order, read once.
+        train_metrics: one row per training step, in order.
+        measured: by diagnostic, what it measured. Untrusted: numbers that are not finite are left
+            out and counted.
+        baseline: the version to report changes against.
+        probed: what filter and curriculum did when they were asked (`probe`).
+        tasks: what each task gives the agent, by key, where it is at hand.
+    """
+    trained = _Side(conversation=Conversation(tasks or {}))
+    seen = _Side(conversation=Conversation(tasks or {}))
+    for rollout in rollouts:
+        (trained if rollout.split == "train" else seen).add(rollout)
+    judged, learned = (trained if seen.empty else seen), (seen if trained.empty else trained)
+    numbers, notes = _measured(measured or {})
+    evidence = Evidence(
+        score=judged.score.metrics(),
+        signal=learned.signal.metrics()
+        | trends(train_metrics or ())
+        | _apart(trained, seen)
+        | dict(probed or {}),
+        behaviour=judged.behaviour.metrics(),
+        conversation=judged.conversation.metrics(),
+        measured=numbers,
+        per_task={t: (v.n, v.solved, v.clean) for t, v in sorted(judged.score.tasks.items())},
+        evaluator_hashes=tuple(sorted(judged.hashes)),
+        tasks_hash=hashlib.sha256(repr(sorted(judged.tasks)).encode()).hexdigest()[:16],
+        notes=notes,
+        domain="+".join(sorted(judged.domains)),
+        quoted=judged.conversation.quoted(),
+    )
+    return _alerted(_against(evidence, baseline), baseline)
+
+
+def _apart(trained: _Side, seen: _Side) -> dict[str, float]:
+    """What training saw, where it differs from what was measured."""
+    if trained.empty or seen.empty:
+        return {}
+    score, conduct = trained.score.metrics(), trained.behaviour.metrics()
+    found = {
+        "train_success": score.get("success"),
+        "train_clean_success": score.get("clean_success"),
+        "train_leak_use": conduct.get("leak_use"),
+        "train_truncation": conduct.get("truncation"),
+        "train_sequence_diversity": conduct.get("sequence_diversity"),
+        "train_mean_logprob": conduct.get("mean_logprob"),
+    }
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _measured(
+    measured: Mapping[str, Mapping[str, float]],
+) -> tuple[dict[str, float], tuple[str, ...]]:
+    numbers: dict[str, float] = {}
+    refused = 0
+    for diagnostic, values in sorted(measured.items()):
+        for name, value in sorted(values.items()):
+            if type(value) in (int, float) and math.isfinite(value):
+                numbers[f"{diagnostic}.{name}"] = float(value)
+            else:
+                refused += 1
+    notes = (f"{refused} measured values were not finite numbers",) if refused else ()
+    return numbers, notes
+
+
+# --- the version layer --------------------------------------------------------------------------
+
+
+def _against(evidence: Evidence, baseline: Evidence | None) -> Evidence:
+    if baseline is None:
+        return evidence
+    state, notes = _comparability(evidence, baseline)
+    changes = _changes(evidence, baseline) if state == "comparable" else {}
+    return replace(evidence, version=changes, comparability=state, notes=(*evidence.notes, *notes))
+
+
+def _comparability(evidence: Evidence, base: Evidence) -> tuple[Comparability, tuple[str, ...]]:
+    notes = []
+    if evidence.evaluator_hashes != base.evaluator_hashes or len(evidence.evaluator_hashes) != 1:
+        notes.append("incomparable: measured under different evaluators")
+    if evidence.tasks_hash != base.tasks_hash:
+        notes.append("incomparable: measured on different tasks")
+    return ("incomparable" if notes else "comparable"), tuple(notes)
+
+
+def _changes(evidence: Evidence, base: Evidence) -> dict[str, float]:
+    now, before = evidence.metrics(), base.metrics()
+    found = {f"change.{name}": now[name] - before[name] for name in now.keys() & before.keys()}
+    fixed = broken = 0
+    for task, (_, _, clean) in evidence.per_task.items():
+        was = base.per_task.get(task, (0, 0, 0))[2]
+        fixed, broken = fixed + (clean > was), broken + (clean < was)
+    return {
+        "tasks_fixed": float(fixed),
+        "tasks_broken": float(broken),
+        **dict(sorted(found.items())),
+    }
+
+
+def _alerted(evidence: Evidence, baseline: Evidence | None) -> Evidence:
+    """Alerts, less those that a clean harness of the same suite raises as well."""
+    known = reference_of(evidence.domain, trained=evidence.trained)
+    beyond = known.beyond(evidence.metrics())
+    own = threshold_alerts(beyond)
+    told = {alert.metric for alert in own}
+    if known.known:
+        own += [_unlike(known, n, v) for n, v in beyond.items() if _unsaid(n) and n not in told]
+    rules = [one for one in rule_alerts(evidence, baseline) if not known.raises(one)]
+    return replace(evidence, alerts=(*own, *rules))
+
+
+def _unsaid(name: str) -> bool:
+    """What has no limit of its own, since it is a scaffold's own business what is usual."""
+    return name.startswith("conversation.")
+
+
+def _unlike(known: Reference, name: str, value: float) -> Alert:
+    low, high = known.ranges.get(name, (0.0, 0.0))
+    side, limit = ("above", high) if value > high else ("below", low)
+    message = f"unlike a clean harness: {value:.3g} is {side} {limit:.3g}"
+    return Alert(name, value, "WARN", limit, name.partition(".")[0], message)

@@ -1,0 +1,329 @@
+"""The conversation audit: where policy, scaffold and environment do not tell the same story.
+
+Per model call there are four texts: what the policy saw, what it wrote, what the environment was
+asked for it and answered. A scaffold stands between each two of them, and whatever it forgets,
+rewrites or makes up shows as a disagreement. Shares, of what the name says:
+
+    forgotten          of earlier messages that a call no longer shows (mean over calls)
+    reply_changed      of calls that do not show the reply before them as it was written
+    reply_silent       of replies that asked the environment for nothing
+    reply_lost         of replies that asked for nothing, though the same words do elsewhere
+    argument_changed   of arguments that do not occur in the reply
+    argument_moved     of arguments that occur in it in another order
+    argument_coverage  how much of a reply its arguments hold (mean over calls with arguments)
+    argument_place     how far into the reply the last argument stands, 0 to 1 (the same mean)
+    call_unwritten     of calls beyond the first of a reply, or that its tool calls do not name
+    result_cut, result_altered, result_dropped, result_stale
+                       of results: the policy saw part of it, something else, nothing, or one before
+    ended_early        of attempts that the scaffold ended before any limit, without handing in
+    task_unseen        of what the task gives that the first call does not show
+
+Promises: one pass; memory by distinct short replies, not by rollout; nothing is said about what a
+record cannot show (see `exchanges`). None of these numbers is a verdict: a scaffold may well say
+"no" in its own words, and what a clean harness shows too is no finding (`reference`).
+
+Not covered: calls that a scaffold makes right and pointless, and texts in anything but strings.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from meta_agent.core.parsing.strict import leaves
+from meta_agent.core.protocols import JSON, Message, Rollout, ToolEvent
+from meta_agent.readers.evidence._running import Mean, share
+
+EXAMPLES: Final = 3
+_KNOWN_REPLIES = 20_000
+_REPLY_CHARS = 200  # of a reply that may be said again word for word
+_EDGE_CHARS = 32  # of a long result, by which a cut one is still known
+_QUOTED_CHARS = 80
+
+
+class Exchange(NamedTuple):
+    """One model call and what came of it."""
+
+    turn: int
+    seen: Sequence[Message]
+    reply: Message
+    events: Sequence[ToolEvent]
+    shown: Sequence[Message] | None  # what the next call showed anew; None after the last one
+
+
+def exchanges(rollout: Rollout) -> list[Exchange]:
+    """The calls of an attempt in order; the earliest are left out where the record was full.
+
+    The messages of the last call and what each call took away give all of them. A scaffold that
+    writes assistant messages of its own behind a reply has them taken for the reply.
+    """
+    changes = {view.turn: view for view in rollout.views}
+    events: dict[int, list[ToolEvent]] = defaultdict(list)
+    for event in rollout.tool_events:
+        events[event.turn].append(event)
+    found: list[Exchange] = []
+    whole, shown = list(rollout.messages), None
+    for turn in range(rollout.turns - 1, -1, -1):
+        if not whole or whole[-1].get("role") != "assistant":
+            break
+        seen = whole[:-1]
+        found.append(Exchange(turn, seen, whole[-1], events[turn], shown))
+        change = changes.get(turn)
+        if change is None:
+            said = [at for at, message in enumerate(seen) if message.get("role") == "assistant"]
+            kept, gone = (said[-1] + 1 if said else 0), list[Message]()
+        elif len(change.gone) < change.lost:
+            break
+        else:
+            kept, gone = change.kept, change.gone
+        whole, shown = seen[:kept] + gone, _less(seen[kept:], gone)
+    return found[::-1]
+
+
+def fates(call: Exchange, before: Sequence[str]) -> Iterator[tuple[ToolEvent, str, str]]:
+    """What became of each result of a call (empty: shown as it is), and what was shown last."""
+    if call.shown is None:
+        return
+    texts = [text for message in call.shown if (text := _text(message))]
+    for event in call.events:
+        if event.result:
+            yield event, _fate(event.result, texts, before), texts[-1] if texts else ""
+
+
+@dataclass(slots=True)
+class Conversation:
+    """Accumulates the audit."""
+
+    tasks: Mapping[str, Mapping[str, JSON]] = field(default_factory=dict)  # key -> view
+    examples: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
+    counts: Counter[str] = field(default_factory=Counter)
+    forgotten: Mean = field(default_factory=Mean)
+    coverage: Mean = field(default_factory=Mean)
+    place: Mean = field(default_factory=Mean)
+    unseen: Mean = field(default_factory=Mean)
+    replies: dict[str, list[int]] = field(default_factory=dict)  # words -> [asked, silent]
+    first_silent: dict[str, str] = field(default_factory=dict)
+    returned: Counter[int] = field(default_factory=Counter)
+    most_turns: int = 0
+
+    def add(self, rollout: Rollout) -> None:
+        if rollout.error is not None and rollout.error.kind == "infra":
+            return
+        calls = exchanges(rollout)
+        self.counts["attempts"] += 1
+        self.most_turns = max(self.most_turns, rollout.turns)
+        self.returned[rollout.turns] += rollout.stop_reason == "returned"
+        if calls and calls[0].turn == 0:
+            self._add_task(rollout, calls[0])
+        ever: Counter[str] = Counter()
+        results: list[str] = []
+        for before, call in zip([None, *calls], calls, strict=False):
+            if before is not None:
+                self._add_memory(rollout, call, before, ever)
+            ever |= Counter(map(_key, call.seen))
+            ever[_key(call.reply)] += 1
+            self._add_written(rollout, call)
+            self._add_shown(rollout, call, results)
+            results += [event.result for event in call.events]
+
+    def _add_task(self, rollout: Rollout, call: Exchange) -> None:
+        given = [leaf for leaf in _leaves(self.tasks.get(rollout.task_key, {})) if leaf]
+        if not given:
+            return
+        told = "\n".join(map(_text, call.seen))
+        missing = [leaf for leaf in given if leaf not in told]
+        self.unseen.add(share(len(missing), len(given)))
+        if missing:
+            self._example("task_unseen", rollout, call, f"{_quoted(missing[0])} is not shown")
+
+    def _add_memory(
+        self, rollout: Rollout, call: Exchange, before: Exchange, ever: Counter[str]
+    ) -> None:
+        gone = ever - Counter(map(_key, call.seen))
+        self.forgotten.add(share(gone.total(), ever.total()))
+        if gone:
+            told = f"{gone.total()} of {ever.total()} earlier messages are not shown"
+            self._example("forgotten", rollout, call, told)
+        self.counts["later_calls"] += 1
+        if _key(before.reply) in gone:
+            self.counts["reply_changed"] += 1
+            told = f"{_quoted(_text(before.reply))}, as it was written, is not shown again"
+            self._example("reply_changed", rollout, call, told)
+
+    # --- written and asked ----------------------------------------------------------------------
+
+    def _add_written(self, rollout: Rollout, call: Exchange) -> None:
+        self.counts["replies"] += 1
+        self.counts["reply_silent"] += not call.events
+        self._add_words(rollout, call)
+        written, named = _written(call.reply), _called(call.reply)
+        self.counts["calls"] += len(call.events)
+        extra = [e for e in call.events if e.tool not in named] if named else call.events[1:]
+        self.counts["call_unwritten"] += len(extra)
+        if extra:
+            told = f"{extra[0].tool} was called and not written"
+            self._example("call_unwritten", rollout, call, told)
+        for event in call.events[:1] if not named else call.events:
+            self._add_arguments(rollout, call, event, written)
+
+    def _add_words(self, rollout: Rollout, call: Exchange) -> None:
+        """Whether the same reply is a call here and none there."""
+        words = _text(call.reply)
+        if len(words) > _REPLY_CHARS or len(self.replies) >= _KNOWN_REPLIES:
+            return
+        self.replies.setdefault(words, [0, 0])[not call.events] += 1
+        if not call.events:
+            self.first_silent.setdefault(words, _where(rollout, call.turn))
+
+    def _add_arguments(
+        self, rollout: Rollout, call: Exchange, event: ToolEvent, written: str
+    ) -> None:
+        values = [value for value in _leaves(event.arguments) if value]
+        if not values or not written:
+            return
+        self.counts["arguments"] += len(values)
+        self.coverage.add(min(1.0, sum(map(len, values)) / len(written)))
+        if (found := written.rfind(values[-1])) >= 0:
+            self.place.add((found + len(values[-1])) / len(written))
+        at = 0
+        for value in values:
+            found = written.find(value, at)
+            kind = ""
+            if found < 0:
+                kind = "argument_moved" if value in written else "argument_changed"
+                self.counts[kind] += 1
+                told = f"wrote {_quoted(written)}, {event.tool} was given {_quoted(value)}"
+                self._example(kind, rollout, call, told)
+            at = max(at, found + len(value))
+
+    # --- answered and shown ---------------------------------------------------------------------
+
+    def _add_shown(self, rollout: Rollout, call: Exchange, before: Sequence[str]) -> None:
+        for event, kind, shown in fates(call, before):
+            self.counts["results"] += 1
+            if kind:
+                self.counts[kind] += 1
+                shown = _quoted(shown) if shown else "nothing"
+                told = f"{event.tool} answered {_quoted(event.result)}, shown was {shown}"
+                self._example(kind, rollout, call, told)
+
+    # --- what came of it ------------------------------------------------------------------------
+
+    def _example(self, kind: str, rollout: Rollout, call: Exchange, told: str) -> None:
+        if len(self.examples[kind]) < EXAMPLES:
+            self.examples[kind].append(f"{_where(rollout, call.turn)}: {told}")
+
+    def metrics(self) -> dict[str, float]:
+        c = self.counts
+        if not c["replies"]:
+            return {}
+        lost = {w: silent for w, (asked, silent) in self.replies.items() if asked and silent}
+        c["reply_lost"] = sum(lost.values())
+        for words in sorted(lost, key=lambda w: -lost[w])[:EXAMPLES]:
+            told = (
+                f"{self.first_silent[words]}: {_quoted(words)} asked for nothing, elsewhere it does"
+            )
+            if told not in self.examples["reply_lost"]:
+                self.examples["reply_lost"].append(told)
+        early = sum(n for turns, n in self.returned.items() if turns < self.most_turns)
+        found = {name: share(c[name], c["replies"]) for name in ("reply_silent", "reply_lost")}
+        found["ended_early"] = share(early, c["attempts"])
+        if self.unseen.n:
+            found["task_unseen"] = self.unseen.mean
+        if c["later_calls"]:
+            found["forgotten"] = self.forgotten.mean
+            found["reply_changed"] = share(c["reply_changed"], c["later_calls"])
+        if c["calls"]:
+            found["call_unwritten"] = share(c["call_unwritten"], c["calls"])
+        if c["arguments"]:
+            found["argument_coverage"] = self.coverage.mean
+            found |= {"argument_place": self.place.mean} if self.place.n else {}
+            for name in ("argument_changed", "argument_moved"):
+                found[name] = share(c[name], c["arguments"])
+        if c["results"]:
+            found |= {name: share(c[name], c["results"]) for name in _FATES}
+        return found
+
+    def quoted(self) -> dict[str, tuple[str, ...]]:
+        """A few attempts for each kind of disagreement, as `split/task#sample turn N: ...`."""
+        return {
+            kind: tuple(told[:EXAMPLES]) for kind, told in sorted(self.examples.items()) if told
+        }
+
+
+_FATES: Final = ("result_cut", "result_altered", "result_dropped", "result_stale")
+
+
+def _fate(result: str, texts: Sequence[str], before: Sequence[str]) -> str:
+    """What became of a result on its way; empty where it is shown as it is."""
+    if any(result in text for text in texts):
+        return ""
+    if not texts:
+        return "result_dropped"
+    if any(text in before for text in texts):
+        return "result_stale"
+    long = len(result) > 2 * _EDGE_CHARS
+    edges = (result[:_EDGE_CHARS], result[-_EDGE_CHARS:]) if long else ()
+    cut = any(text in result or any(edge in text for edge in edges) for text in texts)
+    return "result_cut" if cut else "result_altered"
+
+
+def _less(messages: Sequence[Message], known: Iterable[Message]) -> list[Message]:
+    """The messages less those that were there before, wherever they stood."""
+    there = Counter(map(_key, known))
+    rest = []
+    for message in messages:
+        key = _key(message)
+        if there[key]:
+            there[key] -= 1
+        else:
+            rest.append(message)
+    return rest
+
+
+def _key(message: Message) -> str:
+    calls = message.get("tool_calls")
+    more = json.dumps(calls, sort_keys=True, default=str) if calls else ""
+    return f"{message.get('role')}\0{_text(message)}\0{more}"
+
+
+def _text(message: Message) -> str:
+    content = message.get("content")
+    return content if isinstance(content, str) else "\n".join(_leaves(content))
+
+
+def _called(reply: Message) -> list[str]:
+    """The names of the tools that a reply calls by the protocol; empty where it writes text."""
+    calls = [call.get("function") or {} for call in reply.get("tool_calls") or ()]
+    return [str(call.get("name")) for call in calls]
+
+
+def _written(reply: Message) -> str:
+    """What the policy wrote, arguments of its tool calls included, as they are read."""
+    parts = [_text(reply)]
+    for call in reply.get("tool_calls") or ():
+        given = (call.get("function") or {}).get("arguments")
+        try:
+            parts += _leaves(json.loads(given) if isinstance(given, str) else given)
+        except ValueError:
+            parts.append(str(given))
+    return "\n".join(part for part in parts if part)
+
+
+def _leaves(value: JSON) -> Iterator[str]:
+    """Strings and numbers of a JSON value, in order. Truth values say nothing here."""
+    for leaf in leaves(value):
+        if isinstance(leaf, str | int | float) and not isinstance(leaf, bool):
+            yield str(leaf)
+
+
+def _where(rollout: Rollout, turn: int) -> str:
+    return f"{rollout.split}/{rollout.task_key}#{rollout.sample_idx} turn {turn}"
+
+
+def _quoted(text: str) -> str:
+    flat = " ".join(text.split())
+    return repr(flat if len(flat) <= _QUOTED_CHARS else flat[: _QUOTED_CHARS - 1] + "…")

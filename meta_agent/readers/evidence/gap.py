@@ -1,0 +1,76 @@
+"""The diagnostic gap: the score moved and no metric says why.
+
+EvoTrainer's outer loop starts here: a version whose score moved beyond its noise while signal and
+behaviour stayed put needs a new diagnostic, not a new reward.
+
+Not covered: cause. A metric that moved along is a lead; that it explains is for an experiment.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import asdict, dataclass
+from typing import Final
+
+from meta_agent.core.protocols import JSON
+from meta_agent.readers.evidence._record import Evidence
+
+SCORE_Z: Final = 2.0
+METRIC_MOVE: Final = 0.10  # relative, and at least 0.02 in absolute terms
+_FLOOR: Final = 0.02
+# The score in other words: such a metric moves with it by construction.
+_RESTATES: Final = re.compile(
+    r"signal\.(reward_mean|reward_corr.*|train_(clean_)?success|component\..*|groups)"
+    r"|signal\.(misordered|tied|reward_follows|flagged_reward_gap|train\.(reward_mean|grad_norm)\..*)"
+    r"|behaviour\.leak_share_of_solved"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """A score that moved, and the metrics that moved with it (largest relative change first)."""
+
+    delta: float
+    z: float
+    explained_by: tuple[tuple[str, float], ...]
+
+    @property
+    def unexplained(self) -> bool:
+        """No metric moved along: the harness cannot see what happened."""
+        return not self.explained_by
+
+    def to_json(self) -> dict[str, JSON]:
+        return {**asdict(self), "unexplained": self.unexplained}
+
+
+def gap(evidence: Evidence, baseline: Evidence | None) -> Gap | None:
+    """None where nothing needs explaining: no comparable baseline, or the score held still."""
+    if baseline is None or evidence.comparability != "comparable":
+        return None
+    if not (evidence.score.get("n") and baseline.score.get("n")):
+        return None
+    delta, z = _score_move(evidence, baseline)
+    if abs(z) < SCORE_Z:
+        return None
+    return Gap(delta, z, _moved(evidence, baseline))
+
+
+def _score_move(evidence: Evidence, base: Evidence) -> tuple[float, float]:
+    now, before = evidence.score, base.score
+    delta = now["clean_success"] - before["clean_success"]
+    pooled = (now["n_clean"] + before["n_clean"]) / (now["n"] + before["n"])
+    variance = pooled * (1 - pooled) * (1 / now["n"] + 1 / before["n"])
+    return delta, delta / math.sqrt(variance) if variance > 0 else 0.0
+
+
+def _moved(evidence: Evidence, base: Evidence) -> tuple[tuple[str, float], ...]:
+    found = []
+    for name, before in base.metrics().items():
+        now = evidence.metric(name)
+        if name.startswith("score.") or _RESTATES.fullmatch(name) or now is None:
+            continue
+        size = max(abs(before), abs(now))
+        if abs(now - before) > max(_FLOOR, METRIC_MOVE * size):
+            found.append((name, (now - before) / size))
+    return tuple(sorted(found, key=lambda move: (-abs(move[1]), move[0])))

@@ -1,0 +1,66 @@
+"""The health report as plain text: `meta-agent report` prints it, and a log can keep it.
+
+Not covered: colour and HTML (`view`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from meta_agent.readers.evidence._record import Evidence
+
+_LAYERS = ("score", "signal", "behaviour", "conversation", "measured")
+
+
+def render_text(evidence: Evidence, *, moved: bool = False) -> str:
+    """One page: headline, alerts, layers with changes; `moved`: of the layers only those."""
+    parts = [[_headline(evidence)], _alerts(evidence)]
+    parts += [_layer(evidence, layer, moved) for layer in _LAYERS]
+    parts += [_quoted(evidence), [f"note: {note}" for note in evidence.notes]]
+    return "\n\n".join("\n".join(lines) for lines in parts if lines) + "\n"
+
+
+def _headline(evidence: Evidence) -> str:
+    score = evidence.score
+    if not score.get("n"):
+        return "no rollouts"
+    return (
+        f"clean success {score['clean_success']:.1%} "
+        f"[{score['clean_success_low']:.1%}, {score['clean_success_high']:.1%}], "
+        f"success {score['success']:.1%}, {score['n']:.0f} rollouts of {score['tasks']:.0f} tasks "
+        f"({evidence.comparability})"
+    )
+
+
+def _alerts(evidence: Evidence) -> list[str]:
+    ranked = sorted(evidence.alerts, key=lambda alert: alert.level != "CRITICAL")
+    return [f"{a.level:8} {a.metric}: {a.message}" for a in ranked] or ["no alerts"]
+
+
+def _layer(evidence: Evidence, layer: str, moved: bool) -> list[str]:
+    metrics: Mapping[str, float] = getattr(evidence, layer)
+    shown = [n for n in metrics if not moved or evidence.version.get(f"change.{layer}.{n}")]
+    if not shown:
+        return []
+    width = max(map(len, shown))
+    return [layer, *(_row(evidence, layer, name, width) for name in shown)]
+
+
+def _row(evidence: Evidence, layer: str, name: str, width: int) -> str:
+    value: float = getattr(evidence, layer)[name]
+    change = evidence.version.get(f"change.{layer}.{name}")
+    moved = f"  ({change:+.4g})" if change else ""
+    return f"  {name:{width}}  {_number(value)}{moved}"
+
+
+def _number(value: float) -> str:
+    return f"{value:.0f}" if value == int(value) and abs(value) >= 1 else f"{value:.4g}"
+
+
+def _quoted(evidence: Evidence) -> list[str]:
+    """The attempts behind the alerts on the conversation."""
+    told = []
+    for kind, lines in evidence.quoted.items():
+        if evidence.alert(f"conversation.{kind}"):
+            told += [f"{kind}:", *(f"  {line}" for line in lines)]
+    return told

@@ -1,0 +1,231 @@
+"""What a harness's reward, filter and curriculum do, found out by asking them.
+
+A reward pays for more than a policy does so far; training finds that out, and so does asking.
+Filters and curricula leave no trace in rollouts: a group that was dropped looks like one that
+trained. So the host puts attempts, groups and histories before them and looks at the answers.
+Metrics of the signal layer:
+
+    pay.KIND           of attempts taken as solved: those paid no more than as failures of a kind,
+                       without more ado (`failed`), not handed in (`quit`), with everything done
+                       three times (`busy`), or with next to nothing done (`hasty`)
+    component.NAME.pays_failing   what a component adds for failing, of the kind that gets most
+    filter.lost        of the spread of rewards that groups hold: what their weights leave out
+    filter.idle        mean weight of groups without any spread, of the largest weight given
+    curriculum.covered distinct tasks that were chosen, of those that could have been
+    curriculum.skew    how far the chosen differ from all tasks, in standard deviations of what
+                       their texts show (length, how often each character occurs), the largest
+    curriculum.solved  how far the share of solved attempts differs between chosen and all
+                       (both beyond what so many tasks drawn at random would)
+
+Promises: harness code runs where its session is; the same harness gives the same numbers. Groups
+are made of rewards that attempts really got, where rollouts are given.
+
+Not covered: a filter that looks at the order of calls, or at more than a few hundred groups.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import random
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Final
+
+from meta_agent.core.errors import CandidateError
+from meta_agent.core.harness import Teaches
+from meta_agent.core.protocols import JSON, Rollout, Task
+from meta_agent.readers.evidence._running import share
+
+_SEED: Final = 0
+_GROUPS: Final = 16  # in a batch
+_GROUP: Final = 8  # attempts in a group
+_ROUNDS: Final = 6  # batches that a filter sees
+_STEPS: Final = 12
+_ATTEMPTS: Final = 32
+_MOST_FEATURES: Final = 48
+_BY_CHANCE: Final = 3.5  # standard errors that the largest of as many features may move
+
+
+def probe(session: Teaches, rollouts: Sequence[Rollout], tasks: Sequence[Task]) -> dict[str, float]:
+    """Asks the reward, the filter and the curriculum of a harness."""
+    found = ask_reward(session, rollouts)
+    found |= ask_filter(session, rollouts, groups=_GROUPS, size=_GROUP)
+    return found | ask_curriculum(session, tasks, groups=_GROUPS, size=_GROUP)
+
+
+# --- the reward ---------------------------------------------------------------------------------
+
+
+def ask_reward(session: Teaches, rollouts: Sequence[Rollout]) -> dict[str, float]:
+    """What attempts would be paid if they were solved, and if they failed in several ways."""
+    real = [r for r in rollouts if r.error is None and r.messages][:_ATTEMPTS]
+    if not real:
+        return {}
+    solved = [replace(r, outcome=True, flags=[], stop_reason="submitted") for r in real]
+    weights, paid = session.weights, session.reward(solved)
+    found: dict[str, float] = {}
+    gains: dict[str, float] = {}
+    for kind, change in _FAILURES.items():
+        try:
+            got = session.reward([replace(change(r), outcome=False) for r in solved])
+        except CandidateError:
+            continue  # made-up attempts need not look like any that a reward was written for
+        pairs = list(zip(paid, got, strict=True))
+        alike = sum(_total(bad, weights) >= _total(good, weights) - 1e-9 for good, bad in pairs)
+        found[f"pay.{kind}"] = share(alike, len(pairs))
+        for name, weight in weights.items():
+            gain = _mean([weight * (b.get(name, 0.0) - g.get(name, 0.0)) for g, b in pairs])
+            gains[name] = max(gain, gains.get(name, gain))
+    return found | {f"component.{name}.pays_failing": gain for name, gain in gains.items()}
+
+
+def _total(values: Mapping[str, float], weights: Mapping[str, float]) -> float:
+    return sum(weights.get(name, 1.0) * value for name, value in values.items())
+
+
+def _busy(rollout: Rollout) -> Rollout:
+    """Everything three times over."""
+    said = [message for message in rollout.messages if message.get("role") != "user"]
+    return replace(
+        rollout,
+        turns=3 * rollout.turns,
+        tool_events=3 * rollout.tool_events,
+        messages=[*rollout.messages, *said, *said],
+    )
+
+
+def _hasty(rollout: Rollout) -> Rollout:
+    """One short reply, and handed in."""
+    last = str(rollout.messages[-1].get("content") or "")[-1:]
+    messages = [*rollout.messages[:1], {"role": "assistant", "content": last}]
+    return replace(rollout, turns=1, tool_events=rollout.tool_events[-1:], messages=messages)
+
+
+_FAILURES: Final[Mapping[str, Callable[[Rollout], Rollout]]] = {
+    "failed": lambda rollout: rollout,
+    "quit": lambda rollout: replace(rollout, stop_reason="returned"),
+    "busy": _busy,
+    "hasty": _hasty,
+}
+
+
+# --- the filter ---------------------------------------------------------------------------------
+
+
+def ask_filter(
+    session: Teaches, rollouts: Sequence[Rollout], *, groups: int, size: int
+) -> dict[str, float]:
+    """How a filter weighs groups with any share of solved attempts."""
+    draw = random.Random(_SEED)
+    solved, unsolved = _paid(rollouts)
+    held = left = idle = 0.0
+    idle_groups = 0
+    for _ in range(_ROUNDS):
+        asked = [_group(at, draw, solved, unsolved, size) for at in range(max(groups, 8))]
+        draw.shuffle(asked)
+        weights = session.keep(asked)
+        most = max(weights, default=0.0)
+        for group, weight in zip(asked, weights, strict=True):
+            spread = _std(group["rewards"])
+            part = share(weight, most)
+            if spread > 1e-6:
+                held, left = held + spread, left + spread * (1.0 - part)
+            else:
+                idle, idle_groups = idle + part, idle_groups + 1
+    return {"filter.lost": share(left, held), "filter.idle": share(idle, idle_groups)}
+
+
+def _paid(rollouts: Sequence[Rollout]) -> tuple[list[float], list[float]]:
+    """What solved and unsolved attempts got; plain numbers where too little is known."""
+    paid = [r for r in rollouts if r.rewards and math.isfinite(r.total_reward)]
+    solved = [r.total_reward for r in paid if r.clean]
+    unsolved = [r.total_reward for r in paid if not r.clean]
+    if (
+        len(solved) < 4
+        or len(unsolved) < 4
+        or sum(solved) * len(unsolved) == sum(unsolved) * len(solved)
+    ):
+        return [1.1], [0.1]
+    return solved, unsolved
+
+
+def _group(
+    at: int, draw: random.Random, solved: Sequence[float], unsolved: Sequence[float], size: int
+) -> dict[str, JSON]:
+    """One group; the first two are without spread, the others have every share of solved ones."""
+    if at < 2:
+        paid = draw.choice(solved if at else unsolved)
+        return {"task_key": f"t{at}", "rewards": [paid] * size, "outcomes": [bool(at)] * size}
+    count = 1 + (at - 2) % (size - 1)
+    outcomes = [index < count for index in range(size)]
+    draw.shuffle(outcomes)
+    rewards = [draw.choice(solved if outcome else unsolved) for outcome in outcomes]
+    return {"task_key": f"t{at}", "rewards": rewards, "outcomes": outcomes}
+
+
+def _std(values: Sequence[float]) -> float:
+    mean = sum(values) / len(values)
+    return math.sqrt(sum((value - mean) ** 2 for value in values) / len(values))
+
+
+# --- the curriculum -----------------------------------------------------------------------------
+
+
+def ask_curriculum(
+    session: Teaches, tasks: Sequence[Task], *, groups: int, size: int
+) -> dict[str, float]:
+    """Which tasks a curriculum would have trained on, as the training loop picks them."""
+    if not tasks:
+        return {}
+    draw = random.Random(_SEED)
+    listed: list[dict[str, JSON]] = [{"key": t.key, "view": dict(t.view)} for t in tasks]
+    draw.shuffle(listed)
+    rates = {task.key: _rate(task.key) for task in tasks}
+    history: dict[str, dict[str, int]] = {}
+    chosen: list[str] = []
+    for _ in range(_STEPS):
+        keys = session.order(listed, history)
+        step = [keys[index % len(keys)] for index in range(groups)]
+        chosen += step
+        for key in step:
+            seen = history.setdefault(key, {"tries": 0, "solved": 0})
+            seen["tries"] += size
+            seen["solved"] += round(size * rates[key])
+    could = min(len(tasks), len(chosen))
+    by_chance = _BY_CHANCE / math.sqrt(len(set(chosen)))
+    moved = abs(_mean([rates[key] for key in chosen]) - _mean(list(rates.values())))
+    return {
+        "curriculum.covered": share(len(set(chosen)), could),
+        "curriculum.skew": max(0.0, _skew(listed, chosen) - by_chance),
+        "curriculum.solved": max(0.0, moved - by_chance * _std(list(rates.values()))),
+    }
+
+
+def _rate(key: str) -> float:
+    """How often a task is solved, for the sake of asking: any fifth from never to always."""
+    return hashlib.sha256(key.encode()).digest()[0] % 6 / 5
+
+
+def _skew(listed: Sequence[Mapping[str, JSON]], chosen: Sequence[str]) -> float:
+    texts = {task["key"]: json.dumps(task["view"], sort_keys=True) for task in listed}
+    common = Counter("".join(texts.values())).most_common(_MOST_FEATURES)
+    rows = {key: _features(text, [char for char, _ in common]) for key, text in texts.items()}
+    largest = 0.0
+    for column in range(len(common) + 1):
+        values = [row[column] for row in rows.values()]
+        spread = _std(values)
+        if spread > 0:
+            moved = _mean([rows[key][column] for key in chosen]) - _mean(values)
+            largest = max(largest, abs(moved) / spread)
+    return largest
+
+
+def _features(text: str, chars: Sequence[str]) -> list[float]:
+    return [float(len(text)), *(float(text.count(char)) for char in chars)]
+
+
+def _mean(values: Sequence[float]) -> float:
+    return share(sum(values), len(values))

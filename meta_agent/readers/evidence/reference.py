@@ -1,0 +1,94 @@
+"""What a clean harness shows: ranges of metrics, measured, by suite and by whether it had trained.
+
+A number is odd where it lies beyond what the competent harness of the same suite shows with the
+same policy. `benchmarks/reference.py` measures the ranges over several seeds and writes
+`reference.json`; nothing in it is a fault, or written by hand. Where a suite has none (anybody's
+own tasks) every metric is taken as it is.
+
+Not covered: another policy than the suite's warm start, or a training of another length.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.resources import files
+from typing import Final
+
+from meta_agent.core.protocols import JSON
+from meta_agent.readers.evidence._record import Alert
+
+FILE: Final = "reference.json"
+_ROOM: Final = 0.02
+_FLOOR: Final = 0.01
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """The ranges of one suite, before or after training."""
+
+    ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    rules: Mapping[str, float] = field(default_factory=dict)
+    """How strongly each rule speaks of the clean harness."""
+    alerts: Mapping[str, float] = field(default_factory=dict)
+    """The alerts over several metrics that it raises, and how far they went."""
+
+    @property
+    def known(self) -> bool:
+        """Whether anything was measured for this suite."""
+        return bool(self.ranges)
+
+    def above(self, name: str, value: float) -> float:
+        """By how much a value exceeds the range; what was never measured exceeds 0."""
+        return max(0.0, value - self._wide(name)[1])
+
+    def below(self, name: str, value: float, default: float) -> float:
+        """By how much a value falls short of the range, or of the default without one."""
+        return max(0.0, (self._wide(name)[0] if name in self.ranges else default) - value)
+
+    def low(self, name: str) -> float:
+        """The least that a clean harness shows; 0 where that is not known."""
+        return self.ranges.get(name, (0.0, 0.0))[0]
+
+    def beyond(self, metrics: Mapping[str, float]) -> dict[str, float]:
+        """The metrics that lie outside their ranges, or have none."""
+        return {name: value for name, value in metrics.items() if not self._usual(name, value)}
+
+    def raises(self, alert: Alert) -> bool:
+        """Whether the clean harness raises the same, about as far."""
+        far = self.alerts.get(alert.metric)
+        return far is not None and abs(alert.value) <= abs(far) * (1 + 5 * _ROOM)
+
+    def _usual(self, name: str, value: float) -> bool:
+        low, high = self._wide(name)
+        return name in self.ranges and low <= value <= high
+
+    def _wide(self, name: str) -> tuple[float, float]:
+        """The range with room on either side for a seed that was not measured."""
+        if name not in self.ranges:
+            return 0.0, 0.0
+        low, high = self.ranges[name]
+        room = max(_FLOOR, _ROOM * max(abs(low), abs(high)), high - low)
+        return low - room, high + room
+
+
+def reference_of(domain: str, *, trained: bool) -> Reference:
+    """The reference of a suite by its name in records; an empty one where there is none."""
+    found = _stored().get(domain, {}).get("trained" if trained else "untrained")
+    if not found:
+        return Reference()
+    ranges = {name: (low, high) for name, (low, high) in found["ranges"].items()}
+    return Reference(ranges, found["rules"], found["alerts"])
+
+
+def forget() -> None:
+    """Reads the file anew when next asked: it was written again."""
+    _stored.cache_clear()
+
+
+@cache
+def _stored() -> JSON:
+    path = files("meta_agent.readers.evidence").joinpath(FILE)
+    return json.loads(path.read_text()) if path.is_file() else {}

@@ -1,0 +1,147 @@
+"""The attempts behind an alert: the three that show most clearly what it is about.
+
+Promises: one pass, and three attempts a kind are kept, the earliest of equals; of groups, whose
+rewards are known at the end alone, the first attempt of each of the first few hundred.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Final, NamedTuple
+
+from meta_agent.core.protocols import JSON, Message, Rollout
+from meta_agent.readers.evidence._roles import role_of
+from meta_agent.readers.evidence.layers._behaviour import CEILING_STOPS, Story, story_of
+from meta_agent.readers.formats import absent, origin
+
+SHOWN: Final = 3
+_GROUPS: Final = 512
+_CHARS: Final = 160
+Degree = Callable[[Rollout, Story], float]
+"""How clearly an attempt shows it; 0 where it does not."""
+
+
+class Attempt(NamedTuple):
+    """An attempt by name and place, how it went, and its first lines."""
+
+    name: str
+    place: str
+    told: str
+    lines: tuple[str, ...]
+
+    def to_json(self) -> dict[str, JSON]:
+        return {**self._asdict(), "lines": list(self.lines)}
+
+
+_OF_ATTEMPTS: Final[tuple[tuple[str, Degree], ...]] = (
+    (r"signal\.(misordered|tied|reward_corr_clean|reward_follows|flagged_reward_gap)",
+     lambda r, s: _rank(r.total_reward) if r.rewards and _failed(r) else 0),
+    (r"signal\.reward_turns_corr", lambda r, s: r.turns if r.rewards else 0),
+    (r"signal\.reward_turns_corr_within", lambda r, s: 1 / r.turns if r.turns and r.rewards else 0),
+    (r"signal\.reward_missing", lambda r, s: not (r.rewards and math.isfinite(r.total_reward))),
+    (r"signal\.component\..*", lambda r, s: bool(r.rewards)),
+    (r"behaviour\.turns_mean", lambda r, s: r.turns),
+    (r"behaviour\.mean_logprob", lambda r, s: r.tokens is not None),
+    (r"behaviour\.inexact_share", lambda r, s: r.tokens is not None and not r.tokens.exact),
+    (r"behaviour\.cut_replies", lambda r, s: r.cut_replies),
+    (r"behaviour\.truncation", lambda r, s: _known(r, "stop_reason") and
+     r.stop_reason in CEILING_STOPS),
+    (r"behaviour\.tool_failure_rate", lambda r, s: sum(not e.ok for e in r.tool_events)),
+    (r"(behaviour\.edit_failure_rate|rule\.edit_failure)",
+     lambda r, s: sum(role_of(e.tool) == "edit" and not e.ok for e in r.tool_events)),
+    (r"behaviour\.repeated_action_rate", lambda r, s: _repeats(r)),
+    (r"behaviour\.self_test_rate", lambda r, s: bool(s.roles) and not s.tests),
+    (r"behaviour\.edit_rate", lambda r, s: bool(s.roles) and not s.edits),
+    (r"behaviour\.submit_after_fail", lambda r, s: s.last_test_passed is False and s.submitted),
+    (r"(behaviour\.leak_use|rule\.leak)", lambda r, s: _flagged(r, "leak:")),
+    (r"behaviour\.tamper_use", lambda r, s: _flagged(r, "tamper:", "forge")),
+    (r"score\.infra_share", lambda r, s: bool(r.error and r.error.kind != "policy")),
+)  # fmt: skip
+
+
+@dataclass(slots=True)
+class Behind:
+    """Collects, then answers by the name of a metric or a rule."""
+
+    kept: dict[str, list[tuple[float, Attempt]]] = field(default_factory=lambda: defaultdict(list))
+    firsts: dict[str, Attempt] = field(default_factory=dict)
+
+    def add(self, rollout: Rollout) -> None:
+        if len(self.firsts) < _GROUPS and rollout.group_id not in self.firsts:
+            self.firsts[rollout.group_id] = attempt_of(rollout)
+        story = story_of(rollout)
+        for pattern, degree in _OF_ATTEMPTS:
+            self._offer(self.kept[pattern], float(degree(rollout, story)), rollout)
+
+    def _offer(self, kept: list[tuple[float, Attempt]], degree: float, rollout: Rollout) -> None:
+        full = len(kept) == SHOWN
+        if degree <= 0 or (full and degree <= kept[-1][0]):
+            return
+        kept.append((degree, attempt_of(rollout)))
+        kept.sort(key=lambda one: -one[0])
+        del kept[SHOWN:]
+
+    def of(self, metric: str) -> tuple[Attempt, ...]:
+        """Those that an alert on attempts is about."""
+        found = (kept for pattern, kept in self.kept.items() if re.fullmatch(pattern, metric))
+        return tuple(attempt for _, attempt in next(found, []))
+
+    def of_groups(self, groups: Iterable[str]) -> tuple[Attempt, ...]:
+        """The first attempts of the first few of these groups."""
+        return tuple(self.firsts[name] for name in groups if name in self.firsts)[:SHOWN]
+
+
+def attempt_of(rollout: Rollout) -> Attempt:
+    """What is shown of one."""
+    told = [f"reward {rollout.total_reward:.3g}"] if rollout.rewards else []
+    if rollout.outcome is not None:
+        told.append("solved" if rollout.outcome else "not solved")
+    told += [rollout.stop_reason] if _known(rollout, "stop_reason") else []
+    place = str(origin(rollout).get("place", ""))
+    name = f"{rollout.task_key}#{rollout.sample_idx}"
+    return Attempt(name, place, ", ".join(told), tuple(_lines(rollout))[:SHOWN])
+
+
+def _lines(rollout: Rollout) -> list[str]:
+    if rollout.error is not None:
+        return [_clip(f"{rollout.error.kind} error: {rollout.error.detail}")]
+    said = [_clip(f"{m['role']}: {_words(m)}") for m in rollout.messages if m["role"] != "system"]
+    return said or [_clip(f"{e.tool}: {e.result}") for e in rollout.tool_events[:SHOWN]]
+
+
+def _words(message: Message) -> str:
+    calls = [call.get("function") for call in message.get("tool_calls", ())]
+    return message.get("content") or (json.dumps(calls[0]) if calls else "(nothing)")
+
+
+def _clip(text: str) -> str:
+    flat = " ".join(text[: 8 * _CHARS].split())
+    return flat if len(flat) <= _CHARS else flat[: _CHARS - 1] + "…"
+
+
+def _known(rollout: Rollout, name: str) -> bool:
+    return name not in absent(rollout)
+
+
+def _failed(rollout: Rollout) -> bool:
+    return rollout.outcome is not None and not rollout.clean
+
+
+def _rank(reward: float) -> float:
+    """Above 0 for any reward, and higher for a higher one."""
+    return math.pi / 2 + math.atan(reward) if math.isfinite(reward) else 0
+
+
+def _repeats(rollout: Rollout) -> int:
+    steps = [(event.tool, event.arguments) for event in rollout.tool_events]
+    return sum(one == before for before, one in pairwise(steps))
+
+
+def _flagged(rollout: Rollout, *kinds: str) -> bool:
+    return any(flag.startswith(kinds) for flag in rollout.flags)

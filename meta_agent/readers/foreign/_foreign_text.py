@@ -1,0 +1,95 @@
+"""The report on foreign rollouts as plain text."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from meta_agent.readers.evidence._meanings import meaning_of
+from meta_agent.readers.evidence._record import Alert
+from meta_agent.readers.foreign.reading import ForeignReport
+
+_SHOWN_POLICIES = 5
+
+
+def render_foreign(report: ForeignReport, asked: str = "--rollouts FILE") -> str:
+    """One page: what there is, alerts, the layers, and what is not in the data.
+
+    `asked`: the arguments that the report was asked for with; commands repeat them.
+    """
+    parts = [_head(report), _alerts(report, asked)]
+    parts += [_layer(name, metrics) for name, metrics in report.layers.items()]
+    parts.append([f"note: {line}" for line in report.missing])
+    return "\n\n".join("\n".join(lines) for lines in parts if lines) + "\n"
+
+
+def _head(report: ForeignReport) -> list[str]:
+    names = sorted(report.policies, key=lambda name: -report.policies[name])
+    more = ", ..." if len(names) > _SHOWN_POLICIES else ""
+    by = ", ".join(names[:_SHOWN_POLICIES]) + more
+    by = f"by {by}" if names != ["unknown"] else "(the data does not name the policy)"
+    lines = [f"{report.n} rollouts of {report.tasks} tasks {by}"]
+    score = report.evidence.score
+    if report.benchmarks:
+        lines.append(f"{len(report.benchmarks)} benchmarks, whose shares do not add up to one:")
+        lines += [f"  {name}: {_success(own)}" for name, own in report.benchmarks.items()]
+    elif "success" in score:
+        lines.append(f"success {_success(score)}")
+    else:
+        where = "--solved-at says which rewards mean success"
+        if not report.known["rewards"]:
+            where = (
+                "a SWE-bench harness report is read beside it: --rollouts FILE --rollouts REPORT"
+            )
+        lines.append(f"success: not in this data ({where})")
+    return lines
+
+
+def _success(score: Mapping[str, float]) -> str:
+    """The interval takes tasks as the units, not attempts."""
+    low, high = score["success_low"], score["success_high"]
+    known = int(score["n"] - score["n_infra_error"] - score["n_verifier_error"])
+    return (
+        f"{score['success']:.1%} [{low:.1%}, {high:.1%}] of {score['n']:.0f} attempts at "
+        f"{score['tasks']:.0f} tasks; {score['success_known']:.1%} of the {known} whose outcome is "
+        "known"
+    )
+
+
+def _alerts(report: ForeignReport, asked: str) -> list[str]:
+    lines, shown = list[str](), set[str]()
+    for alert in report.ranked:
+        lines += _alert(report, alert, asked, shown)
+    return lines or ["no alerts"]
+
+
+def _alert(report: ForeignReport, alert: Alert, asked: str, shown: set[str]) -> list[str]:
+    """`shown`: attempts whose first lines stand above already."""
+    meaning = meaning_of(alert.metric)
+    lines = [f"{alert.level:8} {alert.metric}: {alert.message}", f"  what: {meaning.what}"]
+    for one in report.behind.get(alert.metric, ()):
+        lines.append(f"  see   {' '.join(filter(None, (one.name, one.place, one.told)))}")
+        lines += [f"        {line}" for line in one.lines if one.name not in shown]
+        shown.add(one.name)
+    if meaning.then:
+        lines += [f"  next: {meaning.then}", f"        {next_command(alert.metric, asked)}"]
+    return lines
+
+
+def next_command(metric: str, asked: str) -> str:
+    """The command of the next step, as typed; empty where there is none."""
+    return meaning_of(metric).command.replace("{asked}", asked)
+
+
+def _layer(name: str, metrics: Mapping[str, float]) -> list[str]:
+    width = max(map(len, metrics))
+    return [name, *(_row(name, key, value, width) for key, value in metrics.items())]
+
+
+def _row(layer: str, name: str, value: float, width: int) -> str:
+    row = f"  {name:{width}}  {_number(value):8}  {meaning_of(f'{layer}.{name}').what}"
+    return row.rstrip()
+
+
+def _number(value: float) -> str:
+    value += 0.0  # no -0
+    return f"{value:.0f}" if value == int(value) and abs(value) >= 1 else f"{value:.4g}"

@@ -1,0 +1,467 @@
+"""The health report on rollouts that somebody else made: what their fields allow, and no more.
+
+Promises: a metric is shown only if the data holds what it rests on, and only over the rollouts that
+hold it; what is missing is named, never shown as 0. One pass; memory by group, by task and 16 bytes
+a rollout (for duplicates).
+
+Beside the layers of our own rollouts there is `shape`, which needs nothing but texts and rewards
+(quantiles of a sample; what `suspect` looks for stands in `_suspicions.py`). What each number is
+stands in `_meanings.py`, which attempts are behind an alert is found by `_behind.py`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from meta_agent.core.protocols import JSON, Message, Rollout
+from meta_agent.readers.evidence._record import Alert, Evidence
+from meta_agent.readers.evidence._rules import rule_alerts
+from meta_agent.readers.evidence._running import Correlation, Mean, Within, share
+from meta_agent.readers.evidence._thresholds import threshold_alerts
+from meta_agent.readers.evidence.layers._behaviour import BehaviourLayer
+from meta_agent.readers.evidence.layers._score import ScoreLayer
+from meta_agent.readers.evidence.layers._signal import SignalLayer
+from meta_agent.readers.foreign._alerts_counted import Seen, counted_alerts
+from meta_agent.readers.foreign._behind import Attempt, Behind
+from meta_agent.readers.foreign._suspicions import Suspicions
+from meta_agent.readers.formats import absent
+
+_SAMPLE: Final = 4096  # lengths kept for quantiles
+_TAIL_CHARS: Final = 40
+_HIDDEN: Final = ("n_", "success_low", "success_high", "clean_success_low", "clean_success_high")
+# What each field that can be missing is needed for, in a reader's words.
+NEEDED_FOR: Final[Mapping[str, str]] = {
+    "outcome": "success, and whether rewards agree with it",
+    "rewards": "reward spread, dead groups, whether length pays",
+    "messages": "turns, tools, lengths, duplicates",
+    "tool_events": "which tools were used",
+    "tool_ok": "tool failures",
+    "turns": "turns",
+    "stop_reason": "how attempts ended, truncation",
+    "tokens": "token probabilities, exactness of token rows",
+    "flags": "answers read and attacks on the grader, beyond what calls look like",
+    "task": "tasks by name (told apart by their prompts instead)",
+}
+_ON_OUTCOME = (
+    "reward_corr_",
+    "reward_follows",
+    "misordered",
+    "tied",
+    "dead_solved",
+    "dead_unsolved",
+    "reward_turns_corr_w",
+)
+_ON_FLAGS = ("flag", "leak", "tamper")
+_ON_TOOLS: Final = (
+    *("tool", "actionless", "repeated_action", "sequence_div", "edit", "self_test"),
+    *("view_before", "first_edit", "test_fail", "retry_after"),
+)
+
+_ON_TOKENS: Final = ("mean_logprob", "inexact_share")
+_OF_GROUPS: Final = ("dead_group_ratio", "reward_spread", "rv_std_over_mean", "sequence_diversity")
+_NO_CALLS: Final = ("tool_calls_mean",)  # all there is to say where nothing was ever called
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignReport:
+    """`known[field]` is in how many of `n` rollouts the field was there."""
+
+    n: int
+    evidence: Evidence
+    shape: Mapping[str, float]
+    known: Mapping[str, int]
+    tasks: int
+    policies: Mapping[str, int]
+    benchmarks: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    """Where the data names several: the score of each."""
+    behind: Mapping[str, tuple[Attempt, ...]] = field(default_factory=dict)
+    """By alert: the attempts that show it."""
+
+    @property
+    def ranked(self) -> list[Alert]:
+        """The alerts, critical ones first."""
+        return sorted(self.evidence.alerts, key=lambda alert: alert.level != "CRITICAL")
+
+    @property
+    def layers(self) -> dict[str, dict[str, float]]:
+        """What is shown, by layer. Shares of several sets mixed say nothing."""
+        score = {k: v for k, v in self.evidence.score.items() if not k.startswith(_HIDDEN)}
+        found = {
+            "score": {} if self.benchmarks else score,
+            "signal": dict(self.evidence.signal),
+            "behaviour": dict(self.evidence.behaviour),
+            "shape": dict(self.shape),
+        }
+        return {name: layer for name, layer in found.items() if layer}
+
+    @property
+    def missing(self) -> list[str]:
+        """What the data does not hold, and what that leaves unanswered."""
+        found = []
+        for name, purpose in NEEDED_FOR.items():
+            count = self.known[name]
+            if count == 0:
+                found.append(f"{name}: not in this data, so nothing on {purpose}")
+            elif count < self.n:
+                found.append(f"{name}: in {count} of {self.n} rollouts; {purpose} over those")
+        if self.shape.get("group_size_mean", 0.0) == 1:
+            found.append("groups: every attempt is alone, so nothing on dead groups")
+        return found
+
+    def to_json(self) -> dict[str, JSON]:
+        return {
+            "rollouts": self.n,
+            "tasks": self.tasks,
+            "policies": dict(self.policies),
+            "benchmarks": {name: dict(score) for name, score in self.benchmarks.items()},
+            "known": dict(self.known),
+            "not_in_this_data": self.missing,
+            "shape": dict(self.shape),
+            "evidence": self.evidence.to_json(),
+            "behind": {name: [a.to_json() for a in found] for name, found in self.behind.items()},
+        }
+
+
+def read_foreign(rollouts: Iterable[Rollout]) -> ForeignReport:
+    """One pass over rollouts of any origin."""
+    reader = _Reader()
+    for rollout in rollouts:
+        reader.add(rollout)
+    return reader.report()
+
+
+@dataclass(slots=True)
+class _Reader:
+    n: int = 0
+    score: ScoreLayer = field(default_factory=ScoreLayer)
+    signal: SignalLayer = field(default_factory=SignalLayer)
+    judged: SignalLayer = field(default_factory=SignalLayer)  # reward and outcome both known
+    acting: BehaviourLayer = field(default_factory=BehaviourLayer)
+    calling: BehaviourLayer = field(default_factory=BehaviourLayer)  # tool events known
+    checked: BehaviourLayer = field(default_factory=BehaviourLayer)  # and whether they worked
+    ending: BehaviourLayer = field(default_factory=BehaviourLayer)  # stop reason known
+    behind: Behind = field(default_factory=Behind)
+    suspicions: Suspicions = field(default_factory=Suspicions)
+    shape: _Shape = field(default_factory=lambda: _Shape())
+    known: Counter[str] = field(default_factory=Counter)
+    errors: Counter[str] = field(default_factory=Counter)
+    outcomes: int = 0
+    weighing: set[str] = field(default_factory=set)  # reward components of a weight other than 0
+    tasks: set[str] = field(default_factory=set)
+    policies: Counter[str] = field(default_factory=Counter)
+    scores: dict[str, ScoreLayer] = field(default_factory=lambda: defaultdict(ScoreLayer))
+
+    def add(self, rollout: Rollout) -> None:
+        self.n += 1
+        unknown = _absent(rollout)
+        self.known.update(name for name in NEEDED_FOR if name not in unknown)
+        self.tasks.add(rollout.task_key)
+        self.policies[rollout.policy] += 1
+        self.outcomes += rollout.outcome is not None
+        self.errors[rollout.error.kind if rollout.error else ""] += 1
+        self.weighing |= {name for name in rollout.rewards if rollout.weights.get(name, 1.0)}
+        if "outcome" not in unknown:
+            self.score.add(rollout)
+            self.scores[rollout.domain or "unnamed"].add(rollout)
+        if "rewards" not in unknown:
+            self.signal.add(rollout)
+            if rollout.outcome is not None:
+                self.judged.add(rollout)
+        self._add_conduct(rollout, unknown)
+        self.behind.add(rollout)
+        self.shape.add(rollout, "rewards" not in unknown)
+
+    def _add_conduct(self, rollout: Rollout, unknown: frozenset[str]) -> None:
+        if "turns" not in unknown:
+            self.acting.add(rollout)
+        if "tool_events" not in unknown:
+            self.calling.add(rollout)
+            self.suspicions.add(rollout)
+            if "tool_ok" not in unknown:
+                self.checked.add(rollout)
+        if "stop_reason" not in unknown:
+            self.ending.add(rollout)
+
+    def report(self) -> ForeignReport:
+        tasks = sorted(self.score.tasks.items()) if self.outcomes else ()
+        evidence = Evidence(
+            score=self._score(),
+            signal=_finite(self._signal()),
+            behaviour=_finite(self._behaviour()),
+            per_task={t: (v.n, v.solved, v.clean) for t, v in tasks},
+        )
+        told = _kept(evidence.metrics(), self._worth_an_alert)
+        alerts = counted_alerts(
+            (*threshold_alerts(told), *rule_alerts(evidence, None)), self._seen_of
+        )
+        evidence = Evidence(
+            evidence.score, evidence.signal, evidence.behaviour, alerts=alerts,
+            per_task=evidence.per_task,
+        )  # fmt: skip
+        known = {name: self.known[name] for name in NEEDED_FOR}
+        known["outcome"] = known["outcome"] if self.outcomes else 0
+        shape = _finite(self.shape.metrics() | self._suspicions())
+        policies = dict(sorted(self.policies.items()))
+        several = self.outcomes and len(self.scores) > 1
+        apart = {n: s.metrics() for n, s in sorted(self.scores.items())} if several else {}
+        behind = {alert.metric: self._behind(alert.metric) for alert in alerts}
+        tasks_seen = len(self.tasks)
+        return ForeignReport(self.n, evidence, shape, known, tasks_seen, policies, apart, behind)
+
+    def _behind(self, metric: str) -> tuple[Attempt, ...]:
+        """The attempts of an alert; of one on groups, the first of each group that shows it."""
+        name = metric.partition(".")[2]
+        if name == "sequence_diversity":
+            alike = {k: v.total() for k, v in self.calling.sequences.items() if len(v) == 1}
+            return self.behind.of_groups(group for group, n in alike.items() if n > 1)
+        if name in _OF_GROUPS or name == "low_signal":
+            return self.behind.of_groups(self.signal.dead_groups())
+        return self.behind.of(metric)
+
+    def _seen_of(self, metric: str) -> Seen:
+        """What a metric is a share of, and how many of them there are."""
+        counts, calls = self.calling.counts, sum(self.calling.calls.values())
+        layer, _, name = metric.partition(".")
+        groups = sum(count > 1 for count in self.shape.groups.values())
+        known = {
+            "submit_after_fail": Seen(counts["ended_red"], "attempts whose last test failed"),
+            "edit_failure_rate": Seen(counts["edit_calls"], "edits"),
+            "edit_failure": Seen(counts["edit_calls"], "edits"),
+            "leak": Seen(self.calling.solved, "solved attempts"),
+            "repeated_action_rate": Seen(calls, "tool calls"),
+            "tool_failure_rate": Seen(sum(self.checked.calls.values()), "tool calls"),
+            "truncation": Seen(self.ending.n, "attempts whose ending is known"),
+            "turns_mean": Seen(self.acting.n, "attempts whose turns are known"),
+            "mean_logprob": Seen(self.acting.token_rows, "attempts with token rows"),
+            "infra_share": Seen(self.n, "attempts"),
+            "low_signal": Seen(groups, "groups"),
+            **dict.fromkeys(_OF_GROUPS, Seen(groups, "groups")),
+        }
+        if name in known:
+            return known[name]
+        if layer == "signal":
+            both = self.judged if _on_outcome(name) else self.signal
+            return Seen(both.n, "attempts with a reward")
+        return Seen(self.calling.n or self.n, "attempts")
+
+    def _score(self) -> dict[str, float]:
+        """Where no outcome is known at all, errors are still errors: of all attempts."""
+        if self.outcomes:
+            return self.score.metrics()
+        kinds = {kind: count for kind, count in self.errors.items() if kind}
+        machines = kinds.get("infra", 0) + kinds.get("verifier", 0)
+        found = {f"n_{kind}_error": float(count) for kind, count in sorted(kinds.items())}
+        return (
+            {"n": float(self.n), **found, "infra_share": share(machines, self.n)} if kinds else {}
+        )
+
+    def _worth_an_alert(self, metric: str) -> bool:
+        """A component that only measures (weight 0) is not there to teach."""
+        inner = metric.removeprefix("signal.component.")
+        return inner == metric or inner.rpartition(".")[0] in self.weighing
+
+    def _suspicions(self) -> dict[str, float]:
+        found = self.suspicions.metrics()
+        if self.outcomes:
+            return found
+        return _kept(found, lambda name: not name.endswith(".solved"))
+
+    def _signal(self) -> dict[str, float]:
+        if not self.signal.n:
+            return {}
+        always = _kept(self.signal.metrics(), lambda name: not _on_outcome(name))
+        if always.get("groups") == 1:
+            always.pop("rv_std_over_mean")  # one group is alike to itself
+        if not self.known["turns"]:
+            always.pop("reward_turns_corr", None)
+        return always | (_kept(self.judged.metrics(), _on_outcome) if self.judged.n else {})
+
+    def _behaviour(self) -> dict[str, float]:
+        """Each part from the rollouts that hold what it rests on."""
+        found = _kept(self.acting.metrics(), _on_nothing)
+        called = any(self.calling.calls.values())
+        told = self.calling.metrics()
+        found |= _kept(told, lambda n: _on_tools(n) and not _on_ok(n) if called else n in _NO_CALLS)
+        if any(self.checked.calls.values()):
+            found |= _kept(self.checked.metrics(), _on_ok)
+        found |= _kept(self.ending.metrics(), _on_ending)
+        flagged = self.calling.metrics() if self.calling.counts["flagged"] else {}
+        return found | _kept(flagged, lambda name: name.startswith(_ON_FLAGS))
+
+
+@dataclass(slots=True)
+class _Shape:
+    """What texts and rewards alone can tell."""
+
+    chars: Mean = field(default_factory=Mean)
+    most: int = 0
+    lengths: list[int] = field(default_factory=list)
+    empty: int = 0
+    patches: int = 0
+    blank: int = 0
+    again: int = 0
+    looping: int = 0
+    calls: int = 0
+    unanswered: int = 0
+    seen: set[bytes] = field(default_factory=set)
+    pays: Correlation = field(default_factory=Correlation)
+    pays_within: Within = field(default_factory=Within)
+    groups: Counter[str] = field(default_factory=Counter)
+
+    def add(self, rollout: Rollout, rewarded: bool) -> None:
+        self.groups[rollout.group_id] += 1
+        self._add_patch(rollout.verifier_inputs)
+        if not rollout.messages:
+            return
+        text = written_by_model(rollout.messages)
+        self._add_length(len(text))
+        self.empty += not text.strip()
+        mark = hashlib.blake2b(
+            f"{rollout.task_key}\0{text}".encode("utf-8", "replace"), digest_size=16
+        )
+        self.again += mark.digest() in self.seen
+        self.seen.add(mark.digest())
+        self.looping += _loops(text)
+        calls, unanswered = _unanswered(rollout.messages)
+        self.calls += calls
+        self.unanswered += unanswered
+        if rewarded and math.isfinite(rollout.total_reward):
+            self.pays.add(rollout.total_reward, float(len(text)))
+            self.pays_within.add(rollout.group_id, rollout.total_reward, float(len(text)))
+
+    def _add_patch(self, given: Mapping[str, JSON]) -> None:
+        patch = given.get("patch", given.get("model_patch"))
+        if isinstance(patch, str):
+            self.patches += 1
+            self.blank += not patch.strip()
+
+    def _add_length(self, length: int) -> None:
+        """Every k-th length is kept, k doubling when the sample is full: the same for each run."""
+        self.most = max(self.most, length)
+        step = 1 << max(0, (self.chars.n // _SAMPLE).bit_length())
+        if self.chars.n % step == 0:
+            self.lengths.append(length)
+        if len(self.lengths) >= 2 * _SAMPLE:
+            self.lengths = self.lengths[::2]
+        self.chars.add(float(length))
+
+    def metrics(self) -> dict[str, float]:
+        n = self.chars.n
+        found: dict[str, float] = {}
+        if self.groups:
+            found["group_size_mean"] = share(self.groups.total(), len(self.groups))
+        if self.patches:
+            found["empty_patch"] = share(self.blank, self.patches)
+        if not n:
+            return found
+        ordered = sorted(self.lengths)
+        found |= {
+            "chars_mean": self.chars.mean,
+            "chars_p50": float(ordered[len(ordered) // 2]),
+            "chars_p90": float(ordered[len(ordered) * 9 // 10]),
+            "chars_max": float(self.most),
+            "empty": share(self.empty, n),
+            "duplicates": share(self.again, n),
+            "looping": share(self.looping, n),
+        }
+        if self.calls:
+            found["unanswered"] = share(self.unanswered, self.calls)
+        pairs = {"reward_chars_corr": self.pays.r, "reward_chars_corr_within": self.pays_within.r}
+        return found | {name: value for name, value in pairs.items() if value is not None}
+
+
+def written_by_model(messages: Sequence[Message]) -> str:
+    """All that the model said, its tool calls included."""
+    parts = []
+    for message in messages:
+        if message["role"] == "assistant":
+            parts.append(message.get("content") or "")
+            calls = message.get("tool_calls", ())
+            parts += [json.dumps(call.get("function"), sort_keys=True) for call in calls]
+    return "\n".join(parts)
+
+
+def _absent(rollout: Rollout) -> frozenset[str]:
+    """Also for records of our own, where fields can be empty though the format has them."""
+    found = set(absent(rollout))
+    found |= {"rewards"} if not rollout.rewards else set()
+    found |= {"outcome"} if rollout.outcome is None and rollout.error is None else set()
+    return frozenset(found | ({"tokens"} if rollout.tokens is None else set()))
+
+
+def _unanswered(messages: Sequence[Message]) -> tuple[int, int]:
+    """Calls of tools after which the model spoke again, and those of them without an answer.
+
+    Where no message answers by an id, nobody can tell: no call is counted.
+    """
+    answered = {m.get("tool_call_id") for m in messages if m["role"] == "tool"} - {None, ""}
+    spoken = [m for m in messages if m["role"] == "assistant"]
+    ids = [call.get("id") for m in spoken[:-1] for call in m.get("tool_calls", ())]
+    known = [one for one in ids if one] if answered else []
+    return len(known), sum(one not in answered for one in known)
+
+
+def _loops(text: str) -> bool:
+    tail = text[-_TAIL_CHARS:]
+    return len(tail) == _TAIL_CHARS and bool(tail.strip()) and text.count(tail) >= 3
+
+
+def rests_on(metric: str) -> tuple[str, ...]:
+    """The fields without which a metric, by its full name, cannot be read off rollouts."""
+    layer, _, name = metric.partition(".")
+    if layer == "score":
+        return ("outcome", "flags") if "clean" in name else ("outcome",)
+    if layer == "signal":
+        return ("rewards", "outcome") if _on_outcome(name) else ("rewards",)
+    if layer != "behaviour":
+        paid = ("messages", "rewards") if name.startswith("reward_") else ("messages",)
+        return ("tool_events",) if name.startswith("suspect") else paid
+    if name in _ON_TOKENS:
+        return ("tokens",)
+    if name.startswith(_ON_FLAGS):
+        return ("flags",)
+    if _on_ok(name):
+        return ("tool_events", "tool_ok")
+    return (
+        ("tool_events",)
+        if _on_tools(name)
+        else ("stop_reason",)
+        if _on_ending(name)
+        else ("turns",)
+    )
+
+
+def _kept(metrics: Mapping[str, float], wanted: Callable[[str], bool]) -> dict[str, float]:
+    return {name: value for name, value in metrics.items() if wanted(name)}
+
+
+def _finite(metrics: Mapping[str, float]) -> dict[str, float]:
+    """Without what overflowed: nobody vouches for the size of foreign rewards."""
+    return {name: value for name, value in metrics.items() if math.isfinite(value)}
+
+
+def _on_outcome(name: str) -> bool:
+    inner = name.rpartition(".")[2] if name.startswith("component.") else name
+    return inner.startswith((*_ON_OUTCOME, "corr_", "turns_corr_w", "flagged_reward"))
+
+
+def _on_tools(name: str) -> bool:
+    return name.startswith(_ON_TOOLS)
+
+
+def _on_ok(name: str) -> bool:
+    return name.startswith(("tool_failure", "edit_failure", "test_fail", "retry_", "submit_after"))
+
+
+def _on_ending(name: str) -> bool:
+    return name.startswith(("stop.", "truncation", "submit_rate", "cut_replies"))
+
+
+def _on_nothing(name: str) -> bool:
+    return not (_on_tools(name) or _on_ending(name) or name.startswith(_ON_FLAGS))

@@ -1,0 +1,52 @@
+"""Token rows of several model calls joined to one, where each call extends the one before.
+
+A call whose prompt does not begin with everything before it starts a new segment, and then only
+the last segment is kept and marked inexact, as for rollouts of our own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from meta_agent.core.protocols import JSON, TokenRecord
+
+
+class CallTokens(NamedTuple):
+    """One model call: token ids of its whole prompt, of its reply, and the reply's logprobs."""
+
+    prompt_ids: list[int]
+    completion_ids: list[int]
+    logprobs: list[float]
+
+
+def joined(calls: Iterable[CallTokens]) -> TokenRecord | None:
+    """One row for all calls; None where there are none."""
+    record: TokenRecord | None = None
+    for call in calls:
+        if record is None or not _extends(call.prompt_ids, record):
+            exact = record is None
+            record = TokenRecord(list(call.prompt_ids), [], [], [], exact)
+        between = call.prompt_ids[len(record.prompt_ids) + len(record.completion_ids) :]
+        record.completion_ids += between + call.completion_ids
+        record.mask += [0] * len(between) + [1] * len(call.completion_ids)
+        record.logprobs += [0.0] * len(between) + call.logprobs
+    return record
+
+
+def _extends(prompt: list[int], record: TokenRecord) -> bool:
+    seen = record.prompt_ids + record.completion_ids
+    return prompt[: len(seen)] == seen
+
+
+def call_tokens(prompt: JSON, completion: JSON, logprobs: JSON) -> CallTokens | None:
+    """A call's tokens where all three lists are there and fit; None otherwise."""
+    lists = (prompt, completion, logprobs)
+    if not all(isinstance(value, list) for value in lists):
+        return None
+    if not all(type(i) is int for i in (*prompt, *completion)):
+        return None
+    numbers = all(type(x) in (int, float) and abs(x) < float("inf") for x in logprobs)
+    if not completion or len(logprobs) != len(completion) or not numbers:
+        return None
+    return CallTokens(prompt, completion, [float(x) for x in logprobs])

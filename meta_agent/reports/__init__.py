@@ -1,0 +1,43 @@
+"""What people see of a run: progress, summaries and the HTML report, all from one reducer.
+
+`reduce(ledger, run)` gives the `RunState`; `open_display()` shows progress; `view/pages` and
+`view/terminal` draw a state (imported where they are used: they need jinja2 and rich).
+"""
+
+from meta_agent.reports._attribution import attribution_note
+from meta_agent.reports._decisions import A_PERSON, DecisionView, Gate, Reply
+from meta_agent.reports._format import duration, visible, within_run
+from meta_agent.reports._note import claim_note, handover_note, verdict_note
+from meta_agent.reports._parts import BlamedLine, CandidateView, Measured, MetricPoint
+from meta_agent.reports._question import Question
+from meta_agent.reports._search import card_facts, handover_words
+from meta_agent.reports.state import STEP_KINDS, RunState, decisions_on_commit, reduce
+from meta_agent.reports.terminal.display import Display, open_display, recorded
+
+__all__ = [
+    "A_PERSON",
+    "STEP_KINDS",
+    "BlamedLine",
+    "CandidateView",
+    "DecisionView",
+    "Display",
+    "Gate",
+    "Measured",
+    "MetricPoint",
+    "Question",
+    "Reply",
+    "RunState",
+    "attribution_note",
+    "card_facts",
+    "claim_note",
+    "decisions_on_commit",
+    "duration",
+    "handover_note",
+    "handover_words",
+    "open_display",
+    "recorded",
+    "reduce",
+    "verdict_note",
+    "visible",
+    "within_run",
+]

@@ -1,0 +1,206 @@
+"""How numbers and other people's text appear on a screen.
+
+Harness code, models and repositories write text that we print. Control characters in it could move
+the cursor or recolour the screen and so forge our own output; bidirectional and zero-width ones
+could make a diff read as something else. `visible` shows them as escapes instead.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from meta_agent.core.protocols import Effect
+from meta_agent.reports._parts import Measured, parse_effect
+
+_BAR_WIDTH: Final = 41
+_HARMLESS: Final = "\n\t"
+# Cc: control, Cf: format (bidi, zero-width), Cs: lone surrogates, Co: private use,
+# Zl and Zp: line and paragraph separators.
+_ODD_CATEGORIES: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Zl", "Zp"})
+
+
+def visible(text: object) -> str:
+    """`text` with every character that could act on a terminal spelled out."""
+    raw = str(text)
+    if raw.isascii() and raw.isprintable():
+        return raw
+    return "".join(_spelled(character) for character in raw)
+
+
+def one_line(text: object, limit: int = 200) -> str:
+    """`visible` on one line, cut at `limit` characters."""
+    flat = " ".join(visible(text).split())
+    return flat if len(flat) <= limit else flat[: limit - 1] + "…"
+
+
+def _spelled(character: str) -> str:
+    if character in _HARMLESS or unicodedata.category(character) not in _ODD_CATEGORIES:
+        return character
+    code = ord(character)
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
+
+
+def within_run(text: object, run: str | None) -> str:
+    """`text` without the run's name before its candidates: a screen is about one run."""
+    return str(text).replace(f"{run}/", "") if run else str(text)
+
+
+def percent(share: float | None) -> str:
+    """A share as percent."""
+    return "–" if share is None else f"{100 * share:.1f} %"
+
+
+def points(share: float) -> str:
+    """A difference of shares, in percentage points."""
+    return f"{100 * share:+.1f}"
+
+
+def measured_text(measured: Measured | None) -> str:
+    """`61.3 % [57.0, 65.5], n 512`."""
+    if measured is None:
+        return "not measured"
+    interval = ""
+    if measured.ci:
+        interval = f" [{100 * measured.ci[0]:.1f}, {100 * measured.ci[1]:.1f}]"
+    training = f", {measured.training}" if measured.training else ""
+    return f"{percent(measured.clean_success)}{interval}, n {measured.n}{training}"
+
+
+def vault_text(measured: Measured | None) -> str:
+    """What the figures before and after are, what is new in them, and how often it was read."""
+    told = "clean success on the vault split, 95 % interval"
+    if measured is None:
+        return told
+    again = f"; {measured.reads} runs of this workspace have read it" if measured.reads > 1 else ""
+    fresh = "nothing was trained, so tasks and attempts alone are new"
+    if measured.steps != 0:
+        fresh = "its weights are the run's own, so the tasks are new and the trainings are not"
+    return f"{told}{again}; {fresh}"
+
+
+def bounded(effect: Effect) -> bool:
+    """Whether the interval says anything: a difference of two shares is within [-1, 1] anyway."""
+    return effect.ci_low > -1 or effect.ci_high < 1
+
+
+def effect_text(effect: Effect | None) -> str:
+    """`+10.3 [+4.1, +16.5]`, in points; `+4.3 [no bound yet]` where a course ended early."""
+    if effect is None:
+        return "–"
+    if not bounded(effect):
+        return f"{points(effect.delta)} [no bound yet]"
+    ends = f"[{points(effect.ci_low)}, {points(effect.ci_high)}]"
+    return f"{points(effect.delta)} {ends}{effect.selected}"
+
+
+def finding_text(found: Mapping[str, Any]) -> str:
+    """A validity finding in one line; those of the baseline say so. A note is its table."""
+    side = " (of the baseline)" if found.get("side") == "baseline" else ""
+    table = found.get("lines") or () if found.get("severity") == "note" else ()
+    told = "; ".join((f"{found.get('message')}", *map(str, table)))
+    return visible(f"{found.get('code')}{side}: {told}")
+
+
+def prediction_text(hypothesis: Mapping[str, Any]) -> str:
+    """`signal.dead_group_ratio down by 0.1`."""
+    delta = hypothesis.get("expected_delta")
+    size = f" by {number(abs(delta))}" if isinstance(delta, int | float) else ""
+    return visible(f"{hypothesis.get('metric', '?')} {hypothesis.get('direction', '?')}{size}")
+
+
+def unit_text(training_seeds: int) -> str:
+    """Over how many policies an effect was measured; with one, the task is the unit."""
+    return f"{training_seeds} training seeds" if training_seeds > 1 else "one policy"
+
+
+def test_text(evidence: Mapping[str, Any]) -> str:
+    """What a sequential verdict rests on: wealth against its bar, and what was not spent."""
+    inputs, told = evidence.get("inputs"), evidence.get("numbers")
+    course = inputs.get("course") if isinstance(inputs, dict) else None
+    if not (isinstance(course, dict) and isinstance(told, dict)):
+        return ""
+    target = course.get("target")
+    wanted = points(target) if isinstance(target, float) else "?"
+    shown = {name: number(value) for name, value in told.items()}
+    return visible(_TEST.format_map(defaultdict(lambda: "?", shown, wanted=wanted)))
+
+
+_TEST = (
+    "e-value for a gain {wealth} (bar {bar}), against one of {wanted} points {wealth_against} "
+    "(bar {bar_against}), after {units} of at most {maximum} pairs of training runs: {saved} saved"
+)
+
+
+def live_text(live: Mapping[str, Any]) -> str:
+    """One look at a candidate that was really trained or run."""
+    parts = [f"{live['seeds']} training seeds"] if "seeds" in live else []
+    if isinstance(verdict := live.get("verdict"), dict):
+        parts.append(f"{verdict.get('kind')} {effect_text(parse_effect(verdict.get('effect')))}")
+    if isinstance(numbers := live.get("numbers"), dict):
+        parts += [f"{name} {number(value)}" for name, value in numbers.items()]
+    return visible(", ".join(parts))
+
+
+def dollars(usd: float | None) -> str:
+    """Money; an unknown price is said to be unknown."""
+    return "unknown price" if usd is None else f"${usd:.4f}" if 0 < usd < 1 else f"${usd:.2f}"
+
+
+def duration(seconds: float) -> str:
+    """`45 s`, `12 min 05 s`, `3 h 02 min`."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60:02d} s"
+    return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
+
+
+def interval_bar(effect: Effect) -> str:
+    """An effect and its interval around nothing (`|`), between bounds that are alike."""
+    most = max(abs(effect.ci_low), abs(effect.ci_high), abs(effect.delta), 0.01)
+
+    def place(share: float) -> int:
+        return round((share / most + 1) / 2 * (_BAR_WIDTH - 1))
+
+    low, high = place(effect.ci_low), place(effect.ci_high)
+    cells = ["─" if low <= at <= high else " " for at in range(_BAR_WIDTH)]
+    cells[place(0.0)], cells[place(effect.delta)] = "|", "●"
+    return f"{points(-most)} [{''.join(cells)}] {points(most)} points of clean success"
+
+
+def plain_leaves(name: str, value: object) -> Iterator[tuple[str, str]]:
+    """What a record holds, a line each, without its form: that is what `--json` is for."""
+    if isinstance(value, Mapping):
+        for inner, one in value.items():
+            yield from plain_leaves(f"{name}.{inner}", one)
+    elif isinstance(value, list) and any(isinstance(one, dict | list) for one in value):
+        yield name, f"{len(value)} entries (--json shows them)"
+    elif isinstance(value, list):
+        yield name, ", ".join(map(_leaf, value)) or "none"
+    elif value is not None:
+        yield name, _leaf(value)
+
+
+def _leaf(value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return number(value) if isinstance(value, int | float) else " ".join(visible(value).split())
+
+
+def number(value: object) -> str:
+    """A metric in at most four significant digits."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return one_line(value, 60)
+    return str(value) if isinstance(value, int) else f"{value:.4g}"
+
+
+def value_text(value: object) -> str:
+    """A metric or a setting: numbers short, tables as name and value."""
+    if isinstance(value, dict):
+        found = (f"{name.removeprefix('.')} {told}" for name, told in plain_leaves("", value))
+        return ", ".join(found) or "none"
+    return next((told for _, told in plain_leaves("", value)), "–")

@@ -1,0 +1,70 @@
+"""Spend by role, as it may be told: an unknown price is unknown, and what is set aside is said."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import astuple
+from typing import Final
+
+from meta_agent.core.ledger import Spend
+from meta_agent.core.protocols import JSON
+from meta_agent.reports._format import dollars
+
+HEADINGS: Final = ("role", "calls", "tokens", "US$", "not settled")
+
+
+def usd_of(part: Spend) -> float | None:
+    """A role's money, what is set aside included; None as soon as one call had no price."""
+    return None if part.unpriced_calls else part.usd + part.open_usd
+
+
+def total_usd(parts: Iterable[Spend]) -> float | None:
+    """The money of all roles; None as soon as one call had no known price."""
+    amounts = [usd_of(part) for part in parts]
+    known = [amount for amount in amounts if amount is not None]
+    return sum(known) if len(known) == len(amounts) else None
+
+
+def by_role_json(spend: Mapping[str, Spend]) -> dict[str, JSON]:
+    """The `by_role` object of the interface."""
+    return {
+        role: {
+            "calls": part.calls,
+            "tokens": part.tokens + part.open_tokens,
+            "usd": usd_of(part),
+            "open_tokens": part.open_tokens,
+            "open_usd": part.open_usd,
+            "unpriced_calls": part.unpriced_calls,
+        }
+        for role, part in spend.items()
+    }
+
+
+def rows(spend: Mapping[str, Spend]) -> Iterator[tuple[str, str, str, str, str]]:
+    """For tables: role, calls, tokens, US$, set aside; the sum last."""
+    everything = [("all", _sum(spend.values()))] if spend else []
+    for role, part in [*spend.items(), *everything]:
+        tokens = part.tokens + part.open_tokens
+        yield role, f"{part.calls:,}", f"{tokens:,}", _usd(part), _set_aside(part)
+
+
+def _sum(parts: Iterable[Spend]) -> Spend:
+    columns = zip(*(astuple(part) for part in parts), strict=True)
+    return Spend(*(sum(column) for column in columns))
+
+
+def _usd(part: Spend) -> str:
+    known = dollars(part.usd + part.open_usd)
+    if not part.unpriced_calls:
+        return known
+    if part.unpriced_calls == part.calls:
+        return "unknown"
+    calls = "1 call" if part.unpriced_calls == 1 else f"{part.unpriced_calls} calls"
+    return f"{known} + unknown ({calls} without a price)"
+
+
+def _set_aside(part: Spend) -> str:
+    """Reservations of calls whose outcome nobody knows: they keep counting."""
+    if not part.open_tokens and not part.open_usd:
+        return "–"
+    return f"{part.open_tokens:,} tokens, {dollars(part.open_usd)}"

@@ -1,0 +1,74 @@
+"""The git notes on the commits of a candidate and of a claim: a verdict in `git log --notes`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from meta_agent.core.protocols import JSON, Candidate, Verdict
+from meta_agent.reports._format import (
+    measured_text,
+    one_line,
+    points,
+    test_text,
+    unit_text,
+    visible,
+)
+from meta_agent.reports._parts import Measured
+
+
+def verdict_note(candidate: Candidate, verdict: Verdict) -> str:
+    """Verdict, reasons, prediction against what was measured, and the command to check it."""
+    return "\n".join(_lines(candidate, verdict)) + "\n"
+
+
+def claim_note(commit: str, members: Sequence[str], verdict: Verdict) -> str:
+    """What was claimed, which of the two claims it is, and the command to check it."""
+    inputs = verdict.evidence.get("inputs") or {}
+    about = "this harness, over training seeds" if inputs.get("course") else "this version"
+    head = f"Claim: {about}, of {', '.join(map(visible, members))} together"
+    return "\n".join([head, *_verdict(verdict), "", *_measured(commit, verdict)]) + "\n"
+
+
+def handover_note(run: str, handed: JSON, vault: Mapping[str, Measured]) -> str:
+    """What a run handed over, and what the vault said of it and of the start."""
+    shares = (f"{which} {measured_text(seen)}" for which, seen in vault.items())
+    told = "; ".join(shares) or "not read"
+    return "\n".join(
+        [
+            f"Handed over by {run}: {handed['standing']}: {one_line(handed['words'], 400)}",
+            f"weights    {visible(handed['policy'])}",
+            f"vault      clean success: {told}",
+        ]
+    )
+
+
+def _lines(candidate: Candidate, verdict: Verdict) -> Iterator[str]:
+    yield from _verdict(verdict)
+    told = candidate.hypothesis
+    yield ""
+    yield f"predicted  {visible(told.metric)} {told.direction} by {abs(told.expected_delta):.4g}"
+    yield from _measured(candidate.commit, verdict)
+
+
+def _verdict(verdict: Verdict) -> Iterator[str]:
+    screened = " (screened out)" if verdict.screened_out else ""
+    yield f"Verdict: {verdict.kind}{screened}"
+    for reason in verdict.reasons:
+        yield f"  because {one_line(reason, 400)}"
+
+
+def _measured(commit: str, verdict: Verdict) -> Iterator[str]:
+    if effect := verdict.effect:
+        yield (
+            f"measured   clean success {points(effect.delta)} points, interval at the run's alpha "
+            f"[{points(effect.ci_low)}, {points(effect.ci_high)}]{effect.selected}"
+        )
+        if effect.selected:
+            yield "selected   only what is estimated above a bar is promoted: too high on average"
+        yield f"based on   {effect.pairs} pairs, {unit_text(effect.training_seeds)}"
+        if test := test_text(verdict.evidence):
+            yield f"test       {test}"
+    else:
+        yield "measured   no live comparison"
+    yield ""
+    yield f"meta-agent verify {commit[:12]}"

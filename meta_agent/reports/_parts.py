@@ -1,0 +1,365 @@
+"""The parts of a `RunState`, each read once from recorded JSON, tolerantly.
+
+What a field takes from a record is its type: a field that is missing, or of another kind, is empty.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Annotated, Any, NamedTuple, Self
+
+from pydantic import BeforeValidator, PlainSerializer, TypeAdapter
+from pydantic.dataclasses import dataclass as read_dataclass
+
+from meta_agent.core.protocols import JSON, Effect
+
+
+def _number(value: Any) -> float | None:
+    return float(value) if isinstance(value, int | float) else None
+
+
+def _dicts(value: Any) -> tuple[Mapping[str, Any], ...]:
+    if not isinstance(value, list | tuple):
+        return ()
+    return tuple(item for item in value if isinstance(item, dict))
+
+
+Words = Annotated[str, BeforeValidator(lambda value: str(value or ""))]
+Count = Annotated[int, BeforeValidator(lambda value: int(value or 0))]
+Truth = Annotated[bool, BeforeValidator(bool)]
+Share = Annotated[float | None, BeforeValidator(_number)]
+Names = Annotated[tuple[str, ...], BeforeValidator(lambda value: tuple(map(str, value or ())))]
+Fields = Annotated[
+    Mapping[str, Any], BeforeValidator(lambda value: value if isinstance(value, dict) else {})
+]
+
+
+class Recorded:
+    """What is read from the outcome of a step, field by field, and shown as it was read."""
+
+    __slots__ = ()
+
+    @classmethod
+    def parse(cls, outcome: Mapping[str, Any]) -> Self:
+        read: Self = TypeAdapter(cls).validate_python(dict(outcome))
+        return read
+
+    def to_json(self) -> dict[str, JSON]:
+        shown: dict[str, JSON] = TypeAdapter(type(self)).dump_python(self, mode="json")
+        return shown
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A success rate with the number it rests on. Shares, not points."""
+
+    split: str
+    n: int
+    success: float | None
+    clean_success: float | None
+    ci: tuple[float, float] | None  # of clean success
+    reads: int = 1
+    """Runs of the workspace that had measured on the vault by then."""
+    seed: int | None = None
+    steps: int | None = None
+    """Of the training whose weights were measured; None: older records do not say."""
+
+    @classmethod
+    def parse(cls, outcome: Mapping[str, Any]) -> Self:
+        low_high = outcome.get("ci")
+        return cls(
+            split=str(outcome.get("split", "")),
+            n=int(outcome.get("n") or 0),
+            success=_number(outcome.get("success")),
+            clean_success=_number(outcome.get("clean_success")),
+            ci=_pair(low_high),
+            reads=int(outcome.get("vault_reads_in_workspace") or 1),
+            seed=_whole(outcome.get("seed")),
+            steps=_whole(outcome.get("steps")),
+        )
+
+    @property
+    def training(self) -> str:
+        """Which training was read; nothing where there was none, or none is recorded."""
+        if not self.steps:
+            return ""
+        if self.seed is None:
+            return f"{self.steps} steps of training"
+        return f"training seed {self.seed}, {self.steps} steps"
+
+    def to_json(self) -> dict[str, JSON]:
+        return {
+            "split": self.split,
+            "n": self.n,
+            "success": self.success,
+            "clean_success": self.clean_success,
+            "ci": list(self.ci) if self.ci else None,
+            "training_seed": self.seed,
+            "training_steps": self.steps,
+        }
+
+
+@read_dataclass(frozen=True, slots=True)
+class VersionView(Recorded):
+    """One promoted version (or the first one)."""
+
+    version: Words = ""
+    generation: Count = 0
+    commit: Words = ""
+    policy: Words = ""
+    candidate: str | None = None
+    undone: Truth = False
+    measured: Annotated[
+        Measured | None, PlainSerializer(lambda seen: seen.to_json() if seen else None)
+    ] = None
+
+    @property
+    def column(self) -> int:
+        """Its place on the main line: what generation g made stands after generation g."""
+        return 0 if self.candidate is None else self.generation + 1
+
+
+@read_dataclass(slots=True)
+class CandidateView(Recorded):
+    """A candidate with all that was found out about it."""
+
+    id: Words = ""
+    generation: Count = 0
+    index: Count = 0
+    ref: Words = ""
+    commit: Words = ""
+    base: Words = ""
+    factor: Words = ""
+    hypothesis: Fields = field(default_factory=dict)
+    paths: Names = ()
+    diff: Words = ""
+    screens: list[dict[str, Any]] = field(default_factory=list)
+    lives: list[dict[str, Any]] = field(default_factory=list)
+    verdict: Annotated[
+        dict[str, Any] | None,
+        BeforeValidator(lambda value: value if isinstance(value, dict) else None),
+    ] = None
+    merge: dict[str, Any] | None = None
+    declined: str | None = None  # what a person said against its merge
+    reverted: str | None = None  # the commit that took it back
+
+    @property
+    def short_id(self) -> str:
+        """The id without the run: `g1/c2`."""
+        return "/".join(self.id.split("/")[-2:])
+
+    @property
+    def run(self) -> str:
+        return self.id.removesuffix(self.short_id).rstrip("/")
+
+    @property
+    def kind(self) -> str:
+        """The verdict's name, or `pending`."""
+        return str((self.verdict or {}).get("kind") or "pending")
+
+    @property
+    def reasons(self) -> list[str]:
+        return [str(reason) for reason in (self.verdict or {}).get("reasons") or ()]
+
+    @property
+    def screened_out(self) -> bool:
+        return bool((self.verdict or {}).get("screened_out"))
+
+    @property
+    def label(self) -> str:
+        """Its factor, or both of a combined change."""
+        return "+".join(map(str, self.hypothesis.get("factors") or ())) or self.factor
+
+    @property
+    def share(self) -> Effect | None:
+        """What it adds to its bundle, on the search split: an explanation."""
+        evidence = (self.verdict or {}).get("evidence")
+        return parse_effect(evidence.get("share")) if isinstance(evidence, dict) else None
+
+    @property
+    def attribution(self) -> Mapping[str, Any] | None:
+        """What of a merged gain the harness did, and what the policy."""
+        told = (self.merge or {}).get("attribution")
+        return told if isinstance(told, dict) else None
+
+    @property
+    def statement(self) -> str:
+        return str(self.hypothesis.get("statement", ""))
+
+    @property
+    def effect(self) -> Effect | None:
+        return parse_effect((self.verdict or {}).get("effect"))
+
+    def answers_to(self, name: str) -> bool:
+        """Whether a person who typed `name` means this candidate."""
+        by_commit = len(name) >= 6 and self.commit.startswith(name)
+        return by_commit or self.id == name or self.id.endswith("/" + name)
+
+    def to_json(self) -> dict[str, JSON]:
+        prediction = {
+            name: self.hypothesis.get(name) for name in ("metric", "direction", "expected_delta")
+        }
+        effect = self.effect
+        return {
+            "id": self.id,
+            "ref": self.ref,
+            "commit": self.commit,
+            "factor": self.factor,
+            "hypothesis": dict(self.hypothesis),
+            "prediction": prediction,
+            "verdict": None if self.verdict is None else self.kind,
+            "reasons": self.reasons,
+            "effect": None if effect is None else asdict(effect),
+            "share": None if self.share is None else asdict(self.share),
+            "screened_out": self.screened_out,
+            "merge": (self.merge or {}).get("commit"),
+            "declined": self.declined,
+            "reverted": self.reverted,
+            "attribution": dict(self.attribution) if self.attribution else None,
+        }
+
+    def full_json(self) -> dict[str, JSON]:
+        """With every number behind the verdict: what `why` shows."""
+        return {
+            "schema_version": 1,
+            **self.to_json(),
+            "paths": list(self.paths),
+            "screens": self.screens,
+            "lives": self.lives,
+            "decision": self.verdict,
+            "merged": self.merge,
+        }
+
+
+class BlamedLine(NamedTuple):
+    """One line of a file, and what brought it; of no candidate where the host wrote it."""
+
+    number: int
+    text: str
+    commit: str
+    subject: str
+    candidate: CandidateView | None
+
+
+@read_dataclass(frozen=True, slots=True)
+class RefusedView(Recorded):
+    """A draft that was never admitted: no test was paid for it."""
+
+    generation: Count = 0
+    statement: Words = ""
+    code: Annotated[str, BeforeValidator(lambda value: str(value or "unknown"))] = "unknown"
+    """The typed reason, e.g. `path_outside_allowlist`."""
+    reason: Words = ""
+
+    @classmethod
+    def parse_all(cls, proposal: Mapping[str, Any]) -> list[Self]:
+        of = {"generation": proposal.get("generation")}
+        return [cls.parse({**draft, **of}) for draft in _dicts(proposal.get("refused"))]
+
+
+@read_dataclass(frozen=True, slots=True)
+class AnalysisView(Recorded):
+    """What a generation's analyst said beside its ideas."""
+
+    generation: Count = 0
+    nothing: Words = ""  # why there was nothing to try, if so
+    noted: Words = ""  # for the analysts after it
+
+
+def _exemplars(value: Any) -> tuple[Mapping[str, Any], ...]:
+    """Either a list, or a dictionary of lists by failure mode."""
+    if not isinstance(value, dict):
+        return _dicts(value)
+    return tuple({"mode": mode, **item} for mode, items in value.items() for item in _dicts(items))
+
+
+def _layers(value: Any) -> dict[str, Any]:
+    return {name: part for name, part in (value or {}).items() if isinstance(part, dict)}
+
+
+def _quoted(value: Any) -> dict[str, Any]:
+    quoted = value if isinstance(value, dict) else {}
+    return {str(k): tuple(map(str, told)) for k, told in quoted.items() if isinstance(told, list)}
+
+
+@read_dataclass(frozen=True, slots=True)
+class EvidenceView(Recorded):
+    """One generation's health report."""
+
+    generation: Count = 0
+    version: Words = ""
+    layers: Annotated[Mapping[str, Mapping[str, Any]], BeforeValidator(_layers)] = field(
+        default_factory=dict
+    )
+    alerts: Annotated[tuple[Mapping[str, Any], ...], BeforeValidator(_dicts)] = ()
+    exemplars: Annotated[tuple[Mapping[str, Any], ...], BeforeValidator(_exemplars)] = ()
+    quoted: Annotated[Mapping[str, tuple[str, ...]], BeforeValidator(_quoted)] = field(
+        default_factory=dict
+    )
+
+    def behind(self, alert: Mapping[str, Any]) -> tuple[str, ...]:
+        """The attempts that show what an alert on the conversation is about."""
+        return self.quoted.get(str(alert.get("metric", "")).removeprefix("conversation."), ())
+
+
+@read_dataclass(frozen=True, slots=True)
+class SkillView(Recorded):
+    """A skill that this run wrote."""
+
+    name: Words = ""
+    path: Words = ""
+    candidate: str | None = None
+    description: Words = ""
+    negative: Truth = False
+    status: Words = ""
+    worth: Words = ""
+
+
+@dataclass(frozen=True, slots=True)
+class MetricPoint:
+    """The numbers of one training step of one arm."""
+
+    series: str
+    step: int
+    values: Mapping[str, float]
+
+    @classmethod
+    def parse(cls, payload: Mapping[str, Any]) -> Self:
+        values = {
+            name: float(value)
+            for name, value in payload.items()
+            if name not in ("series", "step")
+            and isinstance(value, int | float)
+            and not isinstance(value, bool)
+        }
+        return cls(str(payload.get("series", "")), int(payload.get("step") or 0), values)
+
+
+def parse_effect(value: Any) -> Effect | None:
+    """An effect as a verdict records it; None where it is absent or incomplete."""
+    if not isinstance(value, dict):
+        return None
+    delta, low, high = (_number(value.get(name)) for name in ("delta", "ci_low", "ci_high"))
+    if delta is None or low is None or high is None:
+        return None
+    return Effect(
+        delta=delta,
+        ci_low=low,
+        ci_high=high,
+        pairs=int(value.get("pairs") or 0),
+        training_seeds=int(value.get("training_seeds") or 0),
+        p_improvement=_number(value.get("p_improvement")),
+        shrunk=_number(value.get("shrunk")),
+    )
+
+
+def _whole(value: Any) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _pair(value: Any) -> tuple[float, float] | None:
+    if not isinstance(value, list | tuple) or len(value) != 2:
+        return None
+    low, high = _number(value[0]), _number(value[1])
+    return None if low is None or high is None else (low, high)

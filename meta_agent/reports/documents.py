@@ -1,0 +1,54 @@
+"""The documents of `status --json`, `report --json` and `log --json`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+
+from meta_agent.core.ledger import Event, Step
+from meta_agent.core.protocols import JSON
+from meta_agent.reports._sentences import progress, sentences
+from meta_agent.reports.state import SCHEMA_VERSION, RunState
+
+
+def status_json(state: RunState) -> dict[str, JSON]:
+    """`status --json`."""
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "run": state.run,
+        "workspace": state.workspace,
+        "live": state.owner is not None and state.exit_reason is None,
+        "owner": state.owner,
+        "exit_reason": state.exit_reason,
+        "phase": state.phase,
+        "phase_detail": state.phase_detail,
+        "progress": progress(state),
+        "sentences": _sentences(state),
+        "last_at": state.last_at,
+        "starts": state.starts,
+        "in_flight": [step.key for step in state.open_steps],
+        "waiting": [one.to_json() for one in state.waiting],
+        "candidates": {one.id: one.kind for one in state.candidates.values()},
+        "versions": [version.version for version in state.versions],
+        "spend": state.spend_json(),
+    }
+
+
+def report_json(state: RunState) -> dict[str, JSON]:
+    """`report --json`: the run whole, and what its first screen says."""
+    return {**state.to_json(), "sentences": _sentences(state)}
+
+
+def _sentences(state: RunState) -> list[JSON]:
+    """What happened, why, and what next, with the command."""
+    return [one._asdict() for one in sentences(state)]
+
+
+def log_json(run: str, steps: Sequence[Step], events: Sequence[Event]) -> dict[str, JSON]:
+    """`log --json`: every step with intent and outcome, every event."""
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "run": run,
+        "steps": [{**asdict(step), "done": step.done} for step in steps],
+        "events": [asdict(event) for event in events],
+    }

@@ -1,0 +1,214 @@
+"""The only file that answers HTTP to people: on the loopback, and to who holds the token alone.
+
+Promises: it listens on 127.0.0.1 and nowhere else; a request needs the token (in the address once,
+then in a cookie that scripts and other sites do not get), a change needs it in a header, too; a
+request under another host name is refused, so no page elsewhere can reach it by a name of its own;
+what is sent forbids scripts but the one file, frames, and everything outside. Nothing of a run is
+changed by looking at it.
+Does not cover: other users of this machine who can read our memory or its own address bar.
+"""
+
+from __future__ import annotations
+
+import hmac
+import json
+import secrets
+import threading
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from http.cookies import CookieError, SimpleCookie
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from importlib.resources import files
+from typing import Any, Final
+from urllib.parse import parse_qsl, urlsplit
+
+from meta_agent.core.errors import ConfigError, MetaAgentError
+from meta_agent.reports.live.site import Site
+
+POLICY: Final = (
+    "default-src 'none'; style-src 'unsafe-inline'; script-src 'self'; connect-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+_LONGEST_BODY: Final = 1 << 16
+_LOOK_SEC: Final = 1.0
+_HTML, _SCRIPT, _TEXT = "text/html", "text/javascript", "text/plain"
+
+
+def new_token() -> str:
+    """A secret for one server's life."""
+    return secrets.token_urlsafe(24)
+
+
+class PageServer(ThreadingHTTPServer):
+    """Serves one site until `close`. `port` 0 takes a free one."""
+
+    daemon_threads = True
+
+    def __init__(self, site: Site, token: str, port: int = 0) -> None:
+        try:
+            super().__init__(("127.0.0.1", port), _Handler)
+        except (OSError, OverflowError) as error:
+            raise ConfigError(
+                f"cannot listen on port {port}: {error}",
+                hint="leave --port out: a free one is taken",
+            ) from error
+        self.site, self.token = site, token
+        self.closing = threading.Event()
+
+    @property
+    def address(self) -> str:
+        return f"http://127.0.0.1:{self.server_port}/?token={self.token}"
+
+    def close(self) -> None:
+        """Ends every conversation, the following ones too."""
+        self.closing.set()
+        self.server_close()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    """One request."""
+
+    server: PageServer
+    server_version, sys_version = "meta-agent", ""
+    protocol_version = "HTTP/1.1"
+    timeout = 60
+
+    def handle(self) -> None:
+        """Readers come and go."""
+        with suppress(ConnectionError, TimeoutError):
+            super().handle()
+
+    def do_GET(self) -> None:
+        """Pages and fragments; nothing here changes anything."""
+        parts = urlsplit(self.path)
+        query = dict(parse_qsl(parts.query))
+        if not self._is_known(query.pop("token", "")):
+            return
+        site = self.server.site
+        pages: dict[str, Callable[[Mapping[str, str]], str]] = {
+            "/": site.page,
+            "/attempts": site.attempts,
+            "/attempt": site.attempt,
+            "/heat": site.heat,
+        }
+        if parts.path == "/page.js":
+            self._send(
+                200, files("meta_agent.reports.live").joinpath("page.js").read_text(), _SCRIPT
+            )
+        elif parts.path == "/events":
+            self._follow()
+        elif page := pages.get(parts.path):
+            self._try(lambda: page(query), _HTML)
+        else:
+            self._send(404, f"there is no page {parts.path}")
+
+    def do_POST(self) -> None:
+        """A person's answer, which needs the token in a header of its own."""
+        given = self.headers.get("X-Token", "")
+        if not self._is_known("") or not self._is_token(given):
+            self._send(403, "this needs the token of the page")
+            return
+        size = self.headers.get("Content-Length", "")
+        if self.path != "/answer" or not size.isdecimal() or int(size) > _LONGEST_BODY:
+            self.close_connection = True
+            self._send(400, "expected an answer")
+            return
+        body = self.rfile.read(int(size))
+        self._try(lambda: self.server.site.answer(_object(body)), _TEXT)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Requests hold a token and are nobody's business."""
+
+    # --- who may ask -------------------------------------------------------------------------
+
+    def _is_known(self, given: str) -> bool:
+        """Whether to answer; if not, it has been said. A token in the address becomes a cookie."""
+        port = self.server.server_port
+        if self.headers.get("Host") not in (f"127.0.0.1:{port}", f"localhost:{port}"):
+            self._send(403, "this page answers to its own address alone")
+            return False
+        if given and self._is_token(given):
+            self._welcome(given)
+            return False
+        if not self._is_token(self._cookie()):
+            self._send(403, "open the address that meta-agent view printed, with its token")
+            return False
+        return True
+
+    def _is_token(self, given: str) -> bool:
+        return hmac.compare_digest(given.encode(), self.server.token.encode())
+
+    def _cookie(self) -> str:
+        try:
+            held = SimpleCookie(self.headers.get("Cookie", "")).get(self._cookie_name)
+        except CookieError:
+            return ""
+        return held.value if held else ""
+
+    @property
+    def _cookie_name(self) -> str:
+        return f"meta-agent-{self.server.server_port}"
+
+    def _welcome(self, token: str) -> None:
+        """Takes the token out of the address bar, where it would be copied along."""
+        self.send_response(303)
+        held = f"{self._cookie_name}={token}; HttpOnly; SameSite=Strict; Path=/"
+        self.send_header("Set-Cookie", held)
+        self.send_header("Location", "/")
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    # --- what is answered --------------------------------------------------------------------
+
+    def _try(self, make: Callable[[], str], kind: str) -> None:
+        """A refusal is a sentence, here as on a terminal."""
+        try:
+            self._send(200, make(), kind)
+        except MetaAgentError as error:
+            self._send(400, f"{error}" + (f" ({error.hint})" if error.hint else ""))
+        except Exception as error:
+            self._send(500, f"a bug of ours: {type(error).__name__}: {error}"[:500])
+            raise
+
+    def _send(self, status: int, text: str, kind: str = _TEXT) -> None:
+        body = text.encode("utf-8", "backslashreplace")
+        self.send_response(status)
+        self._headers(kind)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def _headers(self, kind: str) -> None:
+        for name, value in (
+            ("Content-Type", f"{kind}; charset=utf-8"),
+            ("Content-Security-Policy", POLICY),
+            ("X-Content-Type-Options", "nosniff"),
+            ("Referrer-Policy", "no-referrer"),
+            ("Cache-Control", "no-store"),
+        ):
+            self.send_header(name, value)
+
+    def _follow(self) -> None:
+        """Server-sent events: the ledger's stamp, again whenever it has changed."""
+        self.send_response(200)
+        self._headers("text/event-stream")
+        self.end_headers()
+        self.close_connection = True
+        last = ""
+        while not self.server.closing.is_set():
+            stamp = self.server.site.stamp()
+            told = f"data: {stamp}\n\n" if stamp != last else ": here\n\n"
+            self.wfile.write(told.encode())
+            self.wfile.flush()
+            last = stamp
+            self.server.closing.wait(_LOOK_SEC)
+
+
+def _object(body: bytes) -> Mapping[str, Any]:
+    try:
+        told = json.loads(body)
+    except ValueError:
+        told = None
+    if not isinstance(told, dict):
+        raise ConfigError("expected a JSON object")
+    return told

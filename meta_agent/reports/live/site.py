@@ -1,0 +1,198 @@
+"""What the live page shows, without HTTP: the run's page, its attempts, the map, one answer.
+
+The page is that of `report --html`, made anew whenever the ledger or its owner has changed.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from markupsafe import Markup
+
+from meta_agent.core.errors import ConfigError
+from meta_agent.core.ledger import Ledger, live_owner
+from meta_agent.core.rollouts import RolloutStore
+from meta_agent.core.workspace import Workspace
+from meta_agent.reports._decisions import Reply
+from meta_agent.reports._format import duration
+from meta_agent.reports.live import drawn
+from meta_agent.reports.live.attempts import Attempts, Measurement, Wanted, names_of_commits
+from meta_agent.reports.live.heat import heat
+from meta_agent.reports.pages.html import Live, render_html, rendered
+from meta_agent.reports.state import RunState, reduce
+from meta_agent.reports.terminal.text import state_word
+
+Query = Mapping[str, str]
+Predictions = Callable[[Ledger], Mapping[str, Any] | None]
+Decide = Callable[[str, str, Reply], str]
+"""Records a person's answer: run, subject, reply; returns what is told."""
+
+_EMPTY: Final = """{{ head('nothing yet', '', live) }}<main><header>
+<h1 id="alive">Nothing has run here yet</h1><p>The page follows as soon as a run begins:
+<code>meta-agent evolve --workspace {{ root | visible }}</code></p></header></main></body></html>"""
+
+
+class _Seen(NamedTuple):
+    """A state with what it was read from."""
+
+    stamp: str
+    state: RunState | None
+    predictions: Mapping[str, Any] | None
+
+
+class Site:
+    """One workspace's page; calls may come from several threads."""
+
+    def __init__(
+        self,
+        place: Workspace,
+        run: str | None,
+        *,
+        token: str,
+        predictions: Predictions,
+        decide: Decide,
+    ) -> None:
+        self._place, self._run, self._token = place, run, token
+        self._predictions, self._decide = predictions, decide
+        self._store = RolloutStore(place.rollouts)
+        # Invariant: guards the three below; whoever asks first reads the ledger for all.
+        self._lock = threading.Lock()
+        self._seen = _Seen("", None, None)
+        self._attempts: tuple[str, Attempts] | None = None
+        self._words: dict[int, str] | None = None
+
+    def stamp(self) -> str:
+        """Changes whenever the page would: the journal's files, and who owns it."""
+        ledger = self._place.ledger_file
+        files = (ledger, ledger.with_name(ledger.name + "-wal"))
+        sizes = []
+        for file in files:
+            with suppress(OSError):
+                told = file.stat()
+                sizes.append(f"{told.st_mtime_ns}.{told.st_size}")
+        return ":".join((*sizes, live_owner(ledger) or "nobody"))
+
+    def page(self, query: Query) -> str:
+        del query
+        seen = self._now()
+        live = Live(self._token, Markup(drawn.STYLE), Markup(drawn.SECTIONS), "", False)
+        if seen.state is None:
+            return rendered(_EMPTY, live=live, root=self._place.root)
+        dead = seen.state.exit_reason is None and seen.state.owner is None
+        live = live._replace(word=_word(seen.state), dead=dead)
+        return render_html(seen.state, seen.predictions, live)
+
+    def attempts(self, query: Query) -> str:
+        state, index = self._index()
+        wanted = Wanted(**{name: query.get(name, "") for name in Wanted._fields})
+        start = query.get("start", "")
+        label = names_of_commits(_named(state))
+        found = index.find(wanted, label, int(start) if start.isdecimal() else 0)
+        return drawn.attempts(found, wanted, label, lambda one: _policy(state, one))
+
+    def attempt(self, query: Query) -> str:
+        """One attempt whole: `at` is its measurement and line."""
+        state, index = self._index()
+        measurement, _, line = query.get("at", "").rpartition(":")
+        one = index.open(measurement, int(line)) if line.isdecimal() else None
+        if one is None:
+            raise ConfigError(f"there is no attempt {query.get('at', '')!r} in run {state.run}")
+        label = names_of_commits(_named(state))(one.harness_commit)
+        return drawn.attempt(one, label, _trained(state, one.policy), self._vocabulary())
+
+    def heat(self, query: Query) -> str:
+        """The map of tasks by versions on one split."""
+        state, index = self._index()
+        read = index.measurements()
+        known = {one.ref.name: one for one in read}
+        evaluated = [known[name] for name in state.evaluated if name in known]
+        splits = sorted({one.split for one in evaluated} - {""})
+        split = query.get("split") or ("search" if "search" in splits else "".join(splits[:1]))
+        label = names_of_commits(_named(state))
+        told = heat(evaluated, split, lambda one: f"{label(one.commit)} {_policy(state, one)}")
+        return drawn.heat_map(told, split, splits, index.reading)
+
+    def answer(self, told: Mapping[str, Any]) -> str:
+        """Records what a person decided; the loop is told when the run goes on."""
+        state, _ = self._index()
+        said, feedback = told.get("answer"), str(told.get("feedback") or "").strip()
+        if said not in ("APPROVE", "REVISE", "ABORT"):
+            raise ConfigError(f"{said!r} is no answer", hint="APPROVE, REVISE or ABORT")
+        if said == "REVISE" and not feedback:
+            raise ConfigError("to send it back, say what should change")
+        return self._decide(state.run, str(told.get("subject", "")), Reply(said, feedback))
+
+    # --- inside ------------------------------------------------------------------------------
+
+    def _now(self) -> _Seen:
+        with self._lock:
+            stamp = self.stamp()
+            if stamp != self._seen.stamp:
+                self._seen = _Seen(stamp, *self._read())
+            return self._seen
+
+    def _read(self) -> tuple[RunState | None, Mapping[str, Any] | None]:
+        if not self._place.ledger_file.is_file():
+            return None, None
+        with Ledger.open(self._place.ledger_file, owner_lock=False) as ledger:
+            if not ledger.runs():
+                return None, None
+            return reduce(ledger, self._run), self._predictions(ledger)
+
+    def _index(self) -> tuple[RunState, Attempts]:
+        state = self._now().state or RunState(self._run or "-")
+        with self._lock:
+            if self._attempts is None or self._attempts[0] != state.run:
+                self._attempts = state.run, Attempts(self._store, state.run)
+            index = self._attempts[1]
+        index.look()
+        return state, index
+
+    def _vocabulary(self) -> dict[int, str]:
+        """The texts of the tokens of a policy that was trained here, where its form is known."""
+        if self._words is None:
+            found = next(self._place.checkpoints.glob("*/*/tokenizer.json"), None)
+            self._words = drawn.vocabulary_of(_json(found)) if found else {}
+        return self._words
+
+
+def _json(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+
+
+def _word(state: RunState) -> str:
+    """How the run stands, and since when nothing was heard of one that should be at work."""
+    word = state_word(state)
+    if state.exit_reason is None:
+        word += f"; last sign of life {duration(max(0.0, time.time() - state.last_at))} ago"
+    return word
+
+
+def _named(state: RunState) -> Iterator[tuple[str, str]]:
+    """Commits by the names that people have for them, the best name first."""
+    yield from ((one.commit, one.version) for one in state.versions)
+    yield from ((one.commit, f"g{one.generation} {one.name}") for one in state.cells)
+    yield from ((one.commit, one.short_id) for one in state.candidates.values())
+
+
+def _policy(state: RunState, one: Measurement) -> str:
+    seed = f" s{one.seed}" if one.seed and one.policy in state.trained else ""
+    return _trained(state, one.policy) + seed
+
+
+def _trained(state: RunState, policy: str) -> str:
+    """`30 steps` of a policy that was trained here, `untrained` of the one it started from."""
+    if policy in state.trained:
+        return f"{state.trained[policy]} steps"
+    if "+" in policy:
+        return "in training"
+    return "untrained" if state.trained else policy

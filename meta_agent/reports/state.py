@@ -1,0 +1,443 @@
+"""The one reducer: a run's steps and events become a `RunState`, and every view shows that.
+
+Terminal, HTML, `--json` and the queries of the command line read nothing else, so they cannot
+disagree. Reading is tolerant: a field that an older run did not record is None, never invented.
+
+What steps there are stands in `ledger.kinds`.
+
+Events: `plan` {attempts}, `phase` {name, detail, generation?}, `note` {text, level}, `metrics`
+{series, step, and numbers}, `replay` {recording, labels: {name: value}, drift: requests that differ
+from the recorded ones}, the newest counts. `series` names a curve's owner, an arm and a seed:
+"g0/c2/s1" or "4f2a-s1-n30".
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from meta_agent.core.errors import ConfigError
+from meta_agent.core.ledger import Event, Ledger, RunRow, Spend, Step
+from meta_agent.core.ledger.kinds import KINDS
+from meta_agent.core.protocols import JSON
+from meta_agent.reports._cells import CellView, chosen_cells, why_barred
+from meta_agent.reports._decisions import DecisionView
+from meta_agent.reports._money import by_role_json, total_usd
+from meta_agent.reports._parts import (
+    AnalysisView,
+    CandidateView,
+    EvidenceView,
+    Measured,
+    MetricPoint,
+    Recorded,
+    RefusedView,
+    SkillView,
+    VersionView,
+)
+
+STEP_KINDS: Final = tuple(kind for kind, wrote in KINDS.items() if wrote.shown)
+SCHEMA_VERSION: Final = 1
+
+
+@dataclass(slots=True)
+class RunState:
+    """Everything the ledger says about one run."""
+
+    run: str
+    config: Mapping[str, JSON] = field(default_factory=dict)
+    workspace: str = ""  # where it is now; the settings say where it was
+    exit_reason: str | None = None  # None: running, or killed
+    owner: str | None = None  # the process that works in this workspace now
+    started_at: float = 0.0
+    last_at: float = 0.0
+    finished_at: float | None = None
+    starts: int = 1
+    first: Measured | None = None  # the baseline on the split the search reads
+    baseline: Measured | None = None  # on the vault
+    final: Measured | None = None  # on the vault
+    visible: Mapping[str, Any] | None = None  # the smallest gain that this run can see
+    results: Mapping[str, Any] | None = None  # on the vault, over training runs
+    calibration: Mapping[str, Any] | None = None  # the newest of a run that calibrates
+    versions: list[VersionView] = field(default_factory=list)
+    lead: Mapping[str, Any] | None = None  # what has joined it since main moved last
+    cells: list[CellView] = field(default_factory=list)
+    claims: dict[str, Mapping[str, Any]] = field(default_factory=dict)  # last verdict, by kind
+    handover: Mapping[str, Any] | None = None
+    candidates: dict[str, CandidateView] = field(default_factory=dict)
+    refused: list[RefusedView] = field(default_factory=list)
+    analyses: list[AnalysisView] = field(default_factory=list)  # those that said something
+    decisions: list[DecisionView] = field(default_factory=list)
+    evidence: list[EvidenceView] = field(default_factory=list)
+    skills: list[SkillView] = field(default_factory=list)
+    metrics: dict[str, list[MetricPoint]] = field(default_factory=lambda: defaultdict(list))
+    trained: dict[str, int] = field(default_factory=dict)  # steps by policy, checkpoints included
+    evaluated: list[str] = field(default_factory=list)  # names of shards, in the order they came
+    spend: dict[str, Spend] = field(default_factory=dict)
+    rollouts: int = 0
+    train_steps: int = 0
+    planned: int = 0  # attempts that the run may make, those at vault tasks aside; 0: not recorded
+    confirm_queries: int = 0  # looks at the confirm split: each is a chance to be fooled by it
+    phase: str = ""
+    phase_detail: str = ""
+    replay: Mapping[str, Any] | None = None  # of a run that was fed from a recording
+    notes: list[tuple[float, str]] = field(default_factory=list)
+    open_steps: list[Step] = field(default_factory=list)
+
+    @property
+    def domain(self) -> str:
+        return str(self.config.get("domain", ""))
+
+    @property
+    def wall_sec(self) -> float:
+        """From the first start to the last sign of life, pauses between resumptions included."""
+        return max(0.0, (self.finished_at or self.last_at) - self.started_at)
+
+    @property
+    def share(self) -> float | None:
+        """How much of its attempts a run has made; an early end leaves the rest unspent."""
+        return min(1.0, self.rollouts / self.planned) if self.planned else None
+
+    @property
+    def left_sec(self) -> float | None:
+        """Time to go at the pace so far, where there is a pace to speak of."""
+        share = self.share or 0.0
+        going = self.exit_reason is None and self.owner and share >= 0.1
+        return self.wall_sec * (1 - share) / share if going else None
+
+    @property
+    def usd(self) -> float | None:
+        """Money spent; None as soon as one call had no known price."""
+        return total_usd(self.spend.values())
+
+    @property
+    def tokens(self) -> int:
+        return sum(part.tokens + part.open_tokens for part in self.spend.values())
+
+    @property
+    def product(self) -> dict[str, JSON]:
+        """What the run made: the harness by its commit, the policy, and where its weights are."""
+        last = self.versions[-1] if self.versions else None
+        handed = self.handover or {}
+        workspace = self.workspace
+        return {
+            "harness": f"{workspace}/harness_repo" if workspace else None,
+            "harness_commit": handed.get("commit") or (last.commit if last else None),
+            "policy": handed.get("policy") or (last.policy if last else None),
+            "weights": self._here(handed.get("checkpoint")) if self._trains else None,
+        }
+
+    def _here(self, path: JSON) -> str | None:
+        """A recorded path, in the workspace as it lies now."""
+        if not path:
+            return None
+        with suppress(ValueError):
+            inside = Path(str(path)).relative_to(str(self.config.get("workspace")))
+            return str(Path(self.workspace) / inside)
+        return str(path)
+
+    @property
+    def _trains(self) -> bool:
+        policy = str(self.config.get("policy", ""))
+        return policy == "nano" or policy.startswith("hf:")
+
+    @property
+    def waiting(self) -> list[DecisionView]:
+        """What a person has been asked and has not answered."""
+        return [one for one in self.decisions if one.waits]
+
+    def decisions_on(self, candidate: str) -> list[DecisionView]:
+        """What people decided about one candidate."""
+        return [one for one in self.decisions if one.candidate == candidate]
+
+    def spend_json(self) -> dict[str, JSON]:
+        """The `spend` object of the interface."""
+        return {
+            "usd": self.usd,
+            "tokens": self.tokens,
+            "rollouts": self.rollouts,
+            "train_steps": self.train_steps,
+            "confirm_queries": self.confirm_queries,
+            "wall_sec": round(self.wall_sec, 3),
+            "by_role": by_role_json(self.spend),
+        }
+
+    def to_json(self) -> dict[str, JSON]:
+        """The one document of `evolve --json` and `report --json`."""
+        return {
+            "schema_version": SCHEMA_VERSION,
+            "run": self.run,
+            "domain": self.domain,
+            "workspace": self.workspace,
+            "exit_reason": self.exit_reason,
+            "baseline": self.baseline.to_json() if self.baseline else None,
+            "final": self.final.to_json() if self.final else None,
+            "product": self.product,
+            "visible": dict(self.visible) if self.visible else None,
+            "results": dict(self.results) if self.results else None,
+            "calibration": dict(self.calibration) if self.calibration else None,
+            "versions": [version.to_json() for version in self.versions],
+            "lead": dict(self.lead) if self.lead else None,
+            "cells": [cell.to_json() for cell in self.cells],
+            "claims": {kind: dict(verdict) for kind, verdict in self.claims.items()},
+            "handed_over": dict(self.handover) if self.handover else None,
+            "candidates": [candidate.to_json() for candidate in self.candidates.values()],
+            "refused": [one.to_json() for one in self.refused],
+            "analyses": [one.to_json() for one in self.analyses],
+            "decisions": [one.to_json() for one in self.decisions],
+            "skills": [skill.to_json() for skill in self.skills],
+            "replay": dict(self.replay) if self.replay else None,
+            "spend": self.spend_json(),
+        }
+
+    def candidate(self, name: str) -> CandidateView:
+        """A candidate by its id, the end of its id (`g1/c2`), or the start of its commit."""
+        found = [one for one in self.candidates.values() if one.answers_to(name)]
+        if len(found) == 1:
+            return found[0]
+        known = ", ".join(one.short_id for one in self.candidates.values()) or "none yet"
+        problem = "names more than one candidate" if found else "is no candidate"
+        raise ConfigError(
+            f"{name!r} {problem} of run {self.run}", hint=f"candidates of this run: {known}"
+        )
+
+
+def reduce(ledger: Ledger, run: str | None = None) -> RunState:
+    """The state of a run; of the newest one where none is named."""
+    row = _run_row(ledger, run)
+    state = RunState(
+        run=row.run,
+        config=row.config or {},
+        workspace=_place(row.config or {}, ledger.folder),
+        exit_reason=row.exit_reason,
+        owner=ledger.owner,
+        started_at=row.started_at,
+        last_at=row.started_at,
+        finished_at=row.finished_at,
+        starts=row.starts,
+        spend=ledger.spend(row.run),
+    )
+    for step in ledger.steps(row.run):
+        apply_step(state, step)
+    for step in ledger.steps(kind="revert"):  # by a person, after any run
+        apply_step(state, step)
+    for event in ledger.events(row.run):
+        apply_event(state, event)
+    return state
+
+
+def _place(config: Mapping[str, JSON], folder: Path) -> str:
+    """A run's workspace as it was given, unless it lies elsewhere by now."""
+    given = str(config.get("workspace", ""))
+    return given if not given or Path(given).resolve() == folder else str(folder)
+
+
+def every_candidate(ledger: Ledger) -> dict[str, CandidateView]:
+    """The candidates of all runs by id, with what became of them."""
+    every = RunState("")
+    for step in ledger.steps():
+        if step.kind in ("candidate", "verdict", "merge", "revert"):
+            apply_step(every, step)
+    return every.candidates
+
+
+def decisions_on_commit(ledger: Ledger, commit: str) -> list[DecisionView]:
+    """What people decided about the candidate that has, or was merged as, this commit; any run."""
+    meant = {
+        step.fields.get("candidate") or step.fields.get("id")
+        for kind in ("candidate", "merge")
+        for step in ledger.steps(kind=kind)
+        if step.done and str(step.fields.get("commit") or "").startswith(commit)
+    }
+    decisions = map(DecisionView.parse, ledger.steps(kind="decision"))
+    return [one for one in decisions if one.candidate in meant]
+
+
+def apply_step(state: RunState, step: Step) -> None:
+    """Folds one step in. Kinds we do not know count for time and usage alone."""
+    state.last_at = max(state.last_at, step.finished_at or step.started_at)
+    if step.kind == "decision":
+        _fold_decision(state, step)
+        return
+    if not step.done:
+        state.open_steps.append(step)
+        return
+    outcome: Mapping[str, Any] = step.fields
+    state.rollouts += int(outcome.get("rollouts") or 0)
+    state.train_steps += int(outcome.get("train_steps") or 0)
+    if fold := _FOLDS.get(step.kind):
+        fold(state, outcome)
+
+
+def apply_event(state: RunState, event: Event) -> None:
+    """Folds one event in."""
+    state.last_at = max(state.last_at, event.at)
+    payload: Mapping[str, Any] = event.fields
+    if event.kind == "phase":
+        state.phase = str(payload.get("name", ""))
+        state.phase_detail = str(payload.get("detail", ""))
+    elif event.kind == "note":
+        state.notes.append((event.at, str(payload.get("text", ""))))
+    elif event.kind == "plan":
+        state.planned = int(payload.get("attempts") or 0)
+    elif event.kind == "replay":
+        state.replay = payload
+    elif event.kind == "metrics":
+        point = MetricPoint.parse(payload)
+        _replace_rerun(state.metrics[point.series], point)
+
+
+def _replace_rerun(points: list[MetricPoint], point: MetricPoint) -> None:
+    """A killed training starts over: its curve is that of the last attempt."""
+    while points and points[-1].step >= point.step:
+        points.pop()
+    points.append(point)
+
+
+def _run_row(ledger: Ledger, run: str | None) -> RunRow:
+    runs = ledger.runs()
+    found = next((row for row in reversed(runs) if run in (None, row.run)), None)
+    if found is not None:
+        return found
+    if run is None:
+        raise ConfigError("nothing has run in this workspace yet", hint="meta-agent evolve")
+    known = ", ".join(row.run for row in runs[-5:]) or "none"
+    raise ConfigError(f"there is no run {run!r} in this workspace", hint=f"runs: {known}")
+
+
+def _version(outcome: Mapping[str, Any], measured: Measured | None) -> VersionView:
+    commit = outcome.get("commit") or outcome.get("harness_commit")
+    return VersionView.parse({**outcome, "commit": commit, "measured": measured})
+
+
+def _fold_baseline(state: RunState, outcome: Mapping[str, Any]) -> None:
+    state.first = Measured.parse(outcome)
+    state.versions.append(_version(outcome, state.first))
+
+
+def _fold_vault(state: RunState, outcome: Mapping[str, Any]) -> None:
+    measured = Measured.parse(outcome)
+    if outcome.get("which") == "baseline":
+        state.baseline = measured
+    else:
+        state.final = measured
+
+
+def _fold_proposal(state: RunState, outcome: Mapping[str, Any]) -> None:
+    state.refused += RefusedView.parse_all(outcome)
+    said = AnalysisView.parse(outcome)
+    if said.nothing or said.noted:
+        state.analyses.append(said)
+
+
+def _fold_revision(state: RunState, outcome: Mapping[str, Any]) -> None:
+    state.refused += RefusedView.parse_all({**outcome, "refused": [outcome.get("refused")]})
+
+
+def _fold_decision(state: RunState, step: Step) -> None:
+    decision = DecisionView.parse(step)
+    state.decisions.append(decision)
+    candidate = state.candidates.get(str(decision.candidate))
+    if candidate and decision.gate == "merge" and decision.answer == "REVISE":
+        candidate.declined = decision.feedback
+
+
+def _fold_candidate(state: RunState, outcome: Mapping[str, Any]) -> None:
+    candidate = CandidateView.parse(outcome)
+    state.candidates[candidate.id] = candidate
+
+
+def _fold_screen(state: RunState, outcome: Mapping[str, Any]) -> None:
+    if candidate := state.candidates.get(str(outcome.get("candidate"))):
+        candidate.screens.append(dict(outcome))
+
+
+def _fold_live(state: RunState, outcome: Mapping[str, Any]) -> None:
+    state.confirm_queries += outcome.get("split") == "confirm"
+    if kind := outcome.get("claim"):
+        state.claims[str(kind)] = outcome.get("verdict") or {}
+    if candidate := state.candidates.get(str(outcome.get("candidate"))):
+        candidate.lives.append(dict(outcome))
+
+
+def _fold_verdict(state: RunState, outcome: Mapping[str, Any]) -> None:
+    if candidate := state.candidates.get(str(outcome.get("candidate"))):
+        candidate.verdict = dict(outcome)
+
+
+def _fold_merge(state: RunState, outcome: Mapping[str, Any]) -> None:
+    for name in outcome.get("members") or [outcome.get("candidate")]:
+        if candidate := state.candidates.get(str(name)):
+            candidate.merge = dict(outcome)
+    if not outcome.get("undone"):
+        state.lead = None
+    measured = Measured.parse(outcome) if outcome.get("clean_success") is not None else None
+    state.versions.append(_version(outcome, measured))
+
+
+def _fold_revert(state: RunState, outcome: Mapping[str, Any]) -> None:
+    if candidate := state.candidates.get(str(outcome.get("candidate"))):
+        candidate.reverted = str(outcome.get("commit"))
+
+
+def _fold_cell(state: RunState, outcome: Mapping[str, Any]) -> None:
+    state.cells.append(CellView.parse({**outcome, "why": why_barred(outcome)}))
+
+
+def _fold_bundle(state: RunState, outcome: Mapping[str, Any]) -> None:
+    state.cells = chosen_cells(state.cells, outcome)
+
+
+def _fold_lead(state: RunState, outcome: Mapping[str, Any]) -> None:
+    state.lead = outcome if outcome.get("members") else None
+
+
+def _fold_train(state: RunState, outcome: Mapping[str, Any]) -> None:
+    kept = outcome.get("kept")
+    for one in (outcome, *(kept if isinstance(kept, list) else ())):
+        if isinstance(one, dict):
+            state.trained[str(one.get("policy"))] = int(one.get("steps") or 0)
+
+
+def _fold_eval(state: RunState, outcome: Mapping[str, Any]) -> None:
+    shard = outcome.get("shard")
+    if isinstance(shard, dict):
+        state.evaluated.append(str(shard.get("name")))
+
+
+def _kept_as(name: str) -> Callable[[RunState, Mapping[str, Any]], None]:
+    """The outcome as it is."""
+    return lambda state, outcome: setattr(state, name, outcome)
+
+
+def _added(name: str, kind: type[Recorded]) -> Callable[[RunState, Mapping[str, Any]], None]:
+    """One more of its kind."""
+    return lambda state, outcome: getattr(state, name).append(kind.parse(outcome))
+
+
+_FOLDS: Final[Mapping[str, Callable[[RunState, Mapping[str, Any]], None]]] = {
+    "baseline": _fold_baseline,
+    "vault": _fold_vault,
+    "evidence": _added("evidence", EvidenceView),
+    "proposal": _fold_proposal,
+    "revision": _fold_revision,
+    "candidate": _fold_candidate,
+    "screen": _fold_screen,
+    "live": _fold_live,
+    "verdict": _fold_verdict,
+    "merge": _fold_merge,
+    "revert": _fold_revert,
+    "cell": _fold_cell,
+    "bundle": _fold_bundle,
+    "handover": _kept_as("handover"),
+    "lead": _fold_lead,
+    "skill": _added("skills", SkillView),
+    "train": _fold_train,
+    "eval": _fold_eval,
+    "visible": _kept_as("visible"),
+    "results": _kept_as("results"),
+    "calibration": _kept_as("calibration"),
+}

@@ -1,0 +1,61 @@
+"""Sandboxes: one protocol, three backends, one worker inside.
+
+`open_sandbox` gives a `Sandbox` (see `meta_agent.core.protocols`). `resolve_backend` decides before
+a run starts which kind it uses. `reap` removes what a killed run left behind. A guest module is
+source of the standard library alone, sent by `install`:
+
+    def rollout(args, channel):                  # JSON in, JSON out
+        channel.calls([{"kind": "model", ...}])  # one frame; does not wait; returns the cids
+        for answer in channel.wait():            # [{"cid", "ok"} or {"cid", "err"}], any grouping
+            ...
+    OPERATIONS = {"rollout": rollout}
+"""
+
+from meta_agent.core.sandbox.worker_sandbox import WorkerSandbox
+from meta_agent.sandboxes._boxes import Box, BoxLimits, folder_hash, task_image
+from meta_agent.sandboxes._build import build_base_image, recipe_hash
+from meta_agent.sandboxes._derive import build_agent_image, read_requirements
+from meta_agent.sandboxes._images import Images
+from meta_agent.sandboxes._names import BACKENDS, BASE_IMAGE, CONTAINERS, Backend
+from meta_agent.sandboxes._open import (
+    BackendChoice,
+    EngineStatus,
+    choose_backend,
+    engine_status,
+    held_image,
+    image_ids,
+    open_sandbox,
+    resolve_backend,
+)
+from meta_agent.sandboxes._reap import reap, reap_images
+from meta_agent.sandboxes._seal import Sealing, scan_image, seal_image
+
+__all__ = [
+    "BACKENDS",
+    "BASE_IMAGE",
+    "CONTAINERS",
+    "Backend",
+    "BackendChoice",
+    "Box",
+    "BoxLimits",
+    "EngineStatus",
+    "Images",
+    "Sealing",
+    "WorkerSandbox",
+    "build_agent_image",
+    "build_base_image",
+    "choose_backend",
+    "engine_status",
+    "folder_hash",
+    "held_image",
+    "image_ids",
+    "open_sandbox",
+    "read_requirements",
+    "reap",
+    "reap_images",
+    "recipe_hash",
+    "resolve_backend",
+    "scan_image",
+    "seal_image",
+    "task_image",
+]

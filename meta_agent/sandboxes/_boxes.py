@@ -1,0 +1,376 @@
+"""Boxes: containers of somebody's own image, in which a task is worked on and graded.
+
+A sandbox of ours has a read-only root, no root user and a Python; images of public task sets expect
+the opposite. So a box has a root that can be written, the image's own user and tools, and no worker
+inside: commands go in by the engine. It keeps the other fences: no network unless asked for, no
+device, few capabilities, no new privileges, our list of system calls, bounded memory, CPU,
+processes and life.
+
+Promises: nothing is pulled unless asked for; what a box hands out is bytes of a bound size, and a
+regular file or nothing. Does not cover: disk, which storage drivers do not bound; a kernel exploit,
+against which root inside is a weaker fence than none. A box needs `sh`; a command's deadline needs
+`timeout`, and where the image has none the box is killed instead.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import io
+import json
+import re
+import shlex
+import tarfile
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from meta_agent.core.errors import SandboxError
+from meta_agent.core.protocols import ExecResult
+from meta_agent.sandboxes._names import SNAPSHOT_LABEL, whole_id
+from meta_agent.sandboxes._open import check_run_name
+from meta_agent.sandboxes._owner import holder_mark, install_id
+
+if TYPE_CHECKING:
+    from meta_agent.sandboxes._engine import Engine
+
+
+def _on(engine: str) -> Engine:
+    """An engine; its module is imported when a box is wanted: most runs never want one."""
+    from meta_agent.sandboxes import _engine
+
+    return _engine.engine(engine)
+
+
+BUILT: Final = "meta-agent-task"
+_CAPABILITIES: Final = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "SETGID", "SETUID", "KILL")
+_GRACE_SEC: Final = 20.0
+_HEADER_BYTES: Final = 8
+_TIMED_OUT: Final = (124, 137)
+_FROM = re.compile(r"^\s*FROM\s+(?:--\S+\s+)*(\S+)(?:\s+AS\s+(\S+))?", re.IGNORECASE)
+
+_ARG = re.compile(r"^\s*ARG\s+(\w+)=(\S+)", re.IGNORECASE)
+_USE = re.compile(r"\$\{?(\w+)\}?")
+
+
+@dataclass(frozen=True, slots=True)
+class BoxLimits:
+    """What a box may use. `deadline_sec` is its whole life."""
+
+    memory_mb: int = 2048
+    cpus: float = 1.0
+    pids: int = 512
+    deadline_sec: float = 3600.0
+    network: bool = False
+
+
+class Box:
+    """One container of an image. Not for two threads at once."""
+
+    def __init__(
+        self,
+        image_id: str,
+        run: str,
+        limits: BoxLimits,
+        env: Mapping[str, str] | None = None,
+        *,
+        engine: str = "docker",
+    ) -> None:
+        check_run_name(run)
+        self._engine, self._limits = _on(engine), limits
+        self._api = self._engine.api
+        self._until = time.monotonic() + limits.deadline_sec
+        labels = {
+            "ma.owner": install_id(),
+            "ma.run": run,
+            "ma.holder": holder_mark(),
+            "ma.deadline": str(int(time.time() + limits.deadline_sec + 60)),
+        }
+        with self._engine.errors("cannot start a task's container"):
+            made = self._api.create_container(
+                image_id,
+                command=["sh", "-c", f"sleep {int(limits.deadline_sec)} & wait $!"],
+                entrypoint=[],
+                name=f"ma-{run}-{uuid.uuid4().hex[:12]}",
+                hostname="task",
+                environment=dict(env or {}),
+                labels=labels,
+                host_config=self._api.create_host_config(**_fences(limits, self._engine)),
+            )
+            self.id = str(made["Id"])
+            try:
+                self._api.start(self.id)
+                self._engine.bound_tcp(self.id, limits.memory_mb)
+                self._has_timeout = self._ran("command -v timeout", 60.0).exit_code == 0
+            except BaseException:
+                self.close()
+                raise
+
+    def exec(
+        self,
+        command: str,
+        *,
+        timeout_sec: float,
+        user: str = "",
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        output_limit_bytes: int = 1 << 18,
+    ) -> ExecResult:
+        """Runs a shell command; one that is late is killed, and with it the box where need be."""
+        left = min(timeout_sec, max(1.0, self._until - time.monotonic()))
+        line = f"exec sh -c {shlex.quote(command)}"
+        if self._has_timeout:
+            line = f"exec timeout -s KILL {max(1, round(left))} sh -c {shlex.quote(command)}"
+        return self._ran(line, left, user, cwd, env, output_limit_bytes)
+
+    def _ran(
+        self,
+        line: str,
+        seconds: float,
+        user: str = "",
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        limit: int = 1 << 18,
+    ) -> ExecResult:
+        began = time.monotonic()
+        with self._engine.errors("cannot run a command in a task's container"):
+            made = self._api.exec_create(
+                self.id, ["sh", "-c", line], user=user, workdir=cwd, environment=dict(env or {})
+            )
+            raw = self._api.exec_start(made["Id"], socket=True)
+            output, late = _read(raw, seconds + _GRACE_SEC, limit)
+            if late:
+                self._api.kill(self.id)
+            code = self._api.exec_inspect(made["Id"])["ExitCode"]
+        took = time.monotonic() - began
+        killed = late or (code in _TIMED_OUT and took >= seconds - 1)
+        return ExecResult(
+            -1 if code is None else int(code),
+            bytes(output[1]),
+            bytes(output[2]),
+            timed_out=killed,
+            truncated=len(output[1]) + len(output[2]) >= limit,
+            duration_sec=took,
+        )
+
+    def put(self, files: Mapping[str, tuple[bytes, int]], folder: str) -> None:
+        """Writes files (content and mode by path) below a folder, which is made."""
+        buffer = io.BytesIO()
+        with tarfile.open(fileobj=buffer, mode="w") as tar:
+            for path, (content, mode) in sorted(files.items()):
+                member = tarfile.TarInfo(f"{folder.strip('/')}/{path}")
+                member.size, member.mode = len(content), mode
+                tar.addfile(member, io.BytesIO(content))
+        self.put_tar(buffer.getvalue(), "/")
+
+    def put_tar(self, archive: bytes, folder: str) -> None:
+        """Unpacks a tar into a folder that is there."""
+        with self._engine.errors("cannot put files into a task's container"):
+            self._api.put_archive(self.id, folder, archive)
+
+    def get_tar(self, path: str, limit_bytes: int) -> bytes | None:
+        """A path with all below it, as tar; None where it is not there. Untrusted bytes."""
+        found = bytearray()
+        with self._engine.errors(f"cannot read {path} from a task's container"):
+            url = self._api._url("/containers/{0}/archive", self.id)
+            # Not by get_archive: what is left unread of its reply could not be closed.
+            with self._api.get(url, params={"path": path}, stream=True) as reply:
+                if reply.status_code == 404:
+                    return None
+                reply.raise_for_status()
+                for part in reply.iter_content(1 << 16):
+                    found += part
+                    if len(found) > limit_bytes:
+                        raise SandboxError(
+                            f"{path} in a task's container is over {limit_bytes} bytes",
+                            kind="protocol",
+                        )
+        return bytes(found)
+
+    def get(self, path: str, limit_bytes: int) -> bytes | None:
+        """A regular file's content; None where it is not there or is no regular file."""
+        archive = self.get_tar(path, limit_bytes + (16 << 10))
+        if archive is None:
+            return None
+        with tarfile.open(fileobj=io.BytesIO(archive), mode="r:") as tar:
+            first = tar.next()
+            file = tar.extractfile(first) if first is not None and first.isfile() else None
+            return file.read(limit_bytes) if file else None
+
+    @contextlib.contextmanager
+    def snapshot(self) -> Iterator[str]:
+        """An image of the box as it is, for as long as it is needed. The box stops."""
+        with self._engine.errors("cannot keep a task's container"):
+            self._api.kill(self.id)
+            made = self._api.commit(self.id, changes=[f"LABEL {SNAPSHOT_LABEL}={install_id()}"])
+        image_id = whole_id(str(made["Id"]))
+        try:
+            yield image_id
+        finally:
+            with contextlib.suppress(SandboxError):  # `reap_images` has another try
+                self._engine.remove_image(image_id)
+
+    def close(self) -> None:
+        """Kills and removes it; may be called twice."""
+        with contextlib.suppress(SandboxError):
+            self._engine.remove_container(self.id)
+
+
+def _fences(limits: BoxLimits, on: Engine) -> dict[str, Any]:
+    from meta_agent.sandboxes._engine import bounded
+
+    return {
+        "network_mode": "bridge" if limits.network else "none",
+        "cap_drop": ["ALL"],
+        "cap_add": list(_CAPABILITIES),
+        "security_opt": ["no-new-privileges:true", *on.seccomp(tracing=True)],
+        "ipc_mode": "private",
+        "init": True,
+        "log_config": {"Type": "none", "Config": {}},
+        **bounded(limits.memory_mb, limits.cpus, limits.pids, on),
+    }
+
+
+def _read(raw: Any, seconds: float, limit: int) -> tuple[dict[int, bytearray], bool]:
+    """Both streams of a command, up to a limit, and whether it was still going at the end."""
+    from meta_agent.sandboxes._engine import unwrap_socket
+
+    plain, output = unwrap_socket(raw), {0: bytearray(), 1: bytearray(), 2: bytearray()}
+    until, inbox, kind, left = time.monotonic() + seconds, bytearray(), 0, 0
+    with plain:
+        while (wait := until - time.monotonic()) > 0:
+            plain.settimeout(wait)
+            try:
+                part = plain.recv(1 << 16)
+            except TimeoutError:
+                return output, True
+            if not part:
+                return output, False
+            inbox += part
+            while left or len(inbox) >= _HEADER_BYTES:
+                if not left:
+                    kind, left = inbox[0] & 3, int.from_bytes(inbox[4:_HEADER_BYTES], "big")
+                    del inbox[:_HEADER_BYTES]
+                taken = inbox[:left]
+                if not taken and left:
+                    break
+                room = max(0, limit - len(output[1]) - len(output[2]))
+                output[min(kind, 2)] += taken[:room]
+                del inbox[: len(taken)]
+                left -= len(taken)
+    return output, True
+
+
+# --- images --------------------------------------------------------------------------------------
+
+_building = threading.Lock()  # one build at a time: the same task is opened by many threads
+
+
+def task_image(
+    name: str | None,
+    folder: Path | None,
+    *,
+    engine: str = "docker",
+    pull: bool = False,
+    timeout_sec: float = 600.0,
+    progress: Callable[[str], None] = lambda line: None,
+) -> str:
+    """The ID of a named image, or of one built from a folder with a Dockerfile.
+
+    Without `pull`, nothing asks a registry and a build has no network.
+    """
+    on = _on(engine)
+    if name:
+        if pull and on.find_image(name) is None:
+            progress(f"pulling {name}")
+            on.pull_image(name)
+        found = on.find_image(name)
+        if found is None:
+            raise SandboxError(f"image {name} is not on this machine", kind="image")
+        return str(found.id)
+    assert folder is not None, "an image has a name or is built from a folder"
+    tag = f"{BUILT}:{folder_hash(folder)[:24]}"
+    with _building:
+        found = on.find_image(tag)
+        if found is None:
+            _build(on, folder, tag, pull, timeout_sec, progress)
+            found = on.find_image(tag)
+    if found is None:
+        raise SandboxError(f"{tag} is missing right after its build", kind="image")
+    return str(found.id)
+
+
+def _build(
+    on: Engine,
+    folder: Path,
+    tag: str,
+    pull: bool,
+    timeout_sec: float,
+    progress: Callable[[str], None],
+) -> None:
+    for parent in parents(folder / "Dockerfile"):
+        if on.find_image(parent) is None:
+            if not pull:
+                raise SandboxError(
+                    f"{folder}/Dockerfile builds on {parent}, which is not on this machine",
+                    kind="image",
+                )
+            progress(f"pulling {parent}")
+            on.pull_image(parent)
+    progress(f"building {folder}")
+    until, last = time.monotonic() + timeout_sec, ""
+    with on.errors(f"cannot build {folder}"):
+        said = on.api.build(
+            path=str(folder),
+            tag=tag,
+            rm=True,
+            forcerm=True,
+            decode=True,
+            network_mode=None if pull else "none",
+            timeout=round(timeout_sec),
+        )
+        for line in said:
+            last = str(line.get("stream") or "").strip() or last
+            if "error" in line:
+                raise SandboxError(
+                    f"cannot build {folder}: {line['error']} (after: {last[:200]})", kind="image"
+                )
+            if time.monotonic() > until:
+                raise SandboxError(
+                    f"cannot build {folder}: it takes longer than {timeout_sec:g} s", kind="image"
+                )
+
+
+def parents(dockerfile: Path) -> list[str]:
+    """The images that a Dockerfile builds on, without its own stages."""
+    stages: set[str] = {"scratch"}
+    found: list[str] = []
+    values: dict[str, str] = {}
+    for line in dockerfile.read_text(encoding="utf-8", errors="replace").splitlines():
+        if match := _ARG.match(line):
+            values[match[1]] = match[2].strip("\"'")
+        if match := _FROM.match(line):
+            name = _USE.sub(lambda one: values.get(one[1], one[0]), match[1])
+            if name.lower() not in stages:
+                found.append(name)
+            if match[2]:
+                stages.add(match[2].lower())
+    return found
+
+
+def folder_hash(folder: Path) -> str:
+    """Of all files below it: paths, contents and whether they can be run."""
+    listed = [
+        [
+            path.relative_to(folder).as_posix(),
+            hashlib.sha256(path.read_bytes()).hexdigest(),
+            path.stat().st_mode & 0o111,
+        ]
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    ]
+    return hashlib.sha256(json.dumps(listed).encode()).hexdigest()

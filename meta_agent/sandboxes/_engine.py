@@ -1,0 +1,463 @@
+"""Docker and podman, which answers Docker's calls: the only file that talks to an engine.
+
+Promises: the engine's failures become `SandboxError`; containers start by image ID, and starting
+one never pulls; every fence in `fences` is asked for, and an engine that warns that it dropped one
+is refused. Podman drops limits without a warning where an ordinary user has no control group, so
+there they are not asked for, and `Engine.bounds` does not name them. Does not cover: whether runc
+itself holds. An engine is a strong fence, not a wall.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import socket
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import Any, Final
+
+import docker  # noqa: TID251
+import requests
+from docker.errors import APIError, DockerException, ImageNotFound, NotFound  # noqa: TID251
+from docker.utils import parse_host  # noqa: TID251
+
+from meta_agent.core.errors import SandboxError
+from meta_agent.core.protocols import SandboxLimits
+from meta_agent.sandboxes import _podman as podman
+from meta_agent.sandboxes._names import BUILD_COMMAND, TITLES, short_name, whole_id
+from meta_agent.sandboxes._seccomp import seccomp_profile
+
+USER = "10001:10001"  # of images that we make, for whoever runs them without us
+TRUSTED = "0:0"  # init, the watchdog and the worker
+ENGINE_TIMEOUT_SEC = 60
+TCP_PART = 4  # of the memory limit, for the buffers of loopback connections
+ENGINE_HINTS: Final[dict[str, str]] = {
+    "docker": "start Docker, or use --sandbox process",
+    "podman": "podman info says what is amiss; or use --sandbox process",
+}
+IMAGE_HINTS: Final[dict[str, str]] = {
+    "docker": BUILD_COMMAND,
+    "podman": f"podman load -i FILE, of `docker save` or `podman save` where {BUILD_COMMAND} ran",
+}
+EVERY_BOUND: Final = frozenset({"memory", "pids", "cpu"})
+_CONFLICT: Final = 409
+_INTERNAL: Final = 500
+_DOCKERS_STRANGERS: Final = range(1 << 20, 1 << 21)
+_PODMANS_FIRST_STRANGER: Final = 1 << 14  # above the users that images have
+_LEAST_MAPPED: Final = 1 << 15
+_NATIVE: Final = "/v4.0.0/libpod/info"
+
+
+@dataclass(frozen=True, slots=True)
+class EngineFacts:
+    """What `doctor` wants to know."""
+
+    version: str
+    storage: Path
+    free_bytes: int | None  # None: the engine's disk is not this machine's
+    runc: str = ""
+    cgroup: str = ""  # "1" or "2"
+    driver: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """An image that is here: its ID is what containers run."""
+
+    id: str
+    labels: Mapping[str, str]
+    volumes: tuple[str, ...]
+
+
+class Engine:
+    """One engine, `docker` or `podman`; connects on first use."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    @contextlib.contextmanager
+    def errors(self, doing: str) -> Iterator[None]:
+        """Turns what the SDK raises into the project's own error."""
+        try:
+            yield
+        except ImageNotFound as error:
+            hint = IMAGE_HINTS[self.name]
+            raise SandboxError(f"{doing}: {error}", kind="image", hint=hint) from error
+        except (DockerException, requests.RequestException, OSError) as error:
+            hint = ENGINE_HINTS[self.name]
+            raise SandboxError(f"{doing}: {error}", kind="engine", hint=hint) from error
+
+    @cached_property
+    def api(self) -> Any:
+        """The low-level API client."""
+        with self.errors(f"cannot reach the {TITLES[self.name]} engine"):
+            sizes: dict[str, Any] = {"timeout": ENGINE_TIMEOUT_SEC, "max_pool_size": 32}
+            if self.name == "docker":
+                _check_listens(os.environ.get("DOCKER_HOST"))
+                return docker.from_env(**sizes).api
+            address = podman.address()
+            _check_listens(address)
+            return docker.DockerClient(base_url=address, **sizes).api
+
+    @cached_property
+    def _native(self) -> dict[str, Any]:
+        """What podman says of itself in its own words."""
+        with self.errors("cannot ask podman"):
+            reply = self.api.get(f"{self.api.base_url}{_NATIVE}")
+            reply.raise_for_status()
+            return dict(reply.json()["host"])
+
+    @cached_property
+    def bounds(self) -> frozenset[str]:
+        """What it bounds by control groups: of memory, pids and cpu. The others it drops."""
+        if self.name == "docker" or not self._native["security"]["rootless"]:
+            return EVERY_BOUND
+        if self._native["cgroupVersion"] != "v2":
+            return frozenset()
+        return EVERY_BOUND & set(self._native.get("cgroupControllers") or ())
+
+    @cached_property
+    def strangers(self) -> range:
+        """The users that a sandbox's untrusted part may be, as seen inside."""
+        if self.name == "docker" or not self._native["security"]["rootless"]:
+            return _DOCKERS_STRANGERS
+        maps = self._native["idMappings"]
+        mapped = min(sum(row["size"] for row in maps[kind]) for kind in ("uidmap", "gidmap"))
+        if mapped < _LEAST_MAPPED:
+            raise SandboxError(
+                f"podman has {mapped} users here, and a sandbox needs two of its own",
+                kind="engine",
+                hint="as root: usermod --add-subuids 100000-165535 --add-subgids 100000-165535 "
+                "USER, and install uidmap; then podman system migrate",
+            )
+        return range(_PODMANS_FIRST_STRANGER, mapped)
+
+    def seccomp(self, *, tracing: bool) -> list[str]:
+        """The system calls that a container may make, as this engine takes them."""
+        profile = seccomp_profile(tracing=tracing)
+        if not profile:
+            return []
+        return [f"seccomp={profile if self.name == 'docker' else podman.file_with(profile)}"]
+
+    def facts(self) -> EngineFacts:
+        """Raises `SandboxError(kind="engine")` when there is none."""
+        with self.errors(f"cannot reach the {TITLES[self.name]} engine"):
+            info = self.api.info()
+        storage = Path(info["DockerRootDir"])
+        free = None
+        with contextlib.suppress(OSError):
+            free = shutil.disk_usage(storage).free
+        return EngineFacts(
+            str(info["ServerVersion"]),
+            storage,
+            free,
+            runc=str((info.get("RuncCommit") or {}).get("ID") or ""),
+            cgroup=str(info.get("CgroupVersion") or "1"),
+            driver=str(info.get("Driver") or ""),
+        )
+
+    def bound_tcp(self, container_id: str, memory_mb: int) -> bool:
+        """Whether the buffers of a container's connections count towards its memory.
+
+        Version 1 of control groups counts them apart, and runc no longer sets that limit. So it is
+        set here, which takes root; where it cannot be, the buffers are bounded by nothing.
+        """
+        if Path("/sys/fs/cgroup/cgroup.controllers").exists():
+            return True
+        try:
+            pid = self.api.inspect_container(container_id)["State"]["Pid"]
+            groups = Path(f"/proc/{pid}/cgroup").read_text(encoding="ascii").splitlines()
+            (group,) = (row.split(":", 2)[2] for row in groups if row.split(":")[1] == "memory")
+            limit = Path(f"/sys/fs/cgroup/memory{group}/memory.kmem.tcp.limit_in_bytes")
+            limit.write_text(str((memory_mb << 20) // TCP_PART), encoding="ascii")
+        except (OSError, ValueError, IndexError, KeyError, DockerException):
+            return False
+        return group != "/"
+
+    # --- images --------------------------------------------------------------------------------
+
+    def find_image(self, name: str) -> Image | None:
+        """The local image of that name or ID, or None. Never pulls."""
+        try:
+            with self.errors(f"cannot look for image {name}"):
+                found = self.api.inspect_image(name)
+        except SandboxError as error:
+            if error.kind == "image":
+                return None
+            raise
+        config = found["Config"]
+        return Image(found["Id"], config.get("Labels") or {}, tuple(config.get("Volumes") or ()))
+
+    def import_image(self, archive: Path, name: str, labels: Mapping[str, str]) -> str:
+        """Makes an image of a root file system and returns its ID."""
+        repository, _, tag = name.partition(":")
+        changes = ["WORKDIR /scratch", f"USER {USER}"]
+        changes += [f"LABEL {key}={value}" for key, value in labels.items()]
+        with self.errors(f"cannot import image {name}"):
+            said = self.api.import_image_from_file(
+                str(archive), repository, tag=tag, changes=changes
+            )
+            self.api.tag(json.loads(said)["status"], repository, tag)  # podman takes no tag above
+        image = self.find_image(name)
+        if image is None:
+            raise SandboxError(f"image {name} is missing right after its import", kind="image")
+        return image.id
+
+    def load_image(self, archive: Path) -> None:
+        """Loads what `docker save` wrote."""
+        with self.errors(f"cannot load {archive.name}"), archive.open("rb") as stream:
+            for said in self.api.load_image(stream):
+                if "error" in said:
+                    raise SandboxError(f"cannot load {archive.name}: {said['error']}", kind="image")
+
+    def pull_image(self, name: str) -> None:
+        """Fetches an image from its registry. The only place that does, and only where asked to."""
+        repository, _, tag = name.partition("@") if "@" in name else _tagged(name)
+        with self.errors(f"cannot pull {name}"):
+            for said in self.api.pull(repository, tag=tag or "latest", stream=True, decode=True):
+                if "error" in said:
+                    raise SandboxError(f"cannot pull {name}: {said['error']}", kind="image")
+
+    def derive_image(
+        self, base_id: str, archive: Path, name: str, labels: Mapping[str, str]
+    ) -> str:
+        """Makes an image of another and the files of a tar, starting nothing; returns its ID."""
+        repository, _, tag = name.partition(":")
+        with self.errors(f"cannot make image {name}"):
+            api = self.api
+            made = api.create_container(base_id, command=["true"], entrypoint=[])
+            try:
+                with archive.open("rb") as stream:
+                    api.put_archive(made["Id"], "/", stream)
+                changes = [f"LABEL {key}={value}" for key, value in labels.items()]
+                done = api.commit(made["Id"], repository, tag=tag or None, changes=changes)
+            finally:
+                api.remove_container(made["Id"], v=True, force=True)
+        return whole_id(str(done["Id"]))
+
+    def labelled_images(self, label: str) -> list[tuple[str, str]]:
+        """(id, name) of the local images that carry a label."""
+        with self.errors("cannot list images"):
+            rows = self.api.images(filters={"label": label})
+        return [(row["Id"], short_name((row["RepoTags"] or [row["Id"]])[0])) for row in rows]
+
+    def remove_image(self, image_id: str) -> bool:
+        """Removes an image; False where a container still uses it."""
+        with self.errors(f"cannot remove image {image_id[:19]}"), contextlib.suppress(NotFound):
+            try:
+                self.api.remove_image(image_id)
+            except APIError as error:
+                if error.status_code != _CONFLICT:
+                    raise
+                return False
+        return True
+
+    def owned_containers(self, owner: str) -> list[tuple[str, str, dict[str, str]]]:
+        """(id, name, labels) of all containers of one installation, running or not."""
+        with self.errors("cannot list containers"):
+            rows = self.api.containers(all=True, filters={"label": f"ma.owner={owner}"})
+        return [(row["Id"], row["Names"][0].lstrip("/"), row["Labels"]) for row in rows]
+
+    def remove_container(self, container_id: str) -> None:
+        """Kills and removes; gone already, or being removed by another process, is fine."""
+        with (
+            self.errors(f"cannot remove container {container_id[:12]}"),
+            contextlib.suppress(NotFound),
+        ):
+            try:
+                self.api.remove_container(container_id, v=True, force=True)
+            except APIError as error:
+                if error.status_code == _INTERNAL:  # podman, where it was just ending by itself
+                    time.sleep(0.5)
+                    self.api.remove_container(container_id, v=True, force=True)
+                elif error.status_code != _CONFLICT:  # by force there is no other conflict
+                    raise
+
+
+@lru_cache
+def engine(name: str) -> Engine:
+    """The one engine of that name that this process talks to."""
+    return Engine(name)
+
+
+def _check_listens(address: str | None) -> None:
+    """Raises OSError where nobody listens on the engine's socket file.
+
+    The SDK would leave its socket open then, and its error does not name the file.
+    """
+    scheme, _, path = str(parse_host(address)).partition("://")
+    if scheme != "http+unix":
+        return
+    with socket.socket(socket.AF_UNIX) as ours:
+        ours.settimeout(ENGINE_TIMEOUT_SEC)
+        try:
+            ours.connect(path)
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, path) from error
+
+
+def _tagged(name: str) -> tuple[str, str, str]:
+    """A colon before the last slash belongs to a registry's port."""
+    head, colon, tag = name.rpartition(":")
+    return (head, colon, tag) if colon and "/" not in tag else (name, "", "")
+
+
+def fences(limits: SandboxLimits, stranger: int, on: Engine) -> dict[str, Any]:
+    """The host configuration of every container, whole and in one place.
+
+    The worker may become another user and end what that one runs, and do nothing else of what root
+    can; whoever it becomes has no capability (`inside.processes.step_down`). Podman mounts nothing
+    for another user than its own, so there the worker may also give folders away; and it puts
+    folders without a bound on a read-only root, which are replaced by some that have one.
+    """
+    ours = "rw,nosuid,nodev"
+    place = f"exec,mode=0755,size={limits.scratch_mb}m"
+    others = {}
+    if on.name == "docker":
+        place += f",uid={stranger},gid={stranger}"
+    else:
+        others = dict.fromkeys(("/run", "/var/tmp"), f"{ours},noexec,mode=0755,size=1m")
+    return {
+        "network_mode": "none",
+        "read_only": True,
+        "tmpfs": {
+            "/scratch": f"{ours},{place}",
+            "/tmp": f"{ours},noexec,mode=1777,size=64m",
+            **others,
+        },
+        "cap_drop": ["ALL"],
+        "cap_add": ["SETUID", "SETGID", "SETPCAP", "KILL", *["CHOWN"] * (on.name == "podman")],
+        "security_opt": ["no-new-privileges:true", *on.seccomp(tracing=False)],
+        "ulimits": [
+            {"Name": "nofile", "Soft": 1024, "Hard": 1024},
+            {"Name": "core", "Soft": 0, "Hard": 0},
+        ],
+        "shm_size": 64 << 20,
+        "ipc_mode": "private",
+        "init": True,
+        "log_config": {"Type": "none", "Config": {}},
+        **bounded(limits.memory_mb, limits.cpus, limits.pids, on),
+    }
+
+
+def bounded(memory_mb: int, cpus: float, pids: int, on: Engine) -> dict[str, Any]:
+    """The limits by control groups, as far as the engine holds them."""
+    memory = memory_mb << 20
+    wanted = {
+        "memory": {"mem_limit": memory, "memswap_limit": memory},  # equal: no swap on top
+        "cpu": {"nano_cpus": int(cpus * 1e9)},
+        "pids": {"pids_limit": pids},
+    }
+    return {name: value for one in on.bounds for name, value in wanted[one].items()}
+
+
+def command(program: str, limits: SandboxLimits) -> list[str]:
+    """The container's command: it ends itself at its deadline, whatever becomes of the host."""
+    deadline = f"{limits.deadline_sec:g}"
+    return ["timeout", "-s", "KILL", deadline, "python3", "-s", "-u", "-c", program]
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerPlan:
+    """What makes one container differ from another."""
+
+    image_id: str
+    name: str
+    program: str
+    labels: Mapping[str, str]
+    limits: SandboxLimits
+    stranger: int
+
+
+ENVIRONMENT = {
+    "HOME": "/tmp",
+    "TMPDIR": "/tmp",
+    "LANG": "C.UTF-8",
+    "PYTHONHASHSEED": "0",
+    "PYTHONDONTWRITEBYTECODE": "1",
+}
+
+
+class Container:
+    """One container from creation to removal, and the stream to its first process."""
+
+    def __init__(self, on: Engine, plan: ContainerPlan) -> None:
+        self._on, self._api, self._plan = on, on.api, plan
+        with on.errors("cannot create a sandbox container"):
+            self.id = self._create()
+        try:
+            with on.errors("cannot start a sandbox container"):
+                self.socket = self._attach()
+                self._api.start(self.id)
+                self.bounds_tcp = on.bound_tcp(self.id, plan.limits.memory_mb)
+        except BaseException:
+            self.remove()
+            raise
+
+    def _create(self) -> str:
+        made = self._api.create_container(
+            self._plan.image_id,
+            command=command(self._plan.program, self._plan.limits),
+            entrypoint=[],
+            name=self._plan.name,
+            user=TRUSTED,
+            hostname="sandbox",
+            working_dir="/scratch",
+            environment=ENVIRONMENT,
+            labels=dict(self._plan.labels),
+            stdin_open=True,
+            host_config=self._host_config(),
+        )
+        self._refuse_warnings(made)
+        return str(made["Id"])
+
+    def _host_config(self) -> dict[str, Any]:
+        config: dict[str, Any] = self._api.create_host_config(
+            **fences(self._plan.limits, self._plan.stranger, self._on)
+        )
+        return config
+
+    def _refuse_warnings(self, made: Mapping[str, Any]) -> None:
+        """The engine warns when the kernel lacks a limit and goes on without it: we do not."""
+        if warnings := made.get("Warnings"):
+            with contextlib.suppress(DockerException):
+                self._api.remove_container(made["Id"], force=True)
+            raise SandboxError(f"the engine cannot hold a limit: {warnings}", kind="engine")
+
+    def _attach(self) -> socket.socket:
+        wanted = {"stdin": 1, "stdout": 1, "stderr": 1, "stream": 1}
+        raw = self._api.attach_socket(self.id, params=wanted)
+        return unwrap_socket(raw)
+
+    def remove(self) -> None:
+        """Kills and removes the container with its volumes; gone already is fine."""
+        with contextlib.suppress(NotFound), self._on.errors("cannot remove a sandbox container"):
+            with contextlib.suppress(APIError):
+                self._api.kill(self.id)
+            self._api.remove_container(self.id, v=True, force=True)
+
+    def state(self) -> dict[str, Any]:
+        """The engine's view, once the container has stopped (or after two seconds)."""
+        with self._on.errors("cannot inspect a sandbox container"):
+            for _ in range(40):
+                state: dict[str, Any] = self._api.inspect_container(self.id)["State"]
+                if not state["Running"]:
+                    break
+                time.sleep(0.05)
+        return state
+
+
+def unwrap_socket(raw: Any) -> socket.socket:
+    """A plain socket of our own; the SDK's layers of wrappers are closed, not left to the GC."""
+    found = getattr(raw, "_sock", raw)
+    if not isinstance(found, socket.socket):
+        raise SandboxError("only a local engine (unix socket) is supported", kind="engine")
+    plain = found.dup()
+    raw.close()
+    found.close()
+    return plain

@@ -1,0 +1,190 @@
+"""Which backend, and a sandbox of it.
+
+Promises: code that an LLM may have written runs in a container or not at all, unless someone asked
+for less in so many words; `auto` says why it chose. Docker is imported only when it is needed.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from meta_agent.core.errors import ConfigError, PreflightError, SandboxError
+from meta_agent.core.protocols import SandboxLimits
+from meta_agent.core.sandbox.worker_sandbox import WorkerSandbox
+from meta_agent.sandboxes._names import (
+    BACKENDS,
+    BASE_IMAGE,
+    BUILD_COMMAND,
+    CONTAINERS,
+    RECIPE_LABEL,
+    TITLES,
+    Backend,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class EngineStatus:
+    """What `doctor` shows about an engine. `problem` is empty when sandboxes can start."""
+
+    version: str = ""
+    image: str = BASE_IMAGE
+    image_id: str = ""
+    recipe: str = ""
+    storage: Path | None = None
+    free_bytes: int | None = None
+    runc: str = ""
+    cgroup: str = ""
+    driver: str = ""
+    unbounded: tuple[str, ...] = ()
+    problem: str = ""
+    hint: str = ""
+
+    @property
+    def ready(self) -> bool:
+        """True when a sandbox can be started right now."""
+        return not self.problem
+
+
+def engine_status(name: str = "docker", *, image: str = BASE_IMAGE) -> EngineStatus:
+    """Looks at the engine and the image; never raises for what a user can mend."""
+    try:
+        return _look(name, image)
+    except SandboxError as error:
+        return EngineStatus(image=image, problem=str(error), hint=error.hint or "")
+
+
+def _look(name: str, image: str) -> EngineStatus:
+    from meta_agent.sandboxes import _engine
+
+    engine = _engine.engine(name)
+    facts, found = engine.facts(), engine.find_image(image)
+    assert engine.strangers
+    return EngineStatus(
+        version=facts.version,
+        image=image,
+        image_id=found.id if found else "",
+        recipe=found.labels.get(RECIPE_LABEL, "") if found else "",
+        storage=facts.storage,
+        free_bytes=facts.free_bytes,
+        runc=facts.runc,
+        cgroup=facts.cgroup,
+        driver=facts.driver,
+        unbounded=tuple(sorted(_engine.EVERY_BOUND - engine.bounds)),
+        problem="" if found else f"image {image} is not on this machine",
+        hint="" if found else _engine.IMAGE_HINTS[name],
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class BackendChoice:
+    """A backend and the reason for it, in one clause."""
+
+    name: Backend
+    reason: str
+
+
+@cache
+def process_is_unprivileged() -> bool:
+    """Whether what runs in a process sandbox is not root; a root starts one to see."""
+    if os.geteuid() != 0:
+        return True
+    with open_sandbox("process", run="preflight", limits=SandboxLimits(deadline_sec=60)) as tried:
+        return "unprivileged" in tried.fences
+
+
+def choose_backend(
+    requested: str,
+    *,
+    code_by_llm: bool,
+    allow_unsafe: bool = False,
+    status: Callable[[str], EngineStatus] = engine_status,
+    unprivileged: Callable[[], bool] = process_is_unprivileged,
+) -> BackendChoice:
+    """Decides before anything starts; raises `PreflightError` with the next command."""
+    if requested not in ("auto", *BACKENDS):
+        raise ConfigError(f"--sandbox {requested!r}: choose auto, {' or '.join(BACKENDS)}")
+    looked: list[EngineStatus] = []
+    for name in CONTAINERS:
+        if requested in ("auto", name):
+            looked.append(engine := status(name))
+            if engine.ready:
+                here = f"{TITLES[name]} {engine.version} with {engine.image} is here"
+                return BackendChoice(name, here)
+            if requested == name:
+                raise PreflightError(f"--sandbox {name}: {engine.problem}", hint=engine.hint)
+    reason = "; ".join(dict.fromkeys(one.problem for one in looked)) or "asked for"
+    # An engine that runs and only lacks the image is the shorter way.
+    hint = next(
+        (one.hint for one in sorted(looked, key=lambda one: not one.version)), BUILD_COMMAND
+    )
+    if code_by_llm and not allow_unsafe:
+        raise PreflightError(
+            f"code written by an LLM is not run in a plain process ({reason})",
+            hint=f"{hint}; then --sandbox docker or podman. To accept the risk: --allow-unsafe",
+        )
+    if code_by_llm and not unprivileged():
+        raise PreflightError(
+            "code written by an LLM never runs as root, and here a process sandbox has only that",
+            hint=f"run as another user than root, or {hint}; then --sandbox docker or podman",
+        )
+    return BackendChoice("process", reason)
+
+
+def resolve_backend(requested: str, *, code_by_llm: bool, allow_unsafe: bool = False) -> Backend:
+    """`choose_backend` for callers that need no reason."""
+    return choose_backend(requested, code_by_llm=code_by_llm, allow_unsafe=allow_unsafe).name
+
+
+def open_sandbox(
+    backend: str, *, run: str, limits: SandboxLimits | None = None, image: str | None = None
+) -> WorkerSandbox:
+    """Starts a sandbox. `run` labels it; `image` (of containers): a name or ID here, or `base`."""
+    limits = limits or SandboxLimits()
+    check_run_name(run)
+    if backend == "process":
+        from meta_agent.sandboxes._process import open_process
+
+        return open_process(limits)
+    if backend in CONTAINERS:
+        from meta_agent.sandboxes._containers import open_container
+
+        return open_container(backend, run, limits, None if image == "base" else image)
+    raise ConfigError(f"no sandbox backend {backend!r}: choose {' or '.join(BACKENDS)}")
+
+
+def image_ids(backend: str, names: Iterable[str]) -> dict[str, str]:
+    """The IDs of these images, by name, as far as they are here; a process has none."""
+    if backend not in CONTAINERS:
+        return {}
+    from meta_agent.sandboxes._engine import engine
+
+    found = {name: engine(backend).find_image(name) for name in names}
+    return {name: image.id for name, image in found.items() if image}
+
+
+def held_image(backend: str, name: str, image_id: str) -> str:
+    """The ID where that very image is on this machine; else what is amiss and the way to mend it.
+
+    An ID is the hash of an image's configuration, so a saved image keeps it wherever it is loaded,
+    and one that was built again from the same recipe has another.
+    """
+    try:
+        if image_ids(backend, [image_id]):
+            return image_id
+        amiss = "not"
+    except SandboxError as error:
+        amiss = f"not ({error})"
+    bring = f"{backend} load --input FILE, of {backend} save --output FILE {name}"
+    return f"{amiss} on {platform.node()} (bring it: {bring})"
+
+
+def check_run_name(run: str) -> None:
+    """A run's name becomes part of a container's name."""
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}", run):
+        raise ConfigError(f"run name {run!r}: letters, digits, _ . - and at most 64 characters")

@@ -1,0 +1,83 @@
+"""Whose sandbox is it, who works in it, and is its holder still alive?
+
+Promises: two installations (two users, two state folders) never share an identity; a holder counts
+as dead only if this machine can know it. Does not cover: a state folder copied to another machine
+that uses the same engine; there only the deadline label decides.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import tempfile
+import uuid
+from contextlib import suppress
+from functools import lru_cache
+from pathlib import Path
+from typing import Final
+
+from meta_agent.core.errors import SandboxError
+from meta_agent.core.workspace import read_small, state_dir
+
+_STRANGERS: Final = range(1 << 20, 1 << 21)
+
+
+def stranger_uid(among: range = _STRANGERS) -> int:
+    """A user for the untrusted part of one sandbox: quotas that count by user are its own."""
+    return secrets.choice(among)
+
+
+def install_id() -> str:
+    """A random name for this installation, made on first use."""
+    return _read_or_make(state_dir() / "install-id")
+
+
+@lru_cache
+def _read_or_make(path: Path) -> str:
+    if found := read_small(path):
+        return found
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.NamedTemporaryFile("w", dir=path.parent) as draft:
+        draft.write(uuid.uuid4().hex)
+        draft.flush()
+        # A link appears whole and loses to one that is there: two first starts agree on one name.
+        with suppress(FileExistsError):
+            os.link(draft.name, path)
+    if found := read_small(path):
+        return found
+    raise SandboxError(
+        f"{path} holds no name for this installation", kind="start", hint="remove it"
+    )
+
+
+def holder_mark() -> str:
+    """Names this process for good: boot, PID namespace, PID, and start time against PID reuse."""
+    return f"{_boot_id()}:{_pid_namespace()}:{os.getpid()}:{_start_time(os.getpid())}"
+
+
+def holder_is_dead(mark: str) -> bool:
+    """True only if the holder is surely gone: not where its PID means nothing to us."""
+    try:
+        boot, namespace, pid, started = mark.split(":")
+        number = int(pid)
+    except ValueError:
+        return False
+    if boot != _boot_id():
+        return True
+    return namespace == _pid_namespace() and _start_time(number) != started
+
+
+def _boot_id() -> str:
+    return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+
+
+def _pid_namespace() -> str:
+    return str(Path("/proc/self/ns/pid").stat().st_ino)
+
+
+def _start_time(pid: int) -> str:
+    """Field 22 of /proc/PID/stat, counted after the name, which may hold anything."""
+    with suppress(OSError, IndexError):
+        text = Path(f"/proc/{pid}/stat").read_bytes()
+        return text.rpartition(b")")[2].split()[19].decode()
+    return "gone"

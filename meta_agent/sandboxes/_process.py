@@ -1,0 +1,338 @@
+"""Sandboxes that are local processes: the only file that starts them.
+
+For code that we wrote ourselves (or where a user insists). Promises: own session, resource limits,
+a cleared environment, a folder of its own, death with its parent, and a kill that reaches the whole
+tree. Where the kernel allows, also no network and a read-only view of the machine (`inside/_jail`).
+Started by root, what is untrusted gets another user and a limit on its processes.
+Does not cover: secrecy of what that user may read; a limit on memory *in sum*, and, where it was
+not root who started it, on processes.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import fcntl
+import io
+import json
+import os
+import select
+import shutil
+import signal
+import site
+import socket
+import subprocess  # noqa: TID251
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from meta_agent.core.errors import SandboxError
+from meta_agent.core.protocols import SandboxLimits
+from meta_agent.core.sandbox.inside.processes import descendants
+from meta_agent.core.sandbox.worker_sandbox import WorkerSandbox
+from meta_agent.sandboxes._bootstrap import READ_PROGRAM, fork_server_program
+from meta_agent.sandboxes._names import FOLDER_PREFIX, HOLDER_FILE
+from meta_agent.sandboxes._owner import holder_mark, stranger_uid
+
+READ_BYTES = 1 << 20
+STDERR_TAIL_BYTES = 8 << 10
+ANSWER_BYTES, ORDER_SEC = 1 << 12, 120.0
+FIRST_LOOK_SEC, LAST_LOOK_SEC = 0.0005, 0.02
+
+
+@lru_cache(maxsize=1)
+def _spawner() -> ThreadPoolExecutor:
+    """One thread starts services: PR_SET_PDEATHSIG fires when the *thread* that forked ends."""
+    return ThreadPoolExecutor(1, thread_name_prefix="sandbox-spawner")
+
+
+class ForkServer:
+    """The process that sandboxes are forked from (`inside/forkserver`), and its line to us.
+
+    To start an interpreter and to import the worker took two thirds of a sandbox's start.
+    """
+
+    def __init__(self) -> None:
+        self._orders, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._orders.settimeout(ORDER_SEC)
+        self._owner, self._lock = os.getpid(), threading.Lock()  # one order and answer at a time
+        with theirs:
+            self.process = subprocess.Popen(
+                [sys.executable, "-s", "-S", "-u", "-c", READ_PROGRAM],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                cwd="/",
+                env=clean_environment(Path("/")),
+                start_new_session=True,
+                pass_fds=(theirs.fileno(),),
+            )
+            program = fork_server_program(theirs.fileno())
+        assert self.process.stdin
+        with contextlib.suppress(BrokenPipeError), self.process.stdin as pipe:
+            pipe.write(len(program).to_bytes(4, "little") + program)
+        atexit.register(self.close)
+
+    def ask(self, order: dict[str, Any], descriptors: Sequence[int] = ()) -> dict[str, Any]:
+        """What it answers. Raises OSError where it could not do it, or is gone."""
+        answer = b""
+        with self._lock, contextlib.suppress(TimeoutError):
+            socket.send_fds(self._orders, [json.dumps(order).encode()], descriptors)
+            answer = self._orders.recv(ANSWER_BYTES)
+        if not answer:
+            raise ConnectionError(f"the fork server ended: {self.close()}")
+        told: dict[str, Any] = json.loads(answer)
+        if "error" in told:
+            raise OSError(told["error"])
+        return told
+
+    def close(self) -> str:
+        """Ends it, and with it every sandbox that it forked; returns what it said."""
+        errors = self.process.stderr
+        with self._lock:
+            if os.getpid() != self._owner or not errors or errors.closed:
+                return ""
+            self._orders.close()
+            self.process.kill()
+            with errors:
+                said = errors.read().decode("utf-8", "replace").strip()
+            return f"{said} (code {self.process.wait()})"
+
+
+_servers: dict[int, ForkServer] = {}  # by the process it serves: a fork of ours wants its own
+_servers_lock = threading.Lock()
+
+
+def fork_server() -> ForkServer:
+    """The one of this process; another where it was ended from outside."""
+    with _servers_lock:
+        server = _servers.get(os.getpid())
+        if server and server.process.poll() is not None:
+            server.close()
+            server = None
+        _servers[os.getpid()] = server = server or ForkServer()
+        return server
+
+
+class Forked:
+    """A sandbox's process: as much of `subprocess.Popen` as is used of one."""
+
+    def __init__(self, order: dict[str, Any], stdio: Sequence[int]) -> None:
+        self._server = fork_server()
+        self.pid: int = self._server.ask(order, stdio)["pid"]
+        self.returncode: int | None = None
+        self._lock = threading.Lock()  # an end is told once
+
+    def poll(self) -> int | None:
+        """The code it ended with, or None; SIGKILL's where the fork server took it along."""
+        with self._lock:
+            if self.returncode is None:
+                try:
+                    self.returncode = self._server.ask({"ended": self.pid})["code"]
+                except OSError:
+                    self.returncode = -signal.SIGKILL
+            return self.returncode
+
+    def wait(self, timeout: float = float("inf")) -> int:
+        """Raises TimeoutExpired as `Popen.wait` does."""
+        give_up, pause = time.monotonic() + timeout, FIRST_LOOK_SEC
+        while (code := self.poll()) is None:
+            if time.monotonic() > give_up:
+                raise subprocess.TimeoutExpired("sandbox", timeout)
+            time.sleep(pause)
+            pause = min(2 * pause, LAST_LOOK_SEC)
+        return code
+
+
+class ProcessStream:
+    """Pipes to a worker process, and its kill."""
+
+    def __init__(self, folder: Path, limits: SandboxLimits) -> None:
+        self._folder, self._limits = folder, limits
+        self._stderr = bytearray()
+        self._deadline_passed = False
+        self._kill_lock = threading.Lock()  # the folder is removed once, after the last process
+        self._released = False
+        (stdin, to), (come, stdout), (errors, stderr) = _pipe(), _pipe(), _pipe()
+        self._ours = (to, come, errors)
+        self._to, self._from, self._errors = (end.fileno() for end in self._ours)
+        for descriptor in (self._to, self._from, self._errors):
+            os.set_blocking(descriptor, False)
+        with contextlib.ExitStack() as unstarted, stdin, stdout, stderr:
+            for end in self._ours:
+                unstarted.enter_context(end)
+            theirs = [end.fileno() for end in (stdin, stdout, stderr)]
+            self._child = Forked(_order(folder, limits), theirs)
+            unstarted.pop_all()
+        self._timer = threading.Timer(limits.deadline_sec, self._expire)
+        self._timer.daemon = True
+        self._timer.start()
+
+    def send(self, data: memoryview, timeout_sec: float) -> int:
+        if self._released:
+            return len(data)
+        with contextlib.suppress(BlockingIOError):
+            return self._write(data)
+        poller = select.poll()
+        poller.register(self._to, select.POLLOUT)
+        if not poller.poll(timeout_sec * 1000):
+            return 0
+        return self._write(data)
+
+    def _write(self, data: memoryview) -> int:
+        try:
+            return os.write(self._to, data)
+        except BrokenPipeError:
+            return len(data)  # the reader is gone: the next receive finds out and says why
+
+    def receive(self, timeout_sec: float) -> bytes | None:
+        if self._released:
+            return b""
+        poller = select.poll()
+        poller.register(self._from, select.POLLIN)
+        if not poller.poll(timeout_sec * 1000):
+            return None
+        return os.read(self._from, READ_BYTES)
+
+    def kill(self) -> None:
+        with self._kill_lock:
+            self._timer.cancel()
+            kill_tree(self._child)
+            remove_folder(self._folder)
+
+    def release(self) -> None:
+        self._released = True
+        for end in self._ours:
+            end.close()
+
+    def _expire(self) -> None:
+        self._deadline_passed = True
+        kill_tree(self._child)
+
+    def _keep_stderr(self) -> None:
+        with contextlib.suppress(OSError, ValueError):
+            while chunk := os.read(self._errors, READ_BYTES):
+                self._stderr = (self._stderr + chunk)[-STDERR_TAIL_BYTES:]
+
+    def post_mortem(self) -> SandboxError:
+        if self._deadline_passed:
+            limit = f"{self._limits.deadline_sec:g} s"
+            return SandboxError(f"the sandbox outlived its deadline of {limit}", kind="timeout")
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._child.wait(timeout=2)
+        self._keep_stderr()
+        detail = bytes(self._stderr).decode("utf-8", "replace").strip()
+        message = f"the sandbox process ended with code {self._child.returncode}"
+        return SandboxError(f"{message}: {detail}" if detail else message, kind="died")
+
+
+def _pipe() -> tuple[io.FileIO, io.FileIO]:
+    """Its ends, to read and to write; files, which are closed also where nobody does."""
+    source, sink = os.pipe()
+    with contextlib.suppress(OSError):  # where this user's pipes hold all they may, a small one
+        fcntl.fcntl(sink, fcntl.F_SETPIPE_SZ, READ_BYTES)
+    return io.FileIO(source, "r"), io.FileIO(sink, "w")
+
+
+def _order(folder: Path, limits: SandboxLimits) -> dict[str, Any]:
+    return {
+        "folder": str(folder),
+        "kept": interpreter_folders(),
+        "limits": asdict(limits),
+        "stranger": stranger_uid() if os.geteuid() == 0 else None,
+        "env": clean_environment(folder),
+    }
+
+
+def remove_folder(folder: Path) -> None:
+    """Removes what a guest left. A tree nested to exhaust our stack stays, and costs only disk."""
+    with contextlib.suppress(RecursionError):
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def open_process(limits: SandboxLimits) -> WorkerSandbox:
+    """Starts a process sandbox in a fresh folder."""
+    folder = Path(tempfile.mkdtemp(prefix=FOLDER_PREFIX)).resolve()
+    (folder / HOLDER_FILE).write_text(holder_mark(), encoding="ascii")
+    for name in ("work", "tmp", "bin"):
+        (folder / name).mkdir()
+    # Our interpreter under its usual name, without the packages of the environment it came from.
+    (folder / "bin" / "python3").symlink_to(sys.executable)
+    try:
+        stream = ProcessStream(folder, limits)
+    except OSError as error:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise SandboxError(f"cannot start a sandbox process: {error}", kind="start") from error
+    return WorkerSandbox("process", stream)
+
+
+def interpreter_folders() -> list[str]:
+    """Where our interpreter and its packages lie, which a sandbox may read."""
+    own = [sys.base_prefix, sys.prefix, str(Path(sys.executable).resolve().parent)]
+    packages = [*site.getsitepackages(), site.getusersitepackages()]
+    return [*own, *(path for path in packages if Path(path).is_dir())]
+
+
+def stream_lines(argv: Sequence[str]) -> Iterator[str]:
+    """Runs a trusted program of ours and yields its lines, both streams together."""
+    with subprocess.Popen(
+        argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as child:
+        assert child.stdout
+        for line in child.stdout:
+            yield line.rstrip()
+
+
+def start_service(argv: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
+    """Starts a trusted program that is asked to end when this process does; it writes to `log`."""
+
+    def start() -> subprocess.Popen[bytes]:
+        with log.open("wb") as file:
+            return subprocess.Popen(
+                ["setpriv", "--pdeathsig", "TERM", "--", *argv],
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=file,
+                start_new_session=True,
+            )
+
+    return _spawner().submit(start).result()
+
+
+def clean_environment(folder: Path) -> dict[str, str]:
+    """Everything a command sees: no variable of the host but its PATH."""
+    temp = folder / "tmp"
+    return {
+        "PATH": f"{folder / 'bin'}:{os.environ.get('PATH', os.defpath)}",
+        "HOME": str(temp),
+        "TMPDIR": str(temp),
+        "LANG": "C.UTF-8",
+        "PYTHONHASHSEED": "0",
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
+
+
+def kill_tree(child: subprocess.Popen[bytes] | Forked) -> None:
+    """Kills a worker and all below it, then reaps it.
+
+    The worker adopts what left its session, so the tree is complete until the worker is dead: the
+    list is taken first, with the worker stopped so that it cannot grow by its hand.
+    """
+    if child.poll() is not None:
+        return
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(child.pid, signal.SIGSTOP)
+    below = descendants(child.pid)
+    for pid in [*below, child.pid]:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, signal.SIGKILL)
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(child.pid, signal.SIGKILL)
+    child.wait()

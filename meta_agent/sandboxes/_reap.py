@@ -1,0 +1,79 @@
+"""Removes sandboxes whose holder is gone: after a kill -9, a power cut, a lost terminal.
+
+Promises: only this installation's sandboxes, and of those only what is past its deadline or has a
+dead holder; idempotent. Does not cover: processes of the process backend, which the kernel ends
+with their parent; only their folders are left to remove.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from meta_agent.core.errors import SandboxError
+from meta_agent.core.workspace import read_small
+from meta_agent.sandboxes._names import (
+    CONTAINERS,
+    FOLDER_PREFIX,
+    HOLDER_FILE,
+    SEALED_LABEL,
+    SNAPSHOT_LABEL,
+)
+from meta_agent.sandboxes._owner import holder_is_dead, install_id
+
+
+def reap(owner: str | None = None, backends: Iterable[str] = CONTAINERS) -> list[str]:
+    """Removes orphans and returns their names; folders, and containers of these engines if any."""
+    found = reap_folders(Path(tempfile.gettempdir()))
+    for name in CONTAINERS:
+        if name in backends:
+            found += _reap_containers(owner or install_id(), name)
+    return found
+
+
+def reap_images(backend: str = "docker") -> list[str]:
+    """Removes sealed images and snapshots that no container uses; a run makes them again."""
+    from meta_agent.sandboxes import _engine
+
+    engine = _engine.engine(backend)
+    found = [*engine.labelled_images(SEALED_LABEL), *engine.labelled_images(SNAPSHOT_LABEL)]
+    return [name for image_id, name in found if engine.remove_image(image_id)]
+
+
+def _reap_containers(owner: str, backend: str) -> list[str]:
+    from meta_agent.sandboxes import _engine
+
+    engine = _engine.engine(backend)
+    try:
+        rows = engine.owned_containers(owner)
+    except SandboxError:
+        return []  # no engine, no containers
+    orphans = [(id_, name) for id_, name, labels in rows if is_orphan(labels, time.time())]
+    for container_id, _ in orphans:
+        engine.remove_container(container_id)
+    return [name for _, name in orphans]
+
+
+def is_orphan(labels: Mapping[str, str], now: float) -> bool:
+    """Past its deadline, or without a living holder. A label we did not write decides nothing."""
+    deadline = labels.get("ma.deadline", "")
+    past = deadline.isdecimal() and now > int(deadline)
+    return past or holder_is_dead(labels.get("ma.holder", ""))
+
+
+def reap_folders(temp: Path) -> list[str]:
+    """Removes folders of process sandboxes whose holder is dead."""
+    from meta_agent.sandboxes._process import remove_folder
+
+    orphans = [folder for folder in temp.glob(f"{FOLDER_PREFIX}*") if _is_dead(folder)]
+    for folder in orphans:
+        remove_folder(folder)
+    return [folder.name for folder in orphans]
+
+
+def _is_dead(folder: Path) -> bool:
+    if folder.is_symlink():
+        return False
+    return holder_is_dead(read_small(folder / HOLDER_FILE) or "")  # "": just being made, or odd

@@ -1,0 +1,118 @@
+"""Makes of a task's image one in which its answer cannot be looked up.
+
+Public images hold the repository with its history, and in it the fix: in later commits, tags,
+remote branches, the stash, reflogs, `ORIG_HEAD`, linked worktrees, or in objects that nothing
+refers to. Deleting references one by one forgets some (SWE-bench's images leaked this way until
+4.1). So nothing of it is cleaned: the repository's files are read out once, and the sealed image
+has links to the agent's working copy in their place; every store of history in the whole image that
+the sandbox's user could read, and every linked worktree, becomes an empty file.
+
+Promises: nothing is started but one read-only sandbox, whose answer is only a list of paths; the
+same image is sealed once. The place of the repository keeps working for programs that know it by
+its path (editable installs, scripts).
+
+Does not cover: a fixed version of the package that is *installed* in the image, and files of a
+history that only root can read (an agent is not root).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import tarfile
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from typing import Final
+
+from meta_agent.core.errors import SandboxError
+from meta_agent.sandboxes._names import SEALED_LABEL
+from meta_agent.sandboxes._open import open_sandbox
+
+SEALED: Final = "meta-agent-sealed"
+WORKING_COPY: Final = "/scratch/repo"
+_LAYOUT: Final = 1  # changes when the same image would be sealed differently
+_SCAN_SEC: Final = 600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Sealing:
+    """What is known of an image before it is sealed. Paths are absolute."""
+
+    place: str  # where the repository is, links followed
+    names: tuple[str, ...]  # what lies in it
+    history: tuple[str, ...]  # stores of history anywhere, and linked worktrees
+
+    @property
+    def below(self) -> tuple[str, ...]:
+        """The history inside the repository, relative to it."""
+        inside = f"{self.place.rstrip('/')}/"
+        return tuple(path[len(inside) :] for path in self.history if path.startswith(inside))
+
+
+def scan_image(image_id: str, place: str, *, engine: str = "docker") -> Sealing:
+    """Looks for history with the rights that an agent has."""
+    sandbox = open_sandbox(engine, run="seal", image=image_id)
+    try:
+        source = (
+            resources.files("meta_agent.core.sandbox.inside")
+            .joinpath("history_guest.py")
+            .read_text()
+        )
+        said = sandbox.exec(
+            ["python3", "-I", "-c", source, place],
+            timeout_sec=_SCAN_SEC,
+            output_limit_bytes=32 << 20,
+        )
+    finally:
+        sandbox.close()
+    try:
+        found = json.loads(said.stdout)
+        return Sealing(str(found["place"]), tuple(found["names"]), tuple(found["history"]))
+    except (ValueError, KeyError, TypeError) as problem:
+        tail = said.stderr[-200:].decode("utf-8", "replace")
+        raise SandboxError(f"cannot look into image {image_id}: {tail}", kind="image") from problem
+
+
+def seal_image(
+    image_id: str,
+    found: Sealing,
+    *,
+    engine: str = "docker",
+    kept: Sequence[str] = (),
+    hidden: Sequence[str] = (),
+) -> str:
+    """The ID of the sealed image. `hidden`: further paths of the image that no agent may see."""
+    from meta_agent.sandboxes import _engine
+
+    parts = [_LAYOUT, image_id, found.place, found.names, found.history, list(kept), list(hidden)]
+    mark = hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:24]
+    on = _engine.engine(engine)
+    if known := on.find_image(f"{SEALED}:{mark}"):
+        return known.id
+    with tempfile.TemporaryDirectory(prefix="meta-agent-seal-") as folder:
+        archive = Path(folder) / "layer.tar"
+        with tarfile.open(archive, "w") as tar:
+            for member in _members(found, set(kept), hidden):
+                tar.addfile(member, io.BytesIO())
+        return on.derive_image(image_id, archive, f"{SEALED}:{mark}", {SEALED_LABEL: mark})
+
+
+def _members(found: Sealing, kept: set[str], hidden: Sequence[str]) -> Iterator[tarfile.TarInfo]:
+    """Links first. What lies below something that is replaced is gone with it."""
+    replaced: set[str] = set()
+    history = set(found.history)
+    for name in found.names:
+        path = f"{found.place.rstrip('/')}/{name}"
+        if name not in kept and path not in history:
+            replaced.add(path)
+            link = tarfile.TarInfo(path.lstrip("/"))
+            link.type, link.linkname = tarfile.SYMTYPE, f"{WORKING_COPY}/{name}"
+            yield link
+    for path in sorted({*found.history, *hidden}):
+        if not any(path.startswith(f"{other}/") for other in replaced):
+            replaced.add(path)
+            yield tarfile.TarInfo(path.lstrip("/"))
