@@ -19,6 +19,9 @@ import yaml
 _FRONTMATTER = re.compile(r"\A---[ \t]*\n(.*?)^---[ \t]*\n?(.*)\Z", re.DOTALL | re.MULTILINE)
 _BARE_COLON = re.compile(r"^([a-z-]+): +([^\"'\[{|>#&*!].*: .*)$", re.MULTILINE)
 
+# A plain value that YAML would end at the hash.
+_BARE_HASH = re.compile(r"^description: +([^\"'\[{|>#&*!].*?[ \t]#.*)$", re.MULTILINE)
+
 
 class Parsed(NamedTuple):
     """The two halves of a SKILL.md."""
@@ -88,12 +91,14 @@ def _normalised(text: str) -> tuple[str, tuple[str, ...]]:
 
 
 def _load(raw: str) -> tuple[Mapping[str, Any], tuple[str, ...]]:
+    whole = _BARE_HASH.sub(lambda match: f"description: {json.dumps(match[1])}", raw)
+    warnings = () if whole == raw else ("the description has a ' #' and is not quoted",)
     try:
-        return _mapping(raw), ()
+        return _mapping(whole), warnings
     except yaml.YAMLError:
-        quoted = _BARE_COLON.sub(lambda m: f"{m[1]}: {json.dumps(m[2])}", raw)
+        quoted = _BARE_COLON.sub(lambda match: f"{match[1]}: {json.dumps(match[2])}", whole)
     try:
-        return _mapping(quoted), ("a value with a colon is not quoted",)
+        return _mapping(quoted), (*warnings, "a value with a colon is not quoted")
     except yaml.YAMLError as error:
         raise UnreadableError(f"the frontmatter is not YAML: {error}") from error
 

@@ -139,6 +139,17 @@ def test_a_wrong_gold_and_tests_that_anything_passes_are_named(tmp_path: Path) -
     assert any(reason.startswith("always_equal program resolves") for reason in second.reasons)
 
 
+def test_every_solution_of_a_row_is_tried(tmp_path: Path) -> None:
+    row = {
+        "question": "Print twice the number.",
+        "solutions": json.dumps(["print(2 * int(input()))", "print(int(input()))"]),
+        "input_output": json.dumps({"inputs": ["2\n", "5\n"], "outputs": ["4\n", "10\n"]}),
+    }
+    path = write(tmp_path / "code.jsonl", row)
+    (task,) = check_file(path, domain="code", sandbox="process", jobs=1).tasks
+    assert not task.ok and "solution 2 of 2" in task.reasons[0]
+
+
 def test_programs_without_a_solution_are_noted(tmp_path: Path) -> None:
     row = {key: value for key, value in FUNCTION.items() if key != "canonical_solution"}
     path = write(tmp_path / "code.jsonl", row)

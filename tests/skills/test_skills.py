@@ -377,6 +377,7 @@ INVALID = {
     "repeated key": GOOD.replace("name: demo", "name: demo\nname: demo"),
     "version field": GOOD.replace("---\n\n", "version: 1\n---\n\n"),
     "unquoted colon": GOOD.replace("a thing.", "this: a thing."),
+    "unquoted hash": GOOD.replace("a thing.", "issue #12 of a thing."),
     "byte order mark": "\ufeff" + GOOD,
     "CR line ends": GOOD.replace("\n", "\r\n"),
     "list of tools": GOOD.replace("---\n\n", "allowed-tools:\n  - A\n---\n\n"),
@@ -435,6 +436,7 @@ def test_the_validator_accepts(name: str, tmp_path: Path) -> None:
         "flow metadata",
         "upper case",
         "unquoted colon",
+        "unquoted hash",
         "byte order mark",
         "CR line ends",
         "version field",
@@ -445,6 +447,11 @@ def test_the_reader_forgives_and_says_so(name: str, tmp_path: Path) -> None:
     assert skill is not None
     assert skill.warnings != ()
     assert skill.status == "quarantine"
+
+
+def test_a_description_is_read_past_its_hash(tmp_path: Path) -> None:
+    skill = load_skill(folder_with(tmp_path, INVALID["unquoted hash"]))
+    assert skill is not None and skill.description.startswith("Does issue #12 of a thing. Use")
 
 
 @pytest.mark.parametrize("name", ["alias", "no frontmatter", "empty description"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
 from typing import Final
@@ -89,7 +90,7 @@ class CodeSubject(Subject[CodeDomain]):
     def attempts(self, key: str) -> Iterator[Attempt]:
         row = self._domain.rows[key]
         if row.gold:
-            yield Attempt("gold", True, partial(self._graded, key, row.gold[0]))
+            yield Attempt("gold", True, partial(self._golds_graded, key))
         yield Attempt("empty", False, partial(self._graded, key, ""))
         for name, cheat in CHEATS.items():
             yield Attempt(name, False, partial(self._graded, key, cheat(row)))
@@ -97,6 +98,18 @@ class CodeSubject(Subject[CodeDomain]):
     def evidence(self, outcome: Outcome) -> tuple[str, ...]:
         detail = outcome.detail
         return tuple(str(detail[name])[:200] for name in ("tests", "detail") if detail.get(name))
+
+    def _golds_graded(self, key: str) -> Outcome:
+        """The outcome of the first solution that fails; of the last one where all pass."""
+        programs = tuple(dict.fromkeys(self._domain.rows[key].gold))
+        for number, program in enumerate(programs, 1):
+            outcome = self._graded(key, program)
+            if not outcome.success and len(programs) > 1:
+                reason = f"solution {number} of {len(programs)}: {outcome.detail.get('detail', '')}"
+                return replace(outcome, detail={**outcome.detail, "detail": reason})
+            if not outcome.success:
+                break
+        return outcome
 
     def _graded(self, key: str, code: str) -> Outcome:
         return self._domain.regrade(key, {"code": code})

@@ -62,7 +62,8 @@ def main() -> None:
     watched = _WATCHED + plugins.modules
     before = _fingerprint(watched)
     sources = frozenset(_REALPATH(path) for path in order["sources"])
-    recorder = Recorder(pytest, order["nonce"], sources)
+    reruns = bool(plugins.modules)
+    recorder = Recorder(pytest, order["nonce"], sources, reruns=reruns)
     readings = _watch(frozenset(_REALPATH(path) for path in order["files"]), sources)
     forget(order["own"])
     sys.path[:0] = [str(Path(path).resolve()) for path in order["pythonpath"]]
@@ -321,8 +322,11 @@ def _canaries(nonce: str) -> dict[str, tuple[bool, Any]]:
 class Recorder:
     """A pytest plugin that plants the canaries and keeps the truth about every test."""
 
-    def __init__(self, pytest: Any, nonce: str, sources: frozenset[str]) -> None:
+    def __init__(
+        self, pytest: Any, nonce: str, sources: frozenset[str], *, reruns: bool = False
+    ) -> None:
         self.broken = ""
+        self._reruns = reruns  # only plugins run a test again, pytest itself does not
         self._set_trace = pdb.set_trace
         self._sources = sources
         self._evaded: set[str] = set()
@@ -337,6 +341,7 @@ class Recorder:
         self._plugins: set[int] = set()
         self._foreign: list[str] = []
         self._pytest = pytest
+        self._skips = (pytest.skip.Exception, pytest.xfail.Exception, SkipTest)
 
     def pytest_collection(self, session: Any) -> None:
         """Remembers which plugins there are before any test module is imported."""
@@ -363,7 +368,7 @@ class Recorder:
             self._collect_errors.append(report.nodeid)
 
     def pytest_runtest_logreport(self, report: Any) -> None:
-        """Keeps each phase as reported."""
+        """Keeps each phase as reported, subtests included."""
         expected_failure = hasattr(report, "wasxfail")
         self._phases.setdefault(report.nodeid, []).append(
             [report.when, report.outcome, expected_failure]
@@ -378,21 +383,18 @@ class Recorder:
 
     def saw(self, item: Any, call: Any) -> None:
         """Notes what a phase raised, before anyone can rewrite the report."""
-        if call.excinfo is not None:
+        raised = call.excinfo is not None and not isinstance(call.excinfo.value, self._skips)
+        if call.excinfo is not None and not raised:
             self._look_into(item.nodeid, call)
-        raised = call.excinfo is not None and not call.excinfo.errisinstance(
-            self._pytest.skip.Exception
-        )
-        self._raised[item.nodeid] = self._raised.get(item.nodeid, False) or raised
+        again = self._reruns and call.when == "setup"  # a new attempt of the same test
+        self._raised[item.nodeid] = raised or (not again and self._raised.get(item.nodeid, False))
         if _body(item) is not self._bodies.get(item.nodeid, _body(item)):
             self._swapped.append(item.nodeid)
 
     def _look_into(self, test: str, call: Any) -> None:
-        """A skip that a changed file raised."""
-        skips = (self._pytest.skip.Exception, self._pytest.xfail.Exception, SkipTest)
-        if isinstance(call.excinfo.value, skips):
-            files = {_REALPATH(str(entry.path)) for entry in call.excinfo.traceback}
-            self._evaded |= {test} if files & self._sources else set()
+        """Notes a skip that a changed file raised."""
+        files = {_REALPATH(str(entry.path)) for entry in call.excinfo.traceback}
+        self._evaded |= {test} if files & self._sources else set()
 
     def report(self, status: int, changed: list[str]) -> dict[str, Any]:
         """What the host gets."""
@@ -442,18 +444,35 @@ def _last(test: str) -> str:
 
 
 def _status(phases: list[list[Any]]) -> str:
-    """One word for a test from its phases; a test that did not come to its end is an ERROR."""
-    outcomes = {when: (outcome, expected) for when, outcome, expected in phases}
-    if [phase[0] for phase in phases] not in (["setup", "call", "teardown"], ["setup", "teardown"]):
+    """One word for a test, from the reports that pytest gave on it.
+
+    Plugins that rerun tests report several attempts, and the last one counts. Subtests report calls
+    of their own beside the test's: one that failed fails the test. An attempt that did not come to
+    its end is an ERROR.
+    """
+    attempt = _last_attempt(phases)
+    ends = {when: (outcome, xfail) for when, outcome, xfail in attempt if when != "call"}
+    calls = [(outcome, xfail) for when, outcome, xfail in attempt if when == "call"]
+    if ends.keys() != {"setup", "teardown"} or len(ends) + len(calls) != len(attempt):
         return "ERROR"
-    if outcomes["setup"][0] == "failed" or outcomes["teardown"][0] == "failed":
+    if "failed" in (ends["setup"][0], ends["teardown"][0]):
         return "ERROR"
-    outcome, expected = outcomes.get("call", outcomes["setup"])
+    if any(outcome == "failed" for outcome, _ in calls):
+        return "FAILED"
+    outcome, expected = calls[-1] if calls else ends["setup"]
     if outcome == "skipped":
         return "XFAIL" if expected else "SKIPPED"
-    if outcome == "failed":
-        return "FAILED"
-    return "PASSED" if "call" in outcomes else "ERROR"
+    return "PASSED" if calls and outcome == "passed" else "ERROR"
+
+
+def _last_attempt(phases: list[list[Any]]) -> list[list[Any]]:
+    """The reports of the last attempt; one ends with a teardown, or with the outcome `rerun`."""
+    attempt: list[list[Any]] = []
+    for phase in phases:
+        if attempt and (attempt[-1][0] == "teardown" or attempt[-1][1] == "rerun"):
+            attempt = []
+        attempt.append(phase)
+    return attempt
 
 
 def _install_witness() -> None:
