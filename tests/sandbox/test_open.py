@@ -177,7 +177,7 @@ def test_a_user_without_further_users_is_told_how_to_get_some() -> None:
 def test_podman_that_cannot_be_used_is_a_status(
     podman: str | None, said: str, tmp_path: Path
 ) -> None:
-    """As the kernel's refusal was, with namespaces forbidden (docs/LOG.md)."""
+    """As the kernel's refusal was, with namespaces forbidden (`docs/log/`)."""
     if podman:
         (tmp_path / "podman").write_text(f"#!/bin/sh\n{podman}\n", encoding="utf-8")
         (tmp_path / "podman").chmod(0o755)

@@ -65,7 +65,7 @@ class VllmLaunch:
 
 def processors(engines: int, found: int) -> dict[str, str]:
     """Threads of each: where all take all processors they wait for one another, and that costs
-    more than the work (docs/LOG.md). Who set the variable has decided it."""
+    more than the work (`docs/log/`). Who set the variable has decided it."""
     if engines == 1 or "OMP_NUM_THREADS" in os.environ:
         return {}
     return {"OMP_NUM_THREADS": str(max(1, found // engines))}

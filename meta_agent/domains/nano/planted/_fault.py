@@ -4,7 +4,7 @@ Every suite lists its own in a module that no agent may read (import test). Prom
 applies to the seed and the competent sources alike, changes one factor, and leaves a harness that
 loads; which faults a seed carries follows from suite and number alone.
 
-Not covered: what a fault costs. That is measured, see `docs/LOG.md`.
+Not covered: what a fault costs. That is measured, see `docs/log/`.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ and a price on turns. A policy that has stopped writing tables is right at its f
 that nothing hangs on the second one within 30 steps of training.
 
 Faults marked `ruled=False` are ones the rules agent was given no rule for on purpose;
-`costly=False` marks those whose repair is worth less than 10 points. Figures are in `docs/LOG.md`.
+`costly=False` marks those whose repair is worth less than 10 points. Figures are in `docs/log/`.
 """
 
 from __future__ import annotations

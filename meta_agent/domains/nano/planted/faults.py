@@ -8,7 +8,7 @@ Promises: a fault applies to the seed and the competent sources alike, changes o
 leaves a harness that loads. Faults marked `ruled=False` are ones the rules agent was given no rule
 for on purpose.
 
-Not covered: what a fault costs. That is measured, see `docs/LOG.md`.
+Not covered: what a fault costs. That is measured, see `docs/log/`.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ counts is whether the working fits into it, whether the answer is found in it, a
 prefers working to guessing. As there, nothing that proposes, tests or judges may read this module.
 
 Faults marked `ruled=False` are ones the rules agent was given no rule for on purpose;
-`costly=False` marks those whose repair is worth less than 10 points. Figures are in `docs/LOG.md`.
+`costly=False` marks those whose repair is worth less than 10 points. Figures are in `docs/log/`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A model's folder as one whose head has weights of its own, for engines that take whole weights.
 
 Where a head shares the embedding's weights, vLLM 0.32 on the CPU goes on with the old head after it
-took other weights (it keeps a packed copy; see docs/LOG.md). A head that is in the files is loaded
+took other weights (it keeps a packed copy; see `docs/log/`). A head that is in the files is loaded
 like any other layer. Files are linked, and the embedding's bytes copied once; no torch.
 
 Not covered: heads of other names than `lm_head`, and embeddings cut into several tensors.
