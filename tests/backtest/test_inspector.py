@@ -188,7 +188,7 @@ def test_nobody_else_calls_the_detectors() -> None:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
         if isinstance(node, ast.Call) and getattr(node.func, "id", "") in asked
     }
-    assert callers - {"gate/validity/rows.py"} == {"backtest/inspector.py"}
+    assert callers - {"core/gate/validity/rows.py"} == {"core/lab/inspector.py"}
 
 
 class Sorted(Tasks):

@@ -244,13 +244,13 @@ cli.main()
     ("error", "code", "part"),
     [
         (
-            "__import__('meta_agent.core.errors').errors.BudgetError('over', hint='less')",
+            "__import__('meta_agent.core.errors').core.errors.BudgetError('over', hint='less')",
             4,
             "hint: less",
         ),
         ("KeyboardInterrupt()", 130, ""),
         (
-            "__import__('meta_agent.core.errors').errors.Interrupted()",
+            "__import__('meta_agent.core.errors').core.errors.Interrupted()",
             130,
             "stopped as asked; every finished step is recorded\n"
             "  hint: run the same command again to resume: meta-agent status",

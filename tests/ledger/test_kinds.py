@@ -9,7 +9,7 @@ from typing import get_args
 from meta_agent.core.ledger.kinds import KINDS, Kind
 
 PACKAGE = Path(__file__).resolve().parents[2] / "meta_agent"
-PASSED_ON = {"steps/run", "backtest/live"}  # their own `once` takes the kind from its caller
+PASSED_ON = {"core/loop/run", "core/lab/live"}  # their own `once` takes the kind from its caller
 READS = {"studies/review"}  # `verify` walks what was recorded
 ELSEWHERE = {"studies/calibration": "calibration"}  # a constant of another file
 

@@ -2,7 +2,8 @@
 
 The training side and the diagnostics, where it has any, are loaded as those of any harness. One
 sandbox an attempt: agents cannot see each other's files or processes, a budget of memory and
-processes is one attempt's, and what is left behind goes with it (what that costs is in `docs/log/speed.md`).
+processes is one attempt's, and what is left behind goes with it (`docs/log/speed.md` has the
+cost).
 
 Promises: a failure of the sandbox before the agent ran is `infra`; a sandbox that the agent brought
 down is the agent's failure. Calls are served by the runner exactly as those of an entry harness:

@@ -352,18 +352,18 @@ class Wrote:
     """Whether views fold it into a `RunState`."""
 
 
-_V: Final = "steps/verbs"
+_V: Final = "core/loop/verbs"
 KINDS: Final[Mapping[Kind, Wrote]] = {
-    "clock": Wrote("clock", ("steps/opening",), Clock),
-    "start": Wrote("start", ("steps/opening",), Commit),
-    "visible": Wrote("visible", ("steps/visible",), Visible, shown=True),
-    "budget": Wrote("WHAT/budget", ("steps/budget", f"{_V}/_experiments")),
-    "train": Wrote("train/NAME", ("backtest/live",), Train, shown=True),
-    "eval": Wrote("eval/NAME", ("backtest/live",), Stored, shown=True),
+    "clock": Wrote("clock", ("composition/opening",), Clock),
+    "start": Wrote("start", ("composition/opening",), Commit),
+    "visible": Wrote("visible", ("composition/visible",), Visible, shown=True),
+    "budget": Wrote("WHAT/budget", ("core/loop/budget", f"{_V}/_experiments")),
+    "train": Wrote("train/NAME", ("core/lab/live",), Train, shown=True),
+    "eval": Wrote("eval/NAME", ("core/lab/live",), Stored, shown=True),
     "baseline": Wrote("baseline", (f"{_V}/collect",), Baseline, shown=True),
     "evidence": Wrote("gN/evidence", (f"{_V}/collect",), Evidence, shown=True),
     "untrained": Wrote("gN/untrained", (f"{_V}/collect",)),
-    "diagnostic": Wrote("diagnostics", ("steps/diagnostics/tend",)),
+    "diagnostic": Wrote("diagnostics", ("core/loop/diagnostics/tend",)),
     "experiment": Wrote("gN/WHO/try/K", (f"{_V}/_experiments",), Rehearsed),
     "proposal": Wrote("gN/propose", (f"{_V}/propose",), Proposal, shown=True),
     "candidate": Wrote("gN/cK", (f"{_V}/propose",), Candidate, shown=True),
@@ -371,27 +371,27 @@ KINDS: Final[Mapping[Kind, Wrote]] = {
     "screen": Wrote("gN/cK/STAGE", (f"{_V}/test",), Screen, shown=True),
     "decision": Wrote("decision/GATE/SUBJECT", (f"{_V}/approve",), Decision, shown=True),
     "discrimination": Wrote(
-        "gN/cK/discriminate", ("steps/diagnostics/discriminate",), Discrimination
+        "gN/cK/discriminate", ("core/loop/diagnostics/discriminate",), Discrimination
     ),
     "cell": Wrote("gN/cell/COMMIT", (f"{_V}/cells",), Cell, shown=True),
-    "bundle": Wrote("gN/bundle", ("steps/ways/search",), Bundle, shown=True),
-    "race": Wrote("race/WHAT/K", ("steps/ways/race",)),
-    "tasks": Wrote("race/tasks", ("steps/spending",), Half),
-    "drift": Wrote("race/again", ("steps/drift",), Drift),
-    "claim": Wrote("claim/begun", ("steps/spending",)),
+    "bundle": Wrote("gN/bundle", ("strategies/search",), Bundle, shown=True),
+    "race": Wrote("race/WHAT/K", ("strategies/race",)),
+    "tasks": Wrote("race/tasks", ("core/loop/spending",), Half),
+    "drift": Wrote("race/again", ("core/loop/drift",), Drift),
+    "claim": Wrote("claim/begun", ("core/loop/spending",)),
     "lead": Wrote(
-        "gN/lead", ("steps/ways/full", "steps/ways/race", "steps/ways/search"), Staged, shown=True
+        "gN/lead", ("strategies/full", "strategies/race", "strategies/search"), Staged, shown=True
     ),
     "live": Wrote("claim/KIND/LOOK", (f"{_V}/claim",), Live, shown=True),
     "checkpoint": Wrote("checkpoint", (f"{_V}/train_on",), Checkpoint),
     "attribution": Wrote("claim/attribution", (f"{_V}/attribute",)),
     "ref": Wrote("claim/ref", (f"{_V}/promote",), Commit),
-    "merge": Wrote("claim/merge", (f"{_V}/promote", "steps/ways/_by_score"), Merge, shown=True),
+    "merge": Wrote("claim/merge", (f"{_V}/promote", "strategies/_by_score"), Merge, shown=True),
     "verdict": Wrote("gN/cK/verdict", (f"{_V}/learn", f"{_V}/members"), Verdict, shown=True),
     "skill": Wrote("gN/cK/skill", (f"{_V}/learn",), Skill, shown=True),
-    "handover": Wrote("handover", ("steps/finish",), Handover, shown=True),
-    "vault": Wrote("vault/WHICH", ("steps/finish",), Vault, shown=True),
-    "results": Wrote("vault/results", ("steps/results",), shown=True),
+    "handover": Wrote("handover", ("core/loop/finish",), Handover, shown=True),
+    "vault": Wrote("vault/WHICH", ("core/loop/finish",), Vault, shown=True),
+    "results": Wrote("vault/results", ("core/loop/results",), shown=True),
     "calibration": Wrote("calibration/NAME", ("studies/calibration",), shown=True),
     "revert": Wrote("revert/COMMIT", ("studies/story",), Revert, shown=True),
 }
