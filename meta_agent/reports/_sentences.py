@@ -168,11 +168,23 @@ def _reasons(state: RunState, where: str) -> list[Sentence]:
         told.append(Sentence("how sure", f"Against the start: {'; '.join(claims)}."))
     if best := _best_refused(state):
         reason = best.reasons[0] if best.reasons else "no reason is recorded"
-        gain = best.effect or best.share
-        at = f" at {effect_text(gain)} points" if gain else ", never trained,"
-        words = f"{best.short_id}{at} is {best.kind}: {one_line(reason, 240)}."
+        words = (
+            f"{best.short_id}{_measured_as(state, best)} is {best.kind}: {one_line(reason, 240)}."
+        )
         told.append(Sentence("why not", words, f"meta-agent why {visible(best.short_id)}{where}"))
     return told
+
+
+def _measured_as(state: RunState, candidate: CandidateView) -> str:
+    """Returns the best figure on record for a refused candidate, or that it was never trained."""
+    if gain := candidate.effect or candidate.share:
+        return f" at {effect_text(gain)} points"
+    cell = state.cell_of(candidate)
+    if cell is None:
+        return ", never trained,"
+    if cell.clean_success is None:
+        return f", whose training ({cell.name}) failed,"
+    return f", trained ({cell.name}) to {percent(cell.clean_success)} clean on the search split,"
 
 
 def _use(state: RunState, where: str) -> Sentence:

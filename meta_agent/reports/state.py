@@ -153,6 +153,11 @@ class RunState:
         """What people decided about one candidate."""
         return [one for one in self.decisions if one.candidate == candidate]
 
+    def cell_of(self, candidate: CandidateView) -> CellView | None:
+        """Returns the newest cell that a candidate was trained in, a barred one before others."""
+        cells = [cell for cell in self.cells if candidate.id in cell.members]
+        return max(cells, key=lambda cell: not cell.valid, default=None)
+
     def spend_json(self) -> dict[str, JSON]:
         """The `spend` object of the interface."""
         return {

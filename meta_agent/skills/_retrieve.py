@@ -94,11 +94,11 @@ def near_duplicate(draft: SkillDraft, skill: Skill) -> bool:
 
 
 def in_scope(skill: Skill, domain: str) -> bool:
-    """Own domain always; elsewhere only what has been found to hold in more than one domain."""
+    """Returns True for a skill of this domain, and for a general or global one that did no harm."""
     earned = skill.status != "quarantine" or not (skill.foreign or skill.get("worth"))
     if skill.kind == "guide" or not earned:
         return False
-    return skill.domain == domain or skill.status == "global"
+    return skill.domain == domain or skill.status in ("general", "global")
 
 
 def words_of(skills: Sequence[Skill], text: str) -> dict[str, float]:

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Final, Literal
 
 PREFIX: Final = "meta-agent."
-Status = Literal["quarantine", "domain", "global"]
-STATUSES: Final[tuple[Status, ...]] = ("quarantine", "domain", "global")
+Status = Literal["quarantine", "general", "domain", "global"]
+STATUSES: Final[tuple[Status, ...]] = ("quarantine", "general", "domain", "global")
 Kind = Literal["positive", "negative", "guide"]
 KINDS: Final[tuple[Kind, ...]] = ("positive", "negative", "guide")
 """A lesson to follow, one that warns, and a guide: for coding agents, and no run is shown it."""

@@ -6,6 +6,7 @@ library's `trials.jsonl`, one line each, and its sum in the skill itself.
 | standing | how |
 |---|---|
 | quarantine | taken from elsewhere, written by a language model, or tried here and doing harm |
+| general | ships with meta-agent as advice for every domain; trials have not proven it in two |
 | domain | in one domain the interval of the difference is above 0 |
 | global | in two domains at least, and harm in none |
 | retired | in quarantine, and every domain it was tried in was harmed: out of the library's sight |
@@ -88,7 +89,9 @@ def standing(skill: Skill, mine: Mapping[str, Trial]) -> Standing:
         return "retired" if skill.status == "quarantine" and bad == len(told) else "quarantine"
     if not good:
         return skill.status
-    return "global" if good > 1 or skill.status == "global" else "domain"
+    if good > 1:
+        return "global"
+    return skill.status if skill.status in ("general", "global") else "domain"
 
 
 def together(known: Sequence[Trial], name: str) -> dict[str, Trial]:

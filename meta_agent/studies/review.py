@@ -67,7 +67,7 @@ _SHORTEST: Final = 6
 
 def verify(place: Workspace, ledger: Ledger, commit: str) -> VerifyReport:
     """Goes through the run of a verdict again, and grades the attempts behind it again."""
-    told = _verdict_on(ledger, commit)
+    told = _verdict_on(ledger, HarnessRepo(place.harness_repo), commit)
     row = ledger.run(str(told["candidate"]).partition("/")[0])
     if row is None:
         raise ConfigError(f"the ledger knows no run of {told['candidate']}", hint="meta-agent log")
@@ -77,8 +77,13 @@ def verify(place: Workspace, ledger: Ledger, commit: str) -> VerifyReport:
     return walk.report(told)
 
 
-def _verdict_on(ledger: Ledger, commit: str) -> JSON:
-    """The last verdict on the candidate whose commit, or whose merge, begins so."""
+def _verdict_on(ledger: Ledger, repo: HarnessRepo, commit: str) -> JSON:
+    """Returns the last verdict on the candidate or claim that this commit belongs to.
+
+    `commit` begins the commit of a candidate, of a merge that is recorded, or of a merge on the way
+    to one: a claim that proves three edits records the last of its three merges. Raises ConfigError
+    if there is no such verdict.
+    """
     if not ledger.runs():
         raise ConfigError("nothing has run in this workspace yet", hint="meta-agent evolve")
     if len(commit) < _SHORTEST:
@@ -87,11 +92,25 @@ def _verdict_on(ledger: Ledger, commit: str) -> JSON:
             hint="meta-agent show",
         )
     merges = ledger.outcomes("merge", Merge)
-    merged = {one["candidate"] for one in merges if one["commit"].startswith(commit)}
-    for told in reversed(ledger.outcomes("verdict", Verdict)):
-        if told["commit"].startswith(commit) or told["candidate"] in merged:
-            return told
+    merged = {merge["candidate"] for merge in merges if merge["commit"].startswith(commit)}
+    merged = merged or _claim_that_brought(ledger, repo, commit)
+    for verdict in reversed(ledger.outcomes("verdict", Verdict)):
+        if verdict["commit"].startswith(commit) or verdict["candidate"] in merged:
+            return verdict
     raise ConfigError(f"no verdict is recorded for {commit}", hint="meta-agent log")
+
+
+def _claim_that_brought(ledger: Ledger, repo: HarnessRepo, commit: str) -> set[str]:
+    """Returns the claim whose recorded merge is the first on `main` to contain this commit."""
+    steps = (*ledger.steps(kind="baseline"), *ledger.steps(kind="merge"))
+    before = ""
+    for step in sorted((step for step in steps if step.done), key=lambda step: step.seq):
+        after = str(step.fields.get("harness_commit") or step.fields.get("commit"))
+        line = repo.line_of_main(before, after)
+        if step.kind == "merge" and any(merge.startswith(commit) for merge in line):
+            return {str(step.fields["candidate"])}
+        before = after
+    return set()
 
 
 def _walked(place: Workspace, ledger: Ledger, row: RunRow, folder: Path) -> Walk:

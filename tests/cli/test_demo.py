@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from meta_agent.core.history import HarnessRepo
 from tests.cli.conftest import Runner
 from tests.cli.conftest import meta_agent as meta_agent
 
@@ -23,7 +24,9 @@ def test_the_demo_ends_in_a_summary_and_a_workspace_for_every_reader(
         read = meta_agent(*reader, cwd=root)
         assert read.returncode == 0 and read.stdout.strip(), read.stderr
         assert "not made by this installation" not in read.stderr
-    for again in (["verify", "main"], ["backtest", name]):
+    repo = HarnessRepo(root / "harness_repo")
+    earlier_merge = str(repo.parent(repo.head()))  # the claim's last merge is the recorded one
+    for again in (["verify", "main"], ["verify", earlier_merge], ["backtest", name]):
         refused = meta_agent(*again, cwd=root)
         assert (
             refused.returncode == 2 and "rollouts of this workspace are left out" in refused.stderr

@@ -72,6 +72,21 @@ def test_standing_follows_from_the_trials(way: str, library: SkillLibrary) -> No
     assert "license: " in (skill.path / "SKILL.md").read_text()
 
 
+@pytest.mark.parametrize(
+    ("results", "expected"),
+    [
+        ([trial(GOOD)], "general"),
+        ([trial(GOOD), trial(GOOD, "math")], "global"),
+        ([trial(BAD)], "quarantine"),
+    ],
+)
+def test_general_advice_becomes_global_by_trials_in_two_domains(
+    results: list[Trial], expected: str, library: SkillLibrary
+) -> None:
+    library.mark(library.skill("demo"), status="general")
+    assert [record(library, result) for result in results][-1] == expected
+
+
 def test_a_run_gets_what_its_domain_earned_and_nothing_that_did_harm(
     library: SkillLibrary,
 ) -> None:

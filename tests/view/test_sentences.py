@@ -8,6 +8,7 @@ import pytest
 
 from meta_agent.core.ledger import Ledger
 from meta_agent.reports import RunState, reduce
+from meta_agent.reports._cells import CellView
 from meta_agent.reports._sentences import sentences
 
 from .sample import HOSTILE, write_sample
@@ -41,6 +42,21 @@ def test_a_branch_that_was_never_trained_is_told_where_no_other_was_refused(tmp_
     for one in state.candidates.values():
         one.verdict = {**(one.verdict or {}), "effect": None, "evidence": None}
     assert "g0/c1, never trained, is INVALID: answer leakage" in told(state)["why not"]
+
+
+def test_a_refused_candidate_whose_cell_was_trained_is_never_called_untrained(
+    tmp_path: Path,
+) -> None:
+    state = state_of(tmp_path / "l.sqlite")
+    for candidate in state.candidates.values():
+        candidate.verdict = {**(candidate.verdict or {}), "effect": None, "evidence": None}
+    barred = {"name": "v0+1", "members": ["r1/g0/c0", "r1/g0/c1"], "clean_success": 0.547}
+    other = {"name": "all", "members": ["r1/g0/c1"], "clean_success": 0.3, "valid": True}
+    state.cells = [CellView.parse(cell) for cell in (other, barred)]
+    assert (
+        "g0/c1, trained (v0+1) to 54.7 % clean on the search split, is INVALID: answer leakage"
+        in told(state)["why not"]
+    )
 
 
 def test_what_is_handed_over_unproven_is_explained_as_well(tmp_path: Path) -> None:
