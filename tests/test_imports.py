@@ -17,7 +17,8 @@ PACKAGE = Path(__file__).resolve().parent.parent / "meta_agent"
 LAYERS = (
     (
         *(f"core.{name}" for name in ("protocols", "errors", "workspace", "resources", "config")),
-        *(f"core.{name}" for name in ("durable", "settings", "offers", "parsing", "distribution")),
+        *(f"core.{name}" for name in ("durable", "settings", "offers", "parsing")),
+        *("core.distribution", "core.processes"),
         *("core.chat", "core"),
     ),
     (

@@ -21,6 +21,7 @@ from meta_agent.sandboxes._names import BASE_IMAGE, RECIPE_LABEL
 
 RECIPE_FILES = ("build-rootfs.sh", "packages.txt")
 FAILURE_LINES = 8
+_FOR_DEBOOTSTRAP = ("MA_DEBIAN_", "http_proxy", "https_proxy")
 
 
 def recipe_hash() -> str:
@@ -80,7 +81,7 @@ def make_rootfs(archive: Path, progress: Callable[[str], None]) -> None:
 
     script = resource_dir("sandboxes") / "build-rootfs.sh"
     last: list[str] = []
-    for line in stream_lines(["sh", str(script), str(archive)]):
+    for line in stream_lines(["sh", str(script), str(archive)], _FOR_DEBOOTSTRAP):
         last = [*last, line][-FAILURE_LINES:]
         progress(line)
     if not archive.exists() or archive.stat().st_size == 0:

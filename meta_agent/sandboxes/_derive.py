@@ -35,6 +35,7 @@ SCRIPTS: Final = "usr/local/bin"
 LAYOUT: Final = 2  # changes when an image of the same packages would come out differently
 PYTHON: Final = "/usr/bin/env python3"
 FAILURE_LINES: Final = 8
+_FOR_PIP: Final = ("PIP_", "PYTHONPATH", "http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY")
 GLIBC: Final = ("2014", "_2_17", "_2_24", "_2_27", "_2_28", "_2_31", "_2_34", "_2_35", "_2_36")
 _REQUIREMENT = re.compile(r"[A-Za-z0-9][\w.-]*(\[[\w.,\s-]+\])?\s*([<>=!~][^@;/\\]*)?(;[^@/\\]*)?")
 _PLACES = (
@@ -142,7 +143,7 @@ def _unpack(
     argv += ["--only-binary", ":all:", "--target", str(target), *_tags(place)]
     argv += ["--find-links", str(wheels.absolute())] if wheels else []
     last: list[str] = []
-    for line in stream_lines([*argv, "--", *requirements]):
+    for line in stream_lines([*argv, "--", *requirements], _FOR_PIP):
         last = [*last, line][-FAILURE_LINES:]
         say(line)
     if not any(line.startswith("Successfully installed") for line in last):

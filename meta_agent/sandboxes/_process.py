@@ -21,7 +21,6 @@ import shutil
 import signal
 import site
 import socket
-import subprocess  # noqa: TID251
 import sys
 import tempfile
 import threading
@@ -34,6 +33,7 @@ from pathlib import Path
 from typing import Any
 
 from meta_agent.core.errors import SandboxError
+from meta_agent.core.processes import DEVNULL, PIPE, STDOUT, Popen, TimeoutExpired, start
 from meta_agent.core.protocols import SandboxLimits
 from meta_agent.core.sandbox.inside.processes import descendants
 from meta_agent.core.sandbox.worker_sandbox import WorkerSandbox
@@ -53,6 +53,9 @@ def _spawner() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(1, thread_name_prefix="sandbox-spawner")
 
 
+_OF_PODMAN = ("CONTAINERS_", "STORAGE_", "DBUS_SESSION_BUS_ADDRESS")
+
+
 class ForkServer:
     """The process that sandboxes are forked from (`inside/forkserver`), and its line to us.
 
@@ -64,13 +67,14 @@ class ForkServer:
         self._orders.settimeout(ORDER_SEC)
         self._owner, self._lock = os.getpid(), threading.Lock()  # one order and answer at a time
         with theirs:
-            self.process = subprocess.Popen(
+            self.process = start(
                 [sys.executable, "-s", "-S", "-u", "-c", READ_PROGRAM],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.PIPE,
+                stdin=PIPE,
+                stdout=DEVNULL,
+                stderr=PIPE,
                 cwd="/",
-                env=clean_environment(Path("/")),
+                variables=clean_environment(Path("/")),
+                inherit=False,
                 start_new_session=True,
                 pass_fds=(theirs.fileno(),),
             )
@@ -145,7 +149,7 @@ class Forked:
         give_up, pause = time.monotonic() + timeout, FIRST_LOOK_SEC
         while (code := self.poll()) is None:
             if time.monotonic() > give_up:
-                raise subprocess.TimeoutExpired("sandbox", timeout)
+                raise TimeoutExpired("sandbox", timeout)
             time.sleep(pause)
             pause = min(2 * pause, LAST_LOOK_SEC)
         return code
@@ -225,7 +229,7 @@ class ProcessStream:
         if self._deadline_passed:
             limit = f"{self._limits.deadline_sec:g} s"
             return SandboxError(f"the sandbox outlived its deadline of {limit}", kind="timeout")
-        with contextlib.suppress(subprocess.TimeoutExpired):
+        with contextlib.suppress(TimeoutExpired):
             self._child.wait(timeout=2)
         self._keep_stderr()
         detail = bytes(self._stderr).decode("utf-8", "replace").strip()
@@ -280,30 +284,29 @@ def interpreter_folders() -> list[str]:
     return [*own, *(path for path in packages if Path(path).is_dir())]
 
 
-def stream_lines(argv: Sequence[str]) -> Iterator[str]:
-    """Runs a trusted program of ours and yields its lines, both streams together."""
-    with subprocess.Popen(
-        argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    ) as child:
+def stream_lines(argv: Sequence[str], also: Sequence[str] = ()) -> Iterator[str]:
+    """Runs a trusted program and yields its lines, both streams together (`also`: see `start`)."""
+    with start(argv, also=also, stdin=DEVNULL, stdout=PIPE, stderr=STDOUT) as child:
         assert child.stdout
         for line in child.stdout:
-            yield line.rstrip()
+            yield line.decode("utf-8", "replace").rstrip()
 
 
-def start_service(argv: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
+def start_service(argv: Sequence[str], log: Path) -> Popen[bytes]:
     """Starts a trusted program that is asked to end when this process does; it writes to `log`."""
 
-    def start() -> subprocess.Popen[bytes]:
+    def start_it() -> Popen[bytes]:
         with log.open("wb") as file:
-            return subprocess.Popen(
+            return start(
                 ["setpriv", "--pdeathsig", "TERM", "--", *argv],
-                stdin=subprocess.DEVNULL,
+                also=_OF_PODMAN,
+                stdin=DEVNULL,
                 stdout=file,
                 stderr=file,
                 start_new_session=True,
             )
 
-    return _spawner().submit(start).result()
+    return _spawner().submit(start_it).result()
 
 
 def clean_environment(folder: Path) -> dict[str, str]:
@@ -319,7 +322,7 @@ def clean_environment(folder: Path) -> dict[str, str]:
     }
 
 
-def kill_tree(child: subprocess.Popen[bytes] | Forked) -> None:
+def kill_tree(child: Popen[bytes] | Forked) -> None:
     """Kills a worker and all below it, then reaps it.
 
     The worker adopts what left its session, so the tree is complete until the worker is dead: the

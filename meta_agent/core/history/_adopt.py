@@ -145,7 +145,7 @@ def _their_git(clone: Path) -> Git:
     place = clone.resolve()
     for folder in (place / ".git", place):
         if (folder / "HEAD").is_file() and (folder / "objects").is_dir():
-            return Git(folder)
+            return Git(folder, trusted=True)
     raise ConfigError(
         f"{clone} is not a git repository of its own", hint="meta-agent adopt --patches FOLDER"
     )

@@ -19,7 +19,6 @@ from meta_agent.core.history._git import Git, GitError, read_files
 from meta_agent.core.history._limits import AdmissionLimits
 from meta_agent.core.history._locks import busy, clear_locks
 from meta_agent.core.history._policy import check_collisions, check_path
-from meta_agent.core.history._settings import check_settings
 from meta_agent.core.history._worktree import MAIN, check_clean
 
 
@@ -42,7 +41,6 @@ def copy_repository(source: Path, folder: Path, main: str, forgotten: Sequence[s
     shutil.copytree(source / ".git", folder / ".git", symlinks=True, ignore=unstable)
     for path in (folder / ".git").rglob("*"):
         path.chmod(path.stat().st_mode | stat.S_IWUSR)
-    check_settings(folder)
     git = Git(folder.resolve() / ".git", work_tree=folder.resolve())
     git.run("symbolic-ref", "HEAD", MAIN)
     git.run("update-ref", MAIN, main)
@@ -55,7 +53,7 @@ def check_repository(git: Git, path: Path) -> None:
     """Raises ConfigError or IntegrityError unless the repository is whole and its files clean."""
     if not (path / ".git" / "HEAD").is_file():
         raise ConfigError(f"{path} is not a harness repository", hint="meta-agent init")
-    check_settings(path)
+    git.check()
     clear_locks(git.git_dir)
     _check_objects(git, path)
     check_clean(git, path)
@@ -89,7 +87,6 @@ def _check_same_start(path: Path, files: Mapping[str, bytes]) -> None:
     git = Git(path.resolve() / ".git", work_tree=path.resolve())
     if not (path / ".git" / "HEAD").is_file():
         raise ConfigError(f"{path} exists and is not empty", hint="name another workspace")
-    check_settings(path)
     roots = git.line("rev-list", "--max-parents=0", MAIN).split()
     with git.reader() as repo:
         stored = {path: data for path, (_, data) in read_files(repo, roots[-1]).items()}
@@ -101,7 +98,7 @@ def _check_same_start(path: Path, files: Mapping[str, bytes]) -> None:
 
 
 def _first_commit(folder: Path, files: Mapping[str, bytes], message: str, when: int) -> None:
-    git = Git(folder / ".git", work_tree=folder)
+    git = Git(folder / ".git", work_tree=folder, trusted=True)
     git.run("init", "-q", "--template=", "--initial-branch=main", "--object-format=sha1")
     for name, data in files.items():
         target = folder / name

@@ -6,30 +6,37 @@ and dates are given, so the same history has the same ids on every machine. Work
 came from elsewhere happens in `scratch` repositories: fresh, bare, with no configuration, and
 borrowing the real objects read-only.
 
-Does not cover: judging those objects (see `_admission`), and repositories that somebody else
-configured. Never point `Git` at a directory that a sandbox wrote.
+A workspace may come from a stranger, so before the first command the repository's own settings are
+read as a file (`_settings`): a setting or a place that is not known to be harmless is refused by
+name. Comparisons are told to run no program in any case.
+
+Does not cover: judging those objects (see `_admission`). Never point `Git` at a directory that a
+sandbox wrote.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
-import subprocess  # noqa: TID251
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from meta_agent.core.durable import sync
-from meta_agent.core.errors import InfrastructureError, PreflightError
+from meta_agent.core.errors import ConfigError, InfrastructureError, PreflightError
+from meta_agent.core.history._settings import check_keys, check_places
+from meta_agent.core.processes import CompletedProcess, TimeoutExpired, run
 
 NAME, EMAIL = "meta-agent", "meta-agent@localhost"
 IDENTITY = f"{NAME} <{EMAIL}>"
 ZERO = "0" * 40
 OLDEST_GIT = (2, 38)  # `git merge-tree --write-tree`
 _TIMEOUT_SEC = 120.0
+_COMPARING = frozenset({"blame", "diff", "diff-tree", "log", "show"})
+_NO_PROGRAMS = ("--no-textconv", "--no-ext-diff")
 
 _SETTINGS = {
     "core.hooksPath": "/dev/null",
@@ -84,12 +91,24 @@ class Git:
         borrow: Path | None = None,
         durable: bool = True,
         transport: str = "",
+        trusted: bool = False,
     ) -> None:
-        """`borrow`: objects to read from elsewhere. `transport`: the one that fetches may use."""
+        """Prepares to run git; starts nothing.
+
+        Args:
+            git_dir: The `.git` folder, or a bare repository.
+            work_tree: The folder of the checked-out files.
+            borrow: Where else objects are read from.
+            durable: Whether git flushes what it writes.
+            transport: The only transport that a fetch may use.
+            trusted: Whether the settings of the repository are known to be harmless. If not, they
+                are checked before the first command, which raises ConfigError if they are not.
+        """
         self.git_dir = git_dir
         self.work_tree = work_tree
         self._borrow = borrow
         self._transport = transport
+        self._checked = trusted
         self._settings = _SETTINGS | {"core.fsync": "all" if durable else "none"}
 
     @property
@@ -104,21 +123,13 @@ class Git:
         accept: tuple[int, ...] = (0,),
     ) -> Ran:
         """Runs `git *argv`. Raises `GitError` for a status outside `accept`."""
-        command = [_executable(), *self._options(), *argv]
-        try:
-            # A session of its own: Ctrl-C on a terminal must not stop git halfway.
-            done = subprocess.run(
-                command,
-                input=stdin,
-                capture_output=True,
-                env=self._environment(when),
-                cwd=self.work_tree or "/",
-                timeout=_TIMEOUT_SEC,
-                start_new_session=True,
-                check=False,
-            )
-        except subprocess.TimeoutExpired as error:
-            raise InfrastructureError(f"git {argv[0]} took over {_TIMEOUT_SEC:.0f} s") from error
+        self.check()
+        done = _start_git(
+            [*self._options(), *_without_programs(argv)],
+            stdin,
+            self._environment(when),
+            self.work_tree,
+        )
         if done.returncode not in accept:
             raise GitError(argv, done.returncode, done.stderr.decode("utf-8", "replace"))
         return Ran(done.returncode, done.stdout)
@@ -130,10 +141,12 @@ class Git:
     @contextmanager
     def reader(self) -> Iterator[Any]:
         """A GitPython `Repo` for reading objects by id: one `cat-file --batch` serves them all."""
-        _executable()
+        self.check()
         with _git_variables_hidden():
             repo = _library().Repo(self.git_dir)
-            repo.git.update_environment(**self._environment(None), **self._settings_variables())
+            # GitPython passes all our variables on: those that we do not set, it passes on empty.
+            ours = self._environment(None) | self._settings_variables()
+            repo.git.update_environment(**(dict.fromkeys(os.environ, "") | ours))
             try:
                 yield repo
             finally:
@@ -141,6 +154,7 @@ class Git:
 
     def at(self, ref: str) -> str | None:
         """The id in a ref, by its whole name, read without a process; None where it is not."""
+        self.check()
         try:
             return str(_library().SymbolicReference.dereference_recursive(self._refs, ref))
         except (ValueError, AssertionError):  # the latter of an empty file: a power cut
@@ -150,6 +164,13 @@ class Git:
     def _refs(self) -> Any:
         with _git_variables_hidden():
             return _library().Repo(self.git_dir)
+
+    def check(self) -> None:
+        """Raises ConfigError if the repository would make git do what nobody asked for."""
+        if not self._checked:
+            check_places(self.git_dir)
+            check_keys(self.git_dir, _keys(self.git_dir / "config"))
+            self._checked = True
 
     def _settings_variables(self) -> dict[str, str]:
         """The settings in the form that GitPython's processes can be given them."""
@@ -202,7 +223,7 @@ def scratch(host: Git | None, *more: Git, transport: str = "") -> Iterator[Git]:
     borrow = Path(os.pathsep.join(hosts)) if hosts else None
     with tempfile.TemporaryDirectory(prefix="meta-agent-git-") as folder:
         place = Path(folder) / "scratch.git"
-        git = Git(place, borrow=borrow, durable=False, transport=transport)
+        git = Git(place, borrow=borrow, durable=False, transport=transport, trusted=True)
         git.run("init", "-q", "--bare", "--template=", "--object-format=sha1")
         yield git
 
@@ -247,11 +268,45 @@ def _content(entry: Any) -> bytes:
 
 def git_version() -> tuple[int, ...]:
     """The version of git on PATH, e.g. (2, 39, 5). Raises PreflightError where there is none."""
-    done = subprocess.run(
-        [_executable(), "version"], capture_output=True, env=_clean_environment(), check=True
-    )
+    done = _start_git(["version"], b"", _clean_environment())
     digits = done.stdout.decode("ascii", "replace").split()[2].split(".")
     return tuple(int(part) for part in digits if part.isdigit())
+
+
+def _start_git(
+    argv: Sequence[str], stdin: bytes, environment: Mapping[str, str], folder: Path | None = None
+) -> CompletedProcess[bytes]:
+    """Starts git: the only function that does. Raises InfrastructureError if it takes too long."""
+    try:
+        return run(
+            [_executable(), *argv],
+            data=stdin,
+            variables=environment,
+            inherit=False,
+            cwd=folder or "/",
+            timeout_sec=_TIMEOUT_SEC,
+            # In a session of its own: Ctrl-C on a terminal must not stop git halfway.
+            start_new_session=True,
+        )
+    except TimeoutExpired as error:
+        raise InfrastructureError(f"git took over {_TIMEOUT_SEC:.0f} s: {argv}") from error
+
+
+def _without_programs(argv: Sequence[str]) -> list[str]:
+    """The same command, told to run no program that prepares text for a comparison."""
+    command, *rest = argv
+    return [command, *(_NO_PROGRAMS if command in _COMPARING else ()), *rest]
+
+
+def _keys(config: Path) -> list[str]:
+    """The settings that a file of git makes. git reads the file in no repository."""
+    argv = ["config", "--file", str(config.resolve()), "--no-includes", "--list", "-z"]
+    done = _start_git(argv, b"", _clean_environment() | {"GIT_DIR": "/nonexistent"})
+    if done.returncode:
+        reason = done.stderr.decode("utf-8", "replace").strip()[-200:]
+        raise ConfigError(f"{config} cannot be read: {reason}")
+    rows = done.stdout.split(b"\0")
+    return [row.partition(b"\n")[0].decode("utf-8", "replace") for row in rows if row]
 
 
 def _executable() -> str:

@@ -126,8 +126,8 @@ class HarnessRepo:
 
     def diff(self, before: str, after: str) -> str:
         """A patch that no attribute, driver or colour setting has touched."""
-        argv = ["diff-tree", "-r", "-p", "--text", "--no-ext-diff", "--no-textconv"]
-        argv += ["--no-renames", "--no-color", "--full-index", before, after, "--"]
+        argv = ["diff-tree", "-r", "-p", "--text", "--no-renames", "--no-color", "--full-index"]
+        argv += [before, after, "--"]
         return self._git.run(*argv).stdout.decode("utf-8", "replace")
 
     def parent(self, commit: str) -> str | None:

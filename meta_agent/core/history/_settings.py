@@ -1,10 +1,10 @@
 """What a repository's own settings may say before git is run in it.
 
 git obeys the configuration of the repository that it works in, and much of that is a command:
-filters, merge drivers, transports, editors. A workspace may come from somebody else. So its
-settings are read as a file, by a git that is in no repository, and whatever is not known to be
-inert is refused by name; so is a place that would lead git elsewhere (a link, a common folder) or
-let it wait for ever (a FIFO).
+filters, merge drivers, transports, editors. A workspace may come from somebody else. So `_git`
+asks here before its first command: a setting that is not known to be inert is refused by name, and
+so is a place that would lead git elsewhere (a link, a common folder) or let it wait for ever (a
+FIFO).
 
 Not covered: the owner's clone that `adopt` writes a branch to, whose settings are theirs.
 """
@@ -13,14 +13,12 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
 from meta_agent.core.errors import ConfigError
-from meta_agent.core.history._git import Git, GitError
 
-_NOWHERE: Final = Path("/nonexistent")
 _INERT: Final = re.compile(
     r"core\.(repositoryformatversion|filemode|bare|logallrefupdates|ignorecase"
     r"|precomposeunicode|symlinks)"
@@ -39,22 +37,29 @@ _ELSEWHERE: Final = (
 _MAX_BYTES: Final = 64 << 10
 
 
-def check_settings(path: Path) -> None:
-    """Raises ConfigError where the repository of a work tree would make git do what we never asked.
+def check_places(git_dir: Path) -> None:
+    """Raises ConfigError if a file in the `.git` folder leads git elsewhere or makes it wait.
 
-    Starts no command in it.
+    Starts no command.
     """
-    folder = path / ".git"
-    if folder.is_symlink() or not folder.is_dir():
-        raise ConfigError(f"{folder} is no folder: git would work elsewhere", hint=_hint(path))
-    for odd in _neither_file_nor_folder(folder):
-        raise ConfigError(f"{odd} would lead git elsewhere, or let it wait", hint=_hint(path))
+    hint = _hint(git_dir)
+    if git_dir.is_symlink() or not git_dir.is_dir():
+        raise ConfigError(f"{git_dir} is no folder: git would work elsewhere", hint=hint)
+    for odd in _neither_file_nor_folder(git_dir):
+        raise ConfigError(f"{odd} would lead git elsewhere, or let it wait", hint=hint)
     for name in _ELSEWHERE:
-        if os.path.lexists(folder / name):
-            raise ConfigError(f"{folder / name} is not ours: git would obey it", hint=_hint(path))
-    for key in _keys(folder / "config", path):
+        if os.path.lexists(git_dir / name):
+            raise ConfigError(f"{git_dir / name} is not ours: git would obey it", hint=hint)
+    config = git_dir / "config"
+    if not config.is_file() or config.stat().st_size > _MAX_BYTES:
+        raise ConfigError(f"{config} is no file of at most {_MAX_BYTES} bytes", hint=hint)
+
+
+def check_keys(git_dir: Path, keys: Iterable[str]) -> None:
+    """Raises ConfigError if the repository sets a key that is not known to be inert."""
+    for key in keys:
         if not _INERT.fullmatch(key):
-            raise ConfigError(f"{folder / 'config'} sets {key!r:.80}", hint=_hint(path))
+            raise ConfigError(f"{git_dir / 'config'} sets {key!r:.80}", hint=_hint(git_dir))
 
 
 def _neither_file_nor_folder(folder: Path) -> Iterator[str]:
@@ -74,16 +79,5 @@ def _neither_file_nor_folder(folder: Path) -> Iterator[str]:
                 yield entry.path
 
 
-def _keys(config: Path, path: Path) -> list[str]:
-    if config.is_symlink() or not config.is_file() or config.stat().st_size > _MAX_BYTES:
-        raise ConfigError(f"{config} is no file of at most {_MAX_BYTES} bytes", hint=_hint(path))
-    argv = ("config", "--file", str(config.resolve()), "--no-includes", "--list", "-z")
-    try:
-        rows = Git(_NOWHERE).run(*argv).stdout.split(b"\0")
-    except GitError as error:
-        raise ConfigError(f"{config} cannot be read: {error.stderr.strip()[-200:]}") from error
-    return [row.partition(b"\n")[0].decode("utf-8", "replace") for row in rows if row]
-
-
-def _hint(path: Path) -> str:
-    return f"look at {path}/.git yourself; take the entry out if the workspace is yours"
+def _hint(git_dir: Path) -> str:
+    return f"look at {git_dir} yourself; take the entry out if the workspace is yours"

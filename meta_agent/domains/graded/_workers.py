@@ -4,8 +4,8 @@ Promises: a grader that raises, hangs or ends its process is a `GraderError`, wh
 as a failure of the verifier and never as a zero; a process that was killed or has died is not used
 again. Its prints go nowhere.
 
-Does not cover: what the grader may do. It is the user's own code, with the user's rights and
-environment.
+Does not cover: what the grader may do. It is the user's own code, with the user's rights, but
+without their keys (`core.processes`).
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from __future__ import annotations
 import contextlib
 import json
 import selectors
-import subprocess  # noqa: TID251 - the seam to a user's grader
 import sys
 import threading
 import time
@@ -23,6 +22,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from meta_agent.core.errors import MetaAgentError
+from meta_agent.core.processes import DEVNULL, PIPE, start
 from meta_agent.core.protocols import JSON
 
 GUEST: Final = Path(__file__).with_name("grader_guest.py")
@@ -43,12 +43,9 @@ class Worker:
 
     def __init__(self, spec: Mapping[str, JSON], python: str) -> None:
         self._name = str(spec.get("path") or spec.get("module"))
-        self._process = subprocess.Popen(
-            [python, "-B", "-u", str(GUEST)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-        )
+        command = [python, "-B", "-u", str(GUEST)]
+        also = ("PYTHONPATH", "VIRTUAL_ENV")
+        self._process = start(command, also=also, stdin=PIPE, stdout=PIPE, stderr=DEVNULL)
         self.alive = True
         try:
             self.facts: JSON = self.ask("load", LOAD_SEC, spec=dict(spec))

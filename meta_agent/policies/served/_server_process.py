@@ -9,19 +9,14 @@ Not covered: what is started (`vllm_server`).
 from __future__ import annotations
 
 import os
-import subprocess  # noqa: TID251
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-_INHERITED: Final = (
-    "PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "LD_LIBRARY_PATH", "LD_PRELOAD", "CUDA_HOME",
-    "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "HIP_VISIBLE_DEVICES", "HF_HOME",
-    "XDG_CACHE_HOME", "OMP_NUM_THREADS",
-)  # fmt: skip
+from meta_agent.core.processes import PIPE, TimeoutExpired, run, start
+
 _FAMILIES: Final = ("VLLM_", "NCCL_", "TORCH_")
-_SECRET_WORDS: Final = ("KEY", "TOKEN", "SECRET", "PASSWORD")
 _GUARD: Final = Path(__file__).with_name("_server_guard.py")
 _LAST_WORDS_BYTES: Final = 2000
 
@@ -33,12 +28,13 @@ class ServerProcess:
         log.parent.mkdir(parents=True, exist_ok=True)
         self._log = log
         with log.open("wb") as out:
-            self._guard = subprocess.Popen(
+            self._guard = start(
                 [sys.executable, "-I", str(_GUARD), *argv],
-                stdin=subprocess.PIPE,
+                variables=extra,
+                also=_FAMILIES,
+                stdin=PIPE,
                 stdout=out,
                 stderr=out,
-                env={**_environment(), **extra},
                 process_group=0,
                 bufsize=0,
             )
@@ -66,7 +62,7 @@ class ServerProcess:
             self._guard.stdin.close()
         try:
             self._guard.wait(grace_sec)
-        except subprocess.TimeoutExpired:
+        except TimeoutExpired:
             self._guard.kill()
             self._guard.wait()
 
@@ -74,24 +70,6 @@ class ServerProcess:
 def runs(argv: Sequence[str], timeout_sec: float = 60.0) -> bool:
     """Whether a short command ends well."""
     try:
-        done = subprocess.run(
-            argv,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            env=_environment(),
-            timeout=timeout_sec,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired):
+        return run(argv, also=_FAMILIES, timeout_sec=timeout_sec).returncode == 0
+    except (OSError, TimeoutExpired):
         return False
-    return done.returncode == 0
-
-
-def _environment() -> dict[str, str]:
-    return {name: value for name, value in os.environ.items() if _passes(name)}
-
-
-def _passes(name: str) -> bool:
-    if name in _INHERITED:
-        return True
-    return name.startswith(_FAMILIES) and not any(word in name for word in _SECRET_WORDS)

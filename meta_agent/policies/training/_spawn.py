@@ -15,7 +15,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess  # noqa: TID251
 import sys
 import tempfile
 import threading
@@ -24,12 +23,10 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import IO, Final
 
+from meta_agent.core.processes import DEVNULL, PIPE, Popen, TimeoutExpired, start
 from meta_agent.policies.training._frames import FrameChannel
 
-_INHERITED: Final = (
-    "PATH", "LANG", "LC_ALL", "TMPDIR", "VIRTUAL_ENV", "PYTHONPATH", "LD_LIBRARY_PATH",
-    "CUDA_VISIBLE_DEVICES", "CUDA_HOME", "SYSTEMROOT",
-)  # fmt: skip
+_ALSO_INHERITED: Final = ("VIRTUAL_ENV", "PYTHONPATH")
 _LAST_WORDS_BYTES: Final = 2000
 
 # The kernel ties PDEATHSIG to the *thread* that forked, so one thread that lives as long as the
@@ -49,13 +46,14 @@ class ChildProcess:
         stdin.close()
         stdout.close()
 
-    def _start(self, threads: int, devices: str | None) -> subprocess.Popen[bytes]:
-        return subprocess.Popen(
+    def _start(self, threads: int, devices: str | None) -> Popen[bytes]:
+        return start(
             [sys.executable, "-m", "meta_agent.policies.training.child"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
+            stdin=PIPE,
+            stdout=PIPE,
             stderr=self._stderr,
-            env=_environment(threads, devices),
+            variables=_variables(threads, devices),
+            also=_ALSO_INHERITED,
             process_group=0,
             bufsize=0,
         )
@@ -68,7 +66,7 @@ class ChildProcess:
         """Says how the child ended and what it last printed. Kills it if it has not ended."""
         try:
             code = self._process.wait(wait_sec)
-        except subprocess.TimeoutExpired:
+        except TimeoutExpired:
             self.kill()
             return f"it hung and was killed; {self._last_words()}"
         return f"{_ending(code)}; {self._last_words()}"
@@ -83,7 +81,7 @@ class ChildProcess:
         self.channel.close()
         try:
             self._process.wait(grace_sec)
-        except subprocess.TimeoutExpired:
+        except TimeoutExpired:
             self.kill()
         self._stderr.close()
 
@@ -109,24 +107,25 @@ class OtherRanks:
 
     def _start(
         self, rank: int, device: str | None, port: int, threads: int, others: int
-    ) -> subprocess.Popen[bytes]:
+    ) -> Popen[bytes]:
         told = {"rank": rank, "count": others + 1, "port": port}
-        return subprocess.Popen(
+        return start(
             [
                 sys.executable,
                 "-m",
                 "meta_agent.policies.training.passes.other_rank",
                 json.dumps(told),
             ],
-            stdin=subprocess.DEVNULL,
+            stdin=DEVNULL,
             stdout=2,  # the child's: the host reads it when the child ends
-            env=_environment(threads, device),
+            variables=_variables(threads, device),
+            also=_ALSO_INHERITED,
         )
 
     def require(self, patience_sec: float = 1.0) -> None:
         """Does not return where one has ended, or ends just now."""
         for rank, process in enumerate(self._processes, 1):
-            with suppress(subprocess.TimeoutExpired):
+            with suppress(TimeoutExpired):
                 process.wait(patience_sec)
                 self._end(rank)
 
@@ -147,11 +146,9 @@ class OtherRanks:
         os._exit(1)
 
 
-def _environment(threads: int, devices: str | None) -> dict[str, str]:
-    kept = {name: os.environ[name] for name in _INHERITED if name in os.environ}
-    if devices is not None:
-        kept["CUDA_VISIBLE_DEVICES"] = devices
-    return kept | {
+def _variables(threads: int, devices: str | None) -> dict[str, str]:
+    visible = {} if devices is None else {"CUDA_VISIBLE_DEVICES": devices}
+    return visible | {
         "META_AGENT_CHILD_THREADS": str(threads),
         "META_AGENT_CHILD_PARENT": str(os.getpid()),
         "OMP_NUM_THREADS": str(threads),
