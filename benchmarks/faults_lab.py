@@ -14,11 +14,13 @@ from pathlib import Path
 from typing import Any
 
 from meta_agent.core.errors import CandidateError, ConfigError, InfrastructureError
+from meta_agent.core.evidence import Evidence
 from meta_agent.core.gate import Arm, Finding, arm_of, row_of
 from meta_agent.core.harness import HarnessSession, parse_contract
 from meta_agent.core.lab.arms import reward_hash
 from meta_agent.core.lab.static import static_check
 from meta_agent.core.lab.units import EXEMPLAR_STEPS as KEPT_STEPS
+from meta_agent.core.proposals import Situation
 from meta_agent.core.protocols import (
     Domain,
     GenerateReply,
@@ -34,8 +36,8 @@ from meta_agent.core.rollouts import Runner, Stamp
 from meta_agent.domains import load_domain
 from meta_agent.policies.training import PolicyChild, TrainResult, train_policy
 from meta_agent.policies.training.run import of_steps
-from meta_agent.proposers import Situation, propose
-from meta_agent.readers.evidence import Evidence, build_evidence, probe
+from meta_agent.proposers import propose
+from meta_agent.readers.evidence import build_evidence, probe
 from meta_agent.sandboxes import open_sandbox
 
 Files = Mapping[str, bytes]

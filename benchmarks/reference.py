@@ -19,11 +19,12 @@ from typing import Any
 
 from faults_lab import Bench, Files, Reading, tree_of
 
+from meta_agent.core.evidence import Evidence
+from meta_agent.core.proposals import Situation
 from meta_agent.domains import load_domain
 from meta_agent.domains.nano.sources import SUITES, sources
 from meta_agent.policies.training import PolicyChild
-from meta_agent.proposers import Proposal, Situation, propose
-from meta_agent.readers.evidence import Evidence
+from meta_agent.proposers import Proposal, propose
 from meta_agent.readers.evidence import reference as stored
 from meta_agent.readers.evidence._rules import rule_alerts
 

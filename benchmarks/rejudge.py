@@ -42,8 +42,8 @@ from meta_agent.core.ledger.kinds import Live
 from meta_agent.core.loop.plan import MISS
 from meta_agent.core.protocols import Domain, Verdict
 from meta_agent.core.rollouts import RolloutStore
+from meta_agent.core.slices import clusters_of
 from meta_agent.core.workspace import Workspace, open_workspace
-from meta_agent.domains.slices import clusters_of
 from meta_agent.studies.demo import unpacked
 
 

@@ -31,12 +31,12 @@ from faults_lab import Bench, Files, tree_of
 from unseen_faults import Unseen, unseen_faults
 
 from meta_agent.core.errors import CandidateError, ConfigError
+from meta_agent.core.evidence import Evidence
 from meta_agent.core.protocols import HarnessTree
 from meta_agent.domains import load_domain
 from meta_agent.domains.nano.sources import sources
 from meta_agent.policies.training import PolicyChild
 from meta_agent.proposers import WORTH_TRYING, Proposal, propose, small_edits
-from meta_agent.readers.evidence import Evidence
 
 TASKS = 512
 LENT = 4_800  # attempts, by a default run to its first generation's experiments

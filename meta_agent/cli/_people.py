@@ -13,8 +13,8 @@ from meta_agent.cli._output import emit
 from meta_agent.cli._review import reading
 
 if TYPE_CHECKING:
+    from meta_agent.core.display import Reply
     from meta_agent.core.workspace import Workspace
-    from meta_agent.reports import Reply
 
 
 def approve(
@@ -125,8 +125,8 @@ def _require_no_answer(revise: str | None, abort: bool) -> None:
 
 
 def _reply(revise: str | None, abort: bool) -> Reply:
+    from meta_agent.core.display import Reply
     from meta_agent.core.errors import ConfigError
-    from meta_agent.reports import Reply
 
     if abort:
         return Reply("ABORT", revise or "")

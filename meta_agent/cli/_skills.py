@@ -18,7 +18,8 @@ from meta_agent.cli._rollouts import FieldsOption, RolloutsOption, SolvedAtOptio
 if TYPE_CHECKING:
     from meta_agent.core.config import RunConfig
     from meta_agent.core.protocols import JSON
-    from meta_agent.skills import Skill, SkillLibrary
+    from meta_agent.core.skills import Skill
+    from meta_agent.skills import SkillLibrary
 
 skills_app = typer.Typer(help="Skills.", no_args_is_help=True, rich_markup_mode=None)
 

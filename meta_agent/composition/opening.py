@@ -42,11 +42,10 @@ from meta_agent.core.offers import Offered
 from meta_agent.core.protocols import JSON, Domain
 from meta_agent.core.resources import shipped_harness
 from meta_agent.core.rollouts import RolloutStore
+from meta_agent.core.task_splits import Halves, as_used, lacking, sizes
 from meta_agent.core.workspace import Workspace, init_workspace, is_workspace
 from meta_agent.domains import Asked, door_of, load_domain, open_domain
 from meta_agent.domains.check import told_twice
-from meta_agent.domains.dealt import Halves
-from meta_agent.domains.fit import as_used, lacking, sizes
 from meta_agent.llm_clients.asking.client import Client, Recording, recording_of, unasked
 from meta_agent.policies.engine_room import ROLLOUTS, engines_for
 from meta_agent.policies.training.hub import hf_place

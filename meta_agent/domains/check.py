@@ -23,12 +23,12 @@ from typing import Any, Final
 
 from meta_agent.core.errors import InfrastructureError
 from meta_agent.core.protocols import Domain, Outcome
+from meta_agent.core.task_splits import as_used, lacking, sizes
 from meta_agent.domains import Asked, door_of, open_domain
 from meta_agent.domains.checking._overlap import Facts, near_pairs, repetitions
 from meta_agent.domains.checking._render import render
 from meta_agent.domains.checking._report import CheckReport, TaskCheck, Trial, totals
 from meta_agent.domains.checking._subject import Attempt, Subject
-from meta_agent.domains.fit import as_used, lacking, sizes
 from meta_agent.domains.swe import RealSwe
 
 PARALLEL_SANDBOXES = 2

@@ -7,33 +7,12 @@ from. Names of the running run are short (`g0/c1`); those of earlier runs carry 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
-from meta_agent.core.protocols import Factor, Hypothesis
+from meta_agent.core.proposals import Past
+from meta_agent.core.protocols import Hypothesis
 from meta_agent.proposers._transcript import clipped, number
 
 _REASON_CHARS = 400
-
-
-@dataclass(frozen=True, slots=True)
-class Past:
-    """One earlier attempt. `verdict` is `REFUSED` where no candidate came of it; `KEPT` or `TRIED`
-    while a bundle was measured and the claim is to come: what was gone on from has it, or not.
-    """
-
-    name: str
-    statement: str
-    verdict: str
-    reasons: tuple[str, ...] = ()
-    factor: Factor | None = None
-    hypothesis: Hypothesis | None = None
-    same_base: bool = False  # it started from the version under study
-    realised: float | None = None
-    delta: tuple[float, float, float] | None = None  # clean success and its interval
-    paths: tuple[str, ...] = ()
-    diff: str = ""
-    screened_out: bool = False
-    caveat: str = ""  # why the verdict says little about the idea itself
 
 
 def history_page(past: Sequence[Past], noted: Sequence[tuple[str, str]] = ()) -> str:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from meta_agent.core.errors import CandidateError
+from meta_agent.core.evidence import Evidence
 from meta_agent.core.lab.fair import fairly
-from meta_agent.proposers._meta import Brief, Draft, Proposed, Refused
+from meta_agent.core.proposals import Brief, Draft, Proposed, Refused
 from meta_agent.proposers._trials import small_edits
 from meta_agent.proposers.rules_table import Proposal, best, place, propose
-from meta_agent.readers.evidence import Evidence
+from meta_agent.proposers.workbench import open_workbench
 
 
 class RulesAgent:
@@ -76,7 +77,7 @@ def _draft(brief: Brief, index: int, proposal: Proposal) -> Draft | Refused:
 
 def _committed(brief: Brief, index: int, proposal: Proposal, message: str) -> tuple[str, bytes]:
     """Applies the edit and commits it with the sandbox's own git; returns the tip and a pack."""
-    with brief.host.workbench(index, {}) as bench:
+    with open_workbench(brief.host, index, {}) as bench:
         for path, text in proposal.edits.items():
             bench.write(path, text)
         tip = bench.commit(message)

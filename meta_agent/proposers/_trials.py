@@ -22,11 +22,12 @@ from typing import Final, NamedTuple, Protocol
 from scipy.stats import binomtest
 
 from meta_agent.core.harness import parse_contract
+from meta_agent.core.proposals import Tried
 from meta_agent.core.protocols import HarnessTree, Hypothesis
 from meta_agent.proposers.rules._mutants import Mutant, mutants
 from meta_agent.proposers.rules._rule import clamp
 from meta_agent.proposers.rules._source import PythonFile
-from meta_agent.proposers.rules_table import Proposal, Tried
+from meta_agent.proposers.rules_table import Proposal
 
 ALPHA: Final = 0.05
 PROPOSED: Final = 2

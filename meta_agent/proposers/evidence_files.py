@@ -12,16 +12,17 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeGuard
 
+from meta_agent.core.evidence import Evidence
 from meta_agent.core.gate import Finding
+from meta_agent.core.proposals import Source
 from meta_agent.core.protocols import JSON, Rollout
-from meta_agent.proposers._past import Past, calibration_page, file_name, history_page
+from meta_agent.core.skills import Skill
+from meta_agent.proposers._past import calibration_page, file_name, history_page
 from meta_agent.proposers._transcript import INDEX_COLUMNS, clipped, index_row, number, transcript
-from meta_agent.readers.evidence import Evidence, failure_mode, render_text, summarize
-from meta_agent.skills import Skill
+from meta_agent.readers.evidence import failure_mode, render_text, summarize
 
 TOTAL_BYTES: Final = 24 << 20
 PER_SPLIT: Final = 600
@@ -39,24 +40,6 @@ _STORY_CHARS: Final = 700
 _SAID_CHARS: Final = 80
 _ASKED_CHARS: Final = 100
 _SKILL_BYTES: Final = 64 << 10
-
-
-@dataclass(frozen=True, slots=True)
-class Source:
-    """What the files are made of."""
-
-    version: str
-    evidence: Evidence
-    findings: Sequence[Finding]
-    rollouts: Sequence[Rollout]
-    train_metrics: Sequence[Mapping[str, JSON]] = ()
-    untrained: Evidence | None = None
-    """The base policy under the version, with the first groups of its training."""
-    before: Sequence[Rollout] = ()
-    """The base policy's attempts."""
-    past: Sequence[Past] = ()
-    noted: Sequence[tuple[str, str]] = ()
-    skills: Sequence[Skill] = ()
 
 
 def evidence_files(source: Source) -> dict[str, bytes]:

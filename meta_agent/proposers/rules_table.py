@@ -17,26 +17,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from meta_agent.core.errors import CandidateError
+from meta_agent.core.proposals import Situation, Tried
 from meta_agent.core.protocols import HarnessTree, Hypothesis, VerdictKind
+from meta_agent.core.skills import Skill
 from meta_agent.proposers.rules import ALL_RULES
-from meta_agent.proposers.rules._case import Case, EvidenceView, Situation
+from meta_agent.proposers.rules._case import Case, EvidenceView
 from meta_agent.proposers.rules._rule import Diagnosis, Rule
 from meta_agent.proposers.rules._source import parses
-from meta_agent.skills import Skill
 
 _POSITIVE, _NEGATIVE, _INCONCLUSIVE = 1.6, 0.25, 0.5
 WORTH_TRYING = 0.1
 """Below this strength an idea is one that a clean harness may call for as well."""
-
-
-@dataclass(frozen=True, slots=True)
-class Tried:
-    """One earlier hypothesis and what came of it, as the ledger knows it."""
-
-    rule: str
-    base: str
-    verdict: VerdictKind
-    screened_out: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,10 +12,12 @@ reads it back.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 from meta_agent.core.errors import CandidateError, GuestError, SandboxError
 from meta_agent.core.history import EMAIL, NAME, AdmissionLimits, HarnessRepo
+from meta_agent.core.proposals import HostServices
 from meta_agent.core.protocols import ExecResult, Sandbox
 
 REPO, EVIDENCE = "repo", "evidence"
@@ -24,6 +26,16 @@ _CONFIG = f"[user]\n\tname = {NAME}\n\temail = {EMAIL}\n[core]\n\tautocrlf = fal
 _OID = re.compile(r"[0-9a-f]{40}")
 # The same command is to print the same text in every sandbox: no dates, pagers or colours.
 _STEADY = {"TIME_STYLE": "+", "TZ": "UTC", "GIT_PAGER": "cat", "PAGER": "cat", "NO_COLOR": "1"}
+
+
+@contextmanager
+def open_workbench(
+    host: HostServices, index: int, evidence: Mapping[str, bytes]
+) -> Iterator[Workbench]:
+    """Opens a sandbox of the host, with a clone of the version and the evidence in it."""
+    with host.sandbox(index) as source:
+        sandbox, repo, base, when = source
+        yield Workbench(sandbox, repo, base, evidence=evidence, when=when)
 
 
 class Workbench:

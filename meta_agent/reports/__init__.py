@@ -5,27 +5,20 @@
 """
 
 from meta_agent.reports._attribution import attribution_note
-from meta_agent.reports._decisions import A_PERSON, DecisionView, Gate, Reply
 from meta_agent.reports._format import duration, visible, within_run
 from meta_agent.reports._note import claim_note, handover_note, verdict_note
 from meta_agent.reports._parts import BlamedLine, CandidateView, Measured, MetricPoint
-from meta_agent.reports._question import Question
 from meta_agent.reports._search import card_facts, handover_words
 from meta_agent.reports.state import STEP_KINDS, RunState, decisions_on_commit, reduce
 from meta_agent.reports.terminal.display import Display, open_display, recorded
 
 __all__ = [
-    "A_PERSON",
     "STEP_KINDS",
     "BlamedLine",
     "CandidateView",
-    "DecisionView",
     "Display",
-    "Gate",
     "Measured",
     "MetricPoint",
-    "Question",
-    "Reply",
     "RunState",
     "attribution_note",
     "card_facts",

@@ -20,12 +20,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from meta_agent.core.display import DecisionView
 from meta_agent.core.errors import ConfigError
 from meta_agent.core.ledger import Event, Ledger, RunRow, Spend, Step
 from meta_agent.core.ledger.kinds import KINDS
 from meta_agent.core.protocols import JSON
 from meta_agent.reports._cells import CellView, chosen_cells, why_barred
-from meta_agent.reports._decisions import DecisionView
 from meta_agent.reports._money import by_role_json, total_usd
 from meta_agent.reports._parts import (
     AnalysisView,

@@ -6,9 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from meta_agent.core.display import Question, Reply
 from meta_agent.core.protocols import JSON, Verdict
-from meta_agent.reports._decisions import Reply
-from meta_agent.reports._question import Question
 from meta_agent.reports.state import RunState
 from meta_agent.reports.terminal.display import Display
 

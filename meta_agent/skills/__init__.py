@@ -8,13 +8,10 @@ from meta_agent.skills._distil import distil
 from meta_agent.skills._export import export
 from meta_agent.skills._library import SkillLibrary, load_skill
 from meta_agent.skills._retrieve import search
-from meta_agent.skills._skill import Skill, SkillDraft
 from meta_agent.skills._validate import redact, validate
 from meta_agent.skills._watched import check_script, trigger_in
 
 __all__ = [
-    "Skill",
-    "SkillDraft",
     "SkillLibrary",
     "check_script",
     "distil",

@@ -16,9 +16,9 @@ from collections.abc import Iterator, Mapping
 from importlib.resources import files
 
 from meta_agent.core.protocols import JSON, Candidate, Effect, Verdict, VerdictKind
+from meta_agent.core.skills import Kind, SkillDraft
 from meta_agent.readers.evidence import meaning_of
 from meta_agent.skills._apply import lines_of
-from meta_agent.skills._skill import Kind, SkillDraft
 from meta_agent.skills._validate import MAX_DESCRIPTION, redact
 from meta_agent.skills._watched import check_script, triggers_of
 

@@ -13,8 +13,8 @@ from typing import Final
 from uuid import uuid4
 
 from meta_agent.core.errors import ConfigError
+from meta_agent.core.skills import Skill
 from meta_agent.skills._library import SkillLibrary, load_skill
-from meta_agent.skills._skill import Skill
 from meta_agent.skills._validate import validate
 
 CLIENTS: Final = (".agents/skills", ".claude/skills")

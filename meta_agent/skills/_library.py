@@ -17,9 +17,9 @@ from uuid import uuid4
 from meta_agent.core.durable import sync, write_whole
 from meta_agent.core.errors import ConfigError
 from meta_agent.core.protocols import JSON
+from meta_agent.core.skills import PREFIX, Skill, SkillDraft
 from meta_agent.skills._format import UnreadableError, parse, render
 from meta_agent.skills._retrieve import in_scope, near_duplicate, rank
-from meta_agent.skills._skill import PREFIX, Skill, SkillDraft
 from meta_agent.skills._validate import MAX_NAME, valid_name, validate
 
 RETIRED = ".retired"

@@ -18,7 +18,7 @@ from contextlib import closing
 from typing import Final, NamedTuple
 
 from meta_agent.core.protocols import JSON
-from meta_agent.skills._skill import Skill, SkillDraft
+from meta_agent.core.skills import Skill, SkillDraft
 from meta_agent.skills._watched import trigger_in
 from meta_agent.skills.looking import look
 

@@ -20,10 +20,10 @@ from uuid import uuid4
 from meta_agent.core.durable import sync, write_whole
 from meta_agent.core.errors import ConfigError
 from meta_agent.core.history import LINK, NOT_REGULAR, Foreign, is_address, read_foreign
+from meta_agent.core.skills import PREFIX
 from meta_agent.skills._export import handed_on
 from meta_agent.skills._format import Parsed, UnreadableError, parse, render
 from meta_agent.skills._library import OTHER_FIELDS, SkillLibrary, load_skill
-from meta_agent.skills._skill import PREFIX
 from meta_agent.skills._validate import valid_name, validate
 
 FILE: Final = "SKILL.md"

@@ -31,8 +31,8 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from meta_agent.core.errors import IntegrityError
+from meta_agent.core.skills import Skill, Status
 from meta_agent.skills._library import SkillLibrary
-from meta_agent.skills._skill import Skill, Status
 
 FILE: Final = "trials.jsonl"
 ENOUGH: Final = 3

@@ -11,6 +11,7 @@ Its verdicts prove nothing, so no skill is made of them (`proven`).
 from __future__ import annotations
 
 from meta_agent.core.errors import BudgetError, CandidateError
+from meta_agent.core.evidence import Evidence
 from meta_agent.core.gate import Arm
 from meta_agent.core.gate.judge import arm_summary
 from meta_agent.core.lab.live import ArmRef, Job
@@ -32,7 +33,6 @@ from meta_agent.core.loop.verbs.learn import conclude
 from meta_agent.core.loop.verbs.propose import propose
 from meta_agent.core.loop.verbs.test import test
 from meta_agent.core.protocols import JSON, Candidate, Verdict, VerdictKind
-from meta_agent.readers.evidence import Evidence
 
 
 class ScoreOnly:

@@ -6,8 +6,8 @@ so is what is recorded for people.
 
 from __future__ import annotations
 
+from meta_agent.core.evidence import Evidence
 from meta_agent.core.loop.records import Reading
-from meta_agent.readers.evidence import Evidence
 from meta_agent.strategies.full import Full
 
 _SHOWN = ("score.", "tasks_")

@@ -23,6 +23,7 @@ from functools import partial
 from typing import NamedTuple
 
 from meta_agent.core.errors import BudgetError, CandidateError
+from meta_agent.core.evidence import Evidence
 from meta_agent.core.loop.budget import cells_left, pays_for_search
 from meta_agent.core.loop.diagnostics.discriminate import discriminate
 from meta_agent.core.loop.records import (
@@ -60,7 +61,6 @@ from meta_agent.core.loop.verbs.learn import conclude
 from meta_agent.core.loop.verbs.propose import propose, revise
 from meta_agent.core.loop.verbs.test import test
 from meta_agent.core.protocols import JSON, Candidate, Verdict, VerdictKind
-from meta_agent.readers.evidence import Evidence
 
 Shows = Callable[[Reading], Reading]
 

@@ -47,8 +47,8 @@ from meta_agent.core.loop.verbs.learn import note_parts
 from meta_agent.core.offers import Offered
 from meta_agent.core.protocols import JSON
 from meta_agent.core.rollouts import RolloutStore
+from meta_agent.core.task_splits import Halves
 from meta_agent.core.workspace import Workspace
-from meta_agent.domains.dealt import Halves
 from meta_agent.reports import open_display
 from meta_agent.skills import SkillLibrary
 from meta_agent.strategies.strategies import STRATEGIES

@@ -21,7 +21,8 @@ from meta_agent.core.config import RunConfig
 from meta_agent.core.errors import ConfigError
 from meta_agent.core.gate.numbers.results import interval
 from meta_agent.core.protocols import JSON
-from meta_agent.skills import Skill, SkillLibrary
+from meta_agent.core.skills import Skill
+from meta_agent.skills import SkillLibrary
 from meta_agent.skills.worth import Trial
 from meta_agent.studies._figures import Result
 from meta_agent.studies.conditions import Comparison, declare

@@ -11,13 +11,14 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+from meta_agent.core.display import A_PERSON
 from meta_agent.core.errors import CandidateError, ConfigError
 from meta_agent.core.history import HarnessRepo
 from meta_agent.core.ledger import Ledger, Step
 from meta_agent.core.ledger.kinds import Candidate
 from meta_agent.core.protocols import JSON
 from meta_agent.core.workspace import Workspace
-from meta_agent.reports import A_PERSON, BlamedLine, CandidateView
+from meta_agent.reports import BlamedLine, CandidateView
 from meta_agent.reports.state import every_candidate
 
 _SHOWN: Final = 5

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from meta_agent.core.evidence import Evidence
+from meta_agent.core.proposals import Situation
 from meta_agent.core.protocols import Ceilings, HarnessTree
 from meta_agent.core.resources import shipped_harness
-from meta_agent.proposers import Proposal, Situation, propose
-from meta_agent.readers.evidence import Evidence
+from meta_agent.proposers import Proposal, propose
 
 CEILINGS = Ceilings(max_turns=12, max_tokens_per_turn=8, max_context_tokens=128, wall_sec=30.0)
 

@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from meta_agent.core.gate import Finding
+from meta_agent.core.proposals import Past, Source
 from meta_agent.core.protocols import Hypothesis, Rollout, RolloutFailure, ToolEvent, ViewChange
-from meta_agent.proposers import Past, Source, evidence_files
+from meta_agent.proposers import evidence_files
 from meta_agent.readers.evidence import build_evidence
 from meta_agent.skills import SkillLibrary
 

@@ -9,10 +9,11 @@ import pytest
 
 import meta_agent.proposers
 from meta_agent.core.harness import parse_contract
+from meta_agent.core.proposals import Tried
 from meta_agent.core.protocols import HarnessTree, VerdictKind
-from meta_agent.proposers import WORTH_TRYING, Tried, propose
+from meta_agent.core.skills import Skill
+from meta_agent.proposers import WORTH_TRYING, propose
 from meta_agent.proposers.rules_table import best
-from meta_agent.skills import Skill
 from tests.agents._rules import BUSY, LEAKING, evidence, names, tree
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 
+from meta_agent.core.diagnostic_library import LIBRARY, Lead
 from meta_agent.core.harness import parse_contract
+from meta_agent.core.proposals import Situation
 from meta_agent.core.protocols import HarnessTree
-from meta_agent.proposers import LIBRARY, Lead, Situation
 from tests.agents._rules import EVENTS, evidence, find, namespace, rollout, tree
 
 

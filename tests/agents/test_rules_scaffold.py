@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from meta_agent.proposers import Situation, propose
+from meta_agent.core.proposals import Situation
+from meta_agent.proposers import propose
 from tests.agents._rules import CEILINGS, LEAKING, evidence, find, tree
 
 

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 import pytest
 
 from meta_agent.core.harness import parse_recipe
+from meta_agent.core.proposals import Situation
 from meta_agent.core.protocols import HarnessTree
-from meta_agent.proposers import Situation
 from tests.agents._rules import evidence, find, namespace, tree
 
 GROUPS = [

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from meta_agent.core.gate import Finding
+from meta_agent.core.proposals import Brief, CloneSource, Rehearsal, Situation, Source
 from meta_agent.core.protocols import Ceilings, Factor, HarnessTree, Hypothesis
 from meta_agent.core.resources import shipped_harness
-from meta_agent.proposers import Brief, Rehearsal, Situation, Source, Workbench, evidence_files
+from meta_agent.proposers import evidence_files
 from meta_agent.proposers.team._analyst import Idea, analyst_dialogue
 from meta_agent.proposers.team._case import Case
 from meta_agent.proposers.team._compact import estimate_tokens
@@ -33,7 +34,7 @@ FENCE = Fence.of("r", "g0/x")
 class NoHost:
     """Nothing is made here."""
 
-    def workbench(self, index: int, evidence: Any) -> AbstractContextManager[Workbench]:
+    def sandbox(self, index: int) -> AbstractContextManager[CloneSource]:
         raise NotImplementedError
 
     def message(self, index: int, hypothesis: Hypothesis, subject: str) -> str:

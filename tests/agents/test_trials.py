@@ -8,8 +8,9 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
+from meta_agent.core.proposals import Tried
 from meta_agent.core.protocols import HarnessTree, VerdictKind
-from meta_agent.proposers import Proposal, Tried, small_edits
+from meta_agent.proposers import Proposal, small_edits
 from meta_agent.proposers.rules._mutants import mutants
 from meta_agent.proposers.rules._source import PythonFile
 

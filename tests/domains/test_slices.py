@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from meta_agent.core.protocols import Task
+from meta_agent.core.slices import slices, slices_of
 from meta_agent.domains import load_domain
-from meta_agent.domains.slices import slices, slices_of
 
 
 def task(view: dict[str, Any], key: str = "set/1") -> Task:

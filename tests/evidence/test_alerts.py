@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from meta_agent.readers.evidence import Evidence, build_evidence
+from meta_agent.core.evidence import Evidence
+from meta_agent.readers.evidence import build_evidence
 from meta_agent.readers.evidence._rules import rule_alerts
 from meta_agent.readers.evidence._thresholds import threshold_alerts
 

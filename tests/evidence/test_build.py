@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from meta_agent.readers.evidence import Evidence, build_evidence
+from meta_agent.core.evidence import Evidence
+from meta_agent.readers.evidence import build_evidence
 
 from ._rollouts import failed, lost, rollout, tokens
 

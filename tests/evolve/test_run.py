@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from meta_agent.skills import SkillDraft, SkillLibrary
+from meta_agent.core.skills import SkillDraft
+from meta_agent.skills import SkillLibrary
 from tests.evolve.conftest import TINY, Cli
 
 # Who comes first waits for a whole run, on a machine that may be busy.

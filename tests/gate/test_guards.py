@@ -12,8 +12,8 @@ from meta_agent.core.errors import ConfigError
 from meta_agent.core.gate import Arm, ErrorBudget, Finding, GuardTerms, guard_slices, judge_live
 from meta_agent.core.gate._guards import slice_effects
 from meta_agent.core.protocols import Verdict, VerdictKind
+from meta_agent.core.slices import slices_of
 from meta_agent.domains import load_domain
-from meta_agent.domains.slices import slices_of
 from tests.gate._rows import arm, drawn_arm
 
 STORED = Path(__file__).parents[2] / "benchmarks" / "data" / "aa_nano_swe.json"

@@ -11,8 +11,9 @@ import pytest
 
 from meta_agent.core.loop.verbs import _briefing
 from meta_agent.core.protocols import Candidate, Hypothesis
+from meta_agent.core.skills import SkillDraft
 from meta_agent.readers.evidence import build_evidence
-from meta_agent.skills import SkillDraft, SkillLibrary, validate
+from meta_agent.skills import SkillLibrary, validate
 from meta_agent.skills.worth import record
 from tests.evidence._rollouts import rollout
 from tests.skills.test_skills import CANDIDATE, DIFF, HYPOTHESIS, WORSE, draft

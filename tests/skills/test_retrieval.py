@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from meta_agent.core.skills import Skill
 from meta_agent.readers.evidence import read_foreign
-from meta_agent.skills import Skill, SkillLibrary, search, trigger_in
+from meta_agent.skills import SkillLibrary, search, trigger_in
 from meta_agent.skills._library import load_skill
 from tests.skills.test_seeds import LIBRARY, NAMES, PLANTED, made
 

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from meta_agent.core.protocols import Candidate, Effect, Hypothesis, Verdict, VerdictKind
-from meta_agent.skills import SkillDraft, SkillLibrary, distil, load_skill, validate
+from meta_agent.core.skills import SkillDraft
+from meta_agent.skills import SkillLibrary, distil, load_skill, validate
 
 HYPOTHESIS = Hypothesis(
     factor="scaffold",

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from meta_agent.core.config import RunConfig
+from meta_agent.core.evidence import Evidence
 from meta_agent.core.history import HarnessRepo
 from meta_agent.core.lab.live import Evaluated, Lab, LabSettings, Trained
 from meta_agent.core.lab.measured import Part
@@ -37,7 +38,6 @@ from meta_agent.core.protocols import (
 from meta_agent.core.resources import shipped_harness
 from meta_agent.core.rollouts import RolloutStore
 from meta_agent.proposers import Proposal
-from meta_agent.readers.evidence import Evidence
 from meta_agent.reports import open_display
 from meta_agent.skills import SkillLibrary
 

@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 
 from meta_agent.composition.opening import _reason
+from meta_agent.core.display import Question, Reply
 from meta_agent.core.errors import Aborted, ConfigError, Interrupted, Parked
 from meta_agent.core.loop.verbs._briefing import tried
 from meta_agent.core.loop.verbs.approve import answer, feedback, to_merge, to_test
 from meta_agent.core.protocols import Candidate, Verdict, VerdictKind
-from meta_agent.reports import Question, Reply, reduce
+from meta_agent.reports import reduce
 from tests.steps._bench import Bench
 
 APPROVE, ABORT = Reply("APPROVE"), Reply("ABORT", "enough")

@@ -20,7 +20,7 @@ from meta_agent.core.lab.measured import Part
 from meta_agent.core.loop import plan as sizes
 from meta_agent.core.loop.plan import Plan, plan_for
 from meta_agent.core.protocols import JSON, HarnessTree, Split
-from meta_agent.domains.dealt import Halves
+from meta_agent.core.task_splits import Halves
 from meta_agent.reports import open_display, reduce
 from meta_agent.reports._calibration import lines
 from meta_agent.reports._claims import claim_facts

@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
+from meta_agent.core.display import Reply
 from meta_agent.core.lab.live import Trained
 from meta_agent.core.loop.budget import allowed, cap_for, claim_pairs, first_tree, spent
 from meta_agent.core.loop.records import HandedOver
 from meta_agent.core.protocols import HarnessTree
-from meta_agent.reports import Reply, open_display
+from meta_agent.reports import open_display
 from meta_agent.strategies.full import say_what_can_be_proven
 from tests.steps._again import gone_through_again
 from tests.steps._bench import Bench

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from meta_agent.core.diagnostic_library import EXPLAIN_GAP, LIBRARY, Lead, source_of
 from meta_agent.core.errors import CandidateError
 from meta_agent.core.gate.diagnostics import ALPHA, separation
 from meta_agent.core.harness import parse_contract
@@ -27,7 +28,6 @@ from meta_agent.core.loop.verbs.promote import promote_watching
 from meta_agent.core.loop.verbs.propose import propose
 from meta_agent.core.loop.verbs.test import test as check
 from meta_agent.core.protocols import Candidate, HarnessTree, Verdict, VerdictKind
-from meta_agent.proposers import EXPLAIN_GAP, LIBRARY, Lead, source_of
 from tests.steps._bench import TASKS, Bench, rollout
 
 LEAD_FILE = "swe/diagnostics/lead_{}.py"

@@ -18,7 +18,7 @@ import pytest
 from meta_agent.core.chat import ChatRequest
 from meta_agent.core.ledger import Ledger
 from meta_agent.core.protocols import Candidate, ToolEvent
-from meta_agent.skills import SkillDraft
+from meta_agent.core.skills import SkillDraft
 from tests.agents._models import Call, ScriptedModels, Turn
 from tests.steps import _bench
 from tests.steps._bench import Bench

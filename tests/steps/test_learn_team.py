@@ -9,7 +9,8 @@ import pytest
 from meta_agent.core.errors import ProviderError
 from meta_agent.core.loop.verbs.learn import learn
 from meta_agent.core.protocols import Candidate, Effect, Verdict, VerdictKind
-from meta_agent.skills import Skill, validate
+from meta_agent.core.skills import Skill
+from meta_agent.skills import validate
 from tests.agents._models import ScriptedModels, Turn
 from tests.steps._bench import Bench
 from tests.steps._team import good, proposed, script, with_team

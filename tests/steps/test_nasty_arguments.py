@@ -22,6 +22,7 @@ from meta_agent.proposers.team._limits import LIMITS
 from meta_agent.proposers.team._prompts import Prompts
 from meta_agent.proposers.team._reviewer import Review, _decide
 from meta_agent.proposers.team._tools import Done, Tool, ToolError
+from meta_agent.proposers.workbench import open_workbench
 from tests.agents._models import ScriptedModels
 from tests.steps._bench import Bench
 from tests.steps._team import AGENT, QUOTE, idea
@@ -69,7 +70,7 @@ def tools(bench: Bench) -> Iterator[list[Tool]]:
     case = Case(brief_for(bench.run, collected, bench.reading, 0, host, None))
     fence, line = Fence.of("r", "c"), Line(ScriptedModels({}), "analyst", "m", LIMITS["analyst"])
     told = Hypothesis("scaffold", "s", "clean_success", "up", 0.1)
-    with host.workbench(0, case.evidence) as clone:
+    with open_workbench(host, 0, case.evidence) as clone:
         author = Author(case, Idea(told, "p"), clone, fence, lambda *_: Review(True))
         reading = analyst_dialogue(case, line, Prompts(), fence, "c").tools
         yield [*author.tools(), *reading, _decide(), _write()]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from meta_agent.core.evidence import Evidence
 from meta_agent.core.loop.verbs._briefing import noted, summary
 from meta_agent.core.loop.verbs.collect import rolled_out_untrained
-from meta_agent.readers.evidence import Evidence
 from tests.agents._models import Call
 from tests.steps._bench import Bench
 from tests.steps._team import (

@@ -13,8 +13,10 @@ from meta_agent.core.errors import BudgetError, CandidateError, Interrupted, Pro
 from meta_agent.core.ledger import Ledger
 from meta_agent.core.loop.verbs._host import Host
 from meta_agent.core.loop.verbs.propose import admit, revise
+from meta_agent.core.proposals import Draft
 from meta_agent.core.protocols import Candidate, Hypothesis
-from meta_agent.proposers import Draft, LlmTeam
+from meta_agent.proposers import LlmTeam
+from meta_agent.proposers.workbench import open_workbench
 from meta_agent.sandboxes import engine_status
 from tests.agents._models import Call, ScriptedModels, Turn
 from tests.steps._bench import Bench
@@ -277,7 +279,7 @@ def test_another_factors_file_is_not_edited(bench: Bench) -> None:
 )
 def test_the_quarantine_trusts_no_draft(bench: Bench, changes: dict[str, Any], code: str) -> None:
     collected = bench.collected()
-    with Host(bench.run, collected, 0).workbench(0, {}) as clone:
+    with open_workbench(Host(bench.run, collected, 0), 0, {}) as clone:
         clone.write(AGENT, bench.text(AGENT).replace("MAX_TURNS = 8", "MAX_TURNS = 9"))
         tip = clone.commit("feat: what the author wrote")
         told = Hypothesis("scaffold", "s", "clean_success", "up", 0.1)

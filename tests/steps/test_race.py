@@ -25,7 +25,7 @@ from meta_agent.core.loop.records import Tested as Checked
 from meta_agent.core.loop.run import Run
 from meta_agent.core.loop.verbs import propose as propose_step
 from meta_agent.core.protocols import JSON, HarnessTree, Hypothesis, Split
-from meta_agent.domains.dealt import Halves
+from meta_agent.core.task_splits import Halves
 from meta_agent.proposers import Proposal
 from meta_agent.reports import reduce
 from meta_agent.strategies import race as race_step

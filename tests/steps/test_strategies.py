@@ -11,12 +11,12 @@ import pytest
 from meta_agent.composition.opening import first_version, require_supported
 from meta_agent.core.config import RunConfig
 from meta_agent.core.errors import ConfigError
+from meta_agent.core.evidence import Alert, Evidence
 from meta_agent.core.gate import Finding
 from meta_agent.core.loop.budget import allowed, spent
 from meta_agent.core.loop.diagnostics.tend import tend
 from meta_agent.core.loop.records import HandedOver, Reading
 from meta_agent.core.protocols import HarnessTree
-from meta_agent.readers.evidence import Alert, Evidence
 from meta_agent.strategies._by_score import ScoreOnly
 from meta_agent.strategies._scores_shown import ScoresShown
 from meta_agent.strategies._static import Static

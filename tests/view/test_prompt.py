@@ -16,8 +16,9 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from meta_agent.core.display import DecisionView
 from meta_agent.core.ledger import Ledger
-from meta_agent.reports import DecisionView, Question, RunState, reduce
+from meta_agent.reports import RunState, reduce
 from meta_agent.reports.terminal import asked
 from meta_agent.reports.terminal.asked import FileChange, changes
 
@@ -26,14 +27,15 @@ from .sample import HOSTILE, PATCH, write_sample
 ASKING = """
 import json, signal, sys
 from meta_agent.core.ledger import Ledger
-from meta_agent.reports import Question, open_display, reduce
+from meta_agent.core.display import Question
+from meta_agent.reports import open_display, reduce
 stopped = []
 signal.signal(signal.SIGINT, lambda *_: stopped.append(1))
 with Ledger.open(sys.argv[1], owner_lock=False) as ledger:
     state = reduce(ledger)
     display = open_display(live=sys.argv[2] == "live")
     try:
-        reply = display.ask(Question(state, state.waiting[0]), lambda: bool(stopped))
+        reply = display.ask(Question(ledger, state.run, state.waiting[0]), lambda: bool(stopped))
     finally:
         display.close()
 print(json.dumps(reply))
@@ -196,7 +198,7 @@ def test_before_a_merge_the_question_shows_the_verdict_with_its_numbers(state: R
         "evidence": {"findings": [{"code": "infra.lost", "severity": "note", "message": "two"}]},
     }
     decision = DecisionView("k", "merge", "g0/c0", "r1/g0/c0", None, verdict=verdict)
-    shown = printed(asked.question(Question(state, decision)))
+    shown = printed(asked.question(state, decision))
     for part in ("may it be merged?", "PROMOTE", "+10.0 [+4.0, +16.0]", "infra.lost: two"):
         assert part in shown
     assert "\x1b[2J" not in shown and "\u202e" not in shown

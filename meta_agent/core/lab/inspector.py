@@ -41,8 +41,8 @@ from meta_agent.core.offers import Offered
 from meta_agent.core.parsing.strict import leaves
 from meta_agent.core.protocols import JSON, SPLITS, Domain, Outcome, Task
 from meta_agent.core.rollouts import RolloutStore
-from meta_agent.domains.dealt import Halves
-from meta_agent.domains.slices import slices_of
+from meta_agent.core.slices import slices_of
+from meta_agent.core.task_splits import Halves
 
 Sides = tuple[Arm, Arm]
 

@@ -19,8 +19,7 @@ from meta_agent.core.gate import Course, ErrorBudget
 from meta_agent.core.gate.race import EXAM, exam_of
 from meta_agent.core.gate.simulate import Exam, Gate, Look
 from meta_agent.core.protocols import FACTORS, JSON, TRAINING_FACTORS, Domain, Factor, Split
-from meta_agent.domains.dealt import Halves
-from meta_agent.domains.fit import SMALL
+from meta_agent.core.task_splits import SMALL, Halves
 
 MISS: Final = 0.2
 """Chance of giving a candidate up early although it has the effect that the test looks for."""

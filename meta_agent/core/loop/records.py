@@ -11,11 +11,11 @@ from dataclasses import asdict
 from typing import Any, Final, Literal, NamedTuple, Protocol
 
 from meta_agent.core.errors import CandidateError, ConfigError
+from meta_agent.core.evidence import Evidence
 from meta_agent.core.gate import Finding
 from meta_agent.core.lab.live import ArmRef, Evaluated, Trained
 from meta_agent.core.loop.run import Run
 from meta_agent.core.protocols import JSON, Candidate, HarnessTree, Hypothesis, Verdict, VerdictKind
-from meta_agent.readers.evidence import Evidence
 
 BY_SCORE: Final = "score"
 """The judge of a verdict that rests on a score alone."""

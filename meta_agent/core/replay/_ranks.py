@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Final, NamedTuple
 
-from meta_agent.readers.evidence import Mean
+from meta_agent.core.evidence import Mean
 
 RANKED: Final = 64  # the pairs grow as the square
 

@@ -15,8 +15,8 @@ from itertools import compress
 from operator import mul
 from typing import Final, NamedTuple
 
+from meta_agent.core.evidence import Mean
 from meta_agent.core.protocols import JSON
-from meta_agent.readers.evidence import Mean
 
 DEAD_STD: Final = 1e-3
 

@@ -14,12 +14,12 @@ from dataclasses import asdict, dataclass, field
 from itertools import compress
 from typing import Final, Literal, NamedTuple
 
+from meta_agent.core.evidence import Mean
 from meta_agent.core.protocols import JSON
 from meta_agent.core.replay._lines import Slim
 from meta_agent.core.replay._ranks import Ranks
 from meta_agent.core.replay._side import DEAD_STD, Seen, Side, share, std
 from meta_agent.core.replay.probes import ProbeResult
-from meta_agent.readers.evidence import Mean
 
 ALIGNMENT_MOVE: Final = 0.02
 VIOLATION_MOVE: Final = 0.01

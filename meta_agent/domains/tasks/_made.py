@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from meta_agent.core.protocols import JSON
-from meta_agent.domains.fit import lacking
+from meta_agent.core.task_splits import lacking
 from meta_agent.domains.formats._splits import BUCKETS
 from meta_agent.domains.tasks._rows import Row
 

@@ -7,7 +7,7 @@ sources are grouped by factor as `harness.toml` says. Nothing here knows a parti
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Protocol
@@ -16,29 +16,18 @@ import tomlkit
 from tomlkit.exceptions import TOMLKitError
 
 from meta_agent.core.harness import HarnessContract, parse_contract
-from meta_agent.core.protocols import Ceilings, Factor, HarnessTree
-from meta_agent.proposers.rules._library import Lead
+from meta_agent.core.proposals import Situation
+from meta_agent.core.protocols import Factor, HarnessTree
 from meta_agent.proposers.rules._source import Constant, PythonFile
 from meta_agent.readers.evidence.reference import Reference, reference_of
 
 
 class EvidenceView(Protocol):
-    """The part of `meta_agent.readers.evidence.Evidence` that rules read."""
+    """The part of `meta_agent.core.evidence.Evidence` that rules read."""
 
     def metric(self, name: str) -> float | None: ...
 
     def metrics(self) -> dict[str, float]: ...
-
-
-@dataclass(frozen=True, slots=True)
-class Situation:
-    """What the evaluator and the environment tell anybody: limits and tool names."""
-
-    ceilings: Ceilings | None = None
-    tools: Sequence[str] = ()  # as the environment documents them
-    train_tasks: int = 0
-    leads: Sequence[Lead] = ()
-    """Numbers that tell past versions apart, best first, where a gap asks for one."""
 
 
 @dataclass(frozen=True)

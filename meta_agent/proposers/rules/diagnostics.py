@@ -6,13 +6,11 @@ read off the record; the first one that no diagnostic of the harness mentions is
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
+from meta_agent.core.diagnostic_library import EXPLAIN_GAP, VALUE
 from meta_agent.proposers.rules._case import Case
-from meta_agent.proposers.rules._library import VALUE
 from meta_agent.proposers.rules._rule import Diagnosis, clamp, line, rule
-
-EXPLAIN_GAP: Final = "explain-gap"
 
 
 class Trait(NamedTuple):

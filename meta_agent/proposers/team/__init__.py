@@ -14,8 +14,9 @@ from pathlib import Path
 
 from meta_agent.core.chat import ModelClient
 from meta_agent.core.errors import CandidateError, Interrupted
+from meta_agent.core.proposals import Brief, Draft, Grant, Proposed, Refused
 from meta_agent.core.protocols import Candidate, Hypothesis, Role, Verdict
-from meta_agent.proposers._meta import Brief, Draft, Grant, Proposed, Refused
+from meta_agent.core.skills import SkillDraft
 from meta_agent.proposers.team._analyst import Analysis, Idea, analyst_dialogue
 from meta_agent.proposers.team._case import Case
 from meta_agent.proposers.team._dialogue import Line
@@ -25,7 +26,6 @@ from meta_agent.proposers.team._limits import LIMITS
 from meta_agent.proposers.team._prompts import Prompts
 from meta_agent.proposers.team._proposer import Proposer
 from meta_agent.proposers.team._reviewer import Review, review
-from meta_agent.skills import SkillDraft
 
 __all__ = ["LlmTeam"]
 

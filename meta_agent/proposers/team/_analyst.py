@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from meta_agent.core.proposals import Grant
 from meta_agent.core.protocols import JSON, Hypothesis
-from meta_agent.proposers._meta import Grant
 from meta_agent.proposers.team._case import Case, skills_in
 from meta_agent.proposers.team._dialogue import Dialogue, Line
 from meta_agent.proposers.team._experiments import Experiments, given_inline, inline

@@ -16,8 +16,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from meta_agent.core.errors import CandidateError, GuestError
+from meta_agent.core.proposals import Grant, HostServices, Rehearsal
 from meta_agent.core.protocols import HarnessTree, Hypothesis
-from meta_agent.proposers._meta import Grant, HostServices, Rehearsal
 from meta_agent.proposers.team import _limits
 from meta_agent.proposers.team._analyst import Idea, move
 from meta_agent.proposers.team._case import EVIDENCE, Case, skills_in

@@ -11,8 +11,8 @@ from functools import cached_property
 from typing import Any, Final
 
 from meta_agent.core.harness import HarnessContract, parse_contract
+from meta_agent.core.proposals import Brief
 from meta_agent.core.protocols import TRAINING_FACTORS, Factor
-from meta_agent.proposers._meta import Brief
 from meta_agent.proposers.team._file_tools import Files
 
 EVIDENCE = "evidence"

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from meta_agent.core.errors import CandidateError, ConfigError
+from meta_agent.core.proposals import Grant, HostServices, Rehearsal, Trial
 from meta_agent.core.protocols import JSON, HarnessTree
-from meta_agent.proposers._meta import Grant, HostServices, Rehearsal, Trial
 from meta_agent.proposers.team import _limits
 from meta_agent.proposers.team._fence import Fence, clip
 from meta_agent.proposers.team._tools import (

@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from meta_agent.core.errors import CandidateError, ProviderError
 from meta_agent.core.protocols import Candidate, Verdict
+from meta_agent.core.skills import SkillDraft
 from meta_agent.proposers.team._dialogue import Dialogue, Line
 from meta_agent.proposers.team._fence import Fence, clip, visible
 from meta_agent.proposers.team._limits import DIFF_CHARS
@@ -26,7 +27,7 @@ from meta_agent.proposers.team._tools import (
     text_of,
     tool,
 )
-from meta_agent.skills import SkillDraft, redact
+from meta_agent.skills import redact
 
 _DESCRIPTION, _BODY, _BODY_LINES = 800, 6000, 120
 _LINK = re.compile(r"\]\(|<[a-z/!]|https?://", re.IGNORECASE)

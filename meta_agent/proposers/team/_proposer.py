@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from meta_agent.core.errors import CandidateError, MetaAgentError
 from meta_agent.core.lab.fair import fairly
-from meta_agent.proposers._meta import Draft, Grant, Refused
+from meta_agent.core.proposals import Draft, Grant, Refused
 from meta_agent.proposers.team._analyst import Idea
 from meta_agent.proposers.team._author import Author, Finished, Reviewing
 from meta_agent.proposers.team._case import Case
@@ -19,7 +19,7 @@ from meta_agent.proposers.team._dialogue import Dialogue, Line, Spend
 from meta_agent.proposers.team._experiments import UNPAID
 from meta_agent.proposers.team._fence import Fence
 from meta_agent.proposers.team._prompts import Prompts
-from meta_agent.proposers.workbench import Workbench
+from meta_agent.proposers.workbench import Workbench, open_workbench
 
 _GAVE_UP = frozenset({"turn_limit", "token_limit", "looped", "context_overflow"})
 
@@ -53,7 +53,7 @@ class Proposer:
 
     def _draft(self) -> Draft:
         self._spend = Spend()
-        with self.case.brief.host.workbench(self.index, self.case.evidence) as bench:
+        with open_workbench(self.case.brief.host, self.index, self.case.evidence) as bench:
             self._lay_out(bench)
             finished = self._work(bench)
             host = self.case.brief.host

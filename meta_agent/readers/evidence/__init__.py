@@ -6,9 +6,7 @@ score moved and nothing explains it, `render_text` prints the health report.
 """
 
 from meta_agent.readers.evidence._meanings import MEANINGS, meaning_of
-from meta_agent.readers.evidence._record import Alert, Evidence
 from meta_agent.readers.evidence._roles import ROLE_WORDS, passed_tests, role_of
-from meta_agent.readers.evidence._running import Mean
 from meta_agent.readers.evidence._thresholds import THRESHOLDS, Threshold
 from meta_agent.readers.evidence.build import build_evidence
 from meta_agent.readers.evidence.conversation import Exchange, exchanges, fates
@@ -26,11 +24,8 @@ __all__ = [
     "MINIMUM",
     "ROLE_WORDS",
     "THRESHOLDS",
-    "Alert",
-    "Evidence",
     "Exchange",
     "ForeignReport",
-    "Mean",
     "Threshold",
     "build_evidence",
     "exchanges",

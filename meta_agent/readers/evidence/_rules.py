@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from meta_agent.readers.evidence._record import Alert, Evidence, Level
+from meta_agent.core.evidence import Alert, Evidence, Level
 
 
 class Fired(NamedTuple):

@@ -9,34 +9,6 @@ from dataclasses import dataclass, field
 
 
 @dataclass(slots=True)
-class Mean:
-    """Mean and variance (Welford). Values that are not finite are counted apart."""
-
-    n: int = 0
-    mean: float = 0.0
-    _m2: float = 0.0
-    refused: int = 0
-
-    def add(self, value: float) -> None:
-        if not math.isfinite(value):
-            self.refused += 1
-            return
-        self.n += 1
-        step = value - self.mean
-        self.mean += step / self.n
-        self._m2 += step * (value - self.mean)
-
-    @property
-    def std(self) -> float:
-        """Population standard deviation."""
-        return math.sqrt(max(0.0, self._m2) / self.n) if self.n else 0.0
-
-    @property
-    def variance(self) -> float:
-        return self.std**2
-
-
-@dataclass(slots=True)
 class Correlation:
     """Pearson's r of two streams; None while either is constant."""
 

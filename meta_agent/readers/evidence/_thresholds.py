@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping
 from typing import Final, Literal, NamedTuple
 
-from meta_agent.readers.evidence._record import Alert, Level
+from meta_agent.core.evidence import Alert, Level
 
 
 class Threshold(NamedTuple):

@@ -15,8 +15,8 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from meta_agent.core.evidence import Alert, Comparability, Evidence
 from meta_agent.core.protocols import JSON, Rollout
-from meta_agent.readers.evidence._record import Alert, Comparability, Evidence
 from meta_agent.readers.evidence._rules import rule_alerts
 from meta_agent.readers.evidence._thresholds import threshold_alerts
 from meta_agent.readers.evidence.conversation import Conversation

@@ -33,9 +33,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
+from meta_agent.core.evidence import Mean
 from meta_agent.core.parsing.strict import leaves
 from meta_agent.core.protocols import JSON, Message, Rollout, ToolEvent
-from meta_agent.readers.evidence._running import Mean, share
+from meta_agent.readers.evidence._running import share
 
 EXAMPLES: Final = 3
 _KNOWN_REPLIES = 20_000

@@ -13,8 +13,8 @@ import re
 from dataclasses import asdict, dataclass
 from typing import Final
 
+from meta_agent.core.evidence import Evidence
 from meta_agent.core.protocols import JSON
-from meta_agent.readers.evidence._record import Evidence
 
 SCORE_Z: Final = 2.0
 METRIC_MOVE: Final = 0.10  # relative, and at least 0.02 in absolute terms

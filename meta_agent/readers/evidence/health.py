@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from meta_agent.readers.evidence._record import Evidence
+from meta_agent.core.evidence import Evidence
 
 _LAYERS = ("score", "signal", "behaviour", "conversation", "measured")
 

@@ -17,8 +17,8 @@ from functools import cache
 from importlib.resources import files
 from typing import Final
 
+from meta_agent.core.evidence import Alert
 from meta_agent.core.protocols import JSON
-from meta_agent.readers.evidence._record import Alert
 
 FILE: Final = "reference.json"
 _ROOM: Final = 0.02

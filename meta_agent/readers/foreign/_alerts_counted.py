@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Final, NamedTuple
 
-from meta_agent.readers.evidence._record import Alert
+from meta_agent.core.evidence import Alert
 
 MINIMUM: Final = 10
 """Of attempts or calls; of groups, which hold several attempts, half as many."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from meta_agent.core.evidence import Alert
 from meta_agent.readers.evidence._meanings import meaning_of
-from meta_agent.readers.evidence._record import Alert
 from meta_agent.readers.foreign.reading import ForeignReport
 
 _SHOWN_POLICIES = 5

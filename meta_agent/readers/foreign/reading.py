@@ -19,10 +19,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from meta_agent.core.evidence import Alert, Evidence, Mean
 from meta_agent.core.protocols import JSON, Message, Rollout
-from meta_agent.readers.evidence._record import Alert, Evidence
 from meta_agent.readers.evidence._rules import rule_alerts
-from meta_agent.readers.evidence._running import Correlation, Mean, Within, share
+from meta_agent.readers.evidence._running import Correlation, Within, share
 from meta_agent.readers.evidence._thresholds import threshold_alerts
 from meta_agent.readers.evidence.layers._behaviour import BehaviourLayer
 from meta_agent.readers.evidence.layers._score import ScoreLayer

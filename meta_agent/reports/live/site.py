@@ -15,11 +15,11 @@ from typing import Any, Final, NamedTuple
 
 from markupsafe import Markup
 
+from meta_agent.core.display import Reply
 from meta_agent.core.errors import ConfigError
 from meta_agent.core.ledger import Ledger, live_owner
 from meta_agent.core.rollouts import RolloutStore
 from meta_agent.core.workspace import Workspace
-from meta_agent.reports._decisions import Reply
 from meta_agent.reports._format import duration
 from meta_agent.reports.live import drawn
 from meta_agent.reports.live.attempts import Attempts, Measurement, Wanted, names_of_commits

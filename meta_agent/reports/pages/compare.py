@@ -13,10 +13,9 @@ from markupsafe import Markup
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from meta_agent.core.display import Question, Reply
 from meta_agent.core.protocols import Verdict
-from meta_agent.reports._decisions import Reply
 from meta_agent.reports._format import dollars, duration, percent, points, visible
-from meta_agent.reports._question import Question
 from meta_agent.reports.pages._compare_page import MORE_STYLE, TEMPLATE
 from meta_agent.reports.pages._svg import PALETTE_SIZE, Dot, Interval, dot_chart, interval_chart
 from meta_agent.reports.pages.html import rendered, write_page

@@ -12,7 +12,8 @@ from typing import Any, Final
 
 from markupsafe import Markup
 
-from meta_agent.readers.evidence import Alert, ForeignReport, meaning_of, next_command
+from meta_agent.core.evidence import Alert
+from meta_agent.readers.evidence import ForeignReport, meaning_of, next_command
 from meta_agent.reports._format import number, percent, visible
 from meta_agent.reports.pages._svg import Interval, interval_chart
 from meta_agent.reports.pages.html import Card, rendered, write_page

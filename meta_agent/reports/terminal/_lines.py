@@ -7,10 +7,9 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, TextIO
 
+from meta_agent.core.display import Question, Reply
 from meta_agent.core.protocols import Verdict
-from meta_agent.reports._decisions import Reply
 from meta_agent.reports._format import duration, effect_text, number, one_line
-from meta_agent.reports._question import Question
 from meta_agent.reports.state import RunState
 
 # A curve is in the ledger; a log needs only a sign of life.

@@ -13,11 +13,10 @@ from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
+from meta_agent.core.display import Question, Reply
 from meta_agent.core.protocols import Verdict
-from meta_agent.reports._decisions import Reply
 from meta_agent.reports._format import duration, effect_text, number, one_line
 from meta_agent.reports._parts import MetricPoint
-from meta_agent.reports._question import Question
 from meta_agent.reports.state import RunState
 from meta_agent.reports.terminal._prompt import person_at, prompt
 from meta_agent.reports.terminal._style import verdict_style

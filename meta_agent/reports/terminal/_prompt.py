@@ -17,8 +17,8 @@ from typing import IO, Final
 
 from rich.console import Console
 
-from meta_agent.reports._decisions import Reply
-from meta_agent.reports._question import Question
+from meta_agent.core.display import Question, Reply
+from meta_agent.reports.state import reduce
 from meta_agent.reports.terminal import asked
 
 _LOOK_UP_SEC: Final = 0.2
@@ -42,7 +42,8 @@ def person_at(stream: IO[str]) -> bool:
 def prompt(question: Question, stream: IO[str], stopping: Callable[[], bool]) -> Reply | None:
     """Shows the question, and asks until there is an answer. None: input ended, or a stop."""
     console = Console(file=stream, highlight=False)
-    console.print(asked.question(question))
+    state = reduce(question.ledger, question.run)
+    console.print(asked.question(state, question.decision))
     terminal = sys.stdin.fileno()
     with suppress(termios.error):
         termios.tcflush(terminal, termios.TCIFLUSH)
@@ -51,7 +52,7 @@ def prompt(question: Question, stream: IO[str], stopping: Callable[[], bool]) ->
         if choice == "approve":
             return Reply("APPROVE")
         if choice == "diff":
-            console.print(asked.question_diff(question))
+            console.print(asked.question_diff(state, question.decision))
         elif choice:
             return _with_reason(choice, stream, terminal, stopping)
     return None

@@ -10,7 +10,7 @@ from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
-from meta_agent.reports._decisions import DecisionView
+from meta_agent.core.display import DecisionView
 from meta_agent.reports._format import (
     effect_text,
     finding_text,
@@ -20,7 +20,6 @@ from meta_agent.reports._format import (
     visible,
 )
 from meta_agent.reports._parts import CandidateView, parse_effect
-from meta_agent.reports._question import Question
 from meta_agent.reports.state import RunState
 from meta_agent.reports.terminal import text
 from meta_agent.reports.terminal._style import verdict_style
@@ -35,9 +34,8 @@ class FileChange(NamedTuple):
     removed: int
 
 
-def question(asked: Question) -> RenderableType:
+def question(state: RunState, decision: DecisionView) -> RenderableType:
     """All that a person needs for an answer, but the diff."""
-    state, decision = asked
     table = facts_table()
     candidate = state.candidates.get(decision.candidate or "")
     if candidate:
@@ -50,9 +48,9 @@ def question(asked: Question) -> RenderableType:
     return Group(Rule(Text(visible(decision.asks), style="bold")), table)
 
 
-def question_diff(asked: Question) -> RenderableType:
+def question_diff(state: RunState, decision: DecisionView) -> RenderableType:
     """The change that is asked about."""
-    candidate = asked.state.candidates.get(asked.decision.candidate or "")
+    candidate = state.candidates.get(decision.candidate or "")
     return text.diff(candidate.diff) if candidate else Text("no single change is asked about")
 
 
@@ -62,7 +60,7 @@ def waiting(state: RunState) -> RenderableType:
         return Text(visible(f"nothing waits for a person in run {state.run}"))
     parts: list[RenderableType] = []
     for decision in state.waiting:
-        parts += [question(Question(state, decision)), Text(answer_command(state, decision))]
+        parts += [question(state, decision), Text(answer_command(state, decision))]
     return Group(*parts)
 
 

@@ -11,46 +11,20 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol, TextIO
 
+from meta_agent.core.display import Display as LoopDisplay
+from meta_agent.core.display import Question, Reply
 from meta_agent.core.ledger import Ledger
 from meta_agent.core.protocols import Verdict
-from meta_agent.reports._decisions import Reply
 from meta_agent.reports._format import within_run
-from meta_agent.reports._question import Asks, Question
 from meta_agent.reports._sentences import progress
 from meta_agent.reports.state import RunState, reduce
 
 
-class Display(Asks, Protocol):
-    """What the loop tells people. Calls may come from several threads."""
-
-    def begin(self, headline: Sequence[str]) -> None:
-        """What is about to run, on which policy, with which agent and keys; one fact a line."""
-        ...
-
-    def phase(
-        self, name: str, detail: str = "", *, done: int | None = None, total: int | None = None
-    ) -> None:
-        """The verb of the loop that is now under way (`collect`, `train`, ...)."""
-        ...
-
-    def note(self, text: str) -> None:
-        """One fact worth a line."""
-        ...
-
-    def metric(self, series: str, step: int, values: Mapping[str, float]) -> None:
-        """One training step of one arm."""
-        ...
-
-    def verdict(self, candidate: str, factor: str, verdict: Verdict, statement: str = "") -> None:
-        """The gate decided."""
-        ...
+class Display(LoopDisplay, Protocol):
+    """A display of the loop that also shows how a run ended."""
 
     def done(self, state: RunState) -> None:
         """The run ended. The summary itself is data: the command prints it on stdout."""
-        ...
-
-    def close(self) -> None:
-        """Gives the terminal back, whatever happened. May be called twice."""
         ...
 
 

@@ -14,12 +14,12 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from meta_agent.core.display import DecisionView
 from meta_agent.core.ledger import Event, Step
 from meta_agent.core.protocols import ROLES
 from meta_agent.reports._attribution import attribution_facts, attribution_line
 from meta_agent.reports._cells import CELL_COLUMNS, measured_cells
 from meta_agent.reports._claims import claim_facts
-from meta_agent.reports._decisions import DecisionView
 from meta_agent.reports._format import (
     dollars,
     duration,

@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 import pytest
 
+from meta_agent.core.display import Reply
 from meta_agent.core.errors import ConfigError
 from meta_agent.core.ledger import Ledger
 from meta_agent.core.workspace import Workspace
-from meta_agent.reports import Reply
 from meta_agent.reports.live.server import PageServer
 from meta_agent.reports.live.site import Site
 

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
+from meta_agent.core.diagnostic_library import LIBRARY, VALUE, Lead, Metric, source_of
 from meta_agent.core.errors import CandidateError
 from meta_agent.core.gate.diagnostics import ALPHA, MIN_VERSIONS, separation
 from meta_agent.core.harness import parse_contract
@@ -22,8 +23,8 @@ from meta_agent.core.loop.diagnostics._past import PastVersion, past_versions, s
 from meta_agent.core.loop.diagnostics.tend import admitted
 from meta_agent.core.loop.records import Collected
 from meta_agent.core.loop.run import Run
+from meta_agent.core.proposals import Situation
 from meta_agent.core.protocols import HarnessTree
-from meta_agent.proposers import LIBRARY, VALUE, Lead, Metric, Situation, source_of
 
 LEADS: Final = 3
 RULES: Final = "rules"

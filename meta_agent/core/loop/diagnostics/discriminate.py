@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from meta_agent.core.diagnostic_library import EXPLAIN_GAP, LIBRARY
 from meta_agent.core.errors import CandidateError
 from meta_agent.core.gate import judge_diagnostics, verdict_from_json, verdict_to_json
 from meta_agent.core.gate.diagnostics import ALPHA
@@ -28,7 +29,6 @@ from meta_agent.core.loop.diagnostics._past import number_of, past_versions, rea
 from meta_agent.core.loop.records import Judged, Tested, failure, stopped
 from meta_agent.core.loop.run import Run
 from meta_agent.core.protocols import JSON, Verdict
-from meta_agent.proposers import EXPLAIN_GAP, LIBRARY
 
 KIND: Final = "discrimination"
 LOOKED_AT: Final[Mapping[str, int]] = {EXPLAIN_GAP: len(LIBRARY)}

@@ -18,9 +18,10 @@ from meta_agent.core.loop.records import Collected, Reading, candidate_from_json
 from meta_agent.core.loop.run import Run
 from meta_agent.core.loop.spending import crosses
 from meta_agent.core.loop.verbs.approve import declined, feedback
+from meta_agent.core.proposals import Brief, HostServices, Past, Situation, Source, Tried
 from meta_agent.core.protocols import JSON, Rollout, VerdictKind
-from meta_agent.proposers import Brief, HostServices, Past, Situation, Source, Tried, evidence_files
-from meta_agent.skills import Skill
+from meta_agent.core.skills import Skill
+from meta_agent.proposers import evidence_files
 
 
 def brief_for(

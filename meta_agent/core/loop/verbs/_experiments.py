@@ -27,9 +27,10 @@ from meta_agent.core.loop.records import Collected, Version
 from meta_agent.core.loop.run import Run
 from meta_agent.core.loop.verbs.collect import evidence_of
 from meta_agent.core.loop.verbs.test import broken_contract, untrained
+from meta_agent.core.proposals import Grant, Rehearsal, Trial
 from meta_agent.core.protocols import FACTORS, JSON, Factor, HarnessTree, Rollout
 from meta_agent.policies.training.run import of_steps
-from meta_agent.proposers import Grant, Rehearsal, Trial, story, transcript
+from meta_agent.proposers import story, transcript
 from meta_agent.readers.evidence import render_text
 
 STEPS: Final = 10

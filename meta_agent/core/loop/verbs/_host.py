@@ -18,8 +18,8 @@ from meta_agent.core.loop.records import Collected
 from meta_agent.core.loop.run import Run
 from meta_agent.core.loop.verbs._experiments import Experiments, checked
 from meta_agent.core.loop.verbs.test import replayed
+from meta_agent.core.proposals import CloneSource, Grant, Rehearsal, Trial
 from meta_agent.core.protocols import JSON, HarnessTree, Hypothesis, SandboxLimits
-from meta_agent.proposers import Grant, Rehearsal, Trial, Workbench
 from meta_agent.sandboxes import open_sandbox
 
 WORKBENCH_SEC = 12 * 3600.0
@@ -40,13 +40,12 @@ class Host:
         object.__setattr__(self, "experiments", experiments)
 
     @contextmanager
-    def workbench(self, index: int, evidence: Mapping[str, bytes]) -> Iterator[Workbench]:
+    def sandbox(self, index: int) -> Iterator[CloneSource]:
         run, base = self.run, self.collected.version.commit
         limits = SandboxLimits(deadline_sec=WORKBENCH_SEC)
         sandbox = open_sandbox(run.lab.settings.backend, run=run.id, limits=limits)
         try:
-            when = run.date(self.generation, index)
-            yield Workbench(sandbox, run.repo, base, evidence=evidence, when=when)
+            yield CloneSource(sandbox, run.repo, base, run.date(self.generation, index))
         finally:
             sandbox.close()
 

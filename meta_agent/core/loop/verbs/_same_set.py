@@ -10,10 +10,10 @@ import re
 from dataclasses import replace
 from typing import Final
 
+from meta_agent.core.evidence import Evidence
 from meta_agent.core.harness import parse_contract
 from meta_agent.core.loop.run import Run
 from meta_agent.core.protocols import HarnessTree
-from meta_agent.readers.evidence import Evidence
 
 _NAME: Final = re.compile(rb"""^NAME\s*(?::[^=]*)?=\s*["']([^"']+)["']\s*$""", re.MULTILINE)
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from meta_agent.core.display import A_PERSON, DecisionView, Gate, Question, Reply
 from meta_agent.core.errors import Aborted, ConfigError, Interrupted, Parked
 from meta_agent.core.gate import verdict_to_json
 from meta_agent.core.ledger import Ledger, Step
@@ -23,7 +24,6 @@ from meta_agent.core.loop.records import Collected, Judged, Reading
 from meta_agent.core.loop.run import Run
 from meta_agent.core.loop.verbs.learn import record
 from meta_agent.core.protocols import JSON, Candidate, Verdict, VerdictKind
-from meta_agent.reports import A_PERSON, DecisionView, Gate, Question, Reply, reduce
 
 _NO_MERGE = ("merge", "REVISE")
 
@@ -141,9 +141,9 @@ def _answer(run: Run, asked: Asked) -> Reply:
 
 def _ask(run: Run, asked: Asked) -> JSON:
     run.phase("approve", f"a person is asked about {asked.subject}")
-    state = reduce(run.ledger, run.id)
-    (decision,) = (one for one in state.waiting if one.key == f"{run.id}/{asked.name}")
-    reply = run.display.ask(Question(state, decision), run.stopping)
+    step = run.ledger.step(f"{run.id}/{asked.name}")
+    assert step is not None, "the ledger records the intent of a step before its work"
+    reply = run.display.ask(Question(run.ledger, run.id, DecisionView.parse(step)), run.stopping)
     if run.stopping():
         raise Interrupted
     if reply is None:

@@ -29,7 +29,7 @@ from meta_agent.core.loop.records import Judged, Version, failure, must_work, st
 from meta_agent.core.loop.run import Run
 from meta_agent.core.loop.spending import begin_claim
 from meta_agent.core.protocols import JSON, HarnessTree, Split, Verdict, VerdictKind
-from meta_agent.domains.slices import clusters_of
+from meta_agent.core.slices import clusters_of
 
 Kind = Literal["harness", "version"]
 CLAIM: Final = "claim"

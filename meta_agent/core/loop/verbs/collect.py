@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from meta_agent.core.evidence import Evidence
 from meta_agent.core.gate import Finding, wilson
 from meta_agent.core.lab.fair import fairly
 from meta_agent.core.lab.live import ArmRef, Evaluated
@@ -19,7 +20,7 @@ from meta_agent.core.loop.run import Run
 from meta_agent.core.loop.verbs._same_set import by_one_set
 from meta_agent.core.protocols import JSON, HarnessTree, Rollout, Split
 from meta_agent.policies.training.run import of_steps
-from meta_agent.readers.evidence import Evidence, build_evidence, exemplars, gap, probe
+from meta_agent.readers.evidence import build_evidence, exemplars, gap, probe
 
 
 def collect(run: Run, version: Version) -> Collected:

@@ -14,8 +14,9 @@ from meta_agent.core.loop.run import Run
 from meta_agent.core.loop.verbs._team import llm_team
 from meta_agent.core.loop.verbs.calibrate import calibration
 from meta_agent.core.protocols import JSON, Candidate, Verdict, VerdictKind
+from meta_agent.core.skills import SkillDraft
 from meta_agent.reports import verdict_note
-from meta_agent.skills import SkillDraft, distil
+from meta_agent.skills import distil
 
 NOTE_RECORD: Final = "Record: "
 """Begins the line of a git note that holds its verdict as JSON, and the journal's head."""

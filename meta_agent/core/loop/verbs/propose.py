@@ -18,6 +18,7 @@ from meta_agent.core.loop.verbs._briefing import situation as _situation
 from meta_agent.core.loop.verbs._host import Host
 from meta_agent.core.loop.verbs._team import llm_team
 from meta_agent.core.loop.verbs.test import untrained
+from meta_agent.core.proposals import Draft, MetaAgent, Refused
 from meta_agent.core.protocols import (
     JSON,
     TRAINING_FACTORS,
@@ -26,7 +27,7 @@ from meta_agent.core.protocols import (
     HarnessTree,
     Hypothesis,
 )
-from meta_agent.proposers import Draft, LlmTeam, MetaAgent, Refused, RulesAgent
+from meta_agent.proposers import LlmTeam, RulesAgent
 from meta_agent.proposers import propose as propose_by_rules
 
 __all__ = ["admit", "meta_agent_of", "propose", "revise", "told_of"]

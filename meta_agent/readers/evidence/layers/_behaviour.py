@@ -11,9 +11,10 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from meta_agent.core.evidence import Mean
 from meta_agent.core.protocols import Rollout, ToolEvent
 from meta_agent.readers.evidence._roles import passed_tests, role_of
-from meta_agent.readers.evidence._running import Mean, share
+from meta_agent.readers.evidence._running import share
 
 CEILING_STOPS = ("length", "token_limit", "turn_limit", "wall_limit")
 

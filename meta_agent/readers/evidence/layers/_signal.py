@@ -15,8 +15,9 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from meta_agent.core.evidence import Mean
 from meta_agent.core.protocols import JSON, Rollout
-from meta_agent.readers.evidence._running import Correlation, Follows, Mean, Within, share
+from meta_agent.readers.evidence._running import Correlation, Follows, Within, share
 
 DEAD_STD = 1e-3
 TRENDS = (

@@ -1,16 +1,17 @@
-"""What people decided, or are asked to decide: steps of kind `decision`, read tolerantly.
+"""What a run tells people (`Display`), and what it asks them (`DecisionView`).
 
-A decision that nobody has made yet is a step without an outcome; its intent says what is asked.
+A decision is a step of kind `decision` in the ledger. While nobody has made it, the step has no
+outcome, and its intent says what is asked. Steps of older versions are read as far as possible.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Literal, NamedTuple, Self
+from typing import Any, Final, Literal, NamedTuple, Protocol, Self
 
-from meta_agent.core.ledger import Step
-from meta_agent.core.protocols import JSON
+from meta_agent.core.ledger import Ledger, Step
+from meta_agent.core.protocols import JSON, Verdict
 
 Answer = Literal["APPROVE", "REVISE", "ABORT"]
 Gate = Literal["test", "merge", "stuck"]
@@ -88,3 +89,48 @@ class DecisionView:
             "feedback": self.feedback,
             "by": self.by or None,
         }
+
+
+class Question(NamedTuple):
+    """A decision that a person has to make, and where the run around it is recorded."""
+
+    ledger: Ledger
+    run: str
+    decision: DecisionView
+
+
+class Display(Protocol):
+    """What the loop tells people. Any thread may call it."""
+
+    def begin(self, headline: Sequence[str]) -> None:
+        """Says what is about to run: policy, agent and keys, one fact a line."""
+        ...
+
+    def phase(
+        self, name: str, detail: str = "", *, done: int | None = None, total: int | None = None
+    ) -> None:
+        """Says which verb of the loop is under way (`collect`, `train`, ...)."""
+        ...
+
+    def note(self, text: str) -> None:
+        """Says one fact."""
+        ...
+
+    def metric(self, series: str, step: int, values: Mapping[str, float]) -> None:
+        """Shows one training step of one arm."""
+        ...
+
+    def verdict(self, candidate: str, factor: str, verdict: Verdict, statement: str = "") -> None:
+        """Shows what the gate decided."""
+        ...
+
+    def ask(self, question: Question, stopping: Callable[[], bool]) -> Reply | None:
+        """Returns the person's answer, or None if no person can be reached.
+
+        `stopping` is polled while it waits. Once it returns True, the answer is None.
+        """
+        ...
+
+    def close(self) -> None:
+        """Gives the terminal back, whatever happened. May be called twice."""
+        ...

@@ -7,6 +7,7 @@ metric and a hypothesis can name the one it must move.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Literal
@@ -107,3 +108,31 @@ class Evidence:
             domain=data.get("domain", ""),
             quoted={kind: tuple(told) for kind, told in data.get("quoted", {}).items()},
         )
+
+
+@dataclass(slots=True)
+class Mean:
+    """Mean and variance (Welford). Values that are not finite are counted apart."""
+
+    n: int = 0
+    mean: float = 0.0
+    _m2: float = 0.0
+    refused: int = 0
+
+    def add(self, value: float) -> None:
+        if not math.isfinite(value):
+            self.refused += 1
+            return
+        self.n += 1
+        step = value - self.mean
+        self.mean += step / self.n
+        self._m2 += step * (value - self.mean)
+
+    @property
+    def std(self) -> float:
+        """Population standard deviation."""
+        return math.sqrt(max(0.0, self._m2) / self.n) if self.n else 0.0
+
+    @property
+    def variance(self) -> float:
+        return self.std**2

@@ -20,6 +20,8 @@ from typing import Any, Final
 from meta_agent.core.offers import Offered
 from meta_agent.core.protocols import JSON, SPLITS, Domain, Environment, Outcome, Split, Task
 
+SMALL: Final = 100
+"""Tasks below which a set needs no vault, and a frozen policy's is used whole, in halves."""
 _ALL_USED: Final[tuple[Split, ...]] = ("search", "confirm", "vault")
 
 
@@ -79,3 +81,27 @@ class Whole(Dealt):
 
 def _dealt(key: str) -> Split:
     return _ALL_USED[int(hashlib.sha256(key.encode()).hexdigest()[:8], 16) % len(_ALL_USED)]
+
+
+# --- whether a run can be made of it ------------------------------------------------------------
+
+
+def as_used(domain: Domain, *, trainable: bool) -> Domain:
+    """The set as a run deals it."""
+    dealt = not trainable and not Offered.by(domain).splits_stated
+    return Whole(domain) if dealt else domain
+
+
+def sizes(domain: Domain) -> dict[str, int]:
+    """Tasks of each split."""
+    return {split: len(domain.tasks(split)) for split in SPLITS}
+
+
+def lacking(counts: Mapping[str, int], *, trainable: bool) -> str:
+    """What a run will not start without, behind "it has"; empty where it starts."""
+    optional = {*(() if trainable else ("train",))}
+    optional |= {"vault"} if sum(counts.values()) < SMALL else set()
+    needed = [split for split in SPLITS if split not in optional]
+    empty = [split for split in needed if not counts.get(split)]
+    told = f"no task in the split {' and '.join(empty)}; a run needs one at least in each of "
+    return told + ", ".join(needed) if empty else ""

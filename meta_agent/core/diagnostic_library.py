@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 VALUE: Final = "mean"
+EXPLAIN_GAP: Final = "explain-gap"
+"""The rule that proposes a number of this library."""
 
 
 class Metric(NamedTuple):

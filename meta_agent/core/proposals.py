@@ -11,17 +11,86 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Literal, NamedTuple, Protocol
 
+from meta_agent.core.diagnostic_library import Lead
+from meta_agent.core.evidence import Evidence
 from meta_agent.core.gate import Finding
-from meta_agent.core.protocols import FACTORS, JSON, Factor, HarnessTree, Hypothesis
-from meta_agent.proposers.rules._case import Situation
-from meta_agent.proposers.rules_table import Tried
-from meta_agent.proposers.workbench import Workbench
-from meta_agent.readers.evidence import Evidence
-from meta_agent.skills import Skill
+from meta_agent.core.history import HarnessRepo
+from meta_agent.core.protocols import (
+    FACTORS,
+    JSON,
+    Ceilings,
+    Factor,
+    HarnessTree,
+    Hypothesis,
+    Rollout,
+    Sandbox,
+    VerdictKind,
+)
+from meta_agent.core.skills import Skill
 
 Files = Mapping[str, bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """One earlier hypothesis and what came of it, as the ledger knows it."""
+
+    rule: str
+    base: str
+    verdict: VerdictKind
+    screened_out: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """One earlier attempt. `verdict` is `REFUSED` where no candidate came of it; `KEPT` or `TRIED`
+    while a bundle was measured and the claim is to come: what was gone on from has it, or not.
+    """
+
+    name: str
+    statement: str
+    verdict: str
+    reasons: tuple[str, ...] = ()
+    factor: Factor | None = None
+    hypothesis: Hypothesis | None = None
+    same_base: bool = False  # it started from the version under study
+    realised: float | None = None
+    delta: tuple[float, float, float] | None = None  # clean success and its interval
+    paths: tuple[str, ...] = ()
+    diff: str = ""
+    screened_out: bool = False
+    caveat: str = ""  # why the verdict says little about the idea itself
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """What the files are made of."""
+
+    version: str
+    evidence: Evidence
+    findings: Sequence[Finding]
+    rollouts: Sequence[Rollout]
+    train_metrics: Sequence[Mapping[str, JSON]] = ()
+    untrained: Evidence | None = None
+    """The base policy under the version, with the first groups of its training."""
+    before: Sequence[Rollout] = ()
+    """The base policy's attempts."""
+    past: Sequence[Past] = ()
+    noted: Sequence[tuple[str, str]] = ()
+    skills: Sequence[Skill] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """What the evaluator and the environment tell anybody: limits and tool names."""
+
+    ceilings: Ceilings | None = None
+    tools: Sequence[str] = ()  # as the environment documents them
+    train_tasks: int = 0
+    leads: Sequence[Lead] = ()
+    """Numbers that tell past versions apart, best first, where a gap asks for one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,11 +127,22 @@ class Grant:
     """Attempts for a cell of the bundle, which the search's share pays for, too."""
 
 
+class CloneSource(NamedTuple):
+    """A sandbox in which one candidate is made, and what to clone into it."""
+
+    sandbox: Sandbox
+    repo: HarnessRepo
+    base: str
+    """The commit of the version that the candidate starts from."""
+    when: int
+    """Dates the candidate's first commit, in seconds since the epoch."""
+
+
 class HostServices(Protocol):
     """What the host does for an agent that proposes; any thread may ask."""
 
-    def workbench(self, index: int, evidence: Files) -> AbstractContextManager[Workbench]:
-        """A clone of the version in a sandbox of its own, dated for this candidate."""
+    def sandbox(self, index: int) -> AbstractContextManager[CloneSource]:
+        """Opens a sandbox for candidate `index`. It is closed when the context ends."""
         ...
 
     def message(self, index: int, hypothesis: Hypothesis, subject: str) -> str:
