@@ -22,6 +22,7 @@ from meta_agent.cli import (
     _compare,
     _demo,
     _history,
+    _models,
     _people,
     _review,
     _rollouts,
@@ -59,6 +60,7 @@ for runs in (
 _sandbox.sandbox_app.command()(_bring.image)
 app.add_typer(_tasks.tasks_app, name="tasks")
 app.add_typer(_sandbox.sandbox_app, name="sandbox")
+app.add_typer(_models.models_app, name="models")
 app.add_typer(_skills.skills_app, name="skills")
 app.add_typer(_rollouts.rollouts_app, name="rollouts")
 

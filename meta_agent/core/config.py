@@ -83,6 +83,8 @@ _VARIABLE: Final = re.compile(r"[A-Z_][A-Z0-9_]*")
 
 BUILT_IN_SUITES: Final = ("swe", "math", "code")
 """Domains that have tasks of their own, for the nano policy."""
+PRETRAINED_NAMES: Final = frozenset({"smollm2"})
+"""Policies by one word: `--policy smollm2` is `hf:smollm2`, a model of `policies/pretrained.py`."""
 _DOMAIN: Final = re.compile(r"[A-Za-z][\w.-]*(:[\w./@-]+)?")
 TRACKER_NAMES: Final = ("wandb", "mlflow", "trackio", "tensorboard")
 BROUGHT: Final = "brought"
@@ -263,6 +265,8 @@ class RunConfig(BaseModel):
     @field_validator("policy")
     @classmethod
     def _known_policy(cls, value: str) -> str:
+        if value in PRETRAINED_NAMES:
+            return f"hf:{value}"
         return _model_string(value, {"nano"}, {"hf", "vllm"}, _MODEL_FORMS)
 
     @field_validator("meta_model")

@@ -15,6 +15,7 @@ from typing import Final
 
 from meta_agent.core.distribution import install
 from meta_agent.core.errors import ConfigError, PreflightError
+from meta_agent.policies.pretrained import PRETRAINED, pretrained_place
 from meta_agent.policies.training.adapter import base_name, is_adapter
 
 _NAME: Final = re.compile(r"[\w.-]+/[\w.-]+(@[\w./-]+)?")
@@ -23,8 +24,10 @@ _CONFIG: Final = "config.json"
 
 
 def hf_place(name: str) -> Path:
-    """The folder of a model: `name` is a path, or ORG/NAME, or ORG/NAME@REVISION."""
+    """The folder of a model: `name` is a path, a name of ours, ORG/NAME, or ORG/NAME@REVISION."""
     folder = Path(name).expanduser()
+    if name in PRETRAINED and not folder.is_dir():
+        return pretrained_place(name)
     if folder.is_dir():
         if is_adapter(folder):
             base_place(folder)

