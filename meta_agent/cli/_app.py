@@ -18,16 +18,14 @@ from meta_agent.cli import (
     _backtest,
     _bring,
     _calibrate,
-    _checks,
     _compare,
     _demo,
     _history,
-    _models,
+    _machine,
     _people,
     _review,
     _rollouts,
     _run,
-    _sandbox,
     _skills,
     _tasks,
 )
@@ -54,13 +52,13 @@ for runs in (
     *(_people.approve, _people.transcript, _people.view),
     *(_review.report, _review.status, _review.watch, _review.log, _review.why, _review.verify),
     *(_history.show, _history.diff, _history.blame, _history.timeline, _history.revert),
-    *(_backtest.backtest, _checks.doctor),
+    *(_backtest.backtest, _machine.doctor),
 ):
     app.command(cls=Grouped if runs in _TAKES_SETTINGS else None)(runs)
-_sandbox.sandbox_app.command()(_bring.image)
+_machine.sandbox_app.command()(_bring.image)
 app.add_typer(_tasks.tasks_app, name="tasks")
-app.add_typer(_sandbox.sandbox_app, name="sandbox")
-app.add_typer(_models.models_app, name="models")
+app.add_typer(_machine.sandbox_app, name="sandbox")
+app.add_typer(_machine.models_app, name="models")
 app.add_typer(_skills.skills_app, name="skills")
 app.add_typer(_rollouts.rollouts_app, name="rollouts")
 

