@@ -44,6 +44,7 @@ from _pairs import ratio
 from scipy import stats
 
 from meta_agent.core.lab._rows import Again
+from meta_agent.core.lab.training import settings_of
 from meta_agent.core.protocols import JSON, GenerateRequest
 from meta_agent.domains.nano import NanoSwe
 from meta_agent.policies.engines.talks import Asked, NanoTalks
@@ -61,7 +62,6 @@ from meta_agent.policies.training import (
 )
 from meta_agent.policies.training._wire import published_folder
 from meta_agent.policies.training.policy import place_of
-from meta_agent.policies.training.run import settings_of
 from meta_agent.policies.training.serving.publishing import EnginePublisher
 from meta_agent.policies.training.serving.untied import untied
 
@@ -79,7 +79,7 @@ def trained(
 ) -> dict[str, Any]:
     """One training; what came of it is measured by the policy child."""
     domain, ends = NanoSwe(), list[float]()
-    with competent() as session, policies.training() as child:
+    with competent() as session, policies.child() as child:
         child.load("nano")
         with policies.sampling(child, "nano", out) as (gateway, publisher):
             rows = train_policy(

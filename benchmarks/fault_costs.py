@@ -19,13 +19,13 @@ from typing import Any
 
 from _nano import STAMP, opened
 
+from meta_agent.core.lab.training import settings_of
 from meta_agent.core.protocols import Domain, PlannedRollout, Rollout
 from meta_agent.core.rollouts import Runner
 from meta_agent.domains import load_domain
 from meta_agent.domains.nano.planted.seeds import PLANTED
 from meta_agent.domains.nano.sources import SUITES, sources
 from meta_agent.policies.training import PolicyChild, train_policy
-from meta_agent.policies.training.run import settings_of
 
 NONE, UNTRAINED = "none", "untrained"
 

@@ -19,6 +19,7 @@ from meta_agent.core.gate import Arm, Finding, arm_of, row_of
 from meta_agent.core.harness import HarnessSession, parse_contract
 from meta_agent.core.lab.arms import reward_hash
 from meta_agent.core.lab.static import static_check
+from meta_agent.core.lab.training import TrainResult, of_steps
 from meta_agent.core.lab.units import EXEMPLAR_STEPS as KEPT_STEPS
 from meta_agent.core.proposals import Situation
 from meta_agent.core.protocols import (
@@ -34,8 +35,7 @@ from meta_agent.core.protocols import (
 )
 from meta_agent.core.rollouts import Runner, Stamp
 from meta_agent.domains import load_domain
-from meta_agent.policies.training import PolicyChild, TrainResult, train_policy
-from meta_agent.policies.training.run import of_steps
+from meta_agent.policies.training import PolicyChild, train_policy
 from meta_agent.proposers import propose
 from meta_agent.readers.evidence import build_evidence, probe
 from meta_agent.sandboxes import open_sandbox

@@ -30,6 +30,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from meta_agent.composition.root import sandboxes_of
 from meta_agent.core.lab.live import ArmRef, Lab
 from meta_agent.core.lab.measured import LabSettings
 from meta_agent.core.lab.units import Apparatus, EvalUnit, Outputs, pack_of
@@ -59,7 +60,7 @@ TEST = "import unittest\nclass T(unittest.TestCase):\n def test(self): self.asse
 
 
 def settings(folder: Path, at_once: int = 1) -> LabSettings:
-    return LabSettings("r", "nano", "process", 1, at_once, folder / "checkpoints", 0)
+    return LabSettings("r", "nano", 1, folder / "checkpoints", 0, concurrency=at_once)
 
 
 # --- the driver --------------------------------------------------------------------------------
@@ -208,6 +209,8 @@ def lab_over(folder: Path, ready: Ready) -> Iterator[Lab]:
             domain=domain,
             on_step=lambda *_: None,
             stopping=lambda: False,
+            policies=Slow(),
+            open_sandbox=sandboxes_of("process", "r"),
             executor=executor,
         )
 
@@ -247,7 +250,12 @@ class Slow:
 
 def apparatus(asked: Any) -> Apparatus:
     """For `build`: what a node of this benchmark carries units out with."""
-    return Apparatus(settings(Path(asked["folder"]), asked["at_once"]), load_domain("swe"), Slow())
+    return Apparatus(
+        settings(Path(asked["folder"]), asked["at_once"]),
+        load_domain("swe"),
+        Slow(),
+        sandboxes_of("process", "r"),
+    )
 
 
 def spread(most: int, attempts: int) -> None:

@@ -37,12 +37,12 @@ from typing import Any
 from _nano import STAMP, clean_success, competent
 from _pairs import ratio
 
+from meta_agent.core.lab.training import settings_of
 from meta_agent.core.protocols import GenerateReply, GenerateRequest, PlannedRollout, Rollout
 from meta_agent.core.rollouts import Runner
 from meta_agent.domains.nano import NanoSwe
 from meta_agent.policies.training import PolicyChild, TrainSettings, train_policy
 from meta_agent.policies.training.events.engine_child import EngineChild
-from meta_agent.policies.training.run import settings_of
 
 Interval = tuple[float, float]
 _TICKS = os.sysconf("SC_CLK_TCK")

@@ -28,6 +28,7 @@ from typing import Any
 
 from _nano import STAMP, competent
 
+from meta_agent.core.lab.training import settings_of
 from meta_agent.core.rollouts import Runner
 from meta_agent.domains.nano import NanoSwe
 from meta_agent.policies.training import (
@@ -39,7 +40,7 @@ from meta_agent.policies.training import (
     _wire,
 )
 from meta_agent.policies.training.policy import place_of
-from meta_agent.policies.training.run import _Loop, settings_of
+from meta_agent.policies.training.run import _Loop
 
 
 def settings() -> argparse.Namespace:

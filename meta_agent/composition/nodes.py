@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from meta_agent.composition.opening import lab_settings, load_run_domain
+from meta_agent.composition.root import sandboxes_of
 from meta_agent.composition.served import policies_of
 from meta_agent.core.config import RunConfig
 from meta_agent.core.lab.units import Apparatus
@@ -21,7 +22,8 @@ def apparatus(told: Mapping[str, JSON]) -> Apparatus:
     reap(backends=("docker", backend))
     domain = load_run_domain(config, sandbox=backend, run=run)
     workspace = open_workspace(config.workspace)
-    settings = lab_settings(config, run, backend, workspace, 1, told["images"])
+    settings = lab_settings(config, run, workspace, 1)
     logs = workspace.root / "logs"
     engines = engines_for(config, settings.base_policy, domain, logs, lambda _: None)
-    return Apparatus(settings, domain, policies_of(config, None, engines=engines))
+    policies = policies_of(config, None, engines=engines)
+    return Apparatus(settings, domain, policies, sandboxes_of(backend, run, told["images"]))

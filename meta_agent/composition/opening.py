@@ -13,17 +13,18 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
-from types import FrameType, MappingProxyType
+from types import FrameType
 from typing import Final, Literal, NamedTuple
 
 from meta_agent.composition.bring import NO_ANSWERS, Answers, Choose, create_brought, is_brought
 from meta_agent.composition.headline import cautions, headline
 from meta_agent.composition.placing import executor_of, images_of, placing
+from meta_agent.composition.root import sandboxes_of
 from meta_agent.composition.served import REPLAY, open_models, policies_of, require_servers
 from meta_agent.composition.visible import declare
 from meta_agent.core.config import RunConfig
@@ -381,13 +382,14 @@ def _assemble(
     placed = placing(config, domain)
     engines = engines_for(config, base_policy(config), domain, workspace.root / "logs", shown.note)
     lab = Lab(
-        lab_settings(config, run_id, backend, workspace, placed.workers, images),
+        lab_settings(config, run_id, workspace, placed.workers),
         ledger=ledger,
         store=RolloutStore(workspace.rollouts),
         domain=domain,
         on_step=shown.metric,
         stopping=stopping.is_set,
         policies=policies_of(config, client, placed.devices, engines),
+        open_sandbox=sandboxes_of(backend, run_id, images),
         executor=None
         if began.done
         else executor_of(config, run_id, backend, images, domain, shown, stopping.is_set),
@@ -414,24 +416,19 @@ def _assemble(
 def lab_settings(
     config: RunConfig,
     run_id: str,
-    backend: str,
     workspace: Workspace,
     workers: int,
-    images: Mapping[str, str] = MappingProxyType({}),
 ) -> LabSettings:
     """What a lab of these settings needs to know."""
     return LabSettings(
         run=run_id,
         base_policy=base_policy(config),
-        backend=backend,
         workers=workers,
         concurrency=ROLLOUTS if config.engines else config.concurrency,
-        threads=config.threads,
         checkpoint_every=config.checkpoint_every if config.policy.startswith("hf:") else 0,
         min_exact=MIN_EXACT if config.policy.startswith("hf:") else 0.0,
         checkpoints=workspace.checkpoints,
         seed=config.seed,
-        images=images,
     )
 
 

@@ -15,12 +15,13 @@ from typing import Final
 
 from meta_agent.composition.placing import train_settings
 from meta_agent.core.config import RunConfig, asks_models
+from meta_agent.core.lab.training import Policies
 from meta_agent.core.ledger import Ledger
 from meta_agent.core.protocols import ROLES, Role
 from meta_agent.core.workspace import Workspace
 from meta_agent.llm_clients.asking.client import Client, Server, open_client, require_scripts
 from meta_agent.llm_clients.asking.transcripts import Transcripts
-from meta_agent.policies.opening import ChildPolicies, FrozenPolicy, Policies
+from meta_agent.policies.opening import ChildPolicies, FrozenPolicy
 from meta_agent.policies.served.vllm_server import PREFIX, VllmServer, require_vllm
 from meta_agent.policies.served_engines import EnginePolicies, Engines
 

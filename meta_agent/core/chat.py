@@ -16,11 +16,15 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Final, Literal, Protocol
 
 from meta_agent.core.protocols import JSON, Message, Role
 
 ChatStop = Literal["stop", "tool_calls", "length", "refusal"]
+
+
+REFUSED: Final = "the model server refuses the request"
+"""Begins the failure of a rollout whose request a model server refused."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -385,6 +385,14 @@ class Sandbox(Protocol):
     def close(self) -> None: ...
 
 
+class SandboxOpener(Protocol):
+    """Starts sandboxes of one run."""
+
+    def __call__(self, *, limits: SandboxLimits, image: str | None = None) -> Sandbox:
+        """Starts a sandbox of this image, or of the base image if none is named."""
+        ...
+
+
 # --- harness and candidates --------------------------------------------------------------------
 
 
@@ -490,11 +498,3 @@ class Checkpoint:
     policy: str  # identity, e.g. "nano@<sha256[:12]>"
     steps: int
     seed: int
-
-
-class Publisher(Protocol):
-    """Makes the weights of a training what its engines serve; the gateway samples under them."""
-
-    def publish(self, step: int) -> str:
-        """Serves the weights after `step` steps. Returns what is served then, by name."""
-        ...

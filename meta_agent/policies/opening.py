@@ -9,42 +9,66 @@ Not covered: training (`training.train_policy`), and starting a model server (`m
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from queue import Empty, LifoQueue
 from threading import Lock
-from typing import Protocol
 
 from meta_agent.core.chat import ModelClient
 from meta_agent.core.errors import ConfigError
-from meta_agent.core.protocols import Gateway, Publisher
+from meta_agent.core.harness import Teaches
+from meta_agent.core.lab.training import RollsOut, Trainer, TrainingRequest, TrainResult
+from meta_agent.core.protocols import JSON, Domain, Gateway
 from meta_agent.policies.served.api_gateway import ApiGateway
-from meta_agent.policies.training import PolicyChild, TrainSettings
+from meta_agent.policies.training import PolicyChild, TrainSettings, train_policy
 from meta_agent.policies.training.events.engine_child import EngineChild
+from meta_agent.policies.training.events.overlap import Publisher
 
 
-class Policies(Protocol):
-    """A source of gateways. Any thread may open one."""
+class ChildTrainer:
+    """Trains the weights that a child holds; see `core.lab.training.Trainer`."""
 
-    lock_step: bool
-    """Whether rollouts of a plan are answered together, so that a part of it is another plan."""
+    def __init__(
+        self, child: PolicyChild, path: str, gateway: Gateway, publisher: Publisher | None
+    ) -> None:
+        self.gateway = gateway
+        self._child, self._path, self._publisher = child, path, publisher
 
-    def acting(self, path: str, label: str) -> AbstractContextManager[Gateway]:
-        """The policy at `path`, for one measurement named `label`."""
-        ...
+    def accept(self, recipe: Mapping[str, JSON]) -> dict[str, JSON]:
+        self._child.check_recipe(recipe)
+        rank = self._child.settings.lora_rank
+        return {**recipe, "lora_r": rank} if rank else dict(recipe)
 
-    def training(self) -> AbstractContextManager[PolicyChild]:
-        """A child that can be trained."""
-        ...
-
-    def sampling(
-        self, child: PolicyChild, path: str, output: Path
-    ) -> AbstractContextManager[tuple[Gateway, Publisher | None]]:
-        """What the rollouts of a training ask, which starts at `path` and writes to `output`."""
-        ...
-
-    def close(self) -> None: ...
+    def train(
+        self,
+        runner: RollsOut,
+        session: Teaches,
+        domain: Domain,
+        recipe: Mapping[str, JSON],
+        request: TrainingRequest,
+        *,
+        on_metrics: Callable[[dict[str, JSON]], None],
+        stopping: Callable[[], bool],
+    ) -> TrainResult:
+        return train_policy(
+            self._child,
+            runner,
+            session,
+            domain,
+            recipe,
+            seed=request.seed,
+            steps=request.steps,
+            base_policy=self._path,
+            out_dir=request.output,
+            keep_steps=request.keep_steps,
+            keep_every=request.keep_every,
+            seal_every=request.seal_every,
+            min_exact=request.min_exact,
+            on_metrics=on_metrics,
+            stopping=stopping,
+            publisher=self._publisher,
+        )
 
 
 class ChildPolicies:
@@ -68,12 +92,20 @@ class ChildPolicies:
 
     @contextmanager
     def acting(self, path: str, label: str) -> Iterator[Gateway]:
-        with self.training() as child:
+        with self.child() as child:
             child.load(path)
             yield child
 
     @contextmanager
-    def training(self) -> Iterator[PolicyChild]:
+    def training(self, path: str, output: Path) -> Iterator[Trainer]:
+        with (
+            self.child() as child,
+            self.sampling(child, path, output) as (gateway, publisher),
+        ):
+            yield ChildTrainer(child, path, gateway, publisher)
+
+    @contextmanager
+    def child(self) -> Iterator[PolicyChild]:
         """A child nobody else is using."""
         try:
             child = self._idle.get_nowait()
@@ -98,7 +130,7 @@ class ChildPolicies:
         if not child.settings.max_staleness:
             yield child, None
             return
-        with self.training() as engine:
+        with self.child() as engine:
             yield engine, EngineChild(child, engine, output)
 
     def close(self) -> None:
@@ -136,12 +168,7 @@ class FrozenPolicy:
             self._client, self._model, label=label, policy=self._policy, logprobs=self._logprobs
         )
 
-    def training(self) -> AbstractContextManager[PolicyChild]:
-        raise ConfigError(f"the policy {self._policy} is frozen: nothing can be trained")
-
-    def sampling(
-        self, child: PolicyChild, path: str, output: Path
-    ) -> AbstractContextManager[tuple[Gateway, Publisher | None]]:
+    def training(self, path: str, output: Path) -> AbstractContextManager[Trainer]:
         raise ConfigError(f"the policy {self._policy} is frozen: nothing can be trained")
 
     def close(self) -> None:

@@ -17,12 +17,13 @@ from tempfile import TemporaryDirectory, mkdtemp
 from typing import NamedTuple
 
 from meta_agent.core.errors import InfrastructureError
-from meta_agent.core.protocols import Gateway, Publisher
+from meta_agent.core.protocols import Gateway
 from meta_agent.policies.engines.talks import NanoTalks, Talks
 from meta_agent.policies.fleet import EngineGateway, Fleet, Launch, Served
 from meta_agent.policies.opening import ChildPolicies
 from meta_agent.policies.training import PolicyChild, TrainSettings
 from meta_agent.policies.training.checkpoint import open_checkpoint
+from meta_agent.policies.training.events.overlap import Publisher
 from meta_agent.policies.training.policy import place_of
 from meta_agent.policies.training.serving.publishing import EnginePublisher, served_as
 from meta_agent.policies.training.serving.speaker import Speaker

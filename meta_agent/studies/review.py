@@ -29,6 +29,7 @@ from meta_agent.composition.opening import (
     load_run_domain,
     settled,
 )
+from meta_agent.composition.root import sandboxes_of
 from meta_agent.composition.visible import declare
 from meta_agent.core.chat import ModelClient
 from meta_agent.core.config import RunConfig
@@ -49,6 +50,8 @@ from meta_agent.core.protocols import JSON
 from meta_agent.core.rollouts import RolloutStore
 from meta_agent.core.task_splits import Halves
 from meta_agent.core.workspace import Workspace
+from meta_agent.policies.opening import ChildPolicies
+from meta_agent.policies.training.checkpoint import open_checkpoint
 from meta_agent.reports import open_display
 from meta_agent.skills import SkillLibrary
 from meta_agent.strategies.strategies import STRATEGIES
@@ -132,12 +135,15 @@ def _walked(place: Workspace, ledger: Ledger, row: RunRow, folder: Path) -> Walk
     domain = Halves(domain) if plan.halved else domain
     lab = RecordedLab(
         copy,
-        lab_settings(config, row.run, backend, place, workers=1),
+        lambda folder: open_checkpoint(folder, alone=True).policy,
+        lab_settings(config, row.run, place, workers=1),
         ledger=retraced,
         store=RolloutStore(place.rollouts),
         domain=domain,
         on_step=lambda *_: None,
         stopping=lambda: False,
+        policies=ChildPolicies(config.threads),
+        open_sandbox=sandboxes_of(backend, row.run),
     )
     display = open_display(io.StringIO(), live=False)
     skills = SkillLibrary(folder / "skills")

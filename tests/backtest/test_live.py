@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from meta_agent.composition.root import sandboxes_of
 from meta_agent.core.errors import InfrastructureError
 from meta_agent.core.lab.live import Evaluated, Lab, LabSettings, Trained
 from meta_agent.core.ledger import Ledger
@@ -61,13 +62,14 @@ def ledger(tmp_path: Path) -> Iterator[Ledger]:
 
 def lab_of(folder: Path, ledger: Ledger, server: Server) -> Lab:
     return Lab(
-        LabSettings("r", "base", "process", 1, 1, folder / "checkpoints", 0, concurrency=2),
+        LabSettings("r", "base", 1, folder / "checkpoints", 0, concurrency=2),
         ledger=ledger,
         store=RolloutStore(folder / "rollouts"),
         domain=Tasks(),  # type: ignore[arg-type]
         on_step=lambda *_: None,
         stopping=lambda: False,
         policies=server,
+        open_sandbox=sandboxes_of("process", "r"),
     )
 
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from meta_agent.core.chat import ChatReply, ChatRequest, ReplyTokens, ToolCall, Usage
+from meta_agent.core.chat import REFUSED, ChatReply, ChatRequest, ReplyTokens, ToolCall, Usage
 from meta_agent.core.errors import BudgetError, ProviderError
 from meta_agent.core.protocols import GenerateReply, GenerateRequest, Message
-from meta_agent.policies.served.api_gateway import REFUSED, ApiGateway
+from meta_agent.policies.served.api_gateway import ApiGateway
 
 TOOLS = [{"type": "function", "function": {"name": "view", "parameters": {"type": "object"}}}]
 DEEP: dict[str, Any] = {}

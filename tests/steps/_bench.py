@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from meta_agent.composition.root import sandboxes_of
 from meta_agent.core.config import RunConfig
 from meta_agent.core.evidence import Evidence
 from meta_agent.core.history import HarnessRepo
@@ -37,6 +38,7 @@ from meta_agent.core.protocols import (
 )
 from meta_agent.core.resources import shipped_harness
 from meta_agent.core.rollouts import RolloutStore
+from meta_agent.policies.opening import ChildPolicies
 from meta_agent.proposers import Proposal
 from meta_agent.reports import open_display
 from meta_agent.skills import SkillLibrary
@@ -166,7 +168,7 @@ def rollout(task: Task, *, name: str = "n", solved: bool = True, **changes: Any)
 
 
 def make_lab(folder: Path, ledger: Ledger, *, stopping: Callable[[], bool]) -> ScriptedLab:
-    settings = LabSettings("r", "nano", "process", 2, 1, folder / "checkpoints", 0)
+    settings = LabSettings("r", "nano", 2, folder / "checkpoints", 0)
     lab = ScriptedLab(
         settings,
         ledger=ledger,
@@ -174,6 +176,8 @@ def make_lab(folder: Path, ledger: Ledger, *, stopping: Callable[[], bool]) -> S
         domain=Tasks(),  # type: ignore[arg-type]
         on_step=lambda *_: None,
         stopping=stopping,
+        policies=ChildPolicies(1),
+        open_sandbox=sandboxes_of("process", "r"),
     )
     lab.script = lambda _: 0.5
     return lab

@@ -15,10 +15,11 @@ pytest.importorskip("trl", reason="needs the train extra")
 
 from meta_agent.core.errors import InfrastructureError, Interrupted
 from meta_agent.core.harness import HarnessSession
+from meta_agent.core.lab.training import TrainResult
 from meta_agent.core.protocols import JSON
 from meta_agent.core.rollouts import Runner
 from meta_agent.domains.nano import NanoSwe
-from meta_agent.policies.training import PolicyChild, TrainResult, train_policy
+from meta_agent.policies.training import PolicyChild, train_policy
 from meta_agent.policies.training._wire import published_folder
 from meta_agent.policies.training.events.engine_child import EngineChild
 from tests.training import test_run

@@ -21,13 +21,14 @@ pytest.importorskip("trl", reason="needs the train extra")
 from meta_agent.core.errors import ProviderError
 from meta_agent.core.harness import HarnessSession
 from meta_agent.core.lab._rows import Again
+from meta_agent.core.lab.training import TrainResult
 from meta_agent.core.protocols import JSON
 from meta_agent.domains.nano import NanoSwe
 from meta_agent.policies.engines.talks import NanoTalks, Talks
 from meta_agent.policies.fleet import EngineGateway, Fleet, Patience, Routes, Served
 from meta_agent.policies.fleet.launch import VllmLaunch
 from meta_agent.policies.served.vllm_server import PYTHON_VARIABLE
-from meta_agent.policies.training import PolicyChild, TrainResult, TrainSettings, train_policy
+from meta_agent.policies.training import PolicyChild, TrainSettings, train_policy
 from meta_agent.policies.training.policy import place_of
 from meta_agent.policies.training.serving.publishing import EnginePublisher
 from meta_agent.policies.training.serving.speaker import Speaker

@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 
 from meta_agent.core.errors import InfrastructureError, Interrupted
+from meta_agent.core.lab.training import step_of
 from meta_agent.core.protocols import PlannedRollout, Rollout, RolloutFailure, TokenRecord
 from meta_agent.policies.training import RolloutEvent, Row
 from meta_agent.policies.training.events.overlap import Overlap
-from meta_agent.policies.training.run import _Loop, step_of
+from meta_agent.policies.training.run import _Loop
 from meta_agent.policies.training.seals import Sealed
 from tests.training.test_run import FakeHarness, FakeRunner, loop
 

@@ -21,6 +21,7 @@ from meta_agent.core.errors import (
     PreflightError,
     TrainingError,
 )
+from meta_agent.core.lab.training import kept_folder
 from meta_agent.policies.training import (
     Advantages,
     PolicyChild,
@@ -29,7 +30,6 @@ from meta_agent.policies.training import (
     StepMetrics,
     Timeouts,
     TrainJob,
-    kept_folder,
     open_checkpoint,
 )
 from tests.models import _nano

@@ -68,6 +68,6 @@ def test_what_cannot_train_is_refused(tmp_path: Path, recipe: dict[str, Any], me
 
 def test_every_setting_of_the_harness_recipe_is_known_here(tmp_path: Path) -> None:
     from meta_agent.core.harness.recipe import Recipe
-    from meta_agent.policies.training.run import settings_of
+    from meta_agent.core.lab.training import settings_of
 
     plan(tmp_path, **settings_of(Recipe()))

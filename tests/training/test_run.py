@@ -11,6 +11,7 @@ import pytest
 
 from meta_agent.core.errors import CandidateError, Interrupted
 from meta_agent.core.harness import HarnessSession
+from meta_agent.core.lab.training import TrainResult
 from meta_agent.core.protocols import (
     JSON,
     PlannedRollout,
@@ -21,13 +22,7 @@ from meta_agent.core.protocols import (
 )
 from meta_agent.core.rollouts import Runner, Stamp
 from meta_agent.domains.nano import NanoSwe
-from meta_agent.policies.training import (
-    Advantages,
-    PolicyChild,
-    RolloutEvent,
-    TrainResult,
-    train_policy,
-)
+from meta_agent.policies.training import Advantages, PolicyChild, RolloutEvent, train_policy
 from meta_agent.policies.training.run import _Loop
 
 STAMP = Stamp(run="r", version="v", harness_commit="c0ffee")

@@ -15,9 +15,10 @@ pytest.importorskip("trl", reason="needs the train extra")
 
 from meta_agent.core.errors import Interrupted, TrainingError
 from meta_agent.core.harness import HarnessSession
+from meta_agent.core.lab.training import TrainResult, kept_folder
 from meta_agent.core.protocols import JSON
-from meta_agent.policies.training import PolicyChild, TrainResult, TrainSettings, open_checkpoint
-from meta_agent.policies.training._wire import kept_folder, seals_folder
+from meta_agent.policies.training import PolicyChild, TrainSettings, open_checkpoint
+from meta_agent.policies.training._wire import seals_folder
 from tests.models import _bpe
 from tests.training import test_run
 

@@ -5,28 +5,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
+from meta_agent.core.chat import REFUSED
 from meta_agent.core.errors import CandidateError, ConfigError, InfrastructureError
 from meta_agent.core.harness import HarnessSession
 from meta_agent.core.lab.measured import LOST_SHARE, Evaluated
+from meta_agent.core.lab.training import Trainer, settings_of
 from meta_agent.core.protocols import JSON, PlannedRollout, Rollout
 from meta_agent.core.rollouts import Runner, ShardRef
-from meta_agent.policies.served.api_gateway import REFUSED
-from meta_agent.policies.training import PolicyChild
-from meta_agent.policies.training.run import settings_of
 
 _OUTSIDE: Final = ("model: ", "open: ")
 """Begin the losses that code in a sandbox cannot bring about at will."""
 
 
-def accepted_recipe(child: PolicyChild, session: HarnessSession) -> dict[str, JSON]:
-    """The harness's recipe, which neither we nor TRL refuse, and the run's own rank beside it."""
+def accepted_recipe(trainer: Trainer, session: HarnessSession) -> dict[str, JSON]:
+    """Returns the harness's recipe. Raises CandidateError if the trainer refuses it."""
     try:
-        recipe = settings_of(session.recipe)
-        child.check_recipe(recipe)
+        return trainer.accept(settings_of(session.recipe))
     except ConfigError as error:
         raise CandidateError(str(error), reason="recipe_refused") from error
-    rank = child.settings.lora_rank
-    return {**recipe, "lora_r": rank} if rank else recipe
 
 
 def require_heard(rollouts: Sequence[Rollout]) -> None:

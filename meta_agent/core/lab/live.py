@@ -37,6 +37,7 @@ from meta_agent.core.lab.executor import Executor, LocalExecutor
 from meta_agent.core.lab.fair import or_refusal
 from meta_agent.core.lab.inspector import Inspector
 from meta_agent.core.lab.measured import Evaluated, Job, LabSettings, Part, Trained
+from meta_agent.core.lab.training import Policies
 from meta_agent.core.lab.units import (
     ONE_SAMPLE,
     Apparatus,
@@ -54,11 +55,11 @@ from meta_agent.core.protocols import (
     HarnessTree,
     PlannedRollout,
     Rollout,
+    SandboxOpener,
     Split,
     Task,
 )
 from meta_agent.core.rollouts import RolloutStore
-from meta_agent.policies.opening import ChildPolicies, Policies
 
 __all__ = ["ArmRef", "Evaluated", "Job", "Lab", "LabSettings", "Trained", "load_arm", "load_shard"]
 
@@ -79,7 +80,8 @@ class Lab:
         domain: Domain,
         on_step: Callable[[str, int, Mapping[str, float]], None],
         stopping: Callable[[], bool],
-        policies: Policies | None = None,
+        policies: Policies,
+        open_sandbox: SandboxOpener,
         executor: Executor | None = None,
     ) -> None:
         self.settings = settings
@@ -91,8 +93,8 @@ class Lab:
         self._stopping = stopping
         self._labels: dict[str, str] = {}
         self._required: set[str] = set()
-        policies = policies or ChildPolicies(settings.threads)
-        self._apparatus = Apparatus(settings, domain, policies)
+        self.open_sandbox = open_sandbox
+        self._apparatus = Apparatus(settings, domain, policies, open_sandbox)
         self.session = self._apparatus.session
         self._executor = executor or LocalExecutor(self._apparatus, settings.workers, stopping)
 

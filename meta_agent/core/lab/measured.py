@@ -5,8 +5,8 @@ Not covered: how (`live`), and arms, which are made of them (`arms`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -75,9 +75,7 @@ class LabSettings:
 
     run: str
     base_policy: str
-    backend: str
     workers: int
-    threads: int
     checkpoints: Path
     seed: int
     concurrency: int = 16
@@ -86,5 +84,3 @@ class LabSettings:
     """Steps between the seals from which a killed training goes on; 0: it begins again."""
     min_exact: float = 0.0
     """Share of the sampled tokens that has to be in rows, or a training stops."""
-    images: Mapping[str, str] = field(default_factory=dict)
-    """The IDs that images had by these names when the run was opened: sandboxes are of those."""

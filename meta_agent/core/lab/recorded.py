@@ -11,7 +11,7 @@ Not covered: whether these weights would do the same again.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -22,12 +22,11 @@ from meta_agent.core.lab._rows import counted, named
 from meta_agent.core.lab.arms import behaviour_hash
 from meta_agent.core.lab.live import Lab
 from meta_agent.core.lab.measured import Part, Trained
+from meta_agent.core.lab.training import kept_folder
 from meta_agent.core.lab.units import ONE_SAMPLE
 from meta_agent.core.ledger import RetracedLedger
 from meta_agent.core.protocols import JSON, HarnessTree, PlannedRollout, Rollout, Split
 from meta_agent.core.rollouts import ShardRef
-from meta_agent.policies.training import kept_folder
-from meta_agent.policies.training.checkpoint import open_checkpoint
 
 
 class RecordedLab(Lab):
@@ -35,8 +34,12 @@ class RecordedLab(Lab):
 
     ledger: RetracedLedger
 
-    def __init__(self, repo: HarnessRepo, *settings: Any, **more: Any) -> None:
+    def __init__(
+        self, repo: HarnessRepo, identity_of: Callable[[Path], str], *settings: Any, **more: Any
+    ) -> None:
+        """`identity_of` names the weights in a folder by their content, or raises."""
         super().__init__(*settings, **more)
+        self._identity_of = identity_of
         self._behaviour = cache(lambda commit: _behaviour_of(repo, commit))
         self._base: str | None = None
 
@@ -52,13 +55,13 @@ class RecordedLab(Lab):
             self._require(row, self._identity(name, "train"), behaviour)
         return {
             **told,
-            **_opened(told, folder),
+            **self._opened(told, folder),
             "seed": seed,
             "steps": start.steps + steps,
             "train_steps": steps,
             "shard": named(shard),
             "kept": [
-                _opened(one, kept_folder(folder) / Path(one["path"]).name)
+                self._opened(one, kept_folder(folder) / Path(one["path"]).name)
                 for one in told.get("kept", ())
             ],
         }
@@ -86,6 +89,12 @@ class RecordedLab(Lab):
             self._require(row, self._identity(name, split) | _attempt(planned) | acted, behaviour)
         heard = {name: told[name] for name in ("served",) if name in told}
         return {**counted(shard, plan, rows, trained.seed), **heard}
+
+    def _opened(self, told: Mapping[str, JSON], folder: Path) -> dict[str, JSON]:
+        """The weights of that name as they are now. A workspace may have moved since."""
+        policy, stored = self._identity_of(folder), str(told["path"])
+        same_place = Path(stored).parts[-3:] == folder.parts[-3:]
+        return {**told, "policy": policy, "path": stored if same_place else str(folder)}
 
     def _told(self, name: str) -> Mapping[str, JSON]:
         step = self.ledger.recorded(f"{self.settings.run}/{name}")
@@ -130,13 +139,6 @@ def _attempt(planned: PlannedRollout) -> dict[str, JSON]:
         "seed": planned.seed,
         "group_id": planned.group_id,
     }
-
-
-def _opened(told: Mapping[str, JSON], folder: Path) -> dict[str, JSON]:
-    """The weights of that name as they are now; a workspace may have moved since."""
-    opened = open_checkpoint(folder, alone=True)
-    moved = Path(told["path"]).parts[-3:] == folder.parts[-3:]
-    return {**told, "policy": opened.policy, "path": told["path"] if moved else str(folder)}
 
 
 def _behaviour_of(repo: HarnessRepo, commit: str) -> str:

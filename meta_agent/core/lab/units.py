@@ -34,6 +34,7 @@ from meta_agent.core.lab._rows import (
     to_repeat,
 )
 from meta_agent.core.lab.measured import LabSettings, Part, Trained
+from meta_agent.core.lab.training import TRAIN_STEP_SEC, Policies, TrainingRequest, require_begun
 from meta_agent.core.offers import Offered, PatientGateway
 from meta_agent.core.protocols import (
     JSON,
@@ -44,14 +45,11 @@ from meta_agent.core.protocols import (
     Rollout,
     Sandbox,
     SandboxLimits,
+    SandboxOpener,
     Split,
     Task,
 )
 from meta_agent.core.rollouts import GRACE_SEC, RolloutStore, Runner, Stamp
-from meta_agent.policies.opening import Policies
-from meta_agent.policies.training import require_begun, train_policy
-from meta_agent.policies.training.policy import Timeouts
-from meta_agent.sandboxes import BASE_IMAGE, open_sandbox
 
 EXEMPLAR_STEPS: Final = 3
 """How many of the first and of the last training steps keep their rollouts for the evidence."""
@@ -147,8 +145,15 @@ def tasks_of(domain: Domain, split: Split, limit: int, part: Part | None) -> Seq
 class Apparatus:
     """Carries units out: a domain, policies, and sandboxes for harnesses."""
 
-    def __init__(self, settings: LabSettings, domain: Domain, policies: Policies) -> None:
+    def __init__(
+        self,
+        settings: LabSettings,
+        domain: Domain,
+        policies: Policies,
+        open_sandbox: SandboxOpener,
+    ) -> None:
         self.settings, self.domain, self.policies = settings, domain, policies
+        self.open_sandbox = open_sandbox
 
     def carry_out(
         self,
@@ -185,12 +190,10 @@ class Apparatus:
 
         An agent that is a command gets one more for each attempt, of its own image.
         """
-        limits = SandboxLimits(deadline_sec=life_sec + steps * Timeouts().train_step_sec)
+        limits = SandboxLimits(deadline_sec=life_sec + steps * TRAIN_STEP_SEC)
 
         def opened(image: str | None) -> Sandbox:
-            run, backend = self.settings.run, self.settings.backend
-            image = self.settings.images.get(image or BASE_IMAGE, image)
-            return open_sandbox(backend, run=run, limits=limits, image=image)
+            return self.open_sandbox(limits=limits, image=image)
 
         with open_session(tree, opened) as session:
             yield session
@@ -208,27 +211,25 @@ class Apparatus:
         folder = outputs.checkpoints / unit.name
         shutil.rmtree(folder, ignore_errors=True)
         with (
-            self.policies.training() as child,
-            self.policies.sampling(child, unit.path, folder) as (gateway, publisher),
+            self.policies.training(unit.path, folder) as trainer,
             self.session(tree, steps=unit.steps) as session,
         ):
-            result = train_policy(
-                child,
-                self._runner(session, gateway, self._stamp(tree, unit.name)),
+            result = trainer.train(
+                self._runner(session, trainer.gateway, self._stamp(tree, unit.name)),
                 session,
                 self.domain,
-                accepted_recipe(child, session),
-                seed=self._seed(unit.seed),
-                steps=unit.steps,
-                base_policy=unit.path,
-                out_dir=folder,
-                keep_steps=EXEMPLAR_STEPS,
-                keep_every=unit.keep_every,
-                seal_every=self.settings.checkpoint_every,
-                min_exact=self.settings.min_exact,
+                accepted_recipe(trainer, session),
+                TrainingRequest(
+                    seed=self._seed(unit.seed),
+                    steps=unit.steps,
+                    output=folder,
+                    keep_steps=EXEMPLAR_STEPS,
+                    keep_every=unit.keep_every,
+                    seal_every=self.settings.checkpoint_every,
+                    min_exact=self.settings.min_exact,
+                ),
                 on_metrics=lambda row: report(int(row["step"]), row),
                 stopping=stopping,
-                publisher=publisher,
             )
         shard = outputs.store.write(f"{self.settings.run}/train-{unit.name}", result.rollouts)
         made = [

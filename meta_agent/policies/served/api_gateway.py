@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
-from meta_agent.core.chat import ChatReply, ChatRequest, ModelClient
+from meta_agent.core.chat import REFUSED, ChatReply, ChatRequest, ModelClient
 from meta_agent.core.errors import ProviderError
 from meta_agent.core.protocols import (
     JSON,
@@ -35,7 +35,6 @@ from meta_agent.llm_clients.dialect import Dialect
 from meta_agent.policies.served._spoken import SpokenError, messages_of, tools_of
 from meta_agent.policies.served._token_rows import TokenRows
 
-REFUSED: Final = "the model server refuses the request"
 """Begins the failure of a rollout whose request no server would take."""
 CHARS_PER_TOKEN: Final = 4.0
 _MAX_THREADS: Final = 32

@@ -12,11 +12,10 @@ from meta_agent.policies.training._wire import (
     StepMetrics,
     TrainJob,
     TrainSettings,
-    kept_folder,
 )
 from meta_agent.policies.training.checkpoint import OpenedPolicy, open_checkpoint, write_checkpoint
 from meta_agent.policies.training.policy import PolicyChild, Timeouts
-from meta_agent.policies.training.run import TrainResult, require_begun, train_policy
+from meta_agent.policies.training.run import train_policy
 
 __all__ = [
     "TRL_NAMES",
@@ -28,11 +27,8 @@ __all__ = [
     "StepMetrics",
     "Timeouts",
     "TrainJob",
-    "TrainResult",
     "TrainSettings",
-    "kept_folder",
     "open_checkpoint",
-    "require_begun",
     "train_policy",
     "write_checkpoint",
 ]

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
+from meta_agent.core.lab.training import kept_folder
 from meta_agent.core.protocols import (
     JSON,
     GenerateReply,
@@ -64,11 +65,6 @@ class TrainJob:
     def kept_at(self, step: int) -> Path:
         """Where the checkpoint after `step` optimiser steps is kept."""
         return kept_folder(self.output) / str(step)
-
-
-def kept_folder(output: Path) -> Path:
-    """Where a training keeps the checkpoints that it made on the way to `output`."""
-    return output.with_name(f"{output.name}.kept")
 
 
 def published_folder(output: Path) -> Path:

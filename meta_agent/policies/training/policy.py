@@ -18,6 +18,7 @@ from typing import Final, NoReturn, Self, TypeVar
 
 from meta_agent.core import errors
 from meta_agent.core.errors import CandidateError, ConfigError, PreflightError, TrainingError
+from meta_agent.core.lab.training import TRAIN_STEP_SEC
 from meta_agent.core.protocols import JSON, Checkpoint, GenerateReply, GenerateRequest, TokenRecord
 from meta_agent.policies.training import _wire
 from meta_agent.policies.training._frames import FrameError
@@ -46,7 +47,7 @@ class Timeouts:
 
     load_sec: float = 180.0
     generate_sec: float = 600.0
-    train_step_sec: float = 1800.0
+    train_step_sec: float = TRAIN_STEP_SEC
 
 
 class PolicyChild:

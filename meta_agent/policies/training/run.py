@@ -22,20 +22,25 @@ import logging
 import shutil
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from meta_agent.core.errors import CandidateError, Interrupted
 from meta_agent.core.harness import Teaches
+from meta_agent.core.lab.training import (
+    RollsOut,
+    TrainResult,
+    kept_folder,
+    require_begun,
+    settings_of,
+)
 from meta_agent.core.protocols import (
     JSON,
     Checkpoint,
     Domain,
     PlannedRollout,
-    Publisher,
     Rollout,
     StopReason,
     Task,
@@ -46,11 +51,10 @@ from meta_agent.policies.training._wire import (
     Row,
     StepMetrics,
     TrainJob,
-    kept_folder,
     published_folder,
 )
 from meta_agent.policies.training.checkpoint import open_checkpoint
-from meta_agent.policies.training.events.overlap import Begun, Overlap
+from meta_agent.policies.training.events.overlap import Begun, Overlap, Publisher
 from meta_agent.policies.training.events.planned import plan_of, shuffled
 from meta_agent.policies.training.policy import PolicyChild
 from meta_agent.policies.training.seals import Sealed, Seals
@@ -63,30 +67,6 @@ MIN_EXACT = 0.95
 def never() -> bool:
     """Nobody asks to stop."""
     return False
-
-
-class RollsOut(Protocol):
-    """The part of `rollouts.Runner` that training needs."""
-
-    def run(
-        self,
-        plan: Sequence[PlannedRollout],
-        *,
-        temperature: float | None = None,
-        top_p: float | None = None,
-        stopping: Callable[[], bool] = ...,
-    ) -> list[Rollout]: ...
-
-
-@dataclass(frozen=True, slots=True)
-class TrainResult:
-    """A trained policy and what was seen on the way."""
-
-    checkpoint: Checkpoint
-    metrics: list[dict[str, JSON]]  # one row per optimiser step: {"step": n, name: value, ...}
-    rollouts: list[Rollout]  # those of the first and last events that were asked for
-    rollouts_made: int
-    kept: tuple[Checkpoint, ...] = ()  # made on the way, by steps
 
 
 def train_policy(
@@ -193,38 +173,6 @@ def _kept_checkpoints(job: TrainJob) -> Iterator[Checkpoint]:
     for steps in range(job.keep_every, job.steps, job.keep_every) if job.keep_every else ():
         found = open_checkpoint(job.kept_at(steps), alone=True)
         yield Checkpoint(found.path, found.policy, steps, job.seed)
-
-
-def of_steps(rollouts: Sequence[Rollout], *, first: bool, count: int) -> list[Rollout]:
-    """Those of the first or of the last `count` steps among kept training rollouts."""
-    steps = sorted({step_of(one) for one in rollouts})
-    chosen = set(steps[:count] if first else steps[-count:])
-    return [one for one in rollouts if step_of(one) in chosen]
-
-
-def step_of(rollout: Rollout) -> int:
-    """The optimiser step, from 1, whose event a training rollout belongs to."""
-    return int(rollout.group_id.split("/")[1]) + 1
-
-
-def require_begun(rollouts: Sequence[Rollout]) -> None:
-    """CandidateError where the harness raised in every rollout before it asked the model once."""
-    begun = [one for one in rollouts if one.turns or not one.error or one.error.kind != "policy"]
-    if rollouts and not begun:
-        why = str(rollouts[0].error and rollouts[0].error.detail).strip().partition("\n")[0][:200]
-        raise CandidateError(
-            f"all {len(rollouts)} attempts ended before the first model call: {why}",
-            reason="raises_at_once",
-        )
-
-
-def settings_of(recipe: Any) -> dict[str, JSON]:
-    """A recipe as the mapping that crosses the pipe; what is None is not set."""
-    if isinstance(recipe, Mapping):
-        values = dict(recipe)
-    else:
-        values = {field.name: getattr(recipe, field.name) for field in dataclasses.fields(recipe)}
-    return {name: value for name, value in values.items() if value is not None}
 
 
 class _Loop:

@@ -21,6 +21,7 @@ from meta_agent.core.gate import Finding, effect, pair
 from meta_agent.core.harness import parse_contract
 from meta_agent.core.lab.live import Evaluated, Job, Trained
 from meta_agent.core.lab.static import changed_paths, static_check
+from meta_agent.core.lab.training import of_steps
 from meta_agent.core.lab.units import EXEMPLAR_STEPS
 from meta_agent.core.loop.budget import attempts_a_step, for_experiments, left_for_experiments
 from meta_agent.core.loop.records import Collected, Version
@@ -29,7 +30,6 @@ from meta_agent.core.loop.verbs.collect import evidence_of
 from meta_agent.core.loop.verbs.test import broken_contract, untrained
 from meta_agent.core.proposals import Grant, Rehearsal, Trial
 from meta_agent.core.protocols import FACTORS, JSON, Factor, HarnessTree, Rollout
-from meta_agent.policies.training.run import of_steps
 from meta_agent.proposers import story, transcript
 from meta_agent.readers.evidence import render_text
 

@@ -20,7 +20,6 @@ from meta_agent.core.loop.verbs._experiments import Experiments, checked
 from meta_agent.core.loop.verbs.test import replayed
 from meta_agent.core.proposals import CloneSource, Grant, Rehearsal, Trial
 from meta_agent.core.protocols import JSON, HarnessTree, Hypothesis, SandboxLimits
-from meta_agent.sandboxes import open_sandbox
 
 WORKBENCH_SEC = 12 * 3600.0
 """A proposer's sandbox outlives a slow model's dialogue, and the experiments of all of them."""
@@ -43,7 +42,7 @@ class Host:
     def sandbox(self, index: int) -> Iterator[CloneSource]:
         run, base = self.run, self.collected.version.commit
         limits = SandboxLimits(deadline_sec=WORKBENCH_SEC)
-        sandbox = open_sandbox(run.lab.settings.backend, run=run.id, limits=limits)
+        sandbox = run.lab.open_sandbox(limits=limits)
         try:
             yield CloneSource(sandbox, run.repo, base, run.date(self.generation, index))
         finally:

@@ -14,12 +14,12 @@ from meta_agent.core.evidence import Evidence
 from meta_agent.core.gate import Finding, wilson
 from meta_agent.core.lab.fair import fairly
 from meta_agent.core.lab.live import ArmRef, Evaluated
+from meta_agent.core.lab.training import of_steps
 from meta_agent.core.lab.units import EXEMPLAR_STEPS
 from meta_agent.core.loop.records import Collected, Reading, Version, must_work
 from meta_agent.core.loop.run import Run
 from meta_agent.core.loop.verbs._same_set import by_one_set
 from meta_agent.core.protocols import JSON, HarnessTree, Rollout, Split
-from meta_agent.policies.training.run import of_steps
 from meta_agent.readers.evidence import build_evidence, exemplars, gap, probe
 
 

@@ -9,7 +9,7 @@ thread at a time, because an event begins when all before it are over. Work unde
 its event; where the training ends before that, it ends at its next model call. The last event
 begins nothing.
 
-Not covered: how weights reach an engine (`protocols.Publisher`), and the loop itself (`run`).
+Not covered: how weights reach an engine (`Publisher`), and the loop itself (`run`).
 """
 
 from __future__ import annotations
@@ -20,8 +20,16 @@ from dataclasses import replace
 from typing import NamedTuple, Protocol, runtime_checkable
 
 from meta_agent.core.errors import InfrastructureError
-from meta_agent.core.protocols import Publisher, Rollout
+from meta_agent.core.protocols import Rollout
 from meta_agent.policies.training._wire import RolloutEvent
+
+
+class Publisher(Protocol):
+    """Makes the weights of a training what its engines serve; the gateway samples under them."""
+
+    def publish(self, step: int) -> str:
+        """Serves the weights after `step` steps. Returns what is served then, by name."""
+        ...
 
 
 @runtime_checkable

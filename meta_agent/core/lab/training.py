@@ -1,0 +1,157 @@
+"""What the lab asks of a policy that acts, and of one that is trained.
+
+A lab measures through `Policies` and does not know what stands behind it: a child process that
+holds weights, engines that serve them, or a model behind somebody's server.
+
+Not covered: how a policy is trained (an extension, see `meta_agent.policies`).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, NamedTuple, Protocol
+
+from meta_agent.core.errors import CandidateError
+from meta_agent.core.harness import Teaches
+from meta_agent.core.protocols import (
+    JSON,
+    Checkpoint,
+    Domain,
+    Gateway,
+    PlannedRollout,
+    Rollout,
+)
+
+TRAIN_STEP_SEC: Final = 1800.0
+"""How long one optimiser step may take."""
+
+
+class RollsOut(Protocol):
+    """The part of `rollouts.Runner` that a training needs."""
+
+    def run(
+        self,
+        plan: Sequence[PlannedRollout],
+        *,
+        temperature: float | None = None,
+        top_p: float | None = None,
+        stopping: Callable[[], bool] = ...,
+    ) -> list[Rollout]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class TrainResult:
+    """A trained policy and what was seen on the way."""
+
+    checkpoint: Checkpoint
+    metrics: list[dict[str, JSON]]  # one row per optimiser step: {"step": n, name: value, ...}
+    rollouts: list[Rollout]  # those of the first and last events that were asked for
+    rollouts_made: int
+    kept: tuple[Checkpoint, ...] = ()  # made on the way, by steps
+
+
+class TrainingRequest(NamedTuple):
+    """How long a training is, and which of its rollouts and weights are kept."""
+
+    seed: int
+    steps: int
+    output: Path
+    """The folder of the trained weights."""
+    keep_steps: int = 0
+    """How many of the first and of the last steps keep their rollouts."""
+    keep_every: int = 0
+    """Steps between the checkpoints that are kept on the way; 0: none are."""
+    seal_every: int = 0
+    """Steps between the seals from which a killed training resumes; 0: none are made."""
+    min_exact: float = 0.0
+    """The least share of the sampled tokens that has to be in rows."""
+
+
+class Trainer(Protocol):
+    """Trains one policy. Nobody else uses its weights in the meantime."""
+
+    gateway: Gateway
+    """The rollouts of the training ask it."""
+
+    def accept(self, recipe: Mapping[str, JSON]) -> dict[str, JSON]:
+        """Returns the recipe with what the run's settings add. Raises ConfigError if refused."""
+        ...
+
+    def train(
+        self,
+        runner: RollsOut,
+        session: Teaches,
+        domain: Domain,
+        recipe: Mapping[str, JSON],
+        request: TrainingRequest,
+        *,
+        on_metrics: Callable[[dict[str, JSON]], None],
+        stopping: Callable[[], bool],
+    ) -> TrainResult:
+        """Trains and writes the checkpoint. `on_metrics` receives each step's row.
+
+        Raises CandidateError if the harness is at fault. Once `stopping` returns True, a training
+        that makes seals makes one and raises Interrupted.
+        """
+        ...
+
+
+class Policies(Protocol):
+    """Gives gateways to policies. Any thread may ask for one."""
+
+    lock_step: bool
+    """Whether rollouts of a plan are answered together, so that a part of it is another plan."""
+
+    def acting(self, path: str, label: str) -> AbstractContextManager[Gateway]:
+        """Opens the policy at `path` for one measurement, which is named `label`."""
+        ...
+
+    def training(self, path: str, output: Path) -> AbstractContextManager[Trainer]:
+        """Opens the policy at `path` for a training that writes to `output`.
+
+        Raises ConfigError if the policy is frozen.
+        """
+        ...
+
+    def close(self) -> None: ...
+
+
+def kept_folder(output: Path) -> Path:
+    """Returns the folder of the checkpoints that a training made on the way to `output`."""
+    return output.with_name(f"{output.name}.kept")
+
+
+def of_steps(rollouts: Sequence[Rollout], *, first: bool, count: int) -> list[Rollout]:
+    """Returns the kept training rollouts of the first, or of the last, `count` steps."""
+    steps = sorted({step_of(one) for one in rollouts})
+    chosen = set(steps[:count] if first else steps[-count:])
+    return [one for one in rollouts if step_of(one) in chosen]
+
+
+def step_of(rollout: Rollout) -> int:
+    """The optimiser step, from 1, whose event a training rollout belongs to."""
+    return int(rollout.group_id.split("/")[1]) + 1
+
+
+def require_begun(rollouts: Sequence[Rollout]) -> None:
+    """Raises CandidateError if the harness failed in every rollout before its first model call."""
+    begun = [one for one in rollouts if one.turns or not one.error or one.error.kind != "policy"]
+    if rollouts and not begun:
+        why = str(rollouts[0].error and rollouts[0].error.detail).strip().partition("\n")[0][:200]
+        raise CandidateError(
+            f"all {len(rollouts)} attempts ended before the first model call: {why}",
+            reason="raises_at_once",
+        )
+
+
+def settings_of(recipe: Any) -> dict[str, JSON]:
+    """Returns a recipe as a mapping without the settings that are None."""
+    if isinstance(recipe, Mapping):
+        values = dict(recipe)
+    else:
+        values = {field.name: getattr(recipe, field.name) for field in dataclasses.fields(recipe)}
+    return {name: value for name, value in values.items() if value is not None}
