@@ -157,8 +157,8 @@ def _table(effects: tuple[SliceEffect, ...], terms: GuardTerms) -> Finding:
     return Finding(
         "slice.effects",
         "note",
-        f"{len(effects)} slices; harm beyond {100 * terms.margin:.0f} points bars a promotion where "
-        f"it is proven at level {terms.level:.2g} over all of them",
+        f"{len(effects)} slices; harm beyond {100 * terms.margin:.0f} points bars a promotion "
+        f"where it is proven at level {terms.level:.2g} over all of them",
         lines=tuple(slice_effect.line for slice_effect in effects),
         numbers={slice_effect.name: slice_effect.effect.delta for slice_effect in effects},
     )
