@@ -1,4 +1,40 @@
-"""The harness contract: `harness.toml`, its factors and recipe, its code in a sandbox."""
+"""The harness contract: `harness.toml`, its factors and recipe, and its code in a sandbox.
+
+A harness is a `HarnessTree` (files by path) with a `harness.toml`:
+
+    [harness]
+    name = "nano-swe"
+    entry = "swe/agent.py:run"      # or: command = ["python", "agent.py"]
+    editable = ["swe/**"]
+    protected = ["harness.toml", "tests/**"]
+    [factors]
+    scaffold = ["swe/agent.py"]
+    reward = ["swe/reward.py"]
+    filter = ["swe/filter.py"]
+    data = ["swe/curriculum.py"]
+    recipe = ["swe/recipe.toml"]
+    diagnostics = ["swe/diagnostics/**"]
+
+Its functions run in a sandbox, behind `HarnessSession`, which validates all that comes back:
+
+    async def run(task, model, tools) -> None           # agent.py
+        # task.key, task.view; await model.chat(messages, max_tokens=None)
+        # -> Reply(content, finish_reason); await tools.call(name, **arguments)
+        # -> Result(text, ok, done)
+    def reward(rollout: dict) -> dict[str, float]       # reward.py, beside WEIGHTS
+    def keep(groups: list[dict]) -> list[float]         # filter.py; a group has "task_key",
+                                                        # "rewards" and "outcomes"
+    def order(tasks: list[dict], history: dict) -> list[str]         # curriculum.py
+    def measure(rollouts: list[dict]) -> dict[str, float]            # diagnostics/*.py
+
+With `command` in place of `entry` any program is the agent (`CommandSession`). It runs once for
+each task in a sandbox of its own. A server on that sandbox's loopback speaks OpenAI chat
+completions and Anthropic messages, and each request becomes a model call of the host. The program
+has no network and no key.
+
+`HarnessContract.factor_of(paths)` returns the factor of an edit. It raises CandidateError for an
+edit of several factors without a label; diagnostics always change alone.
+"""
 
 from meta_agent.core.harness._paths import matches, matches_any, safe_path
 from meta_agent.core.harness.command import CommandSession, Opener, open_session
