@@ -93,9 +93,7 @@ def test_a_model_provider(monkeypatch: pytest.MonkeyPatch) -> None:
     file.MineProvider = Provider  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, file.__name__, file)
     row = Maker(("MINE_API_KEY",), sdk="_mine:MineProvider")
-    for table in (MAKERS, _endpoints.OWN_SDK):
-        monkeypatch.setitem(table, "mine", row)  # type: ignore[arg-type]
-    monkeypatch.setitem(_endpoints.KEYS_OF, "mine", row.keys)
+    monkeypatch.setitem(MAKERS, "mine", row)  # type: ignore[arg-type]
     opened = _endpoints.open_provider("mine/large", environment={"MINE_API_KEY": "k"})
     assert isinstance(opened, Provider)
     assert opened.told["api_key"] == "k"

@@ -373,7 +373,7 @@ def _models(config: RunConfig) -> Iterator[Row]:
             fix = f"export {one.variables[0]}=..., or serve a model and name it with --base-url"
             yield Row("model", "fail", f"{told}: {' and '.join(one.variables)} not set", fix)
         else:
-            key = f"key from {one.found} (environment)" if one.found else "no key is sent"
+            key = f"key from {one.key_name} (environment)" if one.key_name else "no key is sent"
             yield Row("model", "ok", f"{told}: {key}")
 
 

@@ -8,7 +8,7 @@ __version__ = "0.1.0"
 NAME: Final = "meta-agent-loop"  # on the public index `meta-agent` is somebody else's
 # Reading and reporting need none of these.
 RUN_NEEDS: Final = frozenset(
-    {"anthropic", "docker", "git", "litellm", "openai", "scipy", "tenacity"}
+    {"anthropic", "docker", "git", "jsonschema", "litellm", "openai", "scipy"}
 )
 
 

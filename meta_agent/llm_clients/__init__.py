@@ -1,6 +1,5 @@
-"""Every model call: engines for local weights, behind the one `Gateway` protocol.
+"""Every call of a model behind a server.
 
-Five rooms: `asking` (the one client), `providers` (each an SDK), `policy` (the acting policy behind
-a server), `fleet` (servers that a training samples from) and `engines` (local weights). Engines
-need torch, so nothing is re-exported here: they are imported in the policy child and nowhere else.
+`asking` is the client that a run uses: money, retries, the record, and replay. `providers` holds
+one file for each SDK. Nothing is re-exported here, so that an import loads no SDK.
 """

@@ -1,10 +1,10 @@
-"""What a model server turned out not to take, learned from the request that it refused.
+"""The parts of a request that a model server refuses, learned from its refusals.
 
-Servers differ: reasoning models take no temperature, a server without a tool parser takes no
-tools, few give logprobs. A refusal costs nothing, so the request is asked again without the part
-that the refusal names. Both arms of a comparison meet the same server, hence speak alike.
+Servers differ: reasoning models take no temperature, a server without a tool parser takes no tools,
+and few give logprobs. A refusal costs nothing, so the request is sent again without the part that
+the refusal names. Both arms of a comparison use the same server, so they send the same parts.
 
-Not covered: a refusal that names none of these; that is the scaffold's.
+Does not cover: a refusal that names none of these parts; the scaffold sees that one.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import Final
 
 from meta_agent.core.chat import ChatRequest
 
-# The first that stands in the refusal is left out from then on.
-_NAMED_BY: Final = (
+# The first part whose word stands in the refusal is omitted from then on.
+_WORDS_OF_PART: Final = (
     ("logprobs", ("logprob", "token_ids")),
     ("sampling", ("temperature", "top_p")),
     ("seed", ("seed",)),
@@ -25,15 +25,15 @@ _NAMED_BY: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """Parts of a request that the server is believed to take."""
+    """The parts of a request that the server has not refused so far."""
 
     tools: bool = True
     sampling: bool = True
     seed: bool = True
     logprobs: bool = True
 
-    def spoken(self, request: ChatRequest) -> ChatRequest:
-        """The request without what the server does not take."""
+    def adapt(self, request: ChatRequest) -> ChatRequest:
+        """Returns the request without the parts that the server refuses."""
         return replace(
             request,
             tools=request.tools if self.tools else (),
@@ -44,29 +44,29 @@ class Dialect:
         )
 
     def without(self, refusal: str, request: ChatRequest) -> Dialect | None:
-        """What is left after this refusal of this request, or None where it names nothing."""
+        """Returns the dialect after this refusal, or None if the refusal names no part in use."""
         text = refusal.lower()
-        for name, words in _NAMED_BY:
-            if any(word in text for word in words) and self._used(name, request):
-                return replace(self, **{name: False})
+        for part, words in _WORDS_OF_PART:
+            if any(word in text for word in words) and self._has(part, request):
+                return replace(self, **{part: False})
         return None
 
-    def lost(self, request: ChatRequest) -> frozenset[str]:
-        """The names of a request's parts that the server does not take."""
-        spoken = self.spoken(request)
+    def omitted(self, request: ChatRequest) -> frozenset[str]:
+        """Returns the names of the request's fields that `adapt` removes."""
+        adapted = self.adapt(request)
         names = ("temperature", "top_p", "seed", "tools")
-        return frozenset(n for n in names if getattr(request, n) != getattr(spoken, n))
+        return frozenset(n for n in names if getattr(request, n) != getattr(adapted, n))
 
     def __and__(self, other: Dialect) -> Dialect:
-        """What both take."""
+        """Returns the parts that both take."""
         return Dialect(*(getattr(self, n) and getattr(other, n) for n in self.__slots__))
 
-    def _used(self, name: str, request: ChatRequest) -> bool:
-        """Whether the refused request had the part; tools only while none were called yet."""
-        if not getattr(self, name):
+    def _has(self, part: str, request: ChatRequest) -> bool:
+        """Returns True if the refused request had the part; tools only before the first call."""
+        if not getattr(self, part):
             return False
-        if name == "tools":
+        if part == "tools":
             return bool(request.tools) and not any("tool_calls" in m for m in request.messages)
-        if name == "sampling":
+        if part == "sampling":
             return request.temperature is not None or request.top_p is not None
-        return request.logprobs if name == "logprobs" else request.seed is not None
+        return request.logprobs if part == "logprobs" else request.seed is not None

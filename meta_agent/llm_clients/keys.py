@@ -1,4 +1,4 @@
-"""The table of model providers, and which of their keys this environment holds: never a value."""
+"""The table of model providers, and the names of their keys: never a value."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ class Maker(NamedTuple):
     """A provider of models, as model strings name it."""
 
     keys: tuple[str, ...]
-    """Variables that may hold its key; the first one set counts."""
+    """Variables that may hold its key; the first that is set counts."""
     url: str = ""
-    """The variable of its address, where its users set one beside the key."""
+    """The variable that may hold its address, or empty."""
     sdk: str = "_litellm:LiteLLMProvider"
-    """The file in `models/providers` that speaks its SDK, and the `Provider` there."""
+    """The file in `llm_clients/providers` that uses its SDK, and the `Provider` there."""
 
 
-# Providers that take more than a key (Bedrock, Vertex) are not here: litellm reads what they need
-# by their own names, and speaks to every maker that has no row.
+# Providers that need more than a key (Bedrock, Vertex) have no row: litellm reads what they need
+# under their own names, and speaks to every maker without a row.
 MAKERS: Final[Mapping[str, Maker]] = {
     "openai": Maker(("OPENAI_API_KEY",), "OPENAI_BASE_URL", "_openai:OpenAIProvider"),
     "anthropic": Maker(
@@ -40,11 +40,9 @@ MAKERS: Final[Mapping[str, Maker]] = {
     "dashscope": Maker(("DASHSCOPE_API_KEY",)),
     "zai": Maker(("ZAI_API_KEY",)),
 }
-KEYS_OF: Final = {name: maker.keys for name, maker in MAKERS.items()}
-
-KEY_VARIABLES: Final = tuple(name for names in KEYS_OF.values() for name in names)
+KEY_VARIABLES: Final = tuple(name for maker in MAKERS.values() for name in maker.keys)
 
 
 def keys_found() -> list[str]:
-    """The names of provider variables that are set and not empty."""
+    """Returns the names of provider variables that are set and not empty."""
     return [name for name in KEY_VARIABLES if os.environ.get(name)]

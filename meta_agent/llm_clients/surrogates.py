@@ -1,8 +1,8 @@
-"""JSON that can travel: texts that UTF-8 can say, nested no deeper than our own code can follow.
+"""Makes JSON values that UTF-8 can encode, nested no deeper than our own code can follow.
 
 Models write halves of surrogate pairs (`"\\ud83d"` in a call's arguments, a pair split between two
-chunks) and JSON carries them, but a request with such a message in it can't be encoded: every
-repetition of the dialogue would fail at the same place. So they are mended where text comes in.
+chunks). JSON carries them, but a request with such a message cannot be encoded, so every repetition
+of the dialogue would fail at the same place. Therefore text is mended where it comes in.
 """
 
 from __future__ import annotations
@@ -14,10 +14,8 @@ _LEVELS: Final = 100
 
 
 def mended(value: Any, levels: int = _LEVELS) -> Any:
-    """A JSON value whose texts UTF-8 can say: two halves are joined, a lone one is replaced.
-
-    Raises ValueError where it is nested too deeply.
-    """
+    """Returns the value with texts that UTF-8 can encode: it joins two halves of a pair, and
+    replaces a lone one. Raises ValueError if the value is nested too deeply."""
     if not levels:
         raise ValueError(f"it is nested over {_LEVELS} levels deep")
     if isinstance(value, str):

@@ -114,7 +114,7 @@ def told(parked: Path) -> Iterator[Path]:
     second = ChatReply(f"Done. {LONG}", "stop", Usage(1300, 40), "some-model", (), 0.02)
     one = transcripts.append(exchange("g0/c0/proposer", 0, start, first))
     answer = {"role": "tool", "tool_call_id": "c1", "content": LONG}
-    transcripts.append(exchange("g0/c0/proposer", 1, [*one.said, answer], second))
+    transcripts.append(exchange("g0/c0/proposer", 1, [*one.dialogue, answer], second))
     unpriced = ChatReply("The tests time out.", "stop", Usage(500, 20), "some-model", (), None)
     transcripts.append(exchange("g0/analyst", 0, start, unpriced))
     transcripts.append(exchange("policy/m/task-1/0", 0, start, unpriced))

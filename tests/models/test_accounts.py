@@ -44,7 +44,7 @@ def test_an_account_lacks_a_key_where_opening_it_would_be_refused(
     else:
         assert not account.lacks_key
         assert (account.via, account.base_url) == (endpoint.provider, endpoint.base_url)
-        assert account.found is None or environment[account.found] == endpoint.api_key
+        assert account.key_name is None or environment[account.key_name] == endpoint.api_key
 
 
 def test_a_model_that_is_served_by_us_needs_no_key() -> None:

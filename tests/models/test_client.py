@@ -12,7 +12,7 @@ from meta_agent.core.errors import ConfigError, IntegrityError, PreflightError, 
 from meta_agent.llm_clients.asking._retry import RetryPolicy
 from meta_agent.llm_clients.asking.client import Server
 from meta_agent.llm_clients.asking.transcripts import Transcripts
-from meta_agent.llm_clients.providers._streaming import Timeouts
+from meta_agent.llm_clients.providers._connection import Timeouts
 from tests.loopback import Call, Fault, Say, anthropic_server, openai_server, say_each
 from tests.models._clients import AT_ONCE, RUN, SHELL, opened, request, user
 

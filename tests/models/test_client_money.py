@@ -16,7 +16,7 @@ from meta_agent.core.ledger import CRASH_VARIABLE, Ledger
 from meta_agent.llm_clients.asking._digest import Question
 from meta_agent.llm_clients.asking._meter import bound_of
 from meta_agent.llm_clients.asking._retry import RetryPolicy
-from meta_agent.llm_clients.providers._streaming import Timeouts
+from meta_agent.llm_clients.providers._connection import Timeouts
 from tests.loopback import Call, Fault, Say, openai_server, say_each
 from tests.models._clients import RUN, SHELL, opened, request, user
 

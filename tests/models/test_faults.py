@@ -20,8 +20,8 @@ import pytest
 from meta_agent.core.chat import ChatRequest, Provider, ToolSpec
 from meta_agent.core.errors import ProviderError
 from meta_agent.llm_clients.asking._retry import Breaker, Retrying, RetryPolicy
+from meta_agent.llm_clients.providers._connection import Timeouts
 from meta_agent.llm_clients.providers._endpoints import open_provider
-from meta_agent.llm_clients.providers._streaming import Timeouts
 from tests.loopback import (
     Call,
     Fault,

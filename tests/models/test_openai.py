@@ -6,10 +6,10 @@ import pytest
 
 from meta_agent.core.chat import ChatReply, ChatRequest, ReplyTokens, ToolSpec, Usage
 from meta_agent.core.errors import ProviderError
-from meta_agent.llm_clients.providers._chunks import Chunks
+from meta_agent.llm_clients.providers._connection import Timeouts
 from meta_agent.llm_clients.providers._endpoints import open_provider
 from meta_agent.llm_clients.providers._openai import OpenAIProvider
-from meta_agent.llm_clients.providers._streaming import Timeouts
+from meta_agent.llm_clients.providers._openai_form import Chunks
 from tests.loopback import Call, Fault, Say, Url, openai_server
 
 VIEW = ToolSpec("view", "Shows a file.", {"type": "object", "properties": {}})
@@ -102,7 +102,7 @@ def test_a_server_of_ones_own_gets_max_tokens() -> None:
 )
 def test_openai_itself_gets_what_its_newer_models_take(model: str, takes_temperature: bool) -> None:
     provider = OpenAIProvider(base_url=None, api_key="sk-test", timeouts=Timeouts())
-    body = provider._body(ChatRequest("proposer", f"openai/{model}", [], 64, temperature=0.5))
+    body = provider.body(ChatRequest("proposer", f"openai/{model}", [], 64, temperature=0.5))
     provider.close()
     assert body["max_completion_tokens"] == 64 and "max_tokens" not in body
     assert ("temperature" in body) is takes_temperature

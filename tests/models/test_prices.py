@@ -1,4 +1,4 @@
-"""Prices: three places in one order; unknown stays unknown; the worst case is the worst."""
+"""Prices: two places in one order; unknown stays unknown; the worst case is the worst."""
 
 from pathlib import Path
 from typing import Any
@@ -42,7 +42,7 @@ def test_worst_case_is_never_too_low(
     assert TIERED.usd(usage) <= worst + 1e-12
 
 
-def test_stated_price_comes_first_then_ours_then_litellms() -> None:
+def test_a_stated_price_comes_before_litellms() -> None:
     mine = stated_prices({"openai/gpt-5": {"input": 1, "output": 2}}, "here")
     found = [
         price_of("openai/gpt-5", stated=mine),
@@ -51,7 +51,7 @@ def test_stated_price_comes_first_then_ours_then_litellms() -> None:
         price_of("litellm/gemini/gemini-2.5-pro", stated={}),
     ]
     sources = [price.source.split()[0] if price else None for price in found]
-    assert sources == ["here", "own", "litellm", "litellm"]
+    assert sources == ["here", "litellm", "litellm", "litellm"]
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,6 @@ from meta_agent.core.errors import BudgetError, ProviderError
 from meta_agent.llm_clients.asking._retry import (
     RETRYABLE,
     Breaker,
-    BreakerPolicy,
     Retrying,
     RetryPolicy,
 )
@@ -52,7 +51,7 @@ def retrying(clock: Time, breaker: Breaker | None = None, **limits: float) -> Re
     policy = RetryPolicy(**limits)  # type: ignore[arg-type]
     return Retrying(
         policy,
-        breaker or Breaker(BreakerPolicy(failures=100), clock=clock),
+        breaker or Breaker(clock=clock),
         clock=clock,
         sleep=clock.sleep,
         uniform=lambda low, high: high,  # the longest wait that full jitter may draw
@@ -169,115 +168,62 @@ def test_other_errors_pass_through(error: BaseException) -> None:
 # --- the breaker ---------------------------------------------------------------------------------
 
 
-def broken(clock: Time, kinds: Sequence[str] = ("server",) * 3, **limits: float) -> Breaker:
-    policy = BreakerPolicy(**{"failures": 3, "cool_sec": 30, **limits})  # type: ignore[arg-type]
-    breaker = Breaker(policy, clock=clock)
+def broken(clock: Time, kinds: Sequence[str] = ("server",) * 8, each_sec: float = 15.0) -> Breaker:
+    breaker = Breaker(clock=clock)
     for kind in kinds:
-        breaker.failed(kind)
+        breaker.failed(failing(kind))
+        clock.now += each_sec
     return breaker
 
 
-def test_failures_in_a_row_open_it() -> None:
-    clock = Time()
-    assert broken(clock, ["server"] * 2).admit() == 0
-    assert broken(clock, ["server", "timeout", "overloaded"]).admit() == 30
+def is_open(breaker: Breaker) -> bool:
+    try:
+        breaker.require_closed()
+    except ProviderError as error:
+        assert (error.kind, error.billed) == ("breaker", "no")
+        return True
+    return False
 
 
-def test_a_success_in_between_starts_the_row_anew() -> None:
-    clock = Time()
-    breaker = broken(clock, ["server"] * 2)
-    breaker.succeeded()
-    breaker.failed("server")
-    assert breaker.admit() == 0
-
-
-def test_failures_long_ago_do_not_count() -> None:
-    clock = Time()
-    breaker = broken(clock, ["server"] * 2, window_sec=60)
-    clock.now += 61
-    breaker.failed("server")
-    assert breaker.admit() == 0
+def test_failures_that_last_open_it() -> None:
+    assert is_open(broken(Time()))
+    assert not is_open(broken(Time(), ["server"] * 7))
+    assert not is_open(broken(Time(), ["server"] * 50, each_sec=0.1)), "a blip of five seconds"
 
 
 @pytest.mark.parametrize("kind", ["rate_limited", "auth", "malformed", "context"])
-def test_what_a_healthy_server_says_does_not_open_it(kind: str) -> None:
-    assert broken(Time(), [kind] * 10).admit() == 0
+def test_any_answer_starts_the_row_anew(kind: str) -> None:
+    assert not is_open(broken(Time(), [*["server"] * 7, kind, "server"]))
 
 
-def test_after_cooling_one_caller_probes_and_the_others_wait() -> None:
+def test_after_a_rest_one_caller_tries_and_the_others_do_not_wait() -> None:
     clock = Time()
     breaker = broken(clock)
     clock.now += 30
-    assert breaker.admit() == 0
-    assert breaker.admit() > 0
-
-
-def test_a_probe_that_succeeds_closes_it() -> None:
-    clock = Time()
-    breaker = broken(clock)
-    clock.now += 30
-    breaker.admit()
-    breaker.succeeded()
-    assert breaker.admit() == breaker.admit() == 0
-
-
-def test_a_probe_that_fails_opens_it_again() -> None:
-    clock = Time()
-    breaker = broken(clock)
-    clock.now += 30
-    breaker.admit()
-    breaker.failed("server")
-    assert breaker.admit() == 30
-
-
-def test_a_probe_that_never_asked_lets_another_one_probe() -> None:
-    clock = Time()
-    breaker = broken(clock)
-    clock.now += 30
-    breaker.admit()
-    breaker.released()
-    assert breaker.admit() == 0
-
-
-def test_a_call_waits_for_the_breaker_and_then_asks() -> None:
-    clock = Time()
-    assert retrying(clock, broken(clock)).call(script(REPLY)) is REPLY
-    assert clock.slept == [30]
-
-
-def test_a_call_does_not_wait_past_its_deadline() -> None:
-    clock = Time()
-    with pytest.raises(ProviderError) as caught:
-        retrying(clock, broken(clock), deadline_sec=20).call(script(REPLY))
-    assert (caught.value.kind, caught.value.billed, clock.slept) == ("breaker", "no", [])
+    assert not is_open(breaker)
+    assert is_open(breaker)
+    breaker.answered()
+    assert not is_open(breaker)
 
 
 def test_a_storm_ends_in_calls_that_fail_at_once() -> None:
-    clock, asked = Time(), list[float]()
-    breaker = Breaker(BreakerPolicy(failures=3, cool_sec=30, patience=2), clock=clock)
+    clock, times = Time(), list[float]()
+    breaker = Breaker(clock=clock)
 
     def attempt(number: int) -> ChatReply:
-        asked.append(clock.now)
+        times.append(clock.now)
         raise failing("overloaded")
 
-    for _ in range(20):
+    for _ in range(40):
         with pytest.raises(ProviderError):
-            retrying(clock, breaker, attempts=4, first_wait_sec=0).call(attempt)
-    assert len(asked) == 4, "three open it, one probes, and nobody asks after that"
+            retrying(clock, breaker, attempts=4, first_wait_sec=10).call(attempt)
+    assert len(times) < 20, "most calls asked nobody"
     clock.now += 30
     retrying(clock, breaker).call(script(REPLY))
-    assert breaker.admit() == 0
+    assert not is_open(breaker)
 
 
 def test_a_call_that_is_not_made_says_what_was_wrong_with_the_last_ones() -> None:
-    clock = Time()
-    breaker = Breaker(BreakerPolicy(failures=3, cool_sec=30), clock=clock)
-
-    def attempt(number: int) -> ChatReply:
-        raise failing("connection")
-
-    with pytest.raises(ProviderError):
-        retrying(clock, breaker, attempts=3, first_wait_sec=0).call(attempt)
-    with pytest.raises(ProviderError, match="connection: ") as caught:
-        retrying(clock, breaker, deadline_sec=20).call(script(REPLY))
-    assert caught.value.kind == "breaker" and "doctor --live" in str(caught.value.hint)
+    with pytest.raises(ProviderError, match=r"8 times in a row \(connection: ") as caught:
+        retrying(Time(), broken(Time(), ["connection"] * 8)).call(script(REPLY))
+    assert caught.value.halts and "doctor --live" in str(caught.value.hint)

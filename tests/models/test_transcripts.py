@@ -240,7 +240,7 @@ def test_no_two_names_share_a_file(names: list[str]) -> None:
 def test_many_conversations_are_read_from_disk_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("meta_agent.llm_clients.asking.transcripts._KEPT_OPEN", 2)
+    monkeypatch.setattr("meta_agent.llm_clients.asking.transcripts._MOST_OPEN", 2)
     transcripts = Transcripts(tmp_path)
     names = [f"policy/m/t{n}/0" for n in range(5)]
     made = {name: dialogue(3, name) for name in names}

@@ -1,5 +1,6 @@
 """What a tool call must be before anybody acts on it."""
 
+import json
 import math
 from typing import Any
 
@@ -8,64 +9,46 @@ import pytest
 from meta_agent.core.chat import ChatReply, ChatRequest, ToolSpec, Usage
 from meta_agent.core.errors import ProviderError
 from meta_agent.llm_clients.providers._anthropic_form import Events
-from meta_agent.llm_clients.providers._chunks import Chunks
-from meta_agent.llm_clients.providers._schema import problems
-from meta_agent.llm_clients.providers._validate import (
-    Said,
-    SaidCall,
+from meta_agent.llm_clients.providers._connection import Timeouts
+from meta_agent.llm_clients.providers._openai_form import Chunks
+from meta_agent.llm_clients.providers._reply import (
+    RawCall,
+    RawReply,
     accept,
     arguments_of,
-    heard,
+    read_reply,
     usage_of,
 )
 
-SCHEMA = {
-    "type": "object",
-    "properties": {
-        "path": {"type": "string", "minLength": 1},
-        "lines": {"type": "array", "items": {"type": "integer", "minimum": 1}, "maxItems": 2},
-        "mode": {"enum": ["head", "tail"]},
-        "note": {"type": ["string", "null"]},
-        "where": {"type": "object", "properties": {"x": {"type": "number"}}, "required": ["x"]},
-        "size": {"anyOf": [{"type": "integer"}, {"const": "all"}]},
-    },
-    "required": ["path"],
-    "additionalProperties": False,
-}
-FITS = [
-    {"path": "a"},
-    {"path": "a", "lines": [1, 2], "mode": "head", "note": None, "size": "all"},
-    {"path": "a", "where": {"x": 1.5, "more": True}, "size": 3, "lines": [1.0]},
-]
 BREAKS = {
-    "path is missing": {},
-    "path is integer, not string": {"path": 1},
-    "path's length is 0, below 1": {"path": ""},
-    "lines[1] is string, not integer": {"path": "a", "lines": [1, "2"]},
-    "lines[0] is 0, below 1": {"path": "a", "lines": [0]},
-    "lines's length is 3, above 2": {"path": "a", "lines": [1, 2, 3]},
-    "lines[0] is boolean, not integer": {"path": "a", "lines": [True]},
-    "mode is 'all', not one of ['head', 'tail']": {"path": "a", "mode": "all"},
-    "note is integer, not string or null": {"path": "a", "note": 1},
-    "where.x is missing": {"path": "a", "where": {}},
-    "where.x is null, not number": {"path": "a", "where": {"x": None}},
-    "size fits 0 of the 2 forms of anyOf": {"path": "a", "size": "some"},
-    "extra is not allowed": {"path": "a", "extra": 1},
+    "$: 'path' is a required property": {},
+    "$.path: 1 is not of type 'string'": {"path": 1},
+    "$.lines[1]: '2' is not of type 'integer'": {"path": "a", "lines": [1, "2"]},
 }
+VIEW = ToolSpec(
+    "view",
+    "",
+    {
+        "type": "object",
+        "properties": {
+            "path": {"type": "string"},
+            "lines": {"type": "array", "items": {"type": "integer"}},
+        },
+        "required": ["path"],
+    },
+)
 
 
-@pytest.mark.parametrize("value", FITS)
-def test_a_value_that_fits_has_no_problems(value: object) -> None:
-    assert list(problems(value, SCHEMA)) == []
-
-
-@pytest.mark.parametrize(("words", "value"), BREAKS.items(), ids=list(BREAKS))
-def test_a_value_that_does_not_fit_is_told_where(words: str, value: object) -> None:
-    assert list(problems(value, SCHEMA)) == [words]
-
-
-def test_a_reference_is_never_followed() -> None:
-    assert list(problems(1, {"$ref": "http://127.0.0.1:9/schema.json"})) == []
+@pytest.mark.parametrize(("words", "arguments"), BREAKS.items(), ids=list(BREAKS))
+def test_arguments_that_break_the_schema_are_refused_with_their_place(
+    words: str, arguments: object
+) -> None:
+    strict = ChatRequest("judge", "openai/m", [], 9, [VIEW])
+    with pytest.raises(ProviderError) as caught:
+        accept(raw(calls=[RawCall("1", "view", json.dumps(arguments))]), strict)
+    assert words in str(caught.value) and caught.value.kind == "malformed"
+    fits = accept(raw(calls=[RawCall("1", "view", '{"path": "a", "lines": [1]}')]), strict)
+    assert fits.tool_calls[0].arguments == {"path": "a", "lines": [1]}
 
 
 TOO_DEEP = '{"a": ' + "[" * 200 + "]" * 200 + "}"
@@ -93,7 +76,7 @@ def test_no_arguments_are_an_empty_object() -> None:
 )
 def test_arguments_are_text_that_can_be_sent_back(text: str, value: str) -> None:
     assert arguments_of(text, "edit") == {"a": value}
-    assert accept(said(text="\ud83d"), request()).content == "\ufffd"
+    assert accept(raw(text="\ud83d"), request()).content == "\ufffd"
 
 
 @pytest.mark.parametrize("figure", [-1, 1.5, "3", None, True, 10**20])
@@ -107,36 +90,36 @@ def request(**fields: object) -> ChatRequest:
     return ChatRequest("proposer", "openai/m", [], 9, tools, **fields)  # type: ignore[arg-type]
 
 
-def said(**fields: object) -> Said:
+def raw(**fields: object) -> RawReply:
     whole = {"text": "hi", "stop": "stop", "usage": Usage(1, 1), **fields}
-    return Said(**whole)  # type: ignore[arg-type]
+    return RawReply(**whole)  # type: ignore[arg-type]
 
 
 def test_calls_make_the_stop_reason() -> None:
-    reply = accept(said(calls=[SaidCall("1", "view", "{}")]), request())
+    reply = accept(raw(calls=[RawCall("1", "view", "{}")]), request())
     assert reply.stop == "tool_calls" and reply.tool_calls[0].name == "view"
 
 
 def test_a_stop_for_calls_needs_calls() -> None:
     with pytest.raises(ProviderError, match="holds none"):
-        accept(said(stop="tool_calls"), request())
+        accept(raw(stop="tool_calls"), request())
 
 
 @pytest.mark.parametrize("ids", [("", "a"), ("a", "a")])
 def test_ids_must_be_there_and_differ(ids: tuple[str, str]) -> None:
     with pytest.raises(ProviderError, match="ids"):
-        accept(said(calls=[SaidCall(one, "view", "{}") for one in ids]), request())
+        accept(raw(calls=[RawCall(one, "view", "{}") for one in ids]), request())
 
 
 def test_lenient_still_wants_json() -> None:
-    calls = [SaidCall("1", "no_such_tool", "{}")]
-    assert accept(said(calls=calls), request(lenient_tools=True)).tool_calls[0].name
+    calls = [RawCall("1", "no_such_tool", "{}")]
+    assert accept(raw(calls=calls), request(lenient_tools=True)).tool_calls[0].name
     with pytest.raises(ProviderError, match="not JSON"):
-        accept(said(calls=[SaidCall("1", "view", "{")]), request(lenient_tools=True))
+        accept(raw(calls=[RawCall("1", "view", "{")]), request(lenient_tools=True))
 
 
 def test_the_message_of_a_reply_goes_back_as_it_is() -> None:
-    reply = accept(said(calls=[SaidCall("1", "view", '{"p": "ä"}')]), request())
+    reply = accept(raw(calls=[RawCall("1", "view", '{"p": "ä"}')]), request())
     assert reply.message["tool_calls"][0]["function"]["arguments"] == '{"p": "ä"}'
 
 
@@ -217,29 +200,36 @@ ODD = {
 }
 
 
-def hear(kind: Any, told: list[Any]) -> ChatReply:
-    return heard((one for one in told), kind(), request(), secrets=("key",))
+def read(kind: Any, stream: list[Any]) -> ChatReply:
+    return read_reply(
+        lambda: stream,
+        kind(),
+        request(),
+        timeouts=Timeouts(),
+        secrets=("key",),
+        sdk_failure=lambda error, began: None,
+    )
 
 
 @pytest.mark.parametrize("name", ODD)
 def test_a_value_of_another_form_is_a_malformed_reply(name: str) -> None:
     with pytest.raises(ProviderError) as caught:
-        hear(*ODD[name])
+        read(*ODD[name])
     assert caught.value.kind == "malformed" and len(str(caught.value)) < 1000
 
 
 @pytest.mark.parametrize(("kind", "told"), [(Chunks, chunks()), (Events, events({**WORDS}))])
 def test_a_reply_of_the_right_form_is_heard(kind: Any, told: list[Any]) -> None:
-    assert hear(kind, told).content == "hi"
+    assert read(kind, told).content == "hi"
 
 
 @pytest.mark.parametrize("field", ["model", "id", "system_fingerprint"])
 def test_names_are_text_that_can_be_recorded(field: str) -> None:
-    reply = hear(Chunks, chunks(**{field: "a\ud800"}))
+    reply = read(Chunks, chunks(**{field: "a\ud800"}))
     assert "a\ufffd" in (reply.model, reply.request_id, reply.fingerprint)
 
 
 @pytest.mark.parametrize("logprob", [math.inf, -math.inf, math.nan, 50.0])
 def test_what_is_no_logarithm_of_a_probability_leaves_no_tokens(logprob: float) -> None:
-    assert hear(Chunks, of_ids([1], logprob)).tokens is None
-    assert hear(Chunks, of_ids([1])).tokens is not None
+    assert read(Chunks, of_ids([1], logprob)).tokens is None
+    assert read(Chunks, of_ids([1])).tokens is not None

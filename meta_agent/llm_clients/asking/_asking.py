@@ -1,7 +1,7 @@
-"""One new exchange, asked of a provider: the only place where money leaves.
+"""One new exchange, asked of a provider: the only place where money is spent.
 
-The order is: reserve, ask, record, settle. Between any two of them the process may die; what each
-gap leaves behind is in `client.py`.
+The order is: reserve, ask, record, settle. Between any two of them the process may die; `client.py`
+says what each gap leaves behind.
 """
 
 from __future__ import annotations
@@ -19,10 +19,11 @@ from meta_agent.llm_clients.asking._exchange import (
     reply_from_json,
     reply_to_json,
 )
-from meta_agent.llm_clients.asking._meter import Held, Meter, bound_of
-from meta_agent.llm_clients.asking._roles import Line, Lines
+from meta_agent.llm_clients.asking._meter import Meter, Reservation, bound_of
+from meta_agent.llm_clients.asking._roles import Route, Routes
 from meta_agent.llm_clients.asking._secrets import Scrubber
 from meta_agent.llm_clients.asking.transcripts import Transcripts
+from meta_agent.llm_clients.providers._failures import reworded
 
 
 class Live:
@@ -30,21 +31,21 @@ class Live:
 
     def __init__(
         self,
-        lines: Lines,
+        routes: Routes,
         meter: Meter,
         transcripts: Transcripts,
         scrubber: Scrubber,
         clock: Callable[[], float],
     ) -> None:
-        self._lines = lines
+        self._routes = routes
         self._meter = meter
         self._transcripts = transcripts
         self._scrubber = scrubber
         self._clock = clock
 
-    def known(self, recorded: Exchange) -> None:
-        """A recorded exchange is used again: its payment may be left to finish."""
-        self._meter.mend(recorded)
+    def reuse(self, recorded: Exchange) -> None:
+        """Finishes the payment of a recorded exchange that is used again."""
+        self._meter.settle_recorded(recorded)
 
     def answer(
         self, request: ChatRequest, question: Question, conversation: str, turn: int
@@ -59,79 +60,62 @@ class Live:
             )
             if text == str(error):
                 raise
-            raise _retold(error, text) from None  # the cause would say what was taken out
+            raise reworded(error, text) from None  # the cause would still hold the secret
 
     def close(self) -> None:
-        self._lines.close()
+        self._routes.close()
 
     def _ask(
         self, request: ChatRequest, question: Question, conversation: str, turn: int
     ) -> ChatReply:
-        line = self._lines[request.role]
-        sent = _sent(request, question, line)
+        route = self._routes[request.role]
+        # What goes out is what is recorded, under the name that the server knows.
+        tools = tuple(ToolSpec(**tool) for tool in question.tools)
+        sent = replace(request, model=route.sent_as, messages=question.messages, tools=tools)
         bound = bound_of(question, self._transcripts.before(conversation, turn))
-        paid: list[tuple[int, Held]] = []
+        paid: list[tuple[int, Reservation]] = []
 
         def attempt(number: int) -> ChatReply:
-            held = self._meter.hold(request.role, bound, line.price)
+            reservation = self._meter.reserve(request.role, bound, route.price)
             try:
-                reply = line.ask(sent, conversation, turn)
+                reply = route.ask(sent, conversation, turn)
             except BaseException as error:
-                _give_back(held, error)
+                _end_unanswered(reservation, error)
                 raise
-            paid.append((number, held))
+            paid.append((number, reservation))
             return reply
 
-        reply = line.retrying.call(attempt)
+        reply = route.retrying.call(attempt)
         crash_point("model:replied")
-        (number, held), *_ = paid
+        (number, reservation), *_ = paid
         try:
             exchange = Exchange(
                 conversation=conversation,
                 turn=turn,
                 role=request.role,
                 question=question,
-                reply=self._cleaned(reply, line),
+                reply=self._priced(reply, route),
                 at=self._clock(),
                 attempts=number,
-                reservation=held.reservation,
+                reservation=reservation.number,
             )
-            return self._record(exchange, held)
+            recorded = self._transcripts.append(exchange)
+            crash_point("model:recorded")
+            reservation.settle(recorded.reply)
+            return recorded.reply
         finally:
-            held.keep()  # where it was not settled, it stays set aside, and nobody waits for it
+            reservation.keep()  # if it was not settled, it stays reserved, and nobody waits for it
 
-    def _record(self, exchange: Exchange, held: Held) -> ChatReply:
-        recorded = self._transcripts.append(exchange)
-        crash_point("model:recorded")
-        held.settle(recorded.reply)
-        return recorded.reply
-
-    def _cleaned(self, reply: ChatReply, line: Line) -> ChatReply:
-        """The reply with its price, and without keys, which a server might have echoed."""
-        usd = line.price.usd(reply.usage) if line.price else None
+    def _priced(self, reply: ChatReply, route: Route) -> ChatReply:
+        """Returns the reply with its price, and without keys, which a server might have echoed."""
+        usd = route.price.usd(reply.usage) if route.price else None
         plain = reply_from_json(self._scrubber.json(reply_to_json(reply)))
         return replace(plain, usd=usd)
 
 
-def _sent(request: ChatRequest, question: Question, line: Line) -> ChatRequest:
-    """What goes out is what is recorded, under the name that the server knows."""
-    tools = tuple(ToolSpec(**tool) for tool in question.tools)
-    return replace(request, model=line.sent_as, messages=question.messages, tools=tools)
-
-
-def _give_back(held: Held, error: BaseException) -> None:
-    unasked = isinstance(error, ConfigError)  # a script that ran out, say
+def _end_unanswered(reservation: Reservation, error: BaseException) -> None:
+    unasked = isinstance(error, ConfigError)  # a script without a line for this turn, for example
     if unasked or (isinstance(error, ProviderError) and error.billed == "no"):
-        held.release()
+        reservation.release()
     else:
-        held.keep()
-
-
-def _retold(error: ProviderError, text: str) -> ProviderError:
-    return ProviderError(
-        text,
-        kind=error.kind,
-        retry_after_sec=error.retry_after_sec,
-        billed=error.billed,
-        hint=error.hint,
-    )
+        reservation.keep()

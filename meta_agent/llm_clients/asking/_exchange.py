@@ -1,9 +1,9 @@
-"""One recorded exchange, and the line of JSON that keeps it.
+"""One recorded exchange, and the line of JSON that holds it.
 
-A line keeps what is new since the exchange before it. Of that one's messages with its reply at the
-end, the first `base` are said again; `new` follows. Parameters and tools are kept where they
-change, and the token ids of a prompt by the same rule as messages. So a dialogue of n turns takes
-n replies and n additions, not n histories.
+A line holds what is new since the exchange before it. The first `base` messages of that one, with
+its reply at the end, are repeated, and `new` follows. Parameters and tools stand in a line if they
+changed, and the token ids of a prompt follow the same rule as messages. So a dialogue of n turns
+takes n replies and n additions, not n histories.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import takewhile
 from typing import Any, Final
 
 from meta_agent.core.chat import ChatReply, ReplyTokens, ToolCall, Usage
@@ -18,7 +19,7 @@ from meta_agent.core.errors import ProviderError
 from meta_agent.core.protocols import JSON, Message, Role
 from meta_agent.llm_clients.asking._digest import Question
 
-_LEAST_LOGPROB: Final = -1e9  # JSON has no word for minus infinity
+_LEAST_LOGPROB: Final = -1e9  # JSON cannot express minus infinity
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,18 +37,18 @@ class Exchange:
 
     @property
     def messages(self) -> Sequence[Message]:
-        """The whole list of messages that was asked with."""
+        """Returns the whole list of messages of the question."""
         return self.question.messages
 
     @property
-    def said(self) -> list[Message]:
-        """The messages with the reply at their end: what the next question usually begins with."""
+    def dialogue(self) -> list[Message]:
+        """Returns the messages with the reply at their end, where the next question begins."""
         return [*self.question.messages, self.reply.message]
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A question that got no whole reply. A replay fails there too; a resume asks again."""
+    """A question without a whole reply. A replay fails there too; a resumed run asks again."""
 
     conversation: str
     turn: int
@@ -57,7 +58,7 @@ class Failure:
     at: float
 
     def error(self) -> ProviderError:
-        """The failure as it was raised, at no cost this time."""
+        """Returns the failure as it was raised, at no cost this time."""
         return ProviderError(self.message, kind=self.kind, billed="no")
 
     def to_json(self) -> dict[str, JSON]:
@@ -70,22 +71,15 @@ class Failure:
 
     @classmethod
     def from_json(cls, line: Mapping[str, Any], conversation: str) -> Failure:
-        told = line["failure"]
-        return cls(
-            conversation,
-            int(line["turn"]),
-            line["digest"],
-            told["kind"],
-            told["message"],
-            float(line["at"]),
-        )
+        failure, turn, at = line["failure"], int(line["turn"]), float(line["at"])
+        return cls(conversation, turn, line["digest"], failure["kind"], failure["message"], at)
 
 
 def to_line(exchange: Exchange, before: Exchange | None) -> str:
-    """One line of JSON, relative to the exchange that stands before it."""
+    """Returns one line of JSON, relative to the exchange before it."""
     question = exchange.question
     messages = _plain(question.messages)
-    base = _shared(before.said, messages) if before else 0
+    base = _shared(before.dialogue, messages) if before else 0
     line: dict[str, JSON] = {
         "turn": exchange.turn,
         "role": exchange.role,
@@ -105,12 +99,12 @@ def to_line(exchange: Exchange, before: Exchange | None) -> str:
 
 
 def from_line(line: Mapping[str, Any], conversation: str, before: Exchange | None) -> Exchange:
-    """The inverse, of a parsed line. Raises ValueError, KeyError or TypeError if it is not ours."""
-    said = before.said if before else []
-    if not 0 <= line["base"] <= len(said):
-        raise ValueError(f"it builds on {line['base']} messages, and {len(said)} are there")
-    messages = [*said[: line["base"]], *line["new"]]
-    parameters, tools = (_kept(line, name, before) for name in ("parameters", "tools"))
+    """Reads a parsed line. Raises ValueError, KeyError or TypeError if it has another form."""
+    dialogue = before.dialogue if before else []
+    if not 0 <= line["base"] <= len(dialogue):
+        raise ValueError(f"it builds on {line['base']} messages, and {len(dialogue)} are there")
+    messages = [*dialogue[: line["base"]], *line["new"]]
+    parameters, tools = (_latest(line, name, before) for name in ("parameters", "tools"))
     question = Question(parameters, messages, tools)
     if question.digest != line["digest"]:
         raise ValueError(f"its digest is {line['digest']}, its content's is {question.digest}")
@@ -126,13 +120,12 @@ def from_line(line: Mapping[str, Any], conversation: str, before: Exchange | Non
     )
 
 
-def _kept(line: Mapping[str, Any], name: str, before: Exchange | None) -> Any:
-    """What the line says, or what still holds because it does not say it."""
+def _latest(line: Mapping[str, Any], name: str, before: Exchange | None) -> Any:
     return line[name] if name in line or before is None else getattr(before.question, name)
 
 
 def reply_to_json(reply: ChatReply, before: ChatReply | None = None) -> dict[str, JSON]:
-    """A reply as records keep it; token ids of its prompt relative to the reply before."""
+    """Returns a reply as a record holds it; token ids of its prompt are relative to `before`."""
     value: dict[str, JSON] = {
         "content": reply.content,
         "stop": reply.stop,
@@ -149,63 +142,52 @@ def reply_to_json(reply: ChatReply, before: ChatReply | None = None) -> dict[str
     for name in ("reasoning", "provider_blocks", "fingerprint", "request_id"):
         if getattr(reply, name):
             value[name] = getattr(reply, name)
-    if reply.tokens is not None:
-        value["tokens"] = _tokens_to_json(reply.tokens, before.tokens if before else None)
+    if (tokens := reply.tokens) is not None:
+        base = _shared(_token_row(before), tokens.prompt_ids)
+        value["tokens"] = {
+            "base": base,
+            "prompt": list(tokens.prompt_ids[base:]),
+            "ids": list(tokens.ids),
+            "logprobs": [max(logprob, _LEAST_LOGPROB) for logprob in tokens.logprobs],
+        }
     return value
 
 
 def reply_from_json(value: Mapping[str, Any], before: ChatReply | None = None) -> ChatReply:
-    """The inverse of `reply_to_json`."""
-    usage = {"input_tokens": 0, "output_tokens": 0, **value["usage"]}
+    """Reads what `reply_to_json` wrote."""
+    tokens = value.get("tokens")
+    if tokens is not None:
+        prompt = (*_token_row(before)[: tokens["base"]], *tokens["prompt"])
+        tokens = ReplyTokens(prompt, tuple(tokens["ids"]), tuple(tokens["logprobs"]))
     return ChatReply(
         content=value["content"],
         stop=value["stop"],
-        usage=Usage(**usage),
+        usage=Usage(**{"input_tokens": 0, "output_tokens": 0, **value["usage"]}),
         model=value["model"],
         tool_calls=tuple(ToolCall(**call) for call in value.get("tool_calls", ())),
         usd=value["usd"],
         reasoning=value.get("reasoning", ""),
         provider_blocks=value.get("provider_blocks"),
-        tokens=_tokens_from_json(value.get("tokens"), before.tokens if before else None),
+        tokens=tokens,
         seconds=value["seconds"],
         fingerprint=value.get("fingerprint", ""),
         request_id=value.get("request_id", ""),
     )
 
 
-def _tokens_to_json(tokens: ReplyTokens, before: ReplyTokens | None) -> dict[str, JSON]:
-    base = _shared(_row(before), tokens.prompt_ids)
-    return {
-        "base": base,
-        "prompt": list(tokens.prompt_ids[base:]),
-        "ids": list(tokens.ids),
-        "logprobs": [max(one, _LEAST_LOGPROB) for one in tokens.logprobs],
-    }
-
-
-def _tokens_from_json(
-    value: Mapping[str, Any] | None, before: ReplyTokens | None
-) -> ReplyTokens | None:
-    if value is None:
-        return None
-    prompt = (*_row(before)[: value["base"]], *value["prompt"])
-    return ReplyTokens(prompt, tuple(value["ids"]), tuple(value["logprobs"]))
-
-
-def _row(tokens: ReplyTokens | None) -> tuple[int, ...]:
+def _token_row(reply: ChatReply | None) -> tuple[int, ...]:
+    tokens = reply.tokens if reply else None
     return (*tokens.prompt_ids, *tokens.ids) if tokens else ()
 
 
 def _shared(before: Sequence[Any], after: Sequence[Any]) -> int:
-    """How many entries two sequences have in common at their start."""
+    """Returns how many entries two sequences have in common at their start."""
     pairs = zip(before, after, strict=False)
-    return next(
-        (at for at, (old, new) in enumerate(pairs) if old != new), min(len(before), len(after))
-    )
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 
 
 def json_text(value: JSON) -> str:
-    """Readable, but for half a surrogate pair (models do write them), which UTF-8 cannot say."""
+    """Returns readable JSON. Only half a surrogate pair, which UTF-8 cannot encode, is escaped."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     try:
         text.encode()
@@ -215,5 +197,5 @@ def json_text(value: JSON) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """What JSON keeps of a value, as objects of its own."""
+    """Returns a copy of a value as JSON holds it."""
     return json.loads(json.dumps(value, ensure_ascii=False, allow_nan=False))

@@ -1,7 +1,7 @@
 """What a record says about its run: enough to replay it, and to charge the same prices on resume.
 
 It holds the run's name and clock, the settings that change results, the model and the price of each
-role, and labels for people. No key, no address of a server and no path of the workspace is in it.
+role, and labels for people. It holds no key, no address of a server and no path of the workspace.
 """
 
 from __future__ import annotations
@@ -24,42 +24,42 @@ def manifest_of(
     started_at: int,
     prices: Mapping[Role, Price | None],
     labels: Mapping[str, str],
-    known: Mapping[str, Any],
+    earlier: Mapping[str, Any],
 ) -> dict[str, JSON]:
-    """The manifest of a run; labels that it had before stay."""
+    """Returns the manifest of a run, with the labels of its earlier manifest."""
     return {
         "run_id": run_id,
         "clock": started_at,
         "settings": config.hashed,
         "models": {role: config.model_of(role) for role in prices},
         "prices": {role: price.to_json() if price else None for role, price in prices.items()},
-        "labels": {**known.get("labels", {}), **labels},
+        "labels": {**earlier.get("labels", {}), **labels},
     }
 
 
-def snapshot_of(known: Mapping[str, Any]) -> dict[str, Price | None]:
-    """The prices that the run began with. What was unknown then may be known now."""
-    stored = known.get("prices", {})
-    return {role: Price.from_json(price) if price else None for role, price in stored.items()}
+def snapshot_of(manifest: Mapping[str, Any]) -> dict[str, Price | None]:
+    """Returns the prices that the run began with. An unknown one may be stated by now."""
+    prices = manifest.get("prices", {})
+    return {role: Price.from_json(price) if price else None for role, price in prices.items()}
 
 
 def clock_of(
-    ledger: Ledger, run_id: str, known: Mapping[str, JSON], clock: Callable[[], float]
+    ledger: Ledger, run_id: str, manifest: Mapping[str, JSON], clock: Callable[[], float]
 ) -> int:
-    """When the run began, as the ledger has it."""
+    """Returns when the run began: as the ledger has it, else the manifest, else now."""
     step = ledger.step(f"{run_id}/clock")
     if step is not None and step.done:
         return step.told(Clock)["at"]
-    return int(known.get("clock", clock()))
+    return int(manifest.get("clock", clock()))
 
 
-def keep(transcripts: Transcripts, told: Mapping[str, JSON]) -> None:
-    """Writes a manifest where it says something new. Raises IntegrityError over another run's."""
-    known = transcripts.manifest()
-    if known is not None and known["run_id"] != told["run_id"]:
+def write_manifest(transcripts: Transcripts, manifest: Mapping[str, JSON]) -> None:
+    """Writes a manifest if it differs. Raises IntegrityError over another run's manifest."""
+    earlier = transcripts.manifest()
+    if earlier is not None and earlier["run_id"] != manifest["run_id"]:
         raise IntegrityError(
-            f"{transcripts.root} is the record of {known['run_id']}, not of {told['run_id']}"
+            f"{transcripts.root} is the record of {earlier['run_id']}, not of {manifest['run_id']}"
         )
-    told = {**told, "schema_version": SCHEMA_VERSION}
-    if known != told:
-        transcripts.write_manifest(told)
+    manifest = {**manifest, "schema_version": SCHEMA_VERSION}
+    if earlier != manifest:
+        transcripts.write_manifest(manifest)

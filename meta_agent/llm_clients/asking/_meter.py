@@ -1,13 +1,13 @@
-"""Money around one exchange: the worst case set aside before, the truth recorded after.
+"""Money around one exchange: the worst case is reserved before, and the true cost settled after.
 
-Promises: what is spent and what is set aside never exceed a cap together, however many threads
-ask. An attempt that may have been billed keeps its reservation, one that cannot have been frees
-it. While other calls are under way, a call that does not fit waits: what they do not use may make
-room. Only when it waits for nobody is the cap reached, and that is a BudgetError.
+Promises: spent and reserved money together never exceed a cap, however many threads ask. An attempt
+that may have been billed keeps its reservation; any other frees it. While other calls are under
+way, a call that does not fit waits, since they may take less than they reserved. If it waits for
+nobody, the cap is reached, and that is a BudgetError.
 
-The worst case counts a byte of text as a token, since no tokenizer makes more; what a conversation
-has already said is counted as the provider counted it. Not covered: a provider that bills more
-than it was allowed to generate; the surplus is recorded as it is, and the next call refused.
+The worst case counts a byte of text as a token, since no tokenizer makes more. What a conversation
+already holds counts as the provider counted it. Not covered: a provider that bills more than it was
+allowed to generate. The surplus is recorded as it is, and the next call is refused.
 """
 
 from __future__ import annotations
@@ -38,29 +38,29 @@ class Bound:
 
 
 def bound_of(question: Question, before: Exchange | None) -> Bound:
-    """The worst case of a question, given the exchange that came before it."""
+    """Returns the worst case of a question that follows this exchange."""
     # Thinking is a part of `max_tokens` with every provider.
     return Bound(_input_tokens(question, before), int(question.parameters["max_tokens"]))
 
 
 def _input_tokens(question: Question, before: Exchange | None) -> int:
-    if before is None or not _goes_on(question, before):
+    if before is None or not _continues(question, before):
         tools = _bytes(question.tools) + _AROUND_TOOLS_TOKENS if question.tools else 0
         return tools + sum(_message_tokens(message) for message in question.messages)
-    usage, known = before.reply.usage, len(before.said)
-    new = sum(_message_tokens(message) for message in question.messages[known:])
+    usage = before.reply.usage
+    new = sum(_message_tokens(message) for message in question.messages[len(before.dialogue) :])
     around = _AROUND_MESSAGE_TOKENS * (1 + len(before.reply.tool_calls))
     return usage.input_tokens + usage.output_tokens + around + new
 
 
-def _goes_on(question: Question, before: Exchange) -> bool:
-    """The same model and tools, and everything said so far at the start of the messages."""
+def _continues(question: Question, before: Exchange) -> bool:
+    """Returns True if the question has the same model and tools, and begins with the dialogue."""
     same = ("model", "thinking_tokens")
-    said = before.said
+    dialogue = before.dialogue
     return (
         all(question.parameters.get(n) == before.question.parameters.get(n) for n in same)
         and question.tools == before.question.tools
-        and question.messages[: len(said)] == said
+        and question.messages[: len(dialogue)] == dialogue
         and before.reply.usage.input_tokens > 0
     )
 
@@ -73,25 +73,25 @@ def _bytes(value: JSON) -> int:
     return len(canonical(value).encode("utf-8", "surrogatepass"))
 
 
-class Held:
-    """One reservation of a call under way. Ends once: `settle`, `release` or `keep`."""
+class Reservation:
+    """The reservation of a call under way. It ends once: `settle`, `release` or `keep`."""
 
-    def __init__(self, meter: Meter, reservation: int) -> None:
-        self.reservation = reservation
+    def __init__(self, meter: Meter, number: int) -> None:
+        self.number = number
         self._meter = meter
         self._ended = False
 
     def settle(self, reply: ChatReply) -> None:
-        """The call is recorded, and this is what it took."""
+        """Replaces the reservation by what the recorded call took."""
         try:
-            self._meter.ledger.settle(self.reservation, reply.usd, reply.usage.total)
+            self._meter.ledger.settle(self.number, reply.usd, reply.usage.total)
         finally:
             self.keep()
 
     def release(self) -> None:
-        """Nothing can have been billed."""
+        """Frees the reservation: nothing can have been billed."""
         try:
-            self._meter.ledger.release(self.reservation)
+            self._meter.ledger.release(self.number)
         finally:
             self.keep()
 
@@ -99,44 +99,44 @@ class Held:
         """Leaves a reservation that is still open as it is. Does nothing after another ending."""
         if not self._ended:
             self._ended = True
-            self._meter.ended()
+            self._meter.end_call()
 
 
 class Meter:
-    """The purse of one run. Any thread may use it."""
+    """Reserves and settles the money of one run. Any thread may use it."""
 
     def __init__(self, ledger: Ledger, run_id: str) -> None:
         self.ledger = ledger
         self._run_id = run_id
-        # Guards `_under_way`: calls of this process whose reservation may yet shrink or go.
+        # Guards `_under_way`: calls of this process whose reservation may still shrink or go.
         self._changed = threading.Condition()
         self._under_way = 0
         self._cut_short = set(ledger.open_reservations(run_id))
 
-    def hold(self, role: Role, bound: Bound, price: Price | None) -> Held:
-        """Sets the worst case aside. Raises BudgetError when no call under way can make room."""
+    def reserve(self, role: Role, bound: Bound, price: Price | None) -> Reservation:
+        """Reserves the worst case. Raises BudgetError if no call under way can make room."""
         usd = price.worst_usd(bound.input_tokens, bound.output_tokens) if price else None
         tokens = bound.input_tokens + bound.output_tokens
         with self._changed:
             while True:
                 try:
-                    reservation = self.ledger.reserve(role, usd, tokens, self._run_id)
+                    number = self.ledger.reserve(role, usd, tokens, self._run_id)
                 except BudgetError:
                     if not self._under_way:
                         raise
                     self._changed.wait()
                 else:
                     self._under_way += 1
-                    return Held(self, reservation)
+                    return Reservation(self, number)
 
-    def ended(self) -> None:
-        """A call under way is over: those that wait may look again."""
+    def end_call(self) -> None:
+        """Lets waiting calls look again: a call under way is over."""
         with self._changed:
             self._under_way -= 1
             self._changed.notify_all()
 
-    def mend(self, exchange: Exchange) -> None:
-        """Settles an exchange that was recorded by a process which then died."""
+    def settle_recorded(self, exchange: Exchange) -> None:
+        """Settles an exchange that an earlier process recorded before it died."""
         with self._changed:
             if exchange.reservation not in self._cut_short:
                 return

@@ -1,11 +1,11 @@
-"""A recorded run in the place of a provider: the same questions get the same answers, for nothing.
+"""A recorded run instead of a provider: the same questions get the same answers, at no cost.
 
-Promises: nothing is asked of anybody. A question that is not the recorded one is an error which
-says where the two part; with `position` it gets the reply recorded in its place, and the drift is
-counted. A call that had failed for good fails again in the same way.
+Promises: no server is asked. A question that differs from the recorded one is an error, which says
+where the two part. With `position` it gets the reply recorded for that turn, and the drift is
+counted. A call that failed in the recorded run fails again in the same way.
 
 Does not cover: making the rest of the run repeat itself. Run id, clock and settings come from the
-recording (`Recording.effective`); what else differs between machines shows up as a miss.
+recording (`Recording.effective`). Any other difference between machines shows up as a miss.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ class Recording:
     """`RunConfig.hashed` of the recorded run."""
     models: Mapping[Role, str]
     labels: Mapping[str, str] = field(default_factory=dict)
-    """What people should know: which kind of model it was, and how it was reached."""
+    """Facts for people: which kind of model it was, and how it was reached."""
 
     def model_of(self, role: Role) -> str:
-        """The model string that the recorded run used in a role."""
+        """Returns the model that the recorded run used in a role. Raises IntegrityError."""
         if role not in self.models:
             raise IntegrityError(
                 f"in the recorded run {self.run_id} no model was asked in the role {role}"
@@ -56,26 +56,26 @@ class Recording:
         return self.models[role]
 
     def effective(self, config: RunConfig) -> RunConfig:
-        """The settings to replay with: the recorded ones wherever the user did not say otherwise.
+        """Returns the settings to replay with: the user's, and the recorded ones for all others.
 
-        Raises ConfigError where the user did, and it differs.
+        Raises ConfigError if a setting that the user made differs from the recorded one.
         """
-        mine = config.hashed
-        taken: dict[str, JSON] = {}
+        current = config.hashed
+        recorded_values: dict[str, JSON] = {}
         differing: list[str] = []
         for name, recorded in self.settings.items():
-            if name in _NOT_COMPARED or mine.get(name) == recorded:
+            if name in _NOT_COMPARED or current.get(name) == recorded:
                 continue
             source = config.origin.get(name, "default")
             if name == "harness" and recorded == BROUGHT:
                 differing.append("harness (the recorded run had an agent that somebody brought)")
             elif source.startswith(("default", "profile")):
-                taken[name] = recorded
+                recorded_values[name] = recorded
             else:
                 differing.append(
-                    f"{name} = {mine.get(name)!r} (from {source}; recorded: {recorded!r})"
+                    f"{name} = {current.get(name)!r} (from {source}; recorded: {recorded!r})"
                 )
-        if mine["tasks_sha256"] != self.settings.get("tasks_sha256"):
+        if current["tasks_sha256"] != self.settings.get("tasks_sha256"):
             differing.append("tasks (the file's content is not the recorded one)")
         if differing:
             raise ConfigError(
@@ -84,25 +84,27 @@ class Recording:
                 hint="leave these settings out: a replay takes them from the recording, all but "
                 "the files behind --tasks and --harness",
             )
-        origin = {**config.origin, **dict.fromkeys(taken, f"recording {self.run_id}")}
-        return RunConfig.from_json({**config.to_json(), **taken, "origin": origin})
+        origin = {**config.origin, **dict.fromkeys(recorded_values, f"recording {self.run_id}")}
+        return RunConfig.from_json({**config.to_json(), **recorded_values, "origin": origin})
 
 
 def recording_of(model: str, workspace: Path) -> Recording:
-    """The recording behind `replay:RUN`: a folder, or a run of this workspace."""
+    """Opens the recording behind `replay:RUN`: a folder, or a run of this workspace.
+
+    Raises ConfigError if there is none, and IntegrityError if its manifest is damaged.
+    """
     name = model.removeprefix(PREFIX)
-    places = (Path(name).expanduser(), workspace / "transcripts" / name)
-    found = next((place for place in places if (place / MANIFEST).is_file()), None)
-    if found is None:
-        kept = sorted(
-            path.parent.name for path in (workspace / "transcripts").glob(f"*/{MANIFEST}")
-        )
+    runs = workspace / "transcripts"
+    folders = (Path(name).expanduser(), runs / name)
+    folder = next((folder for folder in folders if (folder / MANIFEST).is_file()), None)
+    if folder is None:
+        recorded = sorted(path.parent.name for path in runs.glob(f"*/{MANIFEST}"))
         raise ConfigError(
             f"there is no recording {name!r}",
             hint=f"--meta-model replay:RUN, RUN being a folder with a {MANIFEST}"
-            + (f" or one of: {', '.join(kept)}" if kept else ""),
+            + (f" or one of: {', '.join(recorded)}" if recorded else ""),
         )
-    return _open(Transcripts(found.absolute()))
+    return _open(Transcripts(folder.absolute()))
 
 
 def _open(transcripts: Transcripts) -> Recording:
@@ -123,7 +125,7 @@ def _open(transcripts: Transcripts) -> Recording:
 
 
 class Replay:
-    """Answers from a recording, and copies what it used into the record of this run."""
+    """Answers from a recording, and copies each exchange into the record of this run."""
 
     def __init__(self, recording: Recording, transcripts: Transcripts, *, exact: bool) -> None:
         self.drifted = 0
@@ -132,24 +134,24 @@ class Replay:
         self._copy = transcripts if transcripts.root != recording.transcripts.root else None
         self._exact = exact
 
-    def known(self, recorded: Exchange) -> None:
-        """An exchange was used again: nothing to do, as nothing was paid."""
+    def reuse(self, recorded: Exchange) -> None:
+        """Does nothing: a replayed exchange costs nothing."""
 
     def answer(
         self, request: ChatRequest, question: Question, conversation: str, turn: int
     ) -> ChatReply:
-        """The recorded reply of that place. Raises IntegrityError at a miss."""
+        """Returns the recorded reply of that turn. Raises IntegrityError if there is none."""
         try:
             recorded = self._find(request, conversation, turn, question)
         except ProviderError as error:
-            self._keep_failure(error, question, conversation, turn)
+            self._record_failure(error, question, conversation, turn)
             raise
         if self._copy is not None:
             self._copy.append(replace(recorded, question=question, reservation=None))
         return replace(recorded.reply, replayed=True)
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Does nothing: nothing is open."""
 
     def _find(
         self, request: ChatRequest, conversation: str, turn: int, question: Question
@@ -171,26 +173,28 @@ class Replay:
         return recorded
 
     def _refuse_as_recorded(self, request: ChatRequest, recorded: Exchange) -> None:
-        """Raises a refusal of the recorded server, where heeding it leads to the recorded question.
+        """Raises a refusal of the recorded server if heeding it leads to the recorded question.
 
         Rollouts learn from each other's refusals what a server does not take, in the order in which
-        threads happen to come; so one that knew it then may still have to be told now.
+        threads happen to come. So a rollout may need a refusal that it did not need in the
+        recorded run.
         """
-        said = {*recorded.question.parameters, *(["tools"] if recorded.question.tools else [])}
+        tools = ["tools"] if recorded.question.tools else []
         for refusal in self._refusals:
             narrower = Dialect().without(refusal.message, request)
-            lost = narrower.lost(request) if narrower else frozenset()
-            if lost and not lost & said:
+            omitted = narrower.omitted(request) if narrower else frozenset()
+            if omitted and omitted.isdisjoint({*recorded.question.parameters, *tools}):
                 raise refusal.error()
 
     @cached_property
     def _refusals(self) -> list[Failure]:
-        """Each thing that the recorded servers refused, once."""
+        """The distinct refusals of the recorded servers."""
         transcripts = self._recording.transcripts
-        every = (one for name in transcripts.conversations() for one in transcripts.failures(name))
-        return list({one.message: one for one in every if one.kind == "refused"}.values())
+        names = transcripts.conversations()
+        failures = (failure for name in names for failure in transcripts.failures(name))
+        return list({f.message: f for f in failures if f.kind == "refused"}.values())
 
-    def _keep_failure(
+    def _record_failure(
         self, error: ProviderError, question: Question, conversation: str, turn: int
     ) -> None:
         if self._copy is not None:
@@ -204,11 +208,11 @@ class Replay:
         turns = len(transcripts.read(conversation))
         names = [] if turns else transcripts.conversations()
         near = difflib.get_close_matches(conversation, names, n=1)
-        known = f"it has {turns} of them" if turns else "it has no such conversation"
+        what = f"it has {turns} of them" if turns else "it has no such conversation"
         return IntegrityError(
-            f"the recording {self._recording.run_id} has no turn {turn} of {conversation}: {known}"
+            f"the recording {self._recording.run_id} has no turn {turn} of {conversation}: {what}"
             + (f" (there is {near[0]})" if near else ""),
-            hint=f"the recorded run went another way before; see {transcripts.root}",
+            hint=f"the recorded run took another way before this turn; see {transcripts.root}",
         )
 
 

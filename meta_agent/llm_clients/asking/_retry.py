@@ -1,19 +1,20 @@
 """The one retry policy of every model call: when to ask again, how long to wait, when to stop.
 
-Promises: SDKs and litellm never retry by themselves, so the number of requests is the one counted
-here. Waits are drawn with full jitter (anything between zero and an exponential bound), so callers
-that failed together do not come back together. A `Retry-After` is honoured up to a cap; beyond it
-the call gives up at once, because asking earlier prolongs a ban and a run that stands still for an
-hour without a word is worse than one that stops and can be resumed. No attempt begins after a total
-deadline. A breaker, shared by all callers of one account, stops a storm: while it is
-open callers wait for its probe, and once probes have failed `patience` times they fail at once.
+Promises: SDKs and litellm never retry by themselves, because each attempt needs a reservation of
+its own, and because they retry no stream that breaks and no malformed reply. Waits are drawn with
+full jitter (anything between zero and an exponential bound), so callers that failed together do
+not come back together. A `Retry-After` is honoured up to a cap. Beyond it the call gives up at
+once: asking earlier prolongs a ban, and the run can be resumed. No attempt begins after a total
+deadline. A breaker, shared by all callers of one account, stops asking a server that fails for
+long.
 
 Does not cover: money and the record of attempts. The caller passes `attempt(n)`, which reserves,
-asks and settles; so each attempt is paid on its own. Time and sleep are injected.
+asks and settles. Time and sleep are injected.
 """
 
 from __future__ import annotations
 
+import itertools
 import random
 import threading
 import time
@@ -21,20 +22,18 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-import tenacity
-
 from meta_agent.core.chat import ChatReply
 from meta_agent.core.errors import ProviderError
+from meta_agent.llm_clients.providers._failures import reworded
 
 Clock = Callable[[], float]
-Sleep = Callable[[float], None]
 
 # Asking again may help. `malformed` is the model's own slip as often as a proxy's; it costs tokens,
 # so it has a smaller limit of its own.
 RETRYABLE: Final = frozenset(
     {"rate_limited", "overloaded", "server", "connection", "timeout", "stream", "malformed"}
 )
-# What says that the server itself is ill. A rate limit does not: it is a healthy server's answer.
+# The server itself is ill. A rate limit is a healthy server's answer.
 ILLNESS: Final = frozenset({"overloaded", "server", "connection", "timeout", "stream"})
 
 
@@ -50,95 +49,58 @@ class RetryPolicy:
     deadline_sec: float = 1800.0
 
 
-@dataclass(frozen=True, slots=True)
-class BreakerPolicy:
-    """`failures` in a row within `window_sec` open it; after `cool_sec` one caller may probe."""
-
-    failures: int = 8
-    window_sec: float = 120.0
-    cool_sec: float = 30.0
-    patience: int = 3  # openings without a success between them, after which callers do not wait
-
-
 class Breaker:
-    """Shared by every caller of one (provider, base URL, key); any thread may use it.
+    """Stops calls to a server that only fails. All callers of one account share it, in any thread.
 
-    The lock guards all fields. Nobody sleeps or asks while holding it.
+    It opens after eight failures in a row over at least 90 seconds. Then one call in 30 seconds may
+    try the server, and the others fail at once.
     """
 
-    def __init__(
-        self, policy: BreakerPolicy | None = None, *, clock: Clock = time.monotonic
-    ) -> None:
-        self._policy = policy or BreakerPolicy()
+    FAILURES: Final = 8
+    LASTING_SEC: Final = 90.0
+    REST_SEC: Final = 30.0
+
+    def __init__(self, *, clock: Clock = time.monotonic) -> None:
         self._clock = clock
-        self._lock = threading.Lock()
-        self._failures: list[float] = []
-        self._open_until: float | None = None
-        self._probing = False
-        self._openings = 0
-        self._last = ""
+        self._lock = threading.Lock()  # guards the fields below
+        self._failures = 0
+        self._first_at = self._last_at = 0.0
+        self._last_error = ""
 
-    def admit(self) -> float:
-        """0.0: go ahead. Else: seconds to wait before asking here again."""
+    def require_closed(self) -> None:
+        """Raises ProviderError (`breaker`) if the server is not to be asked now."""
         with self._lock:
-            if self._open_until is None:
-                return 0.0
-            left = self._open_until - self._clock()
-            if left > 0:
-                return left
-            if self._probing:
-                return min(1.0, self._policy.cool_sec)
-            self._probing = True
-            return 0.0
+            now = self._clock()
+            if self._failures < self.FAILURES or now - self._first_at < self.LASTING_SEC:
+                return
+            wait_sec = self._last_at + self.REST_SEC - now
+            if wait_sec <= 0:
+                self._last_at = now
+                return
+        raise ProviderError(
+            f"the model server failed {self._failures} times in a row ({self._last_error}); next "
+            f"try in {wait_sec:.0f} s",
+            kind="breaker",
+            retry_after_sec=wait_sec,
+            billed="no",
+            hint="see whether it is up (meta-agent doctor --live, the provider's status page), "
+            "then run the same command again",
+        )
 
-    @property
-    def hopeless(self) -> bool:
-        """Probes have failed so often that a caller should not wait for the next one."""
+    def answered(self) -> None:
+        """Forgets all failures: the server gave an answer."""
         with self._lock:
-            return self._openings >= self._policy.patience
+            self._failures = 0
 
-    @property
-    def last(self) -> str:
-        """What the latest illness said of itself."""
+    def failed(self, error: ProviderError) -> None:
+        """Counts a failure of the server's. Any other error is an answer."""
+        if error.kind not in ILLNESS:
+            return self.answered()
         with self._lock:
-            return self._last
-
-    def succeeded(self) -> None:
-        """A whole reply came: all is forgotten."""
-        with self._lock:
-            self._close()
-
-    def failed(self, kind: str, told: str = "") -> None:
-        """Counts an illness; anything else only ends a probe, as the server did answer."""
-        with self._lock:
-            if kind in ILLNESS:
-                self._last = f"{kind}: {told}"[:300]
-                self._count()
-            elif self._probing:
-                self._close()
-
-    def released(self) -> None:
-        """The attempt ended without asking the server (no budget, say): no news of its health."""
-        with self._lock:
-            self._probing = False
-
-    def _close(self) -> None:
-        self._failures.clear()
-        self._open_until = None
-        self._probing = False
-        self._openings = 0
-
-    def _count(self) -> None:
-        now = self._clock()
-        recent = [at for at in self._failures if now - at <= self._policy.window_sec]
-        self._failures = [*recent, now]
-        if self._probing or (
-            self._open_until is None and len(self._failures) >= self._policy.failures
-        ):
-            self._openings += 1
-            self._open_until = now + self._policy.cool_sec
-            self._probing = False
-            self._failures.clear()
+            self._last_at = self._clock()
+            self._first_at = self._first_at if self._failures else self._last_at
+            self._failures += 1
+            self._last_error = f"{error.kind}: {error}"[:300]
 
 
 class Retrying:
@@ -150,7 +112,7 @@ class Retrying:
         breaker: Breaker,
         *,
         clock: Clock = time.monotonic,
-        sleep: Sleep = time.sleep,
+        sleep: Callable[[float], None] = time.sleep,
         uniform: Callable[[float, float], float] = random.uniform,
     ) -> None:
         self._policy = policy
@@ -160,103 +122,48 @@ class Retrying:
         self._uniform = uniform
 
     def call(self, attempt: Callable[[int], ChatReply]) -> ChatReply:
-        """The first whole reply of `attempt(1)`, `attempt(2)` ...; else the last ProviderError.
+        """Returns the first whole reply of `attempt(1)`, `attempt(2)` and so on.
 
-        An error that is no ProviderError (a crossed budget, an interrupt) is never retried.
+        Raises the last ProviderError. Any other error (a crossed budget, an interrupt) passes
+        through and is never retried.
         """
         ends_at = self._clock() + self._policy.deadline_sec
-        tries = tenacity.Retrying(
-            sleep=self._sleep,
-            wait=self._wait_sec,
-            stop=lambda state: self._is_over(state, ends_at),
-            retry=tenacity.retry_if_exception(_may_help),
-            reraise=True,
-        )
-        number = 0
-        try:
-            for one in tries:
-                with one:
-                    number = one.retry_state.attempt_number
-                    return self._ask(attempt, number, ends_at)
-        except ProviderError as error:
-            raise self._last_word(error, number) from error
-        raise AssertionError("unreachable: tenacity re-raises the last error")
-
-    def _ask(self, attempt: Callable[[int], ChatReply], number: int, ends_at: float) -> ChatReply:
-        self._pass_breaker(ends_at)
-        try:
-            reply = attempt(number)
-        except ProviderError as error:
-            self._breaker.failed(error.kind, str(error))
-            raise
-        except BaseException:
-            self._breaker.released()
-            raise
-        self._breaker.succeeded()
-        return reply
-
-    def _pass_breaker(self, ends_at: float) -> None:
-        while wait_sec := self._breaker.admit():
-            if self._breaker.hopeless or self._clock() + wait_sec > ends_at:
-                raise ProviderError(
-                    f"the model server failed too often in a row ({self._breaker.last}); next try "
-                    f"in {wait_sec:.0f} s",
-                    kind="breaker",
-                    retry_after_sec=wait_sec,
-                    billed="no",
-                    hint="see whether it is up (meta-agent doctor --live, the provider's status "
-                    "page), then run the same command again",
-                )
+        for number in itertools.count(1):
+            self._breaker.require_closed()
+            try:
+                reply = attempt(number)
+            except ProviderError as error:
+                self._breaker.failed(error)
+                wait_sec = self._wait_sec(error, number, ends_at)
+            else:
+                self._breaker.answered()
+                return reply
             self._sleep(wait_sec)
+        raise AssertionError("unreachable: the last attempt raises")
 
-    def _wait_sec(self, state: tenacity.RetryCallState) -> float:
-        asked = _error_of(state).retry_after_sec
-        bound = self._policy.first_wait_sec * 2 ** (state.attempt_number - 1)
-        jitter = self._uniform(0.0, min(bound, self._policy.max_wait_sec))
-        # Above what the server asked for, never below it. "0" asks for nothing.
-        return asked + min(jitter, self._policy.first_wait_sec) if asked else jitter
-
-    def _is_over(self, state: tenacity.RetryCallState, ends_at: float) -> bool:
-        error = _error_of(state)
-        policy = self._policy
-        limit = policy.malformed_attempts if error.kind == "malformed" else policy.attempts
-        too_long = (error.retry_after_sec or 0.0) > policy.retry_after_cap_sec
-        late = self._clock() + state.upcoming_sleep > ends_at
-        return state.attempt_number >= limit or too_long or late
-
-    def _last_word(self, error: ProviderError, number: int) -> ProviderError:
+    def _wait_sec(self, error: ProviderError, number: int, ends_at: float) -> float:
+        """Returns the wait before the next attempt. Raises the error if there is none."""
+        policy, asked_sec = self._policy, error.retry_after_sec or 0.0
         if error.kind not in RETRYABLE:
-            return error
-        policy, asked = self._policy, error.retry_after_sec or 0.0
-        if asked > policy.retry_after_cap_sec:
-            text = f"{error} (the server asks to wait {asked:.0f} s; the limit is "
-            text += f"{policy.retry_after_cap_sec:.0f} s)"
-            return _again(error, text, hint=f"run the same command again in {asked:.0f} s")
+            raise error
+        if asked_sec > policy.retry_after_cap_sec:
+            text = f"the server asks to wait {asked_sec:.0f} s; the limit is "
+            text += f"{policy.retry_after_cap_sec:.0f} s"
+            hint = f"run the same command again in {asked_sec:.0f} s"
+            raise reworded(error, f"{error} ({text})", hint=hint) from error
         limit = policy.malformed_attempts if error.kind == "malformed" else policy.attempts
-        if number < limit:
-            text = f"{error} (gave up after {number} attempts: the deadline of "
-            text += f"{policy.deadline_sec:.0f} s leaves no time for another)"
-            return _again(error, text, kind="deadline")
-        return _again(error, f"{error} (gave up after {number} attempts)")
-
-
-def _may_help(error: BaseException) -> bool:
-    return isinstance(error, ProviderError) and error.kind in RETRYABLE
-
-
-def _error_of(state: tenacity.RetryCallState) -> ProviderError:
-    error = state.outcome.exception() if state.outcome else None
-    assert isinstance(error, ProviderError), "only ProviderErrors are retried"
-    return error
-
-
-def _again(
-    error: ProviderError, text: str, *, kind: str | None = None, hint: str | None = None
-) -> ProviderError:
-    return ProviderError(
-        text,
-        kind=kind or error.kind,
-        retry_after_sec=error.retry_after_sec,
-        billed=error.billed,
-        hint=error.hint or hint or "run the same command again to resume",
-    )
+        resume = "run the same command again to resume"
+        if number >= limit:
+            raise reworded(
+                error, f"{error} (gave up after {number} attempts)", hint=resume
+            ) from error
+        bound = min(policy.first_wait_sec * 2 ** (number - 1), policy.max_wait_sec)
+        wait_sec = self._uniform(0.0, bound)
+        if asked_sec:  # wait longer than the server asked for, never shorter
+            wait_sec = asked_sec + min(wait_sec, policy.first_wait_sec)
+        if self._clock() + wait_sec > ends_at:
+            text = f"gave up after {number} attempts: the deadline of {policy.deadline_sec:.0f} s"
+            late = reworded(error, f"{error} ({text} leaves no time for another)", hint=resume)
+            late.kind = "deadline"
+            raise late from error
+        return wait_sec

@@ -1,12 +1,15 @@
 """Which model, server, key and price each role has, resolved once when a run opens.
 
-Which key goes where is the rule of `_endpoints.py`. Providers and breakers are shared by the roles
-that have the same account.
+Which key goes where is the rule of `_endpoints.py`. Roles with the same account share a provider
+and a breaker.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
@@ -14,28 +17,29 @@ from urllib.parse import urlsplit
 
 from meta_agent.core.chat import ChatReply, ChatRequest, Provider
 from meta_agent.core.config import RunConfig
-from meta_agent.core.errors import ConfigError, PreflightError
+from meta_agent.core.errors import ConfigError, PreflightError, ProviderError
 from meta_agent.core.protocols import Role
 from meta_agent.llm_clients.asking._retry import Breaker, Retrying, RetryPolicy
 from meta_agent.llm_clients.asking._scripted import Script
-from meta_agent.llm_clients.asking._silence import Watch
 from meta_agent.llm_clients.asking.prices import Price, price_of
+from meta_agent.llm_clients.providers._connection import Timeouts
 from meta_agent.llm_clients.providers._endpoints import (
     Endpoint,
     endpoint_for,
     open_endpoint,
     resolve_endpoint,
 )
-from meta_agent.llm_clients.providers._streaming import Timeouts
+from meta_agent.llm_clients.providers._failures import reworded
 
 META_ROLES: Final[tuple[Role, ...]] = ("analyst", "proposer", "reviewer", "librarian")
+SILENT_SEC: Final = 5.0
 _SCRIPTED: Final = "scripted:"
-_PROVIDERS_OWN: Final = frozenset({"api.openai.com", "api.anthropic.com"})
+_PRICED_HOSTS: Final = frozenset({"api.openai.com", "api.anthropic.com"})
 
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A server that we started ourselves, in the place of what the settings say."""
+    """A server that we started ourselves, instead of the one in the settings."""
 
     model: str  # `openai/NAME`, as it is served
     base_url: str
@@ -43,18 +47,21 @@ class Server:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class Route:
     """How one role reaches its model."""
 
-    model: str  # as the settings name it: this goes into the record
-    sent_as: str  # as the provider is asked for it
+    model: str
+    """The model as the settings name it, which goes into the record."""
+    sent_as: str
+    """The model as the provider knows it."""
     price: Price | None
-    ask: Callable[[ChatRequest, str, int], ChatReply]  # request, conversation, turn
+    ask: Callable[[ChatRequest, str, int], ChatReply]
+    """Asks once. Its arguments are the request, the conversation and the turn."""
     retrying: Retrying
 
 
 def roles_in_use(config: RunConfig) -> tuple[Role, ...]:
-    """The roles of a run that ask a model behind a server."""
+    """Returns the roles of a run that ask a model behind a server."""
     team = () if config.meta_model == "rules" else META_ROLES
     policy: tuple[Role, ...] = () if config.trainable else ("policy",)
     judge: tuple[Role, ...] = ("judge",) if config.judge else ()
@@ -62,23 +69,13 @@ def roles_in_use(config: RunConfig) -> tuple[Role, ...]:
 
 
 def unasked(config: RunConfig) -> list[str]:
-    """What people should know of models that they chose and nobody will ask."""
-    asked = roles_in_use(config)
+    """Returns a warning for each model that the user chose and the run will not ask."""
+    roles = roles_in_use(config)
     return [
         f"nobody asks a model as {role} in this run: --model {role}={model} changes nothing"
         for role, model in config.models.items()
-        if role not in asked
+        if role not in roles
     ]
-
-
-def runs_own_server(config: RunConfig, role: Role, environment: Mapping[str, str]) -> bool:
-    """Whether the role's model is on a server whose price only its owner knows."""
-    model = config.model_of(role)
-    if "/" not in model or ":" in model.partition("/")[0]:
-        return True
-    # Which key would be sent is of no matter here, and a missing one no error.
-    url = resolve_endpoint(model, config.base_urls.get(role), "any", environment).base_url
-    return url is not None and urlsplit(url).hostname not in _PROVIDERS_OWN
 
 
 def prices_of(
@@ -87,17 +84,27 @@ def prices_of(
     snapshot: Mapping[str, Price | None],
     environment: Mapping[str, str],
 ) -> dict[Role, Price | None]:
-    """A price for each role in use; those of the snapshot stay as they are."""
-    found = {}
+    """Returns a price for each role in use. A price of the snapshot stays as it is."""
+    prices = {}
     for role in roles_in_use(config):
-        own = runs_own_server(config, role, environment)
-        now = price_of(config.model_of(role), stated=stated, own_server=own)
-        found[role] = snapshot.get(role) or now
-    return found
+        own_server = _runs_own_server(config, role, environment)
+        current = price_of(config.model_of(role), stated=stated, own_server=own_server)
+        prices[role] = snapshot.get(role) or current
+    return prices
+
+
+def _runs_own_server(config: RunConfig, role: Role, environment: Mapping[str, str]) -> bool:
+    """Returns True if only the owner of the role's server knows its price."""
+    model = config.model_of(role)
+    if "/" not in model or ":" in model.partition("/")[0]:
+        return True
+    # The key does not matter here, so that a missing one is no error.
+    url = resolve_endpoint(model, config.base_urls.get(role), "any", environment).base_url
+    return url is not None and urlsplit(url).hostname not in _PRICED_HOSTS
 
 
 def require_prices(config: RunConfig, prices: Mapping[Role, Price | None]) -> None:
-    """Refuses a cap on money where a price is unknown: such a cap could not be kept."""
+    """Raises PreflightError if there is a cap on money and a price is unknown."""
     for role, price in prices.items():
         if price is None and (config.max_usd is not None or role in config.role_max_usd):
             model = config.model_of(role)
@@ -109,7 +116,7 @@ def require_prices(config: RunConfig, prices: Mapping[Role, Price | None]) -> No
 
 
 def require_scripts(config: RunConfig) -> None:
-    """Raises ConfigError where a scripted model has no script that can be read."""
+    """Raises ConfigError if the script of a scripted model cannot be read."""
     for role in roles_in_use(config):
         if (model := config.model_of(role)).startswith(_SCRIPTED):
             _script(model)
@@ -119,8 +126,8 @@ def _script(model: str) -> Script:
     return Script.load(Path(model.removeprefix(_SCRIPTED)).expanduser())
 
 
-class Lines:
-    """The lines of a run, and the providers behind them."""
+class Routes:
+    """The routes of a run by role, and the providers behind them."""
 
     def __init__(
         self,
@@ -140,54 +147,92 @@ class Lines:
         self._timeouts = timeouts
         self._policy = policy
         self._accounts: dict[Endpoint, tuple[Provider, Breaker]] = {}
-        self._lines: dict[Role, Line] = {}
+        self._routes: dict[Role, Route] = {}
         try:
             for role, price in prices.items():
-                self._lines[role] = self._line(role, price)
+                self._routes[role] = self._route(role, price)
         except BaseException:
             self.close()
             raise
 
-    def __getitem__(self, role: Role) -> Line:
-        if role not in self._lines:
+    def __getitem__(self, role: Role) -> Route:
+        if role not in self._routes:
             raise ConfigError(
                 f"the role {role} has no model to ask: it is {self._config.model_of(role)}",
                 hint="meta-agent evolve --meta-model provider/model",
             )
-        return self._lines[role]
+        return self._routes[role]
 
     @property
     def keys(self) -> list[str]:
-        """Every key in use: what must be in no record."""
+        """Returns every key in use: no record may hold one."""
         return [endpoint.api_key for endpoint in self._accounts if endpoint.api_key]
 
     def close(self) -> None:
         for provider, _ in self._accounts.values():
             provider.close()
 
-    def _line(self, role: Role, price: Price | None) -> Line:
+    def _route(self, role: Role, price: Price | None) -> Route:
         model = self._config.model_of(role)
         if model.startswith(_SCRIPTED):
-            script = _script(model)
-            return Line(model, model, price, script.chat, Retrying(self._policy, Breaker()))
+            retrying = Retrying(self._policy, Breaker())
+            return Route(model, model, price, _script(model).chat, retrying)
         endpoint = self._endpoint(role)
         # One SDK serves every model of an account, and one breaker watches it.
         account = replace(endpoint, model="")
         if account not in self._accounts:
             self._accounts[account] = (open_endpoint(endpoint, self._timeouts), Breaker())
         provider, breaker = self._accounts[account]
-        retrying = Retrying(self._policy, breaker)
         who = f"the {role}'s model {model} at {endpoint.place} ({endpoint.key_words})"
-        watch = Watch(who, self._tell)
+        silence = SilenceNotice(who, self._tell)
 
         def ask(request: ChatRequest, _conversation: str, _turn: int) -> ChatReply:
-            with watch.over_a_call():
+            with silence.around_a_call():
                 return provider.chat(request)
 
-        return Line(model, endpoint.model, price, ask, retrying)
+        return Route(model, endpoint.model, price, ask, Retrying(self._policy, breaker))
 
     def _endpoint(self, role: Role) -> Endpoint:
         server = self._servers.get(role)
         if server is None:
             return endpoint_for(role, self._config, self._environment)
         return resolve_endpoint(server.model, server.base_url, server.api_key, self._environment)
+
+
+class SilenceNotice:
+    """Tells the user once that a role's server is silent, and again only after it has answered.
+
+    The first notice comes after five seconds. A slow server has three times its slowest reply.
+    """
+
+    def __init__(self, who: str, tell: Callable[[str], None]) -> None:
+        self._who = who
+        self._tell = tell
+        self._lock = threading.Lock()  # guards the two below
+        self._patience_sec = SILENT_SEC
+        self._is_told = False
+
+    @contextmanager
+    def around_a_call(self) -> Iterator[None]:
+        """Tells of silence meanwhile. Adds whom it asked to the error of a wrong key or address."""
+        timer = threading.Timer(self._patience_sec, self._notify, [self._patience_sec])
+        timer.daemon = True
+        timer.start()
+        began = time.monotonic()
+        try:
+            yield
+        except ProviderError as error:
+            if error.kind in ("auth", "not_found", "connection"):
+                raise reworded(error, f"{self._who}: {error}") from None
+            raise
+        finally:
+            timer.cancel()
+        with self._lock:
+            self._patience_sec = max(self._patience_sec, 3 * (time.monotonic() - began))
+            self._is_told = False
+
+    def _notify(self, waited_sec: float) -> None:
+        with self._lock:
+            is_told, self._is_told = self._is_told, True
+        if not is_told:
+            self._tell(f"{self._who} has said nothing for {waited_sec:.0f} s; still waiting")

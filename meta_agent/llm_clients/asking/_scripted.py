@@ -1,15 +1,15 @@
-"""Replies from a file in the place of a model: for tests and for trying prompts by hand.
+"""Replies from a file instead of a model: for tests and for trying prompts by hand.
 
 JSON lines, each with a pattern of conversation names and a reply:
 
     {"conversation": "g*/c*/reviewer", "reply": {"content": "fine"}}
     {"conversation": "g0/analyst", "reply": {"tool_calls": [{"name": "finish", "arguments": {}}]}}
 
-Turn n of a conversation gets the n-th line whose pattern fits it, so a resumed run goes on where
-it stopped, and the order in which threads ask is of no matter. `reply` may also state `stop`,
-`reasoning`, `usage` (else four characters count as a token) and the calls' `id`s.
+Turn n of a conversation gets the n-th line whose pattern fits its name. So a resumed run goes on
+where it stopped, and the order in which threads ask does not matter. `reply` may also state `stop`,
+`reasoning`, `usage` (without it, four characters count as a token) and the calls' `id`s.
 
-Does not cover: replies that depend on what was asked. Running out is an error.
+Does not cover: replies that depend on the question. A script without a line for a turn is an error.
 """
 
 from __future__ import annotations
@@ -38,17 +38,17 @@ class Script:
 
     @classmethod
     def load(cls, path: Path) -> Script:
-        """Reads a file whole. Raises ConfigError that names the line."""
+        """Reads a whole file. Raises ConfigError that names the line."""
         try:
             text = path.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
-            why = getattr(error, "strerror", None) or error
-            raise ConfigError(f"cannot read the script {path}: {why}") from error
+            reason = getattr(error, "strerror", None) or error
+            raise ConfigError(f"cannot read the script {path}: {reason}") from error
         numbered = enumerate(text.splitlines(), start=1)
         return cls(path, [_line(path, n, line) for n, line in numbered if line.strip()])
 
     def chat(self, request: ChatRequest, conversation: str, turn: int) -> ChatReply:
-        """The reply that stands in this place."""
+        """Returns the reply of that turn. Raises ConfigError if the script has none."""
         fitting = [reply for pattern, reply in self.lines if fnmatchcase(conversation, pattern)]
         if turn >= len(fitting):
             raise ConfigError(
@@ -56,7 +56,7 @@ class Script:
                 f"turn {turn} needs one more",
                 hint=f'add a line {{"conversation": "{conversation}", "reply": {{...}}}}',
             )
-        return _reply(fitting[turn], request, turn)
+        return _reply(fitting[turn], canonical([dict(m) for m in request.messages]), turn)
 
 
 def _line(path: Path, number: int, text: str) -> tuple[str, Mapping[str, Any]]:
@@ -66,7 +66,7 @@ def _line(path: Path, number: int, text: str) -> tuple[str, Mapping[str, Any]]:
         unknown = {*value} - {"conversation", "reply"} | {*reply} - _FIELDS
         if unknown or not isinstance(pattern, str):
             raise ValueError(f"unknown: {', '.join(sorted(unknown)) or pattern!r}")
-        _reply(reply, None, 0)
+        _reply(reply, "", 0)
     except (ValueError, KeyError, TypeError) as error:
         raise ConfigError(
             f"line {number} of {path} is not a scripted reply: {type(error).__name__} {error}",
@@ -75,26 +75,24 @@ def _line(path: Path, number: int, text: str) -> tuple[str, Mapping[str, Any]]:
     return pattern, reply
 
 
-def _reply(value: Mapping[str, Any], request: ChatRequest | None, turn: int) -> ChatReply:
+def _reply(value: Mapping[str, Any], question: str, turn: int) -> ChatReply:
     calls = tuple(
-        ToolCall(call.get("id", f"call_{turn}_{at}"), call["name"], dict(call["arguments"]))
-        for at, call in enumerate(value.get("tool_calls", ()))
+        ToolCall(call.get("id", f"call_{turn}_{number}"), call["name"], dict(call["arguments"]))
+        for number, call in enumerate(value.get("tool_calls", ()))
     )
     stop = value.get("stop", "tool_calls" if calls else "stop")
     if stop not in ("stop", "tool_calls", "length", "refusal"):
         raise ValueError(f"stop is {stop!r}")
-    asked = canonical([dict(message) for message in request.messages]) if request else ""
-    said = canonical(value)
-    usage = value.get("usage") or {"input_tokens": _count(asked), "output_tokens": _count(said)}
+    counted = {"input_tokens": _tokens(question), "output_tokens": _tokens(canonical(value))}
     return ChatReply(
         content=str(value.get("content", "")),
         stop=stop,
-        usage=Usage(**usage),
+        usage=Usage(**(value.get("usage") or counted)),
         model="scripted",
         tool_calls=calls,
         reasoning=str(value.get("reasoning", "")),
     )
 
 
-def _count(text: str) -> int:
+def _tokens(text: str) -> int:
     return -(-len(text) // _CHARACTERS_PER_TOKEN)

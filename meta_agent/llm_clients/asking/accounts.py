@@ -1,9 +1,9 @@
-"""Which models a run would ask, where, and with the key of which variable: looked up, not used.
+"""Which models a run would ask, where, and with the key of which variable: for `doctor`.
 
-For `doctor` and for people: names of variables, never their values. Which key goes where is the
-rule of `_endpoints.py`.
+It holds names of variables, never their values. Which key goes where is the rule of
+`_endpoints.py`.
 
-Does not cover: whether a key works. Only asking could tell, and asking may cost money.
+Does not cover: whether a key works. Only a request could tell, and it may cost money.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
 
 from meta_agent.core.config import RunConfig
 from meta_agent.core.protocols import Role
-from meta_agent.llm_clients.asking.client import roles_in_use
-from meta_agent.llm_clients.keys import KEYS_OF
-from meta_agent.llm_clients.providers._endpoints import URL_VARIABLES, sdk_of
+from meta_agent.llm_clients.asking._roles import roles_in_use
+from meta_agent.llm_clients.providers._endpoints import sdk_of, url_of_environment, usual_keys
+
+_WITHOUT_SDK = {"scripted:": "script", "replay:": "recording", "vllm:": "vllm"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,65 +26,53 @@ class Account:
 
     model: str
     via: str
+    """The SDK, or what stands in its place."""
     roles: tuple[Role, ...]
     base_url: str | None  # None: the provider's own
-    variables: tuple[str, ...]  # any of these may hold the key
-    found: str | None  # the one that does
+    variables: tuple[str, ...]
+    """Any of these may hold the key."""
+    key_name: str | None
+    """The variable that does."""
 
     @property
     def lacks_key(self) -> bool:
-        """A variable is known to be needed, and none is set."""
-        return bool(self.variables) and self.found is None
+        """Returns True if a key is needed and no variable holds one."""
+        return bool(self.variables) and self.key_name is None
 
 
 def accounts(config: RunConfig, environment: Mapping[str, str] | None = None) -> list[Account]:
-    """Every account of a run with these settings, in the order of its roles."""
-    found = os.environ if environment is None else environment
-    by_account: dict[tuple[str, str | None, tuple[str, ...]], list[Role]] = {}
+    """Returns every account of a run with these settings, in the order of its roles."""
+    environment = os.environ if environment is None else environment
+    roles: dict[tuple[str, str | None, tuple[str, ...]], list[Role]] = {}
     for role in roles_in_use(config):
-        key = (config.model_of(role), _url(config, role, found), _variables(config, role, found))
-        by_account.setdefault(key, []).append(role)
+        roles.setdefault(_place_of(config, role, environment), []).append(role)
     return [
         Account(
             model,
             _via(model, url),
-            tuple(roles),
+            tuple(sharing),
             url,
             variables,
-            next((name for name in variables if found.get(name)), None),
+            next((name for name in variables if environment.get(name)), None),
         )
-        for (model, url, variables), roles in by_account.items()
+        for (model, url, variables), sharing in roles.items()
     ]
 
 
-def _url(config: RunConfig, role: Role, environment: Mapping[str, str]) -> str | None:
-    own = config.base_urls.get(role)
-    return own or environment.get(URL_VARIABLES.get(_maker(config.model_of(role)), "")) or None
-
-
-def _variables(config: RunConfig, role: Role, environment: Mapping[str, str]) -> tuple[str, ...]:
-    if named := config.key_env.get(role):
-        return (named,)
-    if role in config.base_urls:
-        return ()
-    usual = KEYS_OF.get(_maker(config.model_of(role).removeprefix("litellm/")), ())
-    elsewhere = _url(config, role, environment) is not None  # which may need no key
-    return () if elsewhere and not any(map(environment.get, usual)) else usual
-
-
-def _maker(model: str) -> str:
-    """The provider that a model string names; of one that is not behind a server: nobody."""
-    maker, slash, _ = model.partition("/")
-    return maker if slash and ":" not in maker else ""
+def _place_of(
+    config: RunConfig, role: Role, environment: Mapping[str, str]
+) -> tuple[str, str | None, tuple[str, ...]]:
+    """Returns the role's model, its base URL, and the variables that may hold its key."""
+    model, base_url = config.model_of(role), config.base_urls.get(role)
+    url = base_url or url_of_environment(model, environment)
+    if name := config.key_env.get(role):
+        return model, url, (name,)
+    variables = () if base_url else usual_keys(model)
+    if url and not any(map(environment.get, variables)):
+        return model, url, ()  # a server of one's own may need no key
+    return model, url, variables
 
 
 def _via(model: str, base_url: str | None) -> str:
-    local = next((via for prefix, via in _LOCAL.items() if model.startswith(prefix)), None)
-    return local or sdk_of(model, base_url)
-
-
-_LOCAL: Final[Mapping[str, str]] = {
-    "scripted:": "script",
-    "replay:": "recording",
-    "vllm:": "vllm",
-}
+    prefixes = (via for prefix, via in _WITHOUT_SDK.items() if model.startswith(prefix))
+    return next(prefixes, None) or sdk_of(model, base_url)

@@ -1,15 +1,16 @@
 """The one client through which a run asks its models: money, retries, the record, and replay.
 
-An exchange goes: take the keys out -> recorded? then that is the answer -> set the worst case aside
--> ask, by the one retry policy, each attempt on a reservation of its own -> record, synced ->
-settle -> return. What is returned is what was recorded, so a resumed run sees the same thing.
+The steps of an exchange: take the keys out; return the recorded answer if there is one; reserve
+the worst case and ask, each attempt of the one retry policy on its own reservation; record, synced;
+settle; return. The client returns what it recorded, so a resumed run gets the same reply.
 
-Promises: a recorded exchange is never asked or paid again; a process that dies at any point leaves
-either a record (a reservation still open is then settled from it) or an open reservation, which
-keeps counting, and asks once more. Caps on run and roles hold across threads and restarts. With a
-cap on money a model without a price is refused before anything starts.
+Promises: a recorded exchange is never asked or paid again. A process that dies at any point leaves
+either a record or an open reservation. The record settles a reservation that is still open. Without
+a record the reservation keeps counting, and the question is asked once more. Caps on run and roles
+hold across threads and restarts. With a cap on money, a model without a price is refused before
+anything starts.
 
-Does not cover: what the messages mean (`agents`), and how a provider is spoken to (`_endpoints`).
+Does not cover: what the messages mean (`proposers`), and how to reach a provider (`_endpoints`).
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import replace
 from typing import Self
 
@@ -30,14 +31,19 @@ from meta_agent.core.protocols import ROLES, Role
 from meta_agent.core.workspace import SETTINGS_FILE, read_settings
 from meta_agent.llm_clients.asking._asking import Live
 from meta_agent.llm_clients.asking._digest import Question, parameters, tools_json
-from meta_agent.llm_clients.asking._manifest import clock_of, keep, manifest_of, snapshot_of
+from meta_agent.llm_clients.asking._manifest import (
+    clock_of,
+    manifest_of,
+    snapshot_of,
+    write_manifest,
+)
 from meta_agent.llm_clients.asking._meter import Meter
 from meta_agent.llm_clients.asking._replay import PREFIX as REPLAY
 from meta_agent.llm_clients.asking._replay import Recording as Recording
 from meta_agent.llm_clients.asking._replay import Replay
 from meta_agent.llm_clients.asking._replay import recording_of as recording_of
 from meta_agent.llm_clients.asking._retry import RetryPolicy
-from meta_agent.llm_clients.asking._roles import Lines, prices_of, require_prices
+from meta_agent.llm_clients.asking._roles import Routes, prices_of, require_prices
 from meta_agent.llm_clients.asking._roles import Server as Server
 from meta_agent.llm_clients.asking._roles import require_scripts as require_scripts
 from meta_agent.llm_clients.asking._roles import roles_in_use as roles_in_use
@@ -45,7 +51,7 @@ from meta_agent.llm_clients.asking._roles import unasked as unasked
 from meta_agent.llm_clients.asking._secrets import Scrubber
 from meta_agent.llm_clients.asking.prices import Price, stated_prices
 from meta_agent.llm_clients.asking.transcripts import Transcripts
-from meta_agent.llm_clients.providers._streaming import Timeouts
+from meta_agent.llm_clients.providers._connection import Timeouts
 
 
 class Client:
@@ -63,31 +69,31 @@ class Client:
         """The model string of a role, as it is recorded: in a replay, the recorded run's."""
         self._source = source
         self._scrubber = scrubber
-        self._turns = _Turns()
+        self._locks = _ConversationLocks()
 
     def chat(self, request: ChatRequest, *, conversation: str, turn: int) -> ChatReply:
-        """Asks, or returns what is recorded. `request.model` is set here, from its role."""
+        """Asks, or returns the recorded reply. Sets `request.model` from the request's role."""
         request = replace(request, model=self.model_of(request.role))
         question = self._question(request)
-        with self._turns.alone(conversation):
+        with self._locks.of(conversation):
             recorded = self.transcripts.recorded(conversation, turn)
             if recorded is not None and recorded.question.digest == question.digest:
-                self._source.known(recorded)
+                self._source.reuse(recorded)
                 return replace(recorded.reply, replayed=True)
             return self._source.answer(request, question, conversation, turn)
 
     @property
     def replaying(self) -> bool:
-        """Nothing is asked of a provider and nothing is paid."""
+        """Returns True if nothing is asked of a provider and nothing is paid."""
         return isinstance(self._source, Replay)
 
     @property
     def drifted(self) -> int:
-        """How many replies were replayed to a question that was not the recorded one."""
+        """Returns how many replayed replies answered another question than the recorded one."""
         return self._source.drifted if isinstance(self._source, Replay) else 0
 
     def close(self) -> None:
-        """Closes the providers. What is under way in other threads fails."""
+        """Closes the providers. Calls that are under way in other threads fail."""
         self._source.close()
 
     def __enter__(self) -> Self:
@@ -117,62 +123,64 @@ def open_client(
     retry: RetryPolicy | None = None,
     tell: Callable[[str], None] = lambda _: None,
 ) -> Client:
-    """The client of a run: it replays where `meta_model` is `replay:RUN`, else it asks.
+    """Opens the client of a run: it replays if `meta_model` is `replay:RUN`, else it asks.
 
     Args:
         config: the run's settings; of a replay the effective ones (`Recording.effective`).
         ledger: where money is reserved and settled; the caps of `config` are set there.
         run_id: the run that pays.
         transcripts: the record of this run (`Transcripts(workspace.transcripts / run_id)`).
-        environment: where keys are looked up; None: this process's.
+        environment: where keys are looked up; None: in this process's environment.
         clock: Unix time, for the record.
         started_at: the run's clock, which a replay takes over; None: the ledger's step `clock`.
         servers: servers started by us, by role (`vllm:PATH`).
-        labels: what people should know of the record, e.g. `{"model": "...", "relayed": "..."}`.
+        labels: facts about the record for people, e.g. `{"model": "...", "relayed": "..."}`.
         timeouts: how long a server may stay silent.
         retry: the limits of the retry policy.
-        tell: hears of a server that is silent.
+        tell: gets a text when a server is silent.
 
     Raises:
         ConfigError, PreflightError: before anything is asked.
     """
-    found = os.environ if environment is None else environment
+    environment = os.environ if environment is None else environment
     if config.meta_model.startswith(REPLAY):
         recording = recording_of(config.meta_model, config.workspace)
-        scrubber = Scrubber.of(config.key_env.values(), found)
+        scrubber = Scrubber.of(config.key_env.values(), environment)
         return _replaying(config, recording, run_id, transcripts, scrubber)
-    known = transcripts.manifest() or {}
-    prices = prices_of(config, _stated(config), snapshot_of(known), found)
+    manifest = transcripts.manifest() or {}
+    prices = prices_of(config, _stated(config), snapshot_of(manifest), environment)
     require_prices(config, prices)
     with ExitStack() as opened:
-        lines = Lines(
+        routes = Routes(
             config,
             prices,
-            environment=found,
+            environment=environment,
             servers=servers or {},
             timeouts=timeouts,
             policy=retry or RetryPolicy(),
             tell=tell,
         )
-        opened.callback(lines.close)
+        opened.callback(routes.close)
         _set_caps(config, ledger, run_id)
         if prices:
-            at = started_at if started_at is not None else clock_of(ledger, run_id, known, clock)
-            keep(transcripts, manifest_of(config, run_id, at, prices, labels or {}, known))
-        scrubber = Scrubber.of(config.key_env.values(), found, lines.keys)
-        live = Live(lines, Meter(ledger, run_id), transcripts, scrubber, clock)
+            if started_at is None:
+                started_at = clock_of(ledger, run_id, manifest, clock)
+            latest = manifest_of(config, run_id, started_at, prices, labels or {}, manifest)
+            write_manifest(transcripts, latest)
+        scrubber = Scrubber.of(config.key_env.values(), environment, routes.keys)
+        live = Live(routes, Meter(ledger, run_id), transcripts, scrubber, clock)
         opened.pop_all()
-    return Client(live, transcripts, scrubber, lambda role: lines[role].model)
+    return Client(live, transcripts, scrubber, lambda role: routes[role].model)
 
 
 def prices_in_use(
     config: RunConfig, environment: Mapping[str, str] | None = None
 ) -> dict[Role, Price | None]:
-    """The price of every role that would ask a model; None: unknown. Opens nothing."""
+    """Returns the price of every role that would ask a model; None: unknown. Opens nothing."""
     if config.meta_model.startswith(REPLAY):
         return {}
-    found = os.environ if environment is None else environment
-    return prices_of(config, _stated(config), {}, found)
+    environment = os.environ if environment is None else environment
+    return prices_of(config, _stated(config), {}, environment)
 
 
 def _replaying(
@@ -188,7 +196,7 @@ def _replaying(
             hint="a replay takes the run id from the recording",
         )
     if transcripts.root != recording.transcripts.root:
-        keep(transcripts, recording.transcripts.manifest() or {})
+        write_manifest(transcripts, recording.transcripts.manifest() or {})
     replay = Replay(recording, transcripts, exact=config.replay_match == "exact")
     return Client(replay, transcripts, scrubber, recording.model_of)
 
@@ -206,17 +214,13 @@ def _stated(config: RunConfig) -> dict[str, Price]:
     return stated_prices(table, str(path))
 
 
-class _Turns:
-    """One exchange of a conversation at a time; conversations side by side."""
+class _ConversationLocks:
+    """One lock for each conversation, whose exchanges come one at a time."""
 
     def __init__(self) -> None:
         self._guard = threading.Lock()  # guards the dictionary; never held while waiting
         self._locks: dict[str, threading.Lock] = {}
 
-    @contextmanager
-    def alone(self, conversation: str) -> Iterator[None]:
-        """Waits for the exchange of this conversation that is under way."""
+    def of(self, conversation: str) -> threading.Lock:
         with self._guard:
-            lock = self._locks.setdefault(conversation, threading.Lock())
-        with lock:
-            yield
+            return self._locks.setdefault(conversation, threading.Lock())

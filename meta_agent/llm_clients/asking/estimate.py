@@ -1,10 +1,10 @@
-"""What a run will probably cost, and the smallest gain it could prove, before anything is spent.
+"""What a run will probably cost, and the smallest gain that it could prove, before it starts.
 
-Counts follow from the plan. Exchanges and tokens come from the record of an earlier run where
-there is one, else from assumptions; either way a range, and `basis` says which. The low end has
-most of the input from the provider's cache, the high end none of it.
+Counts follow from the plan. Exchanges and tokens come from the record of an earlier run, or from
+assumptions if there is none; `basis` says which. Both are ranges. The low end takes most of the
+input from the provider's cache, the high end none of it.
 
-Does not cover: what a model will really write. `--max-usd` is the promise, this is the forecast.
+Does not cover: what a model will really write. This is a forecast; `--max-usd` is the limit.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from meta_agent.llm_clients.asking.prices import Price
 from meta_agent.llm_clients.asking.transcripts import MANIFEST, Exchange, Transcripts
 
 TOO_COARSE: Final = 0.20
-"""Above this the forecast warns: few single changes to an agent gain as much."""
+"""The forecast warns above this effect: few single changes to an agent gain as much."""
 _CACHED_AT_BEST: Final = 0.8
 
 
@@ -39,7 +39,7 @@ class Range:
         return Range(self.low + other.low, self.high + other.high)
 
     def times(self, other: Range) -> Range:
-        """Low by low, high by high."""
+        """Multiplies low by low and high by high."""
         return Range(self.low * other.low, self.high * other.high)
 
 
@@ -47,16 +47,16 @@ _NOTHING: Final = Range(0, 0)
 
 
 class Detectable(NamedTuple):
-    """The minimum detectable effect at 80 % power (None: there is none), and how one knows."""
+    """The minimum detectable effect at 80 % power (None: there is none), and its basis."""
 
     effect: float | None
     basis: str
     enough: int | None = None
-    """Where that is too coarse: confirm tasks that would do."""
+    """How many confirm tasks would be enough, if the effect is too coarse."""
 
 
 class Sizes(Protocol):
-    """`steps.plan.Plan`, as far as it is needed here."""
+    """The part of `core.loop.plan.Plan` that an estimate needs."""
 
     @property
     def confirm(self) -> int: ...
@@ -70,7 +70,7 @@ class Sizes(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Habits:
-    """How a role talks: exchanges in a conversation, tokens in an exchange."""
+    """A role's usual exchanges in a conversation, and tokens in an exchange."""
 
     exchanges: Range
     input_tokens: Range
@@ -90,7 +90,7 @@ _AROUND_MEASURED: Final = Range(0.7, 1.5)
 
 @dataclass(frozen=True, slots=True)
 class RoleEstimate:
-    """One role's part."""
+    """The estimate of one role."""
 
     model: str
     conversations: Range
@@ -101,7 +101,7 @@ class RoleEstimate:
     """None: the price is unknown."""
     price_source: str | None
     basis: str
-    """`assumed`, or the run that it was measured on."""
+    """`assumed`, or the run on which it was measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,9 +115,9 @@ class Estimate:
     """None: a price is unknown."""
     planned_candidates: int
     bought_candidates: Range | None
-    """How many candidates the caps pay for, at the dear and at the cheap end; None: no cap."""
+    """How many candidates the caps pay for, at high and at low cost; None: there is no cap."""
     smallest_effect: float | None
-    """A share of clean success; None: these tasks can prove nothing."""
+    """A share of clean success; None: these tasks can prove no effect."""
     effect_assumes: str
     warnings: tuple[str, ...]
 
@@ -132,27 +132,27 @@ def estimate(
     least: Detectable,
     measured: Mapping[Role, Habits] | None = None,
 ) -> Estimate:
-    """The forecast for these settings.
+    """Returns the forecast for these settings.
 
     Args:
         config: the run's settings.
         plan: its sizes, with the task counts that the domain really has.
         prices: `client.prices_in_use(config)`: one entry for each role that asks a model.
         least: the minimum detectable effect.
-        measured: `measured_in(...)` of an earlier run, if there is one.
+        measured: `measured_in(...)` of an earlier run, or None.
     """
     habits = {**ASSUMED, **(measured or {})}
-    asked = {} if config.meta_model.startswith(REPLAY) else prices
+    asking = {} if config.meta_model.startswith(REPLAY) else prices
     roles = {
-        role: _of_role(config, plan, role, habits[role], price) for role, price in asked.items()
+        role: _of_role(config, plan, role, habits[role], price) for role, price in asking.items()
     }
     planned = plan.generations * config.candidates
     bought = _bought(config, planned, roles)
     return Estimate(
         roles=roles,
-        calls=_sum(one.calls for one in roles.values()),
-        tokens=_sum(_tokens(one) for one in roles.values()),
-        usd=_known_sum(one.usd for one in roles.values()),
+        calls=_sum(role.calls for role in roles.values()),
+        tokens=_sum(_tokens(role) for role in roles.values()),
+        usd=_sum_if_known(role.usd for role in roles.values()),
         planned_candidates=planned,
         bought_candidates=bought,
         smallest_effect=least.effect,
@@ -166,16 +166,16 @@ def estimate(
 
 
 def measured_in(transcripts: Transcripts) -> dict[Role, Habits]:
-    """How each role talked in a recorded run."""
+    """Returns the habits of each role in a recorded run."""
     by_role: dict[Role, list[Exchange]] = {}
     for exchange in transcripts.exchanges():
         by_role.setdefault(exchange.role, []).append(exchange)
     run = str((transcripts.manifest() or {}).get("run_id", transcripts.root.name))
-    return {role: _habits(found, f"measured on {run}") for role, found in by_role.items()}
+    return {role: _habits(rows, f"measured on {run}") for role, rows in by_role.items()}
 
 
 def latest_transcripts(workspace: Path) -> Transcripts | None:
-    """The record of the workspace's newest run that asked a model."""
+    """Returns the record of the workspace's newest run that asked a model, or None."""
     manifests = sorted((workspace / "transcripts").glob(f"*/{MANIFEST}"), key=_changed_at)
     return Transcripts(manifests[-1].parent) if manifests else None
 
@@ -185,8 +185,8 @@ def _changed_at(path: Path) -> tuple[float, str]:
 
 
 def _habits(exchanges: list[Exchange], basis: str) -> Habits:
-    conversations = len({one.conversation for one in exchanges})
-    usages = [one.reply.usage for one in exchanges]
+    conversations = len({exchange.conversation for exchange in exchanges})
+    usages = [exchange.reply.usage for exchange in exchanges]
 
     def around(mean: float) -> Range:
         return Range(mean, mean).times(_AROUND_MEASURED)
@@ -207,14 +207,14 @@ def _of_role(
 ) -> RoleEstimate:
     conversations = _conversations(config, plan, role)
     calls = conversations.times(habits.exchanges)
-    each = _usd_of_call(habits, price) if price else None
+    usd = _usd_of_call(habits, price) if price else None
     return RoleEstimate(
         model=config.model_of(role),
         conversations=conversations,
         calls=calls,
         input_tokens=calls.times(habits.input_tokens),
         output_tokens=calls.times(habits.output_tokens),
-        usd=calls.times(each) if each else None,
+        usd=calls.times(usd) if usd else None,
         price_source=price.source if price else None,
         basis=habits.basis,
     )
@@ -246,23 +246,27 @@ def _sum(ranges: Iterable[Range]) -> Range:
     return sum(ranges, _NOTHING)
 
 
-def _known_sum(ranges: Iterable[Range | None]) -> Range | None:
-    found = list(ranges)
-    known = [one for one in found if one is not None]
-    return _sum(known) if len(known) == len(found) else None
+def _sum_if_known(ranges: Iterable[Range | None]) -> Range | None:
+    """Returns the sum, or None if a part is unknown."""
+    total = _NOTHING
+    for part in ranges:
+        if part is None:
+            return None
+        total += part
+    return total
 
 
 # --- what the caps buy, and what can be proven ---------------------------------------------------
 
 
 def _bought(config: RunConfig, planned: int, roles: Mapping[Role, RoleEstimate]) -> Range | None:
-    """Candidates within every cap, taking the run's cost as evenly spread over them."""
+    """Returns how many candidates every cap pays for, if all cost the same; None: no cap."""
     every = roles.values()
     capped: list[tuple[float | None, Range | None]] = [
-        (config.max_usd, _known_sum(one.usd for one in every)),
-        (config.max_tokens, _sum(_tokens(one) for one in every)),
-        *((config.role_max_usd.get(name), one.usd) for name, one in roles.items()),
-        *((config.role_max_tokens.get(name), _tokens(one)) for name, one in roles.items()),
+        (config.max_usd, _sum_if_known(role.usd for role in every)),
+        (config.max_tokens, _sum(_tokens(role) for role in every)),
+        *((config.role_max_usd.get(name), role.usd) for name, role in roles.items()),
+        *((config.role_max_tokens.get(name), _tokens(role)) for name, role in roles.items()),
     ]
     bought = [
         Range(_floor(cap * planned, cost.high), _floor(cap * planned, cost.low))
@@ -271,32 +275,32 @@ def _bought(config: RunConfig, planned: int, roles: Mapping[Role, RoleEstimate])
     ]
     if not bought:
         return None
-    return Range(min(one.low for one in bought), min(one.high for one in bought))
+    return Range(min(span.low for span in bought), min(span.high for span in bought))
 
 
-def _floor(amount: float, each: float) -> float:
-    return math.floor(amount / each) if each else math.inf
+def _floor(amount: float, cost: float) -> float:
+    return math.floor(amount / cost) if cost else math.inf
 
 
 def _of_money(planned: int, bought: Range | None, roles: Mapping[Role, RoleEstimate]) -> list[str]:
-    said = []
-    unpriced = sorted({one.model for one in roles.values() if one.usd is None})
+    warnings = []
+    unpriced = sorted({role.model for role in roles.values() if role.usd is None})
     if unpriced:
-        said.append(
+        warnings.append(
             f"the price of {', '.join(unpriced)} is unknown: cap tokens (--max-tokens), or state "
             "it under [prices] in meta-agent.toml"
         )
     if bought is not None and bought.low < planned:
         most = f" to {bought.high:.0f}" if bought.low < bought.high < planned else ""
-        said.append(
+        warnings.append(
             f"the caps may pay for only {bought.low:.0f}{most} of the {planned} candidates "
             "planned; the run then stops, and resumes when the cap is raised"
         )
-    return said
+    return warnings
 
 
 def too_coarse(effect: float | None) -> bool:
-    """Whether a plan that finds no smaller gain has to be warned of."""
+    """Returns True if a plan that can prove no smaller effect deserves a warning."""
     return effect is None or effect > TOO_COARSE
 
 
@@ -304,7 +308,7 @@ def _of_effect(plan: Sizes, least: Detectable) -> list[str]:
     if not too_coarse(least.effect):
         return []
     gains = f"only gains of {100 * (least.effect or 0):.0f} points and more"
-    said, tasks, enough = gains if least.effect else "nothing", plan.confirm, least.enough
+    proven, tasks, enough = gains if least.effect else "nothing", plan.confirm, least.enough
     helps = [f"{enough} confirm tasks instead of {tasks}"] if enough else ["more tasks"]
     helps.append(plan.finer)
-    return [f"{tasks} confirm tasks can prove {said}; what helps: {', '.join(helps)}"]
+    return [f"{tasks} confirm tasks can prove {proven}; what helps: {', '.join(helps)}"]

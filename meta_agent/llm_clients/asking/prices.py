@@ -1,10 +1,9 @@
-"""What a call costs: a table that ships with us, what the user states, and nothing else.
+"""What a call costs: the user's own prices, then litellm's table, and nothing else.
 
-Looked up in this order: `[prices]` of the workspace's `meta-agent.toml`, our own table
-(`prices.json`), the table that the installed litellm brings (its file is read; litellm is not
-imported). A model that stands nowhere has no price: None, never 0. A server of one's own, behind a
-base URL or started by us, has the price that its owner states and no other, since a name says
-nothing about who serves it:
+`[prices]` of the workspace's `meta-agent.toml` comes first. Then comes the table that the installed
+litellm brings: its file is read, and litellm is not imported. A model without a row has no price:
+None, never 0. A server of one's own, behind a base URL or started by us, has only the price that
+its owner states, since a name does not say who serves it:
 
     [prices."openai/qwen3-8b"]      # USD per million tokens
     input = 0
@@ -32,17 +31,16 @@ from meta_agent.core.chat import Usage
 from meta_agent.core.errors import ConfigError
 from meta_agent.core.protocols import JSON
 
-_TABLE: Final = Path(__file__).with_name("prices.json")
 _LITELLM_TABLE: Final = "model_prices_and_context_window_backup.json"
-_LONG: Final = re.compile(r"input_cost_per_token_above_(\d+)k_tokens")
+_LONG_PROMPT: Final = re.compile(r"input_cost_per_token_above_(\d+)k_tokens")
 _MILLION: Final = 1_000_000
-# litellm names the models of these by their bare names.
+# litellm lists the models of these makers under their bare names.
 _BARE_IN_LITELLM: Final = frozenset({"openai", "anthropic"})
 
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """USD per million tokens. `above_input_tokens`: they hold for longer prompts only."""
+    """USD per million tokens, for prompts of at least `above_input_tokens`."""
 
     input: float
     output: float
@@ -66,51 +64,50 @@ class Rates:
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """The rates of one model, by length of the prompt, and where they were found."""
+    """The rates of one model, by length of the prompt, and where they come from."""
 
     rates: tuple[Rates, ...]  # ascending by `above_input_tokens`; the first holds from 0
     source: str
 
     def usd(self, usage: Usage) -> float:
-        return self._at(usage.input_tokens)[-1].usd(usage)
+        return self._rates_for(usage.input_tokens)[-1].usd(usage)
 
     def worst_usd(self, input_tokens: int, output_tokens: int) -> float:
-        """The most that a call with at most so many tokens can cost."""
-        rates = self._at(input_tokens)
-        return max(one.worst_usd(input_tokens, output_tokens) for one in rates)
+        """Returns the most that a call with at most so many tokens can cost."""
+        rates = self._rates_for(input_tokens)
+        return max(rate.worst_usd(input_tokens, output_tokens) for rate in rates)
 
-    def _at(self, input_tokens: int) -> list[Rates]:
-        return [one for one in self.rates if input_tokens >= one.above_input_tokens]
+    def _rates_for(self, input_tokens: int) -> list[Rates]:
+        return [rates for rates in self.rates if input_tokens >= rates.above_input_tokens]
 
     def to_json(self) -> dict[str, JSON]:
-        return {"source": self.source, "rates": [asdict(one) for one in self.rates]}
+        return {"source": self.source, "rates": [asdict(rates) for rates in self.rates]}
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Price:
-        return cls(tuple(Rates(**one) for one in value["rates"]), value["source"])
+        return cls(tuple(Rates(**rates) for rates in value["rates"]), value["source"])
 
 
 FREE: Final = Price((Rates(0.0, 0.0, 0.0, 0.0),), "nothing is asked")
 
 
 def price_of(model: str, *, stated: Mapping[str, Price], own_server: bool = False) -> Price | None:
-    """The price of a model string, or None where nobody knows it."""
+    """Returns the price of a model string, or None if nobody knows it."""
     if model.startswith("scripted:"):
         return FREE
     if model in stated or own_server:
         return stated.get(model)
-    plain = model.removeprefix("litellm/")
-    return _vendored().get(plain) or _from_litellm(plain)
+    return _from_litellm(model.removeprefix("litellm/"))
 
 
 def stated_prices(table: Mapping[str, Any], where: str) -> dict[str, Price]:
-    """The user's own prices: a table by model string. Raises ConfigError."""
+    """Parses the user's own prices, a table by model string. Raises ConfigError."""
     return {model: _stated(model, row, where) for model, row in table.items()}
 
 
 def _stated(model: str, row: Any, where: str) -> Price:
-    known = {"input", "output", "cached", "cache_write"}
-    sound = isinstance(row, Mapping) and {"input", "output"} <= set(row) <= known
+    fields = {"input", "output", "cached", "cache_write"}
+    sound = isinstance(row, Mapping) and {"input", "output"} <= set(row) <= fields
     if not sound or not all(_is_amount(value) for value in row.values()):
         raise ConfigError(
             f'[prices."{model}"] in {where} is not a price',
@@ -126,17 +123,10 @@ def _is_amount(value: Any) -> bool:
 
 
 def _rates(row: Mapping[str, float], above: int = 0) -> Rates:
-    """Cached tokens at the full rate where nobody says otherwise: too dear, never too cheap."""
-    own = float(row["input"])
-    written = float(row.get("cache_write", own))
-    return Rates(own, float(row["output"]), float(row.get("cached", own)), written, above)
-
-
-@cache
-def _vendored() -> Mapping[str, Price]:
-    table = json.loads(_TABLE.read_bytes())
-    source = f"own table of {table['checked']}"
-    return {model: Price((_rates(row),), source) for model, row in table["models"].items()}
+    """Takes the full rate for cached tokens if the row has none: too dear, never too cheap."""
+    full = float(row["input"])
+    written = float(row.get("cache_write", full))
+    return Rates(full, float(row["output"]), float(row.get("cached", full)), written, above)
 
 
 def _from_litellm(model: str) -> Price | None:
@@ -146,30 +136,26 @@ def _from_litellm(model: str) -> Price | None:
     if row is None and provider in _BARE_IN_LITELLM:
         row = table.get(name)
         row = row if row and row.get("litellm_provider") == provider else None
-    return _parse_litellm(row) if row else None
-
-
-def _parse_litellm(row: Mapping[str, Any]) -> Price | None:
-    plain = _litellm_rates(row, "", 0)
-    if plain is None:
+    plain = _litellm_rates(row, "", 0) if row else None
+    if row is None or plain is None:
         return None
-    lengths = sorted(int(found[1]) for name in row if (found := _LONG.fullmatch(name)))
+    lengths = sorted(int(match[1]) for name in row if (match := _LONG_PROMPT.fullmatch(name)))
     longer = (_litellm_rates(row, f"_above_{n}k_tokens", n * 1000) for n in lengths)
-    rates = (plain, *(one for one in longer if one))
+    rates = (plain, *(rates for rates in longer if rates))
     return Price(rates, f"litellm {importlib.metadata.version('litellm')}")
 
 
 def _litellm_rates(row: Mapping[str, Any], suffix: str, above: int) -> Rates | None:
-    """Its 0 means "not charged" here and "not known" there: no price is made of it."""
+    """Returns None for a row with a 0, which may mean "free" or "unknown" in litellm."""
     names = {
         "input": "input_cost_per_token",
         "output": "output_cost_per_token",
         "cached": "cache_read_input_token_cost",
         "cache_write": "cache_creation_input_token_cost",
     }
-    found = {ours: row.get(theirs + suffix) or row.get(theirs) for ours, theirs in names.items()}
-    known = {name: value * _MILLION for name, value in found.items() if _is_amount(value) and value}
-    return _rates(known, above) if {"input", "output"} <= set(known) else None
+    costs = {ours: row.get(theirs + suffix) or row.get(theirs) for ours, theirs in names.items()}
+    amounts = {name: cost * _MILLION for name, cost in costs.items() if _is_amount(cost) and cost}
+    return _rates(amounts, above) if {"input", "output"} <= set(amounts) else None
 
 
 @cache

@@ -1,12 +1,12 @@
-"""Every exchange with a model, on disk: what was asked, what came back, what it cost.
+"""Every exchange with a model, on disk: the question, the answer, and its cost.
 
-`transcripts/<run>/` holds a `manifest.json` (which run, with which settings, models and prices) and
-one JSONL file per conversation, whose lines build on each other (`_exchange.py`). A turn that is
-asked again with another question replaces the recorded one and all that came after it.
+`transcripts/<run>/` holds a `manifest.json` (the run, its settings, models and prices) and one
+JSONL file for each conversation, whose lines build on each other (`_exchange.py`). If a turn is
+asked again with another question, it replaces the recorded turn and all that came after it.
 
-Promises: an exchange that `append` returned is on disk (synced); a last line torn by a crash is
-dropped, and cut off before the next is written; a line that stands is never rewritten; each line
-is checked against its digest when it is read. Keys are taken out before anything comes here
+Promises: an exchange that `append` returned is on disk (synced). A last line torn by a crash is
+dropped, and cut off before the next is written. A whole line is never rewritten. Each line is
+checked against its digest when it is read. Keys are taken out before anything comes here
 (`_secrets.py`).
 
 Does not cover: two processes that write one run; the ledger's owner lock keeps them apart.
@@ -35,28 +35,28 @@ from meta_agent.llm_clients.asking._exchange import from_line, json_text, to_lin
 SCHEMA_VERSION: Final = 1
 MANIFEST: Final = "manifest.json"
 
-_KEPT_OPEN: Final = 512  # conversations whose exchanges stay in memory
+_MOST_OPEN: Final = 512  # conversations whose exchanges stay in memory
 _SUFFIX: Final = ".jsonl"
 _SAFE: Final = re.compile(r"[a-z0-9][a-z0-9._-]{0,79}")
 
 
 class Transcripts:
-    """The record of one run. Made by its first write; reading needs no folder to be there."""
+    """The record of one run. The first write makes its folder; reading needs none."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
         # Invariant: held for every read and write of the dictionary and of the files behind it.
-        # A sync under it is no loss: the ledger syncs one call at a time as well.
+        # A sync under it costs nothing more: the ledger syncs one call at a time as well.
         self._lock = threading.Lock()
         self._open: OrderedDict[str, _Conversation] = OrderedDict()
 
     def recorded(self, conversation: str, turn: int) -> Exchange | None:
-        """The exchange in that place, if there is one."""
+        """Returns the exchange of that turn, or None."""
         with self._lock:
             return self._conversation(conversation).exchanges.get(turn)
 
     def before(self, conversation: str, turn: int) -> Exchange | None:
-        """The last exchange of the conversation that stands before that place."""
+        """Returns the last exchange of the conversation before that turn, or None."""
         with self._lock:
             return self._conversation(conversation).before(turn)
 
@@ -66,7 +66,7 @@ class Transcripts:
             return self._conversation(exchange.conversation).append(exchange)
 
     def read(self, conversation: str) -> list[Exchange]:
-        """The exchanges of a conversation by turn; each has its full list of messages."""
+        """Returns the exchanges of a conversation by turn, each with its full list of messages."""
         with self._lock:
             exchanges = self._conversation(conversation).exchanges
             return [exchanges[turn] for turn in sorted(exchanges)]
@@ -77,34 +77,30 @@ class Transcripts:
             self._conversation(failure.conversation).append_failure(failure)
 
     def failure(self, conversation: str, turn: int, digest: str | None = None) -> Failure | None:
-        """The first failure in that place, of that question where one is named."""
-        return next(
-            (
-                one
-                for one in self.failures(conversation)
-                if one.turn == turn and digest in (None, one.digest)
-            ),
-            None,
-        )
+        """Returns the first failure of that turn, of this question if a digest names one."""
+        for failure in self.failures(conversation):
+            if failure.turn == turn and digest in (None, failure.digest):
+                return failure
+        return None
 
     def failures(self, conversation: str) -> list[Failure]:
-        """Questions of a conversation that got no whole reply, in the order of their failing."""
+        """Returns the failures of a conversation in the order in which they happened."""
         with self._lock:
             return list(self._conversation(conversation).failures)
 
     def conversations(self) -> list[str]:
-        """The names of all conversations, numbers in them in numerical order."""
+        """Returns the names of all conversations, numbers in them in numerical order."""
         files = self.root.rglob(f"*{_SUFFIX}") if self.root.is_dir() else ()
         names = (_name_in(path) for path in files)
         return sorted((name for name in names if name), key=_natural)
 
     def exchanges(self) -> Iterator[Exchange]:
-        """Every exchange of the run, conversation by conversation."""
+        """Yields every exchange of the run, conversation by conversation."""
         for name in self.conversations():
             yield from self.read(name)
 
     def manifest(self) -> dict[str, JSON] | None:
-        """What `write_manifest` wrote last."""
+        """Returns what `write_manifest` wrote last. Raises IntegrityError if it is damaged."""
         path = self.root / MANIFEST
         if not path.is_file():
             return None
@@ -112,24 +108,24 @@ class Transcripts:
             value = json.loads(path.read_bytes())
         except ValueError as error:
             raise _damaged(path, str(error)) from error
-        if not isinstance(value, dict) or value.get("schema_version") != SCHEMA_VERSION:
-            found = value.get("schema_version") if isinstance(value, dict) else None
-            raise _damaged(path, f"schema_version is {found!r}, this reads {SCHEMA_VERSION}")
+        version = value.get("schema_version") if isinstance(value, dict) else None
+        if not isinstance(value, dict) or version != SCHEMA_VERSION:
+            raise _damaged(path, f"schema_version is {version!r}, this reads {SCHEMA_VERSION}")
         return value
 
     def write_manifest(self, values: Mapping[str, JSON]) -> None:
         """Replaces the manifest, durably and at once."""
         _make(self.root)
         text = json.dumps({"schema_version": SCHEMA_VERSION, **values}, indent=2, sort_keys=True)
-        with _in_plain_words(self.root / MANIFEST):
+        with _naming_the_file(self.root / MANIFEST):
             write_whole(self.root / MANIFEST, text + "\n", mode=0o600)
 
     def _conversation(self, name: str) -> _Conversation:
-        found = self._open.pop(name, None) or _Conversation(self.root / file_of(name), name)
-        self._open[name] = found
-        while len(self._open) > _KEPT_OPEN:
+        opened = self._open.pop(name, None) or _Conversation(self.root / file_of(name), name)
+        self._open[name] = opened
+        while len(self._open) > _MOST_OPEN:
             self._open.popitem(last=False)
-        return found
+        return opened
 
 
 class _Conversation:
@@ -140,12 +136,12 @@ class _Conversation:
         self.failures: list[Failure] = []
         self._path = path
         self._name = name
-        self._sound_bytes = 0  # what of the file is whole lines of ours
+        self._sound_bytes = 0  # the length of the whole lines that we wrote
         if path.is_file():
             self._load(path.read_bytes())
 
     def before(self, turn: int) -> Exchange | None:
-        earlier = [one for one in self.exchanges if one < turn]
+        earlier = [number for number in self.exchanges if number < turn]
         return self.exchanges[max(earlier)] if earlier else None
 
     def append(self, exchange: Exchange) -> Exchange:
@@ -198,16 +194,16 @@ class _Conversation:
     def _take(self, line: Mapping[str, JSON]) -> Exchange:
         turn = int(line["turn"])
         exchange = from_line(line, self._name, self.before(turn))
-        self.exchanges = {at: one for at, one in self.exchanges.items() if at < turn}
+        self.exchanges = {number: old for number, old in self.exchanges.items() if number < turn}
         self.exchanges[turn] = exchange
         return exchange
 
 
 def file_of(conversation: str) -> Path:
-    """Where a conversation is kept, relative to the run's folder.
+    """Returns the path of a conversation's file, relative to the run's folder.
 
-    A segment that no file system minds stays as it is; another keeps what is plain in it and gets
-    a hash, so that no two names share a file, on disks that ignore case neither.
+    A part that every file system takes stays as it is. Another part keeps its plain characters and
+    gets a hash, so that no two names share a file, even on disks that ignore case.
     """
     *folders, last = (_segment(part) for part in conversation.split("/"))
     return Path(*folders, last + _SUFFIX)
@@ -247,7 +243,7 @@ def _damaged(path: Path, what: str) -> IntegrityError:
 
 def _write(path: Path, offset: int, data: bytes) -> None:
     """Writes at an offset, drops what was behind it, and syncs."""
-    with _in_plain_words(path):
+    with _naming_the_file(path):
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT, 0o600)
         with os.fdopen(descriptor, "wb") as file:
             file.truncate(offset)
@@ -258,7 +254,7 @@ def _write(path: Path, offset: int, data: bytes) -> None:
 
 
 @contextmanager
-def _in_plain_words(path: Path) -> Iterator[None]:
+def _naming_the_file(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
@@ -269,7 +265,7 @@ def _in_plain_words(path: Path) -> Iterator[None]:
 
 
 def _make(directory: Path) -> None:
-    missing = [one for one in (directory, *directory.parents) if not one.is_dir()]
+    missing = [folder for folder in (directory, *directory.parents) if not folder.is_dir()]
     directory.mkdir(parents=True, exist_ok=True)
-    for one in missing:
-        sync(one.parent)
+    for folder in missing:
+        sync(folder.parent)

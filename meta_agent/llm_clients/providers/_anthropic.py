@@ -1,8 +1,8 @@
 """The only file that uses the anthropic SDK: Anthropic itself, and servers that speak its protocol.
 
 Promises: one request per `chat`, streamed, with the SDK's retries off and redirects not followed (a
-redirect would carry the key along). Prompt caching is always asked for; thinking where the request
-has a budget for it. At a base URL of the user's own only the key meant for it goes out.
+redirect would carry the key along). At a base URL of the user's own only the key meant for it goes
+out.
 
 Does not cover: batches, files, and tools that the provider runs itself.
 """
@@ -15,13 +15,13 @@ from urllib.parse import urlsplit
 
 import anthropic  # noqa: TID251
 
-from meta_agent.core.chat import ChatReply, ChatRequest
+from meta_agent.core.chat import ChatRequest
 from meta_agent.core.errors import ProviderError
+from meta_agent.core.protocols import JSON
 from meta_agent.llm_clients.providers._anthropic_form import Events, body_of
+from meta_agent.llm_clients.providers._connection import NO_KEEP_ALIVE, Timeouts
 from meta_agent.llm_clients.providers._failures import of_event, of_status
 from meta_agent.llm_clients.providers._sdk import SdkProvider, http_client
-from meta_agent.llm_clients.providers._streaming import Timeouts
-from meta_agent.llm_clients.providers._wire import ONE_EACH
 
 ANTHROPIC_URL: Final = "https://api.anthropic.com"
 
@@ -29,32 +29,37 @@ ANTHROPIC_URL: Final = "https://api.anthropic.com"
 class AnthropicProvider(SdkProvider):
     """One account at one server."""
 
+    path = "/v1/messages"
+    stream = anthropic.Stream[object]
+    collector = Events
+
     def __init__(self, *, base_url: str | None, api_key: str, timeouts: Timeouts) -> None:
         url = base_url or ANTHROPIC_URL
         is_anthropic = urlsplit(url).hostname == urlsplit(ANTHROPIC_URL).hostname
-        own = None if is_anthropic else {"x-api-key": api_key}
+        only = None if is_anthropic else {"x-api-key": api_key}
         client = anthropic.Anthropic(
             api_key=api_key,
             base_url=url.removesuffix("/").removesuffix("/v1"),
             max_retries=0,
-            default_headers=ONE_EACH,
-            http_client=http_client(anthropic, url, timeouts, own),
+            default_headers=NO_KEEP_ALIVE,
+            http_client=http_client(anthropic, url, timeouts, only),
         )
-        super().__init__(client, "/v1/messages", anthropic.Stream[object], api_key, timeouts)
+        super().__init__(client, api_key, timeouts)
 
-    def chat(self, request: ChatRequest) -> ChatReply:
-        body = body_of(request, request.model.removeprefix("anthropic/"))
-        return self._hear(request, body, Events())
+    def body(self, request: ChatRequest) -> dict[str, JSON]:
+        return body_of(request, request.model.removeprefix("anthropic/"))
 
-    def _of_sdk(self, error: BaseException) -> ProviderError | None:
-        """The SDK raises one kind for an error event too, with the status that began the stream."""
+    def sdk_failure(self, error: Exception, began: bool) -> ProviderError | None:
+        """The SDK raises one class for error events too, with the status that began the stream."""
         if not isinstance(error, anthropic.APIStatusError):
             return None
         answer = error.response
         if answer.status_code >= 300:
             text = answer.text if answer.is_closed else str(error)
-            return of_status(answer.status_code, text, answer.headers, secrets=self._secrets)
+            return of_status(answer.status_code, text, answer.headers, secrets=self.secrets)
         body = error.body if isinstance(error.body, Mapping) else {}
         fields = body.get("error")
-        given = fields if isinstance(fields, Mapping) else {"message": str(error)}
-        return of_event(given, secrets=self._secrets)
+        return of_event(
+            fields if isinstance(fields, Mapping) else {"message": str(error)},
+            secrets=self.secrets,
+        )

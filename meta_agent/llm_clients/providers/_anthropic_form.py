@@ -1,33 +1,27 @@
-"""Anthropic's form, said and heard: the body of a request, and a stream's events put together.
+"""Anthropic's form: the body of a request, and the events of a stream put together.
 
-Messages come in OpenAI's form. System messages at the start become `system`; tool results and user
+Messages come in OpenAI's form. System messages at the start become `system`. Tool results and user
 text that follow one another become one user turn. A reply with thinking keeps its signed blocks
-under `provider_blocks` and they go back unchanged: the provider checks their signatures.
+under `provider_blocks`, and they go back unchanged, since the provider checks their signatures.
 The prompt cache is asked for at three places: after the tools, after the system prompt, and at the
-end of the last turn, so a dialogue that grows is read from the cache up to its last turn.
+end of the last turn. So a dialogue that grows is read from the cache up to its last turn.
 
-Events are taken as plain dicts and nothing in them is trusted.
+The collector takes events as plain dicts and trusts nothing in them. It does not use the SDK's own
+accumulation, which closes unfinished arguments in silence and parses them anew at every event.
 Does not cover: images and documents, and tools that the provider runs itself.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from meta_agent.core.chat import ChatRequest, ChatStop
 from meta_agent.core.errors import ProviderError
 from meta_agent.core.protocols import JSON, Message
 from meta_agent.llm_clients.providers._failures import malformed, of_event
-from meta_agent.llm_clients.providers._validate import (
-    CALL_BYTES,
-    Room,
-    Said,
-    SaidCall,
-    arguments_of,
-    usage_of,
-)
+from meta_agent.llm_clients.providers._reply import RawCall, RawReply, arguments_of, usage_of
 
 OURS: Final = "anthropic"  # names our blocks in `provider_blocks`
 _CACHED: Final[Mapping[str, JSON]] = {"type": "ephemeral"}
@@ -42,8 +36,8 @@ _STOPS: Final[Mapping[str, ChatStop]] = {
     "model_context_window_exceeded": "length",
     "refusal": "refusal",
 }
-# The families that take a temperature, and those among them whose thinking has a budget. What
-# came after refuses both and decides itself how long to think.
+# The families that take a temperature, and those among them whose thinking has a budget. Newer
+# models refuse both and decide themselves how long they think.
 _SAMPLED: Final = re.compile(r"^claude-(?:3|(?:opus|sonnet|haiku)-4(?:-[0156])?(?:-\d{8})?$)")
 _BUDGETED: Final = re.compile(r"^claude-(?:3|(?:opus|sonnet|haiku)-4(?:-[015])?(?:-\d{8})?$)")
 
@@ -51,21 +45,23 @@ Block = dict[str, JSON]
 
 
 def body_of(request: ChatRequest, model: str) -> dict[str, JSON]:
-    """A streamed request."""
+    """Returns the body of a streamed request."""
     system, turns = _turns(request.messages)
     body: dict[str, JSON] = {
         "model": model,
         "max_tokens": request.max_tokens,
-        "messages": _cached_turns(turns),
+        "messages": turns,
         "stream": True,
     }
     if system:
         body["system"] = [{"type": "text", "text": system, "cache_control": _CACHED}]
-    thinking = _thinking(request, model)
-    if thinking:
+    if thinking := _thinking(request, model):
         body["thinking"] = thinking
     elif _SAMPLED.match(model) or not model.startswith("claude-"):
-        body |= _sampling(request)
+        if request.temperature is not None:  # newer ones of these take one of the two, not both
+            body["temperature"] = min(request.temperature, 1.0)
+        elif request.top_p is not None:
+            body["top_p"] = request.top_p
     return body | _tools(request, thinks=bool(thinking))
 
 
@@ -95,26 +91,22 @@ def _thinking(request: ChatRequest, model: str) -> dict[str, JSON] | None:
     return {"type": "enabled", "budget_tokens": budget} if budget >= _MIN_THINKING else None
 
 
-def _sampling(request: ChatRequest) -> dict[str, JSON]:
-    if request.temperature is not None:  # newer ones of these take one of the two, not both
-        return {"temperature": min(request.temperature, 1.0)}
-    return {} if request.top_p is None else {"top_p": request.top_p}
-
-
 def _turns(messages: Sequence[Message]) -> tuple[str, list[dict[str, Any]]]:
-    first = next((i for i, message in enumerate(messages) if message["role"] != "system"), None)
-    first = len(messages) if first is None else first
+    """Returns the system prompt, and the turns with a mark for the cache at their end."""
+    roles = [message["role"] for message in messages]
+    first = next((index for index, role in enumerate(roles) if role != "system"), len(roles))
     system = "\n\n".join(str(message["content"]) for message in messages[:first])
     turns: list[dict[str, Any]] = []
     for message in messages[first:]:
         role = "assistant" if message["role"] == "assistant" else "user"
-        blocks = _blocks(message)
-        if turns and turns[-1]["role"] == role:
-            turns[-1]["content"] += blocks
-        else:
-            turns.append({"role": role, "content": blocks})
+        if not turns or turns[-1]["role"] != role:
+            turns.append({"role": role, "content": []})
+        turns[-1]["content"] += _blocks(message)
     for turn in turns:
         turn["content"] = turn["content"] or [{"type": "text", "text": _NOTHING}]
+    if turns and turns[-1]["role"] == "user":
+        last = turns[-1]["content"]
+        last[-1] = {**last[-1], "cache_control": _CACHED}
     return system, turns
 
 
@@ -122,49 +114,39 @@ def _blocks(message: Message) -> list[Block]:
     if message["role"] == "tool":
         result = {"type": "tool_result", "tool_use_id": message["tool_call_id"]}
         return [{**result, "content": _text_blocks(message.get("content"))}]
-    kept = message.get("provider_blocks")
-    if isinstance(kept, Mapping) and OURS in kept:
-        return [dict(block) for block in kept[OURS]]
-    calls = [_tool_use(call) for call in message.get("tool_calls") or ()]
+    signed = message.get("provider_blocks")
+    if isinstance(signed, Mapping) and OURS in signed:
+        return [dict(block) for block in signed[OURS]]
+    calls = [
+        _tool_use(call["id"], call["function"]["name"], call["function"]["arguments"])
+        for call in message.get("tool_calls") or ()
+    ]
     return [*_text_blocks(message.get("content")), *calls]
 
 
 def _text_blocks(content: Any) -> list[Block]:
-    text = content if isinstance(content, str) else _joined(content or ())
-    return [{"type": "text", "text": text}] if text.strip() else []
+    if not isinstance(content, str):
+        content = "".join(str(part.get("text", "")) for part in content or ())
+    return [{"type": "text", "text": content}] if content.strip() else []
 
 
-def _joined(parts: Iterable[Mapping[str, Any]]) -> str:
-    return "".join(str(part.get("text", "")) for part in parts)
-
-
-def _tool_use(call: Mapping[str, Any]) -> Block:
-    function = call["function"]
-    given = arguments_of(function["arguments"], function["name"])
-    return {"type": "tool_use", "id": call["id"], "name": function["name"], "input": given}
-
-
-def _cached_turns(turns: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    if not turns or turns[-1]["role"] != "user":
-        return turns
-    *before, last = turns[-1]["content"]
-    return [*turns[:-1], {**turns[-1], "content": [*before, {**last, "cache_control": _CACHED}]}]
+def _tool_use(call_id: str, name: str, arguments: str) -> Block:
+    return {"type": "tool_use", "id": call_id, "name": name, "input": arguments_of(arguments, name)}
 
 
 class Events:
     """Collects one stream."""
 
     def __init__(self) -> None:
-        self._said = Said()
+        self._reply = RawReply()
         self._usage: dict[str, Any] = {}
         self._blocks: dict[int, dict[str, Any]] = {}
         self._pieces: dict[int, list[str]] = {}
         self._open: set[int] = set()
-        self._room = Room()
         self._ended = False
 
     def add(self, event: Mapping[str, Any]) -> None:
-        """Takes one event in. Raises ProviderError, or what `heard` calls an odd shape."""
+        """Takes one event in. Raises ProviderError, or what Python raises for a wrong form."""
         kind = event["type"]
         if kind == "error":
             raise of_event(event["error"])
@@ -177,59 +159,58 @@ class Events:
         elif kind == "content_block_stop":
             self._open.remove(event["index"])
         elif kind == "message_delta":
-            self._said.stop = _stop(event["delta"].get("stop_reason"))
+            self._reply.stop = _stop(event["delta"].get("stop_reason"))
             self._count(event.get("usage"))
         elif kind == "message_stop":
             self._ended = True
 
-    def finish(self) -> Said:
-        """All of it, if the stream came to its end. Raises ProviderError."""
-        said = self._said
+    def finish(self) -> RawReply:
+        """Returns the reply. Raises ProviderError if the stream did not come to its end."""
+        reply = self._reply
         if not self._ended or self._open:
             raise ProviderError("the stream ended before its last event", kind="stream")
-        for index in sorted(self._blocks):
-            self._close_block(self._blocks[index], "".join(self._pieces[index]))
-        said.usage = self._final_usage()
-        blocks = [self._blocks[i] for i in sorted(self._blocks) if _goes_back(self._blocks[i])]
-        if said.stop not in ("length", "refusal") and any("thinking" in b["type"] for b in blocks):
-            said.provider_blocks = {OURS: [_kept(block) for block in blocks]}
-        return said
+        blocks = [self._closed(index) for index in sorted(self._blocks)]
+        cut = reply.stop in ("length", "refusal")
+        if not cut and any("thinking" in block["type"] for block in blocks):
+            reply.provider_blocks = {OURS: [_returned(block) for block in blocks if _counts(block)]}
+        reply.usage = self._final_usage()
+        return reply
 
     def _start(self, message: Mapping[str, Any]) -> None:
-        self._said.model = message.get("model") or ""
-        self._said.request_id = message.get("id") or ""
-        # What it says of the output is where it begins: only the last count is one.
+        self._reply.model = message.get("model") or ""
+        self._reply.request_id = message.get("id") or ""
+        # Its count of output tokens is only where the count begins.
         self._count({**(message.get("usage") or {}), "output_tokens": None})
 
     def _count(self, usage: Mapping[str, Any] | None) -> None:
         self._usage |= {name: value for name, value in (usage or {}).items() if value is not None}
 
     def _open_block(self, index: int, block: dict[str, Any]) -> None:
-        self._room.take(CALL_BYTES + len(str(block)))
         self._blocks[index] = block
         self._pieces[index] = [block.get("text") or block.get("thinking") or ""]
         self._open.add(index)
 
     def _grow(self, index: int, delta: Mapping[str, Any]) -> None:
         if delta["type"] == "signature_delta":
-            self._room.take(len(delta["signature"]))
             self._blocks[index]["signature"] = delta["signature"]
         for field in ("text", "thinking", "partial_json"):
             if delta["type"] in (f"{field}_delta", "input_json_delta") and field in delta:
-                self._room.take(len(delta[field]))
                 self._pieces[index].append("" + delta[field])
 
-    def _close_block(self, block: dict[str, Any], text: str) -> None:
-        said = self._said
-        if block["type"] == "text":
+    def _closed(self, index: int) -> dict[str, Any]:
+        """Returns a block with its text in place, after adding the text to the reply."""
+        reply, block, text = self._reply, self._blocks[index], "".join(self._pieces[index])
+        kind = "" + block["type"]  # raises TypeError if it is no text
+        if kind == "text":
             block["text"] = text
-            said.text += text
-        elif block["type"] == "thinking":
+            reply.text += text
+        elif kind == "thinking":
             block["thinking"] = text
-            said.reasoning += text
-        elif block["type"] == "tool_use":
-            block["input_text"] = text
-            said.calls.append(SaidCall(str(block["id"]), str(block["name"]), text))
+            reply.reasoning += text
+        elif kind == "tool_use":
+            block["arguments"] = text
+            reply.calls.append(RawCall(str(block["id"]), str(block["name"]), text))
+        return block
 
     def _final_usage(self) -> Any:
         usage = self._usage
@@ -254,17 +235,17 @@ _FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
 }
 
 
-def _goes_back(block: Mapping[str, Any]) -> bool:
+def _counts(block: Mapping[str, Any]) -> bool:
+    """Returns True if the block has to go back with the next request."""
     if block["type"] == "text":
         return bool(block["text"].strip())
     return block["type"] == "tool_use" or block["type"] in _FIELDS
 
 
-def _kept(block: Mapping[str, Any]) -> Block:
-    """A block as it must go back, without what only replies carry."""
+def _returned(block: Mapping[str, Any]) -> Block:
+    """Returns a block as it must go back, without the fields that only replies carry."""
     if block["type"] == "tool_use":
-        given = arguments_of(block["input_text"], block["name"])
-        return {"type": "tool_use", "id": block["id"], "name": block["name"], "input": given}
+        return _tool_use(block["id"], block["name"], block["arguments"])
     return {name: block[name] for name in _FIELDS[block["type"]]}
 
 

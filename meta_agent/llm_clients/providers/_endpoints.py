@@ -1,14 +1,14 @@
 """From a role's settings and the environment to an open provider: which SDK, where, with which key.
 
 The rule for keys: a provider's usual variable (`OPENAI_API_KEY`, ...) goes to that provider only.
-A base URL of `base_urls` gets the variable that `key_env` names for the role, and without one a
+A base URL of `base_urls` gets the variable that `key_env` names for the role. Without one it gets a
 dummy, even if it is the provider's own address. `OPENAI_BASE_URL` and `ANTHROPIC_BASE_URL` in the
-environment are different: there the user has set address and key side by side, under the names
-that every SDK reads together, so that key goes to that address; a role with a base URL of its own
-sees neither of the two.
+environment are different: there the user has set address and key side by side, under names that
+every SDK reads together. So that key goes to that address. A role with a base URL of its own sees
+neither of the two.
 
-Which SDK: a maker's own, where its row of `models.keys.MAKERS` names one; whatever else has a base
-URL is the openai SDK; `litellm/provider/...` and every other provider is litellm.
+Which SDK: a maker's own, if its row of `MAKERS` names one. Any other model with a base URL uses the
+openai SDK. `litellm/provider/...` and every other provider use litellm.
 
 Does not cover: whether a key works, which only a request can tell.
 """
@@ -26,13 +26,12 @@ from meta_agent.core.chat import Provider
 from meta_agent.core.config import RunConfig
 from meta_agent.core.errors import ConfigError, PreflightError
 from meta_agent.core.protocols import Role
-from meta_agent.llm_clients.keys import KEYS_OF, MAKERS, Maker
-from meta_agent.llm_clients.providers._streaming import Timeouts
+from meta_agent.llm_clients.keys import MAKERS, Maker
+from meta_agent.llm_clients.providers._connection import Timeouts
 
 NO_KEY: Final = "none"
 LITELLM: Final = "litellm"
-OWN_SDK: Final = {n: maker for n, maker in MAKERS.items() if maker.sdk != Maker(()).sdk}
-URL_VARIABLES: Final = {name: maker.url for name, maker in MAKERS.items() if maker.url}
+_NO_ROW: Final = Maker(())
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,20 +43,18 @@ class Endpoint:
     base_url: str | None  # None: the provider's own
     api_key: str | None = field(repr=False)
     key_name: str = field(default="", compare=False)
-    """The variable that the key is from."""
+    """The variable that holds the key."""
 
     @property
     def key_words(self) -> str:
-        """Which key goes there, for people."""
-        return (
-            f"key from {self.key_name}"
-            if self.key_name
-            else "no key: name its variable with --key-env"
-        )
+        """Says which key goes there, for people."""
+        if self.key_name:
+            return f"key from {self.key_name}"
+        return "no key: name its variable with --key-env"
 
     @property
     def place(self) -> str:
-        """For people: the address, or the provider's name."""
+        """Returns the address, or the provider's name, for people."""
         return self.base_url or self.model.partition("/")[0]
 
 
@@ -65,22 +62,22 @@ def endpoint_for(
     role: Role, config: RunConfig, environment: Mapping[str, str] | None = None
 ) -> Endpoint:
     """Resolves a role. Raises ConfigError or PreflightError, which name what to set."""
-    found = os.environ if environment is None else environment
+    environment = os.environ if environment is None else environment
     name = config.key_env.get(role)
-    if name is not None and not found.get(name):
+    if name is not None and not environment.get(name):
         raise PreflightError(
             f"the key of the {role}'s server is to be in {name}, which is not set",
             hint=f"export {name}=...",
         )
-    key = found[name] if name is not None else None
-    at = resolve_endpoint(config.model_of(role), config.base_urls.get(role), key, found)
-    return at if name is None else replace(at, key_name=name)
+    key = environment[name] if name is not None else None
+    endpoint = resolve_endpoint(config.model_of(role), config.base_urls.get(role), key, environment)
+    return endpoint if name is None else replace(endpoint, key_name=name)
 
 
 def resolve_endpoint(
     model: str, base_url: str | None, api_key: str | None, environment: Mapping[str, str]
 ) -> Endpoint:
-    """An endpoint from a model string; `api_key` None: by the rule for keys above."""
+    """Resolves a model string; with `api_key` None the rule for keys above applies."""
     maker = model.partition("/")[0]
     if "/" not in model or ":" in maker:
         raise ConfigError(
@@ -91,12 +88,31 @@ def resolve_endpoint(
     if base_url is not None:
         _require_url(base_url)
         return Endpoint(model, sdk, base_url.rstrip("/"), api_key or NO_KEY)
-    url = environment.get(URL_VARIABLES.get(maker, "")) or None
+    url = url_of_environment(model, environment)
     if url is not None:
         _require_url(url)
-    usual = None if api_key else _usual_key(model, environment, needed=url is None)
-    key = api_key or (environment[usual] if usual else None)
-    return Endpoint(model, sdk, url, key or (NO_KEY if sdk != LITELLM else None), usual or "")
+    variables = usual_keys(model)
+    variable = next((name for name in variables if environment.get(name)), None)
+    if api_key is None and variables and variable is None and url is None:
+        raise PreflightError(
+            f"{model} needs a key in {' or '.join(variables)}, which is not set",
+            hint=f"export {variables[0]}=..., or name a server of your own: --base-url ROLE=URL",
+        )
+    if api_key is not None or variable is None:
+        key = api_key or (NO_KEY if sdk != LITELLM else None)
+        return Endpoint(model, sdk, url, key)
+    return Endpoint(model, sdk, url, environment[variable], variable)
+
+
+def usual_keys(model: str) -> tuple[str, ...]:
+    """Returns the variables that may hold the key of a model's provider."""
+    return MAKERS.get(model.removeprefix("litellm/").partition("/")[0], _NO_ROW).keys
+
+
+def url_of_environment(model: str, environment: Mapping[str, str]) -> str | None:
+    """Returns the address that the environment names for a model's provider, or None."""
+    variable = MAKERS.get(model.partition("/")[0], _NO_ROW).url
+    return environment.get(variable) or None
 
 
 def open_provider(
@@ -107,52 +123,43 @@ def open_provider(
     timeouts: Timeouts | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> Provider:
-    """Opens the SDK for a model. Asks nothing yet; a key that is missing is found here."""
-    found = os.environ if environment is None else environment
-    return open_endpoint(resolve_endpoint(model, base_url, api_key, found), timeouts)
+    """Opens the SDK for a model. It asks nothing yet. Raises PreflightError if a key is missing."""
+    environment = os.environ if environment is None else environment
+    return open_endpoint(resolve_endpoint(model, base_url, api_key, environment), timeouts)
 
 
 def open_endpoint(endpoint: Endpoint, timeouts: Timeouts | None = None) -> Provider:
-    """Opens the SDK of an endpoint; SDKs are imported here, each only when one is wanted."""
-    maker = OWN_SDK.get(endpoint.provider, Maker(()))
-    module, _, kind = maker.sdk.partition(":")
+    """Opens the SDK of an endpoint, which is imported only here."""
+    module, _, name = MAKERS.get(endpoint.provider, _NO_ROW).sdk.partition(":")
     try:
-        speaks = getattr(import_module(f"{__package__}.{module}"), kind)
+        provider_class = getattr(import_module(f"{__package__}.{module}"), name)
     except ModuleNotFoundError as error:
         raise PreflightError(
             f"{endpoint.model} needs the package {error.name}, which is not installed",
             hint=f"pip install {error.name}",
         ) from error
     key = endpoint.api_key or (None if endpoint.provider == LITELLM else NO_KEY)
-    opened: Provider = speaks(
+    provider: Provider = provider_class(
         base_url=endpoint.base_url, api_key=key, timeouts=timeouts or Timeouts()
     )
-    return opened
+    return provider
 
 
 def sdk_of(model: str, base_url: str | None) -> str:
-    """Who speaks to this model. Raises ConfigError where the string asks for the wrong one."""
+    """Returns the SDK that speaks to a model. Raises ConfigError if a wrong one is named."""
     maker, _, name = model.partition("/")
     if maker == LITELLM:
-        if name.partition("/")[0] in OWN_SDK:
+        if _has_own_sdk(name):
             # Through litellm these SDKs would send headers of the environment to any address.
             raise ConfigError(f"{model} does not go through litellm", hint=f"write it as {name}")
         return LITELLM
-    if maker in OWN_SDK:
+    if _has_own_sdk(model):
         return maker
     return LITELLM if base_url is None else "openai"
 
 
-def _usual_key(model: str, environment: Mapping[str, str], *, needed: bool) -> str | None:
-    maker = model.removeprefix("litellm/").partition("/")[0]
-    names = KEYS_OF.get(maker, ())
-    usual = next((name for name in names if environment.get(name)), None)
-    if usual is None and names and needed:
-        raise PreflightError(
-            f"{model} needs a key in {' or '.join(names)}, which is not set",
-            hint=f"export {names[0]}=..., or name a server of your own: --base-url ROLE=URL",
-        )
-    return usual
+def _has_own_sdk(model: str) -> bool:
+    return MAKERS.get(model.partition("/")[0], _NO_ROW).sdk != _NO_ROW.sdk
 
 
 def _require_url(url: str) -> None:

@@ -1,15 +1,17 @@
 """From what went wrong on the wire to a `ProviderError`: kind, cost, wait, and no key in it.
 
-Promises: the text of a `ProviderError` made here holds none of the account's secrets and is short;
-it is made, not raised, so that the SDK's exception (whose request carries the key) is not chained
-to it. `billed` is `no` only where the server said that nothing was generated, or was not reached.
+Promises: the text of a `ProviderError` from here is short and holds none of the account's secrets.
+The error is returned, not raised, so that the SDK's exception, whose request carries the key, is
+not chained to it. `billed` is `no` only if the server said that it generated nothing, or was not
+reached.
 
-Does not cover: what to do about it (`_retry.py`).
+Does not cover: what to do about it (`asking/_retry.py`).
 """
 
 from __future__ import annotations
 
 import json
+import math
 import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,8 +20,8 @@ from typing import Any, Final, Literal
 
 from meta_agent.core.errors import ProviderError
 
-_TEXT_LIMIT: Final = 400
-_READ_LIMIT: Final = 64 << 10
+_TEXT_CHARS: Final = 400
+_READ_CHARS: Final = 64 << 10
 _KEY_SHAPES: Final = re.compile(
     r"(?i)\b(?:sk|pk|key|gsk|xai|hf|AIza|org|proj)[-_][A-Za-z0-9_*.-]{8,}|bearer\s+[^\s\"',]+"
 )
@@ -31,29 +33,32 @@ _CONTEXT_WORDS: Final = re.compile(
 _CREDIT_WORDS: Final = re.compile(
     r"(?i)insufficient_quota|credit balance|billing_(?:hard_limit|not_active)"
 )
-# Classes that say the server was never reached, in httpx and its forks.
+# Exceptions of httpx and its forks which say that the server was never reached.
 _UNREACHED: Final = frozenset(
     {"ConnectError", "ConnectTimeout", "PoolTimeout", "UnsupportedProtocol"}
 )
 _TIMED_OUT: Final = frozenset({"ReadTimeout", "WriteTimeout", "APITimeoutError", "Timeout"})
+_WRONG_SHAPE: Final = (AttributeError, KeyError, IndexError, TypeError)
+"""What Python raises for plain values that do not have the form of the protocol."""
 
 Secrets = Sequence[str]
+Kind = tuple[str, Literal["no", "unknown"]]
 
 
 def scrub(text: str, secrets: Secrets = ()) -> str:
-    """The text without the account's secrets or anything that looks like a key, cut to size."""
-    text = text[:_READ_LIMIT]
+    """Returns the text without secrets or anything that looks like a key, cut to a few lines."""
+    text = text[:_READ_CHARS]
     for secret in secrets:
         if len(secret) >= 4:  # a dummy such as "none" is no secret, but costs nothing to hide
             text = text.replace(secret, "[key]")
     text = " ".join(_KEY_SHAPES.sub("[key]", text).split())
-    return text if len(text) <= _TEXT_LIMIT else text[:_TEXT_LIMIT] + " ..."
+    return text if len(text) <= _TEXT_CHARS else text[:_TEXT_CHARS] + " ..."
 
 
 def of_status(
     status: int, text: str, headers: Mapping[str, str], *, secrets: Secrets = ()
 ) -> ProviderError:
-    """An HTTP status that is not success. `text` is the body or the SDK's words for it."""
+    """The error of an HTTP status that is not success. `text` is the body or the SDK's words."""
     kind, billed = _kind_of(status, text)
     return ProviderError(
         f"HTTP {status}: {scrub(_message_in(text), secrets)}",
@@ -65,7 +70,7 @@ def of_status(
 
 
 def of_event(error: Mapping[str, Any], *, secrets: Secrets = ()) -> ProviderError:
-    """An error event inside a stream. Some servers put a status there that says more."""
+    """The error that an event inside a stream reports. Some servers put an HTTP status there."""
     text = scrub(str(error.get("message") or error), secrets)
     code = error.get("code")
     status = code if isinstance(code, int) else 0
@@ -78,11 +83,23 @@ def of_event(error: Mapping[str, Any], *, secrets: Secrets = ()) -> ProviderErro
     )
 
 
+def of_exception(error: Exception, *, began: bool, secrets: Secrets) -> ProviderError:
+    """The error of any other exception; `began` says whether events had arrived."""
+    if is_transport(error):
+        return of_transport(error, began=began, secrets=secrets)
+    # A line of the stream is not JSON, not UTF-8 or nested too deeply, or a value is odd.
+    if isinstance(error, ValueError | RecursionError) or (
+        began and isinstance(error, _WRONG_SHAPE)
+    ):
+        return malformed(f"the stream can't be read: {type(error).__name__} {error}", secrets)
+    return ProviderError(scrub(f"the SDK failed: {type(error).__name__}: {error}", secrets))
+
+
 def of_transport(error: BaseException, *, began: bool, secrets: Secrets = ()) -> ProviderError:
-    """The connection failed, before the reply began or in the middle of it."""
-    names = {type(one).__name__ for one in causes(error)}
-    root = list(causes(error))[-1]
-    text = scrub(f"{type(root).__name__}: {root}", secrets)
+    """The error of a connection that failed, before the reply began or in the middle of it."""
+    chain = list(causes(error))
+    names = {type(cause).__name__ for cause in chain}
+    text = scrub(f"{type(chain[-1]).__name__}: {chain[-1]}", secrets)
     if names & _UNREACHED:
         hint = "check the base URL, and that the server is up"
         return ProviderError(
@@ -94,50 +111,45 @@ def of_transport(error: BaseException, *, began: bool, secrets: Secrets = ()) ->
     return ProviderError(f"the connection broke: {text}", kind=kind)
 
 
-def of_ours(error: BaseException) -> ProviderError | None:
-    """What this room raised while an SDK was at work, which may have wrapped it."""
-    return next((one for one in causes(error) if isinstance(one, ProviderError)), None)
-
-
-def malformed(text: str, *, secrets: Secrets = ()) -> ProviderError:
-    """A reply that came, and is not what the protocol or the request asks for."""
+def malformed(text: str, secrets: Secrets = ()) -> ProviderError:
+    """The error of a reply that is not what the protocol or the request asks for."""
     return ProviderError(scrub(text, secrets), kind="malformed")
 
 
-def scrubbed(error: ProviderError, secrets: Secrets) -> ProviderError:
-    """The same error in words that hold no secret."""
+def reworded(error: ProviderError, text: str, *, hint: str | None = None) -> ProviderError:
+    """Returns the same error with another text, and with this hint if it had none."""
     return ProviderError(
-        scrub(str(error), secrets),
+        text,
         kind=error.kind,
         billed=error.billed,
         retry_after_sec=error.retry_after_sec,
-        hint=error.hint,
+        hint=error.hint or hint,
     )
 
 
 def causes(error: BaseException) -> Iterator[BaseException]:
-    """The error and what it came from, outermost first."""
-    seen: set[int] = set()
-    one: BaseException | None = error
-    while one is not None and id(one) not in seen:
-        seen.add(id(one))
-        yield one
-        one = one.__cause__ or one.__context__
+    """Yields the error and what it came from, outermost first."""
+    visited: set[int] = set()
+    cause: BaseException | None = error
+    while cause is not None and id(cause) not in visited:
+        visited.add(id(cause))
+        yield cause
+        cause = cause.__cause__ or cause.__context__
+
+
+def our_error(error: BaseException) -> ProviderError | None:
+    """Returns the ProviderError that a hook of ours raised and an SDK may have wrapped, or None."""
+    return next((cause for cause in causes(error) if isinstance(cause, ProviderError)), None)
 
 
 def is_transport(error: BaseException) -> bool:
-    """Whether it comes from the connection. The SDKs use httpx or a fork: same names."""
-    classes = (kind for one in causes(error) for kind in type(one).__mro__)
+    """Returns True if the error is the connection's. httpx and its forks share class names."""
+    classes = (kind for cause in causes(error) for kind in type(cause).__mro__)
     return any(kind.__name__ in ("RequestError", "APIConnectionError") for kind in classes)
 
 
-def unknown(error: BaseException, *, secrets: Secrets = ()) -> ProviderError:
-    """Anything else that an SDK raised: our request was wrong, or the SDK is."""
-    return ProviderError(scrub(f"the SDK failed: {type(error).__name__}: {error}", secrets))
-
-
 def retry_after_sec(headers: Mapping[str, str]) -> float | None:
-    """What the server asks for, in seconds; None where it asks nothing that can be understood."""
+    """Returns the wait that the server asks for, or None if it asks for none that makes sense."""
     lower = {str(name).lower(): value for name, value in headers.items()}
     millis = _number(lower.get("retry-after-ms"))
     if millis is not None:
@@ -152,20 +164,19 @@ def _number(value: str | None) -> float | None:
         number = float(value or "")
     except ValueError:
         return None
-    return max(0.0, number) if number < float("inf") else None  # NaN fails the comparison too
+    return max(0.0, number) if math.isfinite(number) else None
 
 
 def _until(value: str) -> float | None:
     try:
-        at = parsedate_to_datetime(value).timestamp()
+        date = parsedate_to_datetime(value).timestamp()
     except (ValueError, TypeError, OverflowError):
         return None
-    # A date is on the wall clock; so is this comparison, and no other one in this room.
-    return max(0.0, at - time.time())
+    return max(0.0, date - time.time())
 
 
 def _message_in(body: str) -> str:
-    """The server's own words, where the body is an error in the usual form."""
+    """Returns the server's own words if the body is an error in the usual form, else the body."""
     try:
         error = json.loads(body)["error"]
         return str(error if isinstance(error, str) else error["message"])
@@ -173,23 +184,25 @@ def _message_in(body: str) -> str:
         return body
 
 
-def _kind_of(status: int, text: str) -> tuple[str, Literal["no", "unknown"]]:
+_KIND_OF_STATUS: Final[Mapping[int, Kind]] = {
+    404: ("not_found", "no"),
+    408: ("timeout", "unknown"),
+    409: ("server", "no"),
+    429: ("rate_limited", "no"),
+    503: ("overloaded", "no"),
+    529: ("overloaded", "no"),
+}
+
+
+def _kind_of(status: int, text: str) -> Kind:
     if status < 400:
         return "malformed", "unknown"  # a redirect: not followed, since it would carry the key
     if status in (401, 402, 403) or (status in (400, 429) and _CREDIT_WORDS.search(text)):
         return "auth", "no"
     if status == 413 or (status in (400, 422) and _CONTEXT_WORDS.search(text)):
         return "context", "no"
-    named: Mapping[int, tuple[str, Literal["no", "unknown"]]] = {
-        404: ("not_found", "no"),
-        408: ("timeout", "unknown"),
-        409: ("server", "no"),
-        429: ("rate_limited", "no"),
-        503: ("overloaded", "no"),
-        529: ("overloaded", "no"),
-    }
-    if status in named:
-        return named[status]
+    if status in _KIND_OF_STATUS:
+        return _KIND_OF_STATUS[status]
     if "overloaded_error" in text:
         return "overloaded", "no"
     return ("server", "unknown") if status >= 500 else ("refused", "no")

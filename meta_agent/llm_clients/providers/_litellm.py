@@ -1,13 +1,14 @@
 """The only file that uses litellm: every provider that is neither OpenAI nor Anthropic.
 
-litellm is imported at the first provider, not before: it takes seconds. What it would do at import
-or behind our back is turned off: reading a `.env` file of the current directory, fetching its
-price table from the network, retries, fallbacks, callbacks, printing.
+litellm is imported at the first provider, not before: that takes seconds. What it would do at
+import or unasked is turned off: it reads no `.env` file of the current directory, fetches no price
+table from the network, and neither retries nor prints.
 
-It also hides faults: a stream that just ends gets the stop reason "stop", and usage that never came
-is estimated. So both are taken from what its wrapper says it received, not from what it tells.
+litellm also hides faults: it gives a stream that ends early the stop reason "stop", and estimates
+usage that never came. So both are taken from what its wrapper received.
 
-Does not cover: providers' own extras such as thinking budgets and prompt caching.
+Does not cover: providers' own extras such as thinking budgets and prompt caching, and a deadline
+for a provider that litellm reaches without its HTTP client.
 """
 
 from __future__ import annotations
@@ -21,21 +22,18 @@ from typing import Any, Final
 
 from meta_agent.core.chat import ChatReply, ChatRequest
 from meta_agent.core.errors import ProviderError
-from meta_agent.llm_clients.providers._chunks import Chunks, body_of
+from meta_agent.llm_clients.providers._connection import Timeouts, guard
 from meta_agent.llm_clients.providers._failures import (
     causes,
     is_transport,
-    malformed,
     of_event,
-    of_ours,
     of_status,
     of_transport,
 )
-from meta_agent.llm_clients.providers._streaming import Line, Timeouts
-from meta_agent.llm_clients.providers._validate import heard
-from meta_agent.llm_clients.providers._wire import guard
+from meta_agent.llm_clients.providers._openai_form import Chunks, body_of
+from meta_agent.llm_clients.providers._reply import read_reply
 
-PREFIX: Final = "litellm/"  # says it outright, for a provider or base URL that another SDK takes
+PREFIX: Final = "litellm/"  # asks for litellm where the provider or base URL has another SDK
 _AT_IMPORT: Final = {
     "LITELLM_MODE": "PRODUCTION",  # anything but DEV: no .env file is read
     "LITELLM_LOCAL_MODEL_COST_MAP": "True",  # no download
@@ -55,11 +53,17 @@ class LiteLLMProvider:
 
     def chat(self, request: ChatRequest) -> ChatReply:
         arguments = self._arguments(request)
-        line = Line(lambda: _Received(self._litellm, arguments), self._timeouts, self._typed)
-        return heard(line.listen(), Chunks(), request, secrets=self._secrets)
+        return read_reply(
+            lambda: _received(self._litellm.completion(**arguments)),
+            Chunks(),
+            request,
+            timeouts=self._timeouts,
+            secrets=self._secrets,
+            sdk_failure=self._failure,
+        )
 
     def close(self) -> None:
-        """litellm shares its connections between all callers and keeps them."""
+        """Does nothing: litellm shares its connections between all callers and keeps them."""
 
     def _arguments(self, request: ChatRequest) -> dict[str, Any]:
         return {
@@ -74,62 +78,41 @@ class LiteLLMProvider:
             "max_retries": 0,
             "drop_params": True,  # what a provider does not know is left out, not refused
             "no-log": True,
-            # Else a request with tools imports litellm's MCP client, which it does not depend on.
+            # Otherwise a request with tools imports litellm's MCP client, which is not installed.
             "_skip_mcp_handler": True,
         }
 
-    def _typed(self, error: BaseException, began: bool) -> ProviderError:
-        if ours := of_ours(error):
-            return ours
+    def _failure(self, error: Exception, began: bool) -> ProviderError | None:
         status = getattr(error, "status_code", None)
-        headers = next((h for one in causes(error) if (h := _headers_of(one)) is not None), None)
-        # Statuses are made up for errors that never had one; headers are not.
+        headers = next((h for cause in causes(error) if (h := _headers_of(cause))), None)
+        # litellm makes up statuses for errors that never had one, but no headers.
         if isinstance(status, int) and (headers is not None or 400 <= status < 408):
             return of_status(status, str(error), headers or {}, secrets=self._secrets)
+        broken = type(error).__name__ == "MidStreamFallbackError"
         if is_transport(error) or "Timeout" in type(error).__name__:
-            return of_transport(error, began=began or _mid_stream(error), secrets=self._secrets)
-        if _mid_stream(error):
-            return _of_broken_stream(error, secrets=self._secrets)
-        if isinstance(error, ValueError | RecursionError) and status is None:
-            return malformed(f"the stream can't be read: {error}", secrets=self._secrets)
-        return of_transport(error, began=began, secrets=self._secrets)
+            return of_transport(error, began=began or broken, secrets=self._secrets)
+        if broken:
+            text = str(getattr(error, "original_exception", None) or error)
+            return of_event({"message": text}, secrets=self._secrets)
+        if status is not None:
+            return of_transport(error, began=began, secrets=self._secrets)
+        return None
 
 
-class _Received:
-    """litellm's stream without what it makes up: its stop reasons and usage are those received."""
-
-    def __init__(self, litellm: Any, arguments: Mapping[str, Any]) -> None:
-        self._wrapper = litellm.completion(**arguments)
-
-    def __iter__(self) -> Iterator[dict[str, Any]]:
-        for chunk in self._wrapper:
-            plain = chunk.model_dump()
-            plain.pop("usage", None)
-            for choice in plain["choices"]:
-                choice.pop("finish_reason", None)
-            yield plain
-        yield self._last()
-
-    def _last(self) -> dict[str, Any]:
-        wrapper = self._wrapper
-        reason = wrapper.received_finish_reason or wrapper.intermittent_finish_reason
-        usages = [chunk.get("usage") for chunk in wrapper.chunks if chunk.get("usage")]
-        usage = usages[-1].model_dump() if usages and reason else None
-        return {
-            "choices": [{"index": 0, "finish_reason": reason}] if reason else [],
-            "usage": usage,
-        }
-
-
-def _of_broken_stream(error: BaseException, *, secrets: tuple[str, ...]) -> ProviderError:
-    text = str(getattr(error, "original_exception", None) or error)
-    if "timed out" in text:
-        return ProviderError("the server went silent in the middle of its reply", kind="timeout")
-    return of_event({"message": text}, secrets=secrets)
-
-
-def _mid_stream(error: BaseException) -> bool:
-    return type(error).__name__ == "MidStreamFallbackError"
+def _received(wrapper: Any) -> Iterator[dict[str, Any]]:
+    """Yields litellm's stream with the stop reason and the usage that its wrapper received."""
+    for chunk in wrapper:
+        plain = chunk.model_dump()
+        plain.pop("usage", None)
+        for choice in plain["choices"]:
+            choice.pop("finish_reason", None)
+        yield plain
+    reason = wrapper.received_finish_reason or wrapper.intermittent_finish_reason
+    usages = [chunk.get("usage") for chunk in wrapper.chunks if chunk.get("usage")]
+    yield {
+        "choices": [{"index": 0, "finish_reason": reason}] if reason else [],
+        "usage": usages[-1].model_dump() if usages and reason else None,
+    }
 
 
 def _headers_of(error: BaseException) -> Mapping[str, str] | None:
@@ -138,7 +121,7 @@ def _headers_of(error: BaseException) -> Mapping[str, str] | None:
 
 
 def _secrets_around() -> list[str]:
-    """Values of the variables litellm may take a key from by itself: they must not be echoed."""
+    """Returns the values of variables from which litellm may take a key by itself."""
     marks = ("KEY", "TOKEN", "SECRET", "PASSWORD")
     return [
         value
@@ -148,7 +131,7 @@ def _secrets_around() -> list[str]:
 
 
 def _guard_clients(litellm: Any) -> None:
-    """Our limits on every HTTP client that it makes; they are shared by all providers."""
+    """Puts our limits on every HTTP client that litellm makes; all its providers share them."""
     handlers: Any = importlib.import_module("litellm.llms.custom_httpx.http_handler")
     make = handlers.HTTPHandler.create_client
     if litellm.client_session is None:

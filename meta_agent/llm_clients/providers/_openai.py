@@ -16,14 +16,13 @@ from urllib.parse import urlsplit
 
 import openai  # noqa: TID251
 
-from meta_agent.core.chat import ChatReply, ChatRequest
+from meta_agent.core.chat import ChatRequest
 from meta_agent.core.errors import ProviderError
 from meta_agent.core.protocols import JSON
-from meta_agent.llm_clients.providers._chunks import Chunks, body_of, model_name
+from meta_agent.llm_clients.providers._connection import NO_KEEP_ALIVE, Timeouts
 from meta_agent.llm_clients.providers._failures import is_transport, of_event, of_status
+from meta_agent.llm_clients.providers._openai_form import Chunks, body_of, model_name
 from meta_agent.llm_clients.providers._sdk import SdkProvider, http_client
-from meta_agent.llm_clients.providers._streaming import Timeouts
-from meta_agent.llm_clients.providers._wire import ONE_EACH
 
 OPENAI_URL: Final = "https://api.openai.com/v1"
 # These refuse `temperature` and `top_p`; the chat variants of the family take them.
@@ -33,25 +32,26 @@ _REASONS: Final = re.compile(r"^(?:o\d|gpt-[5-9])(?!.*chat)")
 class OpenAIProvider(SdkProvider):
     """One account at one server."""
 
+    path = "/chat/completions"
+    stream = openai.Stream[object]
+    collector = Chunks
+
     def __init__(self, *, base_url: str | None, api_key: str, timeouts: Timeouts) -> None:
         url = base_url or OPENAI_URL
         self._is_openai = urlsplit(url).hostname == urlsplit(OPENAI_URL).hostname
-        own = None if self._is_openai else {"authorization": f"Bearer {api_key}"}
+        only = None if self._is_openai else {"authorization": f"Bearer {api_key}"}
         client = openai.OpenAI(
             api_key=api_key,
             base_url=url,
             max_retries=0,
-            default_headers=ONE_EACH,
-            http_client=http_client(openai, url, timeouts, own),
+            default_headers=NO_KEEP_ALIVE,
+            http_client=http_client(openai, url, timeouts, only),
         )
-        super().__init__(client, "/chat/completions", openai.Stream[object], api_key, timeouts)
+        super().__init__(client, api_key, timeouts)
 
-    def chat(self, request: ChatRequest) -> ChatReply:
-        return self._hear(request, self._body(request), Chunks())
-
-    def _body(self, request: ChatRequest) -> dict[str, JSON]:
+    def body(self, request: ChatRequest) -> dict[str, JSON]:
         body = body_of(request, model_name(request.model))
-        # `max_tokens` is what compatible servers know, and what OpenAI's newer models refuse.
+        # Compatible servers know `max_tokens`, and OpenAI's newer models refuse it.
         limit = "max_completion_tokens" if self._is_openai else "max_tokens"
         body |= {limit: request.max_tokens, "stream": True}
         body["stream_options"] = {"include_usage": True}
@@ -64,12 +64,12 @@ class OpenAIProvider(SdkProvider):
                 body["return_token_ids"] = True
         return body
 
-    def _of_sdk(self, error: BaseException) -> ProviderError | None:
+    def sdk_failure(self, error: Exception, began: bool) -> ProviderError | None:
         if isinstance(error, openai.APIStatusError):
             answer = error.response
             text = answer.text if answer.is_closed else str(error)
-            return of_status(error.status_code, text, answer.headers, secrets=self._secrets)
+            return of_status(error.status_code, text, answer.headers, secrets=self.secrets)
         if isinstance(error, openai.APIError) and not is_transport(error):
             fields = error.body if isinstance(error.body, Mapping) else {"message": str(error)}
-            return of_event(fields, secrets=self._secrets)
+            return of_event(fields, secrets=self.secrets)
         return None

@@ -124,7 +124,7 @@ class ApiGateway:
         conversation = f"policy/{self._label}/{request.task_key}/{request.sample_idx}"
         dialect = self._dialect
         while True:
-            spoken = dialect.spoken(asked)
+            spoken = dialect.adapt(asked)
             try:
                 return self._client.chat(spoken, conversation=conversation, turn=request.turn)
             except ProviderError as error:

@@ -144,7 +144,7 @@ def _paired(one: Conversation) -> Iterator[tuple[Exchange | None, Exchange]]:
 
 def _kept(before: Exchange | None, now: Exchange) -> int:
     """How many messages were said before: the same from the start of both."""
-    pairs = zip(before.said if before else (), now.messages, strict=False)
+    pairs = zip(before.dialogue if before else (), now.messages, strict=False)
     count = 0
     for old, new in pairs:
         if old != new:
@@ -180,8 +180,8 @@ def _dialogue(one: Conversation, full: bool) -> Iterator[RenderableType]:
     yield Text(one.told(), style="dim")
     for before, now in _paired(one):
         kept = _kept(before, now)
-        if before is not None and kept < len(before.said):
-            dropped = len(before.said) - kept
+        if before is not None and kept < len(before.dialogue):
+            dropped = len(before.dialogue) - kept
             yield Text(
                 f"— {dropped} messages were left out or replaced from here on —", style="dim"
             )
