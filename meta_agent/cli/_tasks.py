@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 tasks_app = typer.Typer(help="Task files.", no_args_is_help=True, rich_markup_mode=None)
 
-OutOption = Annotated[Path, typer.Option("--out", help="Task file to write, JSON lines.")]
-CountOption = Annotated[int, typer.Option(min=1, help="Tasks wanted, at most.")]
+OutOption = Annotated[Path, typer.Option("--out", help="The task file to write (JSON lines).")]
+CountOption = Annotated[int, typer.Option(min=1, help="The search ends at so many tasks.")]
 RepeatsOption = Annotated[
-    int, typer.Option(min=2, help="Runs of a suite that must agree; a test that does not is out.")
+    int, typer.Option(min=2, help="Runs of a suite. A test whose results differ decides nothing.")
 ]
 ImagesOption = Annotated[
     Path | None,
@@ -33,9 +33,12 @@ JobsOption = Annotated[
     int | None, typer.Option(min=1, help="Sandboxes at once. [default: CPU cores]")
 ]
 ImageOption = Annotated[
-    str, typer.Option(help="Local image with the dependencies: meta-agent sandbox image.")
+    str | None,
+    typer.Option(
+        help="Local image with the dependencies: meta-agent sandbox image.", show_default=False
+    ),
 ]
-PythonOption = Annotated[str, typer.Option(help="The interpreter inside that has pytest.")]
+PythonOption = Annotated[str, typer.Option(help="The interpreter in the image that has pytest.")]
 TestsOption = Annotated[
     list[str] | None, typer.Option("--tests", help="Pattern of test files; repeatable.")
 ]
@@ -79,7 +82,7 @@ def tasks_check(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Check a task file: golds pass, nothing and cheats do not, no task is in two splits."""
+    """Check a task file: golds pass, empty attempts and cheats fail, no task is in two splits."""
     from dataclasses import replace
 
     from meta_agent.composition.opening import asked_of
@@ -87,13 +90,13 @@ def tasks_check(
     from meta_agent.reports.terminal.text import lines
 
     with stdout_for_data():
-        asked = asked_of(config, sandbox=_backend(config), run="tasks-check")
-        asked = replace(asked, tasks=file, images=images)
-        found = check_asked(asked, jobs=_jobs(jobs), progress=say)
-        if place := manifest or (file and default_manifest(file)):
-            write_manifest(found, place)
-    emit(as_json, found.to_json, lambda: lines(render(found).splitlines()))
-    if not found.ok:
+        request = asked_of(config, sandbox=_backend(config), run="tasks-check")
+        request = replace(request, tasks=file, images=images)
+        report = check_asked(request, jobs=_jobs(jobs), progress=say)
+        if path := manifest or (file and default_manifest(file)):
+            write_manifest(report, path)
+    emit(as_json, report.to_json, lambda: lines(render(report).splitlines()))
+    if not report.ok:
         raise typer.Exit(1)
 
 
@@ -116,13 +119,13 @@ def tasks_images(
         from meta_agent.domains.harbor import make_images
 
         with stdout_for_data():
-            made = make_images(file, engine=_backend(config), pull=pull, progress=say)
-        emit(as_json, lambda: {"schema_version": 1, "images": made}, lambda: lines(list(made)))
+            tags = make_images(file, engine=_backend(config), pull=pull, progress=say)
+        emit(as_json, lambda: {"schema_version": 1, "images": tags}, lambda: lines(list(tags)))
         return
     with stdout_for_data():
-        found = fetch_images(file, images=images, engine=_backend(config), pull=pull, progress=say)
-    emit(as_json, found.to_json, lambda: lines(found.lines()))
-    if found.missing:
+        report = fetch_images(file, images=images, engine=_backend(config), pull=pull, progress=say)
+    emit(as_json, report.to_json, lambda: lines(report.lines()))
+    if report.missing:
         raise typer.Exit(1)
 
 
@@ -135,7 +138,7 @@ def tasks_synth(
     count: CountOption = 40,
     repeats: RepeatsOption = 2,
     jobs: JobsOption = None,
-    image: ImageOption = "",
+    image: ImageOption = None,
     python: PythonOption = "python3",
     plugin: PluginOption = None,
     tests: TestsOption = None,
@@ -146,13 +149,12 @@ def tasks_synth(
     """Plant faults in a package; keep those that its own tests catch."""
     from meta_agent.domains.tasks import Bench, SynthPlan, read_package, sandboxes, synthesize
 
-    with stdout_for_data():
+    plan = SynthPlan(count, config.seed, repeats, _jobs(jobs))
+    with stdout_for_data(), _author(config, author, out) as model:
         package = read_package(path, tests=tests or (), sources=sources or ())
         factory = sandboxes(_backend(config), "tasks-synth")
-        bench = Bench(package, factory, image or None, python, tuple(plugin or ()))
-        plan = SynthPlan(count, config.seed, repeats, _jobs(jobs))
-        with _author(config, author, out) as writes:
-            made = synthesize(bench, out, plan, say, writes)
+        bench = Bench(package, factory, image, python, tuple(plugin or ()))
+        made = synthesize(bench, out, plan, say, model)
     _show(made, as_json)
 
 
@@ -162,17 +164,17 @@ def _author(config: RunConfig, model: str | None, out: Path) -> Iterator[Author 
     from meta_agent.core.errors import ConfigError
     from meta_agent.core.settings import flag_of
 
-    typed = [one for one in _OF_AUTHOR if config.origin.get(one, "").startswith("command line")]
     if model is None:
-        if typed:
-            raise ConfigError(f"{flag_of(typed[0])} changes nothing without --author MODEL")
+        for name in _OF_AUTHOR:
+            if config.origin.get(name, "").startswith("command line"):
+                raise ConfigError(f"{flag_of(name)} changes nothing without --author MODEL")
         yield None
         return
     from meta_agent.composition.authoring import open_author
 
-    named = resolve_flags(meta_model=model).meta_model
-    with open_author(config.model_copy(update={"meta_model": named}), out, say) as opened:
-        yield opened
+    full_name = resolve_flags(meta_model=model).meta_model
+    with open_author(config.model_copy(update={"meta_model": full_name}), out, say) as author:
+        yield author
 
 
 @tasks_app.command("mine")
@@ -185,12 +187,12 @@ def tasks_mine(
     repeats: RepeatsOption = 2,
     jobs: JobsOption = None,
     any_message: Annotated[
-        bool, typer.Option("--any-message", help="Also commits that do not speak of a fix.")
+        bool, typer.Option("--any-message", help="Also try commits that name no fix.")
     ] = False,
     touched: Annotated[
         bool, typer.Option("--touched", help="Run only test files that a commit touches.")
     ] = False,
-    image: ImageOption = "",
+    image: ImageOption = None,
     python: PythonOption = "python3",
     plugin: PluginOption = None,
     tests: TestsOption = None,
@@ -201,16 +203,8 @@ def tasks_mine(
     from meta_agent.domains.tasks import MinePlan, mine, sandboxes
 
     plan = MinePlan(
-        count,
-        repeats,
-        _jobs(jobs),
-        any_message,
-        image or None,
-        python,
-        tuple(tests or ()),
-        tuple(sources or ()),
-        tuple(plugin or ()),
-        touched,
+        *(count, repeats, _jobs(jobs), any_message, image, python),
+        *(tuple(tests or ()), tuple(sources or ()), tuple(plugin or ()), touched),
     )
     with stdout_for_data():
         made = mine(path, sandboxes(_backend(config), "tasks-mine"), out, plan, say)
@@ -227,5 +221,5 @@ def _backend(config: RunConfig) -> str:
     return "docker" if config.sandbox == "auto" else config.sandbox
 
 
-def _jobs(asked: int | None) -> int:
-    return asked or os.cpu_count() or 1
+def _jobs(jobs: int | None) -> int:
+    return jobs or os.cpu_count() or 1

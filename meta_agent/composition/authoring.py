@@ -1,6 +1,6 @@
-"""The model that writes tasks (`tasks synth --author`): asked, paid for and recorded like a run's.
+"""Opens the model that writes tasks (`tasks synth --author`), recorded and capped like a run's.
 
-Promises: what was asked and what it cost lies beside the task file (`NAME.asked`), and an
+Promises: questions, answers and cost are kept beside the task file (`NAME.asked`), and an
 interrupted search asks nothing twice. The cap on money counts all searches for that file.
 """
 
@@ -23,27 +23,32 @@ _RUN: Final = "author"
 
 
 def asked_folder(out: Path) -> Path:
-    """Where the record of what was asked for a task file stands."""
+    """The folder with the questions and answers of a task file."""
     return out.absolute().with_name(f"{out.stem}.asked")
 
 
 @contextmanager
 def open_author(config: RunConfig, out: Path, tell: Callable[[str], None]) -> Iterator[Author]:
-    """The model that `config.meta_model` names. Raises before anything is asked."""
+    """Opens the model that `config.meta_model` names, and a ledger beside `out`.
+
+    Raises `ConfigError` before anything is asked.
+    """
     model = config.meta_model
     if model == "rules" or model.startswith("replay:"):
         raise ConfigError(f"--author {model}: expected provider/model, vllm:PATH or scripted:FILE")
-    # Of a workspace's settings only those that say how models are asked matter here.
+    # Only the settings that say how models are asked matter here.
     config = config.model_copy(update={"policy": "nano", "models": {}, "grade": None})
     require_servers(config)
     folder = asked_folder(out)
     folder.mkdir(parents=True, exist_ok=True)
-    at = Workspace(folder, config.domain, config.harness, config.seed)
-    with Ledger.open(at.ledger_file) as ledger:
+    workspace = Workspace(folder, config.domain, config.harness, config.seed)
+    with Ledger.open(workspace.ledger_file) as ledger:
         ledger.start_run(_RUN, config.to_json(), config_hash=_RUN)
-        opened = open_models(config, ledger, _RUN, at, started_at=int(time.time()), tell=tell)
+        opened = open_models(
+            config, ledger, _RUN, workspace, started_at=int(time.time()), tell=tell
+        )
         with opened as client:
             assert client is not None  # a meta-model is asked
             yield Author(client, model)
-        spent = ledger.spend(_RUN).values()
-        tell(f"asked {model}: {sum(one.calls for one in spent)} calls, record: {folder}")
+        calls = sum(spend.calls for spend in ledger.spend(_RUN).values())
+        tell(f"asked {model}: {calls} calls, record: {folder}")

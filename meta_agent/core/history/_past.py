@@ -5,8 +5,8 @@ ours (no checkout, so no filter, hook or submodule of theirs runs); what comes o
 nothing that is made from them can hold history or refs. Links, submodules and very large files are
 left out.
 
-Does not cover: renames (a rename is a deletion and a new file) and shallow clones, whose oldest
-commits have no parents to compare with.
+Does not cover: renames (a rename is a deletion and a new file). The oldest commits of a shallow
+clone have no parents to compare with, so they are left out.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def foreign_history(source: Path, *, deep: bool = False) -> Iterator[ForeignHist
             git.run(
                 *("-c", "fetch.fsckObjects=true", *_forgiven(), "fetch", "-q", "--no-tags"),
                 *(() if deep else ("--depth=1",)),
-                *("--no-recurse-submodules", "--no-write-fetch-head"),
+                *("--no-recurse-submodules", "--no-write-fetch-head", "--update-shallow"),
                 *(f"file://{place}", f"HEAD:{_IMPORT}"),
             )
         except GitError as error:

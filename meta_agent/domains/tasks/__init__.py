@@ -4,14 +4,12 @@
 says whether they are fit.
 """
 
+from meta_agent.domains.tasks._author import Author
 from meta_agent.domains.tasks._bench import Bench, sandboxes
-from meta_agent.domains.tasks._made import Made
+from meta_agent.domains.tasks._collection import Made, manifest_path
 from meta_agent.domains.tasks._mine import MinePlan, mine
 from meta_agent.domains.tasks._package import Package, read_package
-from meta_agent.domains.tasks._rows import manifest_path
-from meta_agent.domains.tasks.planting._author import Author
-from meta_agent.domains.tasks.planting._chosen import SynthPlan
-from meta_agent.domains.tasks.planting._synth import synthesize
+from meta_agent.domains.tasks._synth import SynthPlan, synthesize
 
 __all__ = [
     "Author",

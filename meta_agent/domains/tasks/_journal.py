@@ -1,9 +1,7 @@
-"""What has been measured already, so that an interrupted search goes on where it was.
+"""What a search has measured already, so that an interrupted search goes on where it was.
 
-`ahead` takes measurements under way side by side in the order in which they were asked for.
-
-Promises: a line is either whole or ignored; measurements of another package, other settings or
-another version of this code are never taken up. Does not cover: two searches with one output file
+Promises: a line is either whole or ignored. Measurements of another package, other settings or
+another version of this code are never used again. Does not cover: two searches with one output file
 at the same time.
 """
 
@@ -16,91 +14,85 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from importlib import resources
 from pathlib import Path
 from typing import TypeVar
 
 from meta_agent.core.protocols import JSON
 
-Item = TypeVar("Item")
+Candidate = TypeVar("Candidate")
 Value = TypeVar("Value")
 
 
 class Journal:
-    """Measurements by key, in a file beside the output until that is written."""
+    """Measurements by key, in a file beside the output until the output is written."""
 
     def __init__(self, out: Path, settings: dict[str, JSON]) -> None:
         self.path = out.with_name(f".{out.name}.measured")
-        stamp = json.dumps([settings, code_hash()], sort_keys=True)
+        stamp = json.dumps([settings, _code_hash()], sort_keys=True)
         self._stamp = hashlib.sha256(stamp.encode()).hexdigest()
-        self._lock = threading.Lock()  # guards _known and the file
-        self._known = self._read()
-        self.taken_up = len(self._known)
+        self._lock = threading.Lock()  # guards _values and the file
+        self._values = self._read()
+        self.resumed = len(self._values)
 
     def once(self, key: str, measure: Callable[[], JSON]) -> JSON:
-        """The recorded measurement, or a new one, recorded."""
+        """The recorded measurement, or a new one, which is recorded."""
         with self._lock:
-            if key in self._known:
-                return self._known[key]
+            if key in self._values:
+                return self._values[key]
         value = measure()
         line = json.dumps([self._stamp, key, value]) + "\n"
         with self._lock, self.path.open("a", encoding="utf-8") as file:
-            self._known[key] = value
+            self._values[key] = value
             file.write(line)
             file.flush()
             os.fsync(file.fileno())
         return json.loads(json.dumps(value))
 
     def close(self) -> None:
+        """Removes the file."""
         self.path.unlink(missing_ok=True)
 
     def _read(self) -> dict[str, JSON]:
-        if not self.path.exists():
-            return {}
-        known: dict[str, JSON] = {}
-        for line in self.path.read_text(encoding="utf-8").split("\n"):
-            try:
+        values: dict[str, JSON] = {}
+        for line in self.path.read_text("utf-8").split("\n") if self.path.exists() else ():
+            with suppress(ValueError):  # cut off in the middle
                 stamp, key, value = json.loads(line)
-            except ValueError:
-                continue  # cut off in the middle
-            if stamp == self._stamp:
-                known[key] = value
-        return known
+                values |= {key: value} if stamp == self._stamp else {}
+        return values
 
 
-def code_hash() -> str:
-    """Of everything here and of the grader: what a measurement depends on."""
+def _code_hash() -> str:
+    """A hash of this folder and of the grader: what a measurement depends on."""
     digest = hashlib.sha256()
-    for package in ("tasks", "tasks.planting", "swe", "swe.grading"):
-        for file in sorted(
-            resources.files(f"meta_agent.domains.{package}").iterdir(), key=lambda item: item.name
-        ):
+    for package in ("tasks", "swe", "swe.grading"):
+        folder = resources.files(f"meta_agent.domains.{package}")
+        for file in sorted(folder.iterdir(), key=lambda file: file.name):
             if file.name.endswith(".py"):
                 digest.update(file.name.encode() + b"\0" + file.read_bytes() + b"\0")
     return digest.hexdigest()
 
 
 def ahead(
-    pool: ThreadPoolExecutor,
-    width: int,
-    wanted: Iterator[Item],
-    measure: Callable[[Item], Value],
-) -> Iterator[tuple[Item, Future[Value]]]:
-    """Items with their measurements, `width` of them at a time.
+    jobs: int, candidates: Iterator[Candidate], measure: Callable[[Candidate], Value]
+) -> Iterator[tuple[Candidate, Future[Value]]]:
+    """Candidates in order with their measurements, `jobs` of them at a time.
 
-    `wanted` is read as late as possible, so it may leave out what earlier results have made
-    superfluous; a caller that decides in this order decides the same for every width.
+    `candidates` is read as late as possible, so it may leave out what earlier results have made
+    superfluous. A caller that decides in this order decides the same for every number of jobs.
     """
-    waiting: deque[tuple[Item, Future[Value]]] = deque()
-    try:
-        while True:
-            for item in wanted:
-                waiting.append((item, pool.submit(measure, item)))
-                if len(waiting) >= width:
-                    break
-            if not waiting:
-                return
-            yield waiting.popleft()
-    finally:
-        for _, result in waiting:
-            result.cancel()
+    waiting: deque[tuple[Candidate, Future[Value]]] = deque()
+    with ThreadPoolExecutor(jobs) as pool:
+        try:
+            while True:
+                for candidate in candidates:
+                    waiting.append((candidate, pool.submit(measure, candidate)))
+                    if len(waiting) >= jobs:
+                        break
+                if not waiting:
+                    return
+                yield waiting.popleft()
+        finally:
+            for _, future in waiting:
+                future.cancel()

@@ -1,47 +1,69 @@
 """Turns the bug-fix commits of a repository into tasks.
 
 The tree of a task is the parent commit's, as plain files: no history, no refs. The commit's changes
-to tests are `test_patch`, its changes to source are the gold patch, and its message goes nowhere
-near the agent: the issue text says what the tests show on the unfixed tree.
+to tests are `test_patch`, its changes to source the gold patch. The agent never sees its message:
+the issue text says what the tests show on the unfixed tree.
 
-Promises: FAIL_TO_PASS failed every time before the fix and passed every time after it,
-PASS_TO_PASS passed every time on both, all in fresh sandboxes; the same repository gives the same
-rows.
+Promises: what `_measure` promises of the tests; the same repository gives the same rows. A search
+ends early if one module is missing again and again, and says so.
 
 Does not cover: commits whose tests need what only the fix has (a new function, say): they describe
-a feature. Dependencies of old commits that the image does not have.
+a feature. Dependencies of old commits that the image lacks.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections import Counter
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from meta_agent.core.errors import ConfigError
 from meta_agent.core.history import foreign_history
-from meta_agent.core.protocols import JSON
 from meta_agent.domains.formats import semantic_key
-from meta_agent.domains.swe import SandboxFactory, make_patch
-from meta_agent.domains.tasks._bench import Bench
+from meta_agent.domains.swe import Report, SandboxFactory, Tree, make_patch
+from meta_agent.domains.swe._patch import overlay
+from meta_agent.domains.tasks._bench import Bench, Failure
+from meta_agent.domains.tasks._collection import (
+    Collection,
+    Draft,
+    Made,
+    Measured,
+    Progress,
+    make_room,
+)
 from meta_agent.domains.tasks._fixes import Fix, read_fixes
 from meta_agent.domains.tasks._journal import Journal, ahead
-from meta_agent.domains.tasks._made import Made, Progress
-from meta_agent.domains.tasks._measure import Measure
-from meta_agent.domains.tasks._package import Package, package_of
-from meta_agent.domains.tasks._rows import Row, archive_folder, make_room, task_row, write_set
+from meta_agent.domains.tasks._measure import (
+    NONE_PASSES,
+    NONE_REMAINS,
+    NONE_TELLS,
+    UNIMPORTABLE,
+    WHY_CHARS,
+    Comparison,
+    Stable,
+    evidence,
+    first_without_results,
+    together,
+    without_results,
+)
+from meta_agent.domains.tasks._package import package_of, suite_files
+
+PATIENCE = 5  # commits in a row that lack the same module
+_MANY = 3  # failing tests that are asked for their reason
+_FEATURE = "its tests call what only the fix has, so it is a feature"
+_FAIL_FIXED = "its tests fail with the fix too"
+_LACKS_MODULE = re.compile(r"No module named '([\w.]+)'")
+_LACKS = re.compile(
+    r"(?:no attribute|cannot import name|name) '(\w+)'|unexpected keyword argument '(\w+)'"
+)
+_TOO_MANY = re.compile(r"(\w+)\(\) takes .*positional arguments? but .* given")
 
 
 @dataclass(frozen=True, slots=True)
 class MinePlan:
-    """What to look for. `tests` and `sources` are patterns, as `read_package` takes them.
-
-    `touched`: of the suite, only the files that a commit touches have a say, as in SWE-bench; a
-    suite may be too long to run as a whole, several times for each commit.
-    """
+    """What to look for. `tests` and `sources` are patterns, as `read_package` takes them."""
 
     count: int = 40
     repeats: int = 2
@@ -53,6 +75,7 @@ class MinePlan:
     sources: tuple[str, ...] = ()
     plugins: tuple[str, ...] = ()
     touched: bool = False
+    """Runs only the test files that a commit touches, as SWE-bench does, if a suite is long."""
 
     def __post_init__(self) -> None:
         if min(self.count, self.jobs) < 1 or self.repeats < 2:
@@ -65,145 +88,156 @@ def mine(
     """Writes a task file, its archives and its manifest."""
     make_room(out)
     with foreign_history(repository, deep=True) as history:
-        settings = {**dataclasses.asdict(plan), "count": 0, "jobs": 0, "head": history.head()}
+        head = history.head()
+        settings = {**dataclasses.asdict(plan), "count": 0, "jobs": 0, "head": head}
         journal = Journal(out, settings)
-        if journal.taken_up:
-            progress(f"taking up {journal.taken_up} measurements of an interrupted search")
-        head = package_of(
-            history.tree(history.head()),
-            repository.resolve().name,
-            history.head(),
-            plan.tests,
-            plan.sources,
-        )
-        bench = Bench(head, factory, plan.image, plan.python, plan.plugins).checked()
-        if bench.held:
-            progress(bench.held)
-        dig = _Dig(bench, out, plan, journal, progress)
-        dig.run(read_fixes(history, any_message=plan.any_message))
-    made = dig.written(history_head=head.commit)
+        if journal.resumed:
+            progress(f"using {journal.resumed} measurements of an interrupted search")
+        label = repository.resolve().name
+        package = package_of(history.tree(head), label, head, plan.tests, plan.sources)
+        bench = Bench(package, factory, plan.image, plan.python, plan.plugins).checked()
+        if bench.warning:
+            progress(bench.warning)
+        collection = Collection(out, plan.count, progress)
+        search = _Search(bench, plan, journal, collection)
+        search.run(read_fixes(history, any_message=plan.any_message))
+    hint = None if plan.any_message else "--any-message also tries commits that name no fix"
+    made = {"by": "mine", "package": package.name, "head": head, "repeats": plan.repeats}
+    written = collection.write(made | {"held": list(bench.own)}, search.hint or hint)
     journal.close()
-    return made
+    return written
 
 
-class _Dig:
-    """Measures candidates in order until there are enough tasks."""
+class _Search:
+    """Measures commits in the order of the history until there are enough tasks."""
 
     def __init__(
-        self,
-        head: Bench,
-        out: Path,
-        plan: MinePlan,
-        journal: Journal,
-        progress: Progress,
+        self, bench: Bench, plan: MinePlan, journal: Journal, collection: Collection
     ) -> None:
-        self._bench, self._head, self._out = head, head.package, out
-        self._plan, self._journal, self._progress = plan, journal, progress
-        self._refused: Counter[str] = Counter()
-        self._flaky: set[str] = set()
-        self._rows: list[Row] = []
-        self._archives: dict[str, bytes] = {}
-        self._marks: set[str] = set()
-        self._tried = 0
+        self._bench, self._plan, self._journal = bench, plan, journal
+        self._collection = collection
+        self._missing: list[str] = []  # the modules that the last commits lacked
+        self.hint = ""
 
-    def run(self, found: Iterator[Fix | str]) -> None:
-        """Takes fixes as they come; the decision goes in the order of the history."""
-        with ThreadPoolExecutor(self._plan.jobs) as pool:
-            fixes = self._candidates(found)
-            for fix, result in ahead(pool, self._plan.jobs, fixes, self._measured):
-                self._tried += 1
-                self._decide(fix, result.result())
-                if len(self._rows) >= self._plan.count:
-                    return
+    def run(self, fixes: Iterator[Fix | str]) -> None:
+        for fix, future in ahead(self._plan.jobs, self._candidates(fixes), self._measured):
+            measured = future.result()
+            self._collection.decide(self._draft(fix, measured), measured)
+            if self._collection.full or self._is_hopeless(measured):
+                return
+        self._collection.exhausted = True
 
-    def _candidates(self, found: Iterator[Fix | str]) -> Iterator[Fix]:
-        for one in found:
-            if isinstance(one, Fix):
-                yield one
+    def _candidates(self, fixes: Iterator[Fix | str]) -> Iterator[Fix]:
+        for fix in fixes:
+            if isinstance(fix, Fix):
+                yield fix
             else:
-                self._refused[one] += 1
+                self._collection.refused[fix] += 1
 
-    def _measured(self, fix: Fix) -> dict[str, JSON]:
-        def measure() -> dict[str, JSON]:
+    def _is_hopeless(self, measured: Measured) -> bool:
+        """Whether the last commits lacked the same module; then `hint` says what to do."""
+        lacks = _LACKS_MODULE.search(measured.get("why", ""))
+        module = lacks[1] if lacks else ""
+        same = module and module in self._missing
+        self._missing = [*self._missing, module] if same else [module] if module else []
+        if len(self._missing) < PATIENCE:
+            return False
+        self.hint = (
+            f"{PATIENCE} commits in a row lack the module {module}: build an image with it "
+            "(meta-agent sandbox image --requirements FILE), then --image TAG"
+        )
+        self._collection.refuse("the search", f"stopped early: no module {module}", self.hint)
+        return True
+
+    def _measured(self, fix: Fix) -> Measured:
+        def measure() -> Measured:
             try:
-                plan = self._plan
-                trial = Measure(self._bench_of(fix), fix, plan.repeats, plan.tests, plan.touched)
-                return trial.measured()
+                return _Trial(self._bench_of(fix), fix, self._plan).measured()
             except ConfigError as problem:  # the old tree has no tests, or no package
                 return {"refused": str(problem).split(":")[0]}
 
-        found: dict[str, JSON] = self._journal.once(fix.commit.id, measure)
-        return found
+        measured: Measured = self._journal.once(fix.commit.id, measure)
+        return measured
 
     def _bench_of(self, fix: Fix) -> Bench:
-        return dataclasses.replace(self._bench, package=self._package(fix))
+        """A bench of the parent's tree; named by the commit, since a version spans many."""
+        plan, name = self._plan, self._bench.package.name
+        package = package_of(fix.before, name, fix.commit.parent, plan.tests, plan.sources)
+        package = dataclasses.replace(package, name=name, version="")
+        return dataclasses.replace(self._bench, package=package)
 
-    def _package(self, fix: Fix) -> Package:
-        """The parent's tree; named by the commit, since a version spans many."""
-        plan = self._plan
-        found = package_of(fix.before, self._head.name, fix.commit.parent, plan.tests, plan.sources)
-        return dataclasses.replace(found, name=self._head.name, version="")
+    def _draft(self, fix: Fix, measured: Measured) -> Draft:
+        label = f"{fix.commit.id[:12]} {fix.commit.subject[:60]}"
+        origin = {"by": "mine", "commit": fix.commit.id, "subject": fix.commit.subject}
+        if "refused" in measured:
+            return Draft(self._bench, label, "", "", "", "", origin)
+        key = semantic_key(self._bench.package.name, fix.patch, measured["issue"])
+        tests = make_patch(fix.before, fix.tests)
+        return Draft(self._bench_of(fix), label, key, fix.patch, tests, "", origin)
 
-    def _decide(self, fix: Fix, found: dict[str, JSON]) -> None:
-        self._flaky.update(found.get("flaky", ()))
-        reason = str(found.get("refused", ""))
-        key = "" if reason else semantic_key(self._head.name, fix.patch, found["issue"])
-        marks = set() if reason else {key, found["issue"]}
-        if marks & self._marks:
-            reason = "the same fix or the same text as another commit's"
-        if reason:
-            self._refused[reason] += 1
-            self._progress(
-                f"{fix.commit.id[:12]} refused: {reason} {found.get('why', '')}".rstrip()
-            )
-            return
-        self._marks |= marks
-        self._keep(fix, found, key)
 
-    def _keep(self, fix: Fix, found: dict[str, JSON], key: str) -> None:
-        package = self._package(fix)
-        self._archives[package.archive_name] = package.archive
-        self._rows.append(
-            task_row(
-                package,
-                topic=key,
-                issue=found["issue"],
-                patch=fix.patch,
-                test_patch=make_patch(fix.before, fix.tests),
-                setup_patch="",
-                fail_to_pass=found["fail"],
-                pass_to_pass=found["pass"],
-                folder=archive_folder(self._out),
-                image=self._plan.image,
-                python=self._plan.python,
-                plugins=self._plan.plugins,
-                own=self._bench.own,
-                origin={"by": "mine", "commit": fix.commit.id, "subject": fix.commit.subject},
-            )
-        )
-        self._progress(
-            f"[{len(self._rows)}/{self._plan.count}] {fix.commit.id[:12]} "
-            f"{fix.commit.subject[:60]}: {len(found['fail'])} tests decide"
-        )
+@dataclass(frozen=True)
+class _Trial:
+    """Runs a commit's tests on the tree with the fix, then on the tree without."""
 
-    def written(self, *, history_head: str) -> Made:
-        if not self._rows:
-            raise ConfigError(
-                f"no task came of {self._tried} candidate commits: {dict(self._refused)}",
-                hint=None
-                if self._plan.any_message
-                else "--any-message tries commits that do not speak of a fix",
-            )
-        made = {
-            "by": "mine",
-            "package": self._head.name,
-            "head": history_head,
-            "repeats": self._plan.repeats,
-            "tried": self._tried,
-            "refused": dict(sorted(self._refused.items())),
-            "flaky": sorted(self._flaky),
-            "held": list(self._bench.own),
-        }
-        manifest = write_set(self._out, self._rows, self._archives, made)
-        flaky = tuple(sorted(self._flaky))
-        return Made(self._out, len(self._rows), self._tried, dict(self._refused), flaky, manifest)
+    bench: Bench
+    fix: Fix
+    plan: MinePlan
+
+    def measured(self) -> Measured:
+        before = overlay(self.bench.package.tree, self.fix.tests)
+        after = overlay(before, self.fix.source)
+        files = suite_files(after, self.plan.tests)  # the commit may bring some
+        if self.plan.touched:
+            files = tuple(path for path in files if path in self.fix.tests)
+        if not files:
+            return {"refused": "touches no test file of the suite"}
+        changed = tuple(self.fix.source)
+        reports = [self.bench.suite(after, files, changed) for _ in range(self.plan.repeats)]
+        if lost := first_without_results(reports):
+            return self._lost(lost, after, files)
+        stable = together([report.results for report in reports])
+        measured = self._compared(Comparison(self.bench, stable, after, before, self.plan.repeats))
+        if measured.get("refused") in (NONE_PASSES, NONE_TELLS, NONE_REMAINS):
+            measured |= self._failing_with_fix(after, files, stable)
+        return measured
+
+    def _compared(self, comparison: Comparison) -> Measured:
+        measured, probe = comparison.tests()
+        if measured.get("refused") == UNIMPORTABLE:
+            return measured | {"refused": _FEATURE}
+        if "refused" in measured:
+            return measured
+        failures = comparison.failures(probe, measured["fail"])
+        if names := self._only_in_fix(failures):
+            return measured | {"refused": _FEATURE, "why": ", ".join(sorted(names))}
+        return measured | comparison.issue(failures, self.fix.added_lines)
+
+    def _only_in_fix(self, failures: Mapping[str, Failure]) -> set[str]:
+        """Names that failures complain of and that only the fix has, or gave a new signature."""
+        before = b"\n".join(text for path, text in self.fix.before.items() if path.endswith(".py"))
+        old = set(re.findall(r"\w+", before.decode("utf-8", "replace")))
+        added = "\n".join(self.fix.added_lines)
+        new = set(re.findall(r"\w+", added)) - old
+        redefined = set(re.findall(r"\bdef (\w+)", added))
+        messages = "\n".join(failure.message for failure in failures.values())
+        names = {name for match in _LACKS.findall(messages) for name in match if name in new}
+        return names | redefined.intersection(_TOO_MANY.findall(messages))
+
+    def _lost(self, lost: Report, after: Tree, files: Sequence[str]) -> Measured:
+        why = evidence(lost)
+        if lost.verdict == "no_results" and not why.count(" "):  # names of files alone
+            why = self.bench.probe(after, tests=files).problem or why
+        return {"refused": f"{without_results(lost.verdict)} with the fix", "why": why}
+
+    def _failing_with_fix(self, after: Tree, files: Sequence[str], stable: Stable) -> Measured:
+        """Another reason if most of what the commit touches does not hold with the fix either."""
+        touched = [path for path in files if path in self.fix.tests]
+        failing = sorted(test for test in stable.failing if test.split("::")[0] in touched)
+        passing = [test for test in stable.passing if test.split("::")[0] in touched]
+        if not touched or len(failing) < len(passing):
+            return {}
+        probe = self.bench.probe(after, tests=touched, only=failing[:_MANY] or None)
+        reasons = [f"{failure.kind}: {failure.message}" for failure in probe.failures.values()]
+        why = " ".join([*sorted(reasons)[:1], probe.problem][0].split())[:WHY_CHARS]
+        return {"refused": _FAIL_FIXED, "why": why}

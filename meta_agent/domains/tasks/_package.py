@@ -4,8 +4,8 @@ Promises: the same input gives the same archive, byte for byte; nothing of the p
 Reads a source distribution (`.tar.gz`), a git repository (its committed files, never its history)
 or a plain folder.
 
-Does not cover: compiled extensions, and what a build generates beyond `_built`: give the source
-distribution of such a package, which holds it.
+Does not cover: compiled extensions, and what a build generates beyond `_built`. The source
+distribution of such a package holds its generated files.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _NO_SOURCES = frozenset(
 )
 _NO_MODULES = frozenset({"setup.py", "conftest.py", "noxfile.py", "tasks.py", "fabfile.py"})
 _HAS_TESTS = re.compile(rb"^(?:async )?def test|^class \w*Test|^class .*TestCase", re.MULTILINE)
-_NAME = re.compile(r"[^A-Za-z0-9._-]+")
+_NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9._-]+")
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Package:
     commit: str  # of the repository, or the first 40 digits of the archive's hash
     tree: Tree
     archive: bytes
-    pythonpath: tuple[str, ...]
+    root: str  # the folder that imports start from: "." or "src"
     sources: tuple[str, ...]
     tests: tuple[str, ...]
 
@@ -55,35 +55,39 @@ class Package:
     def archive_name(self) -> str:
         return f"{self.name}-{self.version or self.commit[:12]}.tar.gz"
 
+    @property
+    def pythonpath(self) -> tuple[str, ...]:
+        return (self.root,)
+
     @cached_property
     def sha256(self) -> str:
         return hashlib.sha256(self.archive).hexdigest()
 
     @cached_property
     def top_names(self) -> frozenset[str]:
-        """What the tests import."""
-        below = (_below(path, self.pythonpath[0]) for path in self.sources)
-        return frozenset(PurePosixPath(path).parts[0].removesuffix(".py") for path in below if path)
+        """The top-level modules and packages that tests import."""
+        paths = (PurePosixPath(path).relative_to(self.root) for path in self.sources)
+        return frozenset(path.parts[0].removesuffix(".py") for path in paths)
 
 
 def read_package(path: Path, *, tests: Sequence[str] = (), sources: Sequence[str] = ()) -> Package:
-    """Reads a package. `tests` and `sources`: patterns of paths, instead of the usual places."""
+    """Reads a package. `tests` and `sources` are patterns of paths, instead of the usual places."""
     if path.is_file() and path.name.endswith(_ARCHIVES):
         content = path.read_bytes()
         digest = hashlib.sha256(content).hexdigest()
-        return package_of(
-            read_archive(path, digest), path.name, digest[:40], tests, sources, archive=content
-        )
+        tree = read_archive(path, digest)
+        return package_of(tree, path.name, digest[:40], tests, sources, archive=content)
     if not path.is_dir():
         raise ConfigError(
             f"{path} is neither a folder nor a source distribution",
             hint="give a repository, a folder, or what `pip download --no-binary :all:` fetched",
         )
+    label = path.resolve().name
     if (path / ".git").exists():
         with foreign_history(path) as history:
             head = history.head()
-            return package_of(history.tree(head), path.resolve().name, head, tests, sources)
-    return package_of(read_folder(path), path.resolve().name, "", tests, sources)
+            return package_of(history.tree(head), label, head, tests, sources)
+    return package_of(read_folder(path), label, "", tests, sources)
 
 
 def package_of(
@@ -95,25 +99,22 @@ def package_of(
     *,
     archive: bytes | None = None,
 ) -> Package:
-    """A package from its files. Raises `ConfigError` where there is nothing to work with."""
+    """A package from its files. Raises `ConfigError` if it has no tests or no sources."""
     name, version = _identity(tree, label)
-    roots = ("src",) if any(_is_package(path, "src") for path in tree) else (".",)
-    own = tuple(sorted(path for path in tree if _is_source(path, tree, roots[0], sources)))
-    if made := built_files(tree, own, roots[0], name, version):
-        tree, archive = {**tree, **made}, None
-    packed = archive or packed_tree(tree, name)
-    digest = hashlib.sha256(packed).hexdigest()
-    found = Package(
-        *(name, version, commit or digest[:40], tree, packed),
-        *(roots, own, suite_files(tree, tests)),
-    )
-    for kind, paths in (("tests", found.tests), ("sources", found.sources)):
+    root = _root(tree)
+    own = _source_files(tree, root, sources)
+    if generated := built_files(tree, own, root, name, version):
+        tree, archive = {**tree, **generated}, None
+    content = archive or _packed(tree, name)
+    commit = commit or hashlib.sha256(content).hexdigest()[:40]
+    suite = suite_files(tree, tests)
+    for kind, paths in (("tests", suite), ("sources", own)):
         if not paths:
             raise ConfigError(
-                f"no {kind} found in {label}: {len(tree)} files, pythonpath {roots[0]}",
+                f"no {kind} found in {label}: {len(tree)} files, pythonpath {root}",
                 hint=f"name them: --{kind} 'PATTERN' (source distributions often leave tests out)",
             )
-    return found
+    return Package(name, version, commit, tree, content, root, own, suite)
 
 
 def suite_files(tree: Mapping[str, bytes], patterns: Sequence[str] = ()) -> tuple[str, ...]:
@@ -121,8 +122,8 @@ def suite_files(tree: Mapping[str, bytes], patterns: Sequence[str] = ()) -> tupl
     return tuple(sorted(path for path in tree if _is_suite(path, tree[path], patterns)))
 
 
-def packed_tree(tree: Mapping[str, bytes], top: str) -> bytes:
-    """The files as an archive that depends on nothing else."""
+def _packed(tree: Mapping[str, bytes], top: str) -> bytes:
+    """An archive of the files that depends on nothing else."""
     buffer = io.BytesIO()
     with (
         gzip.GzipFile(fileobj=buffer, mode="wb", mtime=0, filename="") as packed,
@@ -136,40 +137,42 @@ def packed_tree(tree: Mapping[str, bytes], top: str) -> bytes:
 
 
 def _identity(tree: Tree, label: str) -> tuple[str, str]:
-    """Name and version, as the package states them; else the label."""
-    stated = dict(
-        line.split(": ", 1)
-        for line in tree.get("PKG-INFO", b"")
-        .decode("utf-8", "replace")
-        .split("\n\n")[0]
-        .split("\n")
-        if re.match(r"(Name|Version): \S", line)
-    )
-    project = _project(tree)
-    name = stated.get("Name") or project.get("name") or re.sub(r"(-\d.*)?\.t.*$", "", label)
-    version = stated.get("Version") or project.get("version") or ""
-    return _NAME.sub("-", name.strip()).strip("-.") or "package", _NAME.sub("-", version.strip())
-
-
-def _project(tree: Tree) -> dict[str, str]:
+    """Name and version as PKG-INFO or pyproject.toml state them; else the label and nothing."""
+    head = tree.get("PKG-INFO", b"").decode("utf-8", "replace").split("\n\n")[0]
+    fields = dict(re.findall(r"^(Name|Version): (\S.*)$", head, re.MULTILINE))
     try:
-        table = tomllib.loads(tree.get("pyproject.toml", b"").decode())
-    except (ValueError, UnicodeDecodeError):
-        return {}
-    project = table.get("project")
-    rows = project.items() if isinstance(project, dict) else ()
-    return {key: value for key, value in rows if isinstance(value, str)}
+        project = tomllib.loads(tree.get("pyproject.toml", b"").decode()).get("project", {})
+    except ValueError:
+        project = {}
+    project = {key: value for key, value in project.items() if isinstance(value, str)}
+    name = fields.get("Name") or project.get("name") or re.sub(r"(-\d.*)?\.t.*$", "", label)
+    version = fields.get("Version") or project.get("version") or ""
+    name = _NOT_IN_NAMES.sub("-", name.strip()).strip("-.") or "package"
+    return name, _NOT_IN_NAMES.sub("-", version.strip())
 
 
-def _is_package(path: str, root: str) -> bool:
-    below = _below(path, root)
-    return below is not None and PurePosixPath(below).name == "__init__.py" and "/" in below
+def _root(tree: Tree) -> str:
+    """`src` if it holds modules and is no package itself."""
+    modules = any(path.startswith("src/") and path.endswith(".py") for path in tree)
+    return "src" if modules and "src/__init__.py" not in tree else "."
 
 
-def _below(path: str, root: str) -> str | None:
-    if root == ".":
-        return path
-    return path.removeprefix(f"{root}/") if path.startswith(f"{root}/") else None
+def _source_files(tree: Tree, root: str, patterns: Sequence[str]) -> tuple[str, ...]:
+    """The files of top-level modules and packages; of namespace packages if there are no others."""
+    prefix = "" if root == "." else f"{root}/"
+    paths = sorted(path for path in tree if path.startswith(prefix) and _is_module(path))
+    if patterns:
+        return tuple(path for path in paths if _matches(path, patterns))
+    tops = {path: path.removeprefix(prefix).split("/")[0] for path in paths}
+    modules = {path for path in paths if tops[path].endswith(".py")}
+    inside = [path for path in paths if path not in modules and tops[path] not in _NO_SOURCES]
+    regular = {path for path in inside if f"{prefix}{tops[path]}/__init__.py" in tree}
+    own = {path for path in modules if tops[path] not in _NO_MODULES}
+    return tuple(sorted(own | (regular or set(inside))))
+
+
+def _is_module(path: str) -> bool:
+    return path.endswith(".py") and not is_test_path(path) and not is_control_path(path)
 
 
 def _is_suite(path: str, content: bytes, patterns: Sequence[str]) -> bool:
@@ -179,19 +182,6 @@ def _is_suite(path: str, content: bytes, patterns: Sequence[str]) -> bool:
     if name in ("test.py", "tests.py"):  # it may be a module that helps with tests
         return _HAS_TESTS.search(content) is not None
     return name.endswith(".py") and (name.startswith("test_") or name.endswith("_test.py"))
-
-
-def _is_source(path: str, tree: Tree, root: str, patterns: Sequence[str]) -> bool:
-    below = _below(path, root)
-    if not path.endswith(".py") or below is None or is_test_path(path) or is_control_path(path):
-        return False
-    if patterns:
-        return _matches(path, patterns)
-    first, _, rest = below.partition("/")
-    if not rest:
-        return first not in _NO_MODULES
-    top = first if root == "." else f"{root}/{first}"
-    return f"{top}/__init__.py" in tree and first not in _NO_SOURCES
 
 
 def _matches(path: str, patterns: Sequence[str]) -> bool:

@@ -88,15 +88,6 @@ MOODY = """from pathlib import Path
 def test_moody():
     assert int(Path("turn.txt").read_text()) % 2
 """
-RACING = """import threading
-import time
-
-
-def test_racing():
-    other = threading.Thread(target=time.sleep, args=(0.05,))
-    other.start()
-    other.join()
-"""
 FILES = {
     "purse/__init__.py": '"""Coins."""\n',
     "purse/coins.py": SOURCE,

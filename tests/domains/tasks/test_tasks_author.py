@@ -15,12 +15,13 @@ from meta_agent.core.config import RunConfig
 from meta_agent.core.errors import ConfigError
 from meta_agent.core.protocols import ROLES
 from meta_agent.domains.tasks import Bench, SynthPlan, synthesize
-from meta_agent.domains.tasks.planting._author import Place, read_reply
-from meta_agent.domains.tasks.planting._report import problem_of
+from meta_agent.domains.tasks._author import Place, read_reply
+from meta_agent.domains.tasks._measure import Comparison, together
+from meta_agent.domains.tasks._report import problem_of
 from tests.loopback import Brain, Call, Say, openai_server
 
 Benches = Callable[[Path], Bench]
-PLACE = Place("purse/coins.py", "largest", 13, 13, 18)
+PLACE = Place("purse/coins.py", "largest", 13, 18)
 OLD = "        if best is None or coin > best:\n            best = coin\n    return best\n"
 NEW = "        if not best or coin > best:\n            best = coin\n    return best\n"
 SCRIPT = "from purse.coins import largest\nprint(largest([-5], default=0))"
@@ -32,7 +33,13 @@ I keep what I owe as negative coins.
 {SCRIPT}
 ```
 
-It prints `-5`, but zero was to stay the least.
+It prints
+
+```
+-5
+```
+
+but zero was to stay the least.
 """
 SOURCE = """def largest(coins, default=None):
     best = default
@@ -70,6 +77,13 @@ def answer(old: str = OLD, new: str = NEW, report: str = REPORT) -> str:
     return f"I chose this.\n{edit}\n<report>\n{report}</report>"
 
 
+def test_an_edit_of_a_source_with_carriage_returns_applies() -> None:
+    source = SOURCE.replace("\n", "\r\n").encode()
+    edit = read_reply(answer(), source, PLACE).edit
+    assert edit is not None
+    assert edit.applied(source) == SOURCE.replace(OLD, NEW).replace("\n", "\r\n").encode()
+
+
 def test_an_edit_is_the_lines_that_differ_and_applies() -> None:
     found = read_reply(answer(), SOURCE.encode(), PLACE)
     assert found.edit is not None and found.problem == ""
@@ -98,24 +112,19 @@ def purse(tmp_path: Path) -> Path:
     return written(tmp_path / "purse", files)
 
 
-SESSION = REPORT.replace(SCRIPT, ">>> from purse.coins import largest\n>>> largest([-5], 0)\n-5")
-AS_BLOCK = REPORT.replace("It prints `-5`", "It prints\n\n```\n-5\n```\n")
-
-
 @pytest.mark.parametrize(
     ("report", "says"),
     [
         (REPORT, ""),
-        (SESSION, ""),
-        (AS_BLOCK, ""),
-        (REPORT.replace("`-5`", "`-7`"), "does not state this output word for word: -5"),
-        (AS_BLOCK.replace("\n-5\n", "\n-5\n-6\n"), "neither version gives this line: -6"),
+        (REPORT.replace("```\n-5", "```\n-7"), "does not state the output word for word"),
+        (REPORT.replace("```\n-5", "```\n-5\n-6"), "does not state the output word for word"),
+        (REPORT.replace("```\n-5\n```", "-5"), "and 0 others, not one script and one block"),
         (REPORT.replace("[-5]", "[5]"), "gives the same with the bug and without it"),
         (REPORT.replace("import largest", "import total"), "lacks something of its own"),
         (REPORT.replace("I keep", "As test_floor says, I keep"), "names the test test_floor"),
         (REPORT.replace("I keep", "In purse/coins.py I keep"), "names the source"),
         (REPORT.replace("I keep", "if best is None or coin > best: I keep"), "a line of the fix"),
-        (REPORT.replace("```python", "```text"), "has 0 ```python blocks"),
+        (REPORT.replace("```python", "```text"), "has 0 ```python blocks and 2 others"),
         (REPORT.replace("print(", "largest._x = 1\nprint("), "a private name"),
     ],
 )
@@ -125,15 +134,10 @@ def test_a_report_is_held_against_what_its_script_gives(
     tested = bench(purse)
     sound = tested.package.tree
     faulty = {**sound, "purse/coins.py": SOURCE.replace(OLD, NEW).encode()}
-    problem = problem_of(
-        tested,
-        report,
-        sound,
-        faulty,
-        tests=["tests/test_coins.py::test_floor"],
-        fixed=["        if best is None or coin > best:"],
-        path="purse/coins.py",
-    )
+    comparison = Comparison(tested, together([]), sound, faulty, 2)
+    tests = ["tests/test_coins.py::test_floor"]
+    fixed = ["        if best is None or coin > best:"]
+    problem = problem_of(comparison, report, tests, fixed, "purse/coins.py")
     assert (says in problem) if says else problem == ""
 
 
@@ -156,7 +160,7 @@ def test_a_refused_answer_goes_back_once_with_the_reason(
         asked = str(call.messages[-1]["content"])
         if call.number == 0:
             assert "test_floor" in asked and "assert largest" not in asked
-            return Say(answer(report=REPORT.replace("`-5`", "`-9`")))
+            return Say(answer(report=REPORT.replace("```\n-5", "```\n-9")))
         assert "its report does not hold. the report does not state" in asked
         return Say(answer())
 

@@ -185,7 +185,7 @@ def test_a_failure_that_reads_differently_each_time_is_not_shown(
         "start", {**FILES, "purse/coins.py": FAULTY, "tests/test_coins.py": OLD_TESTS}
     )
     repository.commit("fix: signs", {"purse/coins.py": SOURCE, "tests/test_timed.py": TIMED})
-    with pytest.raises(ConfigError, match="no script of a user's shows it"):
+    with pytest.raises(ConfigError, match="no failing test can be shown"):
         mined(repository, factory, tmp_path / "o.jsonl")
 
 
@@ -202,6 +202,34 @@ def test_tests_that_fail_with_the_fix_too_say_what_they_miss(
     with pytest.raises(ConfigError, match="its tests fail with the fix too"):
         mine(repository.folder, factory, tmp_path / "o.jsonl", plan, said.append)
     assert "No module named 'nonesuch'" in said[-1]
+
+
+@pytest.mark.slow
+def test_a_search_ends_where_one_module_is_missing_again_and_again(
+    repository: Repository, tmp_path: Path, factory: SandboxFactory
+) -> None:
+    start = {**FILES, "purse/coins.py": FAULTY, "tests/test_coins.py": OLD_TESTS}
+    repository.commit("start", start)
+    for number in range(8):
+        source = f"import nonesuch\n{SOURCE}\nNUMBER = {number}\n"
+        tests = f"{TESTS}\nNUMBER = {number}\n"
+        repository.commit("fix: it", {"purse/coins.py": source, "tests/test_coins.py": tests})
+    with pytest.raises(ConfigError, match="no task came of 5 candidates") as caught:
+        mined(repository, factory, tmp_path / "o.jsonl")
+    assert "build an image with it" in str(caught.value.hint)
+    assert "nonesuch" in str(caught.value.hint)
+
+
+def test_a_shallow_clone_is_read_as_far_as_it_goes(
+    repository: Repository, tmp_path: Path, factory: SandboxFactory
+) -> None:
+    past = with_a_past(repository)
+    clone = ["clone", "-q", "--depth", "4", f"file://{past.folder}", str(tmp_path / "clone")]
+    past.git(*clone)
+    made = mine(
+        tmp_path / "clone", factory, tmp_path / "o.jsonl", MinePlan(python=sys.executable), print
+    )
+    assert made.tasks == 1 and made.exhausted
 
 
 def test_a_suite_that_does_not_start_says_why(
@@ -246,7 +274,7 @@ def test_a_repository_without_fixes_says_so(
 ) -> None:
     repository.commit("start", FILES)
     repository.commit("chore: a test", {"tests/test_coins.py": TESTS + "\n"})
-    with pytest.raises(ConfigError, match="no task came of 0 candidate commits"):
+    with pytest.raises(ConfigError, match="no task came of 0 candidates"):
         mined(repository, factory, tmp_path / "o.jsonl")
 
 

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tasks_purse import FILES, MOODY, RACING, bench_of, written
+from tasks_purse import FILES, MOODY, SOURCE, bench_of, written
 
 from meta_agent.core.errors import ConfigError
 from meta_agent.domains.check import check_domain
 from meta_agent.domains.swe import RealSwe, SandboxFactory
 from meta_agent.domains.tasks import Bench, SynthPlan, manifest_path, read_package, synthesize
-from meta_agent.domains.tasks._stable import together
+from meta_agent.domains.tasks._measure import together
 
 Benches = Callable[[Path], Bench]
 
@@ -66,8 +66,21 @@ def test_planted_faults_are_fit_tasks(
         assert row["problem_statement"].count("```python\n") == 1
         assert "purse/coins.py" not in row["problem_statement"]
         hidden = {test.split("[")[0].split("::")[-1] for test in json.loads(row["FAIL_TO_PASS"])}
+        assert not any(name in row["problem_statement"] for name in hidden)
         added = [line for line in row["test_patch"].splitlines() if line.startswith("+")]
         assert all(any(f"def {name}(" in line for line in added) for name in hidden)
+
+
+@pytest.mark.slow
+def test_faults_are_planted_in_sources_with_carriage_returns(
+    purse: Path, tmp_path: Path, factory: SandboxFactory
+) -> None:
+    (purse / "purse" / "coins.py").write_bytes(SOURCE.replace("\n", "\r\n").encode())
+    out = tmp_path / "out" / "purse.jsonl"
+    package = read_package(purse)
+    assert synthesize(bench_of(package, factory), out, SynthPlan(count=1), quiet).tasks == 1
+    report = check_domain(RealSwe(out, factory))
+    assert report.ok, [task.reasons for task in report.tasks]
 
 
 @pytest.mark.slow
@@ -88,16 +101,6 @@ def test_a_moody_test_decides_nothing(purse: Path, tmp_path: Path, factory: Sand
     made = synthesize(bench_of(read_package(purse), factory), out, SynthPlan(count=2), quiet)
     assert made.flaky == ("tests/test_moody.py::test_moody",)
     assert all("moody" not in row["FAIL_TO_PASS"] + row["PASS_TO_PASS"] for row in rows_of(out))
-
-
-def test_a_test_that_races_its_threads_decides_nothing(
-    purse: Path, tmp_path: Path, factory: SandboxFactory
-) -> None:
-    written(purse, {"tests/test_racing.py": RACING})
-    out = tmp_path / "out" / "purse.jsonl"
-    made = synthesize(bench_of(read_package(purse), factory), out, SynthPlan(count=1), quiet)
-    assert made.manifest["made"]["waiting"] == ["tests/test_racing.py::test_racing"]
-    assert "racing" not in out.read_text()
 
 
 def test_no_fault_is_planted_where_the_fix_would_look_like_a_cheat(
@@ -127,7 +130,7 @@ def test_an_interrupted_search_goes_on(
         synthesize(bench, part, SynthPlan(count=3), stop)
     said: list[str] = []
     synthesize(bench, part, SynthPlan(count=3), said.append)
-    assert said[0].startswith("taking up ")
+    assert said[0].startswith("using ")
     assert manifest_path(part).read_bytes() == manifest_path(whole).read_bytes()
     assert [one.name for one in part.parent.iterdir() if one.name.startswith(".")] == []
 
@@ -135,7 +138,7 @@ def test_an_interrupted_search_goes_on(
 @pytest.mark.slow
 def test_tasks_of_one_function_share_a_split(purse: Path, tmp_path: Path, bench: Benches) -> None:
     out = tmp_path / "out" / "purse.jsonl"
-    synthesize(bench(purse), out, SynthPlan(count=4, tries_per_task=4), quiet)
+    synthesize(bench(purse), out, SynthPlan(count=4), quiet)
     splits: dict[str, set[str]] = {}
     for row in rows_of(out):
         splits.setdefault(row["origin"]["function"], set()).add(row["split"])
@@ -154,7 +157,7 @@ def test_the_same_lines_lost_twice_make_one_task(tmp_path: Path, bench: Benches)
     }
     out = tmp_path / "out.jsonl"
     package = written(tmp_path / "twin", files)
-    synthesize(bench(package), out, SynthPlan(count=4, tries_per_task=3), quiet)
+    synthesize(bench(package), out, SynthPlan(count=4), quiet)
     names_of_tasks = [row["instance_id"] for row in rows_of(out)]
     assert len(names_of_tasks) == len(set(names_of_tasks)) > 1
     assert RealSwe(out, bench(package).factory).rows.keys() == set(names_of_tasks)
@@ -233,6 +236,23 @@ def test_a_src_layout_is_found(tmp_path: Path) -> None:
     files = {name.replace("purse/", "src/purse/"): text for name, text in FILES.items()}
     package = read_package(written(tmp_path / "purse", files))
     assert (package.pythonpath, package.top_names) == (("src",), frozenset({"purse"}))
+
+
+@pytest.mark.parametrize("before", ["", "src/"])
+@pytest.mark.parametrize(
+    ("folders", "more"),
+    [("corp/purse/", {}), ("corp/purse/", {"setup.py": "", "docs/conf.py": ""}), ("corp/", {})],
+)
+def test_a_namespace_package_is_found(
+    tmp_path: Path, before: str, folders: str, more: dict[str, str]
+) -> None:
+    module = f"{before}{folders}coins.py"
+    files = {module: SOURCE, "tests/test_coins.py": FILES["tests/test_coins.py"], **more}
+    if folders == "corp/purse/":
+        files[f"{before}{folders}__init__.py"] = ""
+    package = read_package(written(tmp_path / "purse", files))
+    assert module in package.sources and package.pythonpath == (before.rstrip("/") or ".",)
+    assert package.top_names == {"corp"}
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,238 @@
+"""The tasks that a search has accepted, why it refused the others, and the files that it writes.
+
+A task set is rows in SWE-bench's form, the archives that they rest on, and a manifest of hashes.
+
+Promises: no two tasks are alike. The same tasks give the same bytes, manifest included: nothing in
+it depends on when, where or how fast it was made. The manifest is written last.
+
+Does not cover: whether the tasks are fit (`meta-agent tasks check`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from meta_agent.core.errors import ConfigError
+from meta_agent.core.protocols import JSON, SPLITS, Split
+from meta_agent.core.task_splits import lacking
+from meta_agent.domains.formats import semantic_key
+from meta_agent.domains.formats._splits import hashed_split
+from meta_agent.domains.tasks._bench import Bench
+
+Progress = Callable[[str], None]
+Measured = dict[str, JSON]
+"""`fail`, `pass` and `issue` of a task, or why it is none: `refused` and `why`; `flaky` tests."""
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A candidate for a task. Drafts about the same `topic` (a function) share a split."""
+
+    bench: Bench  # its package holds the tree that `setup_patch` starts from
+    label: str
+    topic: str
+    patch: str
+    test_patch: str
+    setup_patch: str
+    origin: Mapping[str, JSON]
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """What was written, and why not more."""
+
+    path: Path
+    tasks: int
+    tried: int
+    refused: Mapping[str, int]  # reason: how often
+    flaky: tuple[str, ...]
+    manifest: dict[str, JSON]
+    exhausted: bool  # every candidate was tried
+
+    @property
+    def lacks(self) -> str:
+        """Why no run can be made of the set; empty if one can."""
+        return lacking(self.manifest["splits"], trainable=False)
+
+    def to_json(self) -> dict[str, JSON]:
+        """The document of `--json`."""
+        fields = {**asdict(self), "path": str(self.path), "flaky": list(self.flaky)}
+        return {"schema_version": 1, **fields, "lacks": self.lacks}
+
+    def lines(self) -> list[str]:
+        """The same for people."""
+        splits = ", ".join(f"{split} {n}" for split, n in self.manifest["splits"].items())
+        reasons = sorted(self.refused.items(), key=lambda pair: (-pair[1], pair[0]))
+        return [
+            f"{self.tasks} tasks of {self.tried} tried: {splits}",
+            *(f"  {count:4d} refused: {reason}" for reason, count in reasons),
+            *([f"flaky tests left out: {', '.join(self.flaky)}"] if self.flaky else []),
+            f"written: {self.path}",
+            *([f"evolve refuses the set: it has {self.lacks}"] if self.lacks else []),
+            f"next: {self._next()}",
+        ]
+
+    def _next(self) -> str:
+        if not self.lacks:
+            return f"meta-agent tasks check {self.path}"
+        if self.exhausted:
+            return "every candidate was tried, so add rows from another package or by another way"
+        return "the same command with a larger --count, or rows from another package"
+
+
+class Collection:
+    """Accepts and refuses tasks in the order in which they come."""
+
+    def __init__(self, out: Path, count: int, progress: Progress) -> None:
+        self._out, self._count, self._progress = out, count, progress
+        self.refused: Counter[str] = Counter()
+        self.rows: list[dict[str, JSON]] = []
+        self.flaky: set[str] = set()
+        self.tried = 0
+        self.exhausted = False  # every candidate was tried
+        self._archives: dict[str, bytes] = {}
+        self._topics: dict[str, str] = {}  # by what no second task may share
+
+    @property
+    def full(self) -> bool:
+        return len(self.rows) >= self._count
+
+    def refuse(self, label: str, reason: str, why: str = "") -> None:
+        """Counts a candidate that makes no task."""
+        self.refused[reason] += 1
+        self._progress(f"{label} refused: {reason} {why}".rstrip())
+
+    def decide(self, draft: Draft, measured: Measured) -> bool:
+        """Whether a measured candidate makes one more task."""
+        self.tried += 1
+        self.flaky.update(measured.get("flaky", ()))
+        reason = measured.get("refused") or self._repetition(draft, measured)
+        if reason:
+            self.refuse(draft.label, reason, measured.get("why", ""))
+            return False
+        package = draft.bench.package
+        self._archives[package.archive_name] = package.archive
+        self.rows.append(_row(draft, measured, archive_folder(self._out)))
+        tests = len(measured["fail"])
+        self._progress(f"[{len(self.rows)}/{self._count}] {draft.label}: {tests} tests decide")
+        return True
+
+    def _repetition(self, draft: Draft, measured: Measured) -> str:
+        """Why a task is too much like an accepted one; empty if it is not."""
+        issue = f"issue {measured['issue']}"
+        lines = semantic_key(draft.bench.package.name, draft.patch, "")
+        if issue in self._topics or lines in self._topics:
+            return "the same text or lines as another task"
+        tests = f"tests {measured['fail']}"
+        if self._topics.setdefault(tests, draft.topic) != draft.topic:
+            return "decided by the same tests as another task"
+        self._topics |= {issue: draft.topic, lines: draft.topic}
+        return ""
+
+    def write(self, made: Mapping[str, JSON], hint: str | None) -> Made:
+        """Writes the set. `made` says how, for the manifest. Raises `ConfigError` without tasks."""
+        if not self.rows:
+            raise ConfigError(
+                f"no task came of {self.tried} candidates: {dict(self.refused)}", hint=hint
+            )
+        refused = dict(sorted(self.refused.items()))
+        flaky = sorted(self.flaky)
+        by = {"tried": self.tried, "refused": refused, "flaky": flaky, **made}
+        manifest = _write_set(self._out, self.rows, self._archives, by)
+        tasks = len(self.rows)
+        exhausted = self.exhausted
+        return Made(self._out, tasks, self.tried, refused, tuple(flaky), manifest, exhausted)
+
+
+def make_room(out: Path) -> None:
+    """Makes the folder of a task file. Raises `ConfigError` if there can be none."""
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as problem:
+        raise ConfigError(f"--out {out}: no folder for it can be made: {problem}") from problem
+    if out.is_dir():
+        raise ConfigError(f"--out {out} is a folder", hint=f"name a file: {out / 'tasks.jsonl'}")
+
+
+def manifest_path(tasks: Path) -> Path:
+    """Where the manifest of a task file stands."""
+    return tasks.with_name(f"{tasks.stem}.manifest.json")
+
+
+def archive_folder(tasks: Path) -> str:
+    """The name of the folder beside a task file that holds its archives."""
+    return f"{tasks.stem}.sources"
+
+
+def split_of(package: str, topic: str) -> Split:
+    """The split of everything about a topic, whatever else is in a set."""
+    return hashed_split(hashlib.sha256(f"{package}\0{topic}".encode()).hexdigest())
+
+
+def _row(draft: Draft, measured: Measured, folder: str) -> dict[str, JSON]:
+    bench, package = draft.bench, draft.bench.package
+    key = semantic_key(package.name, draft.patch, measured["issue"])
+    source = {
+        "archive": f"{folder}/{package.archive_name}",
+        "sha256": package.sha256,
+        "setup_patch": draft.setup_patch,
+        "pythonpath": list(package.pythonpath),
+        **({"python": bench.python} if bench.python != "python3" else {}),
+        **({"plugins": list(bench.plugins)} if bench.plugins else {}),
+        **({"own": list(bench.own)} if bench.own else {}),
+    }
+    return {
+        "instance_id": f"{package.name}-{key[:12]}",
+        "repo": package.name,
+        "base_commit": package.commit,
+        "version": package.version,
+        "split": split_of(package.name, draft.topic),
+        "problem_statement": measured["issue"],
+        "hints_text": "",
+        "patch": draft.patch,
+        "test_patch": draft.test_patch,
+        "FAIL_TO_PASS": json.dumps(measured["fail"]),
+        "PASS_TO_PASS": json.dumps(measured["pass"]),
+        **({"image": bench.image} if bench.image else {}),
+        "source": source,
+        "origin": dict(draft.origin),
+    }
+
+
+def _write_set(
+    out: Path,
+    rows: Sequence[dict[str, JSON]],
+    archives: Mapping[str, bytes],
+    made: Mapping[str, JSON],
+) -> dict[str, JSON]:
+    """Writes everything beside `out` and returns the manifest."""
+    folder = out.parent / archive_folder(out)
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, content in archives.items():
+        (folder / name).write_bytes(content)
+    lines = [json.dumps(row, sort_keys=True, ensure_ascii=True) + "\n" for row in rows]
+    out.write_text("".join(lines), encoding="utf-8")
+    splits = Counter(row["split"] for row in rows)
+    hashes = {f"{folder.name}/{name}": _sha256(archives[name]) for name in sorted(archives)}
+    ids = [str(row["instance_id"]) for row in rows]
+    manifest: dict[str, JSON] = {
+        "schema_version": 1,
+        "file": out.name,
+        "sha256": _sha256("".join(lines).encode()),
+        "archives": hashes,
+        "made": dict(made),
+        "splits": {split: splits[split] for split in SPLITS},
+        "tasks": {key: _sha256(line.encode()) for key, line in zip(ids, lines, strict=True)},
+    }
+    text = json.dumps(manifest, indent=2, sort_keys=True) + "\n"
+    manifest_path(out).write_text(text, encoding="utf-8")
+    return manifest
+
+
+def _sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()

@@ -1,0 +1,135 @@
+"""Source files as text: their names, their tests, and files with some tests taken out.
+
+Promises: nothing runs. Does not cover: names that are set while a program runs, and tests that no
+plain `def` in their own file defines; those raise `UnreachableError`.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+from collections.abc import Iterable
+
+from meta_agent.core.parsing.syntax import parse_python
+from meta_agent.domains.swe import Tree
+
+Def = ast.FunctionDef | ast.AsyncFunctionDef
+_DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+
+
+class UnreachableError(ValueError):
+    """A test whose source cannot be found."""
+
+
+def parsed(source: bytes) -> ast.Module | None:
+    """A file's syntax tree; None if the file is not Python that we can read."""
+    try:
+        return parse_python(source)
+    except (SyntaxError, ValueError):
+        return None
+
+
+def read_names(nodes: Iterable[ast.AST]) -> set[str]:
+    """The names that are read."""
+    names = (node for node in nodes if isinstance(node, ast.Name))
+    return {node.id for node in names if isinstance(node.ctx, ast.Load)}
+
+
+def bound_names(nodes: Iterable[ast.AST]) -> set[str]:
+    """The names that are assigned, defined, imported or taken as parameters."""
+    names: set[str] = set()
+    for node in nodes:
+        if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
+            names.add(node.id)
+        elif isinstance(node, (*_DEFINITIONS, ast.ExceptHandler)) and node.name:
+            names.add(node.name)
+        elif isinstance(node, ast.arg):
+            names.add(node.arg)
+        elif isinstance(node, ast.alias):
+            names.add((node.asname or node.name).split(".")[0])
+    return names
+
+
+def is_edit(before: bytes, after: bytes) -> bool:
+    """Whether an edited file parses, to another program."""
+    trees = parsed(before), parsed(after)
+    return None not in trees and ast.dump(trees[0]) != ast.dump(trees[1])  # type: ignore[arg-type]
+
+
+def leaves_unused(before: bytes, after: bytes) -> bool:
+    """Whether an edit leaves a parameter, variable, import or private function that nothing reads.
+
+    Whoever wrote such code would have seen it at once.
+    """
+    return not _unused(parse_python(after)) <= _unused(parse_python(before))
+
+
+def _unused(module: ast.Module) -> Counter[tuple[str, str]]:
+    """What nothing reads: (function, name), and how often."""
+    read_in_module = _mentioned(module)
+    unused: Counter[tuple[str, str]] = Counter()
+    for node in ast.walk(module):
+        if isinstance(node, (ast.Import, ast.ImportFrom)):
+            unused.update(("", name) for name in bound_names(node.names) - read_in_module)
+        elif isinstance(node, Def):
+            if node.name.startswith("_") and node.name.strip("_") == node.name[1:]:
+                unused.update(("", name) for name in {node.name} - read_in_module)
+            names = {child for child in ast.walk(node) if isinstance(child, (ast.arg, ast.Name))}
+            unused.update((node.name, name) for name in bound_names(names) - _mentioned(node))
+    return unused
+
+
+def _mentioned(tree: ast.AST) -> set[str]:
+    """Names and attributes that are read; those in texts count too (`__all__`, annotations)."""
+    nodes = list(ast.walk(tree))
+    names = read_names(nodes) | {node.attr for node in nodes if isinstance(node, ast.Attribute)}
+    return names | {str(node.value) for node in nodes if isinstance(node, ast.Constant)}
+
+
+def plain_name(test: str) -> tuple[str, str]:
+    """The file of a test and the name of its function (`Class::method`), without parameters."""
+    path, _, name = test.partition("::")
+    return path, name.split("[", 1)[0]
+
+
+def find_test(module: ast.Module, name: str) -> Def:
+    """A test's function. Raises `UnreachableError`."""
+    return _find(module, name)[0]
+
+
+def without_tests(tree: Tree, tests: Iterable[str]) -> dict[str, bytes]:
+    """The files that hold these tests, with the tests taken out. Raises `UnreachableError`."""
+    by_file: dict[str, set[str]] = {}
+    for test in tests:
+        path, name = plain_name(test)
+        by_file.setdefault(path, set()).add(name)
+    return {path: _without(tree[path], path, names) for path, names in sorted(by_file.items())}
+
+
+def _find(module: ast.Module, name: str) -> tuple[Def, list[ast.stmt]]:
+    """A test's function and the block that it stands in."""
+    block, parts = module.body, name.split("::")
+    for number, part in enumerate(parts, 1):
+        kind = Def if number == len(parts) else ast.ClassDef
+        nodes = [node for node in block if isinstance(node, kind) and node.name == part]
+        if len(nodes) != 1:
+            raise UnreachableError(f"{name}: {len(nodes)} definitions of {part}")
+        if isinstance(nodes[0], Def):
+            return nodes[0], block
+        block = nodes[0].body
+    raise UnreachableError(f"{name} is a class")
+
+
+def _without(source: bytes, path: str, names: set[str]) -> bytes:
+    module = parsed(source)
+    if module is None:
+        raise UnreachableError(f"{path} is no Python that we can read")
+    lines = source.split(b"\n")
+    places = [_find(module, name) for name in sorted(names)]
+    removed = {id(function) for function, _ in places}
+    for function, block in sorted(places, key=lambda place: -place[0].lineno):
+        first = min([function.lineno, *(node.lineno for node in function.decorator_list)])
+        empty = block is not module.body and all(id(node) in removed for node in block)
+        fill = [b" " * function.col_offset + b"pass"] if empty and function is block[0] else []
+        lines[first - 1 : function.end_lineno] = fill
+    return b"\n".join(lines)
