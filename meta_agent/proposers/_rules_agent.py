@@ -16,38 +16,41 @@ from meta_agent.proposers.workbench import open_workbench
 class RulesAgent:
     """Deterministic, free, and the baseline that language models have to beat."""
 
-    def __init__(self, ask: Callable[..., list[Proposal]] = propose) -> None:
-        self._ask = ask
+    def __init__(self, rules: Callable[..., list[Proposal]] = propose) -> None:
+        self._rules = rules
 
     def propose(self, brief: Brief) -> Proposed:
         proposals = self._proposals(brief)
         return Proposed(
-            [_draft(brief, *numbered) for numbered in enumerate(proposals)],
+            [_draft(brief, index, proposal) for index, proposal in enumerate(proposals)],
             nothing="" if proposals else "no rule has an idea left for this version",
         )
 
     def _proposals(self, brief: Brief) -> list[Proposal]:
-        """K proposals, strongest first: what is seen before training and after it, by rule.
+        """Returns at most k proposals: by rule, the stronger of the two readings.
 
-        An INVALID version gets its repair first.
+        The readings are before training and after it. The first repair of an INVALID version comes
+        first, whatever its strength.
         """
         readings = [brief.evidence, *([brief.untrained] if brief.untrained else [])]
-        found: dict[str, Proposal] = {}
+        strongest: dict[str, Proposal] = {}
         for evidence in readings:
-            for one in self._asked(brief, evidence):
-                known = found.get(one.hypothesis.rule)
-                if known is None or one.strength > known.strength:
-                    found[one.hypothesis.rule] = one
-        repairs = [one.hypothesis.rule for one in self._asked(brief, brief.evidence, repair=True)]
-        first = repairs[:1] if brief.invalid else []
+            for proposal in self._suggested(brief, evidence):
+                rival = strongest.setdefault(proposal.hypothesis.rule, proposal)
+                if proposal.strength > rival.strength:
+                    strongest[proposal.hypothesis.rule] = proposal
+        repairs = self._suggested(brief, brief.evidence, repair=True) if brief.invalid else []
+        first = repairs[0].hypothesis.rule if repairs else None
 
-        ideas = (*found.values(), *_small_edits(brief))
-        kept = sorted((o for o in ideas if o.hypothesis.factor in brief.factors), key=place)
-        kept.sort(key=lambda one: one.hypothesis.rule not in first)
-        return best(kept, brief.skills, brief.k)
+        ideas = [*strongest.values(), *_small_edits(brief)]
+        ideas = sorted((p for p in ideas if p.hypothesis.factor in brief.factors), key=place)
+        ideas.sort(key=lambda proposal: proposal.hypothesis.rule != first)
+        return best(ideas, brief.skills, brief.k)
 
-    def _asked(self, brief: Brief, evidence: Evidence, *, repair: bool = False) -> list[Proposal]:
-        return self._ask(
+    def _suggested(
+        self, brief: Brief, evidence: Evidence, *, repair: bool = False
+    ) -> list[Proposal]:
+        return self._rules(
             evidence,
             brief.tree,
             brief.tried,
@@ -58,11 +61,11 @@ class RulesAgent:
 
 
 def _small_edits(brief: Brief) -> list[Proposal]:
-    """Where a policy is trained: a race screens every edit of a frozen one by rollouts anyway."""
+    """Tries small edits where a policy is trained. A race screens every edit by rollouts anyway."""
     if brief.untrained is None or "scaffold" not in brief.factors:
         return []
-    lent = brief.host.lend("small edits", 1)
-    return small_edits(brief.tree, brief.host.sample, lent.attempts, brief.tried)
+    grant = brief.host.lend("small edits", 1)
+    return small_edits(brief.tree, brief.host.sample, grant.attempts, brief.tried)
 
 
 def _draft(brief: Brief, index: int, proposal: Proposal) -> Draft | Refused:

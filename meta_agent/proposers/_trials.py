@@ -1,13 +1,13 @@
-"""What no rule foresees: small edits of the scaffold, tried on the base policy.
+"""Small edits of the scaffold that no rule foresees, tried on the base policy.
 
 Rolling out costs a fraction of training, so a whole neighbourhood of edits (`_mutants.py`) can be
-tried by successive halving: all of them on a few search tasks, the better ones on more. Mutants
-that act as the original give the very same attempts, since the policy's luck goes by task.
+tried by successive halving: all of them on a few search tasks, the better ones on more. A mutant
+that acts like the original gives the very same attempts, since the policy's luck goes by task.
 
-Promises: an edit is proposed only where an exact sign test over tasks, with Bonferroni's correction
-for every edit that was tried, says that it is better; it stays within the attempts that were lent.
+Promises: an edit is proposed only where an exact sign test over tasks says that it is better, with
+Bonferroni's correction for every edit that was tried. The trials stay within the attempts lent.
 
-Not covered: what shows only after training (a bundle's cells tell), and edits of two places.
+Not covered: what shows only after training, and edits of two places.
 Source: successive halving, Jamieson and Talwalkar, arXiv 1502.07943.
 """
 
@@ -32,19 +32,29 @@ from meta_agent.proposers.rules_table import Proposal
 ALPHA: Final = 0.05
 PROPOSED: Final = 2
 _FEWEST, _MOST = 12, 32  # tasks of the first rung
-_RUNGS: Final = ((16, 64), (4, 256))  # (edits kept, tasks)
-_MEASURED: Final = 0.5  # of strength, for what was seen and not inferred
+_RUNGS: Final = ((16, 64), (4, 256))  # (edits that remain, tasks)
+_MEASURED: Final = 0.5  # of strength: the gain was measured, not inferred
 Clean = Mapping[str, bool]  # by task
 
 
-class Better(NamedTuple):
-    """An edit that did better than the version, over `tasks` tasks of the search split."""
+class Result(NamedTuple):
+    """How an edit compares with the version over `tasks` tasks of the search split."""
 
     mutant: Mutant
-    gain: float  # share of tasks, clean success
     wins: int
     losses: int
     tasks: int
+
+    @property
+    def gain(self) -> float:
+        """The difference in clean success, as a share of tasks."""
+        return (self.wins - self.losses) / self.tasks
+
+    @property
+    def p_value(self) -> float:
+        """Of the exact one-sided sign test over tasks."""
+        pairs = self.wins + self.losses
+        return float(binomtest(self.wins, pairs, alternative="greater").pvalue)
 
 
 class Sample(Protocol):
@@ -58,31 +68,33 @@ class Sample(Protocol):
 def small_edits(
     tree: HarnessTree, sample: Sample, attempts: int, tried: Sequence[Tried] = ()
 ) -> list[Proposal]:
-    """The best small edits of the scaffold that are surely better under the base policy.
+    """Returns the best small edits of the scaffold that are surely better under the base policy.
 
-    `attempts`: how many may be made; where they do not pay for the first rung, nothing is tried.
+    `attempts` is how many may be made. Nothing is tried where they do not pay for the first rung.
     """
-    around = _neighbours(tree, {one.rule for one in tried})
-    rungs = _rungs(len(around), attempts)
+    candidates = _neighbours(tree, {trial.rule for trial in tried})
+    number, results = len(candidates), list[Result]()
+    rungs = _rungs(number, attempts)
     if not rungs:
         return []
     (version,) = sample([tree], None)
-    left, found = around, list[Better]()
-    for kept, tasks in rungs:
-        left = [one.mutant for one in _apart(found)][:kept] if found else left
-        found = _better(left, sample([_edited(tree, one) for one in left], tasks), version or {})
-        if not found:
+    for remaining, tasks in rungs:
+        if results:
+            candidates = [result.mutant for result in _apart(results)][:remaining]
+        measured = sample([_edited(tree, mutant) for mutant in candidates], tasks)
+        results = _better(candidates, measured, version or {})
+        if not results:
             return []
-    sure = [one for one in found if _p_value(one) * len(around) <= ALPHA]
-    return [_proposal(one, len(around)) for one in _apart(sure)[:PROPOSED]]
+    sure = [result for result in results if result.p_value * number <= ALPHA]
+    return [_proposal(result, number) for result in _apart(sure)[:PROPOSED]]
 
 
-def _neighbours(tree: HarnessTree, known: set[str]) -> list[Mutant]:
-    """All of them, but for what was tried before."""
+def _neighbours(tree: HarnessTree, tried: set[str]) -> list[Mutant]:
+    """Returns all small edits that were not tried before."""
     paths = parse_contract(tree).files_of("scaffold", tree)
     texts = {path: tree.files[path].decode() for path in paths if path.endswith(".py")}
-    found = [mutant for path, text in texts.items() for mutant in _mutants(path, text)]
-    return [mutant for mutant in found if _rule(mutant) not in known]
+    edits = [mutant for path, text in texts.items() for mutant in _mutants(path, text)]
+    return [mutant for mutant in edits if _rule(mutant) not in tried]
 
 
 @lru_cache(maxsize=64)
@@ -92,33 +104,30 @@ def _mutants(path: str, text: str) -> tuple[Mutant, ...]:
 
 
 def _rungs(edits: int, attempts: int) -> list[tuple[int, int]]:
-    """(edits, tasks) of each rung; none where what is lent does not pay for them."""
-    later = sum(kept * tasks for kept, tasks in _RUNGS)
-    each = min(_MOST, (attempts - later) // max(1, edits))
-    return [(edits, each), *_RUNGS] if edits and each >= _FEWEST else []
+    """Returns (edits, tasks) of each rung; nothing where the attempts do not pay for them."""
+    later = sum(remaining * tasks for remaining, tasks in _RUNGS)
+    first = min(_MOST, (attempts - later) // max(1, edits))
+    return [(edits, first), *_RUNGS] if edits and first >= _FEWEST else []
 
 
-def _better(tried: Sequence[Mutant], seen: Sequence[Clean | None], version: Clean) -> list[Better]:
-    """Those that solved more of the same tasks, best first; the earlier of equals."""
-    found = []
-    for mutant, clean in zip(tried, seen, strict=True):
-        same = [key for key in clean or {} if key in version]
-        wins = sum(clean[key] and not version[key] for key in same) if clean else 0
-        losses = sum(version[key] and not clean[key] for key in same) if clean else 0
+def _better(
+    edits: Sequence[Mutant], measured: Sequence[Clean | None], version: Clean
+) -> list[Result]:
+    """Returns what solved more of the same tasks, best first; of equals the earlier comes first."""
+    results = []
+    for mutant, clean in zip(edits, measured, strict=True):
+        pairs = [(new, version[key]) for key, new in (clean or {}).items() if key in version]
+        wins = sum(new and not old for new, old in pairs)
+        losses = sum(old and not new for new, old in pairs)
         if wins > losses:
-            found.append(Better(mutant, (wins - losses) / len(same), wins, losses, len(same)))
-    return sorted(found, key=lambda one: -one.gain)
+            results.append(Result(mutant, wins, losses, len(pairs)))
+    return sorted(results, key=lambda result: -result.gain)
 
 
-def _apart(found: Sequence[Better]) -> list[Better]:
-    """The best of each line, best first: edits of one line mostly do the same."""
-    lines = {(one.mutant.path, one.mutant.line): one for one in reversed(found)}
-    return sorted(lines.values(), key=lambda one: -one.gain)
-
-
-def _p_value(one: Better) -> float:
-    """Of the exact one-sided sign test over tasks."""
-    return float(binomtest(one.wins, one.wins + one.losses, alternative="greater").pvalue)
+def _apart(results: Sequence[Result]) -> list[Result]:
+    """Returns the best of each line, best first. Edits of one line mostly do the same."""
+    lines = {(r.mutant.path, r.mutant.line): r for r in reversed(results)}
+    return sorted(lines.values(), key=lambda result: -result.gain)
 
 
 def _edited(tree: HarnessTree, mutant: Mutant) -> HarnessTree:
@@ -132,28 +141,24 @@ def _rule(mutant: Mutant) -> str:
     return f"small-edit-{hashlib.sha256(words.encode()).hexdigest()[:8]}"
 
 
-def _proposal(one: Better, tried: int) -> Proposal:
-    mutant = one.mutant
-    words = f"`{_short(mutant.before)}`"
-    change = f"{words} becomes `{_short(mutant.after)}`" if mutant.after else f"{words} is left out"
+def _proposal(result: Result, number: int) -> Proposal:
+    mutant = result.mutant
+    before, after = (" ".join(words.split())[:60] for words in (mutant.before, mutant.after))
+    change = f"`{before}` becomes `{after}`" if after else f"`{before}` is left out"
     hypothesis = Hypothesis(
         factor="scaffold",
         statement=f"if {change} ({mutant.path}, line {mutant.line}) then clean success rises "
-        f"because of {tried} small edits of the scaffold this one did best under the base policy: "
-        f"{100 * one.gain:+.1f} points on {one.tasks} search tasks",
+        f"because of {number} small edits of the scaffold this one did best under the base policy: "
+        f"{100 * result.gain:+.1f} points on {result.tasks} search tasks",
         metric="clean_success",
         direction="up",
-        expected_delta=one.gain,
-        risks=("what the trained policy makes of it was not measured",),
+        expected_delta=result.gain,
+        risks=("nobody measured what the trained policy makes of it",),
         evidence=(
-            f"base policy, {one.tasks} search tasks: {one.wins} solved that were not, "
-            f"{one.losses} lost; sign test p = {_p_value(one):.2g}, times {tried} edits",
+            f"base policy, {result.tasks} search tasks: {result.wins} solved that were not, "
+            f"{result.losses} lost; sign test p = {result.p_value:.2g}, times {number} edits",
         ),
         rule=_rule(mutant),
     )
-    strength = clamp(_MEASURED + one.gain)
+    strength = clamp(_MEASURED + result.gain)
     return Proposal(hypothesis, f"small edit: {change}"[:72], {mutant.path: mutant.text}, strength)
-
-
-def _short(words: str) -> str:
-    return " ".join(words.split())[:60]

@@ -8,24 +8,7 @@ from meta_agent.core.diagnostic_library import LIBRARY, Lead
 from meta_agent.core.harness import parse_contract
 from meta_agent.core.proposals import Situation
 from meta_agent.core.protocols import HarnessTree
-from tests.agents._rules import EVENTS, evidence, find, namespace, rollout, tree
-
-
-def test_an_unexplained_failure_is_measured() -> None:
-    proposal = find("measure-trait", evidence(), tree())
-    assert proposal is not None
-    ((path, text),) = proposal.edits.items()
-    assert parse_contract(tree()).factor_of([path]) == "diagnostics"
-    again = [*EVENTS, EVENTS[0]]
-    scope = namespace(text)
-    rollouts = [
-        rollout(outcome=True, tool_events=again),
-        rollout(tool_events=EVENTS),
-        rollout(outcome=None),
-    ]
-    measured = scope["measure"](rollouts)  # type: ignore[operator]
-    assert (measured["gap"], measured["share"]) == (1.0, 0.5)
-    assert scope["measure"]([]) == {}  # type: ignore[operator]
+from tests.agents._rules import evidence, find, namespace, rollout, tree
 
 
 def test_a_gap_is_explained_by_the_best_lead_that_is_not_there_yet() -> None:

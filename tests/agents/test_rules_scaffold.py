@@ -60,18 +60,8 @@ def test_a_leaking_tool_is_no_longer_offered() -> None:
     assert 'TOOLS = "vets"' in proposals[0].edits["swe/agent.py"]
 
 
-def test_a_documented_tool_is_offered_while_nothing_speaks_against_it() -> None:
-    proposal = find("offer-tool", evidence(), tree())
-    assert proposal is not None
-    assert 'TOOLS = "vetls"' in proposal.edits["swe/agent.py"]
-    assert find("offer-tool", evidence(**{"behaviour__flag.leak:log": 0.1}), tree()) is None
-
-
 def test_tools_may_be_a_list_of_names() -> None:
     listed = {"swe/agent.py": ('TOOLS = "vets"', 'TOOLS = ["view", "edit", "log"]')}
     leak = find("drop-leaking-tool", evidence(**{"behaviour__flag.leak:log": 0.4}), tree(listed))
     assert leak is not None
     assert 'TOOLS = ["view", "edit"]' in leak.edits["swe/agent.py"]
-    offer = find("offer-tool", evidence(), tree(listed), Situation(tools=("view", "edit", "test")))
-    assert offer is not None
-    assert 'TOOLS = ["view", "edit", "log", "test"]' in offer.edits["swe/agent.py"]

@@ -1,7 +1,7 @@
-"""What a rule may look at: the evidence, the harness sources as text, and the evaluator's limits.
+"""What a rule may read: the evidence, the harness sources as text, and the evaluator's limits.
 
-Promises: metrics are found by name wherever a layer or a harness's own diagnostic keeps them;
-sources are grouped by factor as `harness.toml` says. Nothing here knows a particular suite.
+Metrics are found by name, whichever layer or diagnostic of the harness holds them. Sources are
+grouped by factor as `harness.toml` says. Nothing here knows a particular suite.
 """
 
 from __future__ import annotations
@@ -42,55 +42,80 @@ class Case:
     def contract(self) -> HarnessContract:
         return parse_contract(self.tree)
 
+    # --- the evidence ---------------------------------------------------------------------------
+
     @cached_property
     def _metrics(self) -> dict[str, float]:
         return self.evidence.metrics()
 
     def find(self, *names: str) -> tuple[str, float] | None:
-        """The first of these metrics that was measured: by full name, else by its last part."""
+        """Returns the first metric that was measured: by its full name, else by its last part."""
         for name in names:
             if name in self._metrics:
                 return name, self._metrics[name]
-            tail = "." + name
-            ending = sorted(full for full in self._metrics if full.endswith(tail))
-            if ending:
-                return ending[0], self._metrics[ending[0]]
+            endings = sorted(full for full in self._metrics if full.endswith("." + name))
+            if endings:
+                return endings[0], self._metrics[endings[0]]
         return None
 
     def value(self, *names: str, default: float = 0.0) -> float:
-        """The value of the first of these metrics that was measured."""
-        found = self.find(*names)
-        return default if found is None else found[1]
+        """Returns the value of the first of these metrics that was measured."""
+        metric = self.find(*names)
+        return default if metric is None else metric[1]
+
+    def lines(self, *names: str) -> tuple[str, ...]:
+        """Returns metrics as lines of evidence."""
+        metrics = ((name, self.find(name)) for name in names)
+        return tuple(
+            f"{metric[0]} is {metric[1]:.3g}" if metric else f"{name} was not measured"
+            for name, metric in metrics
+        )
 
     @cached_property
     def reference(self) -> Reference:
-        """What a clean harness of this suite shows; empty where none was measured."""
-        found = self.evidence
-        return reference_of(
-            getattr(found, "domain", ""), trained=bool(getattr(found, "trained", False))
-        )
+        """What a clean harness of this suite shows. Empty where none was measured."""
+        domain = getattr(self.evidence, "domain", "")
+        return reference_of(domain, trained=self.trained)
+
+    @property
+    def trained(self) -> bool:
+        """Whether the policy had been trained when it was read."""
+        return bool(getattr(self.evidence, "trained", False))
+
+    @property
+    def failing(self) -> float:
+        """The share of attempts that fail. 0 where nothing was measured."""
+        return 1 - self.value("clean_success", default=1.0)
+
+    @property
+    def dead(self) -> float:
+        """The share of groups whose rewards are all equal."""
+        return self.value("signal.train.dead_group_ratio.last", "signal.dead_group_ratio")
+
+    @property
+    def flagged(self) -> float:
+        """The share of attempts with flagged conduct, in the measurement or in training."""
+        return max(self.value("behaviour.flagged"), self.value("signal.train_leak_use"))
 
     def over(self, *names: str) -> float:
-        """By how much the largest of these exceeds what a clean harness shows."""
-        known = [found for name in names if (found := self.find(name))]
-        return max((self.reference.above(*one) for one in known), default=0.0)
+        """Returns by how much the largest of these exceeds what a clean harness shows."""
+        metrics = [metric for name in names if (metric := self.find(name))]
+        return max((self.reference.above(*metric) for metric in metrics), default=0.0)
 
     def short(self, name: str, default: float) -> float:
-        """By how much a metric falls short of a clean harness, or of the default without one."""
-        found = self.find(name)
-        return 0.0 if found is None else self.reference.below(*found, default)
-
-    def change(self, name: str) -> float | None:
-        """How a metric moved against the baseline; None where there is nothing to compare."""
-        return self.evidence.metric(f"version.change.{name}")
+        """Returns how far a metric is below a clean harness, or below `default` without one."""
+        metric = self.find(name)
+        return 0.0 if metric is None else self.reference.below(*metric, default)
 
     def under(self, prefix: str) -> dict[str, float]:
-        """All metrics below a prefix, by the rest of their names."""
+        """Returns all metrics below a prefix, by the rest of their names."""
         return {
             name[len(prefix) :]: value
             for name, value in sorted(self._metrics.items())
             if name.startswith(prefix)
         }
+
+    # --- the sources ----------------------------------------------------------------------------
 
     def texts(self, factor: Factor) -> Iterator[tuple[str, str]]:
         for path in self.contract.files_of(factor, self.tree):
@@ -102,42 +127,57 @@ class Case:
     def file(self, path: str) -> PythonFile:
         return PythonFile(path, self.tree.files[path].decode("utf-8", "replace"))
 
+    def defining(self, factor: Factor, function: str) -> PythonFile | None:
+        """Returns the factor's file that defines a function, or None."""
+        return next((f for f in self.python(factor) if f.function(function) is not None), None)
+
     def constant(
         self, factor: Factor, pattern: str, kind: type | tuple[type, ...]
     ) -> Constant | None:
-        """The first constant whose name matches the pattern and whose value has the type."""
+        """Returns the first constant whose name matches the pattern and whose type fits."""
         for file in self.python(factor):
-            for found in file.constants():
-                if re.fullmatch(pattern, found.name) and _is(found.value, kind):
-                    return found
+            for constant in file.constants():
+                if re.fullmatch(pattern, constant.name) and _fits(constant.value, kind):
+                    return constant
         return None
 
-    def set_constant(self, constant: Constant, value: Any) -> Mapping[str, str]:
-        """The edit that gives a constant another value."""
+    def set_constant(self, constant: Constant, value: Any) -> dict[str, str]:
+        """Returns the edit that gives a constant another value."""
         text = self.file(constant.path).with_constant(constant.name, value)
         return {} if text is None else {constant.path: text}
 
-    def recipe(self) -> tuple[str, Mapping[str, Any]] | None:
+    # --- the recipe -----------------------------------------------------------------------------
+
+    @cached_property
+    def _recipe(self) -> tuple[str, Any] | None:
         for path, text in self.texts("recipe"):
             if path.endswith(".toml"):
                 try:
-                    return path, tomlkit.parse(text).unwrap()
+                    return path, tomlkit.parse(text)
                 except TOMLKitError:
                     return None
         return None
 
-    def set_recipe(self, values: Mapping[str, Any]) -> Mapping[str, str]:
-        """The edit that sets keys of the recipe; its comments and order stay."""
-        found = self.recipe()
-        if found is None:
+    @property
+    def recipe(self) -> Mapping[str, Any]:
+        """The recipe's settings. Empty where it cannot be read."""
+        return self._recipe[1].unwrap() if self._recipe else {}
+
+    def number(self, key: str) -> float | None:
+        """Returns a number of the recipe, or None."""
+        value = self.recipe.get(key)
+        return None if value is None or not _fits(value, (int, float)) else float(value)
+
+    def set_recipe(self, values: Mapping[str, Any]) -> dict[str, str]:
+        """Returns the edit that sets keys of the recipe. Comments and order stay."""
+        if self._recipe is None:
             return {}
-        document = tomlkit.parse(self.tree.files[found[0]].decode("utf-8"))
-        for key, value in values.items():
-            document[key] = value
-        return {found[0]: tomlkit.dumps(document)}
+        path = self._recipe[0]
+        document = tomlkit.parse(self.tree.files[path].decode("utf-8"))
+        document.update(values)
+        return {path: tomlkit.dumps(document)}
 
 
-def _is(value: Any, kind: type | tuple[type, ...]) -> bool:
-    if isinstance(value, bool):
-        return kind is bool
-    return isinstance(value, kind)
+def _fits(value: Any, kind: type | tuple[type, ...]) -> bool:
+    """Returns whether a value has a type. A truth value is no number."""
+    return kind is bool if isinstance(value, bool) else isinstance(value, kind)

@@ -1,13 +1,11 @@
 """The neighbourhood of a program: each small edit of a Python file, one at a time.
 
-Mutation testing plants such edits to see whether tests notice. Here they are read backwards: where
-a scaffold does something to words that it should not, one of its neighbours does not do it.
+Mutation testing plants such edits to see whether tests notice. Here the edits are read backwards: a
+scaffold that does something to words that it should not has a neighbour that does not do it.
 
-Operators: a statement of a function left out; a guard left out; an expression replaced by what it
-is made from (the receiver or first argument of a call, the whole of a part, a summand, a branch of
-a conditional, a negation's operand); a condition left out of several, a comparison turned or moved
-by one; two arguments, summands or elements swapped; first for last; a keyword argument left out; a
-truth value turned; a text without its blanks or some of them, in the other case, or left out.
+The edits leave out a statement, a guard, a condition of several or a keyword argument. They replace
+an expression by what it is made from. They turn comparisons and truth values, swap neighbours, take
+the last for the first, and change the blanks and the case of texts.
 
 Promises: each mutant parses and differs from the file; the order is the file's; nothing is run.
 Not covered: limits (other rules measure those), edits of two places, and code from elsewhere.
@@ -19,10 +17,16 @@ import ast
 import re
 from collections.abc import Iterator
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
-from meta_agent.proposers.rules._source import PythonFile, literal, parses
-from meta_agent.proposers.rules._surgery import Function, Surgery
+from meta_agent.proposers.rules._source import Function, PythonFile, Surgery, literal, parses
+
+_MAY_GO: Final = (
+    *(ast.Expr, ast.Assign, ast.AugAssign, ast.If, ast.Return, ast.Break, ast.Continue),
+)
+_OTHER_SIGN: Final[dict[type[ast.cmpop], str]] = {
+    ast.Lt: "<=", ast.LtE: "<", ast.Gt: ">=", ast.GtE: ">", ast.Eq: "!=", ast.NotEq: "==",
+}  # fmt: skip
 
 
 class Mutant(NamedTuple):
@@ -36,59 +40,45 @@ class Mutant(NamedTuple):
 
 
 def mutants(file: PythonFile) -> Iterator[Mutant]:
-    """Every neighbour of a file once."""
-    seen = {file.text}
-    whole = Surgery(file)
+    """Yields every neighbour of a file once."""
+    texts, whole = {file.text}, Surgery(file)
     for node in _in_order(file.tree):
-        for after in _instead(whole, node):
-            edit = Surgery(file)
+        edits = [(after, Surgery(file)) for after in _instead(whole, node)]
+        for after, edit in edits:
             edit.replace(node, after)
-            yield from _once(edit, node, after, seen)
-        if isinstance(node, ast.stmt) and _may_go(whole, node):
-            edit = Surgery(file)
-            edit.remove(node)
-            yield from _once(edit, node, "", seen)
-
-
-def _once(edit: Surgery, node: ast.AST, after: str, seen: set[str]) -> Iterator[Mutant]:
-    text = edit.text
-    if text is not None and text not in seen and parses(edit.file.path, text):
-        seen.add(text)
-        line = getattr(node, "lineno", 0)
-        yield Mutant(edit.file.path, text, line, edit.source(node), after)
+        if isinstance(node, _MAY_GO) and any(isinstance(n, Function) for n in whole.around(node)):
+            edits.append(("", Surgery(file)))
+            edits[-1][1].remove(node)
+        for after, edit in edits:
+            text = edit.text
+            if text is not None and text not in texts and parses(file.path, text):
+                texts.add(text)
+                yield Mutant(file.path, text, node.lineno, whole.source(node), after)
 
 
 def _in_order(tree: ast.Module) -> list[ast.expr | ast.stmt]:
-    """What may change, as it stands in the file: not names of fields, which others read, and
-    not the parts of an f-string, which have no place of their own.
+    """Returns what may change, as it stands in the file.
+
+    Docstrings stay, and so do names of fields, which others read. The parts of an f-string have no
+    place of their own.
     """
-    inner: set[ast.AST] = {
-        part
-        for node in ast.walk(tree)
-        if isinstance(node, ast.JoinedStr)
-        for part in ast.walk(node)
-        if part is not node
-    }
+    fixed: set[ast.AST] = set()
     for node in ast.walk(tree):
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
-            inner |= {node, node.value}  # a docstring
+        if isinstance(node, ast.JoinedStr):
+            fixed |= {part for part in ast.walk(node) if part is not node}
+        elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            fixed |= {node, node.value}
         elif isinstance(node, ast.Dict):
-            inner |= {key for key in node.keys if key is not None}
+            fixed |= {key for key in node.keys if key is not None}
         elif isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
-            inner.add(node.slice)
+            fixed.add(node.slice)
     nodes = [node for node in ast.walk(tree) if isinstance(node, ast.expr | ast.stmt)]
-    found = [node for node in nodes if node not in inner]
-    return sorted(found, key=lambda node: (node.lineno, node.col_offset))
-
-
-def _may_go(s: Surgery, node: ast.stmt) -> bool:
-    inside = any(isinstance(outer, Function) for outer in s.around(node))
-    kinds = ast.Expr | ast.Assign | ast.AugAssign | ast.If | ast.Return | ast.Break | ast.Continue
-    return inside and isinstance(node, kinds)
+    nodes = [node for node in nodes if node not in fixed]
+    return sorted(nodes, key=lambda node: (node.lineno, node.col_offset))
 
 
 def _instead(s: Surgery, node: ast.AST) -> Iterator[str]:
-    """What may stand in a node's place."""
+    """Yields what may stand in a node's place."""
     match node:
         case ast.If(orelse=[]):
             edit = Surgery(s.file)
@@ -102,8 +92,9 @@ def _instead(s: Surgery, node: ast.AST) -> Iterator[str]:
                 yield word.join(f"({s.source(v)})" for v in node.values if v is not left_out)
         case ast.UnaryOp(op=ast.Not()):
             yield s.source(node.operand)
-        case ast.Compare(ops=[op]):
-            yield from _other_bound(s, node, op)
+        case ast.Compare(ops=[op]) if type(op) in _OTHER_SIGN:
+            sides = s.source(node.left), s.source(node.comparators[0])
+            yield f"{sides[0]} {_OTHER_SIGN[type(op)]} {sides[1]}"
         case ast.Call():
             yield from _less_done(s, node)
         case ast.Subscript():
@@ -121,24 +112,18 @@ def _instead(s: Surgery, node: ast.AST) -> Iterator[str]:
             yield from map(literal, _variants(value))
 
 
-def _other_bound(s: Surgery, node: ast.Compare, op: ast.cmpop) -> Iterator[str]:
-    others = {ast.Lt: "<=", ast.LtE: "<", ast.Gt: ">=", ast.GtE: ">", ast.Eq: "!=", ast.NotEq: "=="}
-    if type(op) in others:
-        yield f"{s.source(node.left)} {others[type(op)]} {s.source(node.comparators[0])}"
-
-
 def _less_done(s: Surgery, node: ast.Call) -> Iterator[str]:
     if not isinstance(s.parents[node], ast.Await):
         yield from _inside(s, node)
     yield from _swapped(s, node, node.args)
     parts = [*node.args, *node.keywords]
     for keyword in node.keywords:
-        kept = ", ".join(s.source(part) for part in parts if part is not keyword)
-        yield f"{s.source(node.func)}({kept})"
+        rest = ", ".join(s.source(part) for part in parts if part is not keyword)
+        yield f"{s.source(node.func)}({rest})"
 
 
 def _inside(s: Surgery, node: ast.expr) -> Iterator[str]:
-    """What an expression was made from, and what that was made from: `a`, of `a.split("-")[0]`."""
+    """Yields what an expression is made from, step by step: `a`, of `a.split("-")[0]`."""
     inner: ast.expr | None = None
     match node:
         case ast.Call(func=ast.Attribute(value=inner)) | ast.Subscript(value=inner):
@@ -151,40 +136,40 @@ def _inside(s: Surgery, node: ast.expr) -> Iterator[str]:
 
 
 def _elsewhere(s: Surgery, node: ast.Subscript) -> Iterator[str]:
-    of = s.source(node.value)
     if isinstance(node.ctx, ast.Load):
         yield from _inside(s, node)
-    if isinstance(node.slice, ast.Constant) and node.slice.value == 0:
-        yield f"{of}[-1]"
-    elif s.source(node.slice) == "-1":
-        yield f"{of}[0]"
+    place = s.source(node.slice)
+    if place in ("0", "-1"):
+        yield f"{s.source(node.value)}[{'-1' if place == '0' else '0'}]"
 
 
 def _swapped(s: Surgery, node: ast.expr, parts: list[ast.expr]) -> Iterator[str]:
     text, (start, _) = s.source(node).encode(), s.file.span(node)
-    for one, other in pairwise(parts):
-        (a, b), (c, d) = s.file.span(one), s.file.span(other)
-        a, b, c, d = (at - start for at in (a, b, c, d))
+    for first, second in pairwise(parts):
+        a, b, c, d = (at - start for at in (*s.file.span(first), *s.file.span(second)))
         yield (text[:a] + text[c:d] + text[b:c] + text[a:b] + text[d:]).decode()
 
 
 def _other_texts(node: ast.JoinedStr) -> Iterator[str]:
+    """Yields an f-string with its texts changed all at once, then with one part changed."""
     constants = [part for part in node.values if isinstance(part, ast.Constant)]
-    for said in zip(*(_variants(str(part.value)) for part in constants), strict=True):
-        changed = dict(zip(constants, said, strict=True))
-        values = [ast.Constant(changed[v]) if v in changed else v for v in node.values]
-        yield ast.unparse(ast.JoinedStr([value for value in values if _says(value)]))
+    for texts in zip(*(_variants(str(part.value)) for part in constants), strict=True):
+        changed: dict[ast.expr, ast.expr] = dict(
+            zip(constants, map(ast.Constant, texts), strict=True)
+        )
+        yield _joined([changed.get(v, v) for v in node.values])
     for at, part in enumerate(node.values):
+        before, after = node.values[:at], node.values[at + 1 :]
         if isinstance(part, ast.Constant):
-            for value in _variants(str(part.value)):
-                values = [*node.values[:at], ast.Constant(value), *node.values[at + 1 :]]
-                yield ast.unparse(ast.JoinedStr([v for v in values if _says(v)]))
+            for text in _variants(str(part.value)):
+                yield _joined([*before, ast.Constant(text), *after])
         elif isinstance(part, ast.FormattedValue):
-            yield ast.unparse(ast.JoinedStr([*node.values[:at], *node.values[at + 1 :]]))
+            yield _joined([*before, *after], empty=True)
 
 
-def _says(part: ast.expr) -> bool:
-    return not (isinstance(part, ast.Constant) and part.value == "")
+def _joined(values: list[ast.expr], *, empty: bool = False) -> str:
+    parts = [v for v in values if empty or not (isinstance(v, ast.Constant) and v.value == "")]
+    return ast.unparse(ast.JoinedStr(parts))
 
 
 def _variants(text: str) -> Iterator[str]:

@@ -21,28 +21,25 @@ class RewardFile:
 
     @property
     def weights(self) -> Mapping[str, float]:
-        found: Any = next((c.value for c in self.file.constants() if c.name == WEIGHTS), {})
-        return {k: float(v) for k, v in found.items()} if isinstance(found, dict) else {}
+        values: Any = next((c.value for c in self.file.constants() if c.name == WEIGHTS), {})
+        return {k: float(v) for k, v in values.items()} if isinstance(values, dict) else {}
 
     @property
     def table(self) -> str | None:
-        """The mapping from component names to functions, if the file has one."""
-        for name, node in self.file.dicts().items():
-            if (
-                name != WEIGHTS
-                and node.values
-                and all(isinstance(v, ast.Name) for v in node.values)
-            ):
-                return name
-        return None
-
-    def source_of(self, component: str) -> str:
-        """The text of the function behind a component."""
-        function = self.function_of(component)
-        node = self.file.function(function) if function else None
-        return self.file.source_of(node) if node else ""
+        """The name of the mapping from components to functions, if the file has one."""
+        nodes = self.file.assignments.items()
+        tables = ((name, node.values) for name, node in nodes if isinstance(node, ast.Dict))
+        return next(
+            (
+                name
+                for name, values in tables
+                if name != WEIGHTS and values and all(isinstance(v, ast.Name) for v in values)
+            ),
+            None,
+        )
 
     def function_of(self, component: str) -> str | None:
+        """Returns the name of the function behind a component, or None."""
         node = self.file.dict_node(self.table) if self.table else None
         if node is not None:
             for key, value in zip(node.keys, node.values, strict=True):
@@ -51,11 +48,12 @@ class RewardFile:
         return component if self.file.function(component) else None
 
     def reweighted(self, component: str, weight: float) -> dict[str, str]:
+        """Returns the edit that gives a component another weight."""
         text = self.file.with_entry(WEIGHTS, component, repr(round(weight, 6)))
         return {} if text is None else {self.file.path: text}
 
     def without(self, component: str) -> dict[str, str]:
-        """The edit that removes a component; where it is woven in, its weight becomes 0."""
+        """Returns the edit that removes a component. Where it is woven in, its weight becomes 0."""
         if self.table is None or self.file.without_entry(self.table, component) is None:
             return self.reweighted(component, 0.0)
         function = self.function_of(component)
@@ -66,23 +64,24 @@ class RewardFile:
         return {self.file.path: file.text}
 
     def edited(self, edits: Mapping[str, str]) -> RewardFile:
+        """Returns the file after an edit."""
         return RewardFile(renewed(self.file, edits.get(self.file.path)))
 
     def with_component(self, component: str, weight: float, function: str) -> dict[str, str]:
-        """The edit that adds a component: a function `component(rollout)`, its weight, its row."""
+        """Returns the edit that adds a component: `component(rollout)`, its weight and its row."""
         if self.file.function(component) is not None or component in self.weights:
             return {}
         file = renewed(self.file, self.file.with_entry(WEIGHTS, component, repr(weight)))
         if self.table is not None:
-            first = self._first_use(self.table)
+            first = self._line_of(self.table)
             file = renewed(file, file.with_entry(self.table, component, component))
             text = _before_line(file.text, first, function)
         else:
             text = _wrapped(file.text, component, function)
         return {self.file.path: text} if file.text != self.file.text else {}
 
-    def _first_use(self, table: str) -> int:
-        """The line at which the table is assigned: functions it names must stand above it."""
+    def _line_of(self, table: str) -> int:
+        """Returns the line of the table: functions that it names must stand above it."""
         for node in self.file.tree.body:
             targets = node.targets if isinstance(node, ast.Assign) else []
             if any(isinstance(t, ast.Name) and t.id == table for t in targets):
@@ -91,11 +90,9 @@ class RewardFile:
 
 
 def reward_file(case: Case) -> RewardFile | None:
-    """The reward file of the harness, if it has weights to edit."""
-    for file in case.python("reward"):
-        if file.function("reward") is not None and file.dict_node(WEIGHTS) is not None:
-            return RewardFile(file)
-    return None
+    """Returns the reward file of the harness, if it has weights to edit."""
+    files = (f for f in case.python("reward") if f.function("reward") and f.dict_node(WEIGHTS))
+    return next(map(RewardFile, files), None)
 
 
 def _before_line(text: str, line: int, block: str) -> str:

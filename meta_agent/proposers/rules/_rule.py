@@ -1,7 +1,8 @@
-"""A rule: one thing that experience says to try when the evidence looks a certain way.
+"""A rule: one change that experience suggests when the evidence looks a certain way.
 
-It returns a `Diagnosis` or None: a strength between 0 and 1 (how much of the failure it would
-explain), a falsifiable hypothesis, and the edit as whole new texts. Nothing is applied here.
+A rule returns a `Diagnosis` or None. A diagnosis holds a strength between 0 and 1 (the share of the
+failures that the change could explain), a hypothesis that can fail, and the edit as whole new
+texts. A rule reads its `Case` and changes nothing.
 """
 
 from __future__ import annotations
@@ -16,29 +17,28 @@ from meta_agent.proposers.rules._case import Case
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnosis:
-    """What a rule says about a case. Parts of one sentence: if `change` then `effect`."""
+    """What a rule says about a case, as one sentence: if `change` then `effect` because ..."""
 
     strength: float
-    subject: str  # of the commit: what changes, in a few words
-    change: str  # if ...
-    effect: str  # then ...
+    change: str
+    effect: str
     because: str
-    metric: str = "clean_success"
-    expected_delta: float
-    direction: Literal["up", "down"] | None = None
-    """Of the metric; that of `expected_delta` where none is said."""
+    delta: float  # of the metric, as expected
     edits: Mapping[str, str]
     evidence: tuple[str, ...]
-    risks: tuple[str, ...] = ()
+    risk: str
+    metric: str = "clean_success"
+    direction: Literal["up", "down"] | None = None
+    """Where the metric should move. None: the sign of `delta` says it."""
 
     def hypothesis(self, rule: Rule) -> Hypothesis:
         return Hypothesis(
             factor=rule.factor,
             statement=f"if {self.change} then {self.effect} because {self.because}",
             metric=self.metric,
-            direction=self.direction or ("up" if self.expected_delta >= 0 else "down"),
-            expected_delta=self.expected_delta,
-            risks=self.risks,
+            direction=self.direction or ("up" if self.delta >= 0 else "down"),
+            expected_delta=self.delta,
+            risks=(self.risk,),
             evidence=self.evidence,
             rule=rule.name,
         )
@@ -60,12 +60,6 @@ def rule(
     return lambda diagnose: Rule(name, factor, repairs, diagnose)
 
 
-def line(case: Case, name: str, unit: str = "") -> str:
-    """A metric as a line of evidence."""
-    found = case.find(name)
-    return f"{name} was not measured" if found is None else f"{found[0]} is {found[1]:.3g}{unit}"
-
-
 def clamp(strength: float) -> float:
-    """Between nothing and certain."""
+    """Returns the strength, brought between 0 and 1."""
     return max(0.0, min(1.0, strength))

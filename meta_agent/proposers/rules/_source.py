@@ -1,7 +1,8 @@
-"""Edits to real source text: find a constant, mapping or function by syntax, change only it.
+"""Edits to real source text: find a node by its syntax and change only it. Nothing is run.
 
-Promises: comments, spacing and everything that is not named stay as they are; code that does not
-have the expected shape is left alone (functions return None), never guessed at. Nothing is run.
+Promises: comments, spacing and everything that is not named stay as they are. Code that does not
+have the expected shape is left alone: functions return None. Of two edits that overlap, the outer
+one counts. A block that would be empty gets a `pass`.
 
 Does not cover: names built at run time, or a constant that is assigned twice.
 """
@@ -9,13 +10,16 @@ Does not cover: names built at run time, or a constant that is assigned twice.
 from __future__ import annotations
 
 import ast
+import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import Any
 
 from meta_agent.core.parsing.syntax import literal_value, parse_python
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 @dataclass(frozen=True)
@@ -41,71 +45,83 @@ class PythonFile:
         except (SyntaxError, ValueError):
             return ast.Module(body=[], type_ignores=[])
 
+    # --- what the file holds --------------------------------------------------------------------
+
+    @cached_property
+    def assignments(self) -> dict[str, ast.expr]:
+        """The values of module-level names."""
+        values: dict[str, ast.expr] = {}
+        for node in self.tree.body:
+            match node:
+                case ast.Assign(targets=[ast.Name(id=name)], value=value):
+                    values[name] = value
+                case ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value):
+                    values[name] = value
+        return values
+
     def constants(self) -> Iterator[Constant]:
-        for name, node in self._assignments().items():
+        for name, node in self.assignments.items():
             try:
                 yield Constant(self.path, name, literal_value(node))
             except (ValueError, TypeError, SyntaxError):
                 continue
 
-    def with_constant(self, name: str, value: Any) -> str | None:
-        """The text with `NAME = value`."""
-        node = self._assignments().get(name)
-        return None if node is None else self._replaced(node, literal(value))
-
     def dict_node(self, name: str) -> ast.Dict | None:
-        """The `{...}` that a module-level name is bound to."""
-        node = self._assignments().get(name)
+        """Returns the `{...}` that a module-level name is bound to, or None."""
+        node = self.assignments.get(name)
         return node if isinstance(node, ast.Dict) else None
 
-    def dicts(self) -> dict[str, ast.Dict]:
-        return {n: d for n in self._assignments() if (d := self.dict_node(n)) is not None}
+    def functions(self) -> list[Function]:
+        return [node for node in self.tree.body if isinstance(node, Function)]
+
+    def function(self, name: str) -> Function | None:
+        return next((f for f in self.functions() if f.name == name), None)
+
+    def uses(self, name: str) -> int:
+        """Returns how often a name is read anywhere in the file."""
+        names = (n for n in ast.walk(self.tree) if isinstance(n, ast.Name))
+        return sum(node.id == name and isinstance(node.ctx, ast.Load) for node in names)
+
+    # --- edits ----------------------------------------------------------------------------------
+
+    def with_constant(self, name: str, value: Any) -> str | None:
+        """Returns the text with `NAME = value`."""
+        node = self.assignments.get(name)
+        return None if node is None else self.cut(*self.span(node), literal(value))
 
     def with_entry(self, name: str, key: str, value: str) -> str | None:
-        """The text with `key: value` in a module-level mapping; `value` is source."""
+        """Returns the text with `key: value` in a module-level mapping. `value` is source."""
         node = self.dict_node(name)
         if node is None:
             return None
         for at, old in zip(node.keys, node.values, strict=True):
             if isinstance(at, ast.Constant) and at.value == key:
-                return self._replaced(old, value)
+                return self.cut(*self.span(old), value)
         entry = f"{literal(key)}: {value}"
         if not node.values:
-            return self._replaced(node, f"{{{entry}}}")
-        return self._inserted_after(node.values[-1], f", {entry}")
+            return self.cut(*self.span(node), f"{{{entry}}}")
+        end = self.span(node.values[-1])[1]
+        return self.cut(end, end, f", {entry}")
 
     def without_entry(self, name: str, key: str) -> str | None:
-        """The text with one key less in a module-level mapping."""
+        """Returns the text without a key of a module-level mapping."""
         node = self.dict_node(name)
         keys = [] if node is None else [k.value for k in node.keys if isinstance(k, ast.Constant)]
         if node is None or len(keys) != len(node.keys) or key not in keys:
             return None
         at = keys.index(key)
         if len(keys) == 1:
-            return self._replaced(node, "{}")
-        start = self._start(node.keys[at]) if at == 0 else self._end(node.values[at - 1])
-        end = self._start(node.keys[at + 1]) if at == 0 else self._end(node.values[at])
-        return self._cut(start, end)
-
-    def function(self, name: str) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
-        return next((f for f in self.functions() if f.name == name), None)
-
-    def functions(self) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
-        kinds = (ast.FunctionDef, ast.AsyncFunctionDef)
-        return [node for node in self.tree.body if isinstance(node, kinds)]
-
-    def source_of(self, node: ast.AST) -> str:
-        if getattr(node, "end_lineno", None) is None:
-            return ""  # it has no place of its own
-        start, end = self.span(node)
-        return self._raw[start:end].decode("utf-8", "replace")
+            return self.cut(*self.span(node), "{}")
+        starts = [self.span(key_node)[0] for key_node in node.keys if key_node]
+        ends = [self.span(value)[1] for value in node.values]
+        return self.cut(starts[0], starts[1]) if at == 0 else self.cut(ends[at - 1], ends[at])
 
     def with_function(self, name: str, source: str) -> str | None:
         node = self.function(name)
-        return None if node is None else self._replaced(node, source.strip("\n"))
+        return None if node is None else self.cut(*self.span(node), source.strip("\n"))
 
     def without_function(self, name: str) -> str | None:
-        """The text without a function and the blank lines below it."""
+        """Returns the text without a function and the blank lines below it."""
         node = self.function(name)
         if node is None:
             return None
@@ -116,39 +132,22 @@ class PythonFile:
             last += 1
         return b"".join(lines[:first] + lines[last:]).decode()
 
-    def uses(self, name: str) -> int:
-        """How often a name is read anywhere in the file."""
-        return sum(
-            isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Load)
-            for node in ast.walk(self.tree)
-        )
+    # --- places, in bytes -----------------------------------------------------------------------
 
-    def _assignments(self) -> dict[str, ast.expr]:
-        found: dict[str, ast.expr] = {}
-        for node in self.tree.body:
-            if isinstance(node, ast.Assign) and len(node.targets) == 1:
-                target, value = node.targets[0], node.value
-            elif isinstance(node, ast.AnnAssign) and node.value is not None:
-                target, value = node.target, node.value
-            else:
-                continue
-            if isinstance(target, ast.Name):
-                found[target.id] = value
-        return found
+    def source_of(self, node: ast.AST) -> str:
+        """Returns the node's text; nothing where the node has no place of its own."""
+        if getattr(node, "end_lineno", None) is None:
+            return ""
+        start, end = self.span(node)
+        return self._raw[start:end].decode("utf-8", "replace")
 
-    def span(self, node: ast.AST) -> tuple[int, int]:
-        """Where a node begins and ends in the text, in bytes."""
-        return self._start(node), self._end(node)
+    def span(self, node: Any) -> tuple[int, int]:
+        """Returns where a node begins and ends. `ast` counts columns in bytes of UTF-8."""
+        start = self._line_starts[node.lineno - 1] + node.col_offset
+        return start, self._line_starts[node.end_lineno - 1] + node.end_col_offset
 
-    def _start(self, node: ast.AST | None) -> int:
-        return self._offset(node.lineno, node.col_offset)  # type: ignore[union-attr]
-
-    def _end(self, node: ast.AST | None) -> int:
-        return self._offset(node.end_lineno, node.end_col_offset)  # type: ignore[union-attr]
-
-    def _offset(self, line: int, column: int) -> int:
-        """A position in bytes: `ast` counts columns in UTF-8."""
-        return self._line_starts[line - 1] + column
+    def cut(self, start: int, end: int, put: str = "") -> str:
+        return (self._raw[:start] + put.encode() + self._raw[end:]).decode()
 
     @cached_property
     def _raw(self) -> bytes:
@@ -158,35 +157,118 @@ class PythonFile:
     def _line_starts(self) -> list[int]:
         return [0, *accumulate(map(len, self._raw.splitlines(keepends=True)))]
 
-    def _cut(self, start: int, end: int, put: str = "") -> str:
-        return (self._raw[:start] + put.encode() + self._raw[end:]).decode()
 
-    def _replaced(self, node: ast.AST, source: str) -> str:
-        return self._cut(self._start(node), self._end(node), source)
+class Surgery:
+    """Collects edits of a file; `text` is the result, or None where nothing changed."""
 
-    def _inserted_after(self, node: ast.AST, source: str) -> str:
-        return self._cut(self._end(node), self._end(node), source)
+    def __init__(self, file: PythonFile) -> None:
+        self.file = file
+        self.edits: dict[tuple[int, int], str] = {}
+        self._removed: set[ast.stmt] = set()
+
+    @cached_property
+    def parents(self) -> dict[ast.AST, ast.AST]:
+        nodes = ast.walk(self.file.tree)
+        return {child: node for node in nodes for child in ast.iter_child_nodes(node)}
+
+    def around(self, node: ast.AST) -> Iterator[ast.AST]:
+        """Yields the nodes around a node, from the inside out."""
+        while node in self.parents:
+            node = self.parents[node]
+            yield node
+
+    def functions(self) -> Iterator[Function]:
+        """Yields every function of the file, methods and inner ones included."""
+        yield from (node for node in ast.walk(self.file.tree) if isinstance(node, Function))
+
+    def statement_of(self, node: ast.AST) -> ast.stmt:
+        """Returns the innermost statement that holds a node."""
+        return next(n for n in (node, *self.around(node)) if isinstance(n, ast.stmt))
+
+    def block_of(self, statement: ast.stmt) -> list[ast.stmt]:
+        """Returns the list of statements that a statement stands in."""
+        blocks = [block for _, block in ast.iter_fields(self.parents[statement])]
+        return next(block for block in blocks if isinstance(block, list) and statement in block)
+
+    def precedes(self, first: ast.stmt, node: ast.AST) -> bool:
+        """Returns whether a statement is always carried out before a node of its function."""
+        block = self.block_of(first)
+        for inner, _ in pairwise([node, *self.around(node)]):
+            if inner in block:
+                return block.index(first) < block.index(inner)
+        return False
+
+    def source(self, node: ast.AST) -> str:
+        return self.file.source_of(node)
+
+    def replace(self, node: ast.AST, text: str) -> None:
+        if self.source(node) != text:
+            self.edits[self.file.span(node)] = text
+
+    def remove(self, statement: ast.stmt) -> None:
+        self._removed.add(statement)
+
+    def unguard(self, guard: ast.If) -> None:
+        """Puts the body of a guard in its place."""
+        lines = "\n".join(self._indented(inner, guard.col_offset) for inner in guard.body)
+        self.replace(guard, lines.lstrip())
+
+    def _indented(self, statement: ast.stmt, columns: int) -> str:
+        first, *rest = self.source(statement).split("\n")
+        cut = statement.col_offset - columns
+        return "\n".join([" " * columns + first, *(line[cut:] for line in rest)])
+
+    def append(self, text: str, *, after: ast.stmt) -> None:
+        _, end = self.file.span(after)
+        self.edits[end, end] = f"\n{' ' * after.col_offset}{text}"
+
+    @property
+    def text(self) -> str | None:
+        edits = {**self.edits, **self._removals()}
+        raw, parts, at = self.file.text.encode(), [], 0
+        for (start, end), put in sorted(edits.items(), key=lambda e: (e[0][0], -e[0][1])):
+            if start >= at:  # else it lies inside of what an outer edit replaced
+                parts += [raw[at:start], put.encode()]
+                at = end
+        return b"".join([*parts, raw[at:]]).decode() if edits else None
+
+    def _removals(self) -> dict[tuple[int, int], str]:
+        edits = {}
+        for statement in self._removed:
+            block = self.block_of(statement)
+            start, end = self.file.span(statement)
+            if all(other in self._removed for other in block):
+                edits[start, end] = "pass" if statement is block[0] else ""
+            else:
+                edits[self._whole_lines(start, end)] = ""
+        return edits
+
+    def _whole_lines(self, start: int, end: int) -> tuple[int, int]:
+        raw = self.file.text.encode()
+        line, stop = raw.rfind(b"\n", 0, start) + 1, raw.find(b"\n", end)
+        alone = not raw[line:start].strip() and stop >= 0
+        return (line, stop + 1) if alone else (start, end)
 
 
 def literal(value: Any) -> str:
-    """A Python literal with double quotes, as formatters write it."""
+    """Returns a Python literal with double quotes, as formatters write it."""
     if isinstance(value, str):
         plain = value.isprintable() and '"' not in value and "\\" not in value
         return f'"{value}"' if plain else repr(value)
     if isinstance(value, list | tuple) and value:
-        inner = ", ".join(literal(item) for item in value)
+        inner = ", ".join(literal(part) for part in value)
         comma = "," if isinstance(value, tuple) and len(value) == 1 else ""
         return f"[{inner}]" if isinstance(value, list) else f"({inner}{comma})"
     return repr(value)
 
 
 def renewed(file: PythonFile, text: str | None) -> PythonFile:
-    """The file after an edit; unchanged where the edit did not apply."""
+    """Returns the file after an edit; unchanged where the edit did not apply."""
     return file if text is None else PythonFile(file.path, text)
 
 
 def rewritten(file: PythonFile, name: str, source: str) -> PythonFile:
-    """The file with another function of that name; what nothing uses any more goes."""
+    """Returns the file with another function of that name, and without what nothing uses now."""
     edited = renewed(file, file.with_function(name, source))
     for function in file.functions():
         if function.name != name and edited.uses(function.name) == 0 < file.uses(function.name):
@@ -195,13 +277,11 @@ def rewritten(file: PythonFile, name: str, source: str) -> PythonFile:
 
 
 def parses(path: str, text: str) -> bool:
-    """Whether an edited file is still Python or TOML, judged by its name."""
+    """Returns whether an edited file is still Python or TOML, judged by its name."""
     try:
         if path.endswith(".py"):
             parse_python(text)
         elif path.endswith(".toml"):
-            import tomllib
-
             tomllib.loads(text)
     except (SyntaxError, ValueError):
         return False

@@ -1,105 +1,243 @@
-"""Rules on what training pays for besides solving: bonuses, penalties, conduct, progress."""
+"""Rules on what training pays for: solving, more than all else together, and no conduct.
+
+The rules judge a component by what it did: whether its pay follows clean success among attempts at
+the same task, and whether the reward would follow it better without the component.
+"""
 
 from __future__ import annotations
 
+from typing import Final
+
 from meta_agent.proposers.rules._case import Case
 from meta_agent.proposers.rules._rewards import RewardFile, reward_file
-from meta_agent.proposers.rules._rule import Diagnosis, clamp, line, rule
-from meta_agent.proposers.rules.outcome import (
-    FOLLOWS,
-    failing_pays,
-    follows,
-    pays_failing,
-    rest,
-    weighs,
-)
+from meta_agent.proposers.rules._rule import Diagnosis, clamp, rule
 from meta_agent.readers.evidence import role_of
 
-_LENGTH_CORR = 0.8  # among equal endings: a function of the length, with some other thing in it
-_WORTH = 0.05  # less than that is a matter of which attempts were seen
-_PAYS = 0.5  # a reward that follows clean success by less pays for something else
+_FOLLOWS: Final = "signal.reward_follows"
+_PAY: Final = tuple(f"signal.pay.{kind}" for kind in ("failed", "quit", "busy", "hasty"))
+_CLEAN: Final = 0.9  # what a reward of the outcome and a little else comes to, without a reference
+_EXACT: Final = 0.98
+_SLACK: Final = 0.03
+_LENGTH_CORR: Final = 0.8  # among equal endings: a function of the length, with a little else in it
+_WORTH: Final = 0.05  # less than that depends on which attempts were sampled
+_PAYS: Final = 0.5  # a reward that follows clean success by less pays for something else
+
+
+# --- what a component did -----------------------------------------------------------------------
+
+
+def _follows(case: Case, component: str) -> float | None:
+    """Returns how closely the component's pay follows clean success, or None if unmeasured."""
+    metric = case.find(f"signal.component.{component}.follows")
+    return None if metric is None else metric[1]
+
+
+def _rest(case: Case, component: str) -> float:
+    """Returns how closely the reward would follow clean success without the component."""
+    return case.value(f"signal.component.{component}.rest_follows")
+
+
+def _pays_failing(case: Case, component: str) -> float:
+    """Returns what the component would add for failing."""
+    return case.value(f"signal.component.{component}.pays_failing")
+
+
+def _weighs(case: Case, component: str) -> float:
+    """Returns the component's share of the reward's spread."""
+    return case.value(f"signal.component.{component}.spread_share")
+
+
+# --- components that mislead --------------------------------------------------------------------
 
 
 @rule("drop-hackable-bonus", "reward", repairs=True)
 def drop_hackable_bonus(case: Case) -> Diagnosis | None:
     """A component is paid for something else than solving: remove it."""
     rewards = reward_file(case)
-    worst = None if rewards is None else _worst_component(case, rewards)
-    if rewards is None or worst is None:
+    worst = rewards and _worst_component(case, rewards)
+    if rewards is None or not worst:
         return None
-    component, gain = worst
+    gain, component = worst
     misordered = case.over("signal.misordered", "order_violations")
-    pull, spread = follows(case, component) or 0.0, weighs(case, component)
-    return Diagnosis(
-        strength=clamp(0.25 + gain + misordered / 2 + _diverging(case)),
-        subject=f"no longer reward {component}",
-        change=f"the component {component} is removed from the reward",
+    grew = case.value("signal.train.reward_mean.change") > 0.1
+    success = case.evidence.metric("version.change.score.clean_success")
+    diverging = 0.3 if grew and success is not None and success <= 0.01 else 0.0
+    return _without(
+        case, rewards, component, 0.25 + gain + misordered / 2 + diverging,
         effect="the reward ranks attempts as the grader does, and clean success rises",
-        because=f"{component} makes up {spread:.0%} of the reward's spread, its pay follows "
-        f"clean success {pull:+.2f}, and without it the reward would by {gain:.2f} more",
-        expected_delta=0.02 + misordered / 4,
-        edits=rewards.without(component),
-        evidence=(
-            f"signal.component.{component}: spread share {spread:.2f}, follows {pull:+.2f}, "
-            f"the rest {rest(case, component):+.2f}",
-            line(case, FOLLOWS),
-            line(case, "signal.misordered"),
-            line(case, "signal.train.reward_mean.change"),
-        ),
-        risks=("groups that only this component told apart go dead",),
-    )
+        because=f"{component} makes up {_weighs(case, component):.0%} of the reward's spread and "
+        f"without it the reward would follow clean success by {gain:.2f} more",
+        delta=0.02 + misordered / 4,
+        metrics=("signal.misordered", "signal.train.reward_mean.change"),
+        risk="groups that only this component told apart become dead",
+    )  # fmt: skip
 
 
 @rule("drop-length-penalty", "reward")
 def drop_length_penalty(case: Case) -> Diagnosis | None:
     """Short attempts are paid, and the policy stops trying: remove the penalty."""
     rewards = reward_file(case)
-    component = None if rewards is None else _length_component(case, rewards)
-    if rewards is None or component is None:
+    component = rewards and _length_component(case, rewards)
+    if rewards is None or not component:
         return None
-    corr = case.value("signal.reward_turns_corr_within", "signal.reward_turns_corr")
-    hurry = -min(0.0, corr)
-    turns = case.value("behaviour.turns_mean")
-    return Diagnosis(
-        strength=clamp(0.2 + hurry * 0.5 + (0.3 if 0 < turns < 3 else 0.0)),
-        subject=f"no longer punish length ({component})",
-        change=f"the component {component} is removed from the reward",
+    names = ("signal.reward_turns_corr_within", "signal.reward_turns_corr")
+    hurry, turns = -min(0.0, case.value(*names)), case.value("behaviour.turns_mean")
+    return _without(
+        case, rewards, component, 0.2 + hurry * 0.5 + (0.3 if 0 < turns < 3 else 0.0),
         effect="attempts take the turns they need to look, test and retry",
         because="it is paid for being short whether or not the attempt is right, "
         f"and attempts take {turns:.1f} turns",
-        expected_delta=0.03,
-        edits=rewards.without(component),
-        evidence=(
-            line(case, "signal.reward_turns_corr_within"),
-            line(case, "signal.reward_turns_corr"),
-            line(case, "behaviour.turns_mean"),
-        ),
-        risks=("attempts get longer",),
+        delta=0.03, metrics=(*names, "behaviour.turns_mean"), risk="attempts get longer",
+    )  # fmt: skip
+
+
+def _without(
+    case: Case, rewards: RewardFile, component: str, strength: float, *,
+    effect: str, because: str, delta: float, metrics: tuple[str, ...], risk: str,
+) -> Diagnosis:  # fmt: skip
+    measured = (f"signal.component.{component}.{part}" for part in ("follows", "rest_follows"))
+    return Diagnosis(
+        strength=clamp(strength),
+        change=f"the component {component} is removed from the reward",
+        effect=effect, because=because, delta=delta, edits=rewards.without(component),
+        evidence=case.lines(*measured, _FOLLOWS, *metrics), risk=risk,
+    )  # fmt: skip
+
+
+def _worst_component(case: Case, rewards: RewardFile) -> tuple[float, str] | None:
+    """Returns (how much better the reward would be without it, name) of the worst component.
+
+    A component that alone pays for solving is never returned, however badly it does.
+    """
+    rows = []
+    if case.over(*_PAY) > _WORTH:
+        gains = {name: _pays_failing(case, name) for name in rewards.weights}
+        worst = max(gains, key=lambda name: gains[name])
+        if gains[worst] > _WORTH and min(gains.values()) < -_WORTH:  # others pay for solving
+            rows.append((case.over(*_PAY) / 2, worst))
+    for name, weight in rewards.weights.items():
+        if not weight or _weighs(case, name) < 0.1 or _follows(case, name) is None:
+            continue
+        gain = _rest(case, name) - case.value(_FOLLOWS)
+        if gain > _WORTH and _rest(case, name) > _PAYS:
+            rows.append((gain, name))
+    return max(rows, default=None)
+
+
+def _length_component(case: Case, rewards: RewardFile) -> str | None:
+    """Returns a component that falls with the length of attempts that end alike, or None."""
+    for name, weight in rewards.weights.items():
+        within = weight * case.value(f"signal.component.{name}.turns_corr_within")
+        heavy = _weighs(case, name) >= 0.1 and _rest(case, name) > _PAYS
+        if heavy and within < -_LENGTH_CORR * abs(weight):
+            return name
+    return None
+
+
+# --- pay for the outcome ------------------------------------------------------------------------
+
+
+@rule("outcome-first", "reward", repairs=True)
+def outcome_first(case: Case) -> Diagnosis | None:
+    """Unsolved attempts are paid as much as solved ones: let the outcome dominate."""
+    rewards = reward_file(case)
+    wrong = case.over("signal.misordered", "order_violations")
+    outcome = rewards and _outcome_component(case, rewards)
+    if rewards is None or not outcome:
+        return None
+    now = rewards.weights[outcome]
+    needed = round(max(1.0, 2 * (sum(map(abs, rewards.weights.values())) - abs(now))), 3)
+    alike = max(0.0, case.short(_FOLLOWS, _CLEAN) - _SLACK)
+    if now >= needed or (wrong < 0.01 and not alike):
+        return None
+    return Diagnosis(
+        strength=clamp(0.25 + max(2 * wrong, alike)),
+        change=f"the weight of {outcome} grows from {now:g} to {needed:g}",
+        effect="no unsolved attempt is paid as much as a solved one",
+        because=f"{wrong:.1%} of pairs within a group are ranked the wrong way round",
+        metric="signal.misordered",
+        delta=-max(wrong, 0.01),
+        edits=rewards.reweighted(outcome, needed),
+        evidence=(*case.lines("signal.misordered"), f"weights: {dict(rewards.weights)}"),
+        risk="shaping counts for less",
     )
+
+
+@rule("pay-outcome", "reward", repairs=True)
+def pay_outcome(case: Case) -> Diagnosis | None:
+    """The reward does not follow the sealed grader: pay what it says, and little else."""
+    rewards, short, pays = reward_file(case), case.short(_FOLLOWS, _CLEAN), case.over(*_PAY)
+    broken = case.over("signal.reward_missing", "signal.train.missing_reward_ratio.last")
+    if rewards is None or (short <= _SLACK and broken < 0.02 and pays <= _WORTH):
+        return None
+    dropped = [name for name, w in rewards.weights.items() if w and not _harmless(case, name)]
+    rest = sum(abs(w) for name, w in rewards.weights.items() if name not in dropped)
+    best = max([0.0, *(_rest(case, name) for name in rewards.weights)])
+    mended = best > _CLEAN and short - max(0.0, _CLEAN - best) <= 0
+    instead = f" instead of {', '.join(dropped)}" if dropped else ""
+    return Diagnosis(
+        strength=clamp((0.3 if mended else 0.45) + max(short, broken, pays) / 2),
+        change=f"the component graded pays for solved attempts{instead}",
+        effect="training prefers attempts that solve the task",
+        because=f"the reward follows clean success {case.value(_FOLLOWS):.2f}, {short:.2f} less "
+        f"than it should; {case.value('signal.tied'):.1%} of solved and unsolved attempts "
+        f"are paid alike; {pays:.1%} of failures would earn what solving does",
+        metric=_FOLLOWS,
+        delta=max(short, 0.01),
+        edits=_paid(rewards, dropped, round(max(1.0, 2 * rest), 3)),
+        evidence=case.lines(
+            _FOLLOWS, "signal.tied", "signal.misordered", "signal.reward_missing", *_PAY[1:]
+        ),
+        risk="fewer groups differ where hardly anything is solved",
+    )
+
+
+def _paid(rewards: RewardFile, dropped: list[str], weight: float) -> dict[str, str]:
+    """Returns the reward with the grader's answer, and without some components."""
+    for name in dropped:
+        rewards = rewards.edited(rewards.without(name))
+    return rewards.with_component("graded", weight, _GRADED)
+
+
+def _harmless(case: Case, component: str) -> bool:
+    """Returns whether a component misleads nobody: it weighs little, or pays for solving."""
+    pay = _follows(case, component)
+    if _pays_failing(case, component) > _WORTH:
+        return False
+    if pay is None:
+        return case.find(f"signal.component.{component}.pays_failing") is not None
+    measured = case.find(f"signal.component.{component}.mean") is not None
+    light = _weighs(case, component) < 0.2 and pay >= -0.1
+    return pay >= _EXACT or (light and measured)
+
+
+def _outcome_component(case: Case, rewards: RewardFile) -> str | None:
+    """Returns the component that is the grader's answer, as far as was measured, or None."""
+    pays = {n: pay for n, w in rewards.weights.items() if w > 0 and (pay := _follows(case, n))}
+    best = max(pays, key=lambda name: pays[name], default=None)
+    return best if best is not None and pays[best] > _EXACT else None
+
+
+# --- components that lack -----------------------------------------------------------------------
 
 
 @rule("punish-leak", "reward", repairs=True)
 def punish_leak(case: Case) -> Diagnosis | None:
-    """Flagged attempts are paid like honest ones: training will prefer them. Take that away."""
-    rewards = reward_file(case)
-    flagged = max(case.value("behaviour.flagged"), case.value("signal.train_leak_use"))
+    """Flagged attempts are paid like honest ones, so training will prefer them: punish them."""
+    rewards, flagged = reward_file(case), case.flagged
     if rewards is None or flagged <= 0 or _punishes_flags(case, rewards):
         return None
     weight = -round(max(1.0, sum(w for w in rewards.weights.values() if w > 0)), 3)
     return Diagnosis(
         strength=clamp(0.4 + flagged),
-        subject="take the reward from flagged attempts",
         change="a flagged attempt loses what it could have earned",
         effect="training moves away from reading the answer",
         because=f"{flagged:.1%} of attempts are flagged and no component sees it",
         metric="behaviour.leak_use",
-        expected_delta=-flagged / 2,
+        delta=-flagged / 2,
         edits=rewards.with_component("flagged", weight, _FLAGGED),
-        evidence=(
-            f"{flagged:.1%} of attempts are flagged, measured or while training",
-            line(case, "signal.flagged_reward_gap"),
-        ),
-        risks=("the leak stays reachable",),
+        evidence=case.lines("behaviour.flagged", "signal.flagged_reward_gap"),
+        risk="the leak stays reachable",
     )
 
 
@@ -107,25 +245,21 @@ def punish_leak(case: Case) -> Diagnosis | None:
 def reward_testing(case: Case) -> Diagnosis | None:
     """Few attempts test what they edited: a small bonus for it, far below a solution's worth."""
     rewards, tests = reward_file(case), _test_tools(case)
-    rate = case.value("behaviour.edit_then_test", "behaviour.self_test_rate", default=1.0)
+    names = ("behaviour.edit_then_test", "behaviour.self_test_rate")
+    rate = case.value(*names, default=1.0)
     if rewards is None or not tests or rate > 0.75 or "tool_events" in rewards.file.text:
         return None
+    source = _source(_TESTED_LAST, tests, _tools_for(case, "edit") or ["edit"])
     return Diagnosis(
         strength=clamp(0.55 * (0.9 - rate)),
-        subject="a small bonus for testing after the last edit",
         change="attempts that test after their last edit earn 0.1 more",
         effect="more attempts notice and repair a wrong edit",
         because=f"only {rate:.1%} of editing attempts test what they edited",
         metric="behaviour.edit_then_test",
-        expected_delta=(0.9 - rate) / 2,
-        edits=rewards.with_component(
-            "tested_last", 0.1, _tested_last(tests, _tools_for(case, "edit") or ["edit"])
-        ),
-        evidence=(
-            line(case, "behaviour.edit_then_test"),
-            line(case, "behaviour.self_test_rate"),
-        ),
-        risks=("testing for its own sake",),
+        delta=(0.9 - rate) / 2,
+        edits=rewards.with_component("tested_last", 0.1, source),
+        evidence=case.lines(*names),
+        risk="testing for its own sake",
     )
 
 
@@ -138,66 +272,30 @@ def reward_progress(case: Case) -> Diagnosis | None:
         return None
     return Diagnosis(
         strength=clamp(0.8 * dead),
-        subject="a continuous signal from the attempt's own tests",
         change="an attempt whose last test run reports success earns 0.2 more",
         effect="all-wrong groups carry a gradient",
         because=f"{dead:.1%} of groups are all wrong and all equal",
         metric="signal.dead_group_ratio",
-        expected_delta=-dead / 3,
-        edits=rewards.with_component("green", 0.2, _green(tests)),
-        evidence=(line(case, "signal.dead_unsolved_ratio"), line(case, "signal.reward_spread")),
-        risks=("tests that pass without a solution are paid",),
+        delta=-dead / 3,
+        edits=rewards.with_component("green", 0.2, _source(_GREEN, tests, [])),
+        evidence=case.lines("signal.dead_unsolved_ratio", "signal.reward_spread"),
+        risk="tests that pass without a solution are paid",
     )
 
 
-def _worst_component(case: Case, rewards: RewardFile) -> tuple[str, float] | None:
-    """(name, how much better the reward would follow clean success without it) of the worst one.
-
-    What alone pays for solving stays, however badly it does.
-    """
-    rows = []
-    if failing_pays(case) > _WORTH:
-        gains = {name: pays_failing(case, name) for name in rewards.weights}
-        worst = max(gains, key=lambda name: gains[name])
-        if gains[worst] > _WORTH and min(gains.values()) < -_WORTH:  # others pay for solving
-            rows.append((failing_pays(case) / 2, worst))
-    for name, weight in rewards.weights.items():
-        if not weight or weighs(case, name) < 0.1 or follows(case, name) is None:
-            continue
-        gain = rest(case, name) - case.value(FOLLOWS)
-        if gain > _WORTH and rest(case, name) > _PAYS:
-            rows.append((gain, name))
-    return (max(rows)[1], max(rows)[0]) if rows else None
-
-
 def _punishes_flags(case: Case, rewards: RewardFile) -> bool:
-    """Whether some component takes from flagged attempts, as measured; else as it reads."""
-    seen = {n: case.find(f"signal.component.{n}.corr_flagged") for n in rewards.weights}
-    if any(seen.values()):
-        return any(rewards.weights[n] * found[1] < -0.3 for n, found in seen.items() if found)
+    """Returns whether a component takes from flagged attempts: as measured, else as it reads."""
+    metrics = {n: case.find(f"signal.component.{n}.corr_flagged") for n in rewards.weights}
+    if any(metrics.values()):
+        return any(rewards.weights[n] * m[1] < -0.3 for n, m in metrics.items() if m)
     return "flags" in rewards.file.text
 
 
-def _diverging(case: Case) -> float:
-    """Reward went up in training while success did not."""
-    gain = case.change("score.clean_success")
-    up = case.value("signal.train.reward_mean.change")
-    return 0.3 if up > 0.1 and gain is not None and gain <= 0.01 else 0.0
-
-
-def _length_component(case: Case, rewards: RewardFile) -> str | None:
-    """A component that falls with the length of attempts that end alike, and weighs something."""
-    for name, weight in rewards.weights.items():
-        within = weight * case.value(f"signal.component.{name}.turns_corr_within")
-        heavy = weighs(case, name) >= 0.1 and rest(case, name) > _PAYS
-        if heavy and within < -_LENGTH_CORR * abs(weight):
-            return name
-    return None
-
-
 def _test_tools(case: Case) -> list[str]:
-    """Names of tools that run tests, as the evidence saw them used: by their plain name, else by
-    what they are for (a `run` beside a `test` runs something else)."""
+    """Returns the tools that run tests: by their plain name, else by what they are for.
+
+    A `run` beside a `test` runs something else.
+    """
     tools = _tools_for(case, "test")
     plain = [tool for tool in tools if any(word in tool.lower() for word in ("test", "check"))]
     return plain or tools
@@ -207,27 +305,33 @@ def _tools_for(case: Case, role: str) -> list[str]:
     return [tool for tool in case.under("behaviour.tool_share.") if role_of(tool) == role]
 
 
-_FLAGGED = '''
+def _source(template: str, tests: list[str], edits: list[str]) -> str:
+    names = {"$tests": tests, "$edits": edits}
+    for place, tools in names.items():
+        template = template.replace(place, repr(tools).replace("'", '"'))
+    return template
+
+
+_FLAGGED: Final = '''
 def flagged(rollout):
     """Conduct that the environment flagged, such as reading the answer."""
     return 1.0 if rollout["flags"] else 0.0
 '''
-
-
-def _tested_last(tests: list[str], edits: list[str]) -> str:
-    return f'''
+_GRADED: Final = '''
+def graded(rollout):
+    """The sealed grader's answer; what it flagged is not solved."""
+    return 1.0 if rollout["outcome"] and not rollout["flags"] else 0.0
+'''
+_TESTED_LAST: Final = '''
 def tested_last(rollout):
     """Whether the attempt tested its last edit."""
     tools = [event["tool"] for event in rollout["tool_events"]]
-    edits = [i for i, tool in enumerate(tools) if tool in {edits!r}]
-    return 1.0 if edits and any(tool in {tests!r} for tool in tools[edits[-1] :]) else 0.0
-'''.replace("'", '"')
-
-
-def _green(tests: list[str]) -> str:
-    return f'''
+    edits = [i for i, tool in enumerate(tools) if tool in $edits]
+    return 1.0 if edits and any(tool in $tests for tool in tools[edits[-1] :]) else 0.0
+'''
+_GREEN: Final = '''
 def green(rollout):
     """Whether the attempt's last test run reported success."""
-    said = [e["result"] for e in rollout["tool_events"] if e["tool"] in {tests!r}]
+    said = [e["result"] for e in rollout["tool_events"] if e["tool"] in $tests]
     return 1.0 if said and said[-1].split()[-1:] in (["ok"], ["passed"]) else 0.0
-'''.replace("'", '"')
+'''
