@@ -44,7 +44,7 @@ def calibrate(
 
     require_used(config)
     told = _told(config, seeds, effect)
-    from meta_agent.reports.terminal.calibration import calibration
+    from meta_agent.reports.terminal.text import calibration
 
     emit(as_json, lambda: told, lambda: calibration(told))
 

@@ -94,7 +94,7 @@ def search(
 ) -> None:
     """Skills whose trigger shows in rollouts, then those whose words fit."""
     from meta_agent.core.errors import ConfigError
-    from meta_agent.reports.terminal.skills import found as drawing
+    from meta_agent.reports.terminal.skills import matches as drawing
     from meta_agent.skills import search as looked_for
 
     text = " ".join(words or ())

@@ -58,6 +58,16 @@ def points(share: float) -> str:
     return f"{100 * share:+.1f}"
 
 
+def points_text(effect: Effect) -> str:
+    """Returns `+10.3 points [+4.1, +16.5]`."""
+    return f"{points(effect.delta)} points [{points(effect.ci_low)}, {points(effect.ci_high)}]"
+
+
+def share_text(middle: float, low: float, high: float) -> str:
+    """Returns `61.3 % [57.0, 65.5]`."""
+    return f"{100 * middle:.1f} % [{100 * low:.1f}, {100 * high:.1f}]"
+
+
 def measured_text(measured: Measured | None) -> str:
     """`61.3 % [57.0, 65.5], n 512`."""
     if measured is None:

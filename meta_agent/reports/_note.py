@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from meta_agent.core.protocols import JSON, Candidate, Verdict
+from meta_agent.reports._facts import attribution_facts
 from meta_agent.reports._format import (
     measured_text,
     one_line,
@@ -29,24 +31,31 @@ def claim_note(commit: str, members: Sequence[str], verdict: Verdict) -> str:
     return "\n".join([head, *_verdict(verdict), "", *_measured(commit, verdict)]) + "\n"
 
 
-def handover_note(run: str, handed: JSON, vault: Mapping[str, Measured]) -> str:
+def handover_note(run: str, handover: JSON, vault: Mapping[str, Measured]) -> str:
     """What a run handed over, and what the vault said of it and of the start."""
-    shares = (f"{which} {measured_text(seen)}" for which, seen in vault.items())
-    told = "; ".join(shares) or "not read"
+    shares = [f"{which} {measured_text(measured)}" for which, measured in vault.items()]
     return "\n".join(
         [
-            f"Handed over by {run}: {handed['standing']}: {one_line(handed['words'], 400)}",
-            f"weights    {visible(handed['policy'])}",
-            f"vault      clean success: {told}",
+            f"Handed over by {run}: {handover['standing']}: {one_line(handover['words'], 400)}",
+            f"weights    {visible(handover['policy'])}",
+            f"vault      clean success: {'; '.join(shares) or 'not read'}",
         ]
     )
 
 
+def attribution_note(candidate: str, attribution: Mapping[str, Any]) -> str:
+    """What of a promotion the harness did, and what the policy."""
+    lines = [f"Attribution of {visible(candidate)}, clean success"]
+    lines += [f"  {name:26} {value}" for name, value in attribution_facts(attribution)]
+    return "\n".join(lines) + "\n"
+
+
 def _lines(candidate: Candidate, verdict: Verdict) -> Iterator[str]:
     yield from _verdict(verdict)
-    told = candidate.hypothesis
+    forecast = candidate.hypothesis
+    change = f"{forecast.direction} by {abs(forecast.expected_delta):.4g}"
     yield ""
-    yield f"predicted  {visible(told.metric)} {told.direction} by {abs(told.expected_delta):.4g}"
+    yield f"predicted  {visible(forecast.metric)} {change}"
     yield from _measured(candidate.commit, verdict)
 
 

@@ -5,11 +5,12 @@ What a field takes from a record is its type: a field that is missing, or of ano
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Annotated, Any, NamedTuple, Self
+from typing import Annotated, Any, Final, NamedTuple, Self
 
-from pydantic import BeforeValidator, PlainSerializer, TypeAdapter
+from pydantic import BeforeValidator, Field, PlainSerializer, TypeAdapter
 from pydantic.dataclasses import dataclass as read_dataclass
 
 from meta_agent.core.protocols import JSON, Effect
@@ -118,6 +119,35 @@ class VersionView(Recorded):
     def column(self) -> int:
         """Its place on the main line: what generation g made stands after generation g."""
         return 0 if self.candidate is None else self.generation + 1
+
+
+_Z95: Final = 1.959964
+
+
+@read_dataclass(frozen=True, slots=True)
+class CellView(Recorded):
+    """One set of ideas that was trained together, and how it did on the search split."""
+
+    generation: Count = 0
+    name: Words = ""
+    members: Names = ()
+    commit: Words = ""
+    clean_success: Share = None
+    delta: Share = None
+    n: Annotated[Count, Field(exclude=True)] = 0
+    valid: Truth = False
+    why: Words = ""
+    chosen: Truth = False
+
+    @property
+    def measured(self) -> Measured | None:
+        """Its clean success with Wilson's interval over tasks; None if the training failed."""
+        if self.clean_success is None or not self.n:
+            return None
+        share, n = self.clean_success, self.n
+        middle, spread = share + _Z95**2 / (2 * n), share * (1 - share) / n + (_Z95 / (2 * n)) ** 2
+        half, over = _Z95 * math.sqrt(max(0.0, spread)), 1 + _Z95**2 / n
+        return Measured("search", n, None, share, ((middle - half) / over, (middle + half) / over))
 
 
 @read_dataclass(slots=True)

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,11 +25,11 @@ from meta_agent.core.errors import ConfigError
 from meta_agent.core.ledger import Event, Ledger, RunRow, Spend, Step
 from meta_agent.core.ledger.kinds import KINDS
 from meta_agent.core.protocols import JSON
-from meta_agent.reports._cells import CellView, chosen_cells, why_barred
 from meta_agent.reports._money import by_role_json, total_usd
 from meta_agent.reports._parts import (
     AnalysisView,
     CandidateView,
+    CellView,
     EvidenceView,
     Measured,
     MetricPoint,
@@ -143,6 +143,14 @@ class RunState:
     def _trains(self) -> bool:
         policy = str(self.config.get("policy", ""))
         return policy == "nano" or policy.startswith("hf:")
+
+    @property
+    def vault_gain(self) -> float | None:
+        """Clean success on the vault after the run minus before it; None without both."""
+        before, after = (
+            side.clean_success if side else None for side in (self.baseline, self.final)
+        )
+        return None if before is None or after is None else after - before
 
     @property
     def waiting(self) -> list[DecisionView]:
@@ -389,11 +397,17 @@ def _fold_revert(state: RunState, outcome: Mapping[str, Any]) -> None:
 
 
 def _fold_cell(state: RunState, outcome: Mapping[str, Any]) -> None:
-    state.cells.append(CellView.parse({**outcome, "why": why_barred(outcome)}))
+    vetoes = (f"{veto.get('code')}: {veto.get('message')}" for veto in outcome.get("vetoes") or ())
+    state.cells.append(CellView.parse({**outcome, "why": "; ".join(vetoes)}))
 
 
 def _fold_bundle(state: RunState, outcome: Mapping[str, Any]) -> None:
-    state.cells = chosen_cells(state.cells, outcome)
+    """Marks the cell that the bundle went on from."""
+    chosen = (outcome.get("generation"), outcome.get("chosen"))
+    state.cells = [
+        replace(cell, chosen=True) if (cell.generation, cell.name) == chosen else cell
+        for cell in state.cells
+    ]
 
 
 def _fold_lead(state: RunState, outcome: Mapping[str, Any]) -> None:

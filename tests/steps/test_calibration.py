@@ -22,8 +22,8 @@ from meta_agent.core.loop.plan import Plan, plan_for
 from meta_agent.core.protocols import JSON, HarnessTree, Split
 from meta_agent.core.task_splits import Halves
 from meta_agent.reports import open_display, reduce
-from meta_agent.reports._calibration import lines
-from meta_agent.reports._claims import claim_facts
+from meta_agent.reports._facts import calibration_facts as lines
+from meta_agent.reports._facts import claim_facts
 from meta_agent.studies import calibration
 from meta_agent.studies.calibration import calibrate
 from tests.steps._bench import TASKS, Bench, ScriptedLab, as_frozen, rollout

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from meta_agent.reports import Measured, RunState
-from meta_agent.reports._claims import claim_facts
+from meta_agent.reports._facts import claim_facts
 from meta_agent.reports._parts import AnalysisView
 
 SEEN = {"effect": 0.1, "words": "this budget cannot see gains below 10.0 points"}

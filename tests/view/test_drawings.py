@@ -25,11 +25,12 @@ from meta_agent.reports import (
 from meta_agent.reports._format import dollars, duration, effect_text, one_line
 from meta_agent.reports._money import rows as spend_rows
 from meta_agent.reports._parts import EvidenceView
-from meta_agent.reports.pages._svg import arm_of
+from meta_agent.reports.evidence_sections import compared
 from meta_agent.reports.pages.html import render_html, write_html
+from meta_agent.reports.run_figures import arm_of
 from meta_agent.reports.terminal import text
-from meta_agent.reports.terminal._health import compared
 from meta_agent.reports.terminal._live import sparkline
+from meta_agent.reports.terminal.paint import painted
 
 from .sample import HOSTILE, PATCH, write_sample
 
@@ -254,7 +255,7 @@ def test_an_alert_on_the_conversation_names_attempts_that_show_it() -> None:
         "alerts": [{"metric": "conversation.forgotten", "message": "not shown", "value": 0.5}],
         "quoted": {"forgotten": ["search/t1#0 turn 2: gone"], "reply_changed": ["search/t2#0"]},
     }
-    shown = printed(compared([EvidenceView.parse(outcome)]))
+    shown = printed(painted(compared([EvidenceView.parse(outcome)])))
     assert "search/t1#0 turn 2: gone" in shown
     assert "search/t2#0" not in shown
 
@@ -262,7 +263,7 @@ def test_an_alert_on_the_conversation_names_attempts_that_show_it() -> None:
 def test_alerts_bring_their_metric_into_the_short_report() -> None:
     layers = {"score": {"n": 8}, "signal": {"odd": 0.5, "dull": 0.1}}
     alerts = ({"metric": "signal.odd", "message": "odd: 0.5 is above 0.3"},)
-    shown = printed(compared([EvidenceView(0, "v0", layers, alerts, ())]))
+    shown = printed(painted(compared([EvidenceView(0, "v0", layers, alerts, ())])))
     assert re.search(r"score\.n +8 *\n", shown)
     assert re.search(r"signal\.odd +0\.5 *\n", shown)
     assert "signal.dull" not in shown

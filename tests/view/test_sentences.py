@@ -8,7 +8,7 @@ import pytest
 
 from meta_agent.core.ledger import Ledger
 from meta_agent.reports import RunState, reduce
-from meta_agent.reports._cells import CellView
+from meta_agent.reports._parts import CellView
 from meta_agent.reports._sentences import sentences
 
 from .sample import HOSTILE, write_sample

@@ -12,9 +12,9 @@ from rich.console import Console, RenderableType
 
 from meta_agent.core.ledger import Ledger
 from meta_agent.reports import RunState, handover_note, reduce
+from meta_agent.reports._facts import card_facts
 from meta_agent.reports._format import measured_text, vault_text
 from meta_agent.reports._parts import Measured
-from meta_agent.reports._search import card_facts
 from meta_agent.reports._sentences import sentences
 from meta_agent.reports.pages.html import render_html
 from meta_agent.reports.terminal.story import moments, timeline

@@ -79,7 +79,7 @@ class Wanted(NamedTuple):
         )
 
 
-class Found(NamedTuple):
+class Chosen(NamedTuple):
     """A part of the attempts that fit, and how many there are of which outcome."""
 
     rows: Sequence[tuple[Measurement, Attempt]]
@@ -134,7 +134,7 @@ class Attempts:
         with self._lock:
             return [one for _, one in sorted(self._known.items()) if not _unread(one)]
 
-    def find(self, wanted: Wanted, label: Callable[[str], str], start: int = 0) -> Found:
+    def find(self, wanted: Wanted, label: Callable[[str], str], start: int = 0) -> Chosen:
         """The attempts that fit. `label` names a commit for people."""
         counts: Counter[str] = Counter()
         flags: set[str] = set()
@@ -150,7 +150,7 @@ class Attempts:
                 counts[row.outcome] += 1
         with self._lock:
             stored = sum(one.ref.count for one in self._known.values())
-        return Found(
+        return Chosen(
             rows,
             start,
             counts,

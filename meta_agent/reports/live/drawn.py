@@ -11,12 +11,22 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import takewhile
 from typing import Any, Final, NamedTuple
 
+from markupsafe import Markup
+
 from meta_agent.core.protocols import JSON, Message, Rollout, TokenRecord, ToolEvent
 from meta_agent.readers.evidence import Exchange, exchanges
 from meta_agent.reports._format import number, one_line, value_text
-from meta_agent.reports.live.attempts import OUTCOMES, PAGE, Found, Measurement, Wanted
+from meta_agent.reports.live.attempts import (
+    OUTCOMES,
+    PAGE,
+    Attempt,
+    Chosen,
+    Measurement,
+    Wanted,
+)
 from meta_agent.reports.live.heat import Heat, drawn
-from meta_agent.reports.pages.html import rendered
+from meta_agent.reports.pages.html import blocks_html, element
+from meta_agent.reports.sections import Facts
 
 STYLE: Final = """
 .filter { display: flex; flex-wrap: wrap; gap: 8px 14px; align-items: end; margin: 10px 0; }
@@ -47,84 +57,23 @@ button { cursor: pointer; } :focus-visible { outline: 2px solid var(--open); out
 .figure { float: right; font-size: 12px; padding: 1px 6px; color: var(--dim); }
 """
 
-SECTIONS: Final = """
+SECTIONS: Final = Markup("""
 <section id="heat"><h2>Tasks by versions</h2><div data-from="/heat"></div></section>
 <section id="attempts"><h2>Attempts</h2><div data-from="/attempts"></div>
 <div id="opened" tabindex="-1" aria-live="polite"></div>
 <p class="dim">Keys: j and k walk, Enter opens, x puts beside, Escape closes, / filters.</p>
 </section>
-"""
+""")
+INDEX: Final = (("heat", "Tasks"), ("attempts", "Attempts"))
 
-_LIST: Final = """
-{% macro choice(name, options, chosen) %}<label>{{ name }}<select name="{{ name }}">
-<option value="">any</option>{% for one in options %}<option value="{{ one }}"{% if one == chosen %}
-selected{% endif %}>{{ one | visible }}</option>{% endfor %}</select></label>{% endmacro %}
-<form class="filter">
-<label>task<input name="task" value="{{ wanted.task }}" autocomplete="off"></label>
-{{ choice('outcome', outcomes, wanted.outcome) }}{{ choice('flag', found.flags, wanted.flag) }}
-{{ choice('version', found.versions, wanted.version) }}
-{{ choice('split', found.splits, wanted.split) }}
-<input type="hidden" name="measurement" value="{{ wanted.measurement }}">
-{% if wanted.measurement %}<button type="button" data-clear="measurement">{{ wanted.measurement |
-visible }} ×</button>{% endif %}
-</form>
-<p class="dim"{% if found.read < found.stored %} data-again{% endif %}>
-<b>{{ '{:,}'.format(found.total) }}</b> attempts{% for name in outcomes if found.counts[name] %} ·
-<span class="{{ name }}">{{ '{:,}'.format(found.counts[name]) }} {{ name }}</span>{% endfor %}
-{% if found.read < found.stored %} · {{ '{:,}'.format(found.read) }} of {{
-'{:,}'.format(found.stored) }} read so far{% endif %}</p>
-{% for line in found.damaged %}<p class="alert">left out: {{ line | visible }}</p>{% endfor %}
-{% if found.rows %}<div class="scroll"><table class="attempts"><tr><th></th><th>task</th>
-<th>outcome</th><th>version</th><th>policy</th><th>split</th><th>reward</th><th>turns</th>
-<th>ended</th><th>flags</th></tr>
-{% for one, row in found.rows %}<tr tabindex="0" data-at="{{ one.short }}:{{ row.line }}"><td>
-<input type="checkbox" aria-label="put beside"></td><td>{{ row.task | visible }}</td>
-<td class="{{ row.outcome }}">{{ row.outcome }}</td><td>{{ label(one.commit) | visible }}</td>
-<td>{{ policy(one) | visible }}</td><td>{{ one.split | visible }}</td><td class="num">{{ row.reward
-| number }}</td><td class="num">{{ row.turns }}</td><td>{{ row.stop | visible }}</td><td>{{
-row.flags | join(' ') | visible }}</td></tr>{% endfor %}</table></div>
-<p>{% if found.start %}<button data-start="{{ found.start - page }}">before</button>{% endif %}
-{{ found.start + 1 }} to {{ found.start + found.rows | length }}
-{% if found.start + page < found.total %}<button data-start="{{ found.start + page }}">next</button>
-{% endif %}</p>{% elif found.stored %}<p>No attempt fits.</p>{% else %}
-<p>No attempt is stored yet: the first evaluation that ends shows here.</p>{% endif %}
-"""
-
-_ONE: Final = """
-{% macro said(kind, name, text) %}<div class="msg {{ kind }}"><span class="dim">{{ name | visible
-}}</span><pre>{{ text | visible }}</pre></div>{% endmacro %}
-<article><h3>{{ one.task_key | visible }} <span class="{{ outcome }}">{{ outcome }}</span></h3>
-<table class="facts">{% for name, value in facts %}<tr><td>{{ name | visible }}</td><td>{{ value |
-visible }}</td></tr>{% endfor %}</table>
-{% for call in calls %}<h3>call {{ call.turn + 1 }}</h3>
-{% if call.gone %}<details><summary>no longer shown: {{ call.gone | length }} messages</summary>
-<div>{% for name, text in call.gone %}{{ said('gone', name, text) }}{% endfor %}</div></details>
-{% endif %}
-{% for name, text in call.new %}{{ said(name if name == 'tool' else '', name, text) }}{% endfor %}
-{{ said('assistant', 'the policy', call.reply) }}
-{% for name, asked, answer, ok in call.tools %}{{ said('call', name ~ ('' if ok else ' (failed)'),
-asked ~ '\n→ ' ~ answer) }}{% endfor %}{% endfor %}
-{% if tokens %}<details><summary>tokens of the policy and their probability</summary><div>
-<p class="dim">Underlined by probability: red below 10 %, amber below 50 %.{% if not exact %} Only
-the last part of the conversation has exact tokens.{% endif %}</p>
-<p class="mono stars">{% for text, share in tokens %}<span class="p{{ 0 if share < 0.1 else 1 if
-share < 0.5 else 2 }}" title="{{ '%.1f' % (100 * share) }} %">{{ text | visible }}</span>
-{%- endfor %}</p></div></details>{% endif %}
-</article>
-"""
-
-_HEAT: Final = """
-{% if told.columns %}<form class="filter"><label>split<select name="split">{% for one in splits %}
-<option{% if one == split %} selected{% endif %}>{{ one | visible }}</option>{% endfor %}</select>
-</label></form>
-<p class="dim key"><i class="clean"></i>clean<i class="part"></i>some attempts<i class="flagged">
-</i>solved, flagged<i class="failed"></i>failed<i class="lost"></i>lost to a machine<i></i>not run
-</p><div class="scroll" data-columns="{{ columns }}" data-tasks="{{ tasks }}">{{ figure }}</div>
-<p class="dim" id="pointed"{% if reading %} data-again{% endif %}>{{ told.tasks | length }} tasks,
-the most often solved first{% if told.left_out %}; {{ told.left_out }} more are left out{% endif %}.
-A click lists the attempts.
-</p>{% else %}<p{% if reading %} data-again{% endif %}>No evaluation is stored yet.</p>{% endif %}
-"""
+_COLUMNS: Final = (
+    *("", "task", "outcome", "version", "policy"),
+    *("split", "reward", "turns", "ended", "flags"),
+)
+_KEY: Final = (
+    *(("clean", "clean"), ("part", "some attempts"), ("flagged", "solved, flagged")),
+    *(("failed", "failed"), ("lost", "lost to a machine"), ("", "not run")),
+)
 
 
 class _Call(NamedTuple):
@@ -138,107 +87,231 @@ class _Call(NamedTuple):
 
 
 def attempts(
-    found: Found,
+    chosen: Chosen,
     wanted: Wanted,
     label: Callable[[str], str],
     policy: Callable[[Measurement], str],
 ) -> str:
-    """The list with its filters."""
-    return rendered(
-        _LIST,
-        found=found,
-        wanted=wanted,
-        label=label,
-        policy=policy,
-        outcomes=OUTCOMES,
-        page=PAGE,
+    """Returns the list of attempts with its filters. `label` names a commit for people."""
+    parts = [_filter(chosen, wanted), _counts(chosen)]
+    parts += [element("p", f"left out: {line}", class_="alert") for line in chosen.damaged]
+    if chosen.rows:
+        head = element("tr", *(element("th", name) for name in _COLUMNS))
+        rows = [_row(measurement, row, label, policy) for measurement, row in chosen.rows]
+        table = element("table", head, *rows, class_="attempts")
+        parts += [element("div", table, class_="scroll"), _pager(chosen)]
+    elif chosen.stored:
+        parts.append(element("p", "No attempt fits."))
+    else:
+        words = "No attempt is stored yet: the first evaluation that ends shows here."
+        parts.append(element("p", words))
+    return Markup().join(parts)
+
+
+def _filter(chosen: Chosen, wanted: Wanted) -> Markup:
+    task = element("input", name="task", value=wanted.task, autocomplete="off")
+    hidden = element("input", type="hidden", name="measurement", value=wanted.measurement)
+    clear = element("button", f"{wanted.measurement} ×", type="button", data_clear="measurement")
+    return element(
+        "form",
+        element("label", "task", task),
+        _choice("outcome", OUTCOMES, wanted.outcome),
+        _choice("flag", chosen.flags, wanted.flag),
+        _choice("version", chosen.versions, wanted.version),
+        _choice("split", chosen.splits, wanted.split),
+        hidden,
+        clear if wanted.measurement else Markup(),
+        class_="filter",
     )
 
 
-def attempt(one: Rollout, label: str, policy: str, vocabulary: Mapping[int, str]) -> str:
-    """One attempt as the policy saw it, with what the environment did and paid."""
-    return rendered(
-        _ONE,
-        one=one,
-        outcome=_outcome(one),
-        facts=list(_facts(one, label, policy)),
-        calls=list(_calls(one)),
-        tokens=list(_tokens(one.tokens, vocabulary)) if one.tokens else [],
-        exact=one.tokens is None or one.tokens.exact,
+def _choice(name: str, options: Sequence[str], current: str) -> Markup:
+    choices = [Markup('<option value="">any</option>'), *_options(options, current)]
+    return element("label", name, element("select", *choices, name=name))
+
+
+def _options(options: Sequence[str], current: str) -> list[Markup]:
+    return [
+        element("option", option, value=option, selected=option == current) for option in options
+    ]
+
+
+def _counts(chosen: Chosen) -> Markup:
+    parts = [element("b", f"{chosen.total:,}"), " attempts"]
+    for name in OUTCOMES:
+        if count := chosen.counts.get(name):
+            parts += [" · ", element("span", f"{count:,} {name}", class_=name)]
+    unread = chosen.read < chosen.stored
+    if unread:
+        parts.append(f" · {chosen.read:,} of {chosen.stored:,} read so far")
+    return element("p", *parts, class_="dim", data_again=unread)
+
+
+def _row(
+    measurement: Measurement,
+    row: Attempt,
+    label: Callable[[str], str],
+    policy: Callable[[Measurement], str],
+) -> Markup:
+    box = element("input", type="checkbox", aria_label="put beside")
+    cells = [
+        element("td", box),
+        element("td", row.task),
+        element("td", row.outcome, class_=row.outcome),
+        element("td", label(measurement.commit)),
+        element("td", policy(measurement)),
+        element("td", measurement.split),
+        element("td", number(row.reward), class_="num"),
+        element("td", str(row.turns), class_="num"),
+        element("td", row.stop),
+        element("td", " ".join(row.flags)),
+    ]
+    return element("tr", *cells, tabindex="0", data_at=f"{measurement.short}:{row.line}")
+
+
+def _pager(chosen: Chosen) -> Markup:
+    start, end = chosen.start, chosen.start + len(chosen.rows)
+    before = element("button", "before", data_start=str(start - PAGE))
+    after = element("button", "next", data_start=str(start + PAGE))
+    parts = (
+        before if start else Markup(),
+        f" {start + 1} to {end} ",
+        after if start + PAGE < chosen.total else Markup(),
     )
+    return element("p", *parts)
 
 
-def heat_map(told: Heat, split: str, splits: Sequence[str], reading: bool) -> str:
-    """The map of one split, with what a click needs to know."""
-    return rendered(
-        _HEAT,
-        told=told,
-        split=split,
-        splits=splits,
-        reading=reading,
-        figure=drawn(told),
-        columns=json.dumps([[one_line(one.name, 60), one.measurement] for one in told.columns]),
-        tasks=json.dumps(list(told.tasks)),
+def attempt(rollout: Rollout, label: str, policy: str, vocabulary: Mapping[int, str]) -> str:
+    """Returns one attempt as the policy saw it, with what the environment did and paid."""
+    outcome = _outcome(rollout)
+    heading = element("h3", rollout.task_key, " ", element("span", outcome, class_=outcome))
+    facts = blocks_html([Facts(list(_facts(rollout, label, policy)))])
+    calls = [part for call in _calls(rollout) for part in _call_parts(call)]
+    return element("article", heading, facts, *calls, _token_part(rollout.tokens, vocabulary))
+
+
+def _call_parts(call: _Call) -> Iterator[Markup]:
+    yield element("h3", f"call {call.turn + 1}")
+    if call.gone:
+        summary = element("summary", f"no longer shown: {len(call.gone)} messages")
+        messages = [_message("gone", *message) for message in call.gone]
+        yield element("details", summary, element("div", *messages))
+    for role, text in call.new:
+        yield _message("tool" if role == "tool" else "", role, text)
+    yield _message("assistant", "the policy", call.reply)
+    for name, arguments, answer, ok in call.tools:
+        yield _message("call", name if ok else f"{name} (failed)", f"{arguments}\n→ {answer}")
+
+
+def _message(kind: str, name: str, text: str) -> Markup:
+    speaker = element("span", name, class_="dim")
+    return element("div", speaker, element("pre", text), class_=f"msg {kind}".strip())
+
+
+def _token_part(record: TokenRecord | None, vocabulary: Mapping[int, str]) -> Markup:
+    """Returns the policy's tokens, underlined by their probability."""
+    tokens = list(_tokens(record, vocabulary)) if record else []
+    if record is None or not tokens:
+        return Markup()
+    words = "Underlined by probability: red below 10 %, amber below 50 %."
+    if not record.exact:
+        words += " Only the last part of the conversation has exact tokens."
+    spans = [
+        element("span", text, class_=f"p{_band(share)}", title=f"{100 * share:.1f} %")
+        for text, share in tokens
+    ]
+    inner = element("p", words, class_="dim"), element("p", *spans, class_="mono stars")
+    summary = element("summary", "tokens of the policy and their probability")
+    return element("details", summary, element("div", *inner))
+
+
+def _band(share: float) -> int:
+    return 0 if share < 0.1 else 1 if share < 0.5 else 2
+
+
+def heat_map(shown: Heat, split: str, splits: Sequence[str], reading: bool) -> str:
+    """Returns the map of one split, with what a click needs to know."""
+    if not shown.columns:
+        return element("p", "No evaluation is stored yet.", data_again=reading)
+    select = element("select", *_options(splits, split), name="split")
+    keys = (
+        part for name, text in _KEY for part in (Markup('<i class="{}"></i>').format(name), text)
     )
+    columns = [[one_line(column.name, 60), column.measurement] for column in shown.columns]
+    data = {"data_columns": json.dumps(columns), "data_tasks": json.dumps(list(shown.tasks))}
+    more = f"; {shown.left_out} more are left out" if shown.left_out else ""
+    words = f"{len(shown.tasks)} tasks, the most often solved first{more}. "
+    words += "A click lists the attempts."
+    parts = (
+        element("form", element("label", "split", select), class_="filter"),
+        element("p", *keys, class_="dim key"),
+        element("div", drawn(shown), class_="scroll", **data),
+        element("p", words, class_="dim", id="pointed", data_again=reading),
+    )
+    return Markup().join(parts)
 
 
-def _outcome(one: Rollout) -> str:
-    if one.outcome is None:
+def _outcome(rollout: Rollout) -> str:
+    if rollout.outcome is None:
         return "lost"
-    return "clean" if one.clean else "flagged" if one.outcome else "failed"
+    return "clean" if rollout.clean else "flagged" if rollout.outcome else "failed"
 
 
-def _facts(one: Rollout, label: str, policy: str) -> Iterator[tuple[str, str]]:
-    yield "version", f"{label}, commit {one.harness_commit[:12]}"
+def _facts(rollout: Rollout, label: str, policy: str) -> Iterator[tuple[str, str]]:
+    yield "version", f"{label}, commit {rollout.harness_commit[:12]}"
     yield "policy", policy
-    yield "attempt", f"{one.split}, sample {one.sample_idx}, seed {one.seed}"
-    yield "ended", f"{one.stop_reason} after {one.turns} turns"
-    if one.error:
-        yield "lost to", f"{one.error.kind}: {one.error.detail}"
-    if one.flags:
-        yield "flags", ", ".join(one.flags)
-    for name, value in one.rewards.items():
-        yield f"reward {name}", f"{number(value)} × {number(one.weights.get(name, 1.0))}"
-    total = number(one.total_reward)
-    advantage = f", advantage {number(one.advantage)}" if one.advantage is not None else ""
+    yield "attempt", f"{rollout.split}, sample {rollout.sample_idx}, seed {rollout.seed}"
+    yield "ended", f"{rollout.stop_reason} after {rollout.turns} turns"
+    if rollout.error:
+        yield "lost to", f"{rollout.error.kind}: {rollout.error.detail}"
+    if rollout.flags:
+        yield "flags", ", ".join(rollout.flags)
+    for name, value in rollout.rewards.items():
+        yield f"reward {name}", f"{number(value)} × {number(rollout.weights.get(name, 1.0))}"
+    total = number(rollout.total_reward)
+    advantage = f", advantage {number(rollout.advantage)}" if rollout.advantage is not None else ""
     yield "reward", total + advantage
-    for name, detail in one.outcome_detail.items():
+    for name, detail in rollout.outcome_detail.items():
         yield f"grader: {name}", one_line(value_text(detail), 200)
 
 
-def _calls(one: Rollout) -> Iterator[_Call]:
+def _calls(rollout: Rollout) -> Iterator[_Call]:
     """Each call with what is new in it; messages alone where the calls cannot be told apart."""
-    told = exchanges(one)
-    if not told:
-        yield from _as_recorded(one)
+    calls = exchanges(rollout)
+    if not calls:
+        yield from _as_recorded(rollout)
         return
     before: list[Message] = []
-    for call in told:
-        seen = list(call.seen)
-        same = takewhile(lambda pair: pair[0] == pair[1], zip(before, seen, strict=False))
-        kept = sum(1 for _ in same)
-        yield _call(call, before[kept:], seen[kept:])
-        before = [*seen, call.reply]
+    for call in calls:
+        messages = list(call.seen)
+        same = takewhile(lambda pair: pair[0] == pair[1], zip(before, messages, strict=False))
+        count = sum(1 for _ in same)
+        yield _call(call, before[count:], messages[count:])
+        before = [*messages, call.reply]
 
 
-def _call(call: Exchange, gone: Sequence[Message], new: Sequence[Message]) -> _Call:
+def _call(call: Exchange, dropped: Sequence[Message], new: Sequence[Message]) -> _Call:
     return _Call(
         call.turn,
-        [_said(message) for message in gone],
-        [_said(message) for message in new],
-        _said(call.reply)[1],
+        [_speech(message) for message in dropped],
+        [_speech(message) for message in new],
+        _speech(call.reply)[1],
         [_tool(event) for event in call.events],
     )
 
 
-def _as_recorded(one: Rollout) -> Iterator[_Call]:
-    if one.messages or one.tool_events:
-        said = [_said(message) for message in one.messages]
-        reply = said.pop()[1] if said and one.messages[-1].get("role") == "assistant" else "–"
-        yield _Call(0, [], said, reply, [_tool(event) for event in one.tool_events])
+def _as_recorded(rollout: Rollout) -> Iterator[_Call]:
+    if rollout.messages or rollout.tool_events:
+        messages = [_speech(message) for message in rollout.messages]
+        reply = (
+            messages.pop()[1]
+            if messages and rollout.messages[-1].get("role") == "assistant"
+            else "–"
+        )
+        yield _Call(0, [], messages, reply, [_tool(event) for event in rollout.tool_events])
 
 
-def _said(message: Message) -> tuple[str, str]:
+def _speech(message: Message) -> tuple[str, str]:
     content = message.get("content")
     text = content if isinstance(content, str) else "" if content is None else _json(content)
     calls = message.get("tool_calls")

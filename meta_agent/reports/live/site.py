@@ -11,9 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final, NamedTuple
-
-from markupsafe import Markup
+from typing import Any, NamedTuple
 
 from meta_agent.core.display import Reply
 from meta_agent.core.errors import ConfigError
@@ -24,21 +22,17 @@ from meta_agent.reports._format import duration
 from meta_agent.reports.live import drawn
 from meta_agent.reports.live.attempts import Attempts, Measurement, Wanted, names_of_commits
 from meta_agent.reports.live.heat import heat
-from meta_agent.reports.pages.html import Live, render_html, rendered
+from meta_agent.reports.pages.html import Live, document, element, render_html
+from meta_agent.reports.run_sections import state_word
 from meta_agent.reports.state import RunState, reduce
-from meta_agent.reports.terminal.text import state_word
 
 Query = Mapping[str, str]
 Predictions = Callable[[Ledger], Mapping[str, Any] | None]
 Decide = Callable[[str, str, Reply], str]
 """Records a person's answer: run, subject, reply; returns what is told."""
 
-_EMPTY: Final = """{{ head('nothing yet', '', live) }}<main><header>
-<h1 id="alive">Nothing has run here yet</h1><p>The page follows as soon as a run begins:
-<code>meta-agent evolve --workspace {{ root | visible }}</code></p></header></main></body></html>"""
 
-
-class _Seen(NamedTuple):
+class _Snapshot(NamedTuple):
     """A state with what it was read from."""
 
     stamp: str
@@ -63,7 +57,7 @@ class Site:
         self._store = RolloutStore(place.rollouts)
         # Invariant: guards the three below; whoever asks first reads the ledger for all.
         self._lock = threading.Lock()
-        self._seen = _Seen("", None, None)
+        self._snapshot = _Snapshot("", None, None)
         self._attempts: tuple[str, Attempts] | None = None
         self._words: dict[int, str] | None = None
 
@@ -80,13 +74,19 @@ class Site:
 
     def page(self, query: Query) -> str:
         del query
-        seen = self._now()
-        live = Live(self._token, Markup(drawn.STYLE), Markup(drawn.SECTIONS), "", False)
-        if seen.state is None:
-            return rendered(_EMPTY, live=live, root=self._place.root)
-        dead = seen.state.exit_reason is None and seen.state.owner is None
-        live = live._replace(word=_word(seen.state), dead=dead)
-        return render_html(seen.state, seen.predictions, live)
+        state, predictions = self._now()[1:]
+        live = Live(self._token, drawn.STYLE, drawn.SECTIONS, drawn.INDEX)
+        if state is None:
+            return self._empty_page(live)
+        dead = state.exit_reason is None and state.owner is None
+        return render_html(state, predictions, live._replace(word=_word(state), dead=dead))
+
+    def _empty_page(self, live: Live) -> str:
+        heading = element("h1", "Nothing has run here yet", id="alive")
+        command = element("code", f"meta-agent evolve --workspace {self._place.root}")
+        words = element("p", "The page follows as soon as a run begins: ", command)
+        main = element("main", element("header", heading, words))
+        return document("nothing yet", main, live=live)
 
     def attempts(self, query: Query) -> str:
         state, index = self._index()
@@ -130,12 +130,12 @@ class Site:
 
     # --- inside ------------------------------------------------------------------------------
 
-    def _now(self) -> _Seen:
+    def _now(self) -> _Snapshot:
         with self._lock:
             stamp = self.stamp()
-            if stamp != self._seen.stamp:
-                self._seen = _Seen(stamp, *self._read())
-            return self._seen
+            if stamp != self._snapshot.stamp:
+                self._snapshot = _Snapshot(stamp, *self._read())
+            return self._snapshot
 
     def _read(self) -> tuple[RunState | None, Mapping[str, Any] | None]:
         if not self._place.ledger_file.is_file():

@@ -7,50 +7,40 @@ title for screen readers, and every number in one also stands in a table beside 
 from __future__ import annotations
 
 import math
-import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final
 
 from markupsafe import Markup, escape
 
-PALETTE_SIZE: Final = 6
-_SEED: Final = re.compile(r"(?:[-/]s| seed )\d+(?=$|[-/,])")
+from meta_agent.core.protocols import VerdictKind
+from meta_agent.reports._format import visible
+from meta_agent.reports.sections import PALETTE_SIZE, Curve, Dots, Intervals, Lineage
+
+_VERDICTS: Final = frozenset(kind.value for kind in VerdictKind)
+_CLASSES: Final = _VERDICTS | {"version", *(f"c{colour}" for colour in range(PALETTE_SIZE))}
 
 
-class Interval(NamedTuple):
-    """One row of an interval chart."""
-
-    label: str
-    middle: float
-    low: float
-    high: float
-    css: str
-    text: str
+def css_of(kind: str) -> str:
+    """Returns a class name from our own list: a recorded word never becomes one."""
+    return kind if kind in _CLASSES else "pending"
 
 
-class Curve(NamedTuple):
-    """One line of a line chart; `colour` indexes the page's palette."""
-
-    name: str
-    colour: int
-    points: Sequence[tuple[float, float]]
-    band: Sequence[tuple[float, float, float]] = ()  # x, least, greatest
-
-
-class Node(NamedTuple):
-    """One dot of a lineage: a version (`lane` 0, the main line) or a candidate (`lane` > 0)."""
-
-    label: str
-    column: float
-    lane: int
-    css: str
-    parent: tuple[float, int] | None
-    merged_into: float | None = None
-    opens: str = ""  # the id of what tells more
+def drawn(figure: Intervals | Dots | Lineage | str, curves: Sequence[Curve] = ()) -> Markup:
+    """Returns a figure as SVG; a name draws that metric's curves."""
+    match figure:
+        case Intervals():
+            return interval_chart(figure)
+        case Dots():
+            return dot_chart(figure)
+        case Lineage():
+            return lineage(figure)
+        case _:
+            return line_chart(f"{figure} by step", curves)
 
 
-def interval_chart(title: str, rows: Sequence[Interval], *, unit: str, zero: bool) -> Markup:
-    """Points with error bars over one shared axis. `zero` draws and includes the zero line."""
+def interval_chart(figure: Intervals) -> Markup:
+    """Points with error bars over one shared axis."""
+    rows, unit, zero = figure.rows, figure.unit, figure.zero
     row_px, left, width, right = 30, 150, 760, 170
     height = row_px * len(rows) + 34
     low, high = _range([value for row in rows for value in row[1:4]], include_zero=zero)
@@ -65,24 +55,16 @@ def interval_chart(title: str, rows: Sequence[Interval], *, unit: str, zero: boo
         y = row_px * at + 16
         parts += [
             _text(left - 12, y + 4, row.label, "end"),
-            _line(x(row.low), y, x(row.high), y, f"bar {row.css}"),
-            _circle(x(row.middle), y, 5, row.css),
+            _line(x(row.low), y, x(row.high), y, f"bar {css_of(row.kind)}"),
+            _circle(x(row.middle), y, 5, css_of(row.kind)),
             _text(width - right + 14, y + 4, row.text, "start"),
         ]
-    return _svg(title, width, height, parts)
+    return _svg(figure.title, width, height, parts)
 
 
-class Dot(NamedTuple):
-    """One dot of a dot chart; `colour` indexes the page's palette."""
-
-    group: str
-    value: float
-    colour: int
-    name: str
-
-
-def dot_chart(title: str, dots: Sequence[Dot], *, unit: str) -> Markup:
+def dot_chart(figure: Dots) -> Markup:
     """Dots by group over one shared axis, a legend of their names below."""
+    dots, unit = figure.dots, figure.unit
     row_px, left, width, right = 30, 80, 760, 20
     groups = list(dict.fromkeys(dot.group for dot in dots))
     names = list(dict.fromkeys((dot.name, dot.colour) for dot in dots))
@@ -104,7 +86,7 @@ def dot_chart(title: str, dots: Sequence[Dot], *, unit: str) -> Markup:
         place = left + 150 * at
         parts.append(_circle(place, bottom + 40, 5, f"c{colour}"))
         parts.append(_text(place + 12, bottom + 44, name, "start"))
-    return _svg(title, width, bottom + 54, parts)
+    return _svg(figure.title, width, bottom + 54, parts)
 
 
 def line_chart(title: str, curves: Sequence[Curve]) -> Markup:
@@ -138,8 +120,9 @@ def line_chart(title: str, curves: Sequence[Curve]) -> Markup:
     return _svg(title, width, height, parts)
 
 
-def lineage(title: str, nodes: Sequence[Node], columns: int) -> Markup:
-    """The main line with its versions, and the branches tried from each, failed ones included."""
+def lineage(figure: Lineage) -> Markup:
+    """The main line with its versions, and the branches tried from each."""
+    nodes, columns = figure.nodes, figure.columns
     step, lane_px, left, top = 190, 44, 60, 24
     lanes = max((node.lane for node in nodes), default=0)
     width, height = left + step * max(columns, 2) + 60, top + lane_px * (lanes + 1) + 6
@@ -157,10 +140,10 @@ def lineage(title: str, nodes: Sequence[Node], columns: int) -> Markup:
     for node in nodes:
         x, y = at(node.column, node.lane)
         label_y = y + 21 if node.lane else y - 11  # below the dot: the merge edge leaves upwards
-        drawn = _circle(x, y, 6, node.css) + _text(x, label_y, node.label, "middle")
-        link = Markup('<a href="#{}">{}</a>').format(node.opens, drawn)
-        parts.append(link if node.opens else drawn)
-    return _svg(title, width, height, parts)
+        dot = _circle(x, y, 6, css_of(node.kind)) + _text(x, label_y, node.label, "middle")
+        link = Markup('<a href="#in-{}">{}</a>').format(visible(node.opens), dot)
+        parts.append(link if node.opens else dot)
+    return _svg("Versions and the branches tried from them", width, height, parts)
 
 
 def _branch(start: tuple[float, float], end: tuple[float, float], css: str = "edge") -> Markup:
@@ -207,7 +190,7 @@ def _svg(title: str, width: float, height: float, parts: Iterable[Markup]) -> Ma
     opening = Markup(
         '<svg viewBox="0 0 {w:.0f} {h:.0f}" width="{w:.0f}" role="img" aria-label="{title}">'
         "<title>{title}</title>"
-    ).format(w=width, h=height, title=title)
+    ).format(w=width, h=height, title=visible(title))
     return opening + Markup("").join(parts) + Markup("</svg>")
 
 
@@ -223,7 +206,7 @@ def _circle(x: float, y: float, radius: float, css: str) -> Markup:
 
 def _text(x: float, y: float, text: str, anchor: str, css: str = "") -> Markup:
     return Markup('<text class="{}" x="{:.1f}" y="{:.1f}" text-anchor="{}">{}</text>').format(
-        css, x, y, anchor, text
+        css, x, y, anchor, visible(text)
     )
 
 
@@ -239,16 +222,5 @@ def _polyline(points: Sequence[tuple[float, float]], curve: Curve) -> Markup:
         return _circle(*points[0], 2.5, f"c{curve.colour}")
     path = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
     return Markup('<polyline class="curve c{}" points="{}"><title>{}</title></polyline>').format(
-        curve.colour, path, curve.name
+        curve.colour, path, visible(curve.name)
     )
-
-
-def group_by_arm(names: Iterable[str]) -> Mapping[str, int]:
-    """A palette index per arm: seeds of one candidate (`g1/c2/s0`) share a colour."""
-    arms = dict.fromkeys(arm_of(name) for name in names)
-    return {arm: at % PALETTE_SIZE for at, arm in enumerate(arms)}
-
-
-def arm_of(series: str) -> str:
-    """Without the training seed: `g0/c2/s1`, `4f2a-s1-n30` and `v0 seed 1, 30 steps` have one."""
-    return _SEED.sub("", series, count=1)

@@ -1,116 +1,167 @@
-"""A comparison drawn: a table, a page with plots, and the progress of runs side by side.
+"""A comparison as sections: the table, sentences, plots, and every run.
 
 Everything comes from the document that `compare --json` prints, so the three cannot disagree.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from markupsafe import Markup
-from rich.console import Group, RenderableType
-from rich.text import Text
+from rich.console import RenderableType
 
 from meta_agent.core.display import Question, Reply
 from meta_agent.core.protocols import Verdict
-from meta_agent.reports._format import dollars, duration, percent, points, visible
-from meta_agent.reports.pages._compare_page import MORE_STYLE, TEMPLATE
-from meta_agent.reports.pages._svg import PALETTE_SIZE, Dot, Interval, dot_chart, interval_chart
+from meta_agent.reports._format import dollars, duration, percent, points, share_text, value_text
 from meta_agent.reports.pages.html import rendered, write_page
+from meta_agent.reports.sections import (
+    PALETTE_SIZE,
+    Dot,
+    Dots,
+    Facts,
+    Interval,
+    Intervals,
+    Page,
+    Section,
+    Table,
+    Words,
+    present,
+)
 from meta_agent.reports.state import RunState
-from meta_agent.reports.terminal._tables import listed
 from meta_agent.reports.terminal.display import Display, open_display
+from meta_agent.reports.terminal.paint import painted
 
+Document = Mapping[str, Any]
 HEADINGS: Final = (
-    "condition",
-    "runs",
-    "clean success",
-    "IQM",
-    "raw",
-    "promoted",
-    "invalid",
-    "attempts",
+    *("condition", "runs", "clean success", "IQM"),
+    *("raw", "promoted", "invalid", "attempts"),
+)
+_RUN_HEADINGS: Final = (
+    *("seed", "condition", "clean", "raw", "promoted"),
+    *("invalid", "handed over", "steps", "attempts"),
 )
 
 
-def rows(document: Mapping[str, Any]) -> list[tuple[str, ...]]:
-    """The cells of the table, one row a condition."""
-    return [tuple(_cells(name, one)) for name, one in document["arms"].items()]
-
-
-def table(document: Mapping[str, Any]) -> RenderableType:
+def table(document: Document) -> RenderableType:
     """The comparison for a terminal."""
+    conditions, contrast, facts, reading = _sections(document)
+    return painted(present(conditions, contrast, facts, reading))
+
+
+def render_html(document: Document) -> str:
+    """The comparison as one self-contained page: table, plots, every run."""
+    conditions, contrast, facts, reading = _sections(document)
+    lines = [line.text for line in facts.blocks if isinstance(line, Words)]
+    chart = Section([_clean_chart(document)], "Clean success of the final versions")
+    gaps = Section([_difference_chart(document), *contrast.blocks], contrast.title)
+    settings = Facts(
+        [(name, value_text(value)) for name, value in document["declared"]["settings"].items()]
+    )
+    sections = present(
+        chart,
+        gaps,
+        Section([*conditions.blocks, *reading.blocks], "The conditions"),
+        Section([_seed_chart(document), _runs(document)], "Every run"),
+        Section([settings], "Settings"),
+    )
+    page = Page("conditions at equal budget", "Ways to search at equal budget", lines, sections)
+    return rendered(page)
+
+
+def write_html(document: Document, path: Path) -> None:
+    """Writes the page, whole or not at all. Raises ConfigError if it cannot."""
+    write_page(render_html(document), path)
+
+
+def _sections(document: Document) -> tuple[Section, Section, Section, Section]:
+    """The table, conditions against each other, what was declared, and how to read it all."""
     every = range(len(HEADINGS))
-    cells = (map(visible, row) for row in rows(document))
-    drawn = listed(HEADINGS, cells, right=every[1:], whole=every)
-    parts = (contrasts(document), facts(document), explanations(document))
-    told = [[Text(visible(line)) for line in part] for part in parts]
-    return Group(drawn, *(line for lines in told if lines for line in (Text(), *lines)))
+    conditions = Table(HEADINGS, rows(document), numbers=every[1:], whole=(0,))
+    title = f"Against {document['reference']}, seed by seed"
+    return (
+        Section([conditions]),
+        Section(_words(_contrasts(document)), title),
+        Section(_words(_declared(document))),
+        Section(_words(_explanations(document), dim=True)),
+    )
 
 
-def contrasts(document: Mapping[str, Any]) -> Iterator[str]:
-    """Conditions against each other, in sentences."""
-    for name, one in document["arms"].items():
-        for other, versus in one.get("versus", {}).items():
-            seeds = len(versus["seeds"])
+def _words(lines: Iterable[str], *, dim: bool = False) -> list[Words]:
+    return [Words(line, "dim" if dim else "") for line in lines]
+
+
+# --- the table and the sentences ----------------------------------------------------------------
+
+
+def rows(document: Document) -> list[tuple[str, ...]]:
+    """Returns the cells of the table, one row a condition."""
+    return [(name, *_cells(result)) for name, result in document["arms"].items()]
+
+
+def _cells(result: Document) -> Sequence[str]:
+    if not result["runs"]:
+        return ("0", *["–"] * (len(HEADINGS) - 2))
+    trained = result.get("trained_on")
+    training = "" if trained is None else f" ({trained:,.0f})"
+    return (
+        str(result["runs"]),
+        _share(result["mean"]),
+        _share(result["iqm"]),
+        percent(result["success"]),
+        str(result["promotions"]),
+        str(result["invalid_promotions"]),
+        f"{result['spent']:,.0f}{training}",
+    )
+
+
+def _contrasts(document: Document) -> Iterator[str]:
+    for name, result in document["arms"].items():
+        for other, versus in result.get("versus", {}).items():
+            low, high = versus["improvement"]["low"], versus["improvement"]["high"]
+            lost = ""
+            if count := versus.get("lost_pairs"):
+                worst, best = map(points, versus["bounds"])
+                lost = f"; {count} pairs lost to machines, with them from {worst} to {best}"
             yield (
                 f"{name} against {other}: {_difference(versus['difference'])} points, better in "
-                f"{versus['better_seeds']} of {seeds} seeds; P(better) "
-                f"{_chance(versus['improvement'])}{_had_they_come(versus)}"
+                f"{versus['better_seeds']} of {len(versus['seeds'])} seeds; P(better) "
+                f"{versus['improvement']['value']:.2f} [{low:.2f}, {high:.2f}]{lost}"
             )
 
 
-def _had_they_come(versus: Mapping[str, Any]) -> str:
-    """What a difference might have been without losses."""
-    if not (lost := versus.get("lost_pairs")):
-        return ""
-    worst, best = map(points, versus["bounds"])
-    return f"; {lost} pairs lost to machines, with them from {worst} to {best}"
-
-
-def facts(document: Mapping[str, Any]) -> Iterator[str]:
+def _declared(document: Document) -> Iterator[str]:
     """What was declared, and what it took."""
-    declared = document["declared"]
-    settings = declared["settings"]
-    conditions = [one for one in document["arms"].values() if one["runs"]]
-    file = settings["tasks"]
+    declared, settings = document["declared"], document["declared"]["settings"]
+    results = [result for result in document["arms"].values() if result["runs"]]
+    tasks = settings["tasks"]
     yield (
         f"budget of a run: {declared['budget']:,} {declared['budget_counts']}; seeds "
         f"{', '.join(map(str, declared['seeds']))}; "
-        f"{f'tasks {Path(file).name}' if file else 'nano-' + settings['domain']}"
+        f"{f'tasks {Path(tasks).name}' if tasks else 'nano-' + settings['domain']}"
     )
-    yield from _splits(document)
-    tokens = sum(one["tokens"] for one in conditions)
-    if tokens:
-        amounts = [one["usd"] for one in conditions]
+    splits: Mapping[str, str] = document.get("splits") or {}
+    uses = dict.fromkeys(splits.values())
+    for use in uses if len(uses) > 1 else ():
+        yield f"{', '.join(name for name in splits if splits[name] == use)}: {use}"
+    if tokens := sum(result["tokens"] for result in results):
+        amounts = [result["usd"] for result in results]
         usd = None if None in amounts else sum(amounts)
         yield f"models were asked for {tokens:,} tokens, {dollars(usd)}"
-    yield f"all runs together took {duration(sum(one['wall_sec'] for one in conditions))}"
+    yield f"all runs together took {duration(sum(result['wall_sec'] for result in results))}"
     yield from _losses(document)
     if document["unfinished"]:
         yield f"not finished: {', '.join(document['unfinished'])}; the same command goes on"
 
 
-def _splits(document: Mapping[str, Any]) -> Iterator[str]:
-    """Where conditions use a small set in different ways, which ones use it how."""
-    splits: Mapping[str, str] = document.get("splits") or {}
-    ways = dict.fromkeys(splits.values())
-    if len(ways) < 2:
-        return
-    for way in ways:
-        yield f"{', '.join(one for one in splits if splits[one] == way)}: {way}"
-
-
-def _losses(document: Mapping[str, Any]) -> Iterator[str]:
+def _losses(document: Document) -> Iterator[str]:
     """Vault attempts without an outcome; documents from before they were counted say nothing."""
-    for name, one in document["arms"].items():
-        if one.get("lost"):
-            low, high = map(percent, one["bounds"])
+    for name, result in document["arms"].items():
+        if result.get("lost"):
+            low, high = map(percent, result["bounds"])
             yield (
-                f"{name}: {one['lost']} of {one['planned']} vault attempts lost to machines, in no "
-                f"share; with them clean success would be from {low} to {high}"
+                f"{name}: {result['lost']} of {result['planned']} vault attempts lost to machines, "
+                f"in no share; with them clean success would be from {low} to {high}"
             )
     if void := document.get("void"):
         yield (
@@ -119,8 +170,7 @@ def _losses(document: Mapping[str, Any]) -> Iterator[str]:
         )
 
 
-def explanations(document: Mapping[str, Any]) -> Iterator[str]:
-    """How to read the table."""
+def _explanations(document: Document) -> Iterator[str]:
     yield (
         "clean success: vault tasks solved and not flagged, mean over runs with 95 % intervals; "
         "IQM: its middle half; the weights are those that each run kept, not fresh trainings"
@@ -131,121 +181,94 @@ def explanations(document: Mapping[str, Any]) -> Iterator[str]:
     )
     yield "attempts: all but those at vault tasks, in brackets those that training made"
     yield "raw: solved, flagged or not; invalid: promotions that all detectors call so, asked now"
-    few = min((one["runs"] for one in document["arms"].values() if one["runs"]), default=0)
-    if 0 < few < 5:
+    sizes = [result["runs"] for result in document["arms"].values() if result["runs"]]
+    if 0 < min(sizes, default=0) < 5:
+        few = min(sizes)
         yield f"intervals are too narrow with {few} of the 5 seeds they need: read run by run"
 
 
-def _cells(name: str, one: Mapping[str, Any]) -> Iterator[str]:
-    yield name
-    yield str(one["runs"])
-    if not one["runs"]:
-        yield from ("–",) * (len(HEADINGS) - 2)
-        return
-    yield _share(one["mean"])
-    yield _share(one["iqm"])
-    yield percent(one["success"])
-    yield str(one["promotions"])
-    yield str(one["invalid_promotions"])
-    told = one.get("trained_on")
-    training = "" if told is None else f" ({told:,.0f})"
-    yield f"{one['spent']:,.0f}{training}"
+def _share(figure: Mapping[str, float]) -> str:
+    return share_text(figure["value"], figure["low"], figure["high"])
 
 
-def _share(one: Mapping[str, float]) -> str:
-    return f"{100 * one['value']:.1f} % [{100 * one['low']:.1f}, {100 * one['high']:.1f}]"
+def _difference(figure: Mapping[str, float]) -> str:
+    return f"{points(figure['value'])} [{points(figure['low'])}, {points(figure['high'])}]"
 
 
-def _difference(one: Mapping[str, float]) -> str:
-    return f"{points(one['value'])} [{points(one['low'])}, {points(one['high'])}]"
+# --- figures and every run ----------------------------------------------------------------------
 
 
-def _chance(one: Mapping[str, float]) -> str:
-    return f"{one['value']:.2f} [{one['low']:.2f}, {one['high']:.2f}]"
+def _clean_chart(document: Document) -> Intervals:
+    means = {name: arm["mean"] for name, arm in document["arms"].items() if arm["runs"]}
+    drawn = [_interval(document, name, mean, _share(mean)) for name, mean in means.items()]
+    return Intervals("Clean success on the vault", drawn)
 
 
-# --- the page ------------------------------------------------------------------------------------
-
-
-def render_html(document: Mapping[str, Any]) -> str:
-    """One self-contained page: table, plots, every run."""
-    return rendered(
-        TEMPLATE,
-        more_style=Markup(MORE_STYLE),
-        headings=HEADINGS,
-        rows=rows(document),
-        contrasts=list(contrasts(document)),
-        facts=list(facts(document)),
-        explanations=list(explanations(document)),
-        clean=_clean_chart(document),
-        differences=_difference_chart(document),
-        by_seed=_seed_chart(document),
-        runs=sorted(document["runs"], key=lambda run: (run["seed"], run["arm"])),
-        settings=document["declared"]["settings"],
-        reference=document["reference"],
-    )
-
-
-def write_html(document: Mapping[str, Any], path: Path) -> None:
-    """Writes the page, whole or not at all."""
-    write_page(render_html(document), path)
-
-
-def _clean_chart(document: Mapping[str, Any]) -> Markup | None:
-    found = {name: one["mean"] for name, one in document["arms"].items() if one["runs"]}
-    drawn = [_interval(document, name, one, _share(one)) for name, one in found.items()]
-    title = "Clean success on the vault"
-    return interval_chart(title, drawn, unit=" %", zero=False) if drawn else None
-
-
-def _difference_chart(document: Mapping[str, Any]) -> Markup | None:
+def _difference_chart(document: Document) -> Intervals:
     reference = document["reference"]
-    against = {name: one.get("versus", {}) for name, one in document["arms"].items()}
-    found = {
-        name: one[reference]["difference"] for name, one in against.items() if reference in one
-    }
-    drawn = [_interval(document, name, one, _difference(one)) for name, one in found.items()]
-    title = f"Clean success minus that of {document['reference']}, points"
-    return interval_chart(title, drawn, unit="", zero=True) if drawn else None
+    drawn = []
+    for name, result in document["arms"].items():
+        if versus := result.get("versus", {}).get(reference):
+            figure = versus["difference"]
+            drawn.append(_interval(document, name, figure, _difference(figure)))
+    title = f"Clean success minus that of {reference}, points"
+    return Intervals(title, drawn, unit="", zero=True)
 
 
-def _seed_chart(document: Mapping[str, Any]) -> Markup | None:
+def _seed_chart(document: Document) -> Dots:
     """Every run as a dot: what a mean of few runs hides."""
-    runs = sorted(document["runs"], key=lambda run: (run["seed"], run["arm"]))
-    dots = [
-        Dot(
-            f"seed {run['seed']}",
-            100 * run["clean_success"],
-            _colour(document, run["arm"]),
-            visible(run["arm"]),
+    dots = []
+    for run in _in_order(document):
+        clean, colour = 100 * run["clean_success"], _colour(document, run["arm"])
+        dots.append(Dot(f"seed {run['seed']}", clean, colour, run["arm"]))
+    return Dots("Clean success of every run, by seed", dots)
+
+
+def _runs(document: Document) -> Table:
+    made = []
+    for run in _in_order(document):
+        lost = f" ({run['lost']} lost)" if run.get("lost") else ""
+        final = "".join(f" final: {', '.join(names)}" for names in [run["final_findings"]] if names)
+        made.append(
+            (
+                str(run["seed"]),
+                run["arm"],
+                f"{percent(run['clean_success'])}{lost}",
+                percent(run["success"]),
+                ", ".join(run["promoted"]),
+                f"{', '.join(run['invalid'])}{final}",
+                run.get("standing") or "",
+                str(run["policy_steps"]),
+                f"{run['spent']:,}",
+            )
         )
-        for run in runs
-    ]
-    return dot_chart("Clean success of every run, by seed", dots, unit=" %") if dots else None
+    return Table(_RUN_HEADINGS, made, whole=(1, 2, 3, 7, 8))
 
 
-def _colour(document: Mapping[str, Any], condition: str) -> int:
+def _in_order(document: Document) -> list[Mapping[str, Any]]:
+    return sorted(document["runs"], key=lambda run: (run["seed"], run["arm"]))
+
+
+def _colour(document: Document, condition: str) -> int:
     """A condition has one colour on the whole page."""
     return list(document["arms"]).index(condition) % PALETTE_SIZE
 
 
-def _interval(
-    document: Mapping[str, Any], name: str, one: Mapping[str, float], text: str
-) -> Interval:
-    value, low, high = (100 * one[end] for end in ("value", "low", "high"))
-    return Interval(visible(name), value, low, high, f"c{_colour(document, name)}", text)
+def _interval(document: Document, name: str, figure: Mapping[str, float], text: str) -> Interval:
+    value, low, high = (100 * figure[end] for end in ("value", "low", "high"))
+    return Interval(name, value, low, high, f"c{_colour(document, name)}", text)
 
 
-# --- progress ------------------------------------------------------------------------------------
+# --- progress -----------------------------------------------------------------------------------
 
 
 def beside(display: Display | None = None) -> Callable[[str], Display]:
     """Displays for runs that go on side by side: lines of one log, each with its run's name."""
     shared = display or open_display(live=False)
-    return lambda name: _Named(shared, name)
+    return lambda name: _NamedDisplay(shared, name)
 
 
-class _Named:
+class _NamedDisplay:
     """A display whose lines say which run they are of. Training curves stay in the ledger."""
 
     def __init__(self, inner: Display, name: str) -> None:

@@ -1,130 +1,116 @@
 """`report --rollouts F --html OUT`: the health of rollouts of any origin, as one page.
 
-Made of the parts of a run's page, and of what `evidence` says: each number beside a sentence on
-what it is, each warning beside the attempts behind it and what to do next.
+Each number stands beside a sentence on what it is, each warning beside the attempts behind it and
+what to do next.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Final
-
-from markupsafe import Markup
+from typing import Final
 
 from meta_agent.core.evidence import Alert
 from meta_agent.readers.evidence import ForeignReport, meaning_of, next_command
-from meta_agent.reports._format import number, percent, visible
-from meta_agent.reports.pages._svg import Interval, interval_chart
-from meta_agent.reports.pages.html import Card, rendered, write_page
+from meta_agent.reports._format import number, percent
+from meta_agent.reports.evidence_sections import metrics_table
+from meta_agent.reports.pages.html import rendered, write_page
+from meta_agent.reports.sections import (
+    Block,
+    Card,
+    Cards,
+    Cell,
+    Facts,
+    Fold,
+    Folds,
+    Interval,
+    Intervals,
+    Message,
+    Page,
+    Section,
+    Words,
+    present,
+)
 
 _COLOURS: Final = {"CRITICAL": "INVALID", "WARN": "REJECT"}
-_TEMPLATE: Final = """{{ head('rollouts') }}
-<header><h1>{{ headline }}</h1>
-{% for line in read %}<p class="dim">{{ line | visible }}</p>{% endfor %}
-<nav><a href="#warnings">Warnings</a><a href="#numbers">Numbers</a>
-{% if missing %}<a href="#missing">Not in this data</a>{% endif %}<a href="#next">Next</a></nav>
-</header>
-{{ cards_of(cards) }}
-{% if solved %}<div class="scroll">{{ solved }}</div>
-<p class="dim">Bars are 95 % intervals with tasks as the units: attempts at one task are alike.</p>
-{% endif %}
-<h2 id="warnings">Warnings</h2>
-{% for one in alerts %}
-<details{% if loop.first %} open{% endif %}><summary><span class="tag {{ one.css }}">{{
-one.alert.level | visible }}</span><b>{{ one.alert.metric | visible }}</b> {{
-one.alert.message | one_line }}</summary><div>
-<table class="facts">
-<tr><td>what it is</td><td>{{ one.meaning.what }}</td></tr>
-{% if one.meaning.then %}<tr><td>next</td><td>{{ one.meaning.then }}<br><code>{{
-one.command | visible }}</code></td></tr>{% endif %}</table>
-{% for attempt in one.behind %}<h3>{{ attempt.name | visible }} <span class="dim">{{
-attempt.place | visible }}{{ ' · ' if attempt.place and attempt.told }}{{ attempt.told | visible
-}}</span></h3>
-<div class="msg"><pre>{{ attempt.lines | join('\n') | visible }}</pre></div>{% endfor %}
-</div></details>
-{% else %}<p>None: nothing here is beyond its limit, or there is too little to say so.</p>
-{% endfor %}
-
-<h2 id="numbers">Numbers</h2>
-{{ metrics_of(layers) }}
-{% if missing %}<h2 id="missing">Not in this data</h2>
-{% for line in missing %}<p>{{ line | visible }}</p>{% endfor %}{% endif %}
-
-<h2 id="next">Next</h2>
-<table class="facts">{% for what, command in next %}<tr><td>{{ what }}</td><td><code>{{
-command | visible }}</code></td></tr>{% endfor %}</table>
-<footer>Made by meta-agent. The same numbers: <code>meta-agent report {{ asked | visible }} --json
-</code></footer>
-</body></html>
-"""
+_NO_WARNING: Final = "None: nothing here is beyond its limit, or there is too little to say so."
+_BARS: Final = "Bars are 95 % intervals with tasks as the units: attempts at one task are alike."
 
 
-def foreign_page(found: ForeignReport, read: Sequence[str], asked: str) -> str:
-    """The page. `read`: what became of the rows; `asked`: the arguments of the report."""
-    return rendered(
-        _TEMPLATE,
-        headline=f"{found.n:,} rollouts of {found.tasks:,} tasks",
-        read=[line for line in read if line.strip()],
-        cards=list(_cards(found)),
-        solved=_solved(found),
-        alerts=[_alert(found, one, asked) for one in found.ranked],
-        layers=found.layers,
-        missing=found.missing,
-        next=list(_next(found, asked)),
-        asked=asked,
+def foreign_page(report: ForeignReport, lines: Sequence[str], arguments: str) -> str:
+    """Returns the page. `lines` say what became of the rows; `arguments` are the report's own."""
+    alerts = [_alert(report, alert, arguments) for alert in report.ranked]
+    if alerts:
+        alerts[0] = Fold(alerts[0].cells, alerts[0].blocks, opened=True)
+    shares = Intervals("Share solved", list(_shares(report)))
+    next_steps = [(what, Words("", command=command)) for what, command in _next(report, arguments)]
+    sections = present(
+        Section([Cards(list(_cards(report))), shares, Words(_BARS if shares.rows else "", "dim")]),
+        Section([Folds(alerts) if alerts else Words(_NO_WARNING)], "Warnings", "warnings"),
+        Section([metrics_table(report.layers)], "Numbers", "numbers"),
+        Section([Words(line) for line in report.missing], "Not in this data", "missing"),
+        Section([Facts(next_steps)], "Next", "next"),
     )
+    headline = f"{report.n:,} rollouts of {report.tasks:,} tasks"
+    command = f"meta-agent report {arguments} --json"
+    footer = Words("Made by meta-agent. The same numbers:", command=command)
+    shown = [line for line in lines if line.strip()]
+    return rendered(Page("rollouts", headline, shown, sections, footer))
 
 
-def write_foreign_page(found: ForeignReport, read: Sequence[str], asked: str, out: Path) -> None:
-    """Writes the page."""
-    write_page(foreign_page(found, read, asked), out)
+def write_foreign_page(
+    report: ForeignReport, lines: Sequence[str], arguments: str, out: Path
+) -> None:
+    """Writes the page. Raises ConfigError if it cannot."""
+    write_page(foreign_page(report, lines, arguments), out)
 
 
-def _cards(found: ForeignReport) -> Iterator[Card]:
-    score = found.evidence.score
-    if found.benchmarks:
-        yield Card("benchmarks", str(len(found.benchmarks)), "their shares do not add up to one")
+def _cards(report: ForeignReport) -> Iterator[Card]:
+    score = report.evidence.score
+    if report.benchmarks:
+        yield Card("benchmarks", str(len(report.benchmarks)), "their shares do not add up to one")
     elif "success" in score:
         known = f"{percent(score['success_known'])} of those whose outcome is known"
         yield Card("solved", percent(score["success"]), known)
     else:
         yield Card("solved", "unknown", "no outcome in this data")
-    each = f"{found.n / found.tasks:.3g} attempts a task" if found.tasks else ""
-    yield Card("attempts", f"{found.n:,}", each)
-    if "reward_mean" in found.evidence.signal:
-        mean = number(found.evidence.signal["reward_mean"])
+    each = f"{report.n / report.tasks:.3g} attempts a task" if report.tasks else ""
+    yield Card("attempts", f"{report.n:,}", each)
+    if "reward_mean" in report.evidence.signal:
+        mean = number(report.evidence.signal["reward_mean"])
         yield Card("mean reward", mean, "of an attempt with a reward")
-    levels = [alert.level for alert in found.evidence.alerts]
+    levels = [alert.level for alert in report.evidence.alerts]
     critical = f"{levels.count('CRITICAL')} critical" if levels else "nothing beyond its limit"
     yield Card("warnings", str(len(levels)), critical)
 
 
-def _solved(found: ForeignReport) -> Markup | None:
-    scores = found.benchmarks or {"all": found.evidence.score}
-    rows = []
+def _shares(report: ForeignReport) -> Iterator[Interval]:
+    scores = report.benchmarks or {"all": report.evidence.score}
     for name, score in scores.items():
         if "success" in score:
             middle, low, high = (100 * score[f"success{end}"] for end in ("", "_low", "_high"))
             text = f"{middle:.1f} % [{low:.1f}, {high:.1f}]"
-            rows.append(Interval(visible(name), middle, low, high, "version", text))
-    return interval_chart("Share solved", rows, unit=" %", zero=False) if rows else None
+            yield Interval(name, middle, low, high, "version", text)
 
 
-def _alert(found: ForeignReport, alert: Alert, asked: str) -> dict[str, Any]:
-    return {
-        "alert": alert,
-        "css": _COLOURS[alert.level],
-        "meaning": meaning_of(alert.metric),
-        "command": next_command(alert.metric, asked),
-        "behind": found.behind.get(alert.metric, ()),
-    }
+def _alert(report: ForeignReport, alert: Alert, arguments: str) -> Fold:
+    meaning = meaning_of(alert.metric)
+    rows: list[tuple[str, Cell]] = [("what it is", meaning.what)]
+    if meaning.then:
+        rows.append(("next", Words(meaning.then, command=next_command(alert.metric, arguments))))
+    blocks: list[Block] = [Facts(rows)]
+    for attempt in report.behind.get(alert.metric, ()):
+        place = " · ".join(part for part in (attempt.place, attempt.told) if part)
+        blocks.append(Message(f"{attempt.name} {place}", "\n".join(attempt.lines)))
+    level = Words(alert.level, kind=_COLOURS[alert.level])
+    return Fold((level, Words(alert.metric, "strong"), alert.message), blocks)
 
 
-def _next(found: ForeignReport, asked: str) -> Iterator[tuple[str, str]]:
-    if not found.known["outcome"] and found.known["rewards"] and "--solved-at" not in asked:
-        yield "which rewards mean solved", f"meta-agent report {asked} --solved-at 1"
-    yield "after a change, on new rollouts", f"meta-agent report {asked} --html after.html"
+def _next(report: ForeignReport, arguments: str) -> Iterator[tuple[str, str]]:
+    unknown = not report.known["outcome"] and report.known["rewards"]
+    if unknown and "--solved-at" not in arguments:
+        yield "which rewards mean solved", f"meta-agent report {arguments} --solved-at 1"
+    yield "after a change, on new rollouts", f"meta-agent report {arguments} --html after.html"
     yield (
         "let a harness be found",
         "meta-agent evolve --harness AGENT --tasks TASKS --policy PROVIDER/MODEL --dry-run",

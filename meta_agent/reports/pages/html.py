@@ -1,175 +1,76 @@
-"""The HTML report: one self-contained page that reads without JavaScript and without a network.
+"""Makes one self-contained HTML page of sections, which needs no script and no network.
 
-Everything a harness, a model or a repository wrote is escaped twice over: control characters are
-spelled out (`visible`), and the template engine escapes markup. The page forbids scripts and remote
-content by its own Content-Security-Policy.
+Every text that is shown passes `element`, which spells out control characters and escapes markup;
+only what this package drew itself is markup already. The page forbids scripts and remote content by
+its own Content-Security-Policy. The live page is the same page, with one script of ours.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
-from functools import cache
-from itertools import chain
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from jinja2 import Environment, Template, Undefined
 from markupsafe import Markup
 
 from meta_agent.core.durable import write_whole
 from meta_agent.core.errors import ConfigError
-from meta_agent.core.protocols import VerdictKind
-from meta_agent.readers.evidence import meaning_of
-from meta_agent.reports._attribution import attribution_facts
-from meta_agent.reports._cells import CELL_COLUMNS, measured_cells
-from meta_agent.reports._claims import claim_facts
-from meta_agent.reports._format import (
-    bounded,
-    dollars,
-    duration,
-    effect_text,
-    finding_text,
-    live_text,
-    number,
-    one_line,
-    percent,
-    plain_leaves,
-    points,
-    prediction_text,
-    test_text,
-    unit_text,
-    value_text,
-    vault_text,
-    visible,
-    within_run,
-)
-from meta_agent.reports._money import HEADINGS
-from meta_agent.reports._money import rows as spend_rows
-from meta_agent.reports._parts import CandidateView, Measured, SkillView
-from meta_agent.reports._predictions import prediction_facts
-from meta_agent.reports._replay import replay_facts
-from meta_agent.reports._search import handover_words, search_facts
-from meta_agent.reports._sentences import sentences
-from meta_agent.reports.pages._page import PARTS, STYLE, TEMPLATE
-from meta_agent.reports.pages._svg import (
-    Curve,
-    Interval,
-    Node,
-    arm_of,
-    group_by_arm,
-    interval_chart,
-    line_chart,
-    lineage,
+from meta_agent.reports import run_sections
+from meta_agent.reports._format import visible
+from meta_agent.reports.pages._style import STYLE
+from meta_agent.reports.pages._svg import css_of, drawn
+from meta_agent.reports.sections import (
+    Asked,
+    Block,
+    Cards,
+    Cell,
+    Curves,
+    Facts,
+    Folds,
+    Message,
+    Page,
+    Patch,
+    Section,
+    Table,
+    Words,
+    filled,
 )
 from meta_agent.reports.state import RunState
-from meta_agent.skills import load_skill
 
-_VERDICTS: Final = frozenset(kind.value for kind in VerdictKind)
-# Shown first, in this order; other metrics follow by name.
-_METRIC_ORDER: Final = ("success", "clean_success", "reward", "dead_group_ratio", "entropy", "kl")
-_MAX_CHARTS: Final = 12
+_VOID: Final = frozenset({"meta", "br", "input", "link"})
+_POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'"
+_LIVE_POLICY: Final = "; script-src 'self'; connect-src 'self'"
+_PATCH_CLASSES: Final = {"+": "add", "-": "del", "@": "hunk"}
 
 
 class Live(NamedTuple):
-    """What the page has more while it is served: it follows the run and takes answers."""
+    """What a page has more while it is served: it follows the run and takes answers."""
 
     token: str
-    style: Markup
-    sections: Markup
-    word: str  # how the run stands
-    dead: bool  # it should be at work, and nobody is
-
-
-class Card(NamedTuple):
-    """A number that is read first."""
-
-    name: str
-    value: str
-    detail: str
+    style: str
+    sections: Markup = Markup()
+    anchors: tuple[tuple[str, str], ...] = ()  # of those sections, with their titles
+    word: str = ""  # how the run stands
+    dead: bool = False  # the run should be at work, and no process is
 
 
 def render_html(
     state: RunState, predictions: Mapping[str, Any] | None = None, live: Live | None = None
 ) -> str:
-    """The whole report as one page. `predictions` is about the whole workspace."""
-    arms = group_by_arm(state.metrics)
-    return rendered(
-        TEMPLATE,
-        state=state,
-        live=live,
-        headline=_headline(state),
-        sentences=sentences(state),
-        skills=[_as_it_stands(skill) for skill in state.skills],
-        ended=state.exit_reason or "not finished",
-        sections=_sections(state),
-        cards=list(_cards(state)),
-        before_after=_before_after(state),
-        trainings=_trainings(state),
-        within_run=within_run,
-        by_generation=_by_generation(state),
-        lineage=_lineage(state),
-        effects=_effects(state),
-        arms=arms,
-        charts=list(_charts(state, arms)),
-        css=_css,
-        verdict_numbers=_verdict_numbers,
-        test_text=lambda one: test_text(_evidence(one)),
-        diff_lines=_diff_lines,
-        live_text=live_text,
-        prediction=prediction_text,
-        predictions=list(prediction_facts(predictions)) if predictions else [],
-        parts_of=lambda one: list(attribution_facts(one.attribution)),
-        spend_headings=HEADINGS,
-        spend_rows=list(spend_rows(state.spend)),
-        replay=list(replay_facts(state)),
-        claims=_claims(state),
-        cells=measured_cells(state.cells, state.first),
-        cell_columns=CELL_COLUMNS,
-        people=[one for one in state.decisions if not one.waits],
-        settings=[(name, value) for name, value in state.config.items() if name != "origin"],
-        origin=state.config.get("origin") or {},
-    )
-
-
-def rendered(template: str, **values: Any) -> str:
-    """A page of the common parts, in the common style."""
-    return _compiled(PARTS + template).render(style=Markup(STYLE), **values)
-
-
-def _as_it_stands(skill: SkillView) -> SkillView:
-    """With what trials found since: a skill outlives the run that wrote it."""
-    now = load_skill(Path(skill.path)) if skill.path else None
-    return replace(skill, status=now.status, worth=now.get("worth")) if now else skill
-
-
-@cache
-def _compiled(template: str) -> Template:
-    """Compiling takes longer than filling in, and a page that is live is filled in often."""
-    environment = Environment(autoescape=True)
-    environment.filters.update(
-        visible=_text,
-        one_line=_line,
-        number=_number,
-        percent=percent,
-        flat=_flat,
-        effect=effect_text,
-        unit=unit_text,
-        meaning=lambda name: meaning_of(name).what,
-    )
-    return environment.from_string(template)
+    """Returns the page of a run. `predictions` are those of its whole workspace."""
+    word = live.word if live else state.exit_reason or "not finished"
+    return rendered(run_sections.page(state, predictions), live, word)
 
 
 def write_html(
     state: RunState, path: Path, *, predictions: Mapping[str, Any] | None = None
 ) -> None:
-    """Writes the page, whole or not at all."""
+    """Writes the page of a run, whole or not at all. Raises ConfigError if it cannot."""
     write_page(render_html(state, predictions), path)
 
 
 def write_page(page: str, path: Path) -> None:
-    """Writes a page, whole or not at all."""
+    """Writes a page, whole or not at all. Raises ConfigError if it cannot."""
     try:
         write_whole(path, page)
     except OSError as error:
@@ -178,224 +79,171 @@ def write_page(page: str, path: Path) -> None:
         ) from error
 
 
-def _claims(state: RunState) -> list[tuple[str, str]]:
-    told = handover_words(state)
-    first = [("handed over", told)] if told else []
-    return [*first, *search_facts(state), *claim_facts(state)]
+def rendered(page: Page, live: Live | None = None, word: str = "") -> str:
+    """Returns a page as one HTML document. `word` says how the run stands."""
+    alive = element("b", word, id="alive", class_="dead" if live and live.dead else "")
+    lines = [element("p", line, class_="dim") for line in page.lines]
+    if word:
+        lines.append(element("p", alive, class_="dim"))
+    index = [(part.anchor, part.title) for part in page.sections if part.anchor]
+    index += live.anchors if live else ()
+    links = [element("a", title, href=f"#{anchor}") for anchor, title in index]
+    header = element("header", element("h1", page.headline), *lines, element("nav", *links))
+    body = [_section(section, live) for section in page.sections]
+    footer = element("footer", page.footer.text, " ", _code(page.footer.command))
+    main = element("main", header, *body)
+    return document(page.title, main, *([live.sections] if live else []), footer, live=live)
 
 
-def _headline(state: RunState) -> str:
-    before, after = _clean(state.baseline), _clean(state.final)
-    if before is None or after is None:
-        return f"meta-agent run {visible(state.run)}"
-    unproven = (state.handover or {}).get("standing") == "unproven"
-    more = ", the harness unproven" if unproven else ""
-    return f"Clean success {percent(before)} → {percent(after)}{more}"
-
-
-def _sections(state: RunState) -> list[tuple[str, str]]:
-    present = [
-        ("cells", "Bundles", bool(state.cells)),
-        ("candidates", "What was tried", bool(state.candidates)),
-        ("refused", "Refused drafts", bool(state.refused)),
-        ("people", "Decisions", any(not one.waits for one in state.decisions)),
-        ("training", "Training", bool(state.metrics)),
-        ("evidence", "Evidence", bool(state.evidence)),
-        ("skills", "Skills", bool(state.skills)),
-        ("spend", "Spend and settings", True),
+def document(title: str, *parts: Markup, live: Live | None = None) -> str:
+    """Returns a whole document with our style; a served one names the script and the token."""
+    policy = _POLICY + (_LIVE_POLICY if live else "")
+    head = [
+        element("meta", charset="utf-8"),
+        element("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        element("meta", http_equiv="Content-Security-Policy", content=Markup(policy)),
+        element("title", f"meta-agent: {title}"),
+        element("style", Markup(STYLE + (live.style if live else ""))),
     ]
-    return [(anchor, name) for anchor, name, there in present if there]
+    if live:
+        head.append(element("meta", name="token", content=live.token))
+        head.append(element("script", src="/page.js", defer="defer"))
+    html = element("html", element("head", *head), element("body", *parts), lang="en")
+    return f"<!doctype html>\n{html}\n"
 
 
-def _cards(state: RunState) -> Iterator[Card]:
-    before, after = _clean(state.baseline), _clean(state.final)
-    if before is not None and after is not None:
-        yield Card("change on the vault", f"{points(after - before)} pts", _sizes(state))
-    kinds = [one.kind for one in state.candidates.values()]
-    if kinds:
-        detail = ", ".join(f"{kinds.count(kind)} {kind.lower()}" for kind in dict.fromkeys(kinds))
-        detail += f"; {state.confirm_queries} looks at the confirm split"
-        yield Card("candidates", str(len(kinds)), visible(detail))
-    if state.share is not None and state.exit_reason is None:
-        left = "" if state.left_sec is None else f"about {duration(state.left_sec)} left"
-        yield Card("done", f"{100 * state.share:.0f} %", f"of {state.planned:,} attempts; {left}")
-    yield Card("skills written", str(len(state.skills)), "in view of the next proposals")
-    yield Card(
-        "time",
-        duration(state.wall_sec),
-        f"{state.rollouts} rollouts, {state.train_steps} training steps",
+def element(name: str, /, *children: object, **attributes: object) -> Markup:
+    """Returns an element. Children and attributes are escaped; `class_` and `data_at` are names.
+
+    An attribute that is empty is left out. `Markup` was drawn by us and stays as it is.
+    """
+    made = Markup().join(
+        Markup(' {}="{}"').format(key.strip("_").replace("_", "-"), _safe(value))
+        for key, value in attributes.items()
+        if value not in ("", None, False)
     )
-    yield Card("API spend", _spent(state), f"{state.tokens:,} tokens")
+    start = Markup("<{}{}>").format(Markup(name), made)
+    if name in _VOID:
+        return start
+    inner = Markup().join(map(_safe, children))
+    return Markup("{}{}</{}>").format(start, inner, Markup(name))
 
 
-def _spent(state: RunState) -> str:
-    """One word where a price is unknown: the table by role says the rest."""
-    return "unknown" if state.usd is None else dollars(state.usd)
+def _safe(value: object) -> str:
+    return value if isinstance(value, Markup) else visible(value)
 
 
-def _sizes(state: RunState) -> str:
-    before, after = state.baseline, state.final
-    return f"n {before.n if before else 0} before, {after.n if after else 0} after"
+def blocks_html(blocks: Iterable[Block], live: Live | None = None) -> Markup:
+    """Returns blocks one below the other."""
+    return Markup("\n").join(part for block in filled(blocks) for part in _block(block, live))
 
 
-def _before_after(state: RunState) -> Markup | None:
+def _section(section: Section, live: Live | None) -> Markup:
+    heading = element("h2", section.title, id=section.anchor) if section.title else Markup()
+    return Markup("{}\n{}\n").format(heading, blocks_html(section.blocks, live))
+
+
+def _block(block: Block, live: Live | None) -> Iterator[Markup]:
+    match block:
+        case Words():
+            yield element("p", _cell(block._replace(style="")), class_=block.style)
+        case Facts():
+            rows = [
+                element("tr", element("td", name), element("td", _cell(value)))
+                for name, value in block.rows
+            ]
+            yield element("table", *rows, class_="facts")
+        case Table():
+            yield _scrolled(_table(block))
+        case Patch():
+            lines = (
+                element("span", line, class_=_PATCH_CLASSES.get(line[:1], ""))
+                for line in block.text.splitlines()
+            )
+            yield element("pre", Markup("\n").join(lines))
+        case Message():
+            speaker = element("span", block.speaker, class_="dim")
+            yield element("div", speaker, element("pre", block.text), class_="msg")
+        case Asked():
+            yield from _question(block, live)
+        case Cards():
+            yield element("div", *(_card(*card) for card in block.cards), class_="cards")
+        case Folds():
+            for fold in block.folds:
+                yield _fold(fold.cells, fold.blocks, fold.anchor, fold.opened)
+        case Curves():
+            yield from _curves(block)
+        case _:
+            yield _scrolled(drawn(block))
+
+
+def _table(block: Table) -> Markup:
+    head = element("tr", *(element("th", heading) for heading in block.headings))
+    stiff = {*block.numbers, *block.whole}
     rows = [
-        row
-        for label, measured in (("vault, before", state.baseline), ("vault, after", state.final))
-        if (row := _measured_row(label, measured))
+        element(
+            "tr",
+            *(
+                element("td", _cell(cell), class_="num" if column in stiff else "")
+                for column, cell in enumerate(row)
+            ),
+        )
+        for row in block.rows
     ]
-    title = f"C{vault_text(state.final)[1:]}"
-    return interval_chart(title, rows, unit=" %", zero=False) if rows else None
+    return element("table", head, *rows)
 
 
-def _measured_row(label: str, measured: Measured | None) -> Interval | None:
-    if measured is None or measured.clean_success is None:
-        return None
-    middle = 100 * measured.clean_success
-    low, high = (100 * end for end in measured.ci or (measured.clean_success,) * 2)
-    text = f"{middle:.1f} % [{low:.1f}, {high:.1f}]"
-    return Interval(label, middle, low, high, "version", text)
+def _cell(cell: Cell) -> Markup:
+    words = cell if isinstance(cell, Words) else Words(cell)
+    css = f"tag {css_of(words.kind)}" if words.kind else words.style
+    text = element("span", words.text, class_=css) if css else Markup.escape(visible(words.text))
+    code = _code(words.command)
+    return text + element("br") + code if words.text and words.command else text + code
 
 
-def _trainings(state: RunState) -> list[str]:
-    """Which weights the figures of the vault are of."""
-    sides = (("before", state.baseline), ("after", state.final))
-    return [f"{which}: {one.training}" for which, one in sides if one and one.training]
+def _code(command: str) -> Markup:
+    return element("code", command) if command else Markup()
 
 
-def _by_generation(state: RunState) -> Markup | None:
-    """Clean success on the search split: the start, and every cell of every bundle."""
-    rows = [row for row in [_measured_row("start", state.first)] if row]
-    for cell in state.cells:
-        name = f"g{cell.generation} {one_line(cell.name, 14)}"
-        css = "PROMOTE" if cell.chosen else "version" if cell.valid else "INVALID"
-        if row := _measured_row(name, cell.measured):
-            rows.append(row._replace(css=css))
-    title = "Clean success on the search split by generation"
-    return interval_chart(title, rows, unit=" %", zero=False) if len(rows) > 1 else None
+def _card(name: str, value: str, detail: str) -> Markup:
+    parts = (element("span", name), element("b", value), element("span", detail))
+    return element("div", *parts, class_="card")
 
 
-def _effects(state: RunState) -> Markup | None:
-    rows = []
-    for one in state.candidates.values():
-        if effect := one.effect or one.share:
-            ends = (effect.ci_low, effect.ci_high) if bounded(effect) else (effect.delta,) * 2
-            middle, low, high = (100 * share for share in (effect.delta, *ends))
-            text = effect_text(effect)
-            rows.append(Interval(visible(one.short_id), middle, low, high, _css(one.kind), text))
-    title = "Effect on clean success in points"
-    return interval_chart(title, rows, unit="", zero=True) if rows else None
+def _fold(cells: Iterable[Cell], blocks: Iterable[Block], anchor: str, opened: bool) -> Markup:
+    shown = [cell for cell in cells if cell and cell != Words("")]
+    summary = element("summary", Markup(" · ").join(map(_cell, shown)))
+    inner = element("div", blocks_html(blocks), id=f"in-{anchor}" if anchor else "")
+    return element("details", summary, inner, id=anchor, open="open" if opened else "")
 
 
-def _lineage(state: RunState) -> Markup:
-    """Versions stand on the main line, candidates below, between the versions of their time."""
-    nodes: list[Node] = []
-    column_of = {version: float(version.column) for version in state.versions}
-    last: float | None = None
-    for version, column in column_of.items():
-        label = one_line(version.version or version.commit[:8], 18)
-        label += " (undone)" if version.undone else ""
-        parent = None if last is None else (last, 0)
-        css = "pending" if version.undone else "version"
-        read = any(one.version == version.version for one in state.evidence)
-        opens = f"in-{visible(version.version)}" if read else ""
-        nodes.append(Node(label, column, 0, css, parent, opens=opens))
-        last = last if version.undone else column
-    lanes: dict[int, int] = {}
-    for one in state.candidates.values():
-        lanes[one.generation] = lane = lanes.get(one.generation, 0) + 1
-        nodes.append(_branch_node(state, one, lane))
-    generations = [one.generation for one in state.candidates.values()]
-    return lineage(
-        "Versions and the branches tried from them", nodes, 1 + max(generations, default=0)
-    )
+def _question(asked: Asked, live: Live | None) -> Iterator[Markup]:
+    words = element("b", "waits for a person"), " ", asked.text
+    yield element("p", *words, class_="notice")
+    if live:
+        label = "what should change"
+        field = element("input", name="feedback", placeholder=label, aria_label=label)
+        answers = {"APPROVE": "Approve", "REVISE": "Send back", "ABORT": "End the run"}
+        buttons = [element("button", text, value=value) for value, text in answers.items()]
+        problem = element("span", class_="told warn")
+        parts = (field, *buttons, problem)
+        yield element("form", *parts, class_="answer", data_subject=asked.subject)
 
 
-def _branch_node(state: RunState, one: CandidateView, lane: int) -> Node:
-    standing = [v.column for v in state.versions if not v.undone and v.column <= one.generation]
-    came_by = str((one.merge or {}).get("commit"))
-    merged = [v.column for v in state.versions if came_by == v.commit and not v.undone]
-    return Node(
-        label=f"{visible(one.short_id)} {visible(one.factor)}",
-        column=one.generation + 0.5,
-        lane=lane,
-        css=_css(one.kind),
-        parent=(float(max(standing, default=0)), 0),
-        merged_into=float(merged[0]) if merged else None,
-        opens=f"in-{visible(one.short_id)}",
-    )
+def _curves(block: Curves) -> Iterator[Markup]:
+    keys = (element("span", _key(colour), arm) for arm, colour in block.legend)
+    yield element("p", *keys, class_="legend dim")
+    charts = []
+    for name, curves in block.charts:
+        caption = element("figcaption", f"{name}, by step", class_="dim")
+        charts.append(element("figure", caption, drawn(name, curves)))
+    yield element("div", *charts, class_="charts")
 
 
-def _charts(state: RunState, arms: Mapping[str, int]) -> Iterator[tuple[str, Markup]]:
-    names = {name for points in state.metrics.values() for point in points for name in point.values}
-    order = {name: at for at, name in enumerate(_METRIC_ORDER)}
-    for name in sorted(names, key=lambda one: (order.get(one, len(order)), one))[:_MAX_CHARTS]:
-        curves = [_curve(state, name, arm, colour) for arm, colour in arms.items()]
-        yield name, line_chart(f"{name} by step", [curve for curve in curves if curve.points])
+def _key(colour: int) -> Markup:
+    line = Markup('<line class="curve c{}" x1="1" y1="4" x2="21" y2="4"/>').format(colour)
+    return Markup('<svg width="22" height="8" viewBox="0 0 22 8">{}</svg>').format(line)
 
 
-def _curve(state: RunState, metric: str, arm: str, colour: int) -> Curve:
-    """One version's mean over its training seeds, and from their least to their greatest."""
-    by_step: dict[int, list[float]] = defaultdict(list)
-    seeds = [points for series, points in state.metrics.items() if arm_of(series) == arm]
-    for point in chain.from_iterable(seeds):
-        if metric in point.values:
-            by_step[point.step].append(point.values[metric])
-    steps = sorted(by_step.items())
-    band = [(step, min(seen), max(seen)) for step, seen in steps]
-    apart = any(low < high for _, low, high in band)
-    line = [(step, sum(seen) / len(seen)) for step, seen in steps]
-    return Curve(arm, colour, line, band if apart else ())
-
-
-def _diff_lines(patch: str) -> Iterator[tuple[str, str]]:
-    classes = {"+": "add", "-": "del", "@": "hunk"}
-    for line in patch.splitlines():
-        yield classes.get(line[:1], ""), visible(line)
-
-
-def _verdict_numbers(one: CandidateView) -> list[tuple[str, str]]:
-    evidence = dict(_evidence(one))
-    found = evidence.pop("findings", None) or ()
-    told = (leaf for name, value in evidence.items() for leaf in plain_leaves(name, value))
-    numbers = [(name, within_run(value, one.run)) for name, value in told]
-    return numbers + [(str(each.get("severity")), finding_text(each)) for each in found]
-
-
-def _evidence(one: CandidateView) -> dict[str, Any]:
-    evidence = (one.verdict or {}).get("evidence")
-    return evidence if isinstance(evidence, dict) else {}
-
-
-def _css(kind: str) -> str:
-    """A class name only from our own list: a recorded word never becomes one."""
-    return kind if kind in _VERDICTS else "pending"
-
-
-def _clean(measured: Measured | None) -> float | None:
-    return measured.clean_success if measured else None
-
-
-def _present(value: Any) -> bool:
-    """Jinja hands a missing field over as an undefined object."""
-    return value is not None and not isinstance(value, Undefined)
-
-
-def _text(value: Any) -> str:
-    return visible(value) if _present(value) else ""
-
-
-def _line(value: Any) -> str:
-    return one_line(value) if _present(value) else ""
-
-
-def _number(value: Any) -> str:
-    return number(value) if _present(value) else "–"
-
-
-def _flat(value: Any) -> str:
-    if not _present(value):
-        return ""
-    if isinstance(value, dict):
-        return "  ".join(f"{visible(name)} {_flat(item)}" for name, item in value.items())
-    return visible(value_text(value))
+def _scrolled(part: Markup) -> Markup:
+    return element("div", part, class_="scroll")

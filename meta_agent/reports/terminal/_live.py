@@ -19,7 +19,7 @@ from meta_agent.reports._format import duration, effect_text, number, one_line
 from meta_agent.reports._parts import MetricPoint
 from meta_agent.reports.state import RunState
 from meta_agent.reports.terminal._prompt import person_at, prompt
-from meta_agent.reports.terminal._style import verdict_style
+from meta_agent.reports.terminal.paint import verdict_style
 
 _BARS: Final = "▁▂▃▄▅▆▇█"
 _SPARK_WIDTH: Final = 30

@@ -18,7 +18,7 @@ from rich.text import Text
 from meta_agent.core.errors import ConfigError
 from meta_agent.core.protocols import JSON, Message
 from meta_agent.reports._format import dollars, duration, visible
-from meta_agent.reports.terminal._tables import listed
+from meta_agent.reports.terminal.paint import listed
 
 if TYPE_CHECKING:
     from meta_agent.llm_clients.asking.transcripts import Exchange, Failure, Transcripts

@@ -1,4 +1,4 @@
-"""The forecast of a run, drawn: settings with their origin, sizes, calls and money by role."""
+"""The forecast of a run: settings with their origin, sizes, calls and money by role."""
 
 from __future__ import annotations
 
@@ -6,15 +6,16 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any, Protocol
 
-from rich.console import Group, RenderableType
-from rich.table import Table
-from rich.text import Text
+from rich.console import RenderableType
 
 from meta_agent.llm_clients.asking.estimate import Estimate, Range
 from meta_agent.policies.training.memory import Memory, by_part, gib
-from meta_agent.reports._format import dollars, visible
-from meta_agent.reports.terminal import text
-from meta_agent.reports.terminal._tables import facts_table, listed
+from meta_agent.reports._format import dollars
+from meta_agent.reports.sections import Facts, Section, Table, Words, present
+from meta_agent.reports.terminal.paint import painted
+from meta_agent.reports.terminal.text import settings_table
+
+_COLUMNS = ("role", "model", "calls", "tokens in", "tokens out", "US$", "rests on")
 
 
 class Placed(Protocol):
@@ -27,47 +28,40 @@ class Placed(Protocol):
 
 
 def forecast(
-    config: Mapping[str, Any], plan: Mapping[str, Any], told: Estimate, placed: Placed
+    config: Mapping[str, Any], plan: Mapping[str, Any], estimate: Estimate, placed: Placed
 ) -> RenderableType:
     """All of `evolve --dry-run`."""
-    parts: list[RenderableType] = [text.settings(config, plan), Text()]
-    if told.roles:
-        parts += [_by_role(told), Text()]
-    facts = (*_facts(told), *_memory(placed))
-    parts.append(facts_table((name, visible(value)) for name, value in facts))
-    for warning in told.warnings:
-        parts += [Text(), Text(f"! {visible(warning)}", style="bold yellow")]
-    return Group(*parts)
+    warnings = [Section([Words(f"! {warning}", "warn")]) for warning in estimate.warnings]
+    by_role = Table(_COLUMNS, list(_by_role(estimate)), numbers=range(2, 6), whole=(0,))
+    sections = present(
+        Section([settings_table(config, plan)]),
+        Section([by_role]),
+        Section([Facts([*_facts(estimate), *_memory(placed)])]),
+        *warnings,
+    )
+    return painted(sections)
 
 
-def _by_role(told: Estimate) -> Table:
-    rows = []
-    for role, one in told.roles.items():
-        price = one.price_source or "price unknown"
-        cells = (
-            role,
-            one.model,
-            span(one.calls),
-            span(one.input_tokens),
-            span(one.output_tokens),
-            money(one.usd),
-            f"{one.basis}; {price}",
-        )
-        rows.append(map(visible, cells))
-    headings = ("role", "model", "calls", "tokens in", "tokens out", "US$", "rests on")
-    return listed(headings, rows, right=range(2, 6), whole=(0, *range(2, 6)))
+def _by_role(estimate: Estimate) -> Iterator[tuple[str, ...]]:
+    for role, calls in estimate.roles.items():
+        price = calls.price_source or "price unknown"
+        sizes = (span(size) for size in (calls.calls, calls.input_tokens, calls.output_tokens))
+        yield role, calls.model, *sizes, money(calls.usd), f"{calls.basis}; {price}"
 
 
-def _facts(told: Estimate) -> Iterator[tuple[str, str]]:
-    if told.roles:
-        yield "model calls", span(told.calls)
-        yield "tokens", span(told.tokens)
-        yield "price", money(told.usd)
+def _facts(estimate: Estimate) -> Iterator[tuple[str, str]]:
+    if estimate.roles:
+        yield "model calls", span(estimate.calls)
+        yield "tokens", span(estimate.tokens)
+        yield "price", money(estimate.usd)
     else:
         yield "model calls", "none: no model behind a server is asked"
-    yield "candidates", _candidates(told)
-    yield "detectable effect", _effect(told)
-    yield "", told.effect_assumes
+    yield "candidates", _candidates(estimate)
+    effect = estimate.smallest_effect
+    proven = f"{100 * (effect or 0):.1f} points of clean success can be proven"
+    nothing = "these tasks can prove no effect at all"
+    yield "detectable effect", nothing if effect is None else proven
+    yield "", estimate.effect_assumes
 
 
 def _memory(placed: Placed) -> Iterator[tuple[str, str]]:
@@ -76,29 +70,22 @@ def _memory(placed: Placed) -> Iterator[tuple[str, str]]:
         yield "trainings at once", str(placed.workers)
 
 
-def _candidates(told: Estimate) -> str:
-    planned = f"{told.planned_candidates} planned"
-    bought = told.bought_candidates
-    if bought is None:
-        return f"{planned}; no cap on money or tokens" if told.roles else planned
-    return f"{planned}; the caps pay for {span(bought)}"
-
-
-def _effect(told: Estimate) -> str:
-    if told.smallest_effect is None:
-        return "these tasks can prove no effect at all"
-    return f"{100 * told.smallest_effect:.1f} points of clean success can be proven"
+def _candidates(estimate: Estimate) -> str:
+    planned = f"{estimate.planned_candidates} planned"
+    if estimate.bought_candidates is not None:
+        return f"{planned}; the caps pay for {span(estimate.bought_candidates)}"
+    return f"{planned}; no cap on money or tokens" if estimate.roles else planned
 
 
 def money(usd: Range | None) -> str:
-    """A range of money; unknown where a price is."""
+    """Returns a range of money, or `unknown` if a price is."""
     if usd is None:
         return "unknown"
     return dollars(usd.low) if usd.low == usd.high else f"{dollars(usd.low)} to {dollars(usd.high)}"
 
 
 def span(amount: Range) -> str:
-    """`120 to 1,400`; large counts in two digits, since they are no better known."""
+    """Returns `120 to 1,400`; large counts have three digits, since they are no better known."""
     low, high = _count(amount.low), _count(amount.high)
     return low if low == high else f"{low} to {high}"
 

@@ -1,4 +1,4 @@
-"""Skills on the terminal: a library as a table, one whole, and what a search found and why."""
+"""Skills on the terminal: a library as a table, one whole, and what a search brought up and why."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from meta_agent.reports._format import visible
-from meta_agent.reports.terminal._tables import facts_table, listed
-from meta_agent.reports.terminal.text import lines
+from meta_agent.reports.sections import Cell, Facts, Section, Table, Words
+from meta_agent.reports.terminal.paint import painted, raw_lines
 
 _SHOWN = ("status", "kind", "domain", "worth", "origin", "licence", "path")
 
@@ -19,39 +18,40 @@ def table(rows: Sequence[Mapping[str, Any]]) -> RenderableType:
     """A row for each skill."""
     if not rows:
         return Text("there is no skill")
-    made = listed(("skill", "standing", "domain", "worth, or what it is about"), whole=range(3))
-    for row in rows:
-        kind = "avoid, " if row["kind"] == "negative" else ""
-        told = row["worth"] or row["description"].partition(". ")[0]
-        cells = (row["name"], kind + row["status"], row["domain"], told)
-        made.add_row(*(Text(visible(cell)) for cell in cells))
-    return made
+    cells = [
+        (
+            row["name"],
+            ("avoid, " if row["kind"] == "negative" else "") + row["status"],
+            row["domain"],
+            row["worth"] or row["description"].partition(". ")[0],
+        )
+        for row in rows
+    ]
+    headings = ("skill", "standing", "domain", "worth, or what it is about")
+    return painted([Table(headings, cells, whole=range(3), limit=0)])
 
 
 def whole(row: Mapping[str, Any]) -> RenderableType:
     """One skill: what is known of it, then its words as they are."""
-    head = facts_table()
-    head.add_row("skill", Text(visible(row["name"]), style="bold"))
-    for name in _SHOWN:
-        if row[name]:
-            head.add_row(name, Text(visible(row[name])))
-    for one in row["trials"]:
-        head.add_row("trial", Text(visible(one["words"])))
-    for one in row["warnings"]:
-        head.add_row("warning", Text(visible(one)))
-    body = lines(row["body"].splitlines())
-    return Group(head, Text(), Text(visible(row["description"])), Text(), body)
+    facts: list[tuple[str, Cell]] = [("skill", Words(row["name"], "strong"))]
+    facts += [(name, str(row[name])) for name in _SHOWN if row[name]]
+    facts += [("trial", trial["words"]) for trial in row["trials"]]
+    facts += [("warning", warning) for warning in row["warnings"]]
+    head = painted([Section([Facts(facts, limit=0)]), Section([Words(row["description"])])])
+    return Group(head, Text(), raw_lines(row["body"].splitlines()))
 
 
-def found(rows: Sequence[Mapping[str, Any]], unseen: Sequence[str], known: int) -> RenderableType:
-    """What was found, and of which skills the sign could not be looked for: no all clear."""
-    told = f"of {known} skills {len(unseen)} could not look at these rollouts whole, so they clear "
-    text = [f"{told}nothing: {', '.join(unseen)}", ""] if unseen else []
+def matches(rows: Sequence[Mapping[str, Any]], unclear: Sequence[str], all_: int) -> RenderableType:
+    """What fits, and of which skills the sign could not be looked for: those clear nothing."""
+    text = []
+    if unclear:
+        count = f"of {all_} skills {len(unclear)} could not look at these rollouts whole"
+        text = [f"{count}, so they clear nothing: {', '.join(unclear)}", ""]
     if not rows:
-        return lines([*text, "no skill fits"])
+        return raw_lines([*text, "no skill fits"])
     for row in rows:
         text.append(f"{row['name']}  ({row['status']})")
         text += [f"  shows  {name} {value:.3g}" for name, value in row["shows"].items()]
-        text += [f"  not looked at  {why}" for why in row["not_looked_at"]]
+        text += [f"  not looked at  {reason}" for reason in row["not_looked_at"]]
         text.append(f"  {row['description']}")
-    return lines([*text, "", f"meta-agent skills show {rows[0]['name']}"])
+    return raw_lines([*text, "", f"meta-agent skills show {rows[0]['name']}"])

@@ -7,14 +7,16 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from meta_agent.core.ledger import Step
 from meta_agent.core.protocols import JSON
 from meta_agent.reports._format import effect_text, one_line, percent, visible
-from meta_agent.reports._parts import BlamedLine, CandidateView, Measured, parse_effect
-from meta_agent.reports.terminal._style import verdict_style
+from meta_agent.reports._parts import BlamedLine, Measured, parse_effect
+from meta_agent.reports.sections import Cell, Table, Words
+from meta_agent.reports.terminal.paint import painted, verdict_style
+
+Outcome = Mapping[str, Any]
 
 
 class Moment(NamedTuple):
@@ -28,119 +30,118 @@ class Moment(NamedTuple):
 
 
 def moments(steps: Sequence[Step]) -> list[Moment]:
-    """What a reader wants of all that was recorded, oldest first."""
-    found = []
+    """Returns what a reader wants of all that was recorded, oldest first."""
+    chosen = []
     for step in steps:
-        told = step.fields
-        if step.done and (said := _TELL.get(step.kind, _nothing)(told)):
-            commit = str(told.get("commit") or told.get("harness_commit") or "")
+        describe = _DESCRIBE.get(step.kind)
+        if step.done and describe and (words := describe(step.fields)):
+            commit = str(step.fields.get("commit") or step.fields.get("harness_commit") or "")
             at = step.finished_at or step.started_at
-            found.append(Moment(at, step.key.partition("/")[0], step.kind, commit, said))
-    return found
+            chosen.append(Moment(at, step.key.partition("/")[0], step.kind, commit, words))
+    return chosen
 
 
-def timeline(told: Sequence[Moment]) -> RenderableType:
-    """A line each; the run's name only where there are several."""
-    several = len({one.run for one in told if one.kind != "revert"}) > 1
-    table = Table.grid(padding=(0, 2))
-    for one in told:
-        stamp = time.strftime("%Y-%m-%d %H:%M", time.localtime(one.at))
-        run = [Text(visible(one.run))] if several else []
-        commit = Text(visible(one.commit[:8]), style="yellow")
-        table.add_row(Text(stamp, style="dim"), *run, commit, Text(visible(one.told)))
-    return table if told else Text("nothing has changed the harness yet")
+def timeline(every: Sequence[Moment]) -> RenderableType:
+    """A line each; the run's name only if there are several."""
+    several = len({moment.run for moment in every if moment.kind != "revert"}) > 1
+    rows: list[tuple[Cell, ...]] = []
+    for moment in every:
+        stamp = time.strftime("%Y-%m-%d %H:%M", time.localtime(moment.at))
+        run = [moment.run] if several else []
+        commit = Words(moment.commit[:8], "warn")
+        rows.append((Words(stamp, "dim"), *run, commit, moment.told))
+    headings = ("when", *(["run"] if several else []), "commit", "what happened")
+    table = Table(headings, rows, whole=range(len(headings) - 1), limit=0)
+    return painted([table]) if rows else Text("nothing has changed the harness yet")
 
 
-def timeline_json(told: Sequence[Moment]) -> dict[str, JSON]:
+def timeline_json(every: Sequence[Moment]) -> dict[str, JSON]:
     """The same as a document."""
-    return {"schema_version": 1, "moments": [one._asdict() for one in told]}
+    return {"schema_version": 1, "moments": [moment._asdict() for moment in every]}
 
 
 def blame(lines: Sequence[BlamedLine]) -> RenderableType:
     """As git does, with the candidate and its verdict in place of author and date."""
     text = Text(no_wrap=True, overflow="ignore")
-    for one in lines:
-        known = one.candidate
-        who = f"{known.short_id} {known.kind}" if known else one_line(one.subject, 24)
-        effect = effect_text(known.effect or known.share) if known else ""
-        text.append(f"{one.commit[:8]} ", style="yellow")
-        text.append(f"{visible(who):<24} ", style=verdict_style(known.kind) if known else "dim")
-        text.append(f"{effect:>21} {one.number:>4}) {visible(one.text)}\n")
+    for line in lines:
+        source = line.candidate
+        name = f"{source.short_id} {source.kind}" if source else one_line(line.subject, 24)
+        effect = effect_text(source.effect or source.share) if source else ""
+        style = verdict_style(source.kind) if source else "dim"
+        text.append(f"{line.commit[:8]} ", style="yellow")
+        text.append(f"{visible(name):<24} ", style=style)
+        text.append(f"{effect:>21} {line.number:>4}) {visible(line.text)}\n")
     return text
 
 
 def blame_json(file: str, commit: str, lines: Sequence[BlamedLine]) -> dict[str, JSON]:
     """The same as a document."""
-    rows = [{**one._asdict(), "candidate": _candidate(one.candidate)} for one in lines]
+    rows = [
+        {**line._asdict(), "candidate": line.candidate.to_json() if line.candidate else None}
+        for line in lines
+    ]
     return {"schema_version": 1, "file": file, "commit": commit, "lines": rows}
 
 
-def reverted(done: Sequence[Mapping[str, JSON]], workspace: str) -> RenderableType:
+def reverted(reverts: Sequence[Mapping[str, JSON]], workspace: str) -> RenderableType:
     """What was taken back, and how what is left is judged."""
-    lines = [f"{one['candidate']} is taken back by {str(one['commit'])[:12]}" for one in done]
+    lines = [
+        f"{revert['candidate']} is taken back by {str(revert['commit'])[:12]}" for revert in reverts
+    ]
     next_run = f"meta-agent evolve --seed 1 --workspace {workspace}"
     lines.append(f"what is left was not judged yet; a run with another seed does: {next_run}")
     return Group(*(Text(visible(line)) for line in lines))
 
 
-def _candidate(one: CandidateView | None) -> JSON:
-    return one.to_json() if one else None
-
-
-def _nothing(told: Mapping[str, Any]) -> str:
-    del told
-    return ""
-
-
-def _names(told: Mapping[str, Any]) -> str:
-    members = told.get("members") or [told.get("candidate")]
+def _names(outcome: Outcome) -> str:
+    members = outcome.get("members") or [outcome.get("candidate")]
     return ", ".join(str(name).partition("/")[2] or str(name) for name in members)
 
 
-def _baseline(told: Mapping[str, Any]) -> str:
-    clean = percent(told.get("clean_success"))
-    return f"{told.get('version')} is where it starts: {clean} clean on {told.get('split')}"
+def _baseline(outcome: Outcome) -> str:
+    clean = percent(outcome.get("clean_success"))
+    return f"{outcome.get('version')} is where it starts: {clean} clean on {outcome.get('split')}"
 
 
-def _bundle(told: Mapping[str, Any]) -> str:
-    if not told.get("chosen"):
+def _bundle(outcome: Outcome) -> str:
+    if not outcome.get("chosen"):
         return ""
-    return f"generation {told.get('generation')} goes on from the cell {told['chosen']}"
+    return f"generation {outcome.get('generation')} goes on from the cell {outcome['chosen']}"
 
 
-def _claim(told: Mapping[str, Any]) -> str:
-    verdict = told.get("verdict")
-    if not told.get("claim") or not isinstance(verdict, dict):
+def _claim(outcome: Outcome) -> str:
+    verdict = outcome.get("verdict")
+    if not outcome.get("claim") or not isinstance(verdict, dict):
         return ""
     effect = effect_text(parse_effect(verdict.get("effect")))
-    return f"claim about this {told['claim']}: {verdict.get('kind')} {effect} points"
+    return f"claim about this {outcome['claim']}: {verdict.get('kind')} {effect} points"
 
 
-def _merge(told: Mapping[str, Any]) -> str:
-    left = " and leaves it again" if told.get("undone") else ""
-    return f"{told.get('version')}: {_names(told)} comes to main{left}"
+def _merge(outcome: Outcome) -> str:
+    undone = " and leaves it again" if outcome.get("undone") else ""
+    return f"{outcome.get('version')}: {_names(outcome)} comes to main{undone}"
 
 
-def _decision(told: Mapping[str, Any]) -> str:
-    said = f": {told['feedback']}" if told.get("feedback") else ""
-    return f"{told.get('by')} says {told.get('answer')}{said}"
+def _decision(outcome: Outcome) -> str:
+    feedback = f": {outcome['feedback']}" if outcome.get("feedback") else ""
+    return f"{outcome.get('by')} says {outcome.get('answer')}{feedback}"
 
 
-def _vault(told: Mapping[str, Any]) -> str:
-    clean = percent(told.get("clean_success"))
-    training = Measured.parse(told).training
-    with_what = f", {training}" if training else ""
-    return f"vault, {told.get('which')}: {clean} clean, n {told.get('n')}{with_what}"
+def _vault(outcome: Outcome) -> str:
+    clean = percent(outcome.get("clean_success"))
+    training = Measured.parse(outcome).training
+    weights = f", {training}" if training else ""
+    return f"vault, {outcome.get('which')}: {clean} clean, n {outcome.get('n')}{weights}"
 
 
-_TELL: Final[Mapping[str, Callable[[Mapping[str, Any]], str]]] = {
+_DESCRIBE: Final[Mapping[str, Callable[[Outcome], str]]] = {
     "baseline": _baseline,
     "bundle": _bundle,
     "live": _claim,
     "merge": _merge,
     "decision": _decision,
-    "lead": lambda told: f"on lead, unproven: {_names(told)}" if told.get("members") else "",
+    "lead": lambda lead: f"on lead, unproven: {_names(lead)}" if lead.get("members") else "",
     "vault": _vault,
-    "handover": lambda told: f"handed over, {told.get('standing')}: {told.get('words')}",
-    "revert": lambda told: f"{_names(told)} is taken back by a person",
+    "handover": lambda handed: f"handed over, {handed.get('standing')}: {handed.get('words')}",
+    "revert": lambda revert: f"{_names(revert)} is taken back by a person",
 }

@@ -7,10 +7,8 @@ Does not cover: whether they differ by more than luck. One run a side cannot say
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
-from rich.console import Group, RenderableType
-from rich.text import Text
+from rich.console import RenderableType
 
 from meta_agent.core.protocols import JSON
 from meta_agent.reports._format import (
@@ -20,15 +18,15 @@ from meta_agent.reports._format import (
     measured_text,
     points,
     value_text,
-    visible,
 )
 from meta_agent.reports._parts import parse_effect
 from meta_agent.reports._sentences import sentences
+from meta_agent.reports.run_sections import counts, state_word
+from meta_agent.reports.sections import Section, Table, Words, present
 from meta_agent.reports.state import RunState
-from meta_agent.reports.terminal._tables import listed
-from meta_agent.reports.terminal.text import state_word
+from meta_agent.reports.terminal.paint import painted
 
-_OWN = frozenset({"origin", "workspace"})
+_LEFT_OUT = frozenset({"origin", "workspace"})
 
 
 def document(first: RunState, second: RunState) -> dict[str, JSON]:
@@ -39,58 +37,39 @@ def document(first: RunState, second: RunState) -> dict[str, JSON]:
 
 def table(first: RunState, second: RunState) -> RenderableType:
     """A line a fact; the settings that differ come last."""
-    rows = [(name, *map(str, pair)) for name, pair in _facts(first, second)]
-    settings = _differing(first, second)
-    rows += [(name, *map(value_text, pair)) for name, pair in settings]
-    made = listed(
-        ("", visible(first.run), visible(second.run)), (map(visible, row) for row in rows)
-    )
-    gains = [_gain(one) for one in (first, second)]
-    if None in gains:
-        return made
-    told = f"gain on the vault: {points(gains[1] - gains[0])} points in the second"  # type: ignore[operator]
+    kinds = list(dict.fromkeys((*first.claims, *second.claims)))
+    pairs = zip(_facts(first, kinds), _facts(second, kinds), strict=True)
+    rows: list[tuple[str, ...]] = [(name, left, right) for (name, left), (_, right) in pairs]
+    rows += [(name, *map(value_text, pair)) for name, pair in _differing(first, second)]
+    side_by_side = Section([Table(("", first.run, second.run), rows)])
+    gains = first.vault_gain, second.vault_gain
+    if gains[0] is None or gains[1] is None:
+        return painted([side_by_side])
+    difference = f"gain on the vault: {points(gains[1] - gains[0])} points in the second"
     luck = (
         "one run a side: luck is not ruled out; "
         "meta-agent compare --conditions ... --seeds N does that"
     )
-    return Group(made, Text(), Text(told), Text(luck, style="dim"))
+    return painted(present(side_by_side, Section([Words(difference), Words(luck, "dim")])))
 
 
-def _facts(first: RunState, second: RunState) -> Iterator[tuple[str, tuple[str, str]]]:
-    both = (first, second)
-
-    def each(tell: Any) -> tuple[str, str]:
-        return tell(first), tell(second)
-
-    yield "state", each(state_word)
-    yield "what happened", each(lambda one: sentences(one)[0].words)
-    yield "vault, before", each(lambda one: measured_text(one.baseline))
-    yield "vault, after", each(lambda one: measured_text(one.final))
-    for kind in dict.fromkeys(kind for one in both for kind in one.claims):
-        yield f"this {kind}", each(lambda one, kind=kind: _claim(one, kind))
-    yield "ideas", each(_ideas)
-    yield "attempts", each(lambda one: f"{one.rollouts:,}")
-    yield "training steps", each(lambda one: f"{one.train_steps:,}")
-    yield "time", each(lambda one: duration(one.wall_sec))
-    yield "API spend", each(lambda one: dollars(one.usd))
-
-
-def _claim(one: RunState, kind: str) -> str:
-    verdict = one.claims.get(kind) or {}
-    return f"{verdict.get('kind', '–')} {effect_text(parse_effect(verdict.get('effect')))}"
-
-
-def _ideas(one: RunState) -> str:
-    kinds = [candidate.kind for candidate in one.candidates.values()]
-    return ", ".join(f"{kinds.count(kind)} {kind}" for kind in dict.fromkeys(kinds)) or "none"
-
-
-def _gain(one: RunState) -> float | None:
-    before, after = (m.clean_success if m else None for m in (one.baseline, one.final))
-    return None if before is None or after is None else after - before
+def _facts(state: RunState, claims: list[str]) -> Iterator[tuple[str, str]]:
+    yield "state", state_word(state)
+    yield "what happened", sentences(state)[0].words
+    yield "vault, before", measured_text(state.baseline)
+    yield "vault, after", measured_text(state.final)
+    for kind in claims:
+        verdict = state.claims.get(kind) or {}
+        effect = effect_text(parse_effect(verdict.get("effect")))
+        yield f"this {kind}", f"{verdict.get('kind', '–')} {effect}"
+    yield "ideas", counts(candidate.kind for candidate in state.candidates.values()) or "none"
+    yield "attempts", f"{state.rollouts:,}"
+    yield "training steps", f"{state.train_steps:,}"
+    yield "time", duration(state.wall_sec)
+    yield "API spend", dollars(state.usd)
 
 
 def _differing(first: RunState, second: RunState) -> list[tuple[str, list[JSON]]]:
     names = dict.fromkeys((*first.config, *second.config))
     pairs = ((name, [first.config.get(name), second.config.get(name)]) for name in names)
-    return [(name, pair) for name, pair in pairs if name not in _OWN and pair[0] != pair[1]]
+    return [(name, pair) for name, pair in pairs if name not in _LEFT_OUT and pair[0] != pair[1]]

@@ -8,7 +8,7 @@ import pytest
 
 from meta_agent.core.rollouts import RolloutStore
 from meta_agent.reports.live import drawn
-from meta_agent.reports.live.attempts import PAGE, Attempts, Found, Wanted
+from meta_agent.reports.live.attempts import PAGE, Attempts, Chosen, Wanted
 from meta_agent.reports.live.heat import drawn as map_drawn
 from meta_agent.reports.live.heat import heat
 
@@ -41,7 +41,7 @@ def index(store: RolloutStore) -> Attempts:
     return index
 
 
-def found(index: Attempts, start: int = 0, **wanted: str) -> Found:
+def found(index: Attempts, start: int = 0, **wanted: str) -> Chosen:
     return index.find(Wanted(**wanted), lambda commit: commit[:1], start)
 
 

@@ -1,0 +1,317 @@
+"""What is known about a run, as names and sentences: claims, gains, forecasts, and what it is fed.
+
+Every function reads records tolerantly: older runs lack fields, and what is missing is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from meta_agent.reports._format import (
+    measured_text,
+    one_line,
+    percent,
+    points,
+    points_text,
+    share_text,
+    visible,
+)
+from meta_agent.reports._parts import parse_effect
+from meta_agent.reports.state import RunState
+
+Rows = Iterator[tuple[str, str]]
+
+_CLAIMS: Final = {"harness": "this harness, over training seeds", "version": "this version"}
+_STANDINGS: Final = {"start": "the start"}
+_CELLS: Final = (
+    ("old_old", "old policy, old harness"),
+    ("old_new", "old policy, new harness"),
+    ("new_old", "new policy, old harness"),
+    ("new_new", "new policy, new harness"),
+)
+_EFFECTS: Final = ("harness", "policy", "interaction")
+_FORECASTS: Final = (
+    ("proposer", "proposer's predictions", "of its own metric, whatever the unit: read the ranks"),
+    ("replay", "replay's predictions", "gain in alignment against gain in clean success"),
+)
+
+
+# --- what a run claims and hands over -----------------------------------------------------------
+
+
+def handover_words(state: RunState) -> str:
+    """Returns what the run hands over and what is known of it; empty for a run that goes on."""
+    if not state.handover:
+        return ""
+    standing = str(state.handover.get("standing"))
+    return visible(f"{_STANDINGS.get(standing, standing)}: {state.handover.get('words', '')}")
+
+
+def search_facts(state: RunState) -> Rows:
+    """Yields both claims, then the harness and the weights with the commands that take them."""
+    yield from _claims(state)
+    product = state.product
+    where = f" --workspace {state.workspace}" if state.workspace else ""
+    if product["harness_commit"]:
+        adopt = f"meta-agent adopt --into CLONE{where}"
+        yield "harness", f"{product['harness']} at {str(product['harness_commit'])[:12]} ({adopt})"
+    if product["weights"]:
+        yield "weights", f"{product['weights']} (meta-agent adopt --model DIR{where})"
+
+
+def card_facts(state: RunState) -> Rows:
+    """Yields what goes with the weights wherever they go: the verdict and what it rests on."""
+    yield "verdict", handover_words(state) or "the run has not ended: nothing is claimed"
+    yield "before", f"{measured_text(state.baseline)} (clean success on the vault split)"
+    yield "after", measured_text(state.final)
+    yield from _claims(state)
+    if words := (state.visible or {}).get("words"):
+        yield "detectable", visible(words)
+    product, config = state.product, state.config
+    yield "run", visible(f"{state.run}: domain {state.domain}, seed {config.get('seed')}")
+    yield "base", visible(config.get("policy", "?"))
+    commit = product["harness_commit"]
+    yield "harness", visible(f"commit {commit}: the weights were trained inside it")
+
+
+def _claims(state: RunState) -> Rows:
+    for kind, verdict in state.claims.items():
+        effect = parse_effect(verdict.get("effect"))
+        gain = f" {points_text(effect)}{effect.selected}" if effect else ""
+        reasons = "; ".join(map(str, verdict.get("reasons") or ()))
+        about = _CLAIMS.get(kind, kind)
+        yield "claim", visible(f"{about}: {verdict.get('kind')}{gain}: {reasons}")
+
+
+def claim_facts(state: RunState) -> Rows:
+    """Yields figures over training runs, and the gains that this run cannot see."""
+    if state.calibration and state.calibration.get("schema_version") == 1:
+        yield from calibration_facts(state.calibration)
+    if words := _over_runs(state.results or {}):
+        yield "over runs", words
+    if words := _lead(state.lead or {}):
+        yield "lead", words
+    if detectable := (state.visible or {}).get("words"):
+        yield "detectable", visible(detectable)
+    if words := _no_claim(state):
+        yield "no claim", words
+    if state.analyses and (nothing := state.analyses[-1].nothing):
+        generation = state.analyses[-1].generation
+        yield "search", f"generation {generation} found nothing to try: {visible(nothing)}"
+
+
+def _lead(lead: Mapping[str, Any]) -> str:
+    """Says what has joined the lead, which is never called proven."""
+    members = lead.get("members")
+    if not isinstance(members, list) or not members:
+        return ""
+    names = ", ".join(visible(str(name).split("/", 1)[-1]) for name in members)
+    effect, gain = lead.get("effect"), ""
+    if isinstance(effect, list) and len(effect) == 3:
+        middle, low, high = map(points, effect)
+        gain = f", together {middle} points [{low}, {high}] against main"
+        if isinstance(likelier := lead.get("likelier"), int | float):
+            gain += f" on the tasks they were chosen on (likelier {points(likelier)})"
+    return f"unproven, not in main: {names}{gain}"
+
+
+def _over_runs(results: Mapping[str, Any]) -> str:
+    before, after = (_side_text(results.get(side)) for side in ("before", "after"))
+    if not before:
+        return ""
+    seeds = results.get("seeds") or ()
+    runs = _seeds_text(seeds)
+    if not after:
+        return f"before {before}; {runs}"
+    parts = [f"before {before}, after {after}"]
+    if gain := _figure(results.get("difference")):
+        middle, low, high = map(points, gain)
+        parts.append(f"mean difference {middle} [{low}, {high}]")
+    if len(seeds) > 1 and (chance := _figure(results.get("improvement"))):
+        middle, low, high = (f"{share:.2f}" for share in chance)
+        parts.append(f"a run after beats one before with probability {middle} [{low}, {high}]")
+    return "; ".join((*parts, f"{runs}, 95 % intervals"))
+
+
+def _seeds_text(seeds: Sequence[int]) -> str:
+    if len(seeds) < 2:
+        return "one policy, over tasks alone" + (f" (training seed {seeds[0]})" if seeds else "")
+    fresh = 0 in seeds  # the claim never trains seed 0
+    reused = "" if fresh else ", those of the claim, so only the tasks are new"
+    return f"{len(seeds)} training seeds{reused}"
+
+
+def _side_text(side: Any) -> str:
+    """Returns `mean 61.3 % [57.0, 65.5], IQM 61.9 % [57.2, 66.0]`; of one run no IQM."""
+    if not isinstance(side, dict):
+        return ""
+    names = {"mean": "mean", "IQM": "iqm"} if len(side.get("runs") or ()) > 1 else {"mean": "mean"}
+    figures = {name: _figure(side.get(key)) for name, key in names.items()}
+    return ", ".join(f"{name} {share_text(*figure)}" for name, figure in figures.items() if figure)
+
+
+def _figure(value: Any) -> tuple[float, float, float] | None:
+    if not isinstance(value, dict):
+        return None
+    ends = [value.get(name) for name in ("value", "low", "high")]
+    numbers = [float(end) for end in ends if isinstance(end, int | float)]
+    return (numbers[0], numbers[1], numbers[2]) if len(numbers) == 3 else None
+
+
+def _no_claim(state: RunState) -> str:
+    """Says so if the change on the vault is smaller than what the budget can see."""
+    least = (state.visible or {}).get("effect")
+    change = state.vault_gain
+    if not change or not isinstance(least, int | float) or abs(change) >= least:
+        return ""
+    return (
+        f"the change on the vault, {points(change)} points, is smaller than the "
+        f"{100 * least:.1f} that this budget can see"
+    )
+
+
+# --- what did a gain ----------------------------------------------------------------------------
+
+
+def attribution_facts(attribution: Mapping[str, Any] | None) -> Rows:
+    """Yields what of a merged gain the harness did and what the policy; nothing without record."""
+    if not attribution:
+        return
+    if failure := attribution.get("failed"):
+        yield "attribution", f"could not be measured: {one_line(failure, 300)}"
+        return
+    cells, effects = attribution.get("cells") or {}, attribution.get("effects") or {}
+    for name, title in _CELLS:
+        if isinstance(share := cells.get(name), int | float):
+            yield title, f"clean success {percent(share)}"
+    for name in _EFFECTS:
+        if isinstance(effect := effects.get(name), Mapping):
+            yield f"of it the {name}", _effect_points(effect)
+    if "policy" not in effects:
+        yield "of it the policy", "none: the policy is frozen"
+    yield "rests on", f"{attribution.get('n')} tasks; {visible(attribution.get('limit', ''))}"
+
+
+def attribution_line(attribution: Mapping[str, Any]) -> str:
+    """Returns the effects alone, on one line."""
+    if failure := attribution.get("failed"):
+        return f"could not be measured: {one_line(failure, 200)}"
+    effects = attribution.get("effects") or {}
+    parts = [f"{name} {_effect_points(effects[name])}" for name in _EFFECTS if name in effects]
+    return "; ".join(parts) + ("" if "policy" in effects else "; the policy is frozen")
+
+
+def _effect_points(effect: Mapping[str, Any]) -> str:
+    delta, low, high = (points(float(effect[name])) for name in ("delta", "ci_low", "ci_high"))
+    return f"{delta} points [{low}, {high}]"
+
+
+# --- how good forecasts were --------------------------------------------------------------------
+
+
+def prediction_facts(predictions: Mapping[str, Any] | None) -> Rows:
+    """Yields how well forecasts agreed with what came; every figure with the number behind it."""
+    for name, title, unit in _FORECASTS if predictions else ():
+        agreement = (predictions or {})["agreement"][name]
+        if not agreement["n"]:
+            yield title, "nothing to score yet"
+            continue
+        ranks, line = (_coefficient(agreement[kind]) for kind in ("spearman", "pearson"))
+        yield (
+            title,
+            f"n {agreement['n']}, right direction {agreement['right_direction']}, "
+            f"Spearman {ranks}, Pearson {line} ({unit})",
+        )
+
+
+def _coefficient(estimate: Mapping[str, Any]) -> str:
+    if estimate["value"] is None:
+        return "–"
+    if estimate["low"] is None:
+        return f"{estimate['value']:+.2f} (too few for an interval)"
+    return f"{estimate['value']:+.2f} [{estimate['low']:+.2f}, {estimate['high']:+.2f}]"
+
+
+# --- where a run's model replies came from a recording ------------------------------------------
+
+
+def replay_facts(state: RunState) -> Rows:
+    """Yields which recording, of what kind, and how well it fits; nothing for other runs."""
+    if not state.replay:
+        return
+    yield "replayed from", visible(state.replay.get("recording", "?"))
+    labels = state.replay.get("labels")
+    for name, value in (labels if isinstance(labels, dict) else {}).items():
+        yield visible(name), visible(value)
+    drift = state.replay.get("drift")
+    if isinstance(drift, int):
+        requests = "1 request differs" if drift == 1 else f"{drift} requests differ"
+        different = f"{requests} from the recorded one at the same place"
+        yield "drift", different if drift else "every request is the recorded one"
+
+
+# --- calibration: luck, errors of the gate, and what can be seen --------------------------------
+
+
+def calibration_facts(calibration: Mapping[str, Any]) -> Rows:
+    """Yields a sentence for each thing that a calibration measured."""
+    lost = calibration["tasks_lost"]
+    yield (
+        "measured",
+        f"{calibration['runs']} {calibration['unit']} of {calibration['harness_commit'][:10]} "
+        f"against each other, {calibration['tasks']} confirm tasks"
+        + (f"; {lost} lost in some run" if lost else ""),
+    )
+    yield "spread", _spread(calibration["spread"])
+    yield "false promotions", _false_promotions(calibration)
+    yield "detectable effect", _smallest(calibration["smallest_effect"])
+    if calibration["wanted"]:
+        yield "wanted", _power(calibration["wanted"])
+    yield "simulated from", str(calibration["simulated_from"])
+
+
+def _spread(spread: Mapping[str, Any]) -> str:
+    total, low, high, seed = (100 * spread[name] for name in ("total", "low", "high", "seed"))
+    words = (
+        f"clean success {percent(spread['mean'])}; between {spread['between']} {total:.1f} points "
+        f"[{low:.1f}, {high:.1f}]"
+    )
+    if spread["between"] == "samples":
+        return words
+    return f"{words}, {seed:.1f} of them not explained by the luck of single attempts"
+
+
+def _false_promotions(calibration: Mapping[str, Any]) -> str:
+    rate, candidates = calibration["false_promotions"], calibration["candidates"]
+    return (
+        f"{percent(rate['share'])} [{100 * rate['low']:.1f}, {100 * rate['high']:.1f}] of "
+        f"{rate['cases']} simulated runs of {candidates} candidate{'s' * (candidates != 1)} that "
+        f"change nothing; declared: at most {percent(rate['declared'])}"
+    )
+
+
+def _smallest(smallest: Mapping[str, Any]) -> str:
+    power = f"{100 * smallest['power']:.0f} % probability"
+    if smallest["effect"] is None:
+        return f"this budget finds no gain with {power}"
+    ends = (smallest[name] for name in ("low", "high"))
+    low, high = ("none" if end is None else f"{100 * end:.1f}" for end in ends)
+    return (
+        f"{100 * smallest['effect']:.1f} points [{low}, {high}] are found with {power}; evolve "
+        "with this budget makes no claim about smaller gains"
+    )
+
+
+def _power(power: Mapping[str, Any]) -> str:
+    now, has = power["power_now"], power.get("has") or {}
+    needs = " or ".join(_need(unit, count, has.get(unit)) for unit, count in power["needs"].items())
+    return (
+        f"{100 * power['effect']:.1f} points are found with {percent(now['share'])} "
+        f"[{100 * now['low']:.0f}, {100 * now['high']:.0f}] now; for 80 %: {needs}"
+    )
+
+
+def _need(unit: str, count: int | None, has: int | None) -> str:
+    now = "" if has is None else f" (this budget has {has})"
+    return f"more {unit} than were tried{now}" if count is None else f"{count} {unit}{now}"

@@ -1,0 +1,103 @@
+"""The health of each version: a few metrics side by side, what raised alerts, and all metrics.
+
+A generation has some two hundred metrics. A terminal shows the few, and all of them with `unfold`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from meta_agent.readers.evidence import meaning_of
+from meta_agent.reports._format import number, value_text
+from meta_agent.reports._parts import EvidenceView
+from meta_agent.reports.sections import Block, Fold, Folds, Message, Section, Table, Words
+
+_HEADLINE_METRICS: Final = (
+    *("score.n", "score.success", "score.clean_success", "score.infra_share"),
+    *("signal.reward_mean", "signal.reward_corr_clean", "signal.dead_group_ratio"),
+    *("signal.train.entropy.last", "behaviour.turns_mean", "behaviour.tool_failure_rate"),
+    *("behaviour.truncation", "behaviour.flagged"),
+)
+_DIAGNOSTICS: Final = "measured."  # the layer of the harness's own diagnostics
+
+
+def evidence_section(every: Sequence[EvidenceView]) -> Section:
+    """A few metrics of every version side by side; behind each generation all of them."""
+    if not every:
+        return Section([])
+    folds = []
+    for place, evidence in enumerate(every):
+        first = all(earlier.version != evidence.version for earlier in every[:place])
+        alerts = len(evidence.alerts)
+        count = Words(f"{alerts} alert{'s' * (alerts > 1)}" if alerts else "", "warn")
+        cells = (f"generation {evidence.generation}, version {evidence.version}", count)
+        blocks: list[Block] = [
+            metrics_table(evidence.layers),
+            Folds(list(map(_exemplar, evidence.exemplars))),
+        ]
+        folds.append(Fold(cells, blocks, evidence.version if first else ""))
+    return Section([*compared(every), Folds(folds)], "Evidence", "evidence")
+
+
+def compared(every: Sequence[EvidenceView]) -> list[Block]:
+    """One table with a column for each version, then the alerts and how to see the rest.
+
+    It holds the score, how much signal training had, how attempts ended, what raised an alert, and
+    what the harness's own diagnostics measured.
+    """
+    metrics_of = [
+        {
+            f"{layer}.{name}": value
+            for layer, values in one.layers.items()
+            for name, value in values.items()
+        }
+        for one in every
+    ]
+    alerts = [(one, alert) for one in every for alert in one.alerts]
+    alerted = {str(alert.get("metric")) for _, alert in alerts}
+    names = list(dict.fromkeys(name for metrics in metrics_of for name in metrics))
+    first = [n for n in names if n in _HEADLINE_METRICS or n.startswith(_DIAGNOSTICS)]
+    shown = first + [n for n in names if n not in first and alerted & {n, n.partition(".")[2]}]
+    headings = ("metric", *(f"{one.version} (g{one.generation})" for one in every))
+    rows = [(n, *(value_text(metrics.get(n)) for metrics in metrics_of)) for n in shown]
+    warnings = [
+        Words(f"alert  {one.version}: {alert.get('message', '')}", "warn") for one, alert in alerts
+    ]
+    warnings += [
+        Words(f"  see {line}", "warn") for one, alert in alerts for line in one.behind(alert)
+    ]
+    rest = f"metrics not shown: {len(names) - len(shown)} (--all, --json or --html)"
+    return [Table(headings, rows, cut=True), *warnings, Words(rest, "dim")]
+
+
+def metrics_table(layers: Mapping[str, Mapping[str, Any]]) -> Table:
+    """Every metric with a sentence on what it is."""
+    rows = [
+        (layer, name, number(value), Words(meaning_of(f"{layer}.{name}").what, "dim"))
+        for layer, metrics in layers.items()
+        for name, value in metrics.items()
+    ]
+    return Table(("layer", "metric", "value", "what it is"), rows, whole=(2,))
+
+
+def _exemplar(exemplar: Mapping[str, Any]) -> Fold:
+    """An attempt that shows a failure: its steps, its last words, its messages."""
+    cells = (
+        f"{exemplar.get('mode', '')} · {exemplar.get('task_key', '')}",
+        _text(exemplar, "summary"),
+    )
+    messages = [
+        Message(_text(message, "role"), _text(message, "content"))
+        for message in exemplar.get("messages") or ()
+    ]
+    steps = "\n".join(map(str, exemplar.get("steps") or ()))
+    return Fold(
+        cells,
+        [Message("steps", steps), Message("last words", _text(exemplar, "last_words")), *messages],
+    )
+
+
+def _text(record: Mapping[str, Any], name: str) -> str:
+    value = record.get(name)
+    return "" if value is None else str(value)

@@ -1,0 +1,143 @@
+"""The figures of a run as data: shares with intervals, the lineage of versions, training curves."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
+from typing import Final
+
+from meta_agent.reports._format import bounded, effect_text, one_line, share_text, vault_text
+from meta_agent.reports._parts import CandidateView, Measured
+from meta_agent.reports.sections import (
+    PALETTE_SIZE,
+    Curve,
+    Curves,
+    Interval,
+    Intervals,
+    Lineage,
+    Node,
+)
+from meta_agent.reports.state import RunState
+
+# Shown first, in this order; other metrics follow by name.
+_METRIC_ORDER: Final = ("success", "clean_success", "reward", "dead_group_ratio", "entropy", "kl")
+_MAX_CHARTS: Final = 12
+_SEED: Final = re.compile(r"(?:[-/]s| seed )\d+(?=$|[-/,])")
+
+
+def vault(state: RunState) -> Intervals:
+    """Clean success on the vault split before the run and after it."""
+    sides = (("vault, before", state.baseline), ("vault, after", state.final))
+    words = vault_text(state.final)
+    return Intervals(words[:1].upper() + words[1:], list(measured_rows(sides)))
+
+
+def bundles(state: RunState) -> Intervals:
+    """Clean success on the search split: the start, and every cell of every bundle."""
+    rows = list(measured_rows([("start", state.first)]))
+    for cell in state.cells:
+        kind = "PROMOTE" if cell.chosen else "version" if cell.valid else "INVALID"
+        label = f"g{cell.generation} {one_line(cell.name, 14)}"
+        rows += [row._replace(kind=kind) for row in measured_rows([(label, cell.measured)])]
+    return Intervals("Clean success on the search split by generation", rows)
+
+
+def measured_rows(sides: Iterable[tuple[str, Measured | None]]) -> Iterator[Interval]:
+    """Yields a row for each side that was measured."""
+    for label, side in sides:
+        if side and side.clean_success is not None:
+            ends = side.ci or (side.clean_success, side.clean_success)
+            middle, low, high = (100 * share for share in (side.clean_success, *ends))
+            text = share_text(side.clean_success, *ends)
+            yield Interval(label, middle, low, high, "version", text)
+
+
+def effects(state: RunState) -> Intervals:
+    """The gain of each candidate, or its share in its bundle."""
+    title = "Effect on clean success in points; of a bundle's member its share, which explains"
+    return Intervals(title, list(_effect_rows(state)), unit="", zero=True)
+
+
+def _effect_rows(state: RunState) -> Iterator[Interval]:
+    for candidate in state.candidates.values():
+        if effect := candidate.effect or candidate.share:
+            ends = (effect.ci_low, effect.ci_high) if bounded(effect) else (effect.delta,) * 2
+            middle, low, high = (100 * share for share in (effect.delta, *ends))
+            text = effect_text(effect)
+            yield Interval(candidate.short_id, middle, low, high, candidate.kind, text)
+
+
+def lineage(state: RunState) -> Lineage:
+    """Versions stand on the main line, candidates below, between the versions of their time."""
+    nodes: list[Node] = []
+    last: float | None = None
+    evidence_of = {evidence.version for evidence in state.evidence}
+    for version in state.versions:
+        label = one_line(version.version or version.commit[:8], 18) + " (undone)" * version.undone
+        parent, column = None if last is None else (last, 0), float(version.column)
+        kind = "pending" if version.undone else "version"
+        opens = version.version if version.version in evidence_of else ""
+        nodes.append(Node(label, column, 0, kind, parent, opens=opens))
+        last = last if version.undone else column
+    lanes: dict[int, int] = defaultdict(int)
+    for candidate in state.candidates.values():
+        lanes[candidate.generation] += 1
+        nodes.append(_branch(state, candidate, lanes[candidate.generation]))
+    generations = [candidate.generation for candidate in state.candidates.values()]
+    return Lineage(nodes, 1 + max(generations, default=0))
+
+
+def _branch(state: RunState, candidate: CandidateView, lane: int) -> Node:
+    versions = [version for version in state.versions if not version.undone]
+    before = [v.column for v in versions if v.column <= candidate.generation]
+    merge = str((candidate.merge or {}).get("commit"))
+    after = [version.column for version in versions if version.commit == merge]
+    return Node(
+        label=f"{candidate.short_id} {candidate.factor}",
+        column=candidate.generation + 0.5,
+        lane=lane,
+        kind=candidate.kind,
+        parent=(float(max(before, default=0)), 0),
+        merged_into=float(after[0]) if after else None,
+        opens=candidate.short_id,
+    )
+
+
+def training(state: RunState) -> Curves:
+    """Returns a chart for each metric of training, with one line a version."""
+    arms = group_by_arm(state.metrics)
+    order = {name: place for place, name in enumerate(_METRIC_ORDER)}
+    every = chain.from_iterable(state.metrics.values())
+    names = {name for point in every for name in point.values}
+    charts = []
+    for name in sorted(names, key=lambda name: (order.get(name, len(order)), name))[:_MAX_CHARTS]:
+        curves = (_curve(state, name, arm, colour) for arm, colour in arms.items())
+        charts.append((name, [curve for curve in curves if curve.points]))
+    return Curves(list(arms.items()), charts)
+
+
+def _curve(state: RunState, metric: str, arm: str, colour: int) -> Curve:
+    """One version's mean over its training seeds, and from their least to their greatest."""
+    by_step: dict[int, list[float]] = defaultdict(list)
+    seeds = [points for series, points in state.metrics.items() if arm_of(series) == arm]
+    for point in chain.from_iterable(seeds):
+        if metric in point.values:
+            by_step[point.step].append(point.values[metric])
+    steps = sorted(by_step.items())
+    band = [(step, min(values), max(values)) for step, values in steps]
+    apart = any(low < high for _, low, high in band)
+    line = [(step, sum(values) / len(values)) for step, values in steps]
+    return Curve(arm, colour, line, band if apart else ())
+
+
+def group_by_arm(names: Iterable[str]) -> Mapping[str, int]:
+    """Returns a palette index for each arm: seeds of one candidate share a colour."""
+    arms = dict.fromkeys(arm_of(name) for name in names)
+    return {arm: place % PALETTE_SIZE for place, arm in enumerate(arms)}
+
+
+def arm_of(series: str) -> str:
+    """Returns a series without its training seed: `g0/c2/s1` or `v0 seed 1, 30 steps` have one."""
+    return _SEED.sub("", series, count=1)

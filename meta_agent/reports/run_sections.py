@@ -1,0 +1,491 @@
+"""A run as sections: what `report`, `status`, `why` and the page show, derived once from its state.
+
+`summary` is the end of a run, `standing` where it is now, `page` everything. Sections with nothing
+to say are left out.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+from meta_agent.core.display import DecisionView
+from meta_agent.core.ledger import Step
+from meta_agent.reports import run_figures
+from meta_agent.reports._facts import (
+    attribution_facts,
+    attribution_line,
+    claim_facts,
+    handover_words,
+    prediction_facts,
+    replay_facts,
+    search_facts,
+)
+from meta_agent.reports._format import (
+    dollars,
+    duration,
+    effect_text,
+    finding_text,
+    interval_bar,
+    live_text,
+    measured_text,
+    one_line,
+    percent,
+    plain_leaves,
+    points,
+    points_text,
+    prediction_text,
+    test_text,
+    unit_text,
+    value_text,
+    vault_text,
+    within_run,
+)
+from meta_agent.reports._money import HEADINGS
+from meta_agent.reports._money import rows as spend_rows
+from meta_agent.reports._parts import CandidateView, CellView, SkillView
+from meta_agent.reports._sentences import progress, sentences
+from meta_agent.reports.evidence_sections import evidence_section
+from meta_agent.reports.sections import (
+    Asked,
+    Block,
+    Card,
+    Cards,
+    Cell,
+    Facts,
+    Fold,
+    Folds,
+    Page,
+    Patch,
+    Section,
+    Table,
+    Words,
+    present,
+)
+from meta_agent.reports.state import RunState
+from meta_agent.skills import load_skill
+
+_CELL_COLUMNS: Final = ("", "cell", "members", "search split", "points", "")
+_CANDIDATE_COLUMNS: Final = ("candidate", "factor", "verdict", "clean success, points", "why")
+
+
+# --- whole screens ------------------------------------------------------------------------------
+
+
+def summary(state: RunState) -> list[Section]:
+    """The end of a run: before and after, every verdict, the skills, and what to type next."""
+    outcome = [("run", f"{state.run}, {state.exit_reason or 'not finished'}"), *_told(state)]
+    return present(
+        Section([Facts([*outcome, *_claims(state).rows, *replay_facts(state)])]),
+        _bundles(state),
+        _candidates(state),
+        _people(state),
+        _skills(state),
+        _spend(state),
+        _next_commands(state),
+    )
+
+
+def report(state: RunState, predictions: Mapping[str, Any] | None) -> list[Section]:
+    """The health of each version, what made the gains, how predictions did, and the summary."""
+    return [*present(evidence_section(state.evidence), _gains(state, predictions)), *summary(state)]
+
+
+def status(state: RunState) -> list[Section]:
+    """Where a run stands right now: in sentences, then the figures."""
+    return [Section([Facts(_told(state))]), *standing(state)]
+
+
+def watched(state: RunState, newest: int) -> list[Section]:
+    """A running run on one screen: sentences, bundles, the newest candidates, the figures."""
+    recent = list(state.candidates.values())[-newest:]
+    table = Table(_CANDIDATE_COLUMNS, [_row(one) for one in recent], whole=range(4))
+    parts = present(Section([Facts(_told(state))]), _bundles(state), Section([table]))
+    return [*parts, *standing(state)]
+
+
+def standing(state: RunState) -> list[Section]:
+    """The figures of where a run stands."""
+    kinds = counts(candidate.kind for candidate in state.candidates.values())
+    rows: list[tuple[str, Cell]] = [("run", state.run), ("state", state_word(state))]
+    if state.exit_reason is None and state.phase:
+        rows.append(("phase", f"{state.phase} {state.phase_detail}"))
+    if state.owner:
+        idle = max(0.0, time.time() - state.last_at)
+        rows.append(("last sign of life", f"{duration(idle)} ago"))
+    rows += [("waits for", f"a person: {decision.asks}") for decision in state.waiting]
+    rows += [("in flight", open_step_text(step)) for step in state.open_steps]
+    if words := progress(state):
+        rows.append(("progress", words))
+    rows += [("candidates", kinds or "none yet"), ("versions", str(len(state.versions)))]
+    rows.append(("spend", spend_line(state)))
+    return present(Section([Facts(rows)]), Section(_spend_by_role(state)))
+
+
+def page(state: RunState, predictions: Mapping[str, Any] | None = None) -> Page:
+    """Everything that is known about a run. `predictions` are those of its whole workspace."""
+    gain = state.vault_gain
+    headline = f"meta-agent run {state.run}"
+    if gain is not None and state.baseline and state.final:
+        before, after = (percent(side.clean_success) for side in (state.baseline, state.final))
+        unproven = (state.handover or {}).get("standing") == "unproven"
+        headline = f"Clean success {before} → {after}{', the harness unproven' * unproven}"
+    config = state.config
+    lines = [
+        f"run {state.run} · domain {state.domain} · policy {config.get('policy', '')} · "
+        f"meta-agent {config.get('meta_model', '')}"
+    ]
+    first = Section([Facts(_told(state)), *_notices(state)])
+    result = Section([run_figures.vault(state), *_vault_words(state), Cards(list(_cards(state)))])
+    sections = present(
+        first,
+        result,
+        Section([Folds([Fold(("What is claimed, and on what it rests",), [_claims(state)])])]),
+        _bundles(state),
+        _candidates(state),
+        _gains(state, predictions),
+        _people(state),
+        _training(state),
+        evidence_section(state.evidence),
+        _skills(state),
+        _spend(state),
+        _settings(state),
+    )
+    footer = Words(
+        f"Made by meta-agent from {state.workspace}/ledger.sqlite. The same numbers:",
+        command="meta-agent report --json",
+    )
+    return Page(f"run {state.run}", headline, lines, sections, footer)
+
+
+def why(candidate: CandidateView, decisions: Iterable[DecisionView] = ()) -> list[Section]:
+    """All that decided about a candidate: a sentence and a picture first, then the numbers."""
+    because = f", because {'; '.join(candidate.reasons[:2])}" if candidate.reasons else ""
+    verdict = Words(f"{candidate.short_id} is {verdict_word(candidate)}{because}.", "strong")
+    gain = candidate.effect or candidate.share
+    picture = Words(interval_bar(gain)) if gain else Words("")
+    return present(Section([verdict, picture]), Section([_decided(candidate, decisions)]))
+
+
+def show(candidate: CandidateView) -> list[Section]:
+    """What a candidate is; `why` says what became of it."""
+    rows = (
+        ("candidate", candidate.short_id),
+        ("factor", candidate.label),
+        ("hypothesis", candidate.statement),
+        ("prediction", prediction_text(candidate.hypothesis)),
+        ("ref", candidate.ref),
+        ("commit", candidate.commit),
+        ("base", candidate.base),
+        ("paths", ", ".join(candidate.paths)),
+        ("verdict", verdict_word(candidate)),
+    )
+    return [Section([Facts(rows, limit=0)])]
+
+
+# --- the beginning of every screen --------------------------------------------------------------
+
+
+def _told(state: RunState) -> list[tuple[str, Cell]]:
+    return [(part.about, Words(part.words, command=part.command)) for part in sentences(state)]
+
+
+def _notices(state: RunState) -> list[Block]:
+    replayed = " · ".join(f"{name} {value}" for name, value in replay_facts(state))
+    asked = [Asked(decision.subject, decision.asks) for decision in state.waiting]
+    return [Words(replayed, "notice"), *asked]
+
+
+def state_word(state: RunState) -> str:
+    """Returns `running`, `done` or why the run stopped, with how it goes on."""
+    if state.exit_reason == "parked":
+        return _parked(state)
+    if state.exit_reason == "budget":
+        return "budget; with a higher cap the same evolve command resumes it"
+    if state.exit_reason in ("interrupted", "infrastructure"):
+        return f"{state.exit_reason}; the same evolve command resumes it"
+    if state.exit_reason:
+        return state.exit_reason
+    if state.owner:
+        return f"running (process {state.owner})"
+    return "stopped without finishing; the same evolve command resumes it"
+
+
+def _parked(state: RunState) -> str:
+    if not state.waiting:
+        return "parked; every decision is recorded: the same evolve command goes on"
+    subjects = " ".join(decision.subject for decision in state.waiting)
+    where = f" --workspace {state.workspace}" if state.workspace else ""
+    return f"parked, waits for a person: meta-agent approve {subjects}{where}"
+
+
+def _claims(state: RunState) -> Facts:
+    """What is in one's hands, before and after on the vault, and what is claimed or not."""
+    rows: list[tuple[str, Cell]] = []
+    if words := handover_words(state):
+        rows.append(("handed over", Words(words, "strong")))
+    rows += [("before", measured_text(state.baseline)), ("after", measured_text(state.final))]
+    rows.append(("", Words(vault_text(state.final), "dim")))
+    return Facts([*rows, *search_facts(state), *claim_facts(state)])
+
+
+def _vault_words(state: RunState) -> list[Words]:
+    if state.baseline is None and state.final is None:
+        return []
+    return [
+        Words(
+            "Clean success: solved according to the sealed grader and without flagged conduct. "
+            "Bars are 95 % intervals. The vault split is read once, at the end.",
+            "dim",
+        )
+    ]
+
+
+def _cards(state: RunState) -> Iterator[Card]:
+    gain, before, after = state.vault_gain, state.baseline, state.final
+    if gain is not None and before and after:
+        sizes = f"n {before.n} before, {after.n} after"
+        yield Card("change on the vault", f"{points(gain)} pts", sizes)
+    if state.candidates:
+        kinds = counts(candidate.kind.lower() for candidate in state.candidates.values())
+        looks = f"{kinds}; {state.confirm_queries} looks at the confirm split"
+        yield Card("candidates", str(len(state.candidates)), looks)
+    if state.share is not None and state.exit_reason is None:
+        left = "" if state.left_sec is None else f"; about {duration(state.left_sec)} left"
+        yield Card("done", f"{100 * state.share:.0f} %", f"of {state.planned:,} attempts{left}")
+    yield Card("skills written", str(len(state.skills)), "in view of the next proposals")
+    work = f"{state.rollouts} rollouts, {state.train_steps} training steps"
+    yield Card("time", duration(state.wall_sec), work)
+    spent = "unknown" if state.usd is None else dollars(state.usd)
+    yield Card("API spend", spent, f"{state.tokens:,} tokens")
+
+
+# --- bundles and candidates ---------------------------------------------------------------------
+
+
+def _bundles(state: RunState) -> Section:
+    """Every set of ideas that was trained together, and without one of them."""
+    if not state.cells:
+        return Section([])
+    share = state.first.clean_success if state.first else None
+    start = ("", "start", "", percent(share), "", "")
+    words = (
+        "Ideas trained together and without each: clean success on the search split, training "
+        "seed 0, against what the cell stands on. It explains; what is proven is the claim."
+    )
+    table = Table(_CELL_COLUMNS, [start, *map(_cell_row, state.cells)], whole=(3, 4))
+    return Section([Words(words, "dim"), run_figures.bundles(state), table], "Bundles", "cells")
+
+
+def _cell_row(cell: CellView) -> tuple[str, ...]:
+    names = " ".join("/".join(name.split("/")[-2:]) for name in cell.members)
+    share = "failed" if cell.clean_success is None else percent(cell.clean_success)
+    gain = "–" if cell.delta is None else points(cell.delta)
+    outcome = "gone on from" if cell.chosen else "" if cell.valid else one_line(cell.why, 160)
+    return f"g{cell.generation}", cell.name, names, share, gain, outcome
+
+
+def _candidates(state: RunState) -> Section:
+    folds = [
+        Fold(
+            _row(candidate),
+            [_decided(candidate, state.decisions_on(candidate.id)), Patch(candidate.diff)],
+            candidate.short_id,
+        )
+        for candidate in state.candidates.values()
+    ]
+    rows = Folds(folds, _CANDIDATE_COLUMNS, whole=range(4))
+    blocks: list[Block] = [run_figures.lineage(state), run_figures.effects(state), rows]
+    return Section(blocks if folds else [], "What was tried", "candidates")
+
+
+def _row(candidate: CandidateView) -> tuple[Cell, ...]:
+    return (
+        candidate.short_id,
+        candidate.label,
+        Words(verdict_word(candidate), kind=candidate.kind),
+        effect_text(candidate.effect or candidate.share),
+        "; ".join(candidate.reasons) or candidate.statement,
+    )
+
+
+def verdict_word(candidate: CandidateView) -> str:
+    """Returns the verdict, with what a person or a screen did to it."""
+    if candidate.reverted is not None:
+        return f"{candidate.kind} (taken back)"
+    if candidate.declined is not None:
+        return f"{candidate.kind} (declined)"
+    return f"{candidate.kind} (screened out)" if candidate.screened_out else candidate.kind
+
+
+def _decided(candidate: CandidateView, decisions: Iterable[DecisionView]) -> Facts:
+    """Every fact that a verdict rests on."""
+    hypothesis, evidence = candidate.hypothesis, _evidence_of(candidate)
+    rows: list[tuple[str, Cell]] = [
+        ("candidate", f"{candidate.short_id} ({candidate.label})"),
+        ("hypothesis", candidate.statement),
+        ("prediction", prediction_text(hypothesis)),
+    ]
+    rows += [("rests on", str(line)) for line in hypothesis.get("evidence") or ()]
+    rows += [("skill used", str(name)) for name in hypothesis.get("skills") or ()]
+    rows += [(f"screen {one.get('stage', '')}", _screen(one)) for one in candidate.screens]
+    rows += [(f"live {look.get('split', '')}", live_text(look)) for look in candidate.lives]
+    rows.append(("verdict", Words(verdict_word(candidate), kind=candidate.kind)))
+    rows += [("because", reason) for reason in candidate.reasons]
+    if effect := candidate.effect:
+        interval = points_text(effect).replace(
+            "points", "points of clean success, interval at the run's alpha"
+        )
+        units = f"{effect.pairs} pairs, {unit_text(effect.training_seeds)}"
+        rows.append(("effect", f"{interval}{effect.selected}, {units}"))
+    if test := test_text(evidence):
+        rows.append(("test", test))
+    for name, value in evidence.items():
+        leaves = plain_leaves(name, value) if name != "findings" else ()
+        rows += [(f"  {leaf}", within_run(text, candidate.run)) for leaf, text in leaves]
+    for finding in evidence.get("findings") or ():
+        rows.append((f"  {finding.get('severity', '')}", finding_text(finding)))
+    if candidate.merge:
+        rows.append(("merged as", str(candidate.merge.get("commit", ""))))
+    rows += attribution_facts(candidate.attribution)
+    rows += [("decided by", decision.told) for decision in decisions]
+    return Facts([*rows, ("commit", candidate.commit)], limit=0)
+
+
+def _screen(screen: Mapping[str, Any]) -> str:
+    outcome = "passed" if screen.get("passed") else "failed"
+    reasons = "; ".join(str(reason) for reason in screen.get("reasons") or ())
+    numbers = flat_text(screen.get("numbers"))
+    return " ".join(part for part in (outcome, reasons, numbers) if part)
+
+
+def _evidence_of(candidate: CandidateView) -> dict[str, Any]:
+    evidence = (candidate.verdict or {}).get("evidence")
+    return evidence if isinstance(evidence, dict) else {}
+
+
+def _gains(state: RunState, predictions: Mapping[str, Any] | None) -> Section:
+    merged = (one for one in state.candidates.values() if one.attribution)
+    rows = [
+        (f"{one.short_id} attributed", attribution_line(one.attribution or {})) for one in merged
+    ]
+    title = "Gains and forecasts"
+    return Section([Facts([*rows, *prediction_facts(predictions)])], title, "gains")
+
+
+def _people(state: RunState) -> Section:
+    """Drafts that were refused, what analysts noted, and what people decided."""
+    rows = [
+        ("noted", f"g{analysis.generation}  {analysis.noted}")
+        for analysis in state.analyses
+        if analysis.noted
+    ]
+    for draft in state.refused:
+        reason = f"{draft.code}: {draft.reason} ({draft.statement})"
+        rows.append(("refused", f"g{draft.generation}  {reason}"))
+    for decision in state.decisions:
+        rows.append(("decided", f"{decision.subject}  {decision.told}"))
+    return Section([Facts(rows, limit=300)], "Notes, refused drafts and decisions", "people")
+
+
+# --- training -----------------------------------------------------------------------------------
+
+
+def _training(state: RunState) -> Section:
+    words = "A line is a version's mean over its training seeds, the band their least and greatest."
+    curves = run_figures.training(state)
+    return Section([Words(words, "dim"), curves] if curves.charts else [], "Training", "training")
+
+
+# --- skills, spend, settings, commands ----------------------------------------------------------
+
+
+def _skills(state: RunState) -> Section:
+    rows: list[tuple[Cell, ...]] = []
+    for skill in map(_as_it_stands, state.skills):
+        name = (
+            Words(f"{skill.name} (warns)", "warn")
+            if skill.negative
+            else Words(skill.name, "strong")
+        )
+        source = within_run(skill.candidate or "", state.run)
+        rows.append((name, source, skill.status, skill.worth or "not tried", skill.description))
+    headings = ("skill", "from", "standing", "worth", "what it says")
+    return Section([Table(headings, rows)], "Skills written", "skills")
+
+
+def _as_it_stands(skill: SkillView) -> SkillView:
+    """Returns the skill with what trials found since: it outlives the run that wrote it."""
+    now = load_skill(Path(skill.path)) if skill.path else None
+    return replace(skill, status=now.status, worth=now.get("worth")) if now else skill
+
+
+def spend_line(state: RunState) -> str:
+    """Returns all that a run has used so far, on one line."""
+    return (
+        f"{dollars(state.usd)}, {state.tokens} API tokens, {state.rollouts} rollouts, "
+        f"{state.train_steps} training steps, {state.confirm_queries} looks at the confirm split, "
+        f"{duration(state.wall_sec)}"
+    )
+
+
+def _spend(state: RunState) -> Section:
+    """The line for the whole run, and one row per role where models were asked."""
+    return Section([Words(spend_line(state)), *_spend_by_role(state)], "Spend", "spend")
+
+
+def _spend_by_role(state: RunState) -> list[Block]:
+    words = (
+        "Not settled: set aside for calls whose outcome nobody knows; it counts against the "
+        "caps. A price that is not known is unknown, never 0."
+    )
+    table = Table(HEADINGS, list(spend_rows(state.spend)), numbers=range(1, 5), whole=range(3))
+    return [table, Words(words, "dim")] if state.spend else []
+
+
+def _settings(state: RunState) -> Section:
+    origin = state.config.get("origin") or {}
+    rows = [
+        (name, flat_text(value), Words(str(origin.get(name, "")), "dim"))
+        for name, value in state.config.items()
+        if name != "origin"
+    ]
+    fold = Fold(("Settings of this run",), [Table(("setting", "value", "from"), rows)])
+    return Section([Folds([fold])] if rows else [])
+
+
+def _next_commands(state: RunState) -> Section:
+    where = f" --workspace {state.workspace}" if state.workspace else ""
+    commands = [f"meta-agent report --html report.html{where}"]
+    if state.candidates:
+        last = list(state.candidates.values())[-1].short_id
+        commands += [f"meta-agent {verb} {last}{where}" for verb in ("why", "diff")]
+    if state.workspace:
+        commands.append(f"git -C {state.workspace}/harness_repo log --graph --notes")
+    return Section([Words(command, "dim") for command in commands])
+
+
+# --- words --------------------------------------------------------------------------------------
+
+
+def open_step_text(step: Step) -> str:
+    """Returns a step that has not ended, with the number of attempts at it and the last error."""
+    failure = f": {step.error}" if step.error else ""
+    key = step.key.partition("/")[2] or step.key
+    return f"{step.kind} {key}, attempt {step.attempts}{failure}"
+
+
+def flat_text(value: Any) -> str:
+    """Returns a record on one line: `name value  name value`."""
+    if not isinstance(value, dict):
+        return "" if value is None else value_text(value)
+    return "  ".join(f"{name} {value_text(inner)}" for name, inner in value.items())
+
+
+def counts(kinds: Iterable[str]) -> str:
+    """Returns `3 PROMOTE, 1 REJECT`; empty without any."""
+    every = list(kinds)
+    return ", ".join(f"{every.count(kind)} {kind}" for kind in dict.fromkeys(every))

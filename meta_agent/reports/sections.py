@@ -1,0 +1,246 @@
+"""The model of every screen: sections of sentences, facts, tables and figures, without layout.
+
+A screen is derived once, as data. `terminal.paint` prints it and `pages.html` makes a page of it,
+so the two cannot disagree. Texts in these blocks are raw: both renderers spell out control
+characters, and neither reads a text as markup.
+
+Does not cover: the live page's list of attempts and map of tasks, which only a browser shows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Literal, NamedTuple
+
+Style = Literal["", "dim", "strong", "good", "warn", "bad", "notice"]
+
+
+class Words(NamedTuple):
+    """A sentence or a cell. `kind` colours it as a verdict; `command` is what to type next."""
+
+    text: str
+    style: Style = ""
+    kind: str = ""
+    command: str = ""
+
+
+Cell = str | Words
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """Names beside values. A terminal cuts a value at `limit` characters; 0 cuts nothing."""
+
+    rows: Sequence[tuple[str, Cell]]
+    limit: int = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Rows under headings. `numbers` are columns that end on the right and are never wrapped."""
+
+    headings: Sequence[str]
+    rows: Sequence[Sequence[Cell]]
+    numbers: Collection[int] = ()
+    whole: Collection[int] = ()
+    """Other columns that a terminal never wraps."""
+    cut: bool = False
+    """Whether long words end in an ellipsis, so that a row stays a line."""
+    limit: int = 240
+    """A terminal cuts a cell at so many characters; 0 cuts nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Patch:
+    """A git patch."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """What somebody said in a conversation."""
+
+    speaker: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A question that waits for a person; the live page puts buttons beside it."""
+
+    subject: str
+    text: str
+
+
+class Card(NamedTuple):
+    """A number that is read first."""
+
+    name: str
+    value: str
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class Cards:
+    """Numbers side by side. A terminal leaves them out: its facts say the same."""
+
+    cards: Sequence[Card]
+
+
+@dataclass(frozen=True, slots=True)
+class Fold:
+    """A row that opens: its cells, and the blocks behind it."""
+
+    cells: Sequence[Cell]
+    blocks: Sequence[Block]
+    anchor: str = ""
+    opened: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Folds:
+    """Rows that open. A terminal shows the rows, and with `unfold` what is behind them."""
+
+    folds: Sequence[Fold]
+    headings: Sequence[str] = ()
+    """Without headings a terminal shows nothing of rows that stay closed."""
+    whole: Collection[int] = ()
+
+
+# --- figures: drawn on pages alone; every number in one also stands in a table or a fact ---------
+
+
+PALETTE_SIZE: Final = 6
+
+
+class Interval(NamedTuple):
+    """One row of an interval chart. `kind` colours it: a verdict, or a palette class."""
+
+    label: str
+    middle: float
+    low: float
+    high: float
+    kind: str
+    text: str
+
+
+class Dot(NamedTuple):
+    """One dot of a dot chart; `colour` indexes the page's palette."""
+
+    group: str
+    value: float
+    colour: int
+    name: str
+
+
+class Curve(NamedTuple):
+    """One line of a line chart; `band` holds x, least, greatest."""
+
+    name: str
+    colour: int
+    points: Sequence[tuple[float, float]]
+    band: Sequence[tuple[float, float, float]] = ()
+
+
+class Node(NamedTuple):
+    """One dot of a lineage: a version (`lane` 0, the main line) or a candidate (`lane` > 0)."""
+
+    label: str
+    column: float
+    lane: int
+    kind: str
+    parent: tuple[float, int] | None
+    merged_into: float | None = None
+    opens: str = ""  # the anchor of the fold that tells more
+
+
+@dataclass(frozen=True, slots=True)
+class Intervals:
+    """Points with error bars over one shared axis. `zero` draws and includes the zero line."""
+
+    title: str
+    rows: Sequence[Interval]
+    unit: str = " %"
+    zero: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Dots:
+    """Dots by group over one shared axis, with a legend of their names."""
+
+    title: str
+    dots: Sequence[Dot]
+    unit: str = " %"
+
+
+@dataclass(frozen=True, slots=True)
+class Curves:
+    """Line charts by name over the training step, and one legend for all of them."""
+
+    legend: Sequence[tuple[str, int]]
+    charts: Sequence[tuple[str, Sequence[Curve]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Lineage:
+    """The main line with its versions, and the branches tried from each, failed ones included."""
+
+    nodes: Sequence[Node]
+    columns: int
+
+
+Figure = Intervals | Dots | Curves | Lineage
+Block = Words | Facts | Table | Patch | Message | Asked | Cards | Folds | Figure
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A part of a screen. Without a title it stands in no index."""
+
+    blocks: Sequence[Block]
+    title: str = ""
+    anchor: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A whole page: its headline, lines on what it is about, and sections."""
+
+    title: str
+    headline: str
+    lines: Sequence[str]
+    sections: Sequence[Section]
+    footer: Words = field(default=Words("Made by meta-agent."))
+
+
+def present(*sections: Section) -> list[Section]:
+    """Returns the sections that hold something, each without its empty blocks."""
+    parts = [Section(filled(part.blocks), part.title, part.anchor) for part in sections]
+    return [section for section in parts if section.blocks]
+
+
+def filled(blocks: Iterable[Block]) -> list[Block]:
+    """Returns the blocks that hold something."""
+    return [block for block in blocks if not _is_empty(block)]
+
+
+def _is_empty(block: Block) -> bool:
+    match block:
+        case Words() | Patch() | Message():
+            return not block.text
+        case Facts() | Table() | Intervals():
+            return not block.rows
+        case Cards():
+            return not block.cards
+        case Folds():
+            return not block.folds
+        case Dots():
+            return not block.dots
+        case Curves():
+            return not block.charts
+        case Lineage():
+            return not block.nodes
+        case _:
+            return False

@@ -1,0 +1,155 @@
+"""Prints sections with rich: headings, facts beside their names, tables. No cell is markup.
+
+A width that is too small folds words. Every verdict is also a word: colour adds and never carries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import Final
+
+from rich.console import Group, RenderableType
+from rich.table import Table as RichTable
+from rich.text import Text
+
+from meta_agent.reports._format import one_line, visible
+from meta_agent.reports.sections import (
+    Asked,
+    Block,
+    Cell,
+    Facts,
+    Folds,
+    Message,
+    Patch,
+    Section,
+    Table,
+    Words,
+    filled,
+)
+
+_STYLES: Final = {
+    **{"dim": "dim", "strong": "bold", "notice": "bold", "good": "green"},
+    **{"warn": "yellow", "bad": "bold red"},
+}
+_VERDICTS: Final = {
+    "PROMOTE": "bold green",
+    "REJECT": "yellow",
+    "INVALID": "bold red",
+    "INCONCLUSIVE": "cyan",
+}
+_LONGEST_CELL: Final = 240  # of a row that opens
+
+
+def verdict_style(kind: object) -> str:
+    """Returns the rich style of a verdict, and a dim one for what is no verdict yet."""
+    return _VERDICTS.get(str(kind), "dim")
+
+
+def painted(sections: Iterable[Section | Block], *, unfold: Collection[str] = ()) -> RenderableType:
+    """Returns something rich can print: a blank line stands between two sections.
+
+    `unfold` names the anchors of the sections whose rows are opened.
+    """
+    parts: list[RenderableType] = []
+    for section in sections:
+        blocks = section.blocks if isinstance(section, Section) else [section]
+        opened = isinstance(section, Section) and section.anchor in unfold
+        lines = [line for block in filled(blocks) for line in _lines(block, opened)]
+        if isinstance(section, Section) and section.title and lines:
+            lines = [Text(visible(section.title), style="bold underline"), *lines]
+        parts += [Text(), *lines] if parts and lines else lines
+    return Group(*parts)
+
+
+def patch_text(patch: str) -> Text:
+    """Returns a patch with added and removed lines coloured and odd characters spelled out."""
+    text = Text(no_wrap=True, overflow="ignore")
+    for line in visible(patch).splitlines():
+        style = {"+": "green", "-": "red", "@": "cyan"}.get(line[:1], "")
+        text.append(line + "\n", style="bold" if line.startswith(("+++", "---", "diff")) else style)
+    return text
+
+
+def raw_lines(texts: Iterable[str]) -> Text:
+    """Returns lines that were made elsewhere: odd characters spelled out, nothing wrapped."""
+    return Text("\n".join(map(visible, texts)), no_wrap=True, overflow="ignore")
+
+
+def listed(
+    headings: Sequence[str],
+    rows: Iterable[Iterable[Cell | Text]] = (),
+    *,
+    numbers: Collection[int] = (),
+    whole: Collection[int] = (),
+    cut: bool = False,
+    limit: int = _LONGEST_CELL,
+) -> RichTable:
+    """Returns rows under headings, as `sections.Table` describes them."""
+    table = RichTable(box=None, pad_edge=False, header_style="bold")
+    for column, heading in enumerate(headings):
+        stiff = column in numbers or column in whole
+        table.add_column(
+            Text(visible(heading)),
+            justify="right" if column in numbers else "left",
+            no_wrap=stiff,
+            overflow="ellipsis" if cut or stiff else "fold",
+        )
+    for row in rows:
+        table.add_row(*(_cell(cell, limit) for cell in row))
+    return table
+
+
+def _lines(block: Block, unfold: bool) -> Iterator[RenderableType]:
+    match block:
+        case Words():
+            yield _cell(block, 0)
+        case Facts():
+            yield _facts(block)
+        case Table():
+            yield listed(
+                block.headings,
+                block.rows,
+                numbers=block.numbers,
+                whole=block.whole,
+                cut=block.cut,
+                limit=block.limit,
+            )
+        case Folds():
+            yield from _folds(block, unfold)
+        case Patch():
+            yield patch_text(block.text)
+        case Message():
+            yield Text(f"{visible(block.speaker)}: {visible(block.text)}")
+        case Asked():
+            yield Text(visible(f"waits for a person: {block.text}"), style="bold")
+        case _:  # figures and cards: the facts and tables beside them hold the same numbers
+            return
+
+
+def _facts(block: Facts) -> RichTable:
+    table = RichTable.grid(padding=(0, 2))
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, value in block.rows:
+        table.add_row(visible(name), _cell(value, block.limit))
+    return table
+
+
+def _folds(block: Folds, unfold: bool) -> Iterator[RenderableType]:
+    if block.headings:
+        yield listed(block.headings, (fold.cells for fold in block.folds), whole=block.whole)
+    for fold in block.folds if unfold else ():
+        yield Text()
+        yield Text("  ").join(_cell(cell, _LONGEST_CELL) for cell in fold.cells)
+        for inner in filled(fold.blocks):
+            yield from _lines(inner, unfold)
+
+
+def _cell(cell: Cell | Text, limit: int) -> Text:
+    if isinstance(cell, Text):
+        return cell
+    words = cell if isinstance(cell, Words) else Words(cell)
+    text = one_line(words.text, limit) if limit else visible(words.text)
+    style = verdict_style(words.kind) if words.kind else _STYLES.get(words.style, "")
+    drawn = Text(text, style=style)
+    return drawn.append(f"\n{visible(words.command)}", style="bold") if words.command else drawn
