@@ -6,7 +6,6 @@ for less in so many words; `auto` says why it chose. Docker is imported only whe
 
 from __future__ import annotations
 
-import os
 import platform
 import re
 from collections.abc import Callable, Iterable
@@ -90,12 +89,11 @@ class BackendChoice:
 
 
 @cache
-def process_is_unprivileged() -> bool:
-    """Whether what runs in a process sandbox is not root; a root starts one to see."""
-    if os.geteuid() != 0:
-        return True
-    with open_sandbox("process", run="preflight", limits=SandboxLimits(deadline_sec=60)) as tried:
-        return "unprivileged" in tried.fences
+def process_fences() -> frozenset[str]:
+    """What a process sandbox promises on this machine. Starts one to see."""
+    limits = SandboxLimits(deadline_sec=60)
+    with open_sandbox("process", run="preflight", limits=limits) as sandbox:
+        return sandbox.fences
 
 
 def choose_backend(
@@ -104,7 +102,7 @@ def choose_backend(
     code_by_llm: bool,
     allow_unsafe: bool = False,
     status: Callable[[str], EngineStatus] = engine_status,
-    unprivileged: Callable[[], bool] = process_is_unprivileged,
+    fences: Callable[[], frozenset[str]] = process_fences,
 ) -> BackendChoice:
     """Decides before anything starts; raises `PreflightError` with the next command."""
     if requested not in ("auto", *BACKENDS):
@@ -128,10 +126,16 @@ def choose_backend(
             f"code written by an LLM is not run in a plain process ({reason})",
             hint=f"{hint}; then --sandbox docker or podman. To accept the risk: --allow-unsafe",
         )
-    if code_by_llm and not unprivileged():
+    if code_by_llm and "unprivileged" not in fences():
         raise PreflightError(
             "code written by an LLM never runs as root, and here a process sandbox has only that",
             hint=f"run as another user than root, or {hint}; then --sandbox docker or podman",
+        )
+    if code_by_llm and "host" not in fences():
+        raise PreflightError(
+            "code written by an LLM could read this machine's files: the kernel refuses a process "
+            "sandbox a root of its own",
+            hint=f"allow user namespaces, or {hint}; then --sandbox docker or podman",
         )
     return BackendChoice("process", reason)
 

@@ -248,7 +248,7 @@ def _pipe() -> tuple[io.FileIO, io.FileIO]:
 def _order(folder: Path, limits: SandboxLimits) -> dict[str, Any]:
     return {
         "folder": str(folder),
-        "kept": interpreter_folders(),
+        "interpreter": interpreter_folders(),
         "limits": asdict(limits),
         "stranger": stranger_uid() if os.geteuid() == 0 else None,
         "env": clean_environment(folder),
@@ -265,7 +265,7 @@ def open_process(limits: SandboxLimits) -> WorkerSandbox:
     """Starts a process sandbox in a fresh folder."""
     folder = Path(tempfile.mkdtemp(prefix=FOLDER_PREFIX)).resolve()
     (folder / HOLDER_FILE).write_text(holder_mark(), encoding="ascii")
-    for name in ("work", "tmp", "bin"):
+    for name in ("work", "tmp", "bin", "root"):
         (folder / name).mkdir()
     # Our interpreter under its usual name, without the packages of the environment it came from.
     (folder / "bin" / "python3").symlink_to(sys.executable)

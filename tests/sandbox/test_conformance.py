@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from meta_agent.core.protocols import ExecResult, SandboxLimits
 from meta_agent.sandboxes import WorkerSandbox, open_sandbox
 from meta_agent.sandboxes._names import FENCES
 from tests.sandbox import conformance
+from tests.sandbox.attacks.check import LIMITS
 from tests.sandbox.conftest import status
 
 CHECKS = conformance.checks()
@@ -44,6 +47,38 @@ def test_process_holds_what_it_promises(check: conformance.Check) -> None:
 def test_names_are_unique_and_promises_known() -> None:
     assert len({check.name for check in CHECKS}) == len(CHECKS)
     assert {check.promise for check in CHECKS} == {*FENCES, ""}
+
+
+PAGE = Path(__file__).parents[2] / "docs/security.md"
+
+
+def promises_of_the_page() -> dict[str, dict[str, str]]:
+    """By backend and promise: what the table of the page says."""
+    rows = [
+        line.strip("| \n").split(" | ") for line in PAGE.read_text().splitlines() if "|" in line
+    ]
+    (start,) = (at for at, row in enumerate(rows) if row[0] == "promise")
+    backends = rows[start][2:]
+    table = [row for row in rows[start + 2 :] if row[0].startswith("`")]
+    cells = {row[0].strip("`"): dict(zip(backends, row[2:], strict=True)) for row in table}
+    return {name: {promise: cells[promise][name] for promise in cells} for name in backends}
+
+
+def test_the_page_names_every_promise_of_a_container() -> None:
+    docker = promises_of_the_page()["Docker"]
+    assert docker.keys() == FENCES
+    assert all(cell.startswith("holds") for cell in docker.values())
+
+
+def test_a_process_keeps_what_the_page_promises_and_no_more() -> None:
+    cells = promises_of_the_page()["process"]
+    with opened("process", LIMITS) as sandbox:
+        if "host" not in sandbox.fences:
+            pytest.skip("this kernel allows no user namespaces")
+        assert {promise for promise, cell in cells.items() if cell == "holds"} <= sandbox.fences
+        assert not {promise for promise, cell in cells.items() if cell.startswith("no")} & (
+            sandbox.fences
+        )
 
 
 class Boastful:

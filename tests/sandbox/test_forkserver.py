@@ -93,5 +93,5 @@ def test_a_fence_that_failed_once_is_tried_again(monkeypatch: pytest.MonkeyPatch
     outcomes = iter([False, True])
     monkeypatch.setattr(_jail, "attempt", lambda plan, fenced: next(outcomes))
     monkeypatch.setattr(_jail, "WORKED", set())
-    plan = _jail.Plan("/tmp/one", [], [], None)
+    plan = _jail.Plan("/tmp/one", [], None)
     assert [_jail.works(plan, fenced=True) for _ in range(3)] == [False, True, True]

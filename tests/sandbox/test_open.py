@@ -56,15 +56,24 @@ def test_choice(
 
 def test_what_a_model_wrote_never_runs_as_root() -> None:
     """Not even where it is allowed; edits of the rules still do, where there is no other user."""
-
-    def choose(code_by_llm: bool) -> str:
-        return choose_backend(
-            "process", code_by_llm=code_by_llm, allow_unsafe=True, unprivileged=lambda: False
-        ).name
-
-    assert choose(code_by_llm=False) == "process"
+    assert choose_where("host", code_by_llm=False) == "process"
     with pytest.raises(PreflightError, match="never runs as root"):
-        choose(code_by_llm=True)
+        choose_where("host", code_by_llm=True)
+
+
+def test_what_a_model_wrote_never_sees_the_files_of_the_host() -> None:
+    assert choose_where("unprivileged", code_by_llm=False) == "process"
+    with pytest.raises(PreflightError, match="could read this machine's files"):
+        choose_where("unprivileged", code_by_llm=True)
+    assert choose_where("unprivileged", "host", code_by_llm=True) == "process"
+
+
+def choose_where(*fences: str, code_by_llm: bool) -> str:
+    """The backend on a machine where a process sandbox holds these fences."""
+    choice = choose_backend(
+        "process", code_by_llm=code_by_llm, allow_unsafe=True, fences=lambda: frozenset(fences)
+    )
+    return choice.name
 
 
 ONLY_ROOT = """

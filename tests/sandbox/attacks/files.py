@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 import uuid
+from pathlib import Path
 
 from meta_agent.core.errors import GuestError
 from meta_agent.core.protocols import Sandbox
@@ -116,10 +117,89 @@ def finds_only_its_mark(sandbox: Sandbox) -> str:
     return "" if seen <= 1 else f"{seen} marks in sight"
 
 
+# Beside the code of this repository: neither temporary, nor closed to other users.
+HOST_FILE = Path(__file__).with_name("only-the-host-reads-this")
+
+
+def leaves_a_file_on_the_host() -> None:
+    HOST_FILE.write_text("secret")
+    HOST_FILE.chmod(0o644)
+
+
+def reads_its_interpreter(sandbox: Sandbox) -> str:
+    source = "import os\nprint(len(open(os.__file__).read()) > 1000)"
+    return "" if run_python(sandbox, source).stdout == b"True\n" else "no interpreter to read"
+
+
+FIND_HOST = """
+import os, sys
+for path in (sys.argv[1], f"/proc/1/root{sys.argv[1]}", f"/proc/1/cwd/../../../..{sys.argv[1]}"):
+    if os.path.lexists(path):
+        print(path)
+"""
+
+
+def reads_the_host(sandbox: Sandbox) -> str:
+    """Only what the interpreter needs is in sight: no file of a person, no folder of a service."""
+    try:
+        found = sandbox.exec(["python3", "-c", FIND_HOST, str(HOST_FILE)]).stdout.decode()
+    finally:
+        HOST_FILE.unlink(missing_ok=True)
+    return f"in sight: {found.split()}" if found.strip() else ""
+
+
+HOLD = """
+import fcntl, os, sys
+held = []
+def hold(args, channel):
+    for path in (os.__file__, os.path.realpath(sys.executable), "/bin/sh"):
+        held.append(open(path, "rb"))
+        fcntl.flock(held[-1], fcntl.LOCK_EX | fcntl.LOCK_NB)
+    return len(held)
+OPERATIONS = {"locks.hold": hold}
+"""
+TRY_LOCKS = """
+import fcntl, os, sys
+for path in (os.__file__, os.path.realpath(sys.executable), "/bin/sh"):
+    with open(path, "rb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            print(path, error)
+"""
+
+
+def holds_locks(sandbox: Sandbox) -> str:
+    """The worker keeps what it locks, for as long as the sandbox is open."""
+    sandbox.install("locks", HOLD)
+    return (
+        ""
+        if sandbox.request("locks.hold", {}, timeout_sec=20) == 3
+        else "its files cannot be locked"
+    )
+
+
+def locks_its_own(sandbox: Sandbox) -> str:
+    source = "import fcntl\nfcntl.flock(open('mine', 'w'), fcntl.LOCK_EX)\nprint('locked')"
+    return "" if run_python(sandbox, source).stdout == b"locked\n" else "it cannot lock a file"
+
+
+def meets_locks(sandbox: Sandbox) -> str:
+    return run_python(sandbox, TRY_LOCKS).stdout.decode()
+
+
 CHECKS = [
     Check("reading traps", "", reads_plain, reads_traps),
     Check("paths out of the work folder", "", writes_plain, leaves_folder),
     Check("writing through planted links", "", writes_plain, writes_through_links),
     Check("reading more than was asked for", "", reads_plain, reads_huge),
     Check("files of other sandboxes", "peers", keeps_marks, finds_only_its_mark, keeps_marks),
+    Check(
+        "files of the host",
+        "host",
+        reads_its_interpreter,
+        reads_the_host,
+        before=leaves_a_file_on_the_host,
+    ),
+    Check("locks of other sandboxes", "locks", locks_its_own, meets_locks, holds_locks),
 ]

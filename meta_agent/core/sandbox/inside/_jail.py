@@ -1,21 +1,21 @@
 """Runs first in a process sandbox: limits, then as many kernel fences as this machine allows.
 
 In a user namespace of its own (no root needed) it takes away the network, the sight of other
-processes (and so of their environments), write access outside the sandbox's folder, and all
-capabilities. The worker becomes PID 1 of a PID namespace: when it ends, the kernel ends everything
-in it. Temporary files, devices and /run are its own.
+processes (and so of their environments), all capabilities, and the files of the machine: the
+sandbox gets a root of its own, which shows the programs of the system, the interpreter and its own
+folder. The worker becomes PID 1 of a PID namespace: when it ends, the kernel ends everything in it.
 
 Whoever starts it as root gets a second user in that namespace, drawn for this sandbox, whom all
 that is untrusted becomes (`processes.step_down`); the worker keeps the right to do that and to end
-what that one runs. Folders that only root may pass are covered, but for the interpreter.
+what that one runs.
 
-What could be fenced is told to the host by name (`ISOLATION`), never assumed: inside a container or
-under a hardening policy the kernel may refuse all of it. Not covered: reading what the sandbox's
-user may read, and a service that starts to listen on a socket file after the sandbox was opened.
+What could be fenced is told to the host by name, never assumed: inside a container or under a
+hardening policy the kernel may refuse all of it. Not covered: what lies in the folders of system
+programs and of the interpreter, which every sandbox may read.
 """
 
 # Not pathlib: the kernel knows names.
-# ruff: noqa: PTH101, PTH102, PTH103, PTH110, PTH112, PTH114, PTH116, PTH120, PTH123, PTH211
+# ruff: noqa: PTH101, PTH102, PTH103, PTH112, PTH113, PTH114, PTH115, PTH120, PTH123, PTH211
 
 from __future__ import annotations
 
@@ -26,7 +26,6 @@ import fcntl
 import os
 import resource
 import signal
-import stat
 import struct
 import sys
 from typing import Any, NamedTuple
@@ -37,7 +36,19 @@ MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC = 1, 2, 4, 8
 MS_BIND, MS_REC, MS_PRIVATE = 4096, 16384, 1 << 18
 SYS_MOUNT_SETATTR, AT_FDCWD, AT_RECURSIVE = 442, -100, 0x8000
 MOUNT_ATTR_RDONLY = 1
-COVERED = ("/tmp", "/var/tmp", "/run", "/dev")
+MNT_DETACH, SYS_PIVOT_ROOT = 2, {"x86_64": 155, "aarch64": 41}
+SYSTEM = (
+    "/usr",
+    "/bin",
+    "/sbin",
+    "/lib",
+    "/lib32",
+    "/lib64",
+    "/libx32",
+    "/nix/store",
+    "/gnu/store",
+)
+MAX_COPIED_BYTES = 1 << 20
 PR_SET_PDEATHSIG, PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS = 1, 24, 38
 STEPPING_DOWN = (5, 6, 7, 8)  # capabilities: to end others, and to become another user for good
 CAPABILITY_VERSION_3 = 0x20080522
@@ -52,8 +63,7 @@ class Plan(NamedTuple):
     """What one jail is made of."""
 
     folder: str
-    kept: list[str]  # what stays in sight wherever it lies: the interpreter and its packages
-    sockets: list[str]
+    interpreter: list[str]  # the folders of the interpreter and its packages
     stranger: int | None
 
 
@@ -128,135 +138,147 @@ def raise_loopback() -> None:
         os.close(sock)
 
 
-def set_read_only_alone(path: str) -> None:
-    """This mount and none below it."""
-    attributes = struct.pack("QQQQ", MOUNT_ATTR_RDONLY, 0, 0, 0)
-    check(libc.syscall(SYS_MOUNT_SETATTR, AT_FDCWD, path.encode(), 0, attributes, len(attributes)))
-
-
 def mount(source: str, target: str, kind: str, flags: int, data: str = "") -> None:
     check(libc.mount(source.encode(), target.encode(), kind.encode(), flags, data.encode()))
 
 
-def set_read_only(path: str, on: bool) -> None:
-    attributes = struct.pack(
-        "QQQQ", MOUNT_ATTR_RDONLY if on else 0, 0 if on else MOUNT_ATTR_RDONLY, 0, 0
-    )
+def set_read_only(path: str, *, below: bool = False) -> None:
+    """This mount alone, or with all mounts `below` it."""
+    attributes = struct.pack("QQQQ", MOUNT_ATTR_RDONLY, 0, 0, 0)
+    flags = AT_RECURSIVE if below else 0
     check(
-        libc.syscall(
-            SYS_MOUNT_SETATTR, AT_FDCWD, path.encode(), AT_RECURSIVE, attributes, len(attributes)
-        )
+        libc.syscall(SYS_MOUNT_SETATTR, AT_FDCWD, path.encode(), flags, attributes, len(attributes))
     )
 
 
-def host_sockets() -> list[str]:
-    """Where services of the host listen in the file system, as far as this namespace knows."""
-    try:
-        with open("/proc/net/unix", encoding="utf-8", errors="surrogateescape") as file:
-            rows = [line.split(None, 7) for line in file]
-    except OSError:
-        return []
-    return sorted({row[7].rstrip("\n") for row in rows if len(row) == 8 and row[7][0] == "/"})
+def fence_files(plan: Plan) -> bool:
+    """Replaces the root by one of our own, which holds nothing but what a sandbox needs.
 
-
-def closed_folders(paths: list[str]) -> list[str]:
-    """The outermost folder on the way to each of these that only its owner may pass."""
-    found = set()
-    for path in paths:
-        parts = path.strip("/").split("/")
-        above = ["/" + "/".join(parts[:count]) for count in range(1, len(parts))]
-        closed = [one for one in above if not os.stat(one).st_mode & stat.S_IXOTH]
-        found.update(closed[:1])
-    return sorted(found)
-
-
-def covered_places(plan: Plan) -> list[str]:
-    usual = [path for path in COVERED if os.path.isdir(path) and not os.path.islink(path)]
-    return usual + ([] if plan.stranger is None else closed_folders([plan.folder, *plan.kept]))
-
-
-def fence_files(plan: Plan, covered: list[str]) -> None:
-    """Everything read-only but the folders of this sandbox; only this namespace in /proc.
-
-    What others share through it is covered: temporary files, devices, /run, and every socket that a
-    service of the host listens on. A read-only view still lets one connect to a socket, and to
-    Docker's that would be root on the machine.
+    System programs, the interpreter and the sandbox's own folder keep their paths; all but the
+    folders to work in are read-only. Returns whether locks of files are this sandbox's own.
     """
-    writable = [f"{plan.folder}/work", f"{plan.folder}/tmp"]
+    root = f"{plan.folder}/root"
     mount("none", "/", "", MS_REC | MS_PRIVATE)
-    around = tuple(f"{one}/" for one in covered)
-    below = [path for path in (plan.folder, *plan.kept) if path.startswith(around)]
-    held = {path: os.open(path, os.O_PATH | os.O_CLOEXEC) for path in below}
-    held |= {path: os.open(path, os.O_PATH | os.O_CLOEXEC) for path in devices()}
-    try:
-        set_read_only("/", True)
-        for path in covered:
-            mount("tmpfs", path, "tmpfs", MS_NOSUID | MS_NODEV, "mode=755,size=64m")
-        for path, descriptor in held.items():
-            bring_back(path, descriptor)
-    finally:
-        for descriptor in held.values():
-            os.close(descriptor)
-    for path in writable:
-        mount(path, path, "", MS_BIND)
-        set_read_only(path, False)
-    finish_devices()
-    for path in plan.sockets:
-        hide(path)
+    mount("tmpfs", root, "tmpfs", MS_NOSUID | MS_NODEV, "mode=755,size=4m")
+    make_folders(root)
+    folders = system_folders(root) + [path for path in plan.interpreter if path != "/"]
+    shown = [show(root, path) for path in sorted({*folders, *map(os.path.realpath, folders)})]
+    make_devices(root)
+    write_names(root, plan.stranger)
+    bind(f"{plan.folder}/bin", root)
+    set_read_only(f"{root}{plan.folder}/bin")
+    for name in ("work", "tmp"):
+        bind(f"{plan.folder}/{name}", root)
     # Read-only: for a real root user the files in /proc/sys are the machine's own.
-    mount("proc", "/proc", "proc", MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC)
-    if os.path.isdir("/tmp"):
-        os.chmod("/tmp", 0o1777)
-    for path in covered:
-        if path != "/tmp":
-            set_read_only_alone(path)
-    os.chdir(writable[0])  # the working directory we came with lies on the mount below
+    mount("proc", f"{root}/proc", "proc", MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC)
+    mount("/dev/null", f"{root}/proc/locks", "", MS_BIND)
+    set_read_only(root)
+    enter_root(root)
+    os.chdir(f"{plan.folder}/work")
+    return all(shown)
 
 
-def devices() -> list[str]:
-    found = [f"/dev/{name}" for name in ("null", "zero", "full", "random", "urandom", "tty")]
-    return [path for path in found if os.path.exists(path)]
+def make_folders(root: str) -> None:
+    """Empty folders that programs expect; temporary files are this sandbox's own."""
+    for name in ("proc", "run", "tmp", "var/tmp", "etc", "dev"):
+        os.makedirs(f"{root}/{name}")
+    flags = MS_NOSUID | MS_NODEV
+    mount("tmpfs", f"{root}/tmp", "tmpfs", flags, "mode=1777,size=64m,nr_inodes=16k")
 
 
-def bring_back(path: str, descriptor: int) -> None:
-    """Puts back what a fresh mount has covered: by its descriptor it is still there."""
-    if path.startswith("/dev/"):
-        os.close(os.open(path, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o666))
-    else:
-        os.makedirs(path, exist_ok=True)
-    mount(f"/proc/self/fd/{descriptor}", path, "", MS_BIND | MS_REC)
+def system_folders(root: str) -> list[str]:
+    """What holds the programs and libraries of the system; links among them are made again."""
+    folders = []
+    for path in SYSTEM:
+        if os.path.islink(path):
+            os.symlink(os.readlink(path), f"{root}{path}")
+        elif os.path.isdir(path):
+            folders.append(path)
+    return folders
 
 
-def finish_devices() -> None:
-    os.mkdir("/dev/shm")
-    mount("tmpfs", "/dev/shm", "tmpfs", MS_NOSUID | MS_NODEV, "mode=1777,size=64m")
-    os.mkdir("/dev/pts")
-    mount("devpts", "/dev/pts", "devpts", MS_NOSUID | MS_NOEXEC, "newinstance,ptmxmode=0666")
+def show(root: str, path: str) -> bool:
+    """Shows a folder, read-only. Returns whether locks in it are this sandbox's own.
+
+    The files of an overlay are files of their own to who locks them. Where the kernel allows none,
+    the folder itself is shown, in which sandboxes meet each other's locks.
+    """
+    target = f"{root}{path}"
+    os.makedirs(target, exist_ok=True)
+    flags = MS_RDONLY | MS_NOSUID | MS_NODEV
+    if not set(path) & set(':,\\"'):
+        try:
+            mount("overlay", target, "overlay", flags, f"lowerdir={path}:{root}/run")
+            return True
+        except OSError:
+            pass
+    mount(path, target, "", MS_BIND | MS_REC)
+    set_read_only(target, below=True)
+    return False
+
+
+def bind(path: str, root: str) -> None:
+    os.makedirs(f"{root}{path}", exist_ok=True)
+    mount(path, f"{root}{path}", "", MS_BIND)
+
+
+def make_devices(root: str) -> None:
+    """Devices without a state, terminals and shared memory of this sandbox."""
+    dev = f"{root}/dev"
+    mount("tmpfs", dev, "tmpfs", MS_NOSUID | MS_NOEXEC, "mode=755,size=1m")
+    for name in ("null", "zero", "full", "random", "urandom", "tty"):
+        if os.path.exists(f"/dev/{name}"):
+            os.close(os.open(f"{dev}/{name}", os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o666))
+            mount(f"/dev/{name}", f"{dev}/{name}", "", MS_BIND)
+    for name in ("shm", "pts"):
+        os.mkdir(f"{dev}/{name}")
+    flags = MS_NOSUID | MS_NODEV
+    mount("tmpfs", f"{dev}/shm", "tmpfs", flags, "mode=1777,size=64m,nr_inodes=16k")
+    mount("devpts", f"{dev}/pts", "devpts", MS_NOSUID | MS_NOEXEC, "newinstance,ptmxmode=0666")
     for name, target in (
         ("ptmx", "pts/ptmx"),
         ("fd", "/proc/self/fd"),
         *((f"std{name}", f"/proc/self/fd/{n}") for n, name in enumerate(("in", "out", "err"))),
     ):
-        os.symlink(target, f"/dev/{name}")
+        os.symlink(target, f"{dev}/{name}")
+    set_read_only(dev)
 
 
-def hide(path: str) -> None:
-    """Nothing listens at /dev/null. A socket that we cannot even see needs no hiding."""
-    try:
-        if stat.S_ISSOCK(os.stat(path).st_mode):
-            mount("/dev/null", path, "", MS_BIND)
-    except OSError as error:
-        if error.errno not in (errno.ENOENT, errno.EACCES, errno.ENOTDIR, errno.ELOOP):
-            raise
+def write_names(root: str, stranger: int | None) -> None:
+    """What programs look up in /etc: how libraries are found, and the two users of this sandbox."""
+    user = os.getuid() if stranger is None else stranger
+    texts = {
+        "passwd": f"root:x:0:0::/:/bin/sh\nsandbox:x:{user}:{user}::/tmp:/bin/sh\n",
+        "group": f"root:x:0:\nsandbox:x:{user}:\n",
+        "hosts": "127.0.0.1 localhost\n::1 localhost\n",
+    }
+    for name, text in texts.items():
+        with open(f"{root}/etc/{name}", "w") as file:
+            file.write(text)
+    for name in ("ld.so.cache", "ld.so.conf", "localtime"):
+        if os.path.isfile(f"/etc/{name}"):
+            with open(f"/etc/{name}", "rb") as source, open(f"{root}/etc/{name}", "wb") as copy:
+                copy.write(source.read(MAX_COPIED_BYTES))
+    for name in ("ld.so.conf.d", "alternatives"):
+        if os.path.isdir(f"/etc/{name}"):
+            show(root, f"/etc/{name}")
+
+
+def enter_root(root: str) -> None:
+    """Makes this folder the root of the namespace, and lets go of the old one."""
+    os.chdir(root)
+    check(libc.syscall(SYS_PIVOT_ROOT[os.uname().machine], b".", b"."))
+    check(libc.umount2(b".", MNT_DETACH))
+    os.chdir("/")
 
 
 def drop_privileges(stranger: int | None) -> None:
     check(libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
-    kept = () if stranger is None else STEPPING_DOWN
+    needed = () if stranger is None else STEPPING_DOWN
     for capability in range(64):
-        if capability not in kept:
+        if capability not in needed:
             libc.prctl(PR_CAPBSET_DROP, capability, 0, 0, 0)  # refused past the last one: fine
-    mask = sum(1 << capability for capability in kept)
+    mask = sum(1 << capability for capability in needed)
     header = struct.pack("Ii", CAPABILITY_VERSION_3, 0)
     check(libc.capset(header, struct.pack("6I", mask, mask, 0, 0, 0, 0)))
 
@@ -323,10 +345,10 @@ def attempt(plan: Plan, fenced: bool) -> bool:
             inner = os.fork()
             if inner == 0:
                 if fenced:
-                    fence_files(plan, covered_places(plan))
+                    fence_files(plan)
                 drop_privileges(plan.stranger)
                 settle_in(plan)
-                os._exit(0)
+                os.execv(sys.executable, [sys.executable, "-I", "-S", "-c", ""])
             os._exit(os.waitstatus_to_exitcode(os.waitpid(inner, 0)[1]) and 1)
         except BaseException:
             os._exit(1)
@@ -348,22 +370,21 @@ def enter(plan: Plan, fenced: bool, limits: dict[str, Any]) -> list[str]:
     """Puts this process behind its fences, as `chosen`; returns their names."""
     die_with_parent()
     root = os.getuid() == 0
-    covered = covered_places(plan)
+    own_locks = False
     if fenced:
         enter_namespaces(plan.stranger)
         raise_loopback()
         fork_inside()
-        fence_files(plan, covered)
+        own_locks = fence_files(plan)
     else:
         check(libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
     if fenced or plan.stranger is not None:
         drop_privileges(plan.stranger)
     limit_resources(limits, plan.stranger)
     os.umask(0o077)
-    found = [] if root and plan.stranger is None else ["unprivileged"]
-    found += [] if plan.stranger is None else ["pids"]
+    fences = [] if root and plan.stranger is None else ["unprivileged"]
+    fences += [] if plan.stranger is None else ["pids"]
     if fenced:
-        found += ["network", "processes", "files", "capabilities"]
-        # A folder among others' is in sight only where the folder around them is not covered.
-        found += ["peers"] if plan.folder.startswith(tuple(f"{one}/" for one in covered)) else []
-    return found
+        fences += ["network", "processes", "files", "capabilities", "peers", "host"]
+        fences += ["locks"] if own_locks else []
+    return fences

@@ -18,7 +18,7 @@ import socket
 import tempfile  # noqa: F401
 import traceback
 
-from meta_agent.core.sandbox.inside._jail import Plan, chosen, enter, host_sockets
+from meta_agent.core.sandbox.inside._jail import Plan, chosen, enter
 from meta_agent.core.sandbox.inside.frames import Json
 from meta_agent.core.sandbox.inside.lockdown import lock
 from meta_agent.core.sandbox.inside.processes import Here
@@ -49,8 +49,7 @@ def perform(order: dict[str, Json], stdio: list[int]) -> dict[str, Json]:
     if "ended" in order:
         pid, status = os.waitpid(order["ended"], os.WNOHANG)
         return {"code": os.waitstatus_to_exitcode(status) if pid else None}
-    given = order["folder"], order["kept"], host_sockets(), order["stranger"]
-    plan, fenced = chosen(Plan(*given))
+    plan, fenced = chosen(Plan(order["folder"], order["interpreter"], order["stranger"]))
     if pid := os.fork():
         return {"pid": pid}
     try:
