@@ -15,7 +15,7 @@ programs and of the interpreter, which every sandbox may read.
 """
 
 # Not pathlib: the kernel knows names.
-# ruff: noqa: PTH101, PTH102, PTH103, PTH112, PTH113, PTH114, PTH115, PTH120, PTH123, PTH211
+# ruff: noqa: PTH101, PTH102, PTH103, PTH110, PTH112, PTH113, PTH114, PTH115, PTH120, PTH123, PTH211
 
 from __future__ import annotations
 
