@@ -154,8 +154,8 @@ def tasks_synth(
         package = read_package(path, tests=tests or (), sources=sources or ())
         factory = sandboxes(_backend(config), "tasks-synth")
         bench = Bench(package, factory, image, python, tuple(plugin or ()))
-        made = synthesize(bench, out, plan, say, model)
-    _show(made, as_json)
+        result = synthesize(bench, out, plan, say, model)
+    _show(result, as_json)
 
 
 @contextmanager
@@ -207,14 +207,14 @@ def tasks_mine(
         *(tuple(tests or ()), tuple(sources or ()), tuple(plugin or ()), touched),
     )
     with stdout_for_data():
-        made = mine(path, sandboxes(_backend(config), "tasks-mine"), out, plan, say)
-    _show(made, as_json)
+        result = mine(path, sandboxes(_backend(config), "tasks-mine"), out, plan, say)
+    _show(result, as_json)
 
 
-def _show(made: Made, as_json: bool) -> None:
+def _show(result: Made, as_json: bool) -> None:
     from meta_agent.reports.terminal.text import lines
 
-    emit(as_json, made.to_json, lambda: lines(made.lines()))
+    emit(as_json, result.to_json, lambda: lines(result.lines()))
 
 
 def _backend(config: RunConfig) -> str:

@@ -46,7 +46,7 @@ from meta_agent.core.rollouts import RolloutStore
 from meta_agent.core.task_splits import Halves, as_used, lacking, sizes
 from meta_agent.core.workspace import Workspace, init_workspace, is_workspace
 from meta_agent.domains import Asked, door_of, load_domain, open_domain
-from meta_agent.domains.check import told_twice
+from meta_agent.domains.check import repeated_tasks
 from meta_agent.llm_clients.asking.client import Client, Recording, recording_of, unasked
 from meta_agent.policies.engine_room import ROLLOUTS, engines_for
 from meta_agent.policies.training.hub import hf_place
@@ -277,7 +277,7 @@ def load_run_domain(config: RunConfig, *, sandbox: str | None = None, run: str =
             f"{config.tasks or config.domain} has {told}",
             hint='give its rows a "split" of train, search, confirm or vault',
         )
-    if told := told_twice(asked, own):
+    if told := repeated_tasks(asked, own):
         raise ConfigError(
             f"{config.tasks or config.domain}: {told}",
             hint="meta-agent tasks check names them all; keep one of each",

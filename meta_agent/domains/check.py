@@ -1,11 +1,11 @@
 """`meta-agent tasks check FILE`: is a task file fit to train and to judge on?
 
-Promises: for every task, by the same grader that scores rollouts: the gold resolves it, nothing
-does not, and none of the named cheats does; across the file: `evolve` takes it, no task twice,
-none in two splits, and those whose texts are nearly the same in two splits are named. A sandbox
-that failed is reported as such and makes the check fail, it never counts as an answer. The manifest
-names everything that the answer rests on by hash (file, archives, grader, each task) and nothing
-that differs from one check of it to the next.
+Promises: the grader that scores rollouts grades several attempts at every task. The gold has to
+resolve the task; an empty attempt and the named cheats must not. No task may stand in the file
+twice or in two splits, and `evolve` has to take the set. Tasks of different splits whose texts are
+nearly the same are named. A sandbox that failed makes the check fail and never counts as an answer.
+The manifest names by hash what the answer rests on (file, archives, grader, each task), and nothing
+that differs from one check to the next.
 
 Does not cover: how hard a task is, whether its text gives the answer away, or tests too weak to
 tell a wrong fix from a right one.
@@ -32,7 +32,7 @@ from meta_agent.domains.checking._subject import Attempt, Subject
 from meta_agent.domains.swe import RealSwe
 
 PARALLEL_SANDBOXES = 2
-PROGRESS_EVERY: Final = 50  # of tasks that are fit, where there are many
+PROGRESS_EVERY: Final = 50  # fit tasks, if the file has many
 Progress = Callable[[str], None]
 
 
@@ -45,40 +45,40 @@ def check_file(
     progress: Progress | None = None,
     images: Path | None = None,
 ) -> CheckReport:
-    """Checks every task of a file; raises `ConfigError` where the file cannot be read at all."""
-    asked = Asked(domain, path, sandbox=sandbox, run="tasks-check", images=images)
-    return check_asked(asked, jobs=jobs, progress=progress)
+    """Checks every task of a file. Raises `ConfigError` if the file cannot be read at all."""
+    request = Asked(domain, path, sandbox=sandbox, run="tasks-check", images=images)
+    return check_asked(request, jobs=jobs, progress=progress)
 
 
-def told_twice(asked: Asked, domain: Domain) -> str:
-    """The first task that repeats another and how many do, as `evolve` refuses them; or nothing."""
-    repeats = repetitions(_subject(asked, domain).facts())
+def repeated_tasks(request: Asked, domain: Domain) -> str:
+    """Names the first task that repeats another and counts them; empty if none does."""
+    repeats = repetitions(_subject(request, domain).facts())
     if not repeats:
         return ""
     key = next(iter(repeats))
     return f"{len(repeats)} of its tasks repeat others: {key} is {repeats[key]}"
 
 
-def _subject(asked: Asked, domain: Domain) -> Subject[Any]:
-    subject: Subject[Any] = import_module(door_of(asked.name)[0].check).subject_of(domain)
+def _subject(request: Asked, domain: Domain) -> Subject[Any]:
+    subject: Subject[Any] = import_module(door_of(request.name)[0].check).subject_of(domain)
     return subject
 
 
 def check_asked(
-    asked: Asked, *, jobs: int = PARALLEL_SANDBOXES, progress: Progress | None = None
+    request: Asked, *, jobs: int = PARALLEL_SANDBOXES, progress: Progress | None = None
 ) -> CheckReport:
-    """The same for whatever a run could be asked for."""
-    domain = open_domain(asked)
-    subject = _subject(asked, domain)
+    """Checks the tasks that a run with these settings would have."""
+    domain = open_domain(request)
+    subject = _subject(request, domain)
     try:
-        found = check_subject(subject, jobs=jobs, progress=progress)
-        return replace(found, **_as_a_set(domain, found.notes))
+        report = check_subject(subject, jobs=jobs, progress=progress)
+        return replace(report, **_as_a_set(domain, report.notes))
     finally:
         subject.close()
 
 
 def _as_a_set(domain: Domain, notes: tuple[str, ...]) -> dict[str, Any]:
-    """Whether `evolve` takes the set: for a frozen policy, or not at all."""
+    """What keeps `evolve` from the set (`lacks`), and a note on policies that are trained."""
     lacks, trained = (
         lacking(sizes(as_used(domain, trainable=trainable)), trainable=trainable)
         for trainable in (False, True)
@@ -90,7 +90,7 @@ def _as_a_set(domain: Domain, notes: tuple[str, ...]) -> dict[str, Any]:
 def check_domain(
     domain: RealSwe, *, jobs: int = PARALLEL_SANDBOXES, progress: Progress | None = None
 ) -> CheckReport:
-    """The same for repository tasks that are already loaded; `jobs` sandboxes at a time."""
+    """Checks repository tasks that are already loaded; `jobs` sandboxes at a time."""
     from meta_agent.domains.checking._swe import SweSubject
 
     return check_subject(SweSubject(domain), jobs=jobs, progress=progress)
@@ -99,7 +99,7 @@ def check_domain(
 def check_subject(
     subject: Subject[Any], *, jobs: int = PARALLEL_SANDBOXES, progress: Progress | None = None
 ) -> CheckReport:
-    """The same for any kind of task file."""
+    """Checks any kind of task file."""
     facts = list(subject.facts())
     repeats = repetitions(facts)
     tasks: list[TaskCheck] = []
@@ -127,7 +127,7 @@ def check_subject(
 
 
 def default_manifest(path: Path) -> Path:
-    """Where the manifest of a check goes if nobody says otherwise."""
+    """The default path of a check's manifest."""
     return path.with_name(f"{path.stem}.checked.json")
 
 
@@ -141,8 +141,8 @@ def _tell(progress: Progress, tasks: list[TaskCheck], total: int) -> None:
     task = tasks[-1]
     many = total > 4 * PROGRESS_EVERY
     if not many or not task.ok or len(tasks) % PROGRESS_EVERY == 0 or len(tasks) == total:
-        said = "fit" if task.ok else "; ".join(task.reasons)
-        progress(f"[{len(tasks)}/{total}] {task.key}: {said}")
+        answer = "fit" if task.ok else "; ".join(task.reasons)
+        progress(f"[{len(tasks)}/{total}] {task.key}: {answer}")
 
 
 def _check_task(subject: Subject[Any], task: Facts, repeats: dict[str, str]) -> TaskCheck:
@@ -166,8 +166,8 @@ def _tried(subject: Subject[Any], attempt: Attempt) -> Trial:
     try:
         outcome: Outcome = attempt.graded()
     except InfrastructureError as problem:
-        told = f"infrastructure: {problem}"[:300]
-        return Trial(attempt.name, attempt.must_resolve, None, told, noun=subject.noun)
+        verdict = f"infrastructure: {problem}"[:300]
+        return Trial(attempt.name, attempt.must_resolve, None, verdict, noun=subject.noun)
     return Trial(
         attempt.name,
         attempt.must_resolve,

@@ -1,4 +1,4 @@
-"""Programming problems under check: the gold program, none, and programs that cheat."""
+"""Checks programming problems by their solutions, an empty program, and programs that cheat."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ for fd in range(1, 16):
 
 
 def _defined(row: CodeRow, body: str) -> str:
-    """A program, or the function that is asked for, with one body."""
+    """A program with this body, or the function that the task asks for."""
     if row.kind == "stdio":
         return body + "\n"
     inside = "".join(f"    {line}\n" for line in body.split("\n"))
@@ -75,10 +75,10 @@ class CodeSubject(Subject[CodeDomain]):
     @property
     def notes(self) -> tuple[str, ...]:
         without = sum(not row.gold for row in self._domain.rows.values())
-        told = (
+        note = (
             f"{without} tasks have no solution in the file: nothing shows that they can be solved"
         )
-        return (*self._domain.notes, *((told,) if without else ()))
+        return (*self._domain.notes, *((note,) if without else ()))
 
     def facts(self) -> Sequence[Facts]:
         return [_facts(row) for row in self._domain.rows.values()]

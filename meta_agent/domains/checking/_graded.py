@@ -1,5 +1,4 @@
-"""Tasks of a user's own grader under check: the gold where a row has one, and answers that say
-nothing."""
+"""Checks tasks of a user's own grader by the row's gold, if any, and by empty answers."""
 
 from __future__ import annotations
 
@@ -38,11 +37,11 @@ class GradedSubject(Subject[GradedDomain]):
     def notes(self) -> tuple[str, ...]:
         rows = self._domain.rows.values()
         without = sum(row.gold is None for row in rows)
-        told = (
+        note = (
             f"{without} of {len(rows)} rows have no answer that has to pass (gold): nothing shows "
             "that they can be solved"
         )
-        return (*self._domain.notes, *((told,) if without else ()))
+        return (*self._domain.notes, *((note,) if without else ()))
 
     def facts(self) -> Sequence[Facts]:
         return [
@@ -66,10 +65,10 @@ class GradedSubject(Subject[GradedDomain]):
         score = outcome.detail.get("score")
         return () if score is None else (f"score {score:g}",)
 
-    def _graded(self, key: str, given: Mapping[str, JSON]) -> Outcome:
+    def _graded(self, key: str, answer: Mapping[str, JSON]) -> Outcome:
         try:
-            return self._domain.regrade(key, given)
-        except GraderError as error:  # not measured, and no answer to whether it passes
+            return self._domain.regrade(key, answer)
+        except GraderError as error:  # the answer was not measured
             raise InfrastructureError(str(error)) from error
 
 

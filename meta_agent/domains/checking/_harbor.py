@@ -1,4 +1,4 @@
-"""Harbor tasks under check: the solution passes twice, an empty attempt fails."""
+"""Checks Harbor tasks: the solution has to pass twice, an empty attempt has to fail."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ class HarborSubject(Subject[HarborDomain]):
     def attempts(self, key: str) -> Iterator[Attempt]:
         if self._domain.folders[key].solution is not None:
             for name in ("gold", "again"):
-                yield Attempt(name, True, partial(self._tried, key, True))
-        yield Attempt("empty", False, partial(self._tried, key, False))
+                yield Attempt(name, True, partial(self._outcome, key, True))
+        yield Attempt("empty", False, partial(self._outcome, key, False))
 
     def complaints(self, key: str) -> list[str]:
         if self._domain.folders[key].solution is None:
@@ -44,7 +44,7 @@ class HarborSubject(Subject[HarborDomain]):
     def evidence(self, outcome: Outcome) -> tuple[str, ...]:
         return (f"reward {outcome.detail['score']:g}",)
 
-    def _tried(self, key: str, solve: bool) -> Outcome:
+    def _outcome(self, key: str, solve: bool) -> Outcome:
         with contextlib.closing(self._domain.trial(key)) as trial:
             try:
                 if solve:

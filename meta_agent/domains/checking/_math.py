@@ -1,4 +1,4 @@
-"""Math problems under check: the gold answer, none, and texts that fish for it."""
+"""Checks math problems by the gold answer, the bare problem, and texts that fish for the gold."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _wrong(row: MathRow) -> str:
 
 
 def _last_wrong(row: MathRow) -> str:
-    """The right answer, taken back: graders that take any box, or the first, fall for it."""
+    """The right answer, taken back. Graders that take any box, or the first, fall for it."""
     return rf"It is \boxed{{{row.gold}}}. No: \boxed{{{_wrong(row)}}}"
 
 
@@ -31,7 +31,7 @@ def _list(row: MathRow) -> str:
 
 
 def _mentioned(row: MathRow) -> str:
-    """The right answer stands in the text, and another one is given."""
+    """The right answer in the text, and a wrong one as the answer."""
     return f"{row.gold} {row.gold}\n#### {_wrong(row)}"
 
 

@@ -1,4 +1,4 @@
-"""Tasks of somebody else's domain under check: an attempt that does nothing must fail."""
+"""Checks tasks of somebody else's domain: an attempt that does nothing has to fail."""
 
 from __future__ import annotations
 

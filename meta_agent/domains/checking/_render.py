@@ -1,4 +1,4 @@
-"""A check's report as a table for people."""
+"""Renders a check's report as a table for people."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ _SHOWN_PAIRS = 5
 def render(report: CheckReport) -> str:
     """The table, what is wrong, and the sums."""
     wide = len(report.tasks) > _SHOWN_ROWS
-    shown = [task for task in report.tasks if not wide or not task.ok]
-    lines = _table(report, shown)
+    rows = [task for task in report.tasks if not wide or not task.ok]
+    lines = _table(report, rows)
     lines += [f"{task.key}: {reason}" for task in report.tasks for reason in task.reasons]
     lines += [f"{name}: {_sum(total)}" for name, total in report.totals.items()]
     lines += [f"note: {note}" for note in report.notes]
@@ -24,13 +24,13 @@ def render(report: CheckReport) -> str:
     return "\n".join([*lines, *refused])
 
 
-def _table(report: CheckReport, shown: list[TaskCheck]) -> list[str]:
-    if not shown:
+def _table(report: CheckReport, rows: list[TaskCheck]) -> list[str]:
+    if not rows:
         return []
-    width = max(len("task"), *(len(task.key) for task in shown))
-    sizes = max(len("size"), *(len(task.size) for task in shown))
+    width = max(len("task"), *(len(task.key) for task in rows))
+    sizes = max(len("size"), *(len(task.size) for task in rows))
     head = ["task".ljust(width), "split  ", "size".ljust(sizes), *report.columns]
-    return ["  ".join(head), *("  ".join(_cells(task, width, sizes, report)) for task in shown)]
+    return ["  ".join(head), *("  ".join(_cells(task, width, sizes, report)) for task in rows)]
 
 
 def _cells(task: TaskCheck, width: int, sizes: int, report: CheckReport) -> list[str]:
@@ -49,14 +49,14 @@ def _cell(trial: Trial | None) -> str:
 
 
 def _sum(total: Totals) -> str:
-    said = f"{total.resolved} resolved ({total.clean} clean), {total.unresolved} not"
-    return said + (f", {total.infrastructure} not measured" if total.infrastructure else "")
+    text = f"{total.resolved} resolved ({total.clean} clean), {total.unresolved} not"
+    return text + (f", {total.infrastructure} not measured" if total.infrastructure else "")
 
 
 def _near(report: CheckReport) -> list[str]:
-    pairs = [f"{one} and {other} ({share:.0%})" for one, other, share in report.near]
+    pairs = [f"{first} and {second} ({share:.0%})" for first, second, share in report.near]
     if not pairs:
         return []
     rest = f", and {len(pairs) - _SHOWN_PAIRS} more" if len(pairs) > _SHOWN_PAIRS else ""
-    named = "; ".join(pairs[:_SHOWN_PAIRS])
-    return [f"note: texts of different splits that are nearly the same: {named}{rest}"]
+    listed = "; ".join(pairs[:_SHOWN_PAIRS])
+    return [f"note: texts of different splits that are nearly the same: {listed}{rest}"]

@@ -1,4 +1,4 @@
-"""What a check found, as values: per trial, per task, per file, and the manifest of it."""
+"""The results of a check as values: trials, tasks and the whole file, and the manifest."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from meta_agent.core.protocols import JSON, SPLITS
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """One attempt tried on one task: `resolved` is None where infrastructure failed."""
+    """One attempt at one task. `resolved` is None if infrastructure failed."""
 
     name: str  # "gold", "empty", or a cheat
     must_resolve: bool
@@ -28,7 +28,7 @@ class Trial:
 
     @property
     def reason(self) -> str:
-        """What is wrong, in words; empty where nothing is."""
+        """What is wrong, in words; empty if nothing is."""
         if self.ok:
             return ""
         if self.resolved is None:
@@ -40,7 +40,7 @@ class Trial:
 
 @dataclass(frozen=True, slots=True)
 class TaskCheck:
-    """One task's row of the report. `size`: how many tests decide it, and the like."""
+    """One task's row of the report. `size` says how many tests decide it, or the like."""
 
     key: str
     split: str
@@ -57,9 +57,9 @@ class TaskCheck:
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """Trials counted apart: a machine's failure is neither a pass nor a failure of a task.
+    """Counts of trials. A machine's failure is neither a pass nor a failure of a task.
 
-    `clean` are resolved attempts without flagged conduct.
+    `clean` counts resolved attempts without flagged conduct.
     """
 
     resolved: int
@@ -88,11 +88,13 @@ class CheckReport:
     tasks: tuple[TaskCheck, ...]
     columns: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
-    near: tuple[tuple[str, str, float], ...] = ()  # alike, in different splits
+    near: tuple[
+        tuple[str, str, float], ...
+    ] = ()  # keys of alike tasks of different splits, and the share
     archives: tuple[tuple[str, str], ...] = ()  # name and sha256
     rows_refused: int = 0
     totals: dict[str, Totals] = field(default_factory=dict)  # by name of trial
-    lacks: str = ""  # why `evolve` refuses the set, whatever its tasks are
+    lacks: str = ""  # why `evolve` refuses the set; empty if it does not
 
     @property
     def ok(self) -> bool:
@@ -114,7 +116,7 @@ class CheckReport:
         }
 
     def manifest(self) -> dict[str, JSON]:
-        """What was checked, by hash, and what came out."""
+        """Hashes of what was checked, and the results."""
         splits = Counter(task.split for task in self.tasks)
         return {
             "schema_version": 1,
@@ -140,7 +142,7 @@ class CheckReport:
 
 
 def totals(tasks: list[TaskCheck], columns: tuple[str, ...]) -> dict[str, Totals]:
-    """By name of trial."""
+    """The counts of each trial, by its name."""
     return {
         name: Totals.of([trial for task in tasks for trial in task.trials if trial.name == name])
         for name in columns

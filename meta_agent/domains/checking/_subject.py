@@ -1,4 +1,4 @@
-"""One kind of task file as the check sees it: what to try on each task, and what to compare."""
+"""The base class of what a check needs to know of one kind of task file."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Attempt(NamedTuple):
 
 
 class Subject(ABC, Generic[D]):
-    """A loaded task file."""
+    """A loaded task file: the attempts at each task, and the facts that are compared."""
 
     noun: str  # what an attempt hands in
     columns: tuple[str, ...]  # names of the attempts, as a table shows them
@@ -56,17 +56,17 @@ class Subject(ABC, Generic[D]):
     def attempts(self, key: str) -> Iterator[Attempt]: ...
 
     def complaints(self, key: str) -> list[str]:
-        """What is wrong with a task whatever is tried on it."""
+        """What is wrong with a task, whatever the attempts say."""
         del key
         return []
 
     def evidence(self, outcome: Outcome) -> tuple[str, ...]:
-        """What an outcome says beside its verdict."""
+        """What an outcome says beside its verdict, for the reason of a failure."""
         del outcome
         return ()
 
     def archives(self) -> tuple[tuple[str, str], ...]:
-        """The files beside the tasks' own that it rests on, with their hashes."""
+        """The archives that the tasks rest on, with their hashes."""
         return ()
 
     def close(self) -> None:

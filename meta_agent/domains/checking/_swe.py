@@ -1,4 +1,4 @@
-"""Repository tasks under check: the gold patch, the empty one, and patches that cheat."""
+"""Checks repository tasks by the gold patch, the empty one, and patches that cheat."""
 
 from __future__ import annotations
 
@@ -54,7 +54,8 @@ class SweSubject(Subject[RealSwe]):
 
     def archives(self) -> tuple[tuple[str, str], ...]:
         sources = [row.source for row in self._domain.rows.values() if row.source]
-        return tuple(sorted({(one.archive, one.sha256) for one in sources if one.archive}))
+        pairs = {(source.archive, source.sha256) for source in sources if source.archive}
+        return tuple(sorted(pairs))
 
     def _graded(self, key: str, patch: str) -> Outcome:
         return self._domain.regrade(key, {"patch": patch})
@@ -63,13 +64,13 @@ class SweSubject(Subject[RealSwe]):
         return self._graded(key, CHEATS[name](self._domain.files(key)))
 
     def _same_places(self) -> tuple[str, ...]:
-        """Not the same task, but the same lines to mend, seen from two splits."""
+        """A note on places that tasks of different splits mend alike, although they differ."""
         splits: dict[tuple[str, str], set[str]] = {}
         for row in self._domain.rows.values():
             for path, content in (self._gold(row) or {}).items():
                 end = hashlib.sha256(content or b"").hexdigest() + _hunks(row.patch or "")
                 splits.setdefault((path, end), set()).add(row.split)
-        count = sum(len(found) > 1 for found in splits.values())
+        count = sum(len(names) > 1 for names in splits.values())
         if not count:
             return ()
         return (f"{count} places of a file are mended by tasks of more than one split",)
@@ -90,7 +91,7 @@ def _facts(row: SweRow) -> Facts:
 
 
 def _hunks(patch: str) -> str:
-    """Where a patch ends up in the mended file, to the hunk."""
+    """The lines of the mended file where a patch's hunks begin."""
     return " ".join(re.findall(r"^@@ -\S+ \+(\d+)", patch, re.MULTILINE))
 
 

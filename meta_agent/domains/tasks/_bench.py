@@ -91,10 +91,10 @@ class Bench:
     image: str | None = None
     python: str = "python3"
     plugins: tuple[str, ...] = ()  # pytest plugins of the image, by distribution name
-    own: tuple[str, ...] = ()  # top-level names of the package that the image holds too
+    in_image: tuple[str, ...] = ()  # top-level names of the package that the image holds too
 
     def checked(self) -> Bench:
-        """The same bench with `own` filled in.
+        """The same bench with `in_image` filled in.
 
         Raises `ConfigError` if the image lacks pytest or a plugin, or if the tests run on the
         package itself.
@@ -106,7 +106,7 @@ class Bench:
         finally:
             sandbox.close()
         try:
-            own, has_pytest, plugins = json.loads(result.stdout)
+            in_image, has_pytest, plugins = json.loads(result.stdout)
         except ValueError as error:
             tail = result.stderr[-200:].decode("utf-8", "replace")
             raise ConfigError(f"{self.python} does not run in the sandbox: {tail}") from error
@@ -115,23 +115,24 @@ class Bench:
                 f"{self.python} in the sandbox has no pytest",
                 hint="build an image with it: meta-agent sandbox image --requirements FILE",
             )
-        if common := _TESTS_RUN_ON.intersection(own):
+        if common := _TESTS_RUN_ON.intersection(in_image):
             raise ConfigError(f"tests run on {min(common)}, so it cannot be what they test")
         if missing := set(map(_plain, self.plugins)) - set(map(_plain, plugins)):
             raise ConfigError(
                 f"the image has no plugin of pytest from {', '.join(sorted(missing))}",
                 hint=f"it has {', '.join(plugins) or 'none'}; meta-agent sandbox image adds more",
             )
-        return replace(self, own=tuple(sorted(own)))
+        return replace(self, in_image=tuple(sorted(in_image)))
 
     @property
     def warning(self) -> str:
         """What a user should know if the image holds the package too; else an empty text."""
-        if not self.own:
+        if not self.in_image:
             return ""
+        names = ", ".join(self.in_image)
         return (
-            f"the image holds {', '.join(self.own)} too: tests and grading take the task's own; an "
-            "agent can read the other, so where that matters give an image of dependencies alone"
+            f"the image holds {names} too: tests and grading take the task's own; "
+            "an agent can read the other. To prevent that, give an image of dependencies alone"
         )
 
     def suite(self, tree: Tree, tests: Sequence[str] = (), changed: Sequence[str] = ()) -> Report:
@@ -162,7 +163,7 @@ class Bench:
             "pythonpath": list(self.package.pythonpath),
             "noconftest": not any(PurePosixPath(path).name == "conftest.py" for path in tree),
             "plugins": list(self.plugins),
-            "own": list(self.own),
+            "own": list(self.in_image),
             "only": None if only is None else list(only),
             "trace": list(trace),
         }
@@ -211,7 +212,7 @@ class Bench:
             pythonpath=self.package.pythonpath,
             python=self.python,
             plugins=self.plugins,
-            own=self.own,
+            own=self.in_image,
         )
         name = self.package.name
         return SweRow(

@@ -134,15 +134,15 @@ class Collection:
         self._topics |= {issue: draft.topic, lines: draft.topic}
         return ""
 
-    def write(self, made: Mapping[str, JSON], hint: str | None) -> Made:
-        """Writes the set. `made` says how, for the manifest. Raises `ConfigError` without tasks."""
+    def write(self, method: Mapping[str, JSON], hint: str | None) -> Made:
+        """Writes the set; `method` goes into the manifest. Raises `ConfigError` without tasks."""
         if not self.rows:
             raise ConfigError(
                 f"no task came of {self.tried} candidates: {dict(self.refused)}", hint=hint
             )
         refused = dict(sorted(self.refused.items()))
         flaky = sorted(self.flaky)
-        by = {"tried": self.tried, "refused": refused, "flaky": flaky, **made}
+        by = {"tried": self.tried, "refused": refused, "flaky": flaky, **method}
         manifest = _write_set(self._out, self.rows, self._archives, by)
         tasks = len(self.rows)
         exhausted = self.exhausted
@@ -184,7 +184,7 @@ def _row(draft: Draft, measured: Measured, folder: str) -> dict[str, JSON]:
         "pythonpath": list(package.pythonpath),
         **({"python": bench.python} if bench.python != "python3" else {}),
         **({"plugins": list(bench.plugins)} if bench.plugins else {}),
-        **({"own": list(bench.own)} if bench.own else {}),
+        **({"own": list(bench.in_image)} if bench.in_image else {}),
     }
     return {
         "instance_id": f"{package.name}-{key[:12]}",
@@ -208,7 +208,7 @@ def _write_set(
     out: Path,
     rows: Sequence[dict[str, JSON]],
     archives: Mapping[str, bytes],
-    made: Mapping[str, JSON],
+    method: Mapping[str, JSON],
 ) -> dict[str, JSON]:
     """Writes everything beside `out` and returns the manifest."""
     folder = out.parent / archive_folder(out)
@@ -225,7 +225,7 @@ def _write_set(
         "file": out.name,
         "sha256": _sha256("".join(lines).encode()),
         "archives": hashes,
-        "made": dict(made),
+        "made": dict(method),
         "splits": {split: splits[split] for split in SPLITS},
         "tasks": {key: _sha256(line.encode()) for key, line in zip(ids, lines, strict=True)},
     }

@@ -88,11 +88,11 @@ def _code(source: bytes, name: str, failure: Failure) -> str:
         node.names = [alias for alias in node.names if bound_names([alias]) & names]
     head = [ast.unparse(node) for node in imports if node.names]
     values = failure.parameters.items()
-    given = [f"{name} = {value}" for name, value in values if name in names]
+    parameters = [f"{name} = {value}" for name, value in values if name in names]
     text = source.decode("utf-8", "replace").splitlines()
     body = text[nodes[0].lineno - 1 : nodes[-1].end_lineno]
     blank = [""] if head else []
-    return "\n".join([*dict.fromkeys(head), *blank, *given, textwrap.dedent("\n".join(body))])
+    return "\n".join([*dict.fromkeys(head), *blank, *parameters, textwrap.dedent("\n".join(body))])
 
 
 def _is_text(node: ast.stmt) -> bool:

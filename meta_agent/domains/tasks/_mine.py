@@ -102,8 +102,8 @@ def mine(
         search = _Search(bench, plan, journal, collection)
         search.run(read_fixes(history, any_message=plan.any_message))
     hint = None if plan.any_message else "--any-message also tries commits that name no fix"
-    made = {"by": "mine", "package": package.name, "head": head, "repeats": plan.repeats}
-    written = collection.write(made | {"held": list(bench.own)}, search.hint or hint)
+    method = {"by": "mine", "package": package.name, "head": head, "repeats": plan.repeats}
+    written = collection.write(method | {"held": list(bench.in_image)}, search.hint or hint)
     journal.close()
     return written
 

@@ -102,19 +102,19 @@ def package_of(
     """A package from its files. Raises `ConfigError` if it has no tests or no sources."""
     name, version = _identity(tree, label)
     root = _root(tree)
-    own = _source_files(tree, root, sources)
-    if generated := built_files(tree, own, root, name, version):
+    modules = _source_files(tree, root, sources)
+    if generated := built_files(tree, modules, root, name, version):
         tree, archive = {**tree, **generated}, None
     content = archive or _packed(tree, name)
     commit = commit or hashlib.sha256(content).hexdigest()[:40]
     suite = suite_files(tree, tests)
-    for kind, paths in (("tests", suite), ("sources", own)):
+    for kind, paths in (("tests", suite), ("sources", modules)):
         if not paths:
             raise ConfigError(
                 f"no {kind} found in {label}: {len(tree)} files, pythonpath {root}",
                 hint=f"name them: --{kind} 'PATTERN' (source distributions often leave tests out)",
             )
-    return Package(name, version, commit, tree, content, root, own, suite)
+    return Package(name, version, commit, tree, content, root, modules, suite)
 
 
 def suite_files(tree: Mapping[str, bytes], patterns: Sequence[str] = ()) -> tuple[str, ...]:
@@ -167,8 +167,8 @@ def _source_files(tree: Tree, root: str, patterns: Sequence[str]) -> tuple[str, 
     modules = {path for path in paths if tops[path].endswith(".py")}
     inside = [path for path in paths if path not in modules and tops[path] not in _NO_SOURCES]
     regular = {path for path in inside if f"{prefix}{tops[path]}/__init__.py" in tree}
-    own = {path for path in modules if tops[path] not in _NO_MODULES}
-    return tuple(sorted(own | (regular or set(inside))))
+    alone = {path for path in modules if tops[path] not in _NO_MODULES}
+    return tuple(sorted(alone | (regular or set(inside))))
 
 
 def _is_module(path: str) -> bool:

@@ -42,8 +42,8 @@ def problem_of(
         counts = f"{len(scripts)} ```python blocks and {len(outputs)} others"
         return f"the report has {counts}, not one script and one block with its output"
     names = {plain_name(test)[1].rpartition("::")[2] for test in tests}
-    if shown := names.intersection(re.findall(r"\w+", report)):
-        return f"the report names the test {min(shown)}"
+    if repeated := names.intersection(re.findall(r"\w+", report)):
+        return f"the report names the test {min(repeated)}"
     if path in report:
         return f"the report names the source {path}"
     if gives_away(report, fixed):

@@ -107,13 +107,13 @@ def synthesize(
     collection.flaky |= sound.stable.flaky
     search = _Search(bench, sound, plan, journal, collection)
     search.plant() if author is None else search.ask(author)
-    made: dict[str, JSON] = {
+    method: dict[str, JSON] = {
         **{"by": "synth", "package": f"{package.name} {package.version}".strip()},
         **{"seed": plan.seed, "repeats": plan.repeats, "wanted": plan.count},
-        **{"held": list(bench.own), **({"author": author.model} if author else {})},
+        **{"held": list(bench.in_image), **({"author": author.model} if author else {})},
     }
     hint = "does the suite test behaviour? --tests and --sources choose other files"
-    written = collection.write(made, hint)
+    written = collection.write(method, hint)
     journal.close()
     return written
 
