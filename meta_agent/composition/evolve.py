@@ -10,12 +10,12 @@ from __future__ import annotations
 from threading import Event
 
 from meta_agent.composition.opening import first_version, open_run
+from meta_agent.composition.replayed import telling_replay
 from meta_agent.core.config import RunConfig
 from meta_agent.core.loop.budget import allowed
 from meta_agent.core.loop.diagnostics.tend import tend
 from meta_agent.core.loop.finish import finish
 from meta_agent.core.loop.records import must_work
-from meta_agent.core.loop.replayed import telling_replay
 from meta_agent.core.loop.run import Run
 from meta_agent.core.protocols import JSON
 from meta_agent.reports import Display, RunState, reduce

@@ -24,7 +24,7 @@ from typing import Final, Literal, NamedTuple
 from meta_agent.composition.bring import NO_ANSWERS, Answers, Choose, create_brought, is_brought
 from meta_agent.composition.headline import cautions, headline
 from meta_agent.composition.placing import executor_of, images_of, placing
-from meta_agent.composition.root import sandboxes_of
+from meta_agent.composition.root import extensions_of, sandboxes_of
 from meta_agent.composition.served import REPLAY, open_models, policies_of, require_servers
 from meta_agent.composition.visible import declare
 from meta_agent.core.config import RunConfig
@@ -396,7 +396,18 @@ def _assemble(
     )
     skills = SkillLibrary(config.skills_library)
     run = Run(
-        run_id, config, plan, ledger, repo, lab, skills, shown, clock, stopping.is_set, client
+        run_id,
+        config,
+        plan,
+        ledger,
+        repo,
+        lab,
+        skills,
+        shown,
+        clock,
+        stopping.is_set,
+        extensions_of(config, run_id, client),
+        client,
     )
     if not run.finished:
         shown.begin(headline(config, plan, workspace, backend, began.known, purpose))

@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from meta_agent import proposers, reports
+from meta_agent.core.chat import ChatReply, ChatRequest, ModelClient
+from meta_agent.core.config import RunConfig
+from meta_agent.core.errors import ConfigError
+from meta_agent.core.loop.extensions import Extensions
+from meta_agent.core.proposals import RULES, Proposer
 from meta_agent.core.protocols import Sandbox, SandboxLimits, SandboxOpener
+from meta_agent.llm_clients.asking.client import Client
+from meta_agent.readers import evidence
 from meta_agent.sandboxes import BASE_IMAGE, open_sandbox
 
 
@@ -23,3 +31,35 @@ def sandboxes_of(
         return open_sandbox(backend, run=run, limits=limits, image=pinned)
 
     return opened
+
+
+def extensions_of(config: RunConfig, run: str, models: ModelClient | None) -> Extensions:
+    """Returns the extensions that the run named `run` uses, by its settings."""
+    return Extensions(proposer_of(config, run, models), evidence, proposers, reports)
+
+
+def proposer_of(config: RunConfig, run: str, models: ModelClient | None) -> Proposer:
+    """Returns who proposes edits: rules, or the language models that the settings name."""
+    if config.meta_model == RULES:
+        return proposers.RulesAgent()
+    recorded = models if isinstance(models, Client) else config
+    return proposers.LlmTeam(
+        models or _NoModels(config.meta_model),
+        run=run,
+        model_of=config.model_of,
+        author=recorded.model_of("proposer"),
+        prompts=config.workspace / "prompts",
+    )
+
+
+class _NoModels:
+    """Stands for the models of a run that is only read."""
+
+    def __init__(self, meta_model: str) -> None:
+        self._meta_model = meta_model
+
+    def chat(self, request: ChatRequest, *, conversation: str, turn: int) -> ChatReply:
+        raise ConfigError(
+            f"--meta-model {self._meta_model}: this run was opened without a model client",
+            hint="meta-agent evolve --meta-model rules",
+        )

@@ -1,7 +1,7 @@
-"""The meta-agent, whoever it is: what it is given, and what it hands back.
+"""What a proposer is given, and what it hands back.
 
-`MetaAgent.propose(brief)` is all that the loop knows. Rules and language models stand behind it; a
-draft of either is a pack from a sandbox, which only the quarantine turns into a candidate.
+`Proposer` is all that the loop knows. Rules and language models stand behind it. A draft of either
+is a pack from a sandbox, which only the quarantine turns into a candidate.
 
 Does not cover: whether a draft is admitted, tested or any good.
 """
@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple, Protocol
+from typing import Final, Literal, NamedTuple, Protocol
 
 from meta_agent.core.diagnostic_library import Lead
 from meta_agent.core.evidence import Evidence
@@ -20,21 +20,23 @@ from meta_agent.core.history import HarnessRepo
 from meta_agent.core.protocols import (
     FACTORS,
     JSON,
+    Candidate,
     Ceilings,
     Factor,
     HarnessTree,
     Hypothesis,
     Rollout,
     Sandbox,
+    Verdict,
     VerdictKind,
 )
-from meta_agent.core.skills import Skill
+from meta_agent.core.skills import Skill, SkillDraft
 
 Files = Mapping[str, bytes]
 
 
 @dataclass(frozen=True, slots=True)
-class Tried:
+class TriedIdea:
     """One earlier hypothesis and what came of it, as the ledger knows it."""
 
     rule: str
@@ -44,7 +46,7 @@ class Tried:
 
 
 @dataclass(frozen=True, slots=True)
-class Past:
+class PastAttempt:
     """One earlier attempt. `verdict` is `REFUSED` where no candidate came of it; `KEPT` or `TRIED`
     while a bundle was measured and the claim is to come: what was gone on from has it, or not.
     """
@@ -65,7 +67,7 @@ class Past:
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class EvidenceSource:
     """What the files are made of."""
 
     version: str
@@ -77,7 +79,7 @@ class Source:
     """The base policy under the version, with the first groups of its training."""
     before: Sequence[Rollout] = ()
     """The base policy's attempts."""
-    past: Sequence[Past] = ()
+    past: Sequence[PastAttempt] = ()
     noted: Sequence[tuple[str, str]] = ()
     skills: Sequence[Skill] = ()
 
@@ -102,7 +104,7 @@ class Rehearsal:
 
 
 @dataclass(frozen=True, slots=True)
-class Trial:
+class EditTrial:
     """An experiment that rolls an edit out: whose policy acts, on how many tasks of which split."""
 
     policy: Literal["base", "trained"]
@@ -161,13 +163,13 @@ class HostServices(Protocol):
         """What is left for experiments, in equal parts for those whose dialogues begin now."""
         ...
 
-    def quote(self, tree: HarnessTree, trial: Trial | None) -> int:
+    def quote(self, tree: HarnessTree, trial: EditTrial | None) -> int:
         """The attempts of an experiment (None: a short training) with an edit that passes all
         checks. CandidateError says why this one does not.
         """
         ...
 
-    def experiment(self, tree: HarnessTree, trial: Trial | None) -> Rehearsal:
+    def experiment(self, tree: HarnessTree, trial: EditTrial | None) -> Rehearsal:
         """Carries it out in sandboxes, once: asked again it is read from the journal."""
         ...
 
@@ -198,7 +200,7 @@ class Brief:
     tree: HarnessTree
     evidence: Evidence
     findings: tuple[Finding, ...]
-    tried: Sequence[Tried]
+    tried: Sequence[TriedIdea]
     skills: Sequence[Skill]
     host: HostServices
     files: Callable[[], Files] = dict
@@ -261,9 +263,48 @@ class Proposed:
     """What it wants to be remembered in later generations."""
 
 
-class MetaAgent(Protocol):
+RULES: Final = "rules"
+"""The author of a proposer that asks no language model."""
+
+
+class Proposer(Protocol):
     """Reads a version's evidence and hands back drafts."""
 
+    @property
+    def author(self) -> str:
+        """The model that writes the edits, or `RULES`."""
+        ...
+
     def propose(self, brief: Brief) -> Proposed:
-        """Repeating it costs nothing new: what models said is recorded and read again."""
+        """Returns drafts. A repeated call costs nothing: what models said is recorded."""
+        ...
+
+    def revise(
+        self,
+        brief: Brief,
+        index: int,
+        hypothesis: Hypothesis,
+        edits: Mapping[str, bytes | None],
+        feedback: str,
+    ) -> Draft | Refused:
+        """Returns a candidate again, as candidate `index`, after what a person said of it.
+
+        `edits` is what the candidate changed against the version (None: removed). Never called if
+        the author is `RULES`.
+        """
+        ...
+
+    def lesson(
+        self,
+        draft: SkillDraft,
+        candidate: Candidate,
+        verdict: Verdict,
+        diff: str,
+        *,
+        prediction: str = "",
+    ) -> SkillDraft:
+        """Returns the draft of a skill in the author's words.
+
+        `prediction` says what was predicted of the hypothesis's metric, and what came of it.
+        """
         ...

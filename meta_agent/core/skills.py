@@ -1,4 +1,4 @@
-"""A skill in memory, and the draft that becomes one.
+"""A skill in memory, the draft that becomes one, and what a run asks of a library of skills.
 
 Ours are Agent Skills folders: `SKILL.md` with six possible frontmatter fields, and files beside it.
 The specification has no field for provenance, so it lives in `metadata` strings under these keys.
@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final, Literal, Protocol
+
+from meta_agent.core.protocols import JSON, Candidate, Verdict
 
 PREFIX: Final = "meta-agent."
 Status = Literal["quarantine", "general", "domain", "global"]
@@ -84,3 +86,44 @@ class SkillDraft:
         lesson = {key: self.metadata.get(key, "") for key in ("domain", "factor", "rule", "kind")}
         lesson["script"] = self.files.get("scripts/apply.py", "")
         return hashlib.sha256(json.dumps(lesson, sort_keys=True).encode()).hexdigest()
+
+
+class SkillLibrary(Protocol):
+    """The skills that a run may read, and to which it adds."""
+
+    def offered(self, domain: str) -> Sequence[Skill]:
+        """Returns the skills that a run on this domain may use."""
+        ...
+
+    def find(
+        self,
+        domain: str,
+        factor: str | None,
+        text: str,
+        limit: int = ...,
+        evidence: JSON = None,
+    ) -> Sequence[Skill]:
+        """Returns the skills that fit a situation, best first."""
+        ...
+
+    def distil(
+        self,
+        candidate: Candidate,
+        verdict: Verdict,
+        diff: str,
+        evidence: Mapping[str, JSON],
+        *,
+        domain: str,
+        trusted_text: bool,
+    ) -> SkillDraft | None:
+        """Returns the lesson of a verdict, or None if nothing was settled.
+
+        With `trusted_text` False a language model wrote the hypothesis: the skill is quarantined.
+        """
+        ...
+
+    def write(self, draft: SkillDraft) -> Skill:
+        """Stores a lesson, or returns the skill that holds it already. Raises ValueError if it is
+        no valid skill.
+        """
+        ...

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from meta_agent.core.proposals import Past
+from meta_agent.core.proposals import PastAttempt
 from meta_agent.core.protocols import Hypothesis
 from meta_agent.proposers._transcript import clipped, number
 
 _REASON_CHARS = 400
 
 
-def history_page(past: Sequence[Past], noted: Sequence[tuple[str, str]] = ()) -> str:
+def history_page(past: Sequence[PastAttempt], noted: Sequence[tuple[str, str]] = ()) -> str:
     """`history.md`, newest last. `noted`: by generation, what its analyst wrote down."""
     if not past and not noted:
         return "# History\n\nNothing has been tried in this workspace yet.\n"
@@ -27,7 +27,7 @@ def history_page(past: Sequence[Past], noted: Sequence[tuple[str, str]] = ()) ->
     return "\n".join(parts).rstrip() + "\n"
 
 
-def _entry(one: Past) -> Iterable[str]:
+def _entry(one: PastAttempt) -> Iterable[str]:
     base = "from the version under study" if one.same_base else "from another version"
     ranked = " (ranked out, never tested on the confirm split)" if one.screened_out else ""
     yield f"## {one.name}: {one.verdict}{ranked}"
@@ -49,12 +49,12 @@ def _entry(one: Past) -> Iterable[str]:
         yield f"- its diff: evidence/history/{file_name(one)}"
 
 
-def file_name(one: Past) -> str:
+def file_name(one: PastAttempt) -> str:
     """The name of the file that holds its diff."""
     return one.name.replace("/", "-") + ".diff"
 
 
-def calibration_page(past: Sequence[Past]) -> str:
+def calibration_page(past: Sequence[PastAttempt]) -> str:
     """`calibration.md`: the summary first, then a row per prediction that could be scored."""
     scored = [one for one in past if one.hypothesis is not None and one.realised is not None]
     if not scored:
@@ -64,7 +64,7 @@ def calibration_page(past: Sequence[Past]) -> str:
     return "\n".join(["# Calibration", "", calibration_line(past), "", *head, *rows, ""])
 
 
-def calibration_line(past: Sequence[Past]) -> str:
+def calibration_line(past: Sequence[PastAttempt]) -> str:
     """How good predictions have been, in one or two sentences."""
     pairs = [
         (one.hypothesis, one.realised)
@@ -95,7 +95,7 @@ def _right(told: Hypothesis, realised: float) -> bool:
     return realised > 0 if told.direction == "up" else realised < 0
 
 
-def _row(one: Past) -> str:
+def _row(one: PastAttempt) -> str:
     assert one.hypothesis is not None and one.realised is not None
     told = one.hypothesis
     cells = [one.name, told.metric, number(told.expected_delta), number(one.realised), one.verdict]

@@ -1,13 +1,15 @@
-"""The rules agent as a `MetaAgent`: proposals become commits, each in a sandbox of its own."""
+"""The rules agent as a `Proposer`: proposals become commits, each in a sandbox of its own."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from meta_agent.core.errors import CandidateError
 from meta_agent.core.evidence import Evidence
 from meta_agent.core.lab.fair import fairly
-from meta_agent.core.proposals import Brief, Draft, Proposed, Refused
+from meta_agent.core.proposals import RULES, Brief, Draft, Proposed, Refused
+from meta_agent.core.protocols import Candidate, Hypothesis, Verdict
+from meta_agent.core.skills import SkillDraft
 from meta_agent.proposers._trials import small_edits
 from meta_agent.proposers.rules_table import Proposal, best, place, propose
 from meta_agent.proposers.workbench import open_workbench
@@ -19,12 +21,37 @@ class RulesAgent:
     def __init__(self, rules: Callable[..., list[Proposal]] = propose) -> None:
         self._rules = rules
 
+    author = RULES
+
     def propose(self, brief: Brief) -> Proposed:
         proposals = self._proposals(brief)
         return Proposed(
             [_draft(brief, index, proposal) for index, proposal in enumerate(proposals)],
             nothing="" if proposals else "no rule has an idea left for this version",
         )
+
+    def revise(
+        self,
+        brief: Brief,
+        index: int,
+        hypothesis: Hypothesis,
+        edits: Mapping[str, bytes | None],
+        feedback: str,
+    ) -> Refused:
+        """Rules revise nothing."""
+        return Refused(index, hypothesis.statement, "rules revise nothing", "unrevised")
+
+    def lesson(
+        self,
+        draft: SkillDraft,
+        candidate: Candidate,
+        verdict: Verdict,
+        diff: str,
+        *,
+        prediction: str = "",
+    ) -> SkillDraft:
+        """Rules have no words of their own: the draft stays."""
+        return draft
 
     def _proposals(self, brief: Brief) -> list[Proposal]:
         """Returns at most k proposals: by rule, the stronger of the two readings.

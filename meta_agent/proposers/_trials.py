@@ -22,7 +22,7 @@ from typing import Final, NamedTuple, Protocol
 from scipy.stats import binomtest
 
 from meta_agent.core.harness import parse_contract
-from meta_agent.core.proposals import Tried
+from meta_agent.core.proposals import TriedIdea
 from meta_agent.core.protocols import HarnessTree, Hypothesis
 from meta_agent.proposers.rules._mutants import Mutant, mutants
 from meta_agent.proposers.rules._rule import clamp
@@ -66,7 +66,7 @@ class Sample(Protocol):
 
 
 def small_edits(
-    tree: HarnessTree, sample: Sample, attempts: int, tried: Sequence[Tried] = ()
+    tree: HarnessTree, sample: Sample, attempts: int, tried: Sequence[TriedIdea] = ()
 ) -> list[Proposal]:
     """Returns the best small edits of the scaffold that are surely better under the base policy.
 

@@ -17,7 +17,7 @@ from typing import Final, TypeGuard
 
 from meta_agent.core.evidence import Evidence
 from meta_agent.core.gate import Finding
-from meta_agent.core.proposals import Source
+from meta_agent.core.proposals import EvidenceSource
 from meta_agent.core.protocols import JSON, Rollout
 from meta_agent.core.skills import Skill
 from meta_agent.proposers._past import calibration_page, file_name, history_page
@@ -42,7 +42,7 @@ _ASKED_CHARS: Final = 100
 _SKILL_BYTES: Final = 64 << 10
 
 
-def evidence_files(source: Source) -> dict[str, bytes]:
+def evidence_files(source: EvidenceSource) -> dict[str, bytes]:
     """Every file by its path below `evidence/`."""
     numbered = list(_numbered(source))
     pages: dict[str, str] = {
@@ -69,7 +69,7 @@ def evidence_files(source: Source) -> dict[str, bytes]:
 # --- rollouts -----------------------------------------------------------------------------------
 
 
-def _numbered(source: Source) -> Iterable[tuple[str, Rollout]]:
+def _numbered(source: EvidenceSource) -> Iterable[tuple[str, Rollout]]:
     offered = {split: [one for one in source.rollouts if one.split == split] for split in _SPLITS}
     offered[_UNTRAINED] = [one for one in source.before if one.split == "search"]
     for kind in _KINDS:
@@ -163,7 +163,7 @@ def _some(paths: list[str]) -> list[str]:
 # --- numbers ------------------------------------------------------------------------------------
 
 
-def _report(source: Source) -> str:
+def _report(source: EvidenceSource) -> str:
     parts = ["# Report", "", "## Is the version's own score valid?", ""]
     found = [_finding(finding) for finding in source.findings]
     parts += found or ["No validity detector fired."]
@@ -252,7 +252,7 @@ def _readable(path: Path) -> bool:
 
 
 def _readme(
-    source: Source, pages: Mapping[str, str], numbered: Sequence[tuple[str, Rollout]]
+    source: EvidenceSource, pages: Mapping[str, str], numbered: Sequence[tuple[str, Rollout]]
 ) -> str:
     counts = Counter(_kind(path) for path, _ in numbered)
     skills = [f"  - {s.name} ({s.kind}, {s.status}): {s.description}" for s in source.skills]
@@ -284,7 +284,7 @@ def _readme(
     )
 
 
-def _on_training(source: Source) -> list[str]:
+def _on_training(source: EvidenceSource) -> list[str]:
     lines, steps = [], len(source.train_metrics)
     if source.untrained:
         lines += [

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from meta_agent.core.errors import CandidateError
-from meta_agent.core.proposals import Situation, Tried
+from meta_agent.core.proposals import Situation, TriedIdea
 from meta_agent.core.protocols import HarnessTree, Hypothesis, VerdictKind
 from meta_agent.core.skills import Skill
 from meta_agent.proposers.rules import ALL_RULES
@@ -54,7 +54,7 @@ class Proposal:
 def propose(
     evidence: EvidenceView,
     tree: HarnessTree,
-    history: Sequence[Tried],
+    history: Sequence[TriedIdea],
     skills: Sequence[Skill],
     *,
     repair: bool = False,
@@ -123,7 +123,7 @@ def _is_real(edits: Mapping[str, str], tree: HarnessTree) -> bool:
     return changed and all(parses(path, text) for path, text in edits.items())
 
 
-def _is_settled(rule: Rule, base: str, history: Iterable[Tried]) -> bool:
+def _is_settled(rule: Rule, base: str, history: Iterable[TriedIdea]) -> bool:
     """Returns whether this idea is known not to work here. Being ranked out tells nothing."""
     return any(
         tried.verdict is VerdictKind.INVALID
@@ -134,7 +134,11 @@ def _is_settled(rule: Rule, base: str, history: Iterable[Tried]) -> bool:
 
 
 def _weighed(
-    rule: Rule, diagnosis: Diagnosis, base: str, history: Sequence[Tried], skills: Sequence[Skill]
+    rule: Rule,
+    diagnosis: Diagnosis,
+    base: str,
+    history: Sequence[TriedIdea],
+    skills: Sequence[Skill],
 ) -> Proposal:
     repeated = sum(t.rule == rule.name and t.base == base for t in history)
     fitting = [s for s in skills if s.rule == rule.name and s.factor == rule.factor]

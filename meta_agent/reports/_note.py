@@ -31,9 +31,9 @@ def claim_note(commit: str, members: Sequence[str], verdict: Verdict) -> str:
     return "\n".join([head, *_verdict(verdict), "", *_measured(commit, verdict)]) + "\n"
 
 
-def handover_note(run: str, handover: JSON, vault: Mapping[str, Measured]) -> str:
+def handover_note(run: str, handover: JSON, vault: Mapping[str, JSON]) -> str:
     """What a run handed over, and what the vault said of it and of the start."""
-    shares = [f"{which} {measured_text(measured)}" for which, measured in vault.items()]
+    shares = [f"{which} {measured_text(Measured.parse(vault[which]))}" for which in vault]
     return "\n".join(
         [
             f"Handed over by {run}: {handover['standing']}: {one_line(handover['words'], 400)}",

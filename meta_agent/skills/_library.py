@@ -10,14 +10,15 @@ first's; two writers of different lessons do not meet.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from uuid import uuid4
 
 from meta_agent.core.durable import sync, write_whole
 from meta_agent.core.errors import ConfigError
-from meta_agent.core.protocols import JSON
+from meta_agent.core.protocols import JSON, Candidate, Verdict
 from meta_agent.core.skills import PREFIX, Skill, SkillDraft
+from meta_agent.skills._distil import distil
 from meta_agent.skills._format import UnreadableError, parse, render
 from meta_agent.skills._retrieve import in_scope, near_duplicate, rank
 from meta_agent.skills._validate import MAX_NAME, valid_name, validate
@@ -47,6 +48,19 @@ class SkillLibrary:
     def offered(self, domain: str) -> list[Skill]:
         """What a run on this domain may go by."""
         return [one for one in self.all() if in_scope(one, domain)]
+
+    def distil(
+        self,
+        candidate: Candidate,
+        verdict: Verdict,
+        diff: str,
+        evidence: Mapping[str, JSON],
+        *,
+        domain: str,
+        trusted_text: bool,
+    ) -> SkillDraft | None:
+        """Returns the lesson of a verdict (see `distil`), or None if nothing was settled."""
+        return distil(candidate, verdict, diff, evidence, domain=domain, trusted_text=trusted_text)
 
     def skill(self, name: str) -> Skill:
         """One by its name, or by as much of it as no other begins with."""

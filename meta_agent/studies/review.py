@@ -29,7 +29,7 @@ from meta_agent.composition.opening import (
     load_run_domain,
     settled,
 )
-from meta_agent.composition.root import sandboxes_of
+from meta_agent.composition.root import extensions_of, sandboxes_of
 from meta_agent.composition.visible import declare
 from meta_agent.core.chat import ModelClient
 from meta_agent.core.config import RunConfig
@@ -149,7 +149,18 @@ def _walked(place: Workspace, ledger: Ledger, row: RunRow, folder: Path) -> Walk
     skills = SkillLibrary(folder / "skills")
     models = None if config.meta_model == "rules" else cast("ModelClient", object())
     run = Run(
-        row.run, config, plan, retraced, copy, lab, skills, display, clock, lambda: False, models
+        row.run,
+        config,
+        plan,
+        retraced,
+        copy,
+        lab,
+        skills,
+        display,
+        clock,
+        lambda: False,
+        extensions_of(config, row.run, models),
+        models,
     )
     try:
         walk.through(run, _whole)

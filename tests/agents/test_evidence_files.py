@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from meta_agent.core.gate import Finding
-from meta_agent.core.proposals import Past, Source
+from meta_agent.core.proposals import EvidenceSource, PastAttempt
 from meta_agent.core.protocols import Hypothesis, Rollout, RolloutFailure, ToolEvent, ViewChange
 from meta_agent.proposers import evidence_files
 from meta_agent.readers.evidence import build_evidence
@@ -41,7 +41,7 @@ def rollout(at: int, split: str = "search", **changes: Any) -> Rollout:
     return Rollout(**{**facts, **changes})
 
 
-def source(rollouts: list[Rollout], **changes: Any) -> Source:
+def source(rollouts: list[Rollout], **changes: Any) -> EvidenceSource:
     facts: dict[str, Any] = {
         "version": "v0",
         "evidence": build_evidence(rollouts),
@@ -52,7 +52,7 @@ def source(rollouts: list[Rollout], **changes: Any) -> Source:
             {"step": 2, "reward_mean": 0.5, "entropy": 0.25},
         ],
     }
-    return Source(**{**facts, **changes})
+    return EvidenceSource(**{**facts, **changes})
 
 
 def test_every_page_of_the_map_is_there() -> None:
@@ -207,9 +207,9 @@ def test_many_rollouts_are_thinned_evenly() -> None:
 def test_history_tells_failures_too_and_calibration_scores_predictions() -> None:
     told = Hypothesis("reward", "if a then b", "clean_success", "up", 0.1)
     past = [
-        Past("g0/c0", "if a then b", "REJECT", ("no gain",), "reward", told, True, -0.02,
+        PastAttempt("g0/c0", "if a then b", "REJECT", ("no gain",), "reward", told, True, -0.02,
              (-0.02, -0.05, 0.01), ("swe/reward.py",), "diff --git a b\n"),
-        Past("g0/c1", "if c then d", "REFUSED", ("looped: it repeats shell",)),
+        PastAttempt("g0/c1", "if c then d", "REFUSED", ("looped: it repeats shell",)),
     ]  # fmt: skip
     files = evidence_files(source([rollout(0)], past=past))
     history = files["history.md"].decode()

@@ -9,7 +9,7 @@ import pytest
 
 import meta_agent.proposers
 from meta_agent.core.harness import parse_contract
-from meta_agent.core.proposals import Tried
+from meta_agent.core.proposals import TriedIdea
 from meta_agent.core.protocols import HarnessTree, VerdictKind
 from meta_agent.core.skills import Skill
 from meta_agent.proposers import WORTH_TRYING, propose
@@ -65,12 +65,12 @@ def test_the_bottleneck_comes_first() -> None:
     ],
 )
 def test_what_failed_is_remembered(verdict: VerdictKind, base: str, again: bool) -> None:
-    proposals = propose(evidence(**BUSY), tree(), [Tried("more-turns", base, verdict)], ())
+    proposals = propose(evidence(**BUSY), tree(), [TriedIdea("more-turns", base, verdict)], ())
     assert ("more-turns" in names(proposals)) is again
 
 
 def test_being_ranked_out_is_no_failure() -> None:
-    tried = Tried("more-turns", "a" * 40, VerdictKind.REJECT, screened_out=True)
+    tried = TriedIdea("more-turns", "a" * 40, VerdictKind.REJECT, screened_out=True)
     assert "more-turns" in names(propose(evidence(**BUSY), tree(), [tried], ()))
 
 

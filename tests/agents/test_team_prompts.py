@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from meta_agent.core.gate import Finding
-from meta_agent.core.proposals import Brief, CloneSource, Rehearsal, Situation, Source
+from meta_agent.core.proposals import Brief, CloneSource, EvidenceSource, Rehearsal, Situation
 from meta_agent.core.protocols import Ceilings, Factor, HarnessTree, Hypothesis
 from meta_agent.core.resources import shipped_harness
 from meta_agent.proposers import evidence_files
@@ -56,7 +56,7 @@ class NoHost:
 def brief(**changes: Any) -> Brief:
     files = shipped_harness("nano/swe/seed")
     findings = changes.get("findings", ())
-    source = Source("v0", EVIDENCE, findings, ROWS)
+    source = EvidenceSource("v0", EVIDENCE, findings, ROWS)
     facts: dict[str, Any] = {
         "generation": 0,
         "k": 3,
@@ -129,7 +129,7 @@ def test_a_version_read_twice_is_said_to_be() -> None:
 
 def test_a_frozen_policy_leaves_out_what_acts_by_training() -> None:
     rows = [rollout(n) for n in range(3)]
-    files = lambda: evidence_files(Source("v0", build_evidence(rows), (), rows))  # noqa: E731
+    files = lambda: evidence_files(EvidenceSource("v0", build_evidence(rows), (), rows))  # noqa: E731
     frozen: dict[str, Any] = {"factors": ("scaffold", "diagnostics"), "files": files}
     dialogue, author = analyst(**frozen), proposer(**frozen)
     said = dialogue.system + dialogue.opening + author.system + author.opening

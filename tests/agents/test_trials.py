@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from meta_agent.core.proposals import Tried
+from meta_agent.core.proposals import TriedIdea
 from meta_agent.core.protocols import HarnessTree, VerdictKind
 from meta_agent.proposers import Proposal, small_edits
 from meta_agent.proposers.rules._mutants import mutants
@@ -77,7 +77,9 @@ class Policy:
         return {str(task): self.solves(text, task) for task in range(tasks or 512)}
 
 
-def tried(solves: Solves, attempts: int = ATTEMPTS, known: Sequence[Tried] = ()) -> list[Proposal]:
+def tried(
+    solves: Solves, attempts: int = ATTEMPTS, known: Sequence[TriedIdea] = ()
+) -> list[Proposal]:
     return small_edits(tree(), Policy(solves), attempts, known)
 
 
@@ -172,5 +174,5 @@ def test_what_was_tried_before_is_not_tried_again() -> None:
         return luck(task) < (0.5 if WHOLE in text else 0.3)
 
     (best,) = tried(solves)
-    known = [Tried(best.hypothesis.rule, "0" * 40, VerdictKind.REJECT)]
+    known = [TriedIdea(best.hypothesis.rule, "0" * 40, VerdictKind.REJECT)]
     assert best.edits not in [one.edits for one in tried(solves, known=known)]

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from meta_agent.composition.root import sandboxes_of
+from meta_agent.composition.root import extensions_of, sandboxes_of
 from meta_agent.core.config import RunConfig
 from meta_agent.core.evidence import Evidence
 from meta_agent.core.history import HarnessRepo
@@ -39,7 +39,7 @@ from meta_agent.core.protocols import (
 from meta_agent.core.resources import shipped_harness
 from meta_agent.core.rollouts import RolloutStore
 from meta_agent.policies.opening import ChildPolicies
-from meta_agent.proposers import Proposal
+from meta_agent.proposers import Proposal, RulesAgent
 from meta_agent.reports import open_display
 from meta_agent.skills import SkillLibrary
 
@@ -192,9 +192,10 @@ class Bench:
         ledger.start_run("r", {}, config_hash="h")
         self.repo = HarnessRepo(shutil.copytree(_seeded().name, folder / "harness"))
         self.lab = make_lab(folder, ledger, stopping=lambda: self.stop)
+        config = RunConfig(profile="tiny")
         self.run = Run(
             "r",
-            RunConfig(profile="tiny"),
+            config,
             PLAN,
             ledger,
             self.repo,
@@ -203,6 +204,7 @@ class Bench:
             open_display(live=False),
             1_800_000_000,
             lambda: self.stop,
+            extensions_of(config, "r", None),
         )
         self.reading = Reading(Evidence({"clean_success": 0.5}, {}, {}), ())
 
@@ -223,7 +225,7 @@ class Bench:
         """Real candidates with these edits, by way of `propose`."""
         proposals = [_proposal(at, *edit, metric) for at, edit in enumerate(edits)]
         answer = lambda *_, **__: proposals  # noqa: E731
-        self._patch.setattr(propose_step, "propose_by_rules", answer)
+        self.run.extensions.proposer = RulesAgent(answer)
         self._patch.setattr(propose_step, "_situation", lambda _: None)
         return propose_step.propose(self.run, collected, self.reading, generation)
 

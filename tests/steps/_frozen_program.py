@@ -11,11 +11,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from meta_agent import proposers
 from meta_agent.composition.evolve import evolve
 from meta_agent.core.config import RunConfig
-from meta_agent.core.loop.verbs import propose as propose_step
 from meta_agent.core.protocols import Factor, HarnessTree, Hypothesis
-from meta_agent.proposers import Proposal
+from meta_agent.proposers import Proposal, RulesAgent
 from meta_agent.reports import open_display
 from tests.steps._kit import HABIT
 
@@ -58,7 +58,7 @@ def settings(workspace: Path, tasks: Path, url: str, **more: Any) -> RunConfig:
 
 
 def main(workspace: str, tasks: str, url: str) -> None:
-    propose_step.propose_by_rules = proposals  # type: ignore[attr-defined]
+    proposers.RulesAgent = lambda: RulesAgent(proposals)  # type: ignore[assignment,misc]
     config = settings(Path(workspace), Path(tasks), url)
     state = evolve(config, open_display(live=False))
     heavy = [name for name in ("torch", "transformers", "trl", "litellm") if name in sys.modules]

@@ -19,7 +19,7 @@ from meta_agent.core.loop.verbs import propose as propose_step
 from meta_agent.core.loop.verbs.cells import mixed
 from meta_agent.core.loop.verbs.collect import collect
 from meta_agent.core.protocols import Factor, HarnessTree, Hypothesis
-from meta_agent.proposers import Proposal
+from meta_agent.proposers import Proposal, RulesAgent
 from meta_agent.strategies.full import Full, hand_over
 from meta_agent.strategies.search import search
 from tests.steps._bench import PLAN, Bench
@@ -77,7 +77,7 @@ def having(bench: Bench, *ideas: Idea) -> list[Marks]:
             if idea.mark not in done and (not idea.after or idea.after in known)
         ]
 
-    bench._patch.setattr(propose_step, "propose_by_rules", propose)
+    bench.run.extensions.proposer = RulesAgent(propose)
     bench._patch.setattr(propose_step, "_situation", lambda _: None)
     return asked
 

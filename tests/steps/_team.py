@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from meta_agent.composition.root import extensions_of
 from meta_agent.core.config import RunConfig
 from meta_agent.core.loop.records import Collected
 from meta_agent.core.loop.verbs.propose import propose
@@ -64,6 +65,7 @@ def with_team(bench: Bench, turns: Mapping[str, Sequence[Turn]], k: int = 3) -> 
     models = ScriptedModels(turns)
     bench.run.config = RunConfig(profile="tiny", meta_model="test/model", candidates=k)
     bench.run.models = models
+    bench.run.extensions = extensions_of(bench.run.config, "r", models)
     return models
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from meta_agent.composition.opening import first_version, open_or_create
+from meta_agent.composition.root import extensions_of
 from meta_agent.core.config import RunConfig
 from meta_agent.core.errors import BudgetError, ConfigError, Interrupted
 from meta_agent.core.history import HarnessRepo
@@ -183,7 +184,7 @@ def finished(config: RunConfig, share: float) -> None:
         skills = SkillLibrary(workspace.skills_library)
         run = Run(
             *("r", config, plan_for(config), ledger, repo, lab, skills, quiet("")),
-            *(1_800_000_000, lambda: False),
+            *(1_800_000_000, lambda: False, extensions_of(config, "r", None)),
         )
         version = Version("v0", repo.head())
         trained = lab.train(repo.tree(version.commit), seed=0, steps=run.plan.steps)

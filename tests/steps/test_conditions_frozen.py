@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from meta_agent import proposers
 from meta_agent.composition.evolve import evolve
-from meta_agent.core.loop.verbs import propose as propose_step
+from meta_agent.proposers import RulesAgent
 from meta_agent.reports import open_display
 from meta_agent.studies.conditions import carry_out, declare
 from meta_agent.studies.conditions_results import report, results_of
@@ -21,7 +22,7 @@ pytestmark = pytest.mark.slow
 def test_static_samples_the_version_as_it_is_and_a_score_keeps_what_helps(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(propose_step, "propose_by_rules", proposals)
+    monkeypatch.setattr(proposers, "RulesAgent", lambda: RulesAgent(proposals))
     tasks = write_tasks(tmp_path / "tasks")
     with openai_server(policy(), serial=False) as url:
         config = settings(tmp_path / "unused", tasks, url)

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from meta_agent.composition.root import sandboxes_of
 from meta_agent.core.errors import BudgetError, CandidateError, Interrupted, ProviderError
 from meta_agent.core.ledger import Ledger
 from meta_agent.core.loop.verbs._host import Host
@@ -316,7 +317,7 @@ def test_no_key_and_no_network_is_within_reach(
         pytest.skip(f"no Docker engine: {problem}")
     canary = "sk-canary-0123456789abcdef0123456789"
     monkeypatch.setenv("OPENAI_API_KEY", canary)
-    bench.lab.settings = replace(bench.lab.settings, backend=backend)
+    bench.lab.open_sandbox = sandboxes_of(backend, "r")
     dial = "python3 -c \"import socket; socket.create_connection(('1.1.1.1', 53), 2)\""
     looks = [shell("env; set; cat ../evidence/README.md"), shell(f"{dial} || echo unreachable")]
     models = with_team(bench, script([*looks, *good()]))

@@ -26,7 +26,7 @@ from meta_agent.core.loop.run import Run
 from meta_agent.core.loop.verbs import propose as propose_step
 from meta_agent.core.protocols import JSON, HarnessTree, Hypothesis, Split
 from meta_agent.core.task_splits import Halves
-from meta_agent.proposers import Proposal
+from meta_agent.proposers import Proposal, RulesAgent
 from meta_agent.reports import reduce
 from meta_agent.strategies import race as race_step
 from meta_agent.strategies.strategies import STRATEGIES
@@ -78,7 +78,7 @@ def marked(share: dict[str, float]) -> Callable[[HarnessTree], float]:
     return script
 
 
-def ideas(monkeypatch: pytest.MonkeyPatch, *rounds: list[str]) -> None:
+def ideas(bench: Bench, monkeypatch: pytest.MonkeyPatch, *rounds: list[str]) -> None:
     """One list of lines a generation, each line an edit at the agent's end or its beginning."""
     pending, asked = list(rounds), dict[str, list[str]]()
 
@@ -94,7 +94,7 @@ def ideas(monkeypatch: pytest.MonkeyPatch, *rounds: list[str]) -> None:
             found.append(Proposal(replace(told, rule=line), line, {AGENT: after}, 0.9 - at / 100))
         return found
 
-    monkeypatch.setattr(propose_step, "propose_by_rules", idea)
+    bench.run.extensions.proposer = RulesAgent(idea)
     monkeypatch.setattr(propose_step, "_situation", lambda _: None)
     passed: Any = lambda _run, _collected, one: Checked(one, ())  # noqa: E731
     monkeypatch.setattr(race_step, "test", passed)
@@ -145,7 +145,7 @@ def verdicts(bench: Bench) -> dict[str, Any]:
 def test_edits_that_help_are_found_one_by_one_and_proven_together(
     raced: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ideas(monkeypatch, ["# nothing", "# better"], ["# more", "# worse"])
+    ideas(raced, monkeypatch, ["# nothing", "# better"], ["# more", "# worse"])
     raced.lab.script = marked({"# better": 0.3, "# more": 0.3, "# worse": -0.3})
     start = first(raced)
     found = race(raced.run, start)
@@ -174,7 +174,7 @@ def test_edits_that_help_are_found_one_by_one_and_proven_together(
 def test_two_edits_of_one_round_meet_on_the_tip(
     raced: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ideas(monkeypatch, ["# better", "# more"])
+    ideas(raced, monkeypatch, ["# better", "# more"])
     found = race(raced.run, first(raced))
     assert found.standing == "proven" and {v["kind"] for v in verdicts(raced).values()} == {
         "PROMOTE"
@@ -186,7 +186,7 @@ def test_two_edits_of_one_round_meet_on_the_tip(
 def test_an_edit_that_does_not_fit_the_tip_is_not_tried(
     raced: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ideas(monkeypatch, ["# better", "", "# more"])
+    ideas(raced, monkeypatch, ["# better", "", "# more"])
     raced.run.config = FROZEN.model_copy(update={"candidates": 3, "generations": 1})
     race(raced.run, first(raced))
     (reason,) = verdicts(raced)["g0/c2"]["reasons"]
@@ -208,7 +208,7 @@ def test_what_the_exam_cannot_prove_is_handed_over_as_unproven(
         return evaluate(self, name, tree, trained, split, *rest)
 
     monkeypatch.setattr(Luck, "_evaluate", by_split)
-    ideas(monkeypatch, ["# better"])
+    ideas(raced, monkeypatch, ["# better"])
     start = first(raced)
     found = race(raced.run, start)
     claim = claim_of(raced)
@@ -233,7 +233,7 @@ def test_what_is_worse_on_the_other_half_gives_way_to_the_start(
         return evaluate(self, name, tree, trained, split, *rest)
 
     monkeypatch.setattr(Luck, "_evaluate", by_split)
-    ideas(monkeypatch, ["# better"])
+    ideas(raced, monkeypatch, ["# better"])
     start = first(raced)
     found = race(raced.run, start)
     assert (found.version, found.standing) == (start, "start")
@@ -249,7 +249,7 @@ def test_where_nothing_helps_the_start_is_handed_over_and_no_exam_is_paid(
     raced: Bench, monkeypatch: pytest.MonkeyPatch, edit: str
 ) -> None:
     raced.lab.script = marked({"# worse": -0.2})
-    ideas(monkeypatch, [edit, edit + " 2"], [edit + " 3"])
+    ideas(raced, monkeypatch, [edit, edit + " 2"], [edit + " 3"])
     start = first(raced)
     found = race(raced.run, start)
     assert (found.version, found.standing) == (start, "start")
@@ -263,7 +263,7 @@ def test_an_edit_that_wins_by_a_leak_never_joins(
 ) -> None:
     """Whoever always looks has no clean success; who looks now and then has more than the start."""
     raced.lab.script = marked({cheat: 0.6, "# better": 0.3})
-    ideas(monkeypatch, [cheat, "# better"])
+    ideas(raced, monkeypatch, [cheat, "# better"])
     found = race(raced.run, first(raced))
     told = verdicts(raced)
     assert told["g0/c0"]["kind"] == "INVALID" and "leak" in told["g0/c0"]["reasons"][0]
@@ -282,7 +282,7 @@ def test_an_edit_that_breaks_is_invalid_and_the_race_goes_on(
         return better(tree)
 
     raced.lab.script = script
-    ideas(monkeypatch, ["# broken", "# better"])
+    ideas(raced, monkeypatch, ["# broken", "# better"])
     found = race(raced.run, first(raced))
     told = verdicts(raced)
     assert told["g0/c0"]["kind"] == "INVALID" and told["g0/c1"]["kind"] == "PROMOTE"
@@ -296,7 +296,7 @@ def test_no_attempt_is_made_beyond_the_budget(
     domain: Any = raced.lab.domain
     raced.run.config = FROZEN.model_copy(update={"budget": budget})
     raced.run.plan = plan_for(raced.run.config, domain)
-    ideas(monkeypatch, ["# better", "# nothing"], ["# more"], ["# nothing else"])
+    ideas(raced, monkeypatch, ["# better", "# nothing"], ["# more"], ["# nothing else"])
     race(raced.run, first(raced))
     assert 0 < spent(raced.run.ledger, "r") <= budget
 
@@ -306,7 +306,7 @@ def test_a_run_that_is_stopped_at_any_step_ends_the_same(
     raced: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rounds = (["# nothing", "# better"], ["# more"])
-    ideas(monkeypatch, *rounds)
+    ideas(raced, monkeypatch, *rounds)
     once, left = raced.run.ledger.once, [3]
 
     def dies(*args: Any) -> JSON:
@@ -331,7 +331,7 @@ def test_a_run_that_is_stopped_at_any_step_ends_the_same(
 
 
 def test_the_loop_races_and_opens_the_vault(raced: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    ideas(monkeypatch, ["# better"])
+    ideas(raced, monkeypatch, ["# better"])
     evolve._evolve(raced.run)
     ends = {s.outcome["which"]: s.outcome for s in raced.run.ledger.steps(kind="vault")}
     assert ends["final"]["commit"] == raced.repo.head() != ends["baseline"]["commit"]
@@ -342,7 +342,7 @@ def test_the_loop_races_and_opens_the_vault(raced: Bench, monkeypatch: pytest.Mo
 def test_every_member_s_verdict_is_computed_again(
     raced: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ideas(monkeypatch, ["# better", "# more"])
+    ideas(raced, monkeypatch, ["# better", "# more"])
     race(raced.run, first(raced))
     again = gone_through_again(raced, lambda bench: race(bench.run, first(bench)))
     assert again.differences == []
@@ -403,7 +403,7 @@ def test_tasks_that_nothing_trains_on_are_no_overlap(
 ) -> None:
     halves: Any = Halves(Tasks())  # type: ignore[arg-type]
     raced.lab.domain, raced.lab.inspector = halves, Inspector(raced.lab.store, halves)
-    ideas(monkeypatch, ["# better"])
+    ideas(raced, monkeypatch, ["# better"])
     assert race(raced.run, first(raced)).standing == "proven"
 
 

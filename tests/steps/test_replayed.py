@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from meta_agent.composition.replayed import telling_replay
 from meta_agent.core.config import RunConfig
 from meta_agent.core.errors import BudgetError
-from meta_agent.core.loop.replayed import telling_replay
 from meta_agent.llm_clients.asking.client import recording_of
 from meta_agent.reports import reduce
 from tests.loopback import Call, Say, openai_server

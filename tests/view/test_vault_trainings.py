@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -35,7 +36,7 @@ def on_paper(what: RenderableType) -> str:
 def note(state: RunState) -> str:
     handed = {"standing": "proven", "words": "w", "policy": "p"}
     sides = {"baseline": state.baseline, "final": state.final}
-    return handover_note("r1", handed, {name: one for name, one in sides.items() if one})
+    return handover_note("r1", handed, {name: asdict(one) for name, one in sides.items() if one})
 
 
 PLACES: dict[str, Callable[[RunState], str]] = {

@@ -12,7 +12,6 @@ from meta_agent.core.loop.run import Run
 from meta_agent.core.loop.spending import runs_that_read_vault
 from meta_agent.core.loop.verbs.learn import note_parts, recorded_in
 from meta_agent.core.protocols import JSON
-from meta_agent.reports import Measured, handover_note
 
 
 def finish(run: Run, first: Version, handed: HandedOver) -> None:
@@ -73,8 +72,8 @@ def _seal(run: Run, commit: str) -> None:
     handed = _outcome(run, "handover")
     sides = {which: _outcome(run, f"vault/{which}") for which in ("baseline", "final")}
     vault = {which: told["clean_success"] for which, told in sides.items() if told}
-    seen = {which: Measured.parse(told) for which, told in sides.items() if told}
-    note = handover_note(run.id, handed, seen)
+    measured = {which: told for which, told in sides.items() if told}
+    note = run.extensions.notes.handover_note(run.id, handed, measured)
     record = {"run": run.id, "policy": handed["policy"], "vault": vault}
     last = [key for key in run.ledger.order() if key.startswith(f"{run.id}/")][-1]
     mine = recorded_in(note, record, run.ledger.head(last))

@@ -8,16 +8,16 @@ from typing import TypeVar
 
 from meta_agent.core.chat import ModelClient
 from meta_agent.core.config import RunConfig
+from meta_agent.core.display import Display
 from meta_agent.core.errors import Interrupted
 from meta_agent.core.history import HarnessRepo, standard_trailers
 from meta_agent.core.lab.live import Lab
 from meta_agent.core.ledger import DONE, Ledger
 from meta_agent.core.ledger.kinds import Kind
+from meta_agent.core.loop.extensions import Extensions
 from meta_agent.core.loop.plan import Plan
 from meta_agent.core.protocols import Factor, Hypothesis
-from meta_agent.llm_clients.asking.client import Client
-from meta_agent.reports import Display
-from meta_agent.skills import SkillLibrary
+from meta_agent.core.skills import SkillLibrary
 
 T = TypeVar("T")
 
@@ -37,13 +37,9 @@ class Run:
     clock: int
     """Seconds since the epoch at the run's start: commits are dated from it, not from now."""
     stopping: Callable[[], bool]
+    extensions: Extensions
     models: ModelClient | None = None
     """Every model call of the run; None where it asks no model."""
-
-    @property
-    def client(self) -> Client | None:
-        """The client behind `models`, with what it knows of recordings."""
-        return self.models if isinstance(self.models, Client) else None
 
     @property
     def factors(self) -> tuple[Factor, ...]:
@@ -86,9 +82,7 @@ class Run:
     @property
     def author(self) -> str:
         """The model that writes the edits; in a replay the recorded one, so that commits agree."""
-        if self.config.meta_model == "rules":
-            return "rules"
-        return (self.client or self.config).model_of("proposer")
+        return self.extensions.proposer.author
 
     def date(self, generation: int, index: int) -> int:
         """A commit date that is the same when the step is repeated."""

@@ -1,4 +1,4 @@
-"""The LLM team behind `MetaAgent`: analyst, K proposers in parallel, reviewer, librarian.
+"""The LLM team behind `Proposer`: analyst, K proposers in parallel, reviewer, librarian.
 
 Every word of theirs goes through one `ModelClient`, which keeps the keys, meters and records. The
 team holds nothing that the record does not: killed and started again, it repeats its dialogues for
@@ -42,9 +42,11 @@ class LlmTeam:
         *,
         run: str,
         model_of: Callable[[Role], str],
+        author: str = "",
         prompts: Path | None = None,
     ) -> None:
-        """`prompts` is a folder whose files replace ours."""
+        """`prompts` is a folder whose files replace ours; `author` is named in commits."""
+        self.author = author or model_of("proposer")
         self._client, self._run, self._model_of = client, run, model_of
         self._prompts = Prompts(prompts)
 

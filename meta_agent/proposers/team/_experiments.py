@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from meta_agent.core.errors import CandidateError, ConfigError
-from meta_agent.core.proposals import Grant, HostServices, Rehearsal, Trial
+from meta_agent.core.proposals import EditTrial, Grant, HostServices, Rehearsal
 from meta_agent.core.protocols import JSON, HarnessTree
 from meta_agent.proposers.team import _limits
 from meta_agent.proposers.team._fence import Fence, clip
@@ -110,7 +110,7 @@ class Experiments:
             raise ToolError(f"{tasks} tasks; at most {_limits.TRIED_TASKS} are tried at once")
         return self._metered(
             arguments,
-            Trial(
+            EditTrial(
                 policy="base" if policy == "base" else "trained",
                 split="search" if split == "search" else "train",
                 tasks=tasks,
@@ -126,7 +126,7 @@ class Experiments:
         self._take(0)
         return self._told("replay", self.host.replay(tree))
 
-    def _metered(self, arguments: Arguments, trial: Trial | None) -> str:
+    def _metered(self, arguments: Arguments, trial: EditTrial | None) -> str:
         tree = self.tree_of(arguments)
         price = self._quote(tree, trial)
         if trial is None and not self._trained:
@@ -135,7 +135,7 @@ class Experiments:
         self._trained = self._trained or trial is None
         return self._told("train" if trial is None else "try", self.host.experiment(tree, trial))
 
-    def _quote(self, tree: HarnessTree, trial: Trial | None) -> int:
+    def _quote(self, tree: HarnessTree, trial: EditTrial | None) -> int:
         try:
             return self.host.quote(tree, trial)
         except (CandidateError, ConfigError) as error:

@@ -18,10 +18,16 @@ from meta_agent.core.loop.records import Collected, Reading, candidate_from_json
 from meta_agent.core.loop.run import Run
 from meta_agent.core.loop.spending import crosses
 from meta_agent.core.loop.verbs.approve import declined, feedback
-from meta_agent.core.proposals import Brief, HostServices, Past, Situation, Source, Tried
+from meta_agent.core.proposals import (
+    Brief,
+    EvidenceSource,
+    HostServices,
+    PastAttempt,
+    Situation,
+    TriedIdea,
+)
 from meta_agent.core.protocols import JSON, Rollout, VerdictKind
 from meta_agent.core.skills import Skill
-from meta_agent.proposers import evidence_files
 
 
 def brief_for(
@@ -43,7 +49,7 @@ def brief_for(
         tried=tried(run, collected.version.commit),
         skills=run.skills.offered(run.config.domain),
         host=host,
-        files=lambda: evidence_files(_source(run, collected, reading)),
+        files=lambda: run.extensions.files.evidence_files(_source(run, collected, reading)),
         terms=(*_terms(run, reading, generation), *gap_terms(run)),
         factors=run.factors,
         situation=with_leads(run, collected, situation),
@@ -63,7 +69,7 @@ def situation(run: Run) -> Situation:
     )
 
 
-def tried(run: Run, base: str) -> list[Tried]:
+def tried(run: Run, base: str) -> list[TriedIdea]:
     """Every hypothesis that any run of this workspace judged, with its verdict.
 
     What a bundle of this run did better without is settled for the version it became (`base`).
@@ -83,9 +89,9 @@ def tried(run: Run, base: str) -> list[Tried]:
         if candidate["id"] in unwanted:
             kind = VerdictKind.REJECT
         told = candidate["hypothesis"]["rule"], candidate["base"], kind
-        found.append(Tried(*told, screened_out=verdict["screened_out"]))
+        found.append(TriedIdea(*told, screened_out=verdict["screened_out"]))
         if candidate["run"] == run.id and "share" in verdict["evidence"]:
-            found.append(Tried(told[0], base, VerdictKind.REJECT))  # dropped beside what stayed
+            found.append(TriedIdea(told[0], base, VerdictKind.REJECT))  # dropped beside what stayed
     return found
 
 
@@ -107,8 +113,8 @@ def _spoken_of(run: Run, kind: Kind) -> list[Step]:
 # --- the evidence as files ----------------------------------------------------------------------
 
 
-def _source(run: Run, collected: Collected, reading: Reading) -> Source:
-    return Source(
+def _source(run: Run, collected: Collected, reading: Reading) -> EvidenceSource:
+    return EvidenceSource(
         version=collected.version.id.removeprefix(f"{run.id}/"),
         evidence=reading.evidence,
         findings=reading.findings,
@@ -137,7 +143,7 @@ def _fitting(run: Run, reading: Reading) -> Sequence[Skill]:
     return run.skills.find(run.config.domain, None, words, evidence=reading.evidence.to_json())
 
 
-def past(run: Run, base: str) -> list[Past]:
+def past(run: Run, base: str) -> list[PastAttempt]:
     """Every attempt of this workspace: refused ones too, and what waits for the claim."""
     waiting = _waiting(run)
     found = [
@@ -178,13 +184,13 @@ def noted(run: Run) -> list[tuple[str, str]]:
 
 def _past_candidate(
     run: Run, base: str, candidate: Mapping[str, Any], verdict: Mapping[str, Any] | None
-) -> Past:
+) -> PastAttempt:
     assert verdict is not None
     known = candidate_from_json(dict(candidate))
     effect, scored = verdict.get("effect"), verdict.get("calibration")
     if verdict["kind"] in ("KEPT", "TRIED") and known.hypothesis.metric != "clean_success":
         scored = None  # its own metric is compared when its verdict is made
-    return Past(
+    return PastAttempt(
         name=known.id.removeprefix(f"{run.id}/"),
         statement=known.hypothesis.statement,
         verdict=str(verdict["kind"]),
@@ -209,11 +215,11 @@ def _caveat(verdict: Mapping[str, Any]) -> str:
     return ""
 
 
-def _refused(run: Run, step: Step) -> Iterator[Past]:
+def _refused(run: Run, step: Step) -> Iterator[PastAttempt]:
     at = step.key.removeprefix(f"{run.id}/").removesuffix("/propose")
     for row in step.told(Proposal)["refused"]:
         reasons = (f"{row['code']}: {row['reason']}",)
-        yield Past(f"{at}/c{row.get('index', '?')}", row["statement"], "REFUSED", reasons)
+        yield PastAttempt(f"{at}/c{row.get('index', '?')}", row["statement"], "REFUSED", reasons)
 
 
 # --- how it will be judged ----------------------------------------------------------------------

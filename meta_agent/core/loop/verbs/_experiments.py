@@ -28,10 +28,8 @@ from meta_agent.core.loop.records import Collected, Version
 from meta_agent.core.loop.run import Run
 from meta_agent.core.loop.verbs.collect import evidence_of
 from meta_agent.core.loop.verbs.test import broken_contract, untrained
-from meta_agent.core.proposals import Grant, Rehearsal, Trial
+from meta_agent.core.proposals import EditTrial, Grant, Rehearsal
 from meta_agent.core.protocols import FACTORS, JSON, Factor, HarnessTree, Rollout
-from meta_agent.proposers import story, transcript
-from meta_agent.readers.evidence import render_text
 
 STEPS: Final = 10
 """Of a short training: the sign of a repair shows by then."""
@@ -69,7 +67,7 @@ class Experiments:
         due = told["version"], told.get("edit", 0), told.get("cell", 0)
         return Grant(told["attempts"], declared["attempts"], self._steps, *due)
 
-    def quote(self, tree: HarnessTree, trial: Trial | None) -> int:
+    def quote(self, tree: HarnessTree, trial: EditTrial | None) -> int:
         """The attempts of an experiment. CandidateError where its edit fails a check."""
         found = checked(self.run, self.collected, tree, pair=True)
         if vetoes := [one for one in found if one.severity == "veto"]:
@@ -84,7 +82,7 @@ class Experiments:
             raise CandidateError(f"{told}; train_edit measures them", reason="unfit")
         return trial.tasks * (1 if trial.split == "search" else 2)
 
-    def experiment(self, tree: HarnessTree, trial: Trial | None) -> Rehearsal:
+    def experiment(self, tree: HarnessTree, trial: EditTrial | None) -> Rehearsal:
         """Its report, from the journal where it was made before."""
         how = f"{trial.policy}-{trial.split}-{trial.tasks}" if trial else f"train-{self._steps}"
         key = f"g{self.generation}/experiment/{tree.tree_hash}-{how}"
@@ -117,7 +115,7 @@ class Experiments:
 
     # --- an edit rolled out ----------------------------------------------------------------------
 
-    def _tried(self, tree: HarnessTree, trial: Trial) -> Iterator[str]:
+    def _tried(self, tree: HarnessTree, trial: EditTrial) -> Iterator[str]:
         lab, version = self.run.lab, self.collected
         policy = lab.untrained() if trial.policy == "base" else version.trained
         seen = lab.evaluate(tree, policy, split=trial.split, limit=trial.tasks)
@@ -131,14 +129,14 @@ class Experiments:
         yield _counted("the edit", seen)
         was = sum(clean for _, _, clean in before.per_task.values())
         yield f"- the version, same tasks: {was} of {sum(n for n, *_ in before.per_task.values())}"
-        yield from ("", "Every attempt in a line:", *map(story, mine), "")
+        yield from ("", "Every attempt in a line:", *map(self.run.extensions.files.story, mine), "")
         cleanly = {key for key, (_, _, clean) in before.per_task.items() if clean}
         shown = sorted(mine, key=lambda one: (one.clean == (one.task_key in cleanly), one.clean))
-        yield from (transcript(one)[:_SHOWN_CHARS] for one in shown[:1])
+        yield from (self.run.extensions.files.transcript(one)[:_SHOWN_CHARS] for one in shown[:1])
         yield from ("", "What moved, its change against the version's attempts in brackets:", "")
-        yield render_text(evidence, moved=True)
+        yield self.run.extensions.evidence.render_text(evidence, moved=True)
 
-    def _same(self, trial: Trial, policy: Trained, mine: Sequence[Rollout]) -> list[Rollout]:
+    def _same(self, trial: EditTrial, policy: Trained, mine: Sequence[Rollout]) -> list[Rollout]:
         """The version's attempts at the same tasks: on the search split they are stored."""
         lab, version = self.run.lab, self.collected
         known = version.untrained if trial.policy == "base" else version.evaluated
@@ -175,7 +173,9 @@ class Experiments:
             groups = of_steps(kept, first=first, count=EXEMPLAR_STEPS)
             metrics = None if first else trained.metrics
             yield from ("", f"## The {'first' if first else 'last'} groups of its training", "")
-            yield render_text(evidence_of(self.run, _EDIT, tree, groups, metrics=metrics))
+            yield self.run.extensions.evidence.render_text(
+                evidence_of(self.run, _EDIT, tree, groups, metrics=metrics)
+            )
 
     @property
     def _steps(self) -> int:

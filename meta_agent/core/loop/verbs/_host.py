@@ -18,7 +18,7 @@ from meta_agent.core.loop.records import Collected
 from meta_agent.core.loop.run import Run
 from meta_agent.core.loop.verbs._experiments import Experiments, checked
 from meta_agent.core.loop.verbs.test import replayed
-from meta_agent.core.proposals import CloneSource, Grant, Rehearsal, Trial
+from meta_agent.core.proposals import CloneSource, EditTrial, Grant, Rehearsal
 from meta_agent.core.protocols import JSON, HarnessTree, Hypothesis, SandboxLimits
 
 WORKBENCH_SEC = 12 * 3600.0
@@ -71,11 +71,11 @@ class Host:
     def lend(self, who: str, sharing: int) -> Grant:
         return self.experiments.lend(who, sharing)
 
-    def quote(self, tree: HarnessTree, trial: Trial | None) -> int:
+    def quote(self, tree: HarnessTree, trial: EditTrial | None) -> int:
         """The attempts of an experiment with an edit that passes all checks."""
         return self.experiments.quote(tree, trial)
 
-    def experiment(self, tree: HarnessTree, trial: Trial | None) -> Rehearsal:
+    def experiment(self, tree: HarnessTree, trial: EditTrial | None) -> Rehearsal:
         return self.experiments.experiment(tree, trial)
 
     def sample(

@@ -13,7 +13,6 @@ from meta_agent.core.loop.records import Collected, Judged
 from meta_agent.core.loop.run import Run
 from meta_agent.core.loop.verbs.collect import read_by
 from meta_agent.core.protocols import JSON, Candidate, Rollout
-from meta_agent.readers.evidence import build_evidence
 
 
 def calibration(run: Run, collected: Collected, candidate: Candidate, judged: Judged) -> JSON:
@@ -55,7 +54,9 @@ def _metric(run: Run, collected: Collected, arm: ArmRef, metric: str) -> float |
     measured = _measured(run, collected, seen) if metric.startswith("measured.") else {}
     learned = run.lab.rollouts(trained.shard) if trained and trained.shard else []
     metrics = trained.metrics if trained else []
-    evidence = build_evidence([*learned, *seen], train_metrics=metrics, measured=measured)
+    evidence = run.extensions.evidence.build_evidence(
+        [*learned, *seen], train_metrics=metrics, measured=measured
+    )
     return evidence.metric(metric)
 
 

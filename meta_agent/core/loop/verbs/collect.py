@@ -20,7 +20,6 @@ from meta_agent.core.loop.records import Collected, Reading, Version, must_work
 from meta_agent.core.loop.run import Run
 from meta_agent.core.loop.verbs._same_set import by_one_set
 from meta_agent.core.protocols import JSON, HarnessTree, Rollout, Split
-from meta_agent.readers.evidence import build_evidence, exemplars, gap, probe
 
 
 def collect(run: Run, version: Version) -> Collected:
@@ -103,11 +102,11 @@ def _read(run: Run, collected: Collected, earlier: Evidence | None) -> dict[str,
         earlier=earlier,
     )
     findings = run.lab.inspector.within(_search_arm(run, collected))
-    moved = gap(evidence, earlier)
+    moved = run.extensions.evidence.gap(evidence, earlier)
     return {
         **evidence.to_json(),
         "gap": moved.to_json() if moved else None,
-        "exemplars": _exemplars(run.lab.rollouts(collected.evaluated.shard)),
+        "exemplars": _exemplars(run, run.lab.rollouts(collected.evaluated.shard)),
         "findings": [finding.to_json() for finding in findings],
     }
 
@@ -123,7 +122,7 @@ def evidence_of(
 ) -> Evidence:
     """Measured attempts, training attempts, and the harness's own diagnostics on both."""
     with must_work(version):
-        return build_evidence(
+        return run.extensions.evidence.build_evidence(
             rollouts,
             train_metrics=metrics,
             measured=read_by(run, tree, rollouts),
@@ -140,8 +139,8 @@ def _steps(run: Run, collected: Collected, *, first: bool) -> list[Rollout]:
     return of_steps(rollouts, first=first, count=EXEMPLAR_STEPS)
 
 
-def _exemplars(seen: list[Rollout]) -> JSON:
-    found = exemplars(seen, per_mode=2)
+def _exemplars(run: Run, seen: list[Rollout]) -> JSON:
+    found = run.extensions.evidence.exemplars(seen, per_mode=2)
     return {mode: [one.to_json() for one in picked] for mode, picked in found.items()}
 
 
@@ -149,14 +148,14 @@ def _search_arm(run: Run, collected: Collected) -> ArmRef:
     return run.lab.arm_of(collected.version.id, collected.tree, {0: collected.evaluated})
 
 
-def _probed(run: Run, tree: HarnessTree, rollouts: list[Rollout]) -> dict[str, float]:
+def _probed(run: Run, tree: HarnessTree, rollouts: list[Rollout]) -> Mapping[str, float]:
     """What the version's filter and curriculum do, where anything trains."""
     if not run.plan.trains:
         return {}
 
-    def asked() -> dict[str, float]:
+    def asked() -> Mapping[str, float]:
         with run.lab.session(tree) as session:
-            return probe(session, rollouts, run.lab.domain.tasks("train"))
+            return run.extensions.evidence.probe(session, rollouts, run.lab.domain.tasks("train"))
 
     return fairly(asked)
 

@@ -11,12 +11,10 @@ from meta_agent.core.gate import verdict_to_json
 from meta_agent.core.ledger import kinds
 from meta_agent.core.loop.records import Collected, Judged, Reading, machines_failed, proven
 from meta_agent.core.loop.run import Run
-from meta_agent.core.loop.verbs._team import llm_team
 from meta_agent.core.loop.verbs.calibrate import calibration
+from meta_agent.core.proposals import RULES
 from meta_agent.core.protocols import JSON, Candidate, Verdict, VerdictKind
 from meta_agent.core.skills import SkillDraft
-from meta_agent.reports import verdict_note
-from meta_agent.skills import distil
 
 NOTE_RECORD: Final = "Record: "
 """Begins the line of a git note that holds its verdict as JSON, and the journal's head."""
@@ -50,7 +48,8 @@ def record(
     )
     index = candidate.index
     head = run.ledger.head(f"{candidate.id}/verdict")
-    note = noted(verdict_note(candidate, verdict), verdict, head)
+    text = run.extensions.notes.verdict_note(candidate, verdict)
+    note = noted(text, verdict, head)
     run.repo.note(candidate.commit, note, when=run.date(candidate.generation, 950 + index))
     statement = candidate.hypothesis.statement
     run.display.verdict(candidate.id, candidate.factor, verdict, statement)
@@ -60,26 +59,30 @@ def learn(run: Run, candidate: Candidate, verdict: Verdict, reading: Reading) ->
     """Distils a skill from a promotion or an informative failure."""
     if not _informative(candidate, verdict, reading):
         return
-    diff, team = run.repo.diff(candidate.base, candidate.commit), llm_team(run)
-    draft = distil(
+    diff = run.repo.diff(candidate.base, candidate.commit)
+    draft = run.skills.distil(
         candidate,
         verdict,
         diff,
         reading.evidence.to_json(),
         domain=run.config.domain,
-        trusted_text=team is None,
+        trusted_text=run.author == RULES,
     )
     if draft is None:
         return
-    told = None
-    if team:
-        prediction = _prediction(run, candidate)
-        told = partial(team.lesson, draft, candidate, verdict, diff, prediction=prediction)
+    lesson = partial(
+        run.extensions.proposer.lesson,
+        draft,
+        candidate,
+        verdict,
+        diff,
+        prediction=_prediction(run, candidate),
+    )
     skill = run.once(
         f"{candidate.id}/skill",
         "skill",
         {"candidate": candidate.id},
-        lambda: _written(run, candidate, draft, told),
+        lambda: _written(run, candidate, draft, lesson),
     )
     run.note(f"skill written: {skill['name']}")
 
@@ -109,13 +112,11 @@ def _prediction(run: Run, candidate: Candidate) -> str:
 
 
 def _written(
-    run: Run, candidate: Candidate, draft: SkillDraft, told: Callable[[], SkillDraft] | None
+    run: Run, candidate: Candidate, draft: SkillDraft, lesson: Callable[[], SkillDraft]
 ) -> JSON:
-    """Stores the lesson in the librarian's words where they make a valid skill."""
-    if told is None:
-        return _write(run, candidate, draft)
+    """Stores the lesson in the author's words if they make a valid skill, else the draft."""
     try:
-        return _write(run, candidate, told())
+        return _write(run, candidate, lesson())
     except ValueError:
         return _write(run, candidate, draft)
 

@@ -20,7 +20,6 @@ from meta_agent.core.loop.run import Run
 from meta_agent.core.loop.verbs.claim import CLAIM
 from meta_agent.core.loop.verbs.learn import learn, noted, record
 from meta_agent.core.protocols import JSON, Candidate, Hypothesis, Verdict, VerdictKind
-from meta_agent.reports import attribution_note, claim_note
 
 
 def conclude_members(
@@ -55,9 +54,9 @@ def conclude_claim(run: Run, found: Found, judged: Judged, parts: JSON = None) -
     }
     run.once(f"{name}/verdict", "verdict", {"commit": commit}, lambda: told)
     members = [one.id.removeprefix(f"{run.id}/") for one in _acting(found)]
-    note = claim_note(commit, members, judged.verdict)
+    note = run.extensions.notes.claim_note(commit, members, judged.verdict)
     if parts:
-        note += "\n" + attribution_note(name, parts)
+        note += "\n" + run.extensions.notes.attribution_note(name, parts)
     text = noted(note, judged.verdict, run.ledger.head(f"{name}/verdict"))
     run.repo.note(commit, text, when=run.date(len(found.read), 970))
 

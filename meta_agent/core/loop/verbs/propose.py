@@ -16,9 +16,8 @@ from meta_agent.core.loop.run import Run
 from meta_agent.core.loop.verbs._briefing import brief_for, summary
 from meta_agent.core.loop.verbs._briefing import situation as _situation
 from meta_agent.core.loop.verbs._host import Host
-from meta_agent.core.loop.verbs._team import llm_team
 from meta_agent.core.loop.verbs.test import untrained
-from meta_agent.core.proposals import Draft, MetaAgent, Refused
+from meta_agent.core.proposals import RULES, Draft, Refused
 from meta_agent.core.protocols import (
     JSON,
     TRAINING_FACTORS,
@@ -27,10 +26,8 @@ from meta_agent.core.protocols import (
     HarnessTree,
     Hypothesis,
 )
-from meta_agent.proposers import LlmTeam, RulesAgent
-from meta_agent.proposers import propose as propose_by_rules
 
-__all__ = ["admit", "meta_agent_of", "propose", "revise", "told_of"]
+__all__ = ["admit", "propose", "revise", "told_of"]
 
 
 def propose(run: Run, collected: Collected, reading: Reading, generation: int) -> list[Candidate]:
@@ -58,11 +55,6 @@ def propose(run: Run, collected: Collected, reading: Reading, generation: int) -
     return candidates
 
 
-def meta_agent_of(run: Run) -> MetaAgent:
-    """Who proposes in this run."""
-    return llm_team(run) or RulesAgent(propose_by_rules)
-
-
 def told_of(run: Run, candidate: Candidate) -> JSON:
     """A candidate as its step records it."""
     diff = run.repo.diff(candidate.base, candidate.commit)
@@ -72,7 +64,7 @@ def told_of(run: Run, candidate: Candidate) -> JSON:
 def _propose(run: Run, collected: Collected, reading: Reading, generation: int) -> JSON:
     host = Host(run, collected, generation)
     brief = brief_for(run, collected, reading, generation, host, _situation(run))
-    proposed = meta_agent_of(run).propose(brief)
+    proposed = run.extensions.proposer.propose(brief)
     answers = proposed.attempts
     admitted: list[Candidate] = []
     refused = [answer for answer in answers if isinstance(answer, Refused)]
@@ -101,15 +93,14 @@ def revise(
 
     The revision is a candidate of its own: `g0/c1` of three comes back as `g0/c4`, then `g0/c7`.
     """
-    team = llm_team(run)
-    if team is None:
+    if run.author == RULES:
         return None
     index = candidate.index + run.config.candidates
     outcome = run.once(
         f"g{candidate.generation}/c{index}/revision",
         "revision",
         {"commit": candidate.commit, "feedback": feedback},
-        lambda: _revised(run, team, collected, reading, candidate, index, feedback),
+        lambda: _revised(run, collected, reading, candidate, index, feedback),
     )
     if refused := outcome["refused"]:
         run.note(f"{candidate.id}: no revision came of it: {refused['reason']}")
@@ -122,7 +113,6 @@ def revise(
 
 def _revised(
     run: Run,
-    team: LlmTeam,
     collected: Collected,
     reading: Reading,
     candidate: Candidate,
@@ -134,7 +124,7 @@ def _revised(
     brief = brief_for(run, collected, reading, generation, host, _situation(run))
     after = run.repo.tree(candidate.commit).files
     edits = {path: after.get(path) for path in candidate.paths}
-    answer = team.revise(brief, index, candidate.hypothesis, edits, feedback)
+    answer = run.extensions.proposer.revise(brief, index, candidate.hypothesis, edits, feedback)
     if isinstance(answer, Refused):
         return {"admitted": None, "refused": answer.to_json()}
     try:

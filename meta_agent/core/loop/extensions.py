@@ -1,0 +1,109 @@
+"""What a run takes from extensions. The composition root looks them up and hands them in.
+
+Each Protocol is met by a module, a class or a test's own object. The core calls nothing else of an
+extension.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from meta_agent.core.evidence import Evidence
+from meta_agent.core.harness import Teaches
+from meta_agent.core.proposals import EvidenceSource, Proposer
+from meta_agent.core.protocols import JSON, Candidate, Rollout, Task, Verdict
+
+
+class Record(Protocol):
+    """A value that the ledger can keep."""
+
+    def to_json(self) -> dict[str, JSON]: ...
+
+
+class EvidenceReader(Protocol):
+    """Turns rollouts into evidence. The module `meta_agent.readers.evidence` is one."""
+
+    def build_evidence(
+        self,
+        rollouts: Iterable[Rollout],
+        *,
+        train_metrics: Sequence[Mapping[str, JSON]] | None = None,
+        measured: Mapping[str, Mapping[str, float]] | None = None,
+        baseline: Evidence | None = None,
+        probed: Mapping[str, float] | None = None,
+        tasks: Mapping[str, Mapping[str, JSON]] | None = None,
+    ) -> Evidence:
+        """Returns what rollouts, training metrics and the harness's diagnostics say together.
+
+        `measured` is what each diagnostic measured; it is untrusted. `baseline` is the version to
+        report changes against. `tasks` maps a task's key to what an agent is given.
+        """
+        ...
+
+    def exemplars(
+        self, rollouts: Iterable[Rollout], *, per_mode: int
+    ) -> Mapping[str, Sequence[Record]]:
+        """Returns up to `per_mode` whole attempts for each failure mode."""
+        ...
+
+    def gap(self, evidence: Evidence, baseline: Evidence | None) -> Record | None:
+        """Returns how the score moved and what explains it, or None if it did not move."""
+        ...
+
+    def probe(
+        self, session: Teaches, rollouts: Sequence[Rollout], tasks: Sequence[Task]
+    ) -> Mapping[str, float]:
+        """Asks the reward, the filter and the curriculum of a harness. Returns what they did."""
+        ...
+
+    def render_text(self, evidence: Evidence, *, moved: bool = False) -> str:
+        """Returns the evidence as text; with `moved`, only the metrics that changed."""
+        ...
+
+
+class EvidenceFiles(Protocol):
+    """Shows attempts to authors. The module `meta_agent.proposers` is one."""
+
+    def evidence_files(self, source: EvidenceSource) -> Mapping[str, bytes]:
+        """Returns the evidence of a generation as files, by path."""
+        ...
+
+    def story(self, rollout: Rollout) -> str:
+        """Returns one attempt in a line."""
+        ...
+
+    def transcript(self, rollout: Rollout) -> str:
+        """Returns one attempt in full."""
+        ...
+
+
+class NoteWriter(Protocol):
+    """Writes the texts of git notes. The module `meta_agent.reports` is one."""
+
+    def verdict_note(self, candidate: Candidate, verdict: Verdict) -> str:
+        """Returns the note on a candidate's commit."""
+        ...
+
+    def claim_note(self, commit: str, members: Sequence[str], verdict: Verdict) -> str:
+        """Returns the note on the commit of what was claimed."""
+        ...
+
+    def attribution_note(self, candidate: str, told: Mapping[str, Any]) -> str:
+        """Returns what of a promotion the harness did, and what the policy did."""
+        ...
+
+    def handover_note(self, run: str, handover: JSON, vault: Mapping[str, JSON]) -> str:
+        """Returns the note on what is handed over. `vault` holds the outcomes by side."""
+        ...
+
+
+@dataclass(slots=True)
+class Extensions:
+    """The extensions of one run."""
+
+    proposer: Proposer
+    evidence: EvidenceReader
+    files: EvidenceFiles
+    notes: NoteWriter
