@@ -20,11 +20,13 @@ import zstandard
 from meta_agent.core.errors import ConfigError, MetaAgentError, SandboxError
 from meta_agent.core.parsing.parquet import parquet_rows
 from meta_agent.core.parsing.strict import Budget, Unfit, document, parse
-from meta_agent.domains.formats._rows import stream_rows
+from meta_agent.domains.formats._fields import stream_rows
+from meta_agent.domains.formats.files import values
 from meta_agent.domains.swe._tree import read_archive
 from meta_agent.policies.served.vllm_server import config_of
 from meta_agent.policies.training.checkpoint import open_checkpoint
-from meta_agent.readers.formats._source import Source, values
+from meta_agent.readers.formats._source import Source
+from meta_agent.readers.formats._source import values as samples
 from meta_agent.sandboxes._images import saved_images
 
 DIGEST = "ab" * 32
@@ -195,9 +197,10 @@ ROWS: dict[str, tuple[str, tuple[bytes | int, ...]]] = {
 def test_what_is_packed_is_held_in_little_memory(tmp_path: Path, name: str) -> None:
     file, parts = ROWS[name]
     path = packed(tmp_path / file, *parts)
-    readers: list[Callable[[], object]] = [lambda: list(values(Source(path, "a")))]
-    readers += [] if file.endswith("zst") else [lambda: list(stream_rows(path))]
-    readers = readers[1:] if file == "a.csv" else readers  # a table is no file of rollouts
+    readers: list[Callable[[], object]] = [
+        lambda: list(values(path)),
+        lambda: list(stream_rows(path)),
+    ]
     for read in readers:
         before = peak_mb(anew=True)
         with pytest.raises(ConfigError):
@@ -212,15 +215,15 @@ def test_a_sample_of_a_log_is_held_in_little_memory(tmp_path: Path) -> None:
             for _ in range(300):
                 file.write(b" " * (1 << 20))
     before = peak_mb(anew=True)
-    (one,) = values(Source(tmp_path / "a.eval", "a"))
+    (one,) = samples(Source(tmp_path / "a.eval", "a"))
     assert type(one.value).__name__ == "BadLine" and peak_mb() - before < 256
 
 
 @pytest.mark.parametrize("file", ["a.jsonl.gz", "a.jsonl.zst"])
 def test_honest_rows_are_read_packed(tmp_path: Path, file: str) -> None:
     path = packed(tmp_path / file, *(b'{"a": "', 8, b'"}\n') * 3)
-    assert sum(1 for _ in values(Source(path, "a"))) == 3
-    assert file.endswith("zst") or sum(1 for _ in stream_rows(path)) == 3
+    assert sum(1 for _ in values(path)) == 3
+    assert sum(1 for _ in stream_rows(path)) == 3
 
 
 # --- Parquet --------------------------------------------------------------------------------------
@@ -251,7 +254,7 @@ def test_a_value_that_stands_in_many_rows_is_held_a_few_times(tmp_path: Path) ->
     repeated(path, "x" * (10 << 20), 300)
     assert path.stat().st_size < 100_000
     before = peak_mb(anew=True)
-    for reader in (parquet_rows(path), stream_rows(path), values(Source(path, "a"))):
+    for reader in (parquet_rows(path), stream_rows(path), values(path)):
         assert sum(1 for _ in reader) == 300
     assert peak_mb() - before < 256
 
@@ -259,7 +262,7 @@ def test_a_value_that_stands_in_many_rows_is_held_a_few_times(tmp_path: Path) ->
 @pytest.mark.train
 def test_a_file_that_is_no_parquet_is_a_typed_error(tmp_path: Path) -> None:
     (tmp_path / "a.parquet").write_bytes(b"PAR1" + bytes(100) + b"PAR1")
-    for read in (stream_rows, lambda path: values(Source(path, "a"))):
+    for read in (stream_rows, lambda path: values(path)):
         with pytest.raises(ConfigError):
             list(read(tmp_path / "a.parquet"))
 
@@ -341,7 +344,7 @@ def test_a_document_for_nobody_is_refused(text: str, tmp_path: Path) -> None:
         document(text)
     path = tmp_path / "rows.json"
     path.write_text(text)
-    for read in (stream_rows, lambda path: values(Source(path, "a"))):
+    for read in (stream_rows, lambda path: values(path)):
         try:
             found = list(read(path))
         except ConfigError:

@@ -73,10 +73,10 @@ def test_an_import_is_stored_and_exported_again(run: Any, rows: Path, tmp_path: 
     assert len(RolloutStore(place.rollouts).read("theirs")) == 3
     out = tmp_path / "out.jsonl"
     done = run(
-        "rollouts", "export", "theirs", "--to", "atif", "--out", out, "--workspace", place.root
+        "rollouts", "export", "theirs", "--to", "prime-rl", "--out", out, "--workspace", place.root
     )
     assert done.code == 0, done.err
-    assert "atif has no place for" in done.out
+    assert "prime-rl has no place for" in done.out
     assert len(out.read_text().splitlines()) == 3
 
 
@@ -91,9 +91,9 @@ def test_an_import_has_a_name_of_its_own(name: str, run: Any, rows: Path, tmp_pa
 
 
 def test_a_file_is_converted_without_a_workspace(run: Any, rows: Path, tmp_path: Path) -> None:
-    out = tmp_path / "gym.jsonl"
-    assert run("rollouts", "export", rows, "--to", "nemo-gym", "--out", out).code == 0
-    assert "responses_create_params" in out.read_text()
+    out = tmp_path / "prime.jsonl"
+    assert run("rollouts", "export", rows, "--to", "prime-rl", "--out", out).code == 0
+    assert "example_id" in out.read_text()
 
 
 def test_an_export_says_what_had_no_dialogue(run: Any, tmp_path: Path) -> None:
@@ -101,7 +101,7 @@ def test_an_export_says_what_had_no_dialogue(run: Any, tmp_path: Path) -> None:
     prediction = {"instance_id": "a", "model_patch": "diff"}
     dialogue = {"messages": [{"role": "user", "content": "x"}]}
     source.write_text(f"{json.dumps(prediction)}\n{json.dumps(dialogue)}\nbroken\n")
-    done = run("rollouts", "export", source, "--to", "atif", "--out", out)
+    done = run("rollouts", "export", source, "--to", "openai-messages", "--out", out)
     assert "wrote 1 rollouts" in done.out
     assert "for they have no messages: 1" in done.out
     assert "skipped 1: the line is not JSON" in done.out

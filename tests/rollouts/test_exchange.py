@@ -78,7 +78,9 @@ def test_openai_messages_tell_turns_tools_and_reward(tmp_path: Path) -> None:
     assert (found.turns, found.rewards) == (2, {"reward": 1.0})
     (event,) = found.tool_events
     assert (event.tool, event.arguments, event.result) == ("bash", {"cmd": "ls"}, "a.py")
-    assert absent(found) == {"tool_ok", "stop_reason", "outcome", "tokens", "flags", "task"}
+    assert absent(found) == {
+        *("tool_ok", "stop_reason", "cut_replies", "outcome", "tokens", "flags", "task")
+    }
 
 
 def test_content_parts_become_text_and_images_are_counted(tmp_path: Path) -> None:
@@ -348,10 +350,8 @@ ALWAYS_NEW = {"outcome_detail"}  # an import says there where it came from
 
 @pytest.mark.parametrize("name", WRITABLE)
 def test_an_export_reads_back_as_all_that_its_format_can_carry(name: str, tmp_path: Path) -> None:
-    if name == "trl-completions":
-        pytest.importorskip("pyarrow", reason="Parquet needs the train extra")
     before = [ours(n // 4, n % 4) for n in range(8)]
-    path = tmp_path / ("out.parquet" if name == "trl-completions" else "out.jsonl")
+    path = tmp_path / "out.jsonl"
     assert write_rollouts(before, path, name) == 8
     reading = read_rollouts(path)
     after = list(reading)
@@ -366,12 +366,8 @@ def test_an_export_reads_back_as_all_that_its_format_can_carry(name: str, tmp_pa
 
 @pytest.mark.parametrize("name", [n for n in WRITABLE if n not in ("swe-bench-predictions",)])
 def test_dialogues_and_tools_survive_every_round_trip(name: str, tmp_path: Path) -> None:
-    if name == "trl-completions":
-        pytest.importorskip("pyarrow", reason="Parquet needs the train extra")
-    path = tmp_path / "out.parquet"
-    write_rollouts([ours()], path, name) if name == "trl-completions" else write_rollouts(
-        [ours()], path := tmp_path / "out.jsonl", name
-    )
+    path = tmp_path / "out.jsonl"
+    write_rollouts([ours()], path, name)
     (again,) = read_rollouts(path)
     assert again.messages == DIALOGUE
     assert again.turns == 2
@@ -379,11 +375,10 @@ def test_dialogues_and_tools_survive_every_round_trip(name: str, tmp_path: Path)
 
 def test_an_unknown_ending_stays_unknown_through_a_round_trip(tmp_path: Path) -> None:
     before = read_one(tmp_path, OPENAI)
-    for name in ("openai-messages", "nemo-gym", "prime-rl", "atif"):
+    for name in ("openai-messages", "prime-rl"):
         write_rollouts([before], tmp_path / "again.jsonl", name)
         (again,) = read_rollouts(tmp_path / "again.jsonl")
-        if name != "nemo-gym":  # its items say `completed` of themselves
-            assert "stop_reason" in absent(again), name
+        assert "stop_reason" in absent(again), name
         assert "outcome" in absent(again), name
 
 

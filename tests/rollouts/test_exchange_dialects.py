@@ -251,12 +251,10 @@ def test_an_empty_file_is_called_empty(tmp_path: Path) -> None:
         list(read_rollouts(tmp_path / "rows.jsonl"))
 
 
-@pytest.mark.parametrize("name", ["openai-messages", "atif", "prime-rl", "trl-completions"])
+@pytest.mark.parametrize("name", ["openai-messages", "prime-rl"])
 def test_what_has_no_messages_is_not_written_as_a_silent_dialogue(
     name: str, tmp_path: Path
 ) -> None:
-    if name == "trl-completions":
-        pytest.importorskip("pyarrow", reason="Parquet needs the train extra")
     silent = read_all(tmp_path, PREDICTION)
     spoken = read_all(tmp_path, {"messages": DIALOGUE})
     path = tmp_path / "out"

@@ -80,5 +80,5 @@ def test_the_runner_rolls_the_domain_out(name: str, lock_step: bool, tmp_path: P
 
 
 def _exported(rows: list[Rollout], path: Path) -> list[bool | None]:
-    write_rollouts(rows, path, "atif")
+    write_rollouts(rows, path, "openai-messages")
     return [row.outcome for row in read_rollouts(path)]

@@ -60,7 +60,7 @@ def test_a_sample_of_inspect_is_an_attempt_of_its_epoch(tmp_path: Path) -> None:
     assert found.messages[1]["reasoning_content"] == "hm"
     (event,) = found.tool_events
     assert (event.tool, event.arguments, event.ok) == ("bash", {"cmd": "bc"}, False)
-    assert absent(found) == {"tokens", "flags"}
+    assert absent(found) == {"tokens", "flags", "cut_replies"}
 
 
 @pytest.mark.parametrize(

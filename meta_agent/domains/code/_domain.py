@@ -197,7 +197,10 @@ def _grader_hash() -> str:
             ("values_guest.py", "candidate_guest.py", "judge_guest.py"),
         ),
         ("meta_agent.domains", ("_scratch.py",)),
-        ("meta_agent.domains.formats", ("code_sets.py", "_pickled.py", "_splits.py", "_rows.py")),
+        (
+            "meta_agent.domains.formats",
+            ("code_sets.py", "_pickled.py", "_splits.py", "_fields.py", "files.py"),
+        ),
     ):
         for name in names:
             digest.update(name.encode() + resources.files(package).joinpath(name).read_bytes())

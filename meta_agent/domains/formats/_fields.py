@@ -1,78 +1,173 @@
-"""Typed access to the fields of a JSON row: every complaint names file, line, field and value."""
+"""Rows of task files: typed access to their fields, and what reading a whole file came to.
+
+Every complaint about a field names file, line, field and value.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Generic, TypeVar
 
 from meta_agent.core.errors import ConfigError
 from meta_agent.core.parsing.strict import document
 from meta_agent.core.protocols import JSON
+from meta_agent.domains.formats.files import BadLine, values
 
 _SHOWN_CHARS = 80
+_SHOWN_FIELDS = 12
+FORMS = "give JSON lines, a JSON list (packed or not), CSV with a header, or Parquet"
+Row = TypeVar("Row")
 
 
 def shown(value: JSON) -> str:
-    """A value as an error message shows it: JSON, cut short."""
+    """Returns a value as an error message shows it: JSON, cut short."""
     text = json.dumps(value, ensure_ascii=True, default=str)
     return text if len(text) <= _SHOWN_CHARS else text[: _SHOWN_CHARS - 3] + "..."
 
 
 @dataclass(frozen=True, slots=True)
 class Fields:
-    """One row of a JSONL file and where it stands."""
+    """One row of a file and where it stands. `mapped` names the fields that `--map` set."""
 
     path: Path
     line: int
     row: Mapping[str, JSON]
+    mapped: frozenset[str] = frozenset()
 
-    def error(self, field: str, wanted: str, *, hint: str | None = None) -> ConfigError:
-        """The one form of complaint about a field."""
-        found = f"got {shown(self.row[field])}" if field in self.row else "it is missing"
-        return ConfigError(
-            f"{self.path}:{self.line}: field {field}: expected {wanted}, {found}", hint=hint
-        )
+    @property
+    def names(self) -> str:
+        """The first few fields that the row has, for a complaint."""
+        return ", ".join(sorted(self.row)[:_SHOWN_FIELDS])
 
-    def text(self, field: str, default: str | None = None) -> str:
-        """A string; `default` stands in for an absent or null field."""
-        value = self.row.get(field)
+    def error(self, name: str, wish: str, *, hint: str | None = None) -> ConfigError:
+        """Returns the one form of complaint about a field."""
+        value = f"got {shown(self.row[name])}" if name in self.row else "it is missing"
+        return self.refused(f"field {name}: expected {wish}, {value}", hint=hint)
+
+    def refused(self, why: str, *, hint: str | None = None) -> ConfigError:
+        """Returns a complaint about the row."""
+        return ConfigError(f"{self.path}:{self.line}: {why}", hint=hint)
+
+    def text(self, name: str, default: str | None = None) -> str:
+        """Returns a string. `default` stands in for an absent or null field."""
+        value = self.row.get(name)
         if value is None and default is not None:
             return default
         if not isinstance(value, str) or (default is None and not value.strip()):
-            raise self.error(field, "a non-empty string" if default is None else "a string")
+            raise self.error(name, "a non-empty string" if default is None else "a string")
         return value
 
-    def optional_text(self, *fields: str) -> str | None:
-        """The first of several spellings of a field that is present, or None."""
-        for field in fields:
-            if self.row.get(field) is not None:
-                return self.text(field)
-        return None
+    def optional_text(self, *names: str) -> str | None:
+        """Returns the first of several spellings of a field that is present, or None."""
+        return next((self.text(name) for name in names if self.row.get(name) is not None), None)
 
-    def texts(self, field: str, default: tuple[str, ...] | None = None) -> tuple[str, ...]:
-        """A list of strings, written as a JSON list or as a string that holds one."""
-        value = self.row.get(field)
+    def label(self, *names: str) -> str | None:
+        """Returns the first of these fields that has a value, as a string, or None."""
+        values = (self.row.get(name) for name in names)
+        return next((str(value) for value in values if value is not None), None)
+
+    def texts(self, name: str, default: tuple[str, ...] | None = None) -> tuple[str, ...]:
+        """Returns a list of strings, written as a JSON list or as a string that holds one."""
+        value = self.row.get(name)
         if value is None and default is not None:
             return default
-        if isinstance(value, str):
-            value = self._nested_json(field, value)
-        if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-            raise self.error(field, "a list of strings (or a JSON string of one)")
+        wish = "a list of strings (or a JSON string of one)"
+        value = self.json(name, wish)
+        if not isinstance(value, list) or not all(isinstance(text, str) for text in value):
+            raise self.error(name, wish)
         return tuple(value)
 
-    def _nested_json(self, field: str, value: str) -> JSON:
+    def json(self, name: str, wish: str) -> JSON:
+        """Returns a field's value, or the value of the JSON text that stands there."""
+        value = self.row.get(name)
         try:
-            return document(value)
+            return document(value) if isinstance(value, str) else value
         except ValueError as problem:
-            raise self.error(field, "a list of strings (or a JSON string of one)") from problem
+            raise self.error(name, wish) from problem
 
-    def nested(self, field: str) -> Fields | None:
-        """An object inside the row, as fields of its own, or None where absent."""
-        value = self.row.get(field)
-        if value is None:
-            return None
-        if not isinstance(value, dict):
-            raise self.error(field, "an object")
-        return Fields(self.path, self.line, value)
+    def nested(self, name: str) -> Fields | None:
+        """Returns an object inside the row as fields of its own, or None where it is absent."""
+        value = self.row.get(name)
+        if value is not None and not isinstance(value, dict):
+            raise self.error(name, "an object")
+        return None if value is None else Fields(self.path, self.line, value)
+
+    def renamed(self, mapping: Mapping[str, str]) -> Fields:
+        """Returns the row with fields under our names too. `a.b` names a field of an object."""
+        ours = {our_name: self._at(name) for name, our_name in mapping.items()}
+        return Fields(self.path, self.line, {**self.row, **ours}, frozenset(ours))
+
+    def _at(self, name: str) -> JSON:
+        value: JSON = self.row
+        for part in [name] if name in self.row else name.split("."):
+            if not isinstance(value, dict) or part not in value:
+                why = f"--map names the field {name!r}, which is not in this row"
+                raise self.refused(
+                    f"{why}; it has {self.names}",
+                    hint="--map THEIRS=OURS, such as --map question=prompt,answer=gold",
+                )
+            value = value[part]
+        return value
+
+
+def stream_rows(path: Path, mapping: Mapping[str, str] | None = None) -> Iterator[Fields]:
+    """Yields every row with the line (or index from 1) where it stands, and fields renamed.
+
+    Raises `ConfigError` at the first row that is none. Only a JSON list has to be held whole.
+    """
+    for fields in _rows(path):
+        yield fields.renamed(mapping) if mapping else fields
+
+
+def _rows(path: Path) -> Iterator[Fields]:
+    try:
+        for placed in values(path, halves=False):
+            value = placed.value
+            if isinstance(value, BadLine):
+                why = f"not JSON ({value.text})" if value.text else value.reason
+                raise ConfigError(f"{path}:{placed.line}: {why}")
+            listed = isinstance(value, list)
+            for number, row in enumerate(
+                value if listed else [value], 1 if listed else placed.line
+            ):
+                if not isinstance(row, dict):
+                    raise ConfigError(f"{path}:{number}: expected an object, got {shown(row)}")
+                yield Fields(path, number, row)
+    except ConfigError as problem:
+        problem.hint = problem.hint or FORMS
+        raise
+
+
+@dataclass(slots=True)
+class TaskFile(Generic[Row]):
+    """The rows of a file that can be used, and what happened to those that cannot."""
+
+    path: Path
+    source: str = ""
+    rows: list[Row] = field(default_factory=list)
+    read: int = 0
+    duplicates: int = 0
+    splits_stated: bool = False
+    """Whether any row says which split it is in. If none does, a hash decides."""
+    refused: dict[int, str] = field(default_factory=dict)  # line -> why
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """For a report: what happened to rows that are not tasks."""
+        notes = []
+        if self.duplicates:
+            notes.append(f"{self.duplicates} of {self.read} rows repeat an earlier problem")
+        for why in sorted(set(self.refused.values())):
+            lines = [line for line, reason in self.refused.items() if reason == why]
+            first = ", ".join(map(str, lines[:3]))
+            notes.append(f"{len(lines)} rows refused: {why} (first lines: {first})")
+        return tuple(notes)
+
+    def needs_rows(self) -> None:
+        """Raises `ConfigError` if no row can be used."""
+        if not self.rows:
+            why = "; ".join(self.notes) or "no rows"
+            raise ConfigError(f"{self.path} holds no usable problem: {why}")

@@ -1,4 +1,7 @@
-"""Splits that a file does not state: by hash of what makes a task this task, so they never move."""
+"""Which split a task is in: the row states it, or a hash of its content decides.
+
+The hash is of what makes a task this task, so a task never moves to another split.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ BUCKETS: tuple[tuple[Split, int], ...] = (
 
 
 def hashed_split(key: str) -> Split:
-    """The split of a semantic key (hexadecimal)."""
+    """Returns the split of a semantic key (hexadecimal)."""
     point = int(key[:8], 16) % 100
     for split, share in BUCKETS:
         point -= share
@@ -25,7 +28,7 @@ def hashed_split(key: str) -> Split:
 
 
 def explicit_split(fields: Fields) -> Split | None:
-    """The split that a row states, None where it states none of ours."""
+    """Returns the split that a row states, or None. Raises `ConfigError` for another value."""
     value = fields.row.get("split")
     for split in SPLITS:
         if value == split:
@@ -36,5 +39,8 @@ def explicit_split(fields: Fields) -> Split | None:
 
 
 def stated_split(fields: Fields) -> Split | None:
-    """Public sets say `test` or `validation` of their own; only our four names state a split."""
+    """Returns the split that a row states by one of our four names, or None.
+
+    Public sets say `test` or `validation` of their own.
+    """
     return explicit_split(fields) if fields.row.get("split") in SPLITS else None

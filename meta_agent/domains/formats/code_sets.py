@@ -1,9 +1,9 @@
 """Readers of code data sets: HumanEval, MBPP, APPS/TACO, CodeContests, LiveCodeBench, NeMo Gym.
 
-Promises: a row that comes out has a problem and at least one test; others are refused by line and
-counted. Private tests of LiveCodeBench are unpacked without an unpickler (see `_pickled.py`).
-Checkers for several right answers are kept where the data has one in Python; rows whose checker is
-in another language are refused, since comparing to one stored output would fail right answers.
+Promises: a row that comes out has a problem and at least one test. Other rows are refused by line
+and counted. Private tests of LiveCodeBench are unpacked without an unpickler (see `_pickled.py`).
+A checker for several right answers is kept if it is in Python. A row whose checker is in another
+language is refused, since comparing to one stored output would fail right answers.
 
 Does not cover: other languages than Python, interactive problems, files as input or output.
 """
@@ -20,15 +20,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Literal
 
-from meta_agent.core.errors import ConfigError
 from meta_agent.core.parsing.strict import document
 from meta_agent.core.parsing.syntax import parse_python
 from meta_agent.core.protocols import JSON, SPLITS, Split
-from meta_agent.domains.formats._fields import Fields
+from meta_agent.domains.formats._fields import Fields, TaskFile, stream_rows
 from meta_agent.domains.formats._pickled import PackedError, unpacked
-from meta_agent.domains.formats._rows import stream_rows
 from meta_agent.domains.formats._splits import explicit_split, hashed_split
-from meta_agent.domains.formats._task_file import TaskFile
 
 CodeKind = Literal["asserts", "stdio", "function"]
 DEFAULT_TIME_SEC: Final = 6.0
@@ -72,44 +69,43 @@ class CodeRow:
 
 
 class RefusedRowError(Exception):
-    """This row is no task that could be graded; the text says why."""
+    """The row is no task that could be graded. The text says why."""
 
 
 Reader = Callable[[Fields], CodeRow]
 
 
 def read_code(path: Path, mapping: Mapping[str, str] | None = None) -> TaskFile[CodeRow]:
-    """All problems of a file in any of the known forms; `ConfigError` where it has none."""
-    found = TaskFile[CodeRow](path)
-    seen: set[str] = set()
+    """Returns all problems of a file in any known form. Raises `ConfigError` if it has none."""
+    task_file = TaskFile[CodeRow](path)
+    problems: set[str] = set()
     reader: Reader | None = None
     for fields in stream_rows(path, mapping):
-        found.read += 1
+        task_file.read += 1
         if reader is None:
-            found.source, reader = _form(fields)
+            task_file.source, reader = _form(fields)
         try:
             row = reader(fields)
         except RefusedRowError as refusal:
-            found.refused[fields.line] = str(refusal)
+            task_file.refused[fields.line] = str(refusal)
             continue
-        semantic = _semantic_key(row)
-        if semantic in seen:
-            found.duplicates += 1
+        semantic = _semantic_key(row.prompt)
+        if semantic in problems:
+            task_file.duplicates += 1
             continue
-        seen.add(semantic)
-        found.splits_stated |= fields.row.get("split") in SPLITS
-        found.rows.append(row)
-    if not found.rows:
-        raise ConfigError(f"{path} holds no usable problem: {'; '.join(found.notes) or 'no rows'}")
-    return found
+        problems.add(semantic)
+        task_file.splits_stated |= fields.row.get("split") in SPLITS
+        task_file.rows.append(row)
+    task_file.needs_rows()
+    return task_file
 
 
-def _semantic_key(row: CodeRow) -> str:
-    return hashlib.sha256(" ".join(row.prompt.split()).encode()).hexdigest()
+def _semantic_key(prompt: str) -> str:
+    return hashlib.sha256(" ".join(prompt.split()).encode()).hexdigest()
 
 
 def _row(fields: Fields, *, key: str | None, prompt: str, source: str, **more: JSON) -> CodeRow:
-    semantic = hashlib.sha256(" ".join(prompt.split()).encode()).hexdigest()
+    semantic = _semantic_key(prompt)
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", key or "").strip("-.")[:100]
     stated = fields.row.get("split") in ("test", "validation")  # the public sets' own words
     split = None if stated else explicit_split(fields)
@@ -155,11 +151,11 @@ def _mbpp(fields: Fields) -> CodeRow:
     prompt = fields.optional_text("prompt", "text")
     if prompt is None:
         raise fields.error("text", "the problem's text")
-    shown = f"{prompt}\nYour code should pass this test:\n{asserts[0]}"
+    with_test = f"{prompt}\nYour code should pass this test:\n{asserts[0]}"
     return _row(
         fields,
         key=str(fields.row.get("task_id", "")),
-        prompt=shown,
+        prompt=with_test,
         source="mbpp",
         kind="asserts",
         entry_point=names[0],
@@ -206,7 +202,7 @@ def _apps(fields: Fields) -> CodeRow:
     kind, cases = _pairs(pairs)
     return _row(
         fields,
-        key=_label(fields, "problem_id", "id", "name"),
+        key=fields.label("problem_id", "id", "name"),
         prompt=fields.text("question"),
         source="apps",
         kind=kind,
@@ -226,7 +222,7 @@ def _solutions(fields: Fields) -> Iterator[str]:
             value = document(value) if value.strip() else []
         except ValueError:
             value = []
-    yield from (one for one in value or () if isinstance(one, str))
+    yield from (text for text in value or () if isinstance(text, str))
 
 
 def _object(fields: Fields, name: str) -> dict[str, JSON]:
@@ -249,17 +245,17 @@ def _parsed(fields: Fields, name: str) -> JSON:
 
 def _pairs(pairs: Mapping[str, JSON]) -> tuple[CodeKind, tuple[Case, ...]]:
     """`{inputs, outputs, fn_name?}` as cases."""
-    given, expected = pairs.get("inputs"), pairs.get("outputs")
-    if not isinstance(given, list) or not isinstance(expected, list) or not given:
+    inputs, outputs = pairs.get("inputs"), pairs.get("outputs")
+    if not isinstance(inputs, list) or not isinstance(outputs, list) or not inputs:
         raise RefusedRowError("no tests in inputs and outputs")
-    if len(given) != len(expected):
+    if len(inputs) != len(outputs):
         raise RefusedRowError("inputs and outputs differ in number")
     if pairs.get("fn_name"):
         return "function", tuple(
-            Case(_arguments(one), out) for one, out in zip(given, expected, strict=True)
+            Case(_arguments(a), b) for a, b in zip(inputs, outputs, strict=True)
         )
     return "stdio", tuple(
-        Case(_joined(one), _joined(out)) for one, out in zip(given, expected, strict=True)
+        Case(_joined(a), _joined(b)) for a, b in zip(inputs, outputs, strict=True)
     )
 
 
@@ -284,11 +280,11 @@ def _nemo_gym(fields: Fields) -> CodeRow:
     if tests is None:
         raise RefusedRowError("verifier_metadata has no unit_tests")
     kind, cases = _pairs(tests.row)
-    said = [str(m.get("content", "")) for m in messages if isinstance(m, dict)]
+    texts = [str(m.get("content", "")) for m in messages if isinstance(m, dict)]
     return _row(
         fields,
-        key=_label(fields, "hash_id"),
-        prompt="\n\n".join(said),
+        key=fields.label("hash_id"),
+        prompt="\n\n".join(texts),
         source="nemo-gym",
         kind=kind,
         entry_point=str(tests.row.get("fn_name") or ""),
@@ -298,13 +294,13 @@ def _nemo_gym(fields: Fields) -> CodeRow:
 
 def _code_contests(fields: Fields) -> CodeRow:
     cases: list[Case] = []
-    shown = 0
+    n_shown = 0
     for name in ("public_tests", "private_tests", "generated_tests"):
         tests = fields.nested(name)
         if tests is not None and tests.row.get("input"):
             pairs = {"inputs": tests.row["input"], "outputs": tests.row.get("output")}
             cases += _pairs(pairs)[1]
-        shown = len(cases) if name == "public_tests" else shown
+        n_shown = len(cases) if name == "public_tests" else n_shown
     if not cases:
         raise RefusedRowError("no tests in inputs and outputs")
     if fields.row.get("input_file") or fields.row.get("output_file"):
@@ -316,7 +312,7 @@ def _code_contests(fields: Fields) -> CodeRow:
         source="code-contests",
         kind="stdio",
         cases=tuple(cases),
-        shown=tuple(cases[:shown]),
+        shown=tuple(cases[:n_shown]),
         gold=tuple(_python_solutions(fields)),
         time_sec=_seconds(fields.row.get("time_limit")),
         memory_mb=_megabytes(fields.row.get("memory_limit_bytes")),
@@ -334,13 +330,13 @@ def _python_solutions(fields: Fields) -> Iterator[str]:
 
 def _livecodebench(fields: Fields) -> CodeRow:
     tests: list[JSON] = []
-    shown = 0
+    n_shown = 0
     for name in ("public_test_cases", "private_test_cases"):
         try:
             tests += unpacked(fields.text(name, "[]"))
         except PackedError as problem:
             raise RefusedRowError(f"{name}: {problem}") from problem
-        shown = len(tests) if name == "public_test_cases" else shown
+        n_shown = len(tests) if name == "public_test_cases" else n_shown
     kinds = {test.get("testtype") for test in tests if isinstance(test, dict)}
     if len(kinds) != 1 or not kinds <= {"stdin", "functional"}:
         raise RefusedRowError("no tests, or tests of several types")
@@ -360,7 +356,7 @@ def _livecodebench(fields: Fields) -> CodeRow:
         entry_point=str(metadata.get("func_name") or ""),
         starter=fields.text("starter_code", ""),
         cases=cases,
-        shown=cases[:shown],
+        shown=cases[:n_shown],
         extra={n: fields.row[n] for n in ("contest_date", "difficulty") if n in fields.row},
     )
 
@@ -373,8 +369,8 @@ def _functional(test: Mapping[str, JSON]) -> Case:
     """Arguments stand one a line, each as JSON."""
     try:
         lines = str(test.get("input", "")).split("\n")
-        given = [document(line) for line in lines if line.strip()]
-        return Case(given, document(str(test.get("output", ""))))
+        arguments = [document(line) for line in lines if line.strip()]
+        return Case(arguments, document(str(test.get("output", ""))))
     except ValueError as problem:
         raise RefusedRowError("a functional test that is not JSON") from problem
 
@@ -398,23 +394,20 @@ def _seconds(value: JSON) -> float:
     if isinstance(value, dict):
         value = float(value.get("seconds") or 0) + float(value.get("nanos") or 0) / 1e9
     if isinstance(value, str):
-        found = re.search(r"\d+(?:\.\d+)?", value)
-        value = float(found[0]) if found else None
+        number = re.search(r"\d+(?:\.\d+)?", value)
+        value = float(number[0]) if number else None
     if not isinstance(value, int | float) or isinstance(value, bool) or value <= 0:
         return DEFAULT_TIME_SEC
     return min(_MAX_TIME_SEC, max(DEFAULT_TIME_SEC, 2 * float(value)))
 
 
 def _megabytes(value: JSON) -> int:
-    wanted = int(value) >> 20 if isinstance(value, int) and value > 0 else 0
-    return min(4096, max(1024, wanted))
+    stated = int(value) >> 20 if isinstance(value, int) and value > 0 else 0
+    return min(4096, max(1024, stated))
 
 
-def _label(fields: Fields, *names: str) -> str | None:
-    return next((str(fields.row[n]) for n in names if fields.row.get(n) is not None), None)
-
-
-# (name, the fields that tell it, reader): the first form whose fields are all there.
+# (name, the fields that tell it, reader): the first form whose fields are all there, and of several
+# the one that uses most of what `--map` names.
 _FORMS: Final[tuple[tuple[str, tuple[str, ...], Reader], ...]] = (
     ("humaneval", ("task_id", "prompt", "entry_point", "test"), _humaneval),
     ("mbpp", ("test_list",), _mbpp),
@@ -426,12 +419,11 @@ _FORMS: Final[tuple[tuple[str, tuple[str, ...], Reader], ...]] = (
 
 
 def _form(fields: Fields) -> tuple[str, Reader]:
-    for name, wanted, reader in _FORMS:
-        if all(field in fields.row for field in wanted):
-            return name, reader
-    forms = "; ".join(f"{name} ({', '.join(wanted)})" for name, wanted, _ in _FORMS)
-    raise ConfigError(
-        f"{fields.path}:{fields.line}: no known code data set; it has the fields "
-        f"{', '.join(sorted(fields.row)[:12])}",
-        hint=f"known forms: {forms}",
+    complete = [row for row in _FORMS if all(name in fields.row for name in row[1])]
+    if complete:
+        name, _, reader = max(complete, key=lambda row: len(fields.mapped.intersection(row[1])))
+        return name, reader
+    forms = "; ".join(f"{name} ({', '.join(marks)})" for name, marks, _ in _FORMS)
+    raise fields.refused(
+        f"no known code data set; it has the fields {fields.names}", hint=f"known forms: {forms}"
     )

@@ -1,9 +1,9 @@
-"""Rows of any data set as tasks for a grader of one's own: a prompt, and all that the grader reads.
+"""Reads rows of any data set as tasks for the user's own grader.
 
-A row needs a prompt: text under `prompt` (or one of `PROMPTS`), or a list of chat messages. What
-else it holds goes to the grader and not to the agent, but for the object `view`. `gold` is an
-answer that has to pass, for `tasks check`: text, or what an attempt leaves (`answer`, `calls`,
-`files`). A name for a field of ours is given by `--map THEIRS=OURS`.
+A row needs a prompt: text under `prompt` (or one of `PROMPTS`), or a list of chat messages. The
+agent sees the prompt and the object `view`; all other fields are for the grader alone. `gold` is an
+answer that has to pass in `tasks check`: text, or what an attempt leaves (`answer`, `calls`,
+`files`). `--map THEIRS=OURS` gives a field our name.
 
 Promises: two rows with one key are refused by line; the same row twice is one task, counted.
 """
@@ -19,10 +19,8 @@ from typing import Final
 
 from meta_agent.core.errors import ConfigError
 from meta_agent.core.protocols import JSON, Split
-from meta_agent.domains.formats._fields import Fields
-from meta_agent.domains.formats._rows import stream_rows
+from meta_agent.domains.formats._fields import Fields, TaskFile, stream_rows
 from meta_agent.domains.formats._splits import hashed_split, stated_split
-from meta_agent.domains.formats._task_file import TaskFile
 
 PROMPTS: Final = ("prompt", "question", "problem", "instruction", "input", "query", "messages")
 KEYS: Final = ("key", "id", "task_id")
@@ -48,44 +46,43 @@ class GradedRow:
 
 
 def read_graded(path: Path, mapping: Mapping[str, str]) -> TaskFile[GradedRow]:
-    """All rows of a file."""
+    """Returns all rows of a file."""
     return collected(path, stream_rows(path, mapping))
 
 
 def collected(path: Path, rows: Iterable[Fields]) -> TaskFile[GradedRow]:
-    """Rows from anywhere; `ConfigError` where there are none, or two have one key."""
-    found, seen, lines = TaskFile[GradedRow](path, "rows"), set[str](), dict[str, int]()
+    """Returns rows from anywhere. Raises `ConfigError` if there are none, or two have one key."""
+    task_file, contents, lines = TaskFile[GradedRow](path, "rows"), set[str](), dict[str, int]()
     for fields in rows:
-        found.read += 1
+        task_file.read += 1
         row = _row(fields)
-        semantic = _semantic(row)
-        if semantic in seen:
-            found.duplicates += 1
+        content = digest(_content(row.row))
+        if content in contents:
+            task_file.duplicates += 1
             continue
         if row.key in lines:
-            raise ConfigError(
-                f"{path}:{row.line}: the key {row.key!r} is that of line {lines[row.key]} too",
+            raise fields.refused(
+                f"the key {row.key!r} is that of line {lines[row.key]} too",
                 hint="give every task a key of its own, or none: then its content is its key",
             )
-        seen.add(semantic)
+        contents.add(content)
         lines[row.key] = row.line
-        found.rows.append(row)
-    if not found.rows:
+        task_file.rows.append(row)
+    if not task_file.rows:
         raise ConfigError(f"{path} holds no task: it is empty")
-    return found
+    return task_file
 
 
 def _row(fields: Fields) -> GradedRow:
     prompt, messages = _prompt(fields)
-    shown = fields.nested("view")
-    view: dict[str, JSON] = {**(dict(shown.row) if shown else {}), "prompt": prompt}
+    visible = fields.nested("view")
+    view: dict[str, JSON] = {**(dict(visible.row) if visible else {}), "prompt": prompt}
     if messages:
         view["messages"] = messages
     split = stated_split(fields)
     content = digest(_content(fields.row))
-    stated = next((str(fields.row[k]) for k in KEYS if fields.row.get(k) is not None), "")
     return GradedRow(
-        key=stated or f"task-{content[:12]}",
+        key=fields.label(*KEYS) or f"task-{content[:12]}",
         prompt=prompt,
         view=view,
         gold=_gold(fields),
@@ -101,11 +98,10 @@ def _prompt(fields: Fields) -> tuple[str, list[JSON]]:
         value = fields.row.get(name)
         if isinstance(value, str) and value.strip():
             return value, []
-        if isinstance(value, list) and value and all(_is_message(one) for one in value):
-            return "\n\n".join(str(one["content"]) for one in value), value
-    found = ", ".join(sorted(fields.row)[:12]) or "nothing"
-    raise ConfigError(
-        f"{fields.path}:{fields.line}: no prompt in it; it has the fields {found}",
+        if isinstance(value, list) and value and all(_is_message(item) for item in value):
+            return "\n\n".join(str(message["content"]) for message in value), value
+    raise fields.refused(
+        f"no prompt in it; it has the fields {fields.names or 'nothing'}",
         hint=f"--map FIELD=prompt, or name the field one of {', '.join(PROMPTS)}",
     )
 
@@ -128,10 +124,6 @@ def _content(row: Mapping[str, JSON]) -> dict[str, JSON]:
     return {name: value for name, value in row.items() if name not in _ASIDE}
 
 
-def _semantic(row: GradedRow) -> str:
-    return digest(_content(row.row))
-
-
 def digest(value: JSON) -> str:
-    """The hash of a JSON value."""
+    """Returns the hash of a JSON value."""
     return hashlib.sha256(json.dumps(value, sort_keys=True, default=str).encode()).hexdigest()

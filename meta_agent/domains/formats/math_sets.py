@@ -1,11 +1,10 @@
 """Readers of math data sets: GSM8K, MATH and MATH-500, Big-Math, DAPO-17k, AIME, plain pairs.
 
-Promises: a row that comes out has a problem and the gold answer as its file states it; a row whose
-file states none (or, in MATH, none in a box) is refused by line; the same problem twice is one
-task, counted; the same problem with two different golds is no task at all, counted. The split is
-stated by the row, or hashed from the problem's text.
+Promises: a row that comes out has a problem and the gold answer as its file states it. A row whose
+file states none is refused by line. The same problem twice is one task, counted; the same problem
+with two golds is no task at all, counted. The row states its split, or a hash of the problem does.
 
-Does not cover: whether a gold can be graded (`domains.math` decides that, and counts), or is right.
+Does not cover: whether a gold can be graded, which `domains.math` decides, or whether it is right.
 """
 
 from __future__ import annotations
@@ -15,14 +14,28 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final, NamedTuple
 
-from meta_agent.core.errors import ConfigError
 from meta_agent.core.protocols import JSON, Split
-from meta_agent.domains.formats._fields import Fields
-from meta_agent.domains.formats._rows import stream_rows
+from meta_agent.domains.formats._fields import Fields, TaskFile, stream_rows
 from meta_agent.domains.formats._splits import explicit_split, hashed_split
-from meta_agent.domains.formats._task_file import TaskFile
 from meta_agent.domains.formats.boxes import last_box
+
+_EXTRA: Final = (
+    "level",
+    "subject",
+    "type",
+    "domain",
+    "llama8b_solve_rate",
+    "data_source",
+    "source",
+)
+# DAPO wraps every problem in the same two sentences; a problem is what stands between them.
+_DAPO_FRAME: Final = re.compile(
+    r"\ASolve the following math problem step by step\..*?\n\n"
+    r"(.*?)\n\nRemember to put your answer.*\Z",
+    re.DOTALL,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,129 +55,80 @@ class MathRow:
         return problem_key(self.problem)
 
 
-Parts = tuple[str | None, str, str | None]  # key, problem, gold
+class _Form(NamedTuple):
+    """One published form: which fields hold what, and how the odd ones are read."""
+
+    name: str
+    problem: str
+    gold: str
+    key: tuple[str, ...] = ()
+    marks: tuple[str, ...] = ()
+    problem_of: Callable[[Fields, str], str] = lambda fields, name: fields.text(name)
+    gold_of: Callable[[Fields, str], str | None] = lambda fields, name: _answer(fields, name)
 
 
 def read_math(path: Path, mapping: Mapping[str, str] | None = None) -> TaskFile[MathRow]:
-    """All problems of a file in any of the known forms; `ConfigError` where it has none."""
-    found = TaskFile[MathRow](path)
-    place: dict[str, int] = {}
-    reader: Callable[[Fields], Parts] | None = None
+    """Returns all problems of a file in any of the known forms. Raises `ConfigError` if none is."""
+    task_file = TaskFile[MathRow](path)
+    index_of: dict[str, int] = {}
+    form: _Form | None = None
     for fields in stream_rows(path, mapping):
-        found.read += 1
-        if reader is None:
-            found.source, reader = _form(fields)
-        _take(found, place, fields, reader)
-    found.rows = [row for row in found.rows if row.line not in found.refused]
-    if not found.rows:
-        raise ConfigError(f"{path} holds no usable problem: {'; '.join(found.notes) or 'no rows'}")
-    return found
+        task_file.read += 1
+        form = form or _form_of(fields)
+        task_file.source = form.name
+        _take(task_file, index_of, fields, form)
+    task_file.rows = [row for row in task_file.rows if row.line not in task_file.refused]
+    task_file.needs_rows()
+    return task_file
 
 
 def problem_key(problem: str) -> str:
-    """What makes two problems the same: their words and signs, not their spacing."""
+    """Returns what makes two problems the same: their words and signs, not their spacing."""
     return hashlib.sha256(" ".join(problem.split()).encode()).hexdigest()
 
 
 def _take(
-    found: TaskFile[MathRow],
-    place: dict[str, int],
-    fields: Fields,
-    reader: Callable[[Fields], Parts],
+    task_file: TaskFile[MathRow], index_of: dict[str, int], fields: Fields, form: _Form
 ) -> None:
-    key, problem, gold = reader(fields)
+    problem, gold = form.problem_of(fields, form.problem), form.gold_of(fields, form.gold)
     if gold is None or not gold.strip():
-        found.refused[fields.line] = "no gold answer in it"
+        task_file.refused[fields.line] = "no gold answer in it"
         return
     semantic = problem_key(problem)
-    if semantic in place:
-        _repeated(found, place[semantic], fields.line, gold.strip())
+    if semantic in index_of:
+        _repeated(task_file, task_file.rows[index_of[semantic]], fields.line, gold.strip())
         return
-    place[semantic] = len(found.rows)
-    stated = _stated_split(fields)
-    found.splits_stated |= stated is not None
-    found.rows.append(
+    index_of[semantic] = len(task_file.rows)
+    # Public sets say `train` and `test` of their own; only our four names state a split.
+    stated = explicit_split(fields) if fields.row.get("split") != "test" else None
+    task_file.splits_stated |= stated is not None
+    task_file.rows.append(
         MathRow(
-            key=_key(key, semantic, found.source),
+            key=_key(fields.label(*form.key), semantic, form.name),
             problem=problem,
             gold=gold.strip(),
             split=stated or hashed_split(semantic),
             line=fields.line,
-            source=found.source,
-            extra={n: fields.row[n] for n in _KEPT if fields.row.get(n) is not None},
+            source=form.name,
+            extra={n: fields.row[n] for n in _EXTRA if fields.row.get(n) is not None},
         )
     )
 
 
-def _repeated(found: TaskFile[MathRow], at: int, line: int, gold: str) -> None:
+def _repeated(task_file: TaskFile[MathRow], first: MathRow, line: int, gold: str) -> None:
     """A repetition with another gold makes both worthless: nobody knows which one is right."""
-    found.duplicates += 1
-    first = found.rows[at]
-    if first.gold != gold and first.line not in found.refused:
-        found.refused[line] = "the same problem with another gold"
-        found.refused[first.line] = "the same problem with another gold"
+    task_file.duplicates += 1
+    if first.gold != gold and first.line not in task_file.refused:
+        task_file.refused[line] = "the same problem with another gold"
+        task_file.refused[first.line] = "the same problem with another gold"
 
 
-_KEPT = ("level", "subject", "type", "domain", "llama8b_solve_rate", "data_source", "source")
-
-
-def _stated_split(fields: Fields) -> Split | None:
-    """Public sets say `train` and `test` of their own; only our four names state a split."""
-    return explicit_split(fields) if fields.row.get("split") != "test" else None
-
-
-def _key(given: str | None, semantic: str, source: str) -> str:
-    name = re.sub(r"[^A-Za-z0-9._-]+", "-", given or "").strip("-.")[:80]
+def _key(label: str | None, semantic: str, source: str) -> str:
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", label or "").strip("-.")[:80]
     return f"{name}-{semantic[:8]}" if name else f"{source}-{semantic[:12]}"
 
 
 # --- the forms -----------------------------------------------------------------------------------
-
-
-def _gsm8k(fields: Fields) -> Parts:
-    solution = fields.text("answer")
-    _, mark, gold = solution.rpartition("####")
-    return None, fields.text("question"), gold if mark else None
-
-
-def _math(fields: Fields) -> Parts:
-    stated = fields.optional_text("answer")
-    key = fields.optional_text("unique_id")
-    return key, fields.text("problem"), stated or last_box(fields.text("solution"))
-
-
-def _pairs(fields: Fields) -> Parts:
-    return _label(fields, "id", "idx"), fields.text("problem"), _answer(fields, "answer")
-
-
-def _dapo(fields: Fields) -> Parts:
-    prompt, model = fields.row.get("prompt"), fields.nested("reward_model")
-    said = [m for m in prompt if isinstance(m, dict)] if isinstance(prompt, list) else []
-    if not said or model is None:
-        raise fields.error("prompt", "a list of messages beside reward_model")
-    problem = str(said[-1].get("content", ""))
-    return None, _undressed(problem), _answer(model, "ground_truth")
-
-
-def _rlve(fields: Fields) -> Parts:
-    return None, fields.text("user_prompt"), _answer(fields, "ground_truth")
-
-
-def _capital(fields: Fields) -> Parts:
-    return _label(fields, "ID", "id"), fields.text("Problem"), _answer(fields, "Answer")
-
-
-# DAPO wraps every problem in the same two sentences; a problem is what stands between them.
-_DRESS = re.compile(
-    r"\ASolve the following math problem step by step\..*?\n\n"
-    r"(.*?)\n\nRemember to put your answer.*\Z",
-    re.DOTALL,
-)
-
-
-def _undressed(problem: str) -> str:
-    found = _DRESS.match(problem)
-    return found[1] if found else problem
 
 
 def _answer(fields: Fields, name: str) -> str | None:
@@ -176,29 +140,73 @@ def _answer(fields: Fields, name: str) -> str | None:
     return str(value)
 
 
-def _label(fields: Fields, *names: str) -> str | None:
-    return next((str(fields.row[n]) for n in names if fields.row.get(n) is not None), None)
+def _after_hashes(fields: Fields, name: str) -> str | None:
+    _, mark, gold = fields.text(name).rpartition("####")
+    return gold if mark else None
 
 
-# (name, the fields that tell it, reader): the first form whose fields are all there.
-_FORMS: tuple[tuple[str, tuple[str, ...], Callable[[Fields], Parts]], ...] = (
-    ("dapo", ("prompt", "reward_model"), _dapo),
-    ("gsm8k", ("question", "answer"), _gsm8k),
-    ("aime", ("user_prompt", "ground_truth"), _rlve),
-    ("big-math", ("problem", "answer", "llama8b_solve_rate"), _pairs),
-    ("math", ("problem", "solution"), _math),
-    ("aime", ("Problem", "Answer"), _capital),
-    ("pairs", ("problem", "answer"), _pairs),
+def _answer_or_after_hashes(fields: Fields, name: str) -> str | None:
+    return (_answer(fields, name) or "").rpartition("####")[2] or None
+
+
+def _boxed(fields: Fields, name: str) -> str | None:
+    return fields.optional_text("answer") or last_box(fields.text(name))
+
+
+def _dapo_problem(fields: Fields, name: str) -> str:
+    prompt = fields.row.get(name)
+    messages = [m for m in prompt if isinstance(m, dict)] if isinstance(prompt, list) else []
+    if not messages:
+        raise fields.error(name, "a list of messages beside reward_model")
+    problem = str(messages[-1].get("content", ""))
+    framed = _DAPO_FRAME.match(problem)
+    return framed[1] if framed else problem
+
+
+def _dapo_gold(fields: Fields, name: str) -> str | None:
+    model = fields.nested(name)
+    return _answer(model, "ground_truth") if model else None
+
+
+# The first form whose fields are all there.
+_FORMS: Final = (
+    _Form("dapo", "prompt", "reward_model", problem_of=_dapo_problem, gold_of=_dapo_gold),
+    _Form("gsm8k", "question", "answer", gold_of=_after_hashes),
+    _Form("aime", "user_prompt", "ground_truth"),
+    _Form("big-math", "problem", "answer", ("id", "idx"), ("llama8b_solve_rate",)),
+    _Form("math", "problem", "solution", ("unique_id",), gold_of=_boxed),
+    _Form("aime", "Problem", "Answer", ("ID", "id")),
+    _Form("pairs", "problem", "answer", ("id", "idx")),
+    _Form("pairs", "prompt", "gold", ("id", "idx")),
 )
+# By `--map`: what it names is read as it stands, whatever other forms the row resembles.
+_PROBLEMS: Final = ("prompt", "problem", "question")
+_GOLDS: Final = ("gold", "answer")
 
 
-def _form(fields: Fields) -> tuple[str, Callable[[Fields], Parts]]:
-    for name, wanted, reader in _FORMS:
-        if all(field in fields.row for field in wanted):
-            return name, reader
-    forms = "; ".join(f"{name} ({', '.join(wanted)})" for name, wanted, _ in _FORMS)
-    raise ConfigError(
-        f"{fields.path}:{fields.line}: no known math data set; it has the fields "
-        f"{', '.join(sorted(fields.row)[:12])}",
-        hint=f"known forms: {forms}",
+def _form_of(fields: Fields) -> _Form:
+    if fields.mapped & {*_PROBLEMS, *_GOLDS}:
+        mapped = _mapped_form(fields)
+        if mapped is not None:
+            return mapped
+    for form in _FORMS:
+        if all(name in fields.row for name in (form.problem, form.gold, *form.marks)):
+            return form
+    forms = "; ".join(f"{f.name} ({', '.join((f.problem, f.gold, *f.marks))})" for f in _FORMS)
+    raise fields.refused(
+        f"no known math data set; it has the fields {fields.names}",
+        hint=f"known forms: {forms}; other names: --map QUESTION=prompt,ANSWER=gold",
     )
+
+
+def _mapped_form(fields: Fields) -> _Form | None:
+    """Returns the form of what `--map` names. A part that it does not name has our usual name."""
+    sides = []
+    for names in (_PROBLEMS, _GOLDS):
+        present = [name for name in names if name in fields.row]
+        present.sort(key=lambda name: name not in fields.mapped)
+        sides.append(present[0] if present else None)
+    problem, gold = sides
+    if not problem or not gold:
+        return None
+    return _Form("pairs", problem, gold, ("id", "idx"), gold_of=_answer_or_after_hashes)

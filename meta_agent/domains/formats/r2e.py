@@ -21,8 +21,7 @@ from meta_agent.core.errors import ConfigError
 from meta_agent.core.parsing.strict import document
 from meta_agent.core.parsing.syntax import literal_value
 from meta_agent.core.protocols import JSON, Split
-from meta_agent.domains.formats._fields import Fields
-from meta_agent.domains.formats._rows import stream_rows
+from meta_agent.domains.formats._fields import Fields, stream_rows
 from meta_agent.domains.formats._splits import explicit_split, hashed_split
 from meta_agent.domains.formats.swebench import (
     OfficialRun,
@@ -116,7 +115,7 @@ def r2e_row(fields: Fields) -> R2eRow:
     if repo is None:
         raise fields.error("repo_name", "a non-empty string")
     commit, statement = fields.text("commit_hash"), fields.text("problem_statement")
-    if not re.fullmatch(r"[0-9a-f]{7,40}", commit):
+    if not re.fullmatch(r"[0-9a-f]{7,64}", commit):
         raise fields.error("commit_hash", "a commit's hash")
     expected = _expected(fields)
     return R2eRow(

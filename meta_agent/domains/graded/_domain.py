@@ -244,7 +244,6 @@ def _ceilings(stated: Mapping[str, Any], grader: str) -> Ceilings:
 def load_rows(path: Path | None, mapping: Mapping[str, str]) -> Rows:
     """The rows of a file, or those of the grader's own `tasks()`."""
     from meta_agent.domains.formats._fields import Fields
-    from meta_agent.domains.formats._rows import mapped
     from meta_agent.domains.formats.graded_sets import collected, read_graded
 
     def rows(workers: Workers) -> TaskFile[GradedRow]:
@@ -256,6 +255,6 @@ def load_rows(path: Path | None, mapping: Mapping[str, str]) -> Rows:
             source = Path("tasks()")
             found = worker.ask("tasks", 10 * GRADE_SEC)
         fields = (Fields(source, n, row) for n, row in enumerate(found, 1))
-        return collected(source, (mapped(one, mapping) for one in fields))
+        return collected(source, (row.renamed(mapping) for row in fields))
 
     return rows

@@ -221,7 +221,10 @@ def _grader_hash() -> str:
             ),
         ),
         ("meta_agent.domains", ("_scratch.py",)),
-        ("meta_agent.domains.formats", ("boxes.py", "math_sets.py", "_splits.py", "_rows.py")),
+        (
+            "meta_agent.domains.formats",
+            ("boxes.py", "math_sets.py", "_splits.py", "_fields.py", "files.py"),
+        ),
     ):
         for name in names:
             digest.update(name.encode() + resources.files(package).joinpath(name).read_bytes())

@@ -1,8 +1,9 @@
-"""`Draft`: what one foreign row says about an attempt, where None means "not in this data".
+"""`Draft`: what one row of another tool says about an attempt. None means "not in this data".
 
-`to_rollout` makes the record of it. A record has no room for "unknown" everywhere, so what was
-not in the data is listed in `outcome_detail["imported"]["absent"]`; `absent(rollout)` reads the
-list, and evidence leaves out what rests on it instead of showing a 0.
+`to_rollout` makes the record of it. Many fields of a record cannot say "unknown", so the record
+lists what was not in the data in `outcome_detail["imported"]["absent"]`. `absent(rollout)` reads
+the list, and evidence leaves out what rests on it instead of showing a 0.
+`attempt_messages(rollout)` is the one answer to which messages an attempt wrote.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Any, Final
 
 from meta_agent.core.protocols import (
     JSON,
@@ -24,22 +25,26 @@ from meta_agent.core.protocols import (
 )
 
 IMPORTED: Final = "imported"
-# What a record may lack. `tool_ok`: calls are known, but not whether they worked.
+PROMPT_MESSAGES: Final = "prompt_messages"
+# What a record may lack. `tool_ok`: calls are known, but not whether they worked. `cut_replies`:
+# it is not known which replies ended at their token limit.
 ABSENCES: Final = (
-    *("messages", "tool_events", "tool_ok", "turns", "stop_reason"),
+    *("messages", "tool_events", "tool_ok", "turns", "stop_reason", "cut_replies"),
     *("rewards", "outcome", "tokens", "flags", "task"),
 )
 
 
 @dataclass(slots=True)
 class Draft:
-    """One attempt as far as its row tells."""
+    """One attempt, as far as its row tells."""
 
     prompt: Sequence[Message] = ()  # what names the task where the row does not
     messages: list[Message] | None = None
+    prompt_messages: int | None = None  # how many of `messages` were given to the attempt
     tool_events: list[ToolEvent] | None = None
     tool_ok: bool = False  # whether `ok` of the tool events was in the data
     turns: int | None = None
+    cut_replies: int | None = None
     task_key: str | None = None
     group: str | None = None
     sample_idx: int | None = None
@@ -60,32 +65,55 @@ class Draft:
     tokens: TokenRecord | None = None
     timings: dict[str, float] = field(default_factory=dict)
     cost: dict[str, float] = field(default_factory=dict)
-    caveat: str = ""  # what a reader should know of the file that it came from
+    caveat: str = ""  # what a reader should know about the file that it came from
+
+    def converse(self, messages: list[Message], prompt_messages: int | None = None) -> None:
+        """Sets the dialogue, and the turns and tool calls of the attempt. No messages say nothing.
+
+        The first `prompt_messages` were given to the attempt. Where no number is known, all
+        messages before the first reply were.
+        """
+        if not messages:
+            return
+        first = first_reply(messages) if prompt_messages is None else prompt_messages
+        self.messages, self.prompt_messages = messages, first
+        self.prompt = messages[:first]
+        self.turns = sum(message["role"] == "assistant" for message in messages[first:])
+        self.tool_events, self.tool_ok = tool_calls_of(messages[first:])
 
     def absent(self) -> list[str]:
-        """What the row did not say."""
-        known = {
+        """Returns what the row did not say."""
+        known_fields = {
             "messages": self.messages is not None,
             "tool_events": self.tool_events is not None,
             "tool_ok": self.tool_ok or not self.tool_events,
             "turns": self.turns is not None,
             "stop_reason": self.stop_reason is not None,
+            "cut_replies": self.replies_cut() is not None,
             "rewards": bool(self.rewards),
             "outcome": self.outcome is not None or self.error is not None,
             "tokens": self.tokens is not None,
             "flags": self.flags is not None,
             "task": self.task_key is not None,
         }
-        return [name for name in ABSENCES if not known[name]]
+        return [name for name in ABSENCES if not known_fields[name]]
+
+    def replies_cut(self) -> int | None:
+        """Returns how many replies ended at their token limit. How an attempt of one reply ended
+        says it too."""
+        if self.cut_replies is None and self.turns == 1 and self.stop_reason is not None:
+            return int(self.stop_reason == "length")
+        return self.cut_replies
 
 
 @dataclass(slots=True)
 class Numbering:
-    """Sample numbers inside groups, for rows that carry none. One small integer per group."""
+    """Sample numbers inside groups, for rows that carry none. It keeps one integer per group."""
 
     next_of: dict[str, int] = field(default_factory=dict)
 
     def sample(self, group: str) -> int:
+        """Returns the next number of a group."""
         index = self.next_of.get(group, 0)
         self.next_of[group] = index + 1
         return index
@@ -94,13 +122,16 @@ class Numbering:
 def to_rollout(
     draft: Draft, numbering: Numbering, *, run: str, format_name: str, place: str
 ) -> Rollout:
-    """The record of a draft."""
+    """Returns the record of a draft."""
     prompt = digest(list(draft.prompt))
     task = draft.task_key or f"prompt-{prompt[:12]}"
     # Attempts of two policies at a task are no group: nothing was ever compared among them.
     group = draft.group or (f"{task}@{draft.policy}" if draft.policy else task)
     sample = numbering.sample(group) if draft.sample_idx is None else draft.sample_idx
-    imported = {"format": format_name, "place": place, "absent": draft.absent()}
+    imported: dict[str, JSON] = {"format": format_name, "place": place, "absent": draft.absent()}
+    messages, prompt_messages = draft.messages or [], draft.prompt_messages or 0
+    if prompt_messages > first_reply(messages):
+        imported[PROMPT_MESSAGES] = prompt_messages
     return Rollout(
         run=run,
         version=draft.version or IMPORTED,
@@ -114,7 +145,7 @@ def to_rollout(
         harness_commit=draft.harness_commit,
         policy=draft.policy or "unknown",
         evaluator_hash=f"{IMPORTED}:{format_name}",
-        messages=draft.messages or [],
+        messages=messages,
         tool_events=draft.tool_events or [],
         tokens=draft.tokens,
         rewards=draft.rewards or {},
@@ -127,47 +158,109 @@ def to_rollout(
         error=draft.error,
         flags=draft.flags or [],
         turns=draft.turns or 0,
+        cut_replies=draft.replies_cut() or 0,
         timings=draft.timings,
         cost=draft.cost,
     )
 
 
 def origin(rollout: Rollout) -> Mapping[str, JSON]:
-    """Format and place that this record came from; empty for records of our own."""
+    """Returns format and place that a record came from. It is empty for records of our own."""
     imported = rollout.outcome_detail.get(IMPORTED)
     return imported if isinstance(imported, Mapping) else {}
 
 
-def with_outcome(rollout: Rollout, outcome: bool | None, source: str, **more: JSON) -> Rollout:
-    """The record with an outcome that its own row did not have, and where that came from."""
-    told = {"absent": sorted(absent(rollout) - {"outcome"}), "outcome_from": source}
-    detail = {**rollout.outcome_detail, IMPORTED: {**origin(rollout), **told}}
-    return replace(rollout, outcome=outcome, outcome_detail=detail, **more)
-
-
 def absent(rollout: Rollout) -> frozenset[str]:
-    """What was not in the data that this record came from; nothing for records of our own."""
+    """Returns what was not in the data of a record. Nothing is absent in records of our own."""
     names = origin(rollout).get("absent")
     return frozenset(names) & frozenset(ABSENCES) if isinstance(names, list) else frozenset()
 
 
+def attempt_messages(rollout: Rollout) -> list[Message]:
+    """Returns the messages of the attempt itself, from its first reply on.
+
+    A prompt may hold replies too: worked examples, or earlier turns. The attempt did not write
+    those, so no measure may count them.
+    """
+    prompt_messages = origin(rollout).get(PROMPT_MESSAGES, 0)
+    start = prompt_messages if isinstance(prompt_messages, int) else 0
+    return rollout.messages[max(start, first_reply(rollout.messages)) :]
+
+
+def prompt_of(rollout: Rollout) -> list[Message]:
+    """Returns the messages that the attempt was given before its first reply."""
+    return rollout.messages[: len(rollout.messages) - len(attempt_messages(rollout))]
+
+
+def first_reply(messages: Sequence[Message]) -> int:
+    """Returns the index of the first reply, or how many messages there are."""
+    replies = (i for i, message in enumerate(messages) if message["role"] == "assistant")
+    return next(replies, len(messages))
+
+
+def with_outcome(rollout: Rollout, outcome: bool | None, source: str, **more: JSON) -> Rollout:
+    """Returns the record with an outcome that its row did not have, and the outcome's source."""
+    changes = {"absent": sorted(absent(rollout) - {"outcome"}), "outcome_from": source}
+    detail = {**rollout.outcome_detail, IMPORTED: {**origin(rollout), **changes}}
+    return replace(rollout, outcome=outcome, outcome_detail=detail, **more)
+
+
 def judged(rollouts: Iterable[Rollout], solved_at: float | None) -> Iterator[Rollout]:
-    """Rollouts whose reward says whether they solved their task, where nothing else does."""
-    for one in rollouts:
-        known = one.outcome is not None or one.error is not None or not one.rewards
-        if solved_at is None or known:
-            yield one
+    """Yields the rollouts. Where only the reward can say whether a task is solved, it does."""
+    for rollout in rollouts:
+        has_verdict = rollout.outcome is not None or rollout.error is not None
+        if solved_at is None or has_verdict or not rollout.rewards:
+            yield rollout
         else:
-            yield with_outcome(one, one.total_reward >= solved_at, "reward")
+            yield with_outcome(rollout, rollout.total_reward >= solved_at, "reward")
 
 
 def cost_of(usd: float | None = None, *tokens: float | None) -> dict[str, float]:
-    """What an attempt cost, as far as its data says; a number of tokens may come in parts."""
-    known = [part for part in tokens if part is not None]
-    return ({} if usd is None else {"usd": usd}) | ({"tokens": sum(known)} if known else {})
+    """Returns what an attempt cost, as far as its data says. Tokens may come in several parts."""
+    parts = [part for part in tokens if part is not None]
+    return ({} if usd is None else {"usd": usd}) | ({"tokens": sum(parts)} if parts else {})
 
 
 def digest(value: JSON) -> str:
-    """Names a piece of data by its content."""
+    """Returns the hash that names a piece of data by its content."""
     text = json.dumps(value, sort_keys=True, separators=(",", ":"), default=str)
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def tool_calls_of(messages: Sequence[Message]) -> tuple[list[ToolEvent], bool]:
+    """Returns the tool calls of a dialogue, and whether the data says which of them worked.
+
+    Calls and results are paired by id, or by order where ids are missing. A call without a result
+    was cut off with its attempt; it did not fail.
+    """
+    events: list[ToolEvent] = []
+    waiting: dict[str, ToolEvent] = {}
+    verdicts, turn = [], -1
+    for message in messages:
+        if message["role"] == "assistant":
+            turn += 1
+            for number, call in enumerate(message.get("tool_calls", ())):
+                event = _event(call, turn)
+                events.append(event)
+                waiting[call["id"] or f"#{turn}.{number}"] = event
+        elif message["role"] == "tool" and waiting:
+            key = message.get("tool_call_id", "")
+            event = waiting.pop(key if key in waiting else next(iter(waiting)))
+            event.result = message["content"]
+            event.ok = not message.get("is_error", False)
+            verdicts.append("is_error" in message)
+    return events, bool(verdicts) and all(verdicts)
+
+
+def _event(call: dict[str, Any], turn: int) -> ToolEvent:
+    function = call["function"]
+    return ToolEvent(turn, function["name"], arguments_of(function["arguments"]), "", True)
+
+
+def arguments_of(text: JSON) -> dict[str, JSON]:
+    """Returns a call's arguments as an object. Any other value is kept under `text`."""
+    try:
+        value = json.loads(text) if isinstance(text, str) else text
+    except (ValueError, RecursionError):
+        value = None
+    return value if isinstance(value, dict) else {"text": text}

@@ -1,42 +1,45 @@
-"""The one protocol of all formats: recognise a row, read it, and (some of them) write it.
+"""`Format`: how one tool's rows are recognised and read. `Keys`: which fields of a row hold what.
 
-A reader gets one row at a time and returns a `Draft` or raises `RowError`; it never sees the file,
-so no format can need more memory than its largest row.
+A reader gets one row at a time and returns a `Draft` or raises `RowError`. It never sees the file,
+so no format needs more memory than its largest row.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple, get_args
 
-from meta_agent.core.protocols import JSON, Rollout
-from meta_agent.readers.formats._draft import Draft
-from meta_agent.readers.formats._row import Row
+from meta_agent.core.protocols import JSON, Rollout, RolloutFailure, StopReason
+from meta_agent.domains.formats.files import Placed
+from meta_agent.readers.formats._draft import Draft, cost_of
+from meta_agent.readers.formats._row import Row, RowError, finite, has
 
 CERTAIN: Final = 3
+ERROR_CHARS: Final = 2000
 Count = Callable[[str], None]
 Writer = Callable[[Iterable[Rollout], Path], int]
 
 
-@dataclass(frozen=True, slots=True)
-class Placed:
-    """A value of a file and where it stands: a line, an index, or the whole file."""
+class Attached(NamedTuple):
+    """A file beside each of a format's files: it comes with every row, as the field `field`."""
 
-    place: str
-    value: JSON
+    file: str
+    beside: str
+    field: str
 
 
 @dataclass(frozen=True, slots=True)
 class Format:
     """One way to write rollouts down.
 
-    `marks` says in words how it is recognised. `claims` gives 0 (not this format) to
-    `CERTAIN`. `expand` turns one value of the file into rows (a map of predictions is many),
-    `gather` all values into rows (events of a log).
-    `cannot_carry` names what an export loses, by the record's fields. Of a format of `dialogues` a
-    rollout without messages is not written: read again, its silence would be the model's.
+    `marks` says in words how it is recognised. `claims` returns 0 (not this format) to `CERTAIN`.
+    `expand` turns one value of the file into rows, `gather` all values into rows.
+    `identity` returns what is the same wherever a tool repeats one attempt, such as its id: of an
+    attempt that several files hold, one is read. None says that the row has nothing of the kind.
+    `cannot_carry` names the fields of a record that an export loses. A format of `dialogues` does
+    not write rollouts without messages: read again, their silence would look like the model's.
     """
 
     name: str
@@ -47,11 +50,139 @@ class Format:
     write: Writer | None = None
     expand: Callable[[Placed], Iterator[Placed]] | None = None
     gather: Callable[[Iterable[Placed]], Iterator[Placed]] | None = None
+    identity: Callable[[Row, Path], JSON] | None = None
+    attached: Attached | None = None
     layout: Literal["lines", "document", "parquet"] = "lines"
     cannot_carry: frozenset[str] = frozenset()
     dialogues: bool = False
 
 
-def has(value: JSON, *names: str) -> bool:
-    """An object that holds all these fields."""
-    return isinstance(value, dict) and all(name in value for name in names)
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """Which fields of a row hold what. Blanks separate alternatives; `a.b` is `b` of object `a`.
+
+    `rewards` and `weights` are objects of numbers. `error` is text that means a failed machine.
+    `tokens` are added up. `stops` turns a tool's words for an ending into ours, `skip` lists fields
+    that no record has a place for.
+    """
+
+    task: str = ""
+    group: str = ""
+    sample: str = ""
+    policy: str = ""
+    domain: str = ""
+    version: str = ""
+    reward: str = ""
+    rewards: str = ""
+    weights: str = ""
+    advantage: str = ""
+    outcome: str = ""
+    error: str = ""
+    stop: str = ""
+    flags: str = ""
+    usd: str = ""
+    tokens: str = ""
+    skip: str = ""
+    stops: Mapping[str, StopReason] = field(default_factory=dict)
+
+    def draft(self, row: Row, count: Count, *, needs_task: bool = False) -> Draft:
+        """Returns the draft of all that stands in the row as it is. Raises `RowError`."""
+        row.skip(*self.skip.split())
+        failure = row.text(*self.error.split())
+        draft = Draft(
+            task_key=row.label(*self.task.split()),
+            group=row.label(*self.group.split()),
+            sample_idx=row.integer(*self.sample.split()),
+            policy=row.text(*self.policy.split()) or None,
+            domain=row.text(*self.domain.split()) or "",
+            version=row.text(*self.version.split()),
+            rewards=self._rewards(row, count),
+            weights=numbers_of(row.object(self.weights), count) if self.weights else {},
+            advantage=row.number(*self.advantage.split()),
+            outcome=row.flag(*self.outcome.split()),
+            error=RolloutFailure("infra", failure[:ERROR_CHARS]) if failure else None,
+            stop_reason=self.stop_of(row, count),
+            flags=row.words(self.flags) if self.flags else None,
+            cost=cost_of(row.number(*self.usd.split()), *_amounts(row, self.tokens)),
+        )
+        if needs_task and not draft.task_key:
+            raise row.need(self.task.split()[0], "a name or a number")
+        return draft
+
+    def _rewards(self, row: Row, count: Count) -> dict[str, float] | None:
+        """Returns rewards by name, or the single one under the name `reward`."""
+        rewards = numbers_of(row.object(self.rewards), count) if self.rewards else {}
+        single = row.number(*self.reward.split())
+        return rewards or (None if single is None else {"reward": single})
+
+    def stop_of(self, row: Row, count: Count) -> StopReason | None:
+        """Returns how an attempt ended, in our words. Counts words that nobody knows."""
+        words = [word for name in self.stop.split() if (word := row.text(name))]
+        for word in words:
+            if word in self.stops:
+                return self.stops[word]
+            if word in get_args(StopReason):
+                return word  # type: ignore[return-value]
+        if words:
+            count(f"stop reason {words[0]}")
+        return None
+
+
+def _amounts(row: Row, names: str) -> list[float | None]:
+    """Tools write 0 tokens where they counted none."""
+    return [row.number(name) or None for name in names.split()]
+
+
+def numbers_of(row: Row, count: Count) -> dict[str, float]:
+    """Returns the finite numbers of an object. Counts its other values by name."""
+    numbers: dict[str, float] = {}
+    for name in row.values:
+        value = row.get(name)
+        number = finite(value)
+        if number is not None:
+            numbers[name] = number
+        elif value is not None:
+            count(f"{row.prefix}{name} (not a number)")
+    return numbers
+
+
+def rows_under(
+    name: str, beside: str = "", field_name: str = ""
+) -> Callable[[Placed], Iterator[Placed]]:
+    """Returns an `expand`: one row for each item of a list, with a field of the file beside it."""
+
+    def expand(placed: Placed) -> Iterator[Placed]:
+        value = placed.value
+        rows = value.get(name) if isinstance(value, dict) else None
+        if not isinstance(rows, list):
+            yield placed
+            return
+        for index, row in enumerate(rows):
+            more = {field_name: value.get(beside)} if beside and isinstance(row, dict) else {}
+            yield Placed(f"{placed.place}[{index}]", {**row, **more} if more else row)
+
+    return expand
+
+
+def identity_by(*names: str) -> Callable[[Row, Path], JSON]:
+    """Returns an `identity`: the values of these fields, if any of them has one."""
+
+    def identity(row: Row, path: Path) -> JSON:
+        values = [Row(row.values).get(name) for name in names]
+        return values if any(value is not None for value in values) else None
+
+    return identity
+
+
+__all__ = [
+    "CERTAIN",
+    "Attached",
+    "Count",
+    "Draft",
+    "Format",
+    "Keys",
+    "Placed",
+    "Row",
+    "RowError",
+    "has",
+]

@@ -1,63 +1,186 @@
-"""Harbor's trials: a trial's `result.json`, with the ATIF trajectory in `agent/` beside it.
+"""ATIF trajectories (Harbor's agent trajectory interchange format, 1.0 to 1.7) and Harbor's trials.
 
-A trajectory knows neither its task nor its reward; the result knows both, and why a trial failed.
-An agent that ran out of time was judged all the same: that is an ending, not an error. Rewards are
-Harbor's own and no outcome: `--solved-at 1` says that a full reward is.
+A trajectory is one document, or one a line. Steps of `user` and `system` are messages; a step of
+the `agent` is a reply, and its observation's results follow as tool messages. Copied context is the
+prompt's, not the attempt's. Subagents' trajectories are counted as not carried over.
+A trial is a `result.json`, with the trajectory in `agent/` beside it. The trajectory knows neither
+its task nor its reward; the result knows both, and why a trial failed. An agent that ran out of
+time was judged all the same: that is an ending, not an error. Rewards are Harbor's own and no
+outcome: `--solved-at 1` says that a full reward is.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from meta_agent.core.protocols import JSON, RolloutFailure
-from meta_agent.readers.formats import _atif
-from meta_agent.readers.formats._draft import Draft, cost_of
-from meta_agent.readers.formats._format import CERTAIN, Count, has
-from meta_agent.readers.formats._messages import numbers_of
-from meta_agent.readers.formats._row import Row
+from meta_agent.core.protocols import JSON, Message, RolloutFailure
+from meta_agent.readers.formats._draft import Draft
+from meta_agent.readers.formats._format import (
+    CERTAIN,
+    ERROR_CHARS,
+    Attached,
+    Count,
+    Format,
+    Keys,
+    identity_by,
+    numbers_of,
+    rows_under,
+)
+from meta_agent.readers.formats._messages import parse_messages, text_of
+from meta_agent.readers.formats._row import Row, RowError, as_object, has
+from meta_agent.readers.formats._tokens import calls_of, joined
 
-NAME = "harbor"
-RESULT: Final = "result.json"
-TRAJECTORY: Final = "agent/trajectory.json"  # beside the result
-ATTACHED: Final = "trajectory"  # under this name it comes with the result's row
-_JUDGES: Final = ("verifier", "reward")
-_PLUMBING: Final = (
-    *("id", "trial_name", "trial_uri", "task_id", "task_checksum", "source", "config"),
-    *(
-        "started_at",
-        "finished_at",
-        "environment_setup",
-        "agent_setup",
-        "agent_execution",
-        "verifier",
-    ),
+_ROLE_OF: Final = {"user": "user", "system": "system", "agent": "assistant"}
+_ATIF: Final = Keys(
+    policy="agent.model_name",
+    version="agent.version",
+    usd="final_metrics.total_cost_usd",
+    skip="schema_version session_id trajectory_id notes agent final_metrics extra",
+)
+# What others put in `extra`. Exports of this project's earlier versions used `extra.meta_agent`.
+_EXTRA: Final = Keys(
+    task="task_id",
+    group="group_id",
+    sample="sample_idx",
+    reward="reward",
+    rewards="rewards",
+    weights="weights",
+    advantage="advantage",
+    outcome="outcome resolved",
+    stop="stop_reason",
+    flags="flags",
 )
 
 
-def claims(value: JSON) -> int:
-    return CERTAIN if has(value, "task_name", "verifier_result", "exception_info") else 0
+def _claims_atif(value: JSON) -> int:
+    is_atif = str(as_object(value).get("schema_version", "")).startswith("ATIF-")
+    return CERTAIN if is_atif and isinstance(value.get("steps"), list) else 0
 
 
-def read(row: Row, count: Count) -> Draft:
-    task = row.text("task_name")
-    if not task:
-        raise row.need("task_name", "a string")
-    trajectory, failed = row.object(ATTACHED), row.object("exception_info")
-    draft = _atif.read(trajectory, count) if trajectory else Draft()
-    judged, run = row.object("verifier_result"), row.object("agent_result")
-    row.skip(*_PLUMBING)
-    draft.task_key, draft.group = task, None
-    draft.rewards = numbers_of(judged.object("rewards"), count) or None
-    model = row.object("agent_info").object("model_info").text("name")
-    sides = (run.number(f"n_{side}_tokens") or None for side in ("input", "output"))
-    cost = cost_of(run.number("cost_usd"), *sides)
-    draft.policy, draft.cost = draft.policy or model, draft.cost or cost
+def _read_atif(row: Row, count: Count) -> Draft:
+    steps = [_step(item, i) for i, item in enumerate(row.items("steps") or (), 1)]
+    if not steps:
+        raise RowError("field steps: expected at least one step")
+    extra = row.object("extra")
+    draft = _EXTRA.draft(extra.object("meta_agent") or extra, count)
+    about = _ATIF.draft(row, count)
+    by_step = [list(_messages(step, count)) for step in steps]
+    messages = parse_messages([m for part in by_step for m in part], "steps", count)
+    draft.converse(messages, _copied(steps, by_step))
+    replies = [s for s in steps if s.get("source") == "agent" and not s.flag("is_copied_context")]
+    draft.turns = len(replies)
+    draft.policy = about.policy or _model(replies)
+    draft.version, draft.cost = about.version, about.cost
+    metrics = row.object("final_metrics")
+    completion = metrics.number("total_completion_tokens")
+    if completion is not None:
+        prompt = metrics.number("total_prompt_tokens") or 0
+        draft.cost = {**draft.cost, "tokens": prompt + completion}
+    names = ("prompt_token_ids", "completion_token_ids", "logprobs")
+    draft.tokens = joined(calls_of((step.object("metrics").values for step in replies), names))
+    return draft
+
+
+def _copied(steps: Sequence[Row], by_step: Sequence[list[Message]]) -> int | None:
+    """Returns how many messages come with the context that was copied, if any reply was."""
+    copied = [
+        i for i, s in enumerate(steps) if s.get("source") == "agent" and s.flag("is_copied_context")
+    ]
+    if not copied:
+        return None
+    after = (i for i, s in enumerate(steps) if i > copied[-1] and s.get("source") == "agent")
+    return sum(len(part) for part in by_step[: next(after, len(steps))])
+
+
+def _step(item: JSON, number: int) -> Row:
+    if not isinstance(item, dict) or str(item.get("source")) not in _ROLE_OF:
+        raise RowError("a step: expected source user, system or agent", f"step {number}")
+    return Row(item)
+
+
+def _messages(step: Row, count: Count) -> Iterator[Message]:
+    role = _ROLE_OF[str(step.get("source"))]
+    message: Message = {"role": role, "content": text_of(step.get("message"), count)}
+    if step.get("reasoning_content"):
+        message["reasoning_content"] = str(step.get("reasoning_content"))
+    calls = step.items("tool_calls") or []
+    if calls:
+        message["tool_calls"] = [_call(call) for call in calls]
+    yield message
+    for result in step.object("observation").items("results") or ():
+        yield _result(result, len(calls), count)
+
+
+def _call(call: JSON) -> dict[str, JSON]:
+    if not isinstance(call, dict) or not isinstance(call.get("function_name"), str):
+        raise RowError("a tool call: expected function_name")
+    function = {"name": call["function_name"], "arguments": call.get("arguments") or {}}
+    return {"id": str(call.get("tool_call_id") or ""), "function": function}
+
+
+def _result(result: JSON, calls: int, count: Count) -> Message:
+    if not isinstance(result, dict):
+        raise RowError("an observation's result: expected an object")
+    if result.get("subagent_trajectory_ref"):
+        count("subagent_trajectory_ref")
+    content = text_of(result.get("content"), count)
+    source = result.get("source_call_id")
+    if source is None and not calls:  # the environment speaks without having been called
+        return {"role": "user", "content": content}
+    return {"role": "tool", "tool_call_id": str(source or ""), "content": content}
+
+
+def _model(replies: Iterable[Row]) -> str | None:
+    return next((name for step in replies if (name := step.text("model_name"))), None)
+
+
+ATIF: Final = Format(
+    "atif",
+    "ATIF trajectories (Harbor)",
+    "schema_version ATIF-..., steps",
+    _claims_atif,
+    _read_atif,
+    identity=identity_by("trajectory_id"),
+)
+
+# --- Harbor's trials ------------------------------------------------------------------------------
+
+_TRIAL: Final = Keys(
+    task="task_name",
+    policy="agent_info.model_info.name",
+    usd="agent_result.cost_usd",
+    tokens="agent_result.n_input_tokens agent_result.n_output_tokens",
+    skip="id trial_name trial_uri task_id task_checksum source config started_at finished_at"
+    " environment_setup agent_setup agent_execution verifier",
+)
+_TRAJECTORY: Final = "trajectory"
+_JUDGES: Final = ("verifier", "reward")
+
+
+def _claims_trial(value: JSON) -> int:
+    trials = as_object(value).get("trial_results")
+    of_job = isinstance(trials, list) and bool(trials) and all(map(_is_trial, trials))
+    return CERTAIN if of_job or _is_trial(value) else 0
+
+
+def _is_trial(value: JSON) -> bool:
+    return has(value, "task_name", "verifier_result", "exception_info")
+
+
+def _read_trial(row: Row, count: Count) -> Draft:
+    about = _TRIAL.draft(row, count, needs_task=True)
+    trajectory, failed = row.object(_TRAJECTORY), row.object("exception_info")
+    draft = _read_atif(trajectory, count) if trajectory else Draft()
+    draft.task_key, draft.group = about.task_key, None
+    draft.rewards = numbers_of(row.object("verifier_result").object("rewards"), count) or None
+    draft.policy, draft.cost = draft.policy or about.policy, draft.cost or about.cost
     _end(draft, failed)
     return draft
 
 
 def _end(draft: Draft, failed: Row) -> None:
-    """How it ended, where it failed."""
+    """Says how the trial ended, where it failed."""
     if not failed:
         return
     kind = failed.text("exception_type") or "an exception"
@@ -65,6 +188,18 @@ def _end(draft: Draft, failed: Row) -> None:
         draft.stop_reason = "wall_limit"
         return
     of_judge = any(word in kind.lower() for word in _JUDGES)
-    detail = f"{kind}: {failed.text('exception_message') or ''}"[:2000]
+    detail = f"{kind}: {failed.text('exception_message') or ''}"[:ERROR_CHARS]
     draft.error = RolloutFailure("verifier" if of_judge else "infra", detail)
     draft.stop_reason = "error"
+
+
+HARBOR: Final = Format(
+    "harbor",
+    "Harbor's trials, with the trajectories in their folders",
+    "task_name, verifier_result, exception_info",
+    _claims_trial,
+    _read_trial,
+    expand=rows_under("trial_results"),
+    identity=identity_by("id", "trial_name"),
+    attached=Attached("result.json", "agent/trajectory.json", _TRAJECTORY),
+)

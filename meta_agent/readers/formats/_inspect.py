@@ -1,96 +1,122 @@
 """Inspect logs: `.json` whole, `.eval` (a zip archive) one sample after the other.
 
-Each scorer's value is a reward; Inspect's letters are numbers as Inspect counts them (C 1, P 0.5,
-I and N 0). One scorer whose value is a letter or true or false tells the outcome: solved is C or
-true. Epochs of a sample are a group. Events, which repeat the messages, are not read.
+Each scorer's value is a reward; Inspect's letters are numbers as Inspect counts them. If one scorer
+gives a letter, true or false, that is the outcome: solved is C or true. Epochs of a sample are a
+group. Replies of a sample's input (worked examples) are the prompt's, not the attempt's.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Final
 
-from meta_agent.core.protocols import JSON, RolloutFailure, StopReason
+from meta_agent.core.protocols import JSON, Message, RolloutFailure
 from meta_agent.readers.formats._draft import Draft, cost_of
-from meta_agent.readers.formats._format import Count, Placed, has
-from meta_agent.readers.formats._messages import before_reply, parse_messages, told_by, turns_of
-from meta_agent.readers.formats._row import Row, RowError, finite
+from meta_agent.readers.formats._format import (
+    CERTAIN,
+    ERROR_CHARS,
+    Count,
+    Format,
+    Keys,
+    Placed,
+)
+from meta_agent.readers.formats._messages import parse_messages, text_of
+from meta_agent.readers.formats._row import Row, RowError, as_object, finite, has
 
-NAME = "inspect"
 _LETTERS: Final = {"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0}
-_STOPS: Final[dict[str, StopReason]] = {
-    **{"stop": "returned", "tool_calls": "returned", "content_filter": "returned"},
-    **{"max_tokens": "length", "model_length": "token_limit"},
-    **{"message": "turn_limit", "turn": "turn_limit", "token": "token_limit", "cost": "turn_limit"},
-    **{"time": "wall_limit", "working": "wall_limit"},
-}
-# Events and what repeats the record's own fields, or says how the log itself is packed.
-_UNREAD: Final = (
-    *("events", "events_data", "attachments", "timelines", "choices", "model_usage", "role_usage"),
-    *(
-        "input",
-        "output",
-        "error_retries",
-        "uuid",
-        "started_at",
-        "completed_at",
-        "working_time",
-        "store",
-        "files",
-        "setup",
-        "sandbox",
-    ),
+_KEYS: Final = Keys(
+    task="id",
+    policy="eval.model",
+    domain="eval.task",
+    # Events and what repeats the record's own fields, or says how the log itself is packed.
+    skip="events events_data attachments timelines choices model_usage role_usage input output"
+    " error_retries uuid started_at completed_at working_time store files setup sandbox",
+    stop="limit.type ending",
+    stops={
+        **{"stop": "returned", "tool_calls": "returned", "content_filter": "returned"},
+        **{"max_tokens": "length", "model_length": "token_limit"},
+        **{"message": "turn_limit", "turn": "turn_limit", "cost": "turn_limit"},
+        **{"token": "token_limit", "time": "wall_limit", "working": "wall_limit"},
+    },
 )
 
 
-def claims(value: JSON) -> int:
-    return 3 if has(value, "eval", "samples") and has(value["eval"], "task", "model") else 0
+def _claims(value: JSON) -> int:
+    return CERTAIN if has(value, "eval") and has(value["eval"], "task", "model") else 0
 
 
-def expand(placed: Placed) -> Iterator[Placed]:
+def _expand(placed: Placed) -> Iterator[Placed]:
     """One row a sample, with what the log says of all of them beside it."""
-    log = placed.value
-    samples = log.get("samples") if isinstance(log, dict) else None
-    if not isinstance(samples, list):
-        yield placed
+    log = as_object(placed.value)
+    samples = log.get("samples")
+    beside = {"eval": log.get("eval"), "log_status": log.get("status")}
+    if not isinstance(samples, list) or not samples:
+        yield Placed(placed.place, beside)
         return
     for index, sample in enumerate(samples):
-        beside = {"eval": log["eval"], "log_status": log.get("status")}
         row = {**sample, **beside} if isinstance(sample, dict) else sample
         yield Placed(f"{placed.place}[{index}]", row)
 
 
-def read(row: Row, count: Count) -> Draft:
-    evaluation, sample = row.object("eval"), row.label("id")
-    if not evaluation or sample is None:
-        raise RowError("a log: expected samples, each with an id (a header alone has none)")
+def _identity(row: Row, path: Path) -> JSON:
+    """A log and its copy in the other form hold the same samples, and so does a retried run."""
+    if row.values.get("uuid"):
+        return row.values["uuid"]
+    run = as_object(row.values.get("eval")).get("run_id")
+    return [run, row.values.get("id"), row.values.get("epoch")] if run else None
+
+
+def _read(row: Row, count: Count) -> Draft:
+    if not row.object("eval") or row.label("id") is None:
+        raise RowError("the log holds no samples: a header alone, or a run that ended before any")
+    row = Row({**row.values, "ending": _last_stop(row)}, used=row.used)
+    draft = _KEYS.draft(row, count)
     messages = parse_messages([_chat(m) for m in row.items("messages") or ()], "messages", count)
-    events, tool_ok = told_by(messages)
-    rewards, outcome = _scores(row.object("scores"), count)
-    task, epoch = evaluation.text("task") or "", row.integer("epoch") or 1
+    draft.converse(messages, _prompt_messages(row, messages))
+    rewards, draft.outcome = _scores(row.object("scores"), count)
+    draft.rewards = rewards or None
+    draft.task_key = f"{draft.domain}/{draft.task_key}"
+    draft.sample_idx = (row.integer("epoch") or 1) - 1
     error, status = row.object("error"), row.text("log_status")
-    row.skip(*_UNREAD)
-    return Draft(
-        prompt=before_reply(messages),
-        messages=messages or None,
-        tool_events=events if messages else None,
-        tool_ok=tool_ok,
-        turns=turns_of(messages) if messages else None,
-        task_key=f"{task}/{sample}",
-        sample_idx=epoch - 1,
-        policy=evaluation.text("model"),
-        domain=task,
-        rewards=rewards or None,
-        outcome=outcome,
-        error=RolloutFailure("infra", str(error.get("message"))[:2000]) if error else None,
-        stop_reason="error" if error else _stop(row, count),
-        verifier_inputs={
-            n: v for n in ("target", "metadata") if (v := row.get(n)) not in (None, {})
-        },
-        cost=_cost(row.values.get("model_usage")),
-        timings=_timings(row),
-        caveat="" if status in (None, "success") else f"from a log that ended as {status}",
-    )
+    if error:
+        draft.error = RolloutFailure("infra", str(error.get("message"))[:ERROR_CHARS])
+        draft.stop_reason = "error"
+    draft.verifier_inputs = {
+        name: value for name in ("target", "metadata") if (value := row.get(name)) not in (None, {})
+    }
+    draft.cost = _cost(row.values.get("model_usage"))
+    seconds = row.number("total_time")
+    draft.timings = {} if seconds is None else {"total": seconds}
+    draft.caveat = "" if status in (None, "success") else f"from a log that ended as {status}"
+    return draft
+
+
+def _prompt_messages(row: Row, messages: Sequence[Message]) -> int | None:
+    """Returns how many messages the sample's input accounts for, if it holds replies.
+
+    Inspect says of a message whether it is from the input. Older logs do not: then the replies that
+    begin as the input's do are the input's.
+    """
+    sample_input = row.values.get("input")
+    items = sample_input if isinstance(sample_input, list) else []
+    texts = [
+        text_of(m.get("content"), lambda _: None)
+        for m in map(as_object, items)
+        if m.get("role") == "assistant"
+    ]
+    raw = list(map(as_object, row.values.get("messages") or ()))
+    replies = [i for i, message in enumerate(messages) if message["role"] == "assistant"]
+    n_given = 0
+    for at, index in enumerate(replies):
+        source = raw[index].get("source") if len(raw) == len(messages) else None
+        repeated = at < len(texts) and messages[index]["content"] == texts[at]
+        if source != "input" and not (repeated and source is None):
+            break
+        n_given += 1
+    if not n_given:
+        return None
+    return replies[n_given] if n_given < len(replies) else len(messages)
 
 
 def _chat(message: JSON) -> JSON:
@@ -115,43 +141,46 @@ def _call(call: JSON) -> JSON:
 
 def _scores(scores: Row, count: Count) -> tuple[dict[str, float], bool | None]:
     rewards: dict[str, float] = {}
-    said: list[JSON] = []
+    values: list[JSON] = []
     for name, score in scores.values.items():
         value = score.get("value") if isinstance(score, dict) else score
         parts = value.items() if isinstance(value, dict) else ((None, value),)
         for part, inner in parts:
             label = name if part is None else f"{name}.{part}"
-            said.append(inner)
+            values.append(inner)
             number = _LETTERS.get(inner) if isinstance(inner, str) else finite(inner)
             if number is None:
                 count(f"score {label} (not a number)")
             else:
                 rewards[label] = number
-    return rewards, _outcome(said)
+    return rewards, _outcome(values)
 
 
-def _outcome(said: list[JSON]) -> bool | None:
-    value = said[0] if len(said) == 1 else None
+def _outcome(values: list[JSON]) -> bool | None:
+    value = values[0] if len(values) == 1 else None
     if isinstance(value, bool):
         return value
     return value == "C" if isinstance(value, str) and value in _LETTERS else None
 
 
-def _stop(row: Row, count: Count) -> StopReason | None:
-    """The limit that ended the sample, or why the model's last reply did."""
-    limit, choices = row.object("limit"), row.object("output").items("choices")
-    last = choices[0] if choices and isinstance(choices[0], dict) else {}
-    word = limit.text("type") if limit else last.get("stop_reason")
-    if isinstance(word, str) and word not in _STOPS:
-        count(f"stop reason {word}")
-    return _STOPS.get(word) if isinstance(word, str) else None
+def _last_stop(row: Row) -> JSON:
+    """Returns why the model's last reply ended, where the log says it in a word."""
+    choices = row.object("output").items("choices")
+    word = as_object(choices[0]).get("stop_reason") if choices else None
+    return word if isinstance(word, str) else None
 
 
 def _cost(usage: JSON) -> dict[str, float]:
-    models = usage.values() if isinstance(usage, dict) else ()
+    models = as_object(usage).values()
     return cost_of(None, *(finite(m.get("total_tokens")) for m in models if isinstance(m, dict)))
 
 
-def _timings(row: Row) -> dict[str, float]:
-    seconds = row.number("total_time")
-    return {} if seconds is None else {"total": seconds}
+INSPECT: Final = Format(
+    "inspect",
+    "Inspect logs (.eval, or .json)",
+    "eval: {task, model}, samples",
+    _claims,
+    _read,
+    expand=_expand,
+    identity=_identity,
+)

@@ -1,136 +1,80 @@
-"""Files that speak of one attempt together: trajectories, their predictions, results and verdicts.
+"""Files that speak of one attempt together: trajectories, their predictions, and verdicts on them.
 
-Agents leave a trajectory for each task and one file with all patches; the harness leaves a report;
-Harbor leaves a result above each trajectory, verifiers its metadata beside the results.
-Promises: an attempt is counted once; a verdict goes to an attempt only if it is the one verdict on
-that task and the attempt is the only one at it; every other verdict is counted as unused. Whether
-verdict and attempt are of one model nobody can tell from the files: who gives both says they are.
+Agents leave a trajectory for each task and one file with all patches; the harness leaves a report.
+Promises: an attempt is counted once. A verdict goes to an attempt only if it is the one verdict on
+that task and the attempt is the only one at it; every other verdict is counted as unused. The files
+do not tell whether verdict and attempt are of one model: who gives both says that they are.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Final
 
 from meta_agent.core.protocols import Rollout
-from meta_agent.readers.formats import _harbor, _predictions, _verdicts, _verifiers
+from meta_agent.domains.formats.files import head_of
+from meta_agent.readers.formats._benchmarks import PREDICTIONS, REPORTS
 from meta_agent.readers.formats._draft import digest, origin, with_outcome
-from meta_agent.readers.formats._source import Source, head_of
+from meta_agent.readers.formats._source import Source
 from meta_agent.readers.formats._tally import Tally
 
 _OF_REPORTS: Final = (b'"resolved_ids"', b'"total_instances"', b'"patch_is_None"')
 _OF_PREDICTIONS: Final = b'"model_patch"'
 _OF_TRAJECTORIES: Final = (b'"messages"', b'"trajectory"')
+_OF_EVALUATIONS: Final = (b'"test_result"', b'"resolved"')
 SAME: Final = "the patch of a trajectory that is read too"
 UNUSED: Final = (
     "a verdict on a task without an attempt here that is the only one and has no outcome"
 )
-# (a file, the file that belongs to it, as what it is attached to each of the first one's values)
-_PAIRS: Final = (
-    (_harbor.RESULT, _harbor.TRAJECTORY, _harbor.ATTACHED),
-    (_verifiers.RESULTS, _verifiers.METADATA, _verifiers.ATTACHED),
-)
-
-
-def paired(sources: Sequence[Source]) -> list[Source]:
-    """Each file once; those that belong to another are attached to it, and are not read alone."""
-    paths = {one.path for one in sources}
-    files = {one.path.resolve(): one for one in reversed(sources)}
-    found = [one._replace(beside=_beside(one.path, paths)) for one in reversed(files.values())]
-    taken = {one.beside[1] for one in found if one.beside}
-    return [one for one in found if one.path not in taken]
-
-
-def _beside(path: Path, paths: Container[Path]) -> tuple[str, Path] | None:
-    for name, other, attached in _PAIRS:
-        if path.name == name and path.parent / other in paths:
-            return attached, path.parent / other
-    return None
 
 
 def is_report(source: Source) -> bool:
-    """Whether the file looks like one of the harness, judged by its beginning alone."""
+    """Returns True if the file looks like a report of the harness, judged by its beginning."""
     path = source.path
     return path.suffix == ".json" and any(mark in head_of(path) for mark in _OF_REPORTS)
 
 
 def in_order(sources: Sequence[Source]) -> list[Source]:
-    """Predictions last, so that their trajectories are known by then."""
-    return sorted(sources, key=_of_predictions) if len(sources) > 1 else list(sources)
+    """Returns evaluated attempts first, and predictions after their trajectories.
+
+    Of what two files hold, the first one is read.
+    """
+    return sorted(sources, key=_rank) if len(sources) > 1 else list(sources)
 
 
-def _of_predictions(source: Source) -> bool:
+def _rank(source: Source) -> int:
     if source.path.suffix not in (".json", ".jsonl"):
-        return False
+        return 1
     head = head_of(source.path)
-    return _OF_PREDICTIONS in head and not any(mark in head for mark in _OF_TRAJECTORIES)
+    if all(mark in head for mark in _OF_EVALUATIONS):
+        return 0
+    is_prediction = _OF_PREDICTIONS in head and not any(mark in head for mark in _OF_TRAJECTORIES)
+    return 2 if is_prediction else 1
 
 
 @dataclass(slots=True)
 class Patches:
     """The patches that trajectories ended with, by name of task: 64 bytes each."""
 
-    seen: set[str] = field(default_factory=set)
+    marks: set[str] = field(default_factory=set)
 
     def repeats(self, rollout: Rollout) -> bool:
-        """Whether this is a prediction whose trajectory was read before."""
+        """Returns True for a prediction whose trajectory was read before."""
         kind = origin(rollout).get("format")
         patch = rollout.verifier_inputs.get("patch", "")
-        if rollout.domain != "swe" or kind == _verdicts.NAME:
+        if rollout.domain != "swe" or kind == REPORTS.name:
             return False
         mark = digest([rollout.task_key, str(patch).strip()])
-        if kind == _predictions.NAME:
-            return mark in self.seen
-        self.seen.add(mark)
+        if kind == PREDICTIONS.name:
+            return mark in self.marks
+        self.marks.add(mark)
         return False
 
 
-@dataclass(slots=True)
-class Verdicts:
-    """Outcomes by task, for attempts that have none."""
-
-    of: dict[str, Rollout]
-
-    def given(self, rollout: Rollout) -> Rollout:
-        """The attempt with its outcome where there is a verdict on it."""
-        if rollout.outcome is not None or rollout.error is not None:
-            return rollout
-        verdict = self.of.pop(rollout.task_key, None)
-        if verdict is None:
-            return rollout
-        return with_outcome(rollout, verdict.outcome, place_of(verdict), error=verdict.error)
-
-
-def place_of(rollout: Rollout) -> str:
-    return str(origin(rollout).get("place"))
-
-
-def verdicts_for(
-    attempts: Iterable[Rollout], verdicts: Iterable[Rollout], tally: Tally
-) -> Verdicts:
-    """Those that are about one attempt; the others are counted."""
-    at: Counter[str] = Counter()
-    waiting: set[str] = set()
-    for one in attempts:
-        at[one.task_key] += 1
-        waiting |= {one.task_key} if one.outcome is None and one.error is None else set()
-    told = list(verdicts)
-    on = Counter(one.task_key for one in told)
-    alone = {task for task in waiting if at[task] == on[task] == 1}
-    used = {one.task_key: one for one in told if one.task_key in alone}
-    for one in told:
-        if one.task_key not in used:
-            tally.rows += 1
-            tally.skip(UNUSED, place_of(one))
-    tally.joined = len(used)
-    return Verdicts(used)
-
-
-def once(rollouts: Iterable[Rollout], tally: Tally) -> Iterator[Rollout]:
-    """Without the predictions whose trajectories are there."""
+def without_repeats(rollouts: Iterable[Rollout], tally: Tally) -> Iterator[Rollout]:
+    """Yields the rollouts without the predictions whose trajectories are there."""
     patches = Patches()
     for rollout in rollouts:
         if patches.repeats(rollout):
@@ -138,3 +82,45 @@ def once(rollouts: Iterable[Rollout], tally: Tally) -> Iterator[Rollout]:
             tally.rollouts -= 1
         else:
             yield rollout
+
+
+@dataclass(slots=True)
+class Verdicts:
+    """Outcomes by task, for attempts that have none."""
+
+    of_task: dict[str, Rollout]
+
+    def applied_to(self, rollout: Rollout) -> Rollout:
+        """Returns the attempt with its outcome, if there is a verdict on it."""
+        if rollout.outcome is not None or rollout.error is not None:
+            return rollout
+        verdict = self.of_task.pop(rollout.task_key, None)
+        if verdict is None:
+            return rollout
+        return with_outcome(rollout, verdict.outcome, place_of(verdict), error=verdict.error)
+
+
+def place_of(rollout: Rollout) -> str:
+    """Returns where in the files a rollout stands."""
+    return str(origin(rollout).get("place"))
+
+
+def verdicts_for(
+    attempts: Iterable[Rollout], verdicts: Iterable[Rollout], tally: Tally
+) -> Verdicts:
+    """Returns the verdicts that are about one attempt each. The others are counted."""
+    attempts_at: Counter[str] = Counter()
+    without_outcome: set[str] = set()
+    for rollout in attempts:
+        attempts_at[rollout.task_key] += 1
+        if rollout.outcome is None and rollout.error is None:
+            without_outcome.add(rollout.task_key)
+    verdicts = list(verdicts)
+    verdicts_on = Counter(verdict.task_key for verdict in verdicts)
+    tasks = {task for task in without_outcome if attempts_at[task] == verdicts_on[task] == 1}
+    for verdict in verdicts:
+        if verdict.task_key not in tasks:
+            tally.rows += 1
+            tally.skip(UNUSED, place_of(verdict))
+    tally.joined = len(tasks)
+    return Verdicts({v.task_key: v for v in verdicts if v.task_key in tasks})

@@ -1,40 +1,48 @@
-"""Messages of OpenAI's chat form, as they lie around, in the one form that a record keeps.
+"""Messages of many forms in the one form that a record keeps, which is OpenAI's chat form.
 
-Content parts become text (a part that is none, such as an image, is named in its place); tool
-calls keep their JSON text; other dialects are translated first (`_dialects.py`). A tool message
-keeps `is_error` where the data says so: then it is known whether the call worked. `told_by` pairs
-tool calls with their results by id, or by order where ids are missing, and says what each call was
-and returned.
+Content parts become text; a part without text, such as an image, is named in its place. Tool calls
+keep their JSON text. A tool message keeps `is_error` where the data has it: then it is known
+whether the call worked. Read as well are ShareGPT's `from` and `value`, the content blocks of
+Anthropic's Messages, the old `function_call`, OpenAI's custom tools, and the items of OpenAI's
+Responses.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterator
+from typing import Final
 
-from meta_agent.core.protocols import JSON, Message, ToolEvent
-from meta_agent.readers.formats._dialects import spoken
-from meta_agent.readers.formats._row import Row, RowError, finite, shown
+from meta_agent.core.protocols import JSON, Message
+from meta_agent.readers.formats._row import RowError, as_object, shown
 
-ROLES = frozenset({"system", "developer", "user", "assistant", "tool", "function"})
+ROLES: Final = frozenset({"system", "developer", "user", "assistant", "tool", "function"})
+_ROLE_OF: Final = {"developer": "system", "function": "tool"}
+_SPEAKERS: Final = {
+    **{"human": "user", "user": "user", "system": "system"},
+    **dict.fromkeys(("gpt", "chatgpt", "assistant", "model", "bot"), "assistant"),
+    **dict.fromkeys(("tool", "observation", "function_response", "tool_response"), "tool"),
+}
+_THOUGHTS: Final = ("thinking", "reasoning")
+_BLOCKS: Final = ("tool_use", "tool_result", *_THOUGHTS)
 Count = Callable[[str], None]
 
 
 def parse_messages(value: JSON, field: str, count: Count) -> list[Message]:
-    """A list of messages, or a plain string as one of the user's."""
+    """Returns the messages of a list; a plain string is one of the user's. Raises `RowError`."""
     if isinstance(value, str):
         return [{"role": "user", "content": value}]
     if not isinstance(value, list):
         raise RowError(f"field {field}: expected a list of messages")
     return [
-        _message(one, f"{field}[{i}]", count)
+        _message(message, f"{field}[{i}]", count)
         for i, item in enumerate(value)
-        for one in spoken(item)
+        for message in _in_chat_form(item)
     ]
 
 
 def parse_completion(value: JSON, field: str, count: Count) -> list[Message]:
-    """The same where a plain string is the model's."""
+    """Returns the messages of a list; a plain string is the model's."""
     if isinstance(value, str):
         return [{"role": "assistant", "content": value}]
     return parse_messages(value, field, count)
@@ -45,22 +53,25 @@ def _message(item: JSON, place: str, count: Count) -> Message:
         raise RowError("a message: expected an object with role and content", place)
     role = item.get("role")
     if not isinstance(role, str) or role not in ROLES:
-        wanted = ", ".join(sorted(ROLES))
-        raise RowError(f"a message's role: expected one of {wanted}", f"{shown(role)} in {place}")
-    role = {"developer": "system", "function": "tool"}.get(str(role), role)
+        roles = ", ".join(sorted(ROLES))
+        raise RowError(f"a message's role: expected one of {roles}", f"{shown(role)} in {place}")
+    role = _ROLE_OF.get(role, role)
     message: Message = {"role": role, "content": text_of(item.get("content"), count)}
     for name in ("reasoning_content", "name", "tool_call_id"):
         if isinstance(item.get(name), str) and item[name]:
             message[name] = item[name]
     if role == "tool" and isinstance(item.get("is_error"), bool):
         message["is_error"] = item["is_error"]
-    if item.get("tool_calls"):
-        message["tool_calls"] = [_call(call, place) for call in _listed(item["tool_calls"], place)]
+    calls = item.get("tool_calls")
+    if calls and not isinstance(calls, list):
+        raise RowError("tool_calls: expected a list", place)
+    if calls:
+        message["tool_calls"] = [_call(call, place) for call in calls]
     return message
 
 
 def text_of(content: JSON, count: Count) -> str:
-    """Content as text: a string, or the texts of its parts."""
+    """Returns content as text: a string, or the texts of its parts."""
     if content is None:
         return ""
     if isinstance(content, str):
@@ -82,82 +93,157 @@ def _part(part: JSON, count: Count) -> str:
     raise RowError("a content part: expected an object with text")
 
 
-def _listed(value: JSON, place: str) -> list[JSON]:
-    if isinstance(value, list):
-        return value
-    raise RowError("tool_calls: expected a list", place)
-
-
 def _call(call: JSON, place: str) -> dict[str, JSON]:
+    """A custom tool gets text of any form where a function gets arguments."""
     if isinstance(call, str):  # verifiers stores each call as JSON text
-        call = _json_object(call)
-    inner = call.get("function", call) if isinstance(call, dict) else None
+        try:
+            call = json.loads(call)
+        except (ValueError, RecursionError):
+            call = None
+    inner = call.get("function") or call.get("custom") or call if isinstance(call, dict) else None
     if not isinstance(inner, dict) or not isinstance(inner.get("name"), str):
         raise RowError("a tool call: expected function.name", place)
-    arguments = inner.get("arguments", "{}")
+    arguments = inner.get("arguments", inner.get("input", "{}"))
     text = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
     function = {"name": inner["name"], "arguments": text}
     return {"id": str(call.get("id") or ""), "type": "function", "function": function}
 
 
-def _json_object(text: str) -> JSON:
+# --- dialects -----------------------------------------------------------------------------------
+
+
+def _in_chat_form(item: JSON) -> Iterator[JSON]:
+    """Yields the chat messages that one item of a list holds; mostly it is one already."""
+    if not isinstance(item, dict):
+        yield item
+    elif "role" not in item and isinstance(item.get("from"), str):
+        yield _of_sharegpt(item)
+    elif isinstance(item.get("content"), list) and any(map(_is_block, item["content"])):
+        yield from _of_blocks(item)
+    else:
+        yield _of_old_fields(item)
+
+
+def _of_sharegpt(item: dict[str, JSON]) -> JSON:
+    speaker, text = item["from"], item.get("value")
+    if speaker != "function_call":
+        return {"role": _SPEAKERS.get(speaker, speaker), "content": text}
     try:
-        return json.loads(text)
+        call = json.loads(text) if isinstance(text, str) else text
     except ValueError:
-        return None
+        call = None
+    calls = [{"function": inner} for inner in (call if isinstance(call, list) else [call])]
+    return {"role": "assistant", "content": "", "tool_calls": calls if call else None}
 
 
-def told_by(messages: Sequence[Message]) -> tuple[list[ToolEvent], bool]:
-    """The tool events of a dialogue, and whether the data says of each that it worked, or not."""
-    events: list[ToolEvent] = []
-    waiting: dict[str, ToolEvent] = {}
-    known, turn = True, -1
-    for message in messages:
-        if message["role"] == "assistant":
-            turn += 1
-            for number, call in enumerate(message.get("tool_calls", ())):
-                event = _event(call, turn)
-                events.append(event)
-                waiting[call["id"] or f"#{turn}.{number}"] = event
-        elif message["role"] == "tool" and waiting:
-            key = message.get("tool_call_id", "")
-            event = waiting.pop(key if key in waiting else next(iter(waiting)))
-            event.result = message["content"]
-            event.ok = not message.get("is_error", False)
-            known = known and "is_error" in message
-    return events, known and not waiting
+def _of_old_fields(item: dict[str, JSON]) -> JSON:
+    """Fields that newer ones took the place of."""
+    changes: dict[str, JSON] = {}
+    if item.get("function_call") and not item.get("tool_calls"):
+        changes["tool_calls"] = [{"function": item["function_call"]}]
+    if not item.get("content") and isinstance(item.get("refusal"), str):
+        changes["content"] = item["refusal"]
+    if isinstance(item.get("reasoning"), str) and not item.get("reasoning_content"):
+        changes["reasoning_content"] = item["reasoning"]
+    return {**item, **changes}
 
 
-def _event(call: dict[str, JSON], turn: int) -> ToolEvent:
-    function = call["function"]
-    return ToolEvent(turn, function["name"], arguments_of(function["arguments"]), "", True)
+def _is_block(part: JSON) -> bool:
+    return as_object(part).get("type") in _BLOCKS
 
 
-def arguments_of(text: JSON) -> dict[str, JSON]:
-    """Arguments as an object; what is none is kept as `text`."""
-    value = _json_object(text) if isinstance(text, str) else text
-    return value if isinstance(value, dict) else {"text": text}
+def _of_blocks(item: dict[str, JSON]) -> Iterator[JSON]:
+    """Results come first, since they answer earlier calls; then what was said beside them."""
+    parts = item["content"]
+    yield from (_block_result(part) for part in parts if _kind(part) == "tool_result")
+    calls = [_block_call(part) for part in parts if _kind(part) == "tool_use"]
+    thoughts = [_thought(part) for part in parts if _kind(part) in _THOUGHTS]
+    rest = [part for part in parts if not _is_block(part)]
+    if rest or calls or thoughts:
+        message = {**item, "content": rest}
+        message |= {"tool_calls": calls} if calls else {}
+        yield message | ({"reasoning_content": "\n".join(thoughts)} if any(thoughts) else {})
 
 
-def turns_of(messages: Iterable[Message]) -> int:
-    """How often the model spoke."""
-    return sum(message["role"] == "assistant" for message in messages)
+def _kind(part: JSON) -> JSON:
+    return as_object(part).get("type")
 
 
-def before_reply(messages: Sequence[Message]) -> list[Message]:
-    """What the model was given before it first spoke."""
-    first = next((i for i, m in enumerate(messages) if m["role"] == "assistant"), len(messages))
-    return list(messages[:first])
+def _block_result(part: dict[str, JSON]) -> JSON:
+    failed = part.get("is_error") is True
+    result = {"role": "tool", "content": part.get("content"), "is_error": failed}
+    return {**result, "tool_call_id": str(part.get("tool_use_id") or "")}
 
 
-def numbers_of(row: Row, count: Count) -> dict[str, float]:
-    """The finite numbers of an object; others are counted by name."""
-    found: dict[str, float] = {}
-    for name in row.values:
-        value = row.get(name)
-        number = finite(value)
-        if number is not None:
-            found[name] = number
-        elif value is not None:
-            count(f"{row.prefix}{name} (not a number)")
-    return found
+def _block_call(part: dict[str, JSON]) -> JSON:
+    function = {"name": part.get("name"), "arguments": part.get("input") or {}}
+    return {"id": part.get("id"), "function": function}
+
+
+def _thought(part: dict[str, JSON]) -> str:
+    """Redacted thoughts have no text."""
+    return next((part[n] for n in _THOUGHTS if isinstance(part.get(n), str)), "")
+
+
+# --- items of OpenAI's Responses ------------------------------------------------------------------
+
+
+def messages_of_items(value: JSON, field: str, count: Count) -> list[Message]:
+    """Returns items of the Responses form as messages. A turn's reasoning, text and calls are one.
+
+    A plain string is the user's. Items of unknown kinds are counted and left out.
+    """
+    if isinstance(value, str):
+        return [{"role": "user", "content": value}]
+    if not isinstance(value, list):
+        raise RowError(f"field {field}: expected a list of items")
+    messages: list[Message] = []
+    for item in value:
+        if not isinstance(item, dict):
+            raise RowError(f"field {field}: expected items that are objects")
+        _add_item(messages, item, count)
+    return parse_messages(messages, field, count)
+
+
+def _add_item(messages: list[Message], item: dict[str, JSON], count: Count) -> None:
+    kind = item.get("type", "message")
+    if kind == "message":
+        _add_message(messages, item, count)
+    elif kind in ("function_call", "custom_tool_call"):
+        arguments = item.get("arguments", item.get("input", "{}"))
+        call = {"name": item.get("name"), "arguments": arguments}
+        turn = _open_turn(messages)
+        turn.setdefault("tool_calls", []).append({"id": item.get("call_id"), "function": call})
+    elif kind in ("function_call_output", "custom_tool_call_output"):
+        content = text_of(item.get("output"), count)
+        result = {"role": "tool", "tool_call_id": str(item.get("call_id") or "")}
+        messages.append({**result, "content": content})
+    elif kind == "reasoning":
+        turn = _open_turn(messages)
+        turn["reasoning_content"] = turn.get("reasoning_content", "") + _reasoning(item)
+    else:
+        count(f"response item {kind}")
+
+
+def _add_message(messages: list[Message], item: dict[str, JSON], count: Count) -> None:
+    content = text_of(item.get("content"), count)
+    if item.get("role") != "assistant":
+        messages.append({"role": item.get("role"), "content": content})
+        return
+    turn = _open_turn(messages)
+    if turn["content"] or turn.get("tool_calls"):
+        turn = {"role": "assistant", "content": ""}
+        messages.append(turn)
+    turn["content"] = content
+
+
+def _open_turn(messages: list[Message]) -> Message:
+    if not messages or messages[-1]["role"] != "assistant":
+        messages.append({"role": "assistant", "content": ""})
+    return messages[-1]
+
+
+def _reasoning(item: dict[str, JSON]) -> str:
+    lists = [item.get(name) for name in ("summary", "content")]
+    parts = [part for values in lists if isinstance(values, list) for part in values]
+    return "".join(str(part.get("text", "")) for part in parts if isinstance(part, dict))

@@ -1,98 +1,97 @@
-"""Dialogues, one a line: OpenAI's `messages`, and what else holds nothing but one.
-
-That is ShareGPT's `conversations`, `prompt` and `completion` (or `response`) as lists or strings,
-and the lines of a batch's output, whose prompts are in another file. Beside the dialogue any of
-these are read where they stand: `task_id` (or `id`, `instance_id`), `group_id`, `sample_idx`,
-`model`, `reward`, `rewards`, `outcome` (or `success`, `resolved`), `stop_reason`, `finish_reason`,
-`flags`.
-"""
+"""OpenAI's forms: dialogues, outputs of a batch, and NeMo Gym's rollouts of the Responses form."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
-from typing import Final, get_args
+from typing import Final
 
-from meta_agent.core.protocols import JSON, Message, Rollout, RolloutFailure, StopReason
-from meta_agent.readers.formats._draft import Draft, absent, cost_of
-from meta_agent.readers.formats._files import known, write_lines
-from meta_agent.readers.formats._format import Count, has
+from meta_agent.core.protocols import JSON, Message, RolloutFailure, StopReason
+from meta_agent.readers.formats._draft import Draft
+from meta_agent.readers.formats._format import CERTAIN, Count, Format, Keys
 from meta_agent.readers.formats._messages import (
-    before_reply,
-    numbers_of,
+    messages_of_items,
     parse_completion,
     parse_messages,
-    told_by,
-    turns_of,
 )
-from meta_agent.readers.formats._responses import messages_of_items
-from meta_agent.readers.formats._row import Row, RowError, shown
+from meta_agent.readers.formats._row import Row, RowError, as_object, has, shown
+from meta_agent.readers.formats._tokens import calls_of, joined
+from meta_agent.readers.formats._write import CANNOT_CARRY, dialogue, writer
 
-NAME = "openai-messages"
-CANNOT_CARRY = frozenset(
-    {"run", "version", "harness_commit", "task_hash", "evaluator_hash", "tokens", "timings"}
-    | {"split", "seed", "domain", "outcome_detail", "verifier_inputs", "error", "cost"}
-    | {"tool_events"}
-)
+# --- dialogues ------------------------------------------------------------------------------------
+# OpenAI's `messages`, and what else holds nothing but a dialogue: ShareGPT's `conversations`,
+# `prompt` and `completion` (or `response`) as lists or strings, and the lines of a batch's output,
+# whose prompts are in another file.
+
 _FINISH: Final[dict[str, StopReason]] = {
     "stop": "returned",
     "tool_calls": "returned",
     "length": "length",
 }
-
-
+_DIALOGUE: Final = Keys(
+    task="task_id task_key instance_id id",
+    group="group_id",
+    sample="sample_idx",
+    policy="model policy",
+    reward="reward score",
+    rewards="rewards",
+    weights="weights",
+    advantage="advantage",
+    outcome="outcome success resolved",
+    stop="stop_reason finish_reason",
+    stops=_FINISH,
+    flags="flags",
+)
+_BATCH: Final = Keys(
+    task="custom_id",
+    policy="response.body.model",
+    tokens="response.body.usage.total_tokens",
+    skip="id error",
+)
+_CHOICE: Final = Keys(stop="finish_reason", stops=_FINISH)
 _PAIRS: Final = (("prompt", "completion"), ("prompt", "response"))
 
 
-def claims(value: JSON) -> int:
+def _is_batch(value: JSON) -> bool:
+    return has(value, "custom_id", "response", "error")
+
+
+def _claims_dialogue(value: JSON) -> int:
     if not isinstance(value, dict):
         return 0
-    if has(value, "custom_id", "response", "error"):
-        return 1
     lists = (value.get(name) for name in ("messages", "conversations"))
+    if _is_batch(value) or any(isinstance(v, list) and v for v in lists):
+        return 1
     pairs = (tuple(map(value.get, pair)) for pair in _PAIRS)
-    said = any(isinstance(v, list) and v for v in lists)
-    return int(said or any(all(isinstance(v, str | list) and v for v in p) for p in pairs))
+    return int(any(all(isinstance(v, str | list) and v for v in pair) for pair in pairs))
 
 
-def read(row: Row, count: Count) -> Draft:
-    if has(row.values, "custom_id", "response", "error"):
-        return _of_batch(row, count)
-    messages = _dialogue(row, count)
+def _read_dialogue(row: Row, count: Count) -> Draft:
+    if _is_batch(row.values):
+        return _read_batch(row, count)
+    draft = _DIALOGUE.draft(row, count)
+    messages, n_before = _messages(row, count)
     if not messages:
         raise RowError("field messages: expected at least one message")
-    events, tool_ok = told_by(messages)
-    flat = isinstance(row.values.get("completion", row.values.get("response")), str)
-    return Draft(
-        prompt=before_reply(messages),
-        messages=messages,
-        tool_events=None if flat else events,  # a plain string says nothing about tools
-        tool_ok=tool_ok,
-        turns=turns_of(messages),
-        task_key=row.label("task_id", "task_key", "instance_id", "id"),
-        group=row.label("group_id"),
-        sample_idx=row.integer("sample_idx"),
-        policy=row.text("model", "policy"),
-        rewards=rewards_of(row, count),
-        weights=numbers_of(row.object("weights"), count),
-        advantage=row.number("advantage"),
-        outcome=row.flag("outcome", "success", "resolved"),
-        stop_reason=stop_of(row, count),
-        flags=row.words("flags"),
-    )
+    draft.converse(messages, n_before)
+    if isinstance(row.values.get("completion", row.values.get("response")), str):
+        draft.tool_events = None  # a plain string says nothing about tools
+    return draft
 
 
-def _dialogue(row: Row, count: Count) -> list[Message]:
+def _messages(row: Row, count: Count) -> tuple[list[Message], int | None]:
+    """Returns the messages, and how many of them were the prompt where the row tells them apart."""
     if "messages" in row.values:
         items = row.get("messages")
         of_responses = isinstance(items, list) and any(map(_is_item, items))
         parse = messages_of_items if of_responses else parse_messages
-        return parse(items, "messages", count)
+        return parse(items, "messages", count), None
     if "conversations" in row.values:
-        return parse_messages(row.get("conversations"), "conversations", count)
-    told, said = next((p for p in _PAIRS if has(row.values, *p)), ("messages", "completion"))
-    prompt = parse_messages(row.get(told), told, count)
-    return [*prompt, *parse_completion(row.get(said), said, count)]
+        return parse_messages(row.get("conversations"), "conversations", count), None
+    prompt, completion = next(
+        (p for p in _PAIRS if has(row.values, *p)), ("messages", "completion")
+    )
+    before = parse_messages(row.get(prompt), prompt, count)
+    return [*before, *parse_completion(row.get(completion), completion, count)], len(before)
 
 
 def _is_item(value: JSON) -> bool:
@@ -100,76 +99,112 @@ def _is_item(value: JSON) -> bool:
     return has(value, "type") and "role" not in value and "from" not in value
 
 
-def _of_batch(row: Row, count: Count) -> Draft:
+def _read_batch(row: Row, count: Count) -> Draft:
     """A line of a batch's output: a reply, or the reason why there is none."""
+    draft = _BATCH.draft(row, count)
     body = row.object("response").object("body")
     choices = body.items("choices")
-    row.skip("id")
-    task = row.label("custom_id")
     if not choices or not isinstance(choices[0], dict):
-        failed = shown(row.get("error") or (body.values if body else row.get("response")))
-        lost = RolloutFailure("infra", failed)
-        return Draft(task_key=task, error=lost, stop_reason="error")
+        failure = shown(row.get("error") or (body.values if body else row.get("response")))
+        draft.error, draft.stop_reason = RolloutFailure("infra", failure), "error"
+        return draft
     count("further choice") if len(choices) > 1 else None
     choice = Row(choices[0])
-    messages = parse_messages([choice.get("message")], "message", count)
-    return Draft(
-        messages=messages,
-        tool_events=told_by(messages)[0],
-        turns=turns_of(messages),
-        task_key=task,
-        policy=body.text("model"),
-        stop_reason=stop_of(choice, count),
-        cost=cost_of(None, body.object("usage").number("total_tokens")),
-    )
+    draft.converse(parse_messages([choice.get("message")], "message", count))
+    draft.stop_reason = _CHOICE.stop_of(choice, count)
+    return draft
 
 
-def rewards_of(row: Row, count: Count) -> dict[str, float] | None:
-    """`rewards` by name, or the one `reward`."""
-    found = numbers_of(row.object("rewards"), count)
-    single = row.number("reward", "score")
-    if not found and single is not None:
-        found = {"reward": single}
-    return found or None
+def _identity_of_reply(row: Row, path: Path) -> JSON:
+    response = as_object(row.values.get("response"))
+    return response.get("request_id") if _is_batch(row.values) else None
 
 
-def stop_of(row: Row, count: Count) -> StopReason | None:
-    """Our own word, or the provider's."""
-    own, finish = row.text("stop_reason"), row.text("finish_reason")
-    for reason in get_args(StopReason):
-        if own == reason:
-            return reason  # type: ignore[no-any-return]
-    if finish in _FINISH or own in _FINISH:
-        return _FINISH[finish if finish in _FINISH else str(own)]
-    if own or finish:
-        count(f"stop reason {own or finish}")
-    return None
+DIALOGUES: Final = Format(
+    "openai-messages",
+    "dialogues of OpenAI's, Anthropic's or ShareGPT's form, and batch outputs",
+    "messages, conversations, prompt and completion, or custom_id and response",
+    _claims_dialogue,
+    _read_dialogue,
+    writer(dialogue),
+    identity=_identity_of_reply,
+    cannot_carry=CANNOT_CARRY["openai-messages"],
+    dialogues=True,
+)
+
+# --- NeMo Gym -------------------------------------------------------------------------------------
+# `responses_create_params.input` and `response.output` become messages (reasoning items, function
+# calls and their outputs included). `resolved` is an outcome where `evaluation_completed` is not
+# false: an evaluation that did not finish is a verifier's error, never a failure of the model.
+# Token ids and logprobs are read from the output items where a vLLM model server put them.
+
+_NEMO_GYM: Final = Keys(
+    task="task_id instance_id hash_id _ng_task_index",
+    sample="_ng_rollout_index",
+    policy="response.model",
+    reward="reward",
+    outcome="outcome resolved",
+    tokens="response.usage.total_tokens",
+    skip="responses_create_params response log_dir verifier_metadata",
+    stops={"completed": "returned", "max_output_tokens": "length", "max_steps": "turn_limit"},
+)
+_VERIFIER: Final = ("extracted_model_code", "extracted_model_output", "result", "metadata")
+_TIMES: Final = ("eval_sandbox_start_time_taken", "patch_verification_time_taken")
 
 
-def write(rollouts: Iterable[Rollout], path: Path) -> int:
-    return write_lines(map(_record, rollouts), path)
+def _claims_nemo_gym(value: JSON) -> int:
+    return CERTAIN if has(value, "responses_create_params", "response") else 0
 
 
-def _record(rollout: Rollout) -> dict[str, JSON]:
-    unknown = absent(rollout)
-    return {
-        "messages": rollout.messages,
-        **known(
-            task_id=rollout.task_key,
-            group_id=rollout.group_id,
-            model=rollout.policy,
-            rewards=rollout.rewards,
-            weights=rollout.weights,
-        ),
-        **{
-            name: value
-            for name, value in (
-                ("sample_idx", rollout.sample_idx),
-                ("advantage", rollout.advantage),
-                ("outcome", rollout.outcome),
-                ("flags", None if "flags" in unknown else rollout.flags),
-                ("stop_reason", None if "stop_reason" in unknown else rollout.stop_reason),
-            )
-            if value is not None
-        },
-    }
+def _read_nemo_gym(row: Row, count: Count) -> Draft:
+    params, response = row.object("responses_create_params"), row.object("response")
+    if not params or not response:
+        raise RowError("fields responses_create_params and response: expected two objects")
+    draft = _NEMO_GYM.draft(row, count)
+    prompt = messages_of_items(params.get("input"), "responses_create_params.input", count)
+    if params.get("instructions"):
+        prompt.insert(0, {"role": "system", "content": str(params.get("instructions"))})
+    output = messages_of_items(response.get("output"), "response.output", count)
+    draft.prompt = prompt
+    if output:
+        draft.converse([*prompt, *output], len(prompt))
+    if row.flag("evaluation_completed") is False:
+        draft.outcome = None
+        draft.error = RolloutFailure("verifier", "evaluation_completed is false")
+    draft.stop_reason = _stop_of_response(response, output)
+    if "model_patch" in row.values:  # a patch of null is a blank one: nothing was handed in
+        draft.verifier_inputs = {"model_patch": row.get("model_patch") or ""}
+    draft.verifier_inputs |= {n: v for n in _VERIFIER if (v := row.get(n)) is not None}
+    names = ("prompt_token_ids", "generation_token_ids", "generation_log_probs")
+    items = response.get("output")
+    draft.tokens = joined(calls_of(items if isinstance(items, list) else (), names))
+    draft.timings = {name: value for name in _TIMES if (value := row.number(name)) is not None}
+    return draft
+
+
+def _stop_of_response(response: Row, output: list[Message]) -> StopReason | None:
+    reason = response.text("incomplete_details.reason") or response.text("status")
+    if reason is not None and reason in _NEMO_GYM.stops:
+        return _NEMO_GYM.stops[reason]
+    items = response.get("output")
+    status = as_object(items[-1]).get("status") if isinstance(items, list) and items else None
+    ended = status == "completed" and bool(output) and output[-1]["role"] == "assistant"
+    return "length" if status == "incomplete" else "returned" if ended else None
+
+
+def _identity_of_response(row: Row, path: Path) -> JSON:
+    """A response's id, and where it stands: agents write one id for many."""
+    response = as_object(row.values.get("response"))
+    names = ("_ng_task_index", "_ng_rollout_index", "hash_id", "instance_id", "reward")
+    values = [response.get("id"), response.get("output")]
+    return [*values, *(row.values.get(name) for name in names)] if all(values) else None
+
+
+NEMO_GYM: Final = Format(
+    "nemo-gym",
+    "NeMo Gym rollouts, JSON lines",
+    "responses_create_params, response",
+    _claims_nemo_gym,
+    _read_nemo_gym,
+    identity=_identity_of_response,
+)

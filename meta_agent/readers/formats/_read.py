@@ -1,9 +1,10 @@
 """`read_rollouts`: files of any known format as a stream of records, with a count of everything.
 
-Promises: memory is bounded by the largest row, one small integer per group and one hash per patch;
-an attempt that two files speak of is one rollout (`_join.py`); a row that is not what its format
-says is skipped, counted by reason and named by place; values that no record has room for are
-counted by field; a file of which nothing could be read is a `ConfigError`.
+Promises: memory is bounded by the largest row, one small integer per group and a hash per patch and
+per attempt that has an identity. An attempt that two files hold is one rollout. A row that is not
+what its format says is skipped, counted by reason and named by place. Values that no record has
+room for are counted by field. A file of which nothing could be read raises a `ConfigError`.
+A lost attempt whose row does not name its policy or domain gets those of its file.
 """
 
 from __future__ import annotations
@@ -13,28 +14,42 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path, PurePath
+from typing import Final, NamedTuple
 
 from meta_agent.core.errors import ConfigError
-from meta_agent.core.protocols import Rollout
-from meta_agent.readers.formats import _native
-from meta_agent.readers.formats._draft import Numbering, to_rollout
+from meta_agent.core.protocols import JSON, Rollout
+from meta_agent.domains.formats.files import BadLine, PointerError
+from meta_agent.readers.formats._draft import Draft, Numbering, digest, to_rollout
 from meta_agent.readers.formats._format import CERTAIN, Format, Placed
-from meta_agent.readers.formats._join import in_order, is_report, once, paired, verdicts_for
+from meta_agent.readers.formats._join import in_order, is_report, verdicts_for, without_repeats
 from meta_agent.readers.formats._registry import (
     FORMATS,
-    FORMS,
+    HOW_TO_READ,
+    OWN,
     UnknownFormatError,
     format_named,
+    read_record,
     sniff,
 )
 from meta_agent.readers.formats._row import Row, RowError
-from meta_agent.readers.formats._source import BadLine, Source, sources_of, values
+from meta_agent.readers.formats._source import Source, sources_of, values, with_attached
 from meta_agent.readers.formats._tally import Tally
+
+REPEATED: Final = "an attempt that another file holds too"
+POINTER: Final = "a Git LFS pointer: its content was not downloaded (git lfs pull)"
+
+
+class _Parsed(NamedTuple):
+    """A draft, or a record of our own, with its format and place."""
+
+    draft: Draft | Rollout
+    format_name: str
+    place: str
 
 
 @dataclass(slots=True)
 class Reading:
-    """Iterate once; `tally` is complete when the iteration is."""
+    """Iterates once over the rollouts. `tally` is complete when the iteration is."""
 
     paths: Sequence[Path]
     format_name: str | None = None
@@ -43,63 +58,73 @@ class Reading:
     over: Callable[[Iterable[Placed]], Iterator[Placed]] = iter
     """Goes over the values as they are read, to count them."""
     _numbering: Numbering = field(default_factory=Numbering)
+    _file_of: dict[str, Path] = field(default_factory=dict)
+    """By an attempt's identity: the file that it was read from."""
 
     def __iter__(self) -> Iterator[Rollout]:
-        found = [source for path in self.paths for source in sources_of(path)]
-        sources = in_order(paired(found))
-        reports = [one for one in sources if is_report(one)] if len(sources) > 1 else []
-        others = [one for one in sources if one not in reports]
+        files = [source for path in self.paths for source in sources_of(path)]
+        pairs = [format_.attached for format_ in FORMATS.values() if format_.attached]
+        sources = in_order(with_attached(files, pairs))
+        reports = [source for source in sources if is_report(source)] if len(sources) > 1 else []
+        others = [source for source in sources if source not in reports]
         if reports and others:
-            yield from self._judged(reports, others)
+            yield from self._with_verdicts(reports, others)
         else:
-            yield from once(self._files(sources), self.tally)
+            yield from without_repeats(self._files(sources), self.tally)
         if not self.tally.rollouts:
             raise ConfigError(
-                "no rollout could be read: " + "; ".join(self.tally.lines()),
-                hint=FORMS,
+                "no rollout could be read: " + "; ".join(self.tally.lines()), hint=HOW_TO_READ
             )
 
-    def _judged(self, reports: list[Source], others: list[Source]) -> Iterator[Rollout]:
+    def _with_verdicts(self, reports: list[Source], others: list[Source]) -> Iterator[Rollout]:
         """Attempts with the outcomes that reports give them. Reads twice: first who is alone."""
-        aside = Reading((), self.format_name, over=self.over), Reading(())
-        attempts = once(aside[0]._files(others), aside[0].tally)
-        verdicts = verdicts_for(attempts, aside[1]._files(reports), self.tally)
+        first, verdicts_read = Reading((), self.format_name, over=self.over), Reading(())
+        attempts = without_repeats(first._files(others), first.tally)
+        verdicts = verdicts_for(attempts, verdicts_read._files(reports), self.tally)
         self.tally.files += len(reports)
-        self.tally.add_skipped(aside[1].tally)
-        for rollout in once(self._files(others), self.tally):
-            yield verdicts.given(rollout)
+        self.tally.add_skipped(verdicts_read.tally)
+        for rollout in without_repeats(self._files(others), self.tally):
+            yield verdicts.applied_to(rollout)
 
     def _files(self, sources: Sequence[Source]) -> Iterator[Rollout]:
         for source in sources:
             self.tally.files += 1
-            yield from self._file(source)
+            for parsed in _filled(self._file(source)):
+                self.tally.rollouts += 1
+                if isinstance(parsed.draft, Rollout):
+                    yield parsed.draft
+                    continue
+                names = {"format_name": parsed.format_name, "place": parsed.place}
+                yield to_rollout(parsed.draft, self._numbering, run=self.run, **names)
 
-    def _file(self, source: Source) -> Iterator[Rollout]:
-        """A file that was named must be one of rollouts; a folder holds other things."""
+    def _file(self, source: Source) -> Iterator[_Parsed]:
+        """A file that was named must be one of rollouts. A folder holds other files too."""
         try:
             yield from self._rows(source)
-        except UnknownFormatError:
+        except ConfigError as error:
             if not source.in_folder:
                 raise
             self.tally.rows += 1
-            self.tally.skip("a file of no known rollout format", source.name)
-        except ConfigError:
-            if not source.in_folder:
-                raise
-            self.tally.rows += 1
-            self.tally.skip("a file that is damaged, or none of its kind", source.name)
+            unknown = isinstance(error, UnknownFormatError)
+            reason = (
+                "a file of no known rollout format"
+                if unknown
+                else ("a file that is damaged, or none of its kind")
+            )
+            self.tally.skip(POINTER if isinstance(error, PointerError) else reason, source.name)
 
-    def _rows(self, source: Source) -> Iterator[Rollout]:
-        found = format_named(self.format_name) if self.format_name else None
-        found_in = self.over(values(source))
-        for placed in found_in:
+    def _rows(self, source: Source) -> Iterator[_Parsed]:
+        format_ = format_named(self.format_name) if self.format_name else None
+        stream = self.over(values(source))
+        for placed in stream:
             if isinstance(placed.value, BadLine):
                 self.tally.rows += 1
                 self.tally.skip(placed.value.reason, placed.place)
                 continue
-            found = self._format_of(placed, found)
-            for one in found.gather(chain([placed], found_in)) if found.gather else (placed,):
-                yield from self._value(found, one, source.path)
+            format_ = self._format_of(placed, format_)
+            gathered = format_.gather(chain([placed], stream)) if format_.gather else (placed,)
+            for whole in gathered:
+                yield from self._value(format_, whole, source.path)
 
     def _format_of(self, placed: Placed, before: Format | None) -> Format:
         """As the value before, unless the value bears the marks of another format more clearly."""
@@ -115,46 +140,84 @@ class Reading:
         value = placed.value
         if isinstance(value, list) and value and not _claimed_whole(value):
             value = value[0]
-        found = sniff(value, placed.place)
-        if self.tally.format not in ("", found.name):
-            self.tally.format = "several formats"
-        else:
-            self.tally.format = found.name
-        return found
+        format_ = sniff(value, placed.place)
+        mixed = self.tally.format not in ("", format_.name)
+        self.tally.format = "several formats" if mixed else format_.name
+        return format_
 
-    def _value(self, found: Format, placed: Placed, path: Path) -> Iterator[Rollout]:
-        self.tally.format = self.tally.format or found.name
-        for one in _items(found, placed):
-            for row in found.expand(one) if found.expand else (one,):
+    def _value(self, format_: Format, placed: Placed, path: Path) -> Iterator[_Parsed]:
+        self.tally.format = self.tally.format or format_.name
+        for item in _items(format_, placed):
+            for row in format_.expand(item) if format_.expand else (item,):
                 self.tally.rows += 1
-                rollout = self._rollout(found, row, path)
-                if rollout is not None:
-                    self.tally.rollouts += 1
-                    yield rollout
+                try:
+                    parsed = self._parsed(format_, row, path)
+                except RowError as error:
+                    self.tally.skip(error.reason, row.place, error.shown)
+                    continue
+                if self._is_new(format_, row, path):
+                    yield parsed
 
-    def _rollout(self, found: Format, placed: Placed, path: Path) -> Rollout | None:
-        try:
-            if not isinstance(placed.value, dict):
-                raise RowError(f"expected an object, not a {type(placed.value).__name__}")
-            if found.name == _native.NAME:
-                return _native.read_record(placed.value)
-            return self._from_draft(found, placed, path)
-        except RowError as error:
-            self.tally.skip(error.reason, placed.place, error.shown)
-            return None
-
-    def _from_draft(self, found: Format, placed: Placed, path: Path) -> Rollout:
-        counted: list[str] = []
+    def _parsed(self, format_: Format, placed: Placed, path: Path) -> _Parsed:
+        if not isinstance(placed.value, dict):
+            raise RowError(f"expected an object, not a {type(placed.value).__name__}")
+        if format_.name == OWN.name:
+            return _Parsed(read_record(placed.value), format_.name, placed.place)
+        left_out: list[str] = []
         row = Row(placed.value)
-        draft = found.read(row, counted.append)
-        if found.layout == "document" and draft.task_key is None:
+        draft = format_.read(row, left_out.append)
+        if format_.layout == "document" and draft.task_key is None:
             draft.task_key = _stem(path)
         if draft.caveat:
             self.tally.caveats[draft.caveat] += 1
-        self.tally.leave_out({*counted, *row.unused()})
-        return to_rollout(
-            draft, self._numbering, run=self.run, format_name=found.name, place=placed.place
-        )
+        self.tally.leave_out({*left_out, *row.unused()})
+        return _Parsed(draft, format_.name, placed.place)
+
+    def _is_new(self, format_: Format, placed: Placed, path: Path) -> bool:
+        """Returns False for an attempt that another file held, which is counted.
+
+        A run's summary repeats its parts, a log may lie there in two forms, an evaluation copies
+        the attempts that it judges.
+        """
+        identity: JSON = format_.identity(Row(placed.value), path) if format_.identity else None
+        if identity is None:
+            return True
+        first = self._file_of.setdefault(digest([format_.name, identity]), path)
+        if first != path:
+            self.tally.skip(REPEATED, placed.place)
+        return first == path
+
+
+def _filled(rows: Iterable[_Parsed]) -> Iterator[_Parsed]:
+    """Gives lost attempts the policy and domain of their file, if it has one of each.
+
+    Lost attempts at the beginning of a file wait for the first row that names them.
+    """
+    waiting: list[_Parsed] = []
+    policies: set[str] = set()
+    domains: set[str] = set()
+    any_complete = False
+    for parsed in rows:
+        waiting.append(parsed)
+        if isinstance(parsed.draft, Draft) and parsed.draft.error is None:
+            policies.update(filter(None, [parsed.draft.policy]))
+            domains.update(filter(None, [parsed.draft.domain]))
+            any_complete = True
+        elif not any_complete and isinstance(parsed.draft, Draft):
+            continue
+        yield from (_complete(row, policies, domains) for row in waiting)
+        waiting = []
+    yield from waiting
+
+
+def _complete(parsed: _Parsed, policies: set[str], domains: set[str]) -> _Parsed:
+    draft = parsed.draft
+    if isinstance(draft, Draft) and draft.error is not None:
+        if len(policies) == 1:
+            draft.policy = draft.policy or next(iter(policies))
+        if len(domains) == 1:
+            draft.domain = draft.domain or next(iter(domains))
+    return parsed
 
 
 def read_rollouts(
@@ -163,37 +226,37 @@ def read_rollouts(
     run: str = "imported",
     over: Callable[[Iterable[Placed]], Iterator[Placed]] = iter,
 ) -> Reading:
-    """Rollouts of files or folders; the format is recognised per file unless it is named."""
+    """Returns the rollouts of files or folders. Each file's format is recognised, or named."""
     if format_name is not None:
         format_named(format_name)
     return Reading([Path(path) for path in paths], format_name, run, over=over)
 
 
 def write_rollouts(rollouts: Iterable[Rollout], path: Path, format_name: str) -> int:
-    """Writes rollouts in a format; returns how many: those without messages have no dialogue."""
-    found = format_named(format_name)
-    if found.write is None:
-        known = ", ".join(sorted(name for name, one in FORMATS.items() if one.write))
-        raise ConfigError(f"{format_name} can be read, not written", hint=f"choose one of: {known}")
-    if found.dialogues:
+    """Writes rollouts in a format and returns how many: those without messages have no dialogue."""
+    format_ = format_named(format_name)
+    if format_.write is None:
+        names = ", ".join(sorted(name for name, row in FORMATS.items() if row.write))
+        raise ConfigError(f"{format_name} can be read, not written", hint=f"choose one of: {names}")
+    if format_.dialogues:
         rollouts = _with_messages(rollouts, format_name)
     with suppress(FileExistsError):
         path.parent.mkdir(parents=True, exist_ok=True)
-    write: Callable[[Iterable[Rollout], Path], int] = found.write
+    write: Callable[[Iterable[Rollout], Path], int] = format_.write
     return write(rollouts, path)
 
 
 def _with_messages(rollouts: Iterable[Rollout], format_name: str) -> Iterator[Rollout]:
-    given = written = 0
+    total = written = 0
     for rollout in rollouts:
-        given += 1
+        total += 1
         if rollout.messages:
             written += 1
             yield rollout
-    if given and not written:
+    if total and not written:
         raise ConfigError(
-            f"none of {given} rollouts has messages, and {format_name} is a format of dialogues",
-            hint="choose meta-agent, nemo-gym or swe-bench-predictions",
+            f"none of {total} rollouts has messages, and {format_name} is a format of dialogues",
+            hint="choose meta-agent or swe-bench-predictions",
         )
 
 
@@ -204,10 +267,10 @@ def _claimed_whole(value: list[object]) -> bool:
     return False
 
 
-def _items(found: Format, placed: Placed) -> Iterator[Placed]:
+def _items(format_: Format, placed: Placed) -> Iterator[Placed]:
     """A list of rows is its items, unless the list itself is the row."""
     value = placed.value
-    if isinstance(value, list) and value and not found.claims(value):
+    if isinstance(value, list) and value and not format_.claims(value):
         for index, item in enumerate(value):
             yield Placed(f"{placed.place}[{index}]", item)
     else:

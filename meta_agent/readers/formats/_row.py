@@ -1,6 +1,6 @@
-"""Typed access to one row of somebody else's file; every complaint names field, wish and value.
+"""Typed access to one row of another tool's file. Every complaint names field, wish and value.
 
-A `RowError` makes its row a counted, skipped one; it never ends an import.
+A `RowError` means that the row is skipped and counted. It never ends an import.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _SHOWN_CHARS = 60
 
 
 class RowError(Exception):
-    """This row is not what its format says. The text is stable enough to be counted by."""
+    """The row is not what its format says. Rows are counted by the reason's text."""
 
     def __init__(self, reason: str, shown: str = "") -> None:
         super().__init__(f"{reason}, got {shown}" if shown else reason)
@@ -26,7 +26,7 @@ class RowError(Exception):
 
 
 def finite(value: JSON) -> float | None:
-    """A number as a float; None for what is none, is not finite, or fits no float."""
+    """Returns a number as a float. Returns None for other values and for infinite ones."""
     if not isinstance(value, bool | int | float):
         return None
     try:
@@ -36,17 +36,28 @@ def finite(value: JSON) -> float | None:
     return number if math.isfinite(number) else None
 
 
+def has(value: JSON, *names: str) -> bool:
+    """Returns True for an object that holds all these fields."""
+    return isinstance(value, dict) and all(name in value for name in names)
+
+
+def as_object(value: JSON) -> dict[str, JSON]:
+    """Returns the object itself, or an empty one for any other value."""
+    return value if isinstance(value, dict) else {}
+
+
 def shown(value: JSON) -> str:
-    """A value as a complaint shows it."""
+    """Returns a value as a complaint shows it."""
     text = json.dumps(value, default=str)
     return text if len(text) <= _SHOWN_CHARS else text[: _SHOWN_CHARS - 3] + "..."
 
 
 @dataclass(slots=True)
 class Row:
-    """An object of a file; false where it is a nested one that is not there, and holds nothing.
+    """An object of a file. A nested object that is absent is a Row that is false and empty.
 
-    `used` collects the fields that were asked for.
+    Methods take several names and return the first field that has a value. The name `a.b` means
+    the field `b` of the object `a`. `used` collects the fields that were asked for.
     """
 
     values: Mapping[str, JSON]
@@ -58,76 +69,92 @@ class Row:
         return self.there
 
     def get(self, name: str) -> JSON:
-        """The value, None where absent."""
+        """Returns the value of one field, or None."""
+        head, dot, rest = name.partition(".")
+        if dot and name not in self.values:
+            return self.object(head).get(rest)
         self.used.add(name)
         return self.values.get(name)
 
     def text(self, *names: str) -> str | None:
-        """The first of several spellings that is there, as a string."""
-        found: str | None = self._first(names, (str,), "a string")
-        return found
+        """Returns a string."""
+        text: str | None = self._first(names, (str,), "a string")
+        return text
 
     def label(self, *names: str) -> str | None:
-        """A name or a number, as a string."""
+        """Returns a name or a whole number, as a string."""
         value = self._first(names, (str, int), "a string or a whole number")
         return None if value is None else str(value)
 
     def integer(self, *names: str) -> int | None:
-        found: int | None = self._first(names, (int,), "a whole number")
-        return found
+        """Returns a whole number."""
+        number: int | None = self._first(names, (int,), "a whole number")
+        return number
 
     def flag(self, *names: str) -> bool | None:
-        """True or false, or the 1 and 0 that tables write for them."""
-        name = next((name for name in names if self.get(name) is not None), None)
-        value = None if name is None else self.values[name]
-        if value is None or value is True or value is False:
-            return value
-        if not isinstance(value, int | float) or value not in (0, 1):
-            raise self.need(str(name), "true or false")
-        return bool(value)
+        """Returns true or false. Tables may write them as 1 and 0."""
+        value = self._first(names, (bool, int, float), "true or false")
+        if value is not None and value not in (0, 1):
+            raise self.need(
+                next(name for name in names if self.get(name) is not None), "true or false"
+            )
+        return None if value is None else bool(value)
 
     def number(self, *names: str) -> float | None:
-        """A finite number; NaN counts as absent, for that is how tables write it."""
+        """Returns a finite number. NaN counts as absent, since tables write it for that."""
         return finite(self._first(names, (int, float, bool), "a number"))
 
-    def items(self, name: str) -> list[JSON] | None:
-        found: list[JSON] | None = self._first((name,), (list,), "a list")
-        return found
+    def items(self, *names: str) -> list[JSON] | None:
+        """Returns a list."""
+        values: list[JSON] | None = self._first(names, (list,), "a list")
+        return values
 
     def words(self, name: str) -> list[str] | None:
-        """A list as texts."""
-        found = self.items(name)
-        return None if found is None else [str(one) for one in found]
+        """Returns a list, each value as text."""
+        values = self.items(name)
+        return None if values is None else [str(value) for value in values]
 
     def object(self, name: str) -> Row:
-        """A nested object as a row of its own."""
+        """Returns a nested object as a Row."""
         value = self._first((name,), (Mapping,), "an object")
         return Row(value or {}, f"{self.prefix}{name}.", there=value is not None)
 
+    def picked(self, *names: str) -> dict[str, JSON]:
+        """Returns those of these fields that hold something."""
+        pairs = {name: self.get(name) for name in names}
+        return {name: value for name, value in pairs.items() if not _is_empty(value)}
+
     def skip(self, *names: str) -> None:
-        """Fields that no record has a place for, and that nobody misses."""
+        """Marks fields as used that no record has a place for, and that nobody misses."""
         self.used.update(names)
 
-    def need(self, name: str, wanted: str) -> RowError:
-        """The complaint about a field that must be there or be something else."""
-        found = shown(self.values[name]) if name in self.values else "nothing"
-        return RowError(f"field {self.prefix}{name}: expected {wanted}", found)
+    def need(self, name: str, wish: str) -> RowError:
+        """Returns the complaint about a field that must be there or be something else."""
+        value = self.get(name)
+        return RowError(
+            f"field {self.prefix}{name}: expected {wish}",
+            "nothing" if value is None else shown(value),
+        )
 
     def unused(self) -> list[str]:
-        """Fields with a value that nobody asked for."""
-        empty: tuple[JSON, ...] = (None, "", [], {})
+        """Returns the fields with a value that nobody asked for."""
         return [
             f"{self.prefix}{name}"
             for name, value in self.values.items()
-            if name not in self.used and not any(value is e or value == e for e in empty)
+            if name not in self.used and not _is_empty(value)
         ]
 
-    def _first(self, names: Sequence[str], kinds: tuple[type, ...], wanted: str) -> Any:
+    def _first(self, names: Sequence[str], kinds: tuple[type, ...], wish: str) -> Any:
         for name in names:
             value = self.get(name)
             if value is None:
                 continue
             if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
-                raise self.need(name, wanted)
+                raise self.need(name, wish)
             return value
         return None
+
+
+def _is_empty(value: JSON) -> bool:
+    empty: tuple[JSON, ...] = (None, "", [], {})
+    return any(value is nothing or value == nothing for nothing in empty)

@@ -1,4 +1,4 @@
-"""What happened to every row of a file that was read: nothing is dropped without being counted.
+"""Counts what happened to every row of a file: nothing is dropped without being counted.
 
 `skipped` counts rows that gave no rollout, by reason, with the first places; `left_out` counts
 values that a rollout could not carry over, by field; `joined` counts outcomes that came from a
@@ -22,7 +22,7 @@ _OTHERS = "other fields"
 
 @dataclass(slots=True)
 class Tally:
-    """Counts of one import. `rows` is all rows seen; `rollouts` those that became records."""
+    """Counts of one import. `rows` counts all rows; `rollouts` those that became records."""
 
     format: str = ""
     files: int = 0
@@ -34,22 +34,22 @@ class Tally:
     joined: int = 0
     caveats: Counter[str] = field(default_factory=Counter)
 
-    def skip(self, reason: str, place: str, shown: str = "") -> None:
-        """Counts a row that gives no rollout. `shown` is what stood there instead."""
+    def skip(self, reason: str, place: str, value: str = "") -> None:
+        """Counts a row that gives no rollout. `value` is what stood there instead."""
         self.skipped[reason] += 1
-        known = self.places.setdefault(reason, [])
-        if len(known) < _PLACES_KEPT:
-            known.append(f"{place} has {shown}" if shown else place)
+        places = self.places.setdefault(reason, [])
+        if len(places) < _PLACES_KEPT:
+            places.append(f"{place} has {value}" if value else place)
 
     def leave_out(self, names: Iterable[str]) -> None:
         """Counts values that a rollout could not carry over."""
         for name in names:
-            known = name[:_NAME_CHARS]
-            full = len(self.left_out) >= _NAMES_KEPT and known not in self.left_out
-            self.left_out[_OTHERS if full else known] += 1
+            short = name[:_NAME_CHARS]
+            full = len(self.left_out) >= _NAMES_KEPT and short not in self.left_out
+            self.left_out[_OTHERS if full else short] += 1
 
     def add_skipped(self, other: Tally) -> None:
-        """Takes over what another reading skipped."""
+        """Adds what another reading skipped."""
         self.rows += other.skipped_rows
         self.skipped.update(other.skipped)
         for reason, places in other.places.items():
@@ -60,26 +60,26 @@ class Tally:
         return self.skipped.total()
 
     def lines(self) -> list[str]:
-        """For people: one line of totals, one per reason, one for what was not carried over."""
+        """Returns lines for people: totals, one per reason, and what was not carried over."""
         if not self.rows:
             return [f"{self.files} files, all empty"]
         head = f"{self.rows} rows of {self.format or 'no format'}: {self.rollouts} rollouts"
-        found = [f"{head}, {self.skipped_rows} skipped"]
+        lines = [f"{head}, {self.skipped_rows} skipped"]
         for reason, count in self.skipped.most_common():
             first = ", ".join(self.places[reason][:_PLACES_KEPT])
-            found.append(f"skipped {count}: {reason} (first: {first})")
+            lines.append(f"skipped {count}: {reason} (first: {first})")
         for caveat, count in self.caveats.most_common():
-            found.append(f"{caveat}, so there may be more: {count} of {self.rollouts} rollouts")
+            lines.append(f"{caveat}, so there may be more: {count} of {self.rollouts} rollouts")
         if self.joined:
-            found.append(f"outcomes from reports of the SWE-bench harness: {self.joined}")
+            lines.append(f"outcomes from reports of the SWE-bench harness: {self.joined}")
         if self.left_out:
-            found.append(f"not carried over: {self._names_left_out()}")
-        return found
+            lines.append(f"not carried over: {self._names_left_out()}")
+        return lines
 
     def _names_left_out(self) -> str:
-        shown = sorted(self.left_out.most_common(_NAMES_SHOWN))
-        more = len(self.left_out) - len(shown)
-        names = [f"{name} ({n})" for name, n in shown]
+        counts = sorted(self.left_out.most_common(_NAMES_SHOWN))
+        more = len(self.left_out) - len(counts)
+        names = [f"{name} ({n})" for name, n in counts]
         return ", ".join([*names, f"and {more} more (--json)"] if more else names)
 
     def to_json(self) -> dict[str, JSON]:

@@ -1,12 +1,12 @@
-"""Token rows of several model calls joined to one, where each call extends the one before.
+"""Token rows of several model calls, joined to one where each call extends the one before.
 
-A call whose prompt does not begin with everything before it starts a new segment, and then only
-the last segment is kept and marked inexact, as for rollouts of our own.
+A call whose prompt does not begin with everything before it starts a new segment. Then only the
+last segment is kept and marked inexact, as for rollouts of our own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from meta_agent.core.protocols import JSON, TokenRecord
@@ -21,7 +21,7 @@ class CallTokens(NamedTuple):
 
 
 def joined(calls: Iterable[CallTokens]) -> TokenRecord | None:
-    """One row for all calls; None where there are none."""
+    """Returns one row for all calls, or None if there are none."""
     record: TokenRecord | None = None
     for call in calls:
         if record is None or not _extends(call.prompt_ids, record):
@@ -35,12 +35,20 @@ def joined(calls: Iterable[CallTokens]) -> TokenRecord | None:
 
 
 def _extends(prompt: list[int], record: TokenRecord) -> bool:
-    seen = record.prompt_ids + record.completion_ids
-    return prompt[: len(seen)] == seen
+    before = record.prompt_ids + record.completion_ids
+    return prompt[: len(before)] == before
 
 
-def call_tokens(prompt: JSON, completion: JSON, logprobs: JSON) -> CallTokens | None:
-    """A call's tokens where all three lists are there and fit; None otherwise."""
+def calls_of(rows: Iterable[JSON], names: tuple[str, str, str]) -> Iterator[CallTokens]:
+    """Yields the tokens of each row where the lists of these names are all there and fit."""
+    for row in rows:
+        if isinstance(row, Mapping):
+            call = _call(*(row.get(name) for name in names))
+            if call is not None:
+                yield call
+
+
+def _call(prompt: JSON, completion: JSON, logprobs: JSON) -> CallTokens | None:
     lists = (prompt, completion, logprobs)
     if not all(isinstance(value, list) for value in lists):
         return None

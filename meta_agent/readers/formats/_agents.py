@@ -1,0 +1,307 @@
+"""Trajectories of mini-swe-agent (`.traj.json`) and SWE-agent (`.traj`)."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from meta_agent.core.protocols import JSON, Message, RolloutFailure, StopReason, ToolEvent
+from meta_agent.readers.formats._draft import Draft, cost_of
+from meta_agent.readers.formats._format import (
+    CERTAIN,
+    Count,
+    Format,
+    Keys,
+    Placed,
+)
+from meta_agent.readers.formats._messages import messages_of_items, parse_messages
+from meta_agent.readers.formats._row import Row, RowError, as_object, has
+
+# --- mini-swe-agent -------------------------------------------------------------------------------
+# Versions 1 and 1.1, and the bare list of messages. Models behind the Responses API leave whole
+# responses among the messages; each is one reply.
+# A command is a call of the tool `bash`: from `extra.actions`, from `tool_calls`, or from the one
+# fenced block of a reply. A reply with none, or with two, is the format error that the agent itself
+# sees. A command's result is the message that follows, and it worked where the return code is 0.
+# `exit_status` says how it ended; a bare list does not, so there the ending is unknown.
+
+TOOL: Final = "bash"
+SUBMIT_MARKS: Final = ("COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT", "MINI_SWE_AGENT_FINAL_OUTPUT")
+_FENCE: Final = re.compile(r"```(?:mswea_bash_command|bash)\s*\n(.*?)\n?```", re.DOTALL)
+_CODE: Final = re.compile(r"<returncode>\s*(-?\d+)\s*</returncode>")
+_MINI: Final = Keys(
+    task="instance_id",
+    policy="info.config.model.model_name",
+    skip="trajectory_format",
+    stops={
+        "submitted": "submitted",
+        "limitsexceeded": "turn_limit",
+        "contextwindowexceedederror": "token_limit",
+        "timeexceeded": "wall_limit",
+    },
+)
+_MACHINE_FAILURE: Final = re.compile(
+    r"api|ratelimit|connection|timeout|unavailable|authentic|permission|docker|container|internal"
+)
+
+
+def _claims_mini(value: JSON) -> int:
+    if isinstance(value, dict):
+        named_format = str(value.get("trajectory_format", "")).startswith("mini-swe-agent")
+        before_it_had_a_name = has(value.get("info"), "exit_status", "submission")
+        is_mini = named_format or before_it_had_a_name
+        return CERTAIN if is_mini and isinstance(value.get("messages"), list) else 0
+    return 2 if _is_dialogue(value) and any(map(_acts, value)) else 0
+
+
+def _acts(item: JSON) -> bool:
+    content = item.get("content")
+    return item["role"] == "assistant" and isinstance(content, str) and bool(_FENCE.search(content))
+
+
+def _is_dialogue(value: JSON) -> bool:
+    return (
+        isinstance(value, list)
+        and len(value) >= 2
+        and all(isinstance(item, dict) and "role" in item and "content" in item for item in value)
+    )
+
+
+def _expand_mini(placed: Placed) -> Iterator[Placed]:
+    """A bare list of messages is one row."""
+    value = placed.value
+    yield placed._replace(value={"messages": value}) if isinstance(value, list) else placed
+
+
+def _read_mini(row: Row, count: Count) -> Draft:
+    items = row.items("messages")
+    if not items:
+        raise RowError("field messages: expected at least one message (the run never began)")
+    # Version 1.1 ends with a message of the role `exit`.
+    raw = [_chat(item, count) for item in items if as_object(item).get("role") != "exit"]
+    messages = parse_messages(raw, "messages", count)
+    draft = _MINI.draft(row, count)
+    draft.converse(messages)
+    draft.messages, draft.turns = messages, draft.turns or 0
+    draft.prompt = messages[:2]
+    draft.tool_events, draft.tool_ok = _commands_run(raw, messages)
+    info = row.object("info")
+    version = info.text("mini_version")
+    draft.harness_commit = f"mini-swe-agent {version}" if version else ""
+    draft.stop_reason, draft.error = _ending_of_mini(info, draft.tool_events)
+    if "submission" in info.values:
+        draft.verifier_inputs = {"patch": info.text("submission") or ""}
+    usd = info.number("model_stats.instance_cost")
+    # A cost of 0 with calls made is what unknown prices look like there.
+    paid = usd or not info.number("model_stats.api_calls")
+    draft.cost, draft.domain = cost_of(usd if paid else None), "swe"
+    return draft
+
+
+def _chat(item: JSON, count: Count) -> JSON:
+    """Returns a message of the Responses form in chat form, with what was noted beside it."""
+    if not isinstance(item, dict) or "role" in item:
+        return item
+    items = item.get("output") if item.get("object") == "response" else [item]
+    replies = messages_of_items(items, "messages", count)
+    if not replies:
+        return {"role": "assistant", "content": "", "extra": item.get("extra")}
+    first, *more = replies
+    for reply in more:  # text after a call: still one reply
+        first["content"] = "\n".join(filter(None, (first["content"], reply["content"])))
+        first["tool_calls"] = [*first.get("tool_calls", ()), *reply.get("tool_calls", ())]
+    return {**first, "extra": item.get("extra")}
+
+
+def _commands_run(raw: Sequence[JSON], messages: Sequence[Message]) -> tuple[list[ToolEvent], bool]:
+    """Returns the commands, and whether the data says which of them worked."""
+    events: list[ToolEvent] = []
+    all_codes, turn = True, -1
+    for index, message in enumerate(messages):
+        if message["role"] != "assistant":
+            continue
+        turn += 1
+        for at, command in enumerate(_commands(raw[index], message), index + 1):
+            answered = at < len(messages)
+            result = messages[at]["content"] if answered else ""
+            code = _return_code(raw[at], result) if answered else None
+            last = at >= len(messages) - 1 and any(mark in command for mark in SUBMIT_MARKS)
+            all_codes = all_codes and (code is not None or last or not answered)
+            events.append(ToolEvent(turn, TOOL, {"command": command}, result, code in (0, None)))
+    return events, all_codes
+
+
+def _commands(raw: JSON, message: Message) -> list[str]:
+    actions = as_object(as_object(raw).get("extra")).get("actions")
+    if isinstance(actions, list):
+        return [str(a.get("command", a) if isinstance(a, dict) else a) for a in actions]
+    calls = message.get("tool_calls", ())
+    if calls:
+        return [str(call["function"]["arguments"]) for call in calls]
+    blocks = _FENCE.findall(message["content"])
+    return [blocks[0].strip()] if len(blocks) == 1 else []
+
+
+def _return_code(raw: JSON, text: str) -> int | None:
+    code = as_object(as_object(raw).get("extra")).get("returncode")
+    if type(code) is int:
+        return code
+    tag = _CODE.search(text)
+    return int(tag[1]) if tag else None
+
+
+def _ending_of_mini(
+    info: Row, events: Sequence[ToolEvent]
+) -> tuple[StopReason | None, RolloutFailure | None]:
+    status = info.text("exit_status")
+    if not status:  # a bare list: only a last command that hands in says how it ended
+        last = str(events[-1].arguments) if events and not info else ""
+        return ("submitted" if any(mark in last for mark in SUBMIT_MARKS) else None), None
+    if status.lower() in _MINI.stops:
+        return _MINI.stops[status.lower()], None
+    machine = _MACHINE_FAILURE.search(status.lower())
+    return "error", RolloutFailure("infra" if machine else "policy", status)
+
+
+MINI_SWE_AGENT: Final = Format(
+    "mini-swe-agent",
+    "mini-swe-agent trajectories (.traj.json)",
+    "trajectory_format mini-swe-agent-..., or a bare list of messages",
+    _claims_mini,
+    _read_mini,
+    expand=_expand_mini,
+    layout="document",
+)
+
+# --- SWE-agent ------------------------------------------------------------------------------------
+# Steps of thought, action and observation. What stood before the first step is in its `query`, or
+# in `history`; demonstrations there are the prompt's. The first word of an action is its tool.
+# Whether an action worked is not in the file. A submission made when a limit was hit (`submitted
+# (exit_cost)`) ended by that limit. A run that ended before its first step is an attempt too: its
+# exit status says why. A `.traj` does not name its instance: the file's name does.
+
+_SWE_AGENT: Final = Keys(
+    task="instance_id",
+    skip="history environment",
+    stops={
+        "exit_cost": "turn_limit",
+        "exit_context": "token_limit",
+        "exit_total_execution_time": "wall_limit",
+        "exit_command_timeout": "wall_limit",
+    },
+)
+_FAILED_MACHINES: Final = frozenset(
+    {"exit_api", "exit_environment_error", "exit_error", "early_exit"}
+)
+
+
+def _claims_swe_agent(value: JSON) -> int:
+    steps = as_object(value).get("trajectory")
+    if not isinstance(steps, list) or not isinstance(value.get("info"), dict):
+        return 0
+    return CERTAIN if all(isinstance(s, dict) and "action" in s for s in steps) else 0
+
+
+def _read_swe_agent(row: Row, count: Count) -> Draft:
+    steps = [_step(item, i) for i, item in enumerate(row.items("trajectory") or (), 1)]
+    info = row.object("info")
+    status = info.text("exit_status")
+    if not info or not (steps or status):
+        raise RowError("fields trajectory and info: expected at least one step or an exit_status")
+    draft = _SWE_AGENT.draft(row, count)
+    before = _before(row, steps[0] if steps else Row({}), count)
+    draft.prompt, draft.prompt_messages = before, len(before)
+    draft.messages = [*before, *(m for step in steps for m in _messages_of_step(step))]
+    draft.tool_events = [event for turn, step in enumerate(steps) for event in _event(turn, step)]
+    draft.turns = len(steps)
+    draft.policy = _model(row)
+    draft.stop_reason, draft.error = _ending_of_swe_agent(status or "")
+    draft.verifier_inputs = _submitted(info)
+    stats = info.object("model_stats")
+    received = stats.number("tokens_received")
+    tokens = () if received is None else (stats.number("tokens_sent"), received)
+    draft.cost = cost_of(stats.number("instance_cost") or None, *tokens)
+    seconds = [value for step in steps if (value := step.number("execution_time")) is not None]
+    draft.timings = {"tools": sum(seconds)} if seconds else {}
+    draft.domain = "swe"
+    return draft
+
+
+def _submitted(info: Row) -> dict[str, JSON]:
+    """Nothing handed in is a blank patch. A file that does not speak of it has no patch."""
+    submission = info.get("submission")  # of a reviewer's pick it is an object
+    if isinstance(submission, str):
+        return {"patch": submission}
+    return {"patch": ""} if "submission" in info.values and submission is None else {}
+
+
+def _step(item: JSON, number: int) -> Row:
+    if not isinstance(item, dict):
+        raise RowError("a step: expected an object", f"step {number}")
+    return Row(item)
+
+
+def _before(row: Row, first: Row, count: Count) -> list[Message]:
+    """What stood before the model's first word."""
+    items = []
+    for item in first.items("query") or row.items("history") or []:
+        demo = as_object(item).get("is_demo")
+        if as_object(item).get("role") == "assistant" and not demo:
+            break
+        items.append(item)
+    return parse_messages(items, "query", count)
+
+
+def _messages_of_step(step: Row) -> tuple[Message, ...]:
+    parts = filter(None, (step.text("thought"), _action(step)))
+    reply: Message = {"role": "assistant", "content": step.text("response") or "\n".join(parts)}
+    observation = step.text("observation")
+    return (reply, {"role": "user", "content": observation}) if observation else (reply,)
+
+
+def _action(step: Row) -> str:
+    return (step.text("action") or "").strip()
+
+
+def _event(turn: int, step: Row) -> Iterator[ToolEvent]:
+    action = _action(step)
+    if action:
+        result = step.text("observation") or ""
+        yield ToolEvent(turn, action.split()[0], {"command": action}, result, True)
+
+
+def _ending_of_swe_agent(status: str) -> tuple[StopReason | None, RolloutFailure | None]:
+    if not status:
+        return None, None
+    causes = (*_SWE_AGENT.stops, *_FAILED_MACHINES, "exit_format")
+    cause = next((name for name in causes if name in status), "")
+    if cause in _SWE_AGENT.stops:
+        return _SWE_AGENT.stops[cause], None
+    if cause in _FAILED_MACHINES and "submitted" not in status:
+        return "error", RolloutFailure("infra", status)
+    return ("submitted" if "submitted" in status else "returned"), None
+
+
+def _model(row: Row) -> str | None:
+    """Named in the stored replay configuration, which is JSON as text since 1.0."""
+    config = row.get("replay_config")
+    if isinstance(config, str):
+        try:
+            config = json.loads(config)
+        except (ValueError, RecursionError):
+            return None
+    model = as_object(as_object(config).get("agent")).get("model")
+    name = as_object(model).get("name")
+    return name if isinstance(name, str) else None
+
+
+SWE_AGENT: Final = Format(
+    "swe-agent",
+    "SWE-agent trajectories (.traj)",
+    "trajectory: steps with an action; info",
+    _claims_swe_agent,
+    _read_swe_agent,
+    layout="document",
+)

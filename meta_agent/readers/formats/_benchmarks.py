@@ -1,0 +1,333 @@
+"""Results of benchmarks: SWE-bench, tau-bench, Terminal-Bench, OpenAI evals."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+from meta_agent.core.protocols import JSON, RolloutFailure
+from meta_agent.readers.formats._draft import Draft
+from meta_agent.readers.formats._format import (
+    CERTAIN,
+    Count,
+    Format,
+    Keys,
+    Placed,
+    identity_by,
+    rows_under,
+)
+from meta_agent.readers.formats._messages import parse_messages
+from meta_agent.readers.formats._row import Row, RowError, as_object, has
+from meta_agent.readers.formats._write import CANNOT_CARRY, prediction, writer
+
+# --- SWE-bench: predictions -----------------------------------------------------------------------
+# There are no messages in such a file, so behaviour is unknown. Rows may carry an evaluation beside
+# the patch (`resolved`).
+
+_PREDICTION: Final = Keys(task="instance_id", policy="model_name_or_path model", outcome="resolved")
+
+
+def _claims_prediction(value: JSON) -> int:
+    if isinstance(value, dict) and value and all(has(v, "model_patch") for v in value.values()):
+        return CERTAIN
+    return 2 if has(value, "instance_id", "model_patch") else 0
+
+
+def _expand_predictions(placed: Placed) -> Iterator[Placed]:
+    """A map of predictions is as many rows."""
+    value = placed.value
+    if isinstance(value, dict) and not has(value, "model_patch"):
+        for name, inner in value.items():
+            row = {"instance_id": name, **inner} if isinstance(inner, dict) else inner
+            yield Placed(f"{placed.place}[{name}]", row)
+    else:
+        yield placed
+
+
+def _read_prediction(row: Row, count: Count) -> Draft:
+    draft = _PREDICTION.draft(row, count, needs_task=True)
+    patch = row.text("model_patch") or ""
+    draft.domain, draft.verifier_inputs = "swe", {"patch": patch}
+    draft.detail = {"empty_patch": not patch.strip()}
+    return draft
+
+
+PREDICTIONS: Final = Format(
+    "swe-bench-predictions",
+    "SWE-bench predictions, as rows or as a map by instance",
+    "instance_id, model_patch",
+    _claims_prediction,
+    _read_prediction,
+    writer(prediction),
+    expand=_expand_predictions,
+    cannot_carry=CANNOT_CARRY["swe-bench-predictions"],
+)
+
+# --- SWE-bench: reports of the harness ------------------------------------------------------------
+# A run's report, or one report an instance. Read alone they are attempts of which only the outcome
+# is known; beside attempts they give these their outcomes (`_join.py`). An instance that the
+# harness could not judge is a verifier's error: a patch that does not apply ends there too.
+
+# In the order in which they overrule each other: the last list with an instance names its state.
+_STATES: Final = {
+    "incomplete_ids": "incomplete",
+    "submitted_ids": "error",
+    "error_ids": "error",
+    "unresolved_ids": "unresolved",
+    "empty_patch_ids": "unresolved",
+    "resolved_ids": "resolved",
+}
+
+
+def _claims_report(value: JSON) -> int:
+    if has(value, "resolved_ids", "unresolved_ids", "error_ids"):
+        return CERTAIN
+    reports = list(as_object(value).values())
+    return CERTAIN if reports and all(has(v, "resolved", "patch_exists") for v in reports) else 0
+
+
+def _expand_report(placed: Placed) -> Iterator[Placed]:
+    """One row an instance, whichever of the two kinds it is."""
+    report = placed.value
+    if not isinstance(report, dict):
+        yield placed
+        return
+    whole_run = has(report, "resolved_ids")
+    states = _states_of_run(report) if whole_run else {n: _state(v) for n, v in report.items()}
+    for name, state in states.items():
+        row = {"instance_id": name, "state": state, "of_run": whole_run}
+        yield Placed(f"{placed.place}[{name}]", row)
+
+
+def _states_of_run(report: dict[str, JSON]) -> dict[str, JSON]:
+    lists = ((report.get(name), state) for name, state in _STATES.items())
+    return {str(i): state for ids, state in lists if isinstance(ids, list) for i in ids}
+
+
+def _state(report: JSON) -> JSON:
+    resolved = as_object(report).get("resolved")
+    return ("unresolved", "resolved")[resolved] if isinstance(resolved, bool) else resolved
+
+
+def _identity_of_verdict(row: Row, path: Path) -> JSON:
+    """The run and the instance. `MODEL.RUN.json` repeats what stands in `RUN/MODEL/INSTANCE/`."""
+    if row.values.get("of_run"):
+        return [path.name.removesuffix(".json"), row.values.get("instance_id")]
+    model, run = path.parent.parent.name, path.parent.parent.parent.name
+    return [f"{model}.{run}", row.values.get("instance_id")]
+
+
+def _read_report(row: Row, count: Count) -> Draft:
+    state = row.text("state")
+    row.skip("of_run")
+    if state == "incomplete":
+        raise RowError("no prediction was handed in for the instance")
+    if state not in ("resolved", "unresolved", "error"):
+        raise row.need("resolved", "true or false")
+    draft = Draft(task_key=row.label("instance_id"), domain="swe")
+    if state == "error":
+        draft.error = RolloutFailure("verifier", "the harness could not judge the patch")
+    else:
+        draft.outcome = state == "resolved"
+    return draft
+
+
+REPORTS: Final = Format(
+    "swe-bench-report",
+    "SWE-bench harness reports; beside predictions or trajectories, their outcomes",
+    "resolved_ids, unresolved_ids, error_ids; or by instance resolved, patch_exists",
+    _claims_report,
+    _read_report,
+    expand=_expand_report,
+    identity=_identity_of_verdict,
+)
+
+# --- tau-bench ------------------------------------------------------------------------------------
+# A reward of 1 is a solved simulation, as both tools count it. Trials of a task are its samples.
+
+_FULL_REWARD: Final = 1 - 1e-6
+_TAU: Final = Keys(
+    task="task_id",
+    sample="trial",
+    policy="run.agent_info.llm",
+    domain="run.environment_info.domain_name",
+    reward="reward reward_info.reward",
+    error="info.error",
+    stop="termination_reason",
+    usd="agent_cost",
+    skip="id timestamp start_time end_time tools",
+    stops={
+        "user_stop": "returned",
+        "agent_stop": "submitted",
+        "max_steps": "turn_limit",
+        "timeout": "wall_limit",
+    },
+)
+
+
+def _claims_tau(value: JSON) -> int:
+    if has(value, "simulations") and isinstance(value["simulations"], list):
+        return CERTAIN
+    trial = has(value, "task_id", "reward", "traj") or has(value, "task_id", "reward_info", "trial")
+    return CERTAIN if trial else 0
+
+
+def _read_tau(row: Row, count: Count) -> Draft:
+    draft = _TAU.draft(row, count, needs_task=True)
+    if "reward" not in row.values and not row.object("reward_info"):
+        raise RowError("a simulation: expected reward or reward_info")
+    draft.converse(parse_messages(row.items("traj", "messages") or [], "messages", count))
+    if draft.rewards and draft.error is None:
+        draft.outcome = draft.rewards["reward"] >= _FULL_REWARD
+    return draft
+
+
+TAU_BENCH: Final = Format(
+    "tau-bench",
+    "tau-bench and tau2-bench results",
+    "task_id, reward, traj; or simulations",
+    _claims_tau,
+    _read_tau,
+    expand=rows_under("simulations", beside="info", field_name="run"),
+    identity=identity_by("id"),
+)
+
+# --- Terminal-Bench -------------------------------------------------------------------------------
+# `is_resolved` is the outcome. An agent that ran out of time or turns was judged all the same; a
+# trial of which tests or containers failed has no outcome.
+
+_TRIAL: Final = Keys(
+    task="task_id",
+    policy="model_name agent_name",
+    outcome="is_resolved",
+    tokens="total_input_tokens total_output_tokens",
+    skip="id trial_name instruction recording_path parser_results trial_started_at trial_ended_at"
+    " agent_started_at agent_ended_at test_started_at test_ended_at",
+    stops={
+        "agent_timeout": "wall_limit",
+        "context_length_exceeded": "token_limit",
+        "output_length_exceeded": "length",
+    },
+)
+_NO_FAILURE: Final = ("", "unset", "none")
+_JUDGES: Final = ("test", "pars")
+
+
+def _is_trial(value: JSON) -> bool:
+    return has(value, "task_id", "is_resolved", "failure_mode")
+
+
+def _claims_trial(value: JSON) -> int:
+    rows = as_object(value).get("results")
+    run = isinstance(rows, list) and bool(rows) and all(map(_is_trial, rows))
+    return CERTAIN if run or _is_trial(value) else 0
+
+
+def _read_trial(row: Row, count: Count) -> Draft:
+    draft = _TRIAL.draft(row, count, needs_task=True)
+    draft.domain = TERMINAL_BENCH.name
+    mode = (row.text("failure_mode") or "").lower()
+    draft.stop_reason = _TRIAL.stops.get(mode)
+    if mode not in _NO_FAILURE and draft.stop_reason is None and not draft.outcome:
+        judge = any(word in mode for word in _JUDGES)
+        draft.error = RolloutFailure("verifier" if judge else "infra", mode)
+        draft.outcome, draft.stop_reason = None, "error"
+    return draft
+
+
+TERMINAL_BENCH: Final = Format(
+    "terminal-bench",
+    "Terminal-Bench trials and runs (results.json)",
+    "task_id, is_resolved, failure_mode; or results of these",
+    _claims_trial,
+    _read_trial,
+    expand=rows_under("results"),
+    identity=identity_by("id", "trial_name"),
+)
+
+# --- OpenAI evals ---------------------------------------------------------------------------------
+# A sample's events are gathered into one row: the last `sampling` is the dialogue, a `match` (or
+# `metrics` that hold a `correct`) is the outcome. A sample that was judged several times the same
+# way is one attempt. A log without a final report was cut short, and the report says so.
+
+_EVALS: Final = Keys(
+    task="sample_id",
+    domain="spec.base_eval spec.eval_name",
+    outcome="match.correct metrics.correct",
+    error="error.message",
+    skip="raw_sample function_call match metrics",
+)
+
+
+def _is_event(value: JSON) -> bool:
+    return has(value, "event_id", "sample_id", "type", "data")
+
+
+def _claims_evals(value: JSON) -> int:
+    headed = has(value, "spec") and has(value["spec"], "eval_name")
+    return CERTAIN if headed or _is_event(value) else 0
+
+
+def _gather_events(values: Iterable[Placed]) -> Iterator[Placed]:
+    """Yields one row a sample, in the order of first events. Holds the log's samples."""
+    spec: JSON = {}
+    finished = False
+    samples: dict[str, dict[str, Any]] = {}
+    places: dict[str, str] = {}
+    for placed in values:
+        value = placed.value
+        if _is_event(value):
+            name = str(value["sample_id"])
+            places.setdefault(name, placed.place)
+            samples.setdefault(name, {"sample_id": name})[str(value["type"])] = value["data"]
+        elif has(value, "spec"):
+            spec = value["spec"]
+        elif has(value, "final_report"):
+            finished = True
+        else:
+            yield placed
+    for name, row in samples.items():
+        yield Placed(places[name], {**row, "spec": spec, "finished": finished})
+
+
+def _read_evals(row: Row, count: Count) -> Draft:
+    draft = _EVALS.draft(row, count, needs_task=True)
+    draft.task_key = f"{draft.domain}/{draft.task_key}"
+    models = row.object("spec").items("completion_fns")
+    draft.policy = str(models[0]) if models else None
+    if row.object("error"):
+        draft.error = draft.error or RolloutFailure("infra", "")
+        draft.outcome = None
+    draft.caveat = "" if row.flag("finished") else "from a log that has no final report"
+    sampling = row.object("sampling")
+    if sampling:
+        prompt, messages = _sampled(sampling, count)
+        draft.converse(messages, prompt)
+        draft.tool_events = None
+    return draft
+
+
+def _sampled(sampling: Row, count: Count) -> tuple[int, list[dict[str, Any]]]:
+    prompt, replies = sampling.get("prompt"), sampling.get("sampled")
+    before = prompt if isinstance(prompt, list) else [{"role": "user", "content": prompt or ""}]
+    reply = replies[0] if isinstance(replies, list) and replies else replies
+    answer = {"role": "assistant", "content": reply if isinstance(reply, str) else ""}
+    prompt_messages = parse_messages(before, "sampling", count)
+    return len(prompt_messages), prompt_messages + parse_messages([answer], "sampling", count)
+
+
+OPENAI_EVALS: Final = Format(
+    "openai-evals",
+    "OpenAI evals logs, JSON lines",
+    "spec with eval_name; events with event_id, sample_id, type, data",
+    _claims_evals,
+    _read_evals,
+    gather=_gather_events,
+    identity=lambda row, path: _identity_of_sample(row),
+)
+
+
+def _identity_of_sample(row: Row) -> JSON:
+    run = as_object(row.values.get("spec")).get("run_id")
+    return [run, row.values.get("sample_id")] if run else None

@@ -1,0 +1,262 @@
+"""What trainers log: verifiers and prime-rl, TRL, verl."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final
+
+from meta_agent.core.protocols import JSON, RolloutFailure, StopReason
+from meta_agent.readers.formats._draft import Draft, digest
+from meta_agent.readers.formats._format import (
+    CERTAIN,
+    ERROR_CHARS,
+    Attached,
+    Count,
+    Format,
+    Keys,
+    identity_by,
+    numbers_of,
+)
+from meta_agent.readers.formats._messages import parse_completion, parse_messages
+from meta_agent.readers.formats._row import Row, RowError, finite, has
+from meta_agent.readers.formats._tokens import calls_of, joined
+from meta_agent.readers.formats._write import (
+    CANNOT_CARRY,
+    VERIFIERS_STOPS,
+    verifiers_result,
+    writer,
+)
+
+# --- verifiers and prime-rl -----------------------------------------------------------------------
+# One attempt a line. `metrics` become reward components of weight 0 beside the `reward`, since a
+# rubric's weights are not in the file. `is_truncated` and `stop_condition` say how it ended;
+# `error` is a failure of the environment or the provider. Tokens are read from `trajectory`.
+
+_RUN: Final = "run_metadata"
+_VERIFIERS: Final = Keys(
+    task="example_id id",
+    reward="reward",
+    advantage="advantage",
+    tokens="token_usage.input_tokens token_usage.output_tokens",
+    skip="error_chain long_error_chain tool_defs oai_tools tools is_completed token_usage",
+)
+_TIMES: Final = ("generation_ms", "scoring_ms", "total_ms")
+
+
+def _claims_verifiers(value: JSON) -> int:
+    if has(value, "example_id", "prompt", "completion"):
+        return CERTAIN
+    return 2 if has(value, "id", "prompt", "completion", "task", "reward") else 0
+
+
+def _read_verifiers(row: Row, count: Count) -> Draft:
+    draft = _VERIFIERS.draft(row, count, needs_task=True)
+    draft.error = _error(row.get("error"))
+    prompt, completion = row.get("prompt"), row.get("completion")
+    if draft.error:  # an attempt that failed early has neither, and is an attempt
+        prompt, completion = prompt or [], completion or []
+    before = parse_messages(prompt, "prompt", count)
+    messages = [*before, *parse_completion(completion, "completion", count)]
+    draft.messages, draft.tool_events, draft.turns = messages, [], 0
+    draft.converse(messages, len(before))
+    run = row.object(_RUN)
+    _name_task(draft, row, run)
+    draft.policy = row.text("model") or _stated(run, "model")
+    timing = row.object("timing") or row
+    times = {name.removesuffix("_ms"): timing.number(name) for name in _TIMES}
+    draft.timings = {name: ms / 1000 for name, ms in times.items() if ms is not None}
+    draft.stop_reason = _stop(row, draft.error)
+    draft.verifier_inputs = {
+        name: v for name in ("answer", "info") if (v := row.get(name)) not in (None, {}, "")
+    }
+    steps = row.items("trajectory") or []
+    names = ("prompt_ids", "completion_ids", "completion_logprobs")
+    draft.tokens = joined(calls_of((s.get("tokens") for s in steps if isinstance(s, dict)), names))
+    metrics = _metrics(row, count)
+    draft.weights = dict.fromkeys(metrics, 0.0) if draft.rewards else {}
+    draft.rewards = {**(draft.rewards or {}), **metrics} or None
+    return draft
+
+
+def _name_task(draft: Draft, row: Row, run: Row) -> None:
+    """Examples are numbered in each environment of a training: it belongs to their names.
+
+    Attempts at one example are a group; at another step of a training they are another.
+    """
+    names = [row.get(name) for name in ("task", "env_id", "env_name")]
+    first = next((name for name in names if isinstance(name, str) and name), None)
+    task = first if first not in (None, "default") else _stated(run, "env_id") or first
+    draft.domain = task or ""
+    draft.task_key = f"{task}/{draft.task_key}" if task else draft.task_key
+    step = row.integer("step")
+    draft.group = None if step is None else f"{draft.task_key}@{step}"
+
+
+def _stated(run: Row, name: str) -> str | None:
+    value = run.get(name)
+    return value if isinstance(value, str) and value else None
+
+
+def _metrics(row: Row, count: Count) -> dict[str, float]:
+    """What the rubric measured: an object that is repeated flat; rows with an `id` have it flat."""
+    metrics = row.object("metrics")
+    numbers = numbers_of(metrics, count)
+    if not metrics and "example_id" not in row.values:
+        flat = {name: value for name, value in row.values.items() if name not in row.used}
+        numbers = {name: value for name, value in flat.items() if type(value) is float}
+    row.used.update(numbers)
+    return numbers
+
+
+def _error(value: JSON) -> RolloutFailure | None:
+    if not value:
+        return None
+    if has(value, "error", "error_chain_str"):
+        value = f"{value['error']}: {value['error_chain_str']}"
+    text = value if isinstance(value, str) else json.dumps(value, default=str)
+    return RolloutFailure("infra", text[:ERROR_CHARS])
+
+
+def _stop(row: Row, error: RolloutFailure | None) -> StopReason | None:
+    condition, truncated = row.text("stop_condition", "stop_reason"), row.flag("is_truncated")
+    if error is not None:
+        return "error"
+    if condition in VERIFIERS_STOPS:
+        return VERIFIERS_STOPS[condition]
+    if truncated:
+        return "length"
+    return None if condition is None and truncated is None else "returned"
+
+
+VERIFIERS: Final = Format(
+    "prime-rl",
+    "prime-rl and verifiers results, JSON lines",
+    "prompt, completion, and example_id (before: id, task, reward)",
+    _claims_verifiers,
+    _read_verifiers,
+    writer(verifiers_result),
+    identity=identity_by("trajectory_id", "rollout_id"),
+    attached=Attached("results.jsonl", "metadata.json", _RUN),
+    cannot_carry=CANNOT_CARRY["prime-rl"],
+    dialogues=True,
+)
+
+# --- TRL ------------------------------------------------------------------------------------------
+# The Parquet tables that `log_completions` writes, one row an attempt: `step, prompt, completion,
+# advantage`, and one column for each reward function. Other columns that hold numbers are rewards
+# too. A group is a prompt at a step. The table has no outcome, stop reason or reward weights: the
+# total reward is the plain sum.
+
+_TRL: Final = Keys(advantage="advantage")
+_TRL_OWN: Final = ("step", "prompt", "completion", "advantage")
+
+
+def _claims_trl(value: JSON) -> int:
+    return 2 if has(value, "step", "prompt", "completion") else 0
+
+
+def _read_trl(row: Row, count: Count) -> Draft:
+    prompt, completion = (_without_nulls(row.get(name)) for name in ("prompt", "completion"))
+    if prompt is None or completion is None:
+        raise RowError("fields prompt and completion: expected both, got nothing in one")
+    draft = _TRL.draft(row, count)
+    before = parse_messages(prompt, "prompt", count)
+    draft.converse([*before, *parse_completion(completion, "completion", count)], len(before))
+    draft.messages, draft.turns = draft.messages or [], draft.turns or 0
+    if isinstance(completion, str):
+        draft.tool_events = None  # a plain string says nothing about tools
+    _of_step(draft, _step_of(row))
+    draft.rewards = _trl_rewards(row, count)
+    return draft
+
+
+def _of_step(draft: Draft, step: int | None) -> None:
+    """Attempts at one prompt in one step are a group, of one version of the policy."""
+    draft.group = f"prompt-{digest(list(draft.prompt))[:12]}@{step}"
+    if step is not None:
+        draft.detail, draft.version = {"step": step}, f"step-{step}"
+
+
+def _step_of(row: Row) -> int | None:
+    """Returns a number. TRL up to 0.2x wrote it as text."""
+    step = row.label("step")
+    if step is not None and not step.isdecimal():
+        raise row.need("step", "a whole number")
+    return None if step is None else int(step)
+
+
+def _without_nulls(value: JSON) -> JSON:
+    """Parquet gives every message every field of the column's schema, most of them null."""
+    if isinstance(value, dict):
+        return {name: _without_nulls(v) for name, v in value.items() if v is not None}
+    return [_without_nulls(v) for v in value] if isinstance(value, list) else value
+
+
+def _trl_rewards(row: Row, count: Count) -> dict[str, float] | None:
+    rewards: dict[str, float] = {}
+    for name, value in row.values.items():
+        if name in _TRL_OWN:
+            continue
+        row.used.add(name)
+        number = finite(value) if type(value) in (int, float) else None
+        if number is not None:
+            rewards[name] = number
+        elif value is not None:  # a reward function may give None: then TRL logs NaN
+            count(f"{name} ({'not finite' if type(value) is float else 'not a number'})")
+    return rewards or None
+
+
+TRL: Final = Format(
+    "trl-completions",
+    "completions that a TRL trainer logged (Parquet)",
+    "step, prompt, completion, advantage, one column per reward",
+    _claims_trl,
+    _read_trl,
+    layout="parquet",
+)
+
+# --- verl -----------------------------------------------------------------------------------------
+# Generation dumps (`rollout_data_dir`, `validation_data_dir`): an attempt a line, as text. `input`
+# and `output` are decoded text, special tokens and all; `score` is the reward that training saw.
+# What else a reward function returned stands beside it: numbers become reward components of weight
+# 0, and `acc` of true, false, 1 or 0, which verl takes for its accuracy, is the outcome.
+
+_VERL: Final = Keys(skip="request_id uid index")
+
+
+def _claims_verl(value: JSON) -> int:
+    return CERTAIN if has(value, "input", "output", "score", "step") else 0
+
+
+def _read_verl(row: Row, count: Count) -> Draft:
+    text, reply, step = row.text("input"), row.text("output"), row.integer("step")
+    if text is None or reply is None:
+        raise RowError("fields input and output: expected text, got nothing in one")
+    draft = _VERL.draft(row, count)
+    prompt: dict[str, Any] = {"role": "user", "content": text}
+    draft.converse([prompt, {"role": "assistant", "content": reply}])
+    draft.tool_events = None
+    _of_step(draft, step)
+    score, truth = row.number("score"), row.get("gts")
+    draft.verifier_inputs = {} if truth is None else {"answer": truth}
+    draft.outcome = row.flag("acc") if row.values.get("acc") in (0, 1) else None
+    beside = _other_numbers(row)
+    draft.rewards = ({} if score is None else {"score": score}) | beside or None
+    draft.weights = {} if score is None else dict.fromkeys(beside, 0.0)
+    return draft
+
+
+def _other_numbers(row: Row) -> dict[str, float]:
+    rest = {name: finite(value) for name, value in row.values.items() if name not in row.used}
+    numbers = {name: number for name, number in rest.items() if number is not None}
+    row.used.update(numbers)
+    return numbers
+
+
+VERL: Final = Format(
+    "verl",
+    "verl's generation dumps, JSON lines",
+    "input, output, score, step",
+    _claims_verl,
+    _read_verl,
+)
