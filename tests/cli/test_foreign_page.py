@@ -116,7 +116,10 @@ def test_a_single_rollout_warns_of_nothing(tmp_path: Path, meta_agent: Any) -> N
 def test_a_mapping_that_does_not_fit_is_one_sentence(tmp_path: Path, meta_agent: Any) -> None:
     (tmp_path / "rows.jsonl").write_text(json.dumps(ROWS[0]) + "\n")
     for mapping, said in (
-        ("inpt=prompt", "names the field 'inpt'; this row has input, output, score"),
+        (
+            "inpt=prompt",
+            "names the field 'inpt', which is not in this row; it has input, output, score",
+        ),
         ("input=promt", "names 'promt', which no rollout has"),
         ("output=reward", "is no number"),
         ("input", "expected THEIRS=OURS pairs"),

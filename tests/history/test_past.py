@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from meta_agent.core.errors import ConfigError
-from meta_agent.core.history import foreign_history, read_folder
+from meta_agent.core.history import foreign_history, read_folder, read_foreign
 
 
 def git(folder: Path, *argv: str, stdin: str = "") -> str:
@@ -88,6 +89,22 @@ def test_old_spellings_of_a_mode_do_not_shut_a_repository_out(theirs: Path) -> N
 def test_what_is_no_repository_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="cannot read"), foreign_history(tmp_path):
         pass
+
+
+def _history_of(path: Path) -> None:
+    with foreign_history(path):
+        pass
+
+
+@pytest.mark.parametrize("read", [_history_of, lambda path: read_foreign(str(path))])
+def test_a_repository_of_sha256_is_refused_with_a_way_out(
+    read: Callable[[Path], object], tmp_path: Path
+) -> None:
+    git(tmp_path, "init", "-q", "-b", "main", "--object-format=sha256")
+    commit(tmp_path, "root", "a.py", "1\n")
+    with pytest.raises(ConfigError, match="mismatched algorithms") as caught:
+        read(tmp_path)
+    assert "SHA-256" in str(caught.value.hint)
 
 
 def test_a_folder_is_read_without_links_and_caches(tmp_path: Path) -> None:

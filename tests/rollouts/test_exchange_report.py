@@ -93,13 +93,6 @@ def test_calls_worth_a_look_are_counted_and_are_no_flags(tmp_path: Path) -> None
     assert found.evidence.score["clean_success"] == 0.75
 
 
-def test_truncation_is_the_share_of_known_endings(tmp_path: Path) -> None:
-    rows = [row("a", "x", finish_reason="length"), row("a", "y", finish_reason="stop")] * 5
-    found = report(tmp_path, *rows, row("a", "z"))
-    assert found.evidence.behaviour["truncation"] == 0.5
-    assert found.evidence.alert("behaviour.truncation") is not None
-
-
 def test_flags_and_infrastructure_errors_of_our_own_records_count() -> None:
     lost = ours(1, outcome=None, rewards={}, error=RolloutFailure("infra", "gone"))
     found = read_foreign([ours(0, 3), ours(0, 1), lost])

@@ -94,8 +94,8 @@ def _fetched(address: str, transport: str, source: str) -> Foreign:
         except GitError as error:
             said = error.stderr.strip()[-300:]
             raise ConfigError(
-                f"cannot read {source}: {said}", hint="is it a git repository?"
-            ) from (error)
+                f"cannot read {source}: {said}", hint=error.hint("is it a git repository?")
+            ) from error
         return _committed(git, source)
 
 

@@ -62,6 +62,15 @@ class GitError(Exception):
         self.exit_code = exit_code
         self.stderr = stderr
 
+    def hint(self, otherwise: str) -> str:
+        """Returns what to do about a repository that cannot be fetched."""
+        if "mismatched algorithms" not in self.stderr:
+            return otherwise
+        return (
+            "its objects are named by SHA-256, which git cannot fetch into SHA-1; copy the files "
+            "without .git, then there: git init && git add -A && git commit -m import"
+        )
+
 
 class Ran(NamedTuple):
     """A finished git command."""

@@ -109,7 +109,7 @@ def foreign_history(source: Path, *, deep: bool = False) -> Iterator[ForeignHist
             said = error.stderr.strip().partition("\n")[0]  # the rest is git's advice
             raise ConfigError(
                 f"cannot read {source}: {said[-300:]}",
-                hint="is it a git repository with a commit, and is it yours?",
+                hint=error.hint("is it a git repository with a commit, and is it yours?"),
             ) from error
         yield ForeignHistory(git, source)
 

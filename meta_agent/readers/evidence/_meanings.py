@@ -50,7 +50,7 @@ MEANINGS: Final[tuple[Meaning, ...]] = tuple(
         ("score.pass_k", "Attempts that every task had at least: the k of pass@k."),
         ("score.pass_at_k", "Chance that one of k attempts at a task solves it."),
         ("signal.reward_mean", "Mean reward of an attempt."),
-        ("signal.reward_missing", "Share of attempts that got no reward.",
+        ("signal.reward_missing", "Share of all attempts that got no reward.",
          "Find why the reward gave no number.", _AGAIN),
         ("signal.reward_corr_success", "How closely rewards go with being solved, -1 to 1."),
         ("signal.reward_corr_clean", "How closely rewards go with clean success, -1 to 1.",
@@ -133,8 +133,8 @@ MEANINGS: Final[tuple[Meaning, ...]] = tuple(
         ("behaviour.retry_after_fail", "Share of failed test runs that an edit follows."),
         ("behaviour.submit_after_fail", "Share handed in of attempts whose last test failed.",
          "Let handing in run the tests first.", _AGENT),
-        (r"behaviour.stop\..*", "Share of attempts that ended so."),
-        ("behaviour.truncation", "Share of attempts that a limit of tokens, turns or time ended.",
+        (r"behaviour.stop\..*", "Share of all attempts that ended so."),
+        ("behaviour.truncation", "Share of all attempts that a limit ended (tokens, turns, time).",
          "Raise the limit that ends most, or shorten the work.", _AGENT),
         ("behaviour.flagged", "Share of attempts with conduct that is no honest work."),
         (r"behaviour.flag\..*", "Share of attempts with this flag."),
@@ -178,6 +178,11 @@ MEANINGS: Final[tuple[Meaning, ...]] = tuple(
     )
 )  # fmt: skip
 _UNSAID: Final = Meaning("", "")
+
+
+def is_share(name: str) -> bool:
+    """Returns True for a metric that is a share of something, by its full name."""
+    return meaning_of(name).what.startswith("Share")
 
 
 @cache

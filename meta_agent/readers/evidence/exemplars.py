@@ -17,6 +17,7 @@ from typing import Final
 
 from meta_agent.core.protocols import JSON, Rollout
 from meta_agent.readers.evidence.layers._behaviour import CEILING_STOPS, Story, story_of
+from meta_agent.readers.formats import attempt_messages
 
 _EXCERPT_CHARS: Final = 400
 
@@ -127,8 +128,8 @@ def _step(tool: str, arguments: dict[str, JSON], result: str, ok: bool) -> str:
 
 
 def _last_words(rollout: Rollout) -> str:
-    said = (m for m in reversed(rollout.messages) if m.get("role") == "assistant")
-    return _clip(str(next(said, {}).get("content") or ""))
+    replies = (m for m in reversed(attempt_messages(rollout)) if m.get("role") == "assistant")
+    return _clip(str(next(replies, {}).get("content") or ""))
 
 
 def _clip(text: str, limit: int = _EXCERPT_CHARS) -> str:

@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 from meta_agent.core.protocols import JSON, Message, Rollout
 from meta_agent.readers.evidence._roles import role_of
 from meta_agent.readers.evidence.layers._behaviour import CEILING_STOPS, Story, story_of
-from meta_agent.readers.formats import absent, origin
+from meta_agent.readers.formats import absent, attempt_messages, origin, prompt_of
 
 SHOWN: Final = 3
 _GROUPS: Final = 512
@@ -111,7 +111,8 @@ def attempt_of(rollout: Rollout) -> Attempt:
 def _lines(rollout: Rollout) -> list[str]:
     if rollout.error is not None:
         return [_clip(f"{rollout.error.kind} error: {rollout.error.detail}")]
-    said = [_clip(f"{m['role']}: {_words(m)}") for m in rollout.messages if m["role"] != "system"]
+    messages = [*prompt_of(rollout)[-1:], *attempt_messages(rollout)]
+    said = [_clip(f"{m['role']}: {_words(m)}") for m in messages if m["role"] != "system"]
     return said or [_clip(f"{e.tool}: {e.result}") for e in rollout.tool_events[:SHOWN]]
 
 

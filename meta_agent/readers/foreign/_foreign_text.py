@@ -17,7 +17,7 @@ def render_foreign(report: ForeignReport, asked: str = "--rollouts FILE") -> str
     `asked`: the arguments that the report was asked for with; commands repeat them.
     """
     parts = [_head(report), _alerts(report, asked)]
-    parts += [_layer(name, metrics) for name, metrics in report.layers.items()]
+    parts += [_layer(name, metrics, report.over) for name, metrics in report.layers.items()]
     parts.append([f"note: {line}" for line in report.missing])
     return "\n\n".join("\n".join(lines) for lines in parts if lines) + "\n"
 
@@ -35,13 +35,19 @@ def _head(report: ForeignReport) -> list[str]:
     elif "success" in score:
         lines.append(f"success {_success(score)}")
     else:
-        where = "--solved-at says which rewards mean success"
-        if not report.known["rewards"]:
-            where = (
-                "a SWE-bench harness report is read beside it: --rollouts FILE --rollouts REPORT"
-            )
-        lines.append(f"success: not in this data ({where})")
+        lines.append(f"success: not in this data ({_how_to_judge(report)})")
     return lines
+
+
+def _how_to_judge(report: ForeignReport) -> str:
+    """Returns where the outcomes of such data can come from."""
+    if report.known["rewards"]:
+        return "--solved-at says which rewards mean success"
+    if set(report.formats) == {"inspect"}:
+        return "the log holds no scores: inspect score LOG adds them"
+    if "empty_patch" in report.shape:
+        return "a SWE-bench harness report is read beside it: --rollouts FILE --rollouts REPORT"
+    return "nor are rewards; --map FIELD=reward reads them from rows of any form"
 
 
 def _success(score: Mapping[str, float]) -> str:
@@ -80,13 +86,14 @@ def next_command(metric: str, asked: str) -> str:
     return meaning_of(metric).command.replace("{asked}", asked)
 
 
-def _layer(name: str, metrics: Mapping[str, float]) -> list[str]:
+def _layer(name: str, metrics: Mapping[str, float], over: Mapping[str, str]) -> list[str]:
     width = max(map(len, metrics))
-    return [name, *(_row(name, key, value, width) for key, value in metrics.items())]
+    return [name, *(_row(f"{name}.{key}", value, width, over) for key, value in metrics.items())]
 
 
-def _row(layer: str, name: str, value: float, width: int) -> str:
-    row = f"  {name:{width}}  {_number(value):8}  {meaning_of(f'{layer}.{name}').what}"
+def _row(metric: str, value: float, width: int, over: Mapping[str, str]) -> str:
+    name, basis = metric.partition(".")[2], f" (of {over[metric]})" if metric in over else ""
+    row = f"  {name:{width}}  {_number(value):8}  {meaning_of(metric).what}{basis}"
     return row.rstrip()
 
 

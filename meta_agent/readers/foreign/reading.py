@@ -1,8 +1,9 @@
 """The health report on rollouts that somebody else made: what their fields allow, and no more.
 
-Promises: a metric is shown only if the data holds what it rests on, and only over the rollouts that
-hold it; what is missing is named, never shown as 0. One pass; memory by group, by task and 16 bytes
-a rollout (for duplicates).
+Promises: a metric is shown only if the data holds what it rests on, and `over` says what each share
+is a share of. Data tends to name an ending only if a limit ended an attempt, so shares of endings
+and of missing rewards are taken over all attempts. A field that is missing is named, never shown as
+0. One pass; memory by group, by task and 16 bytes a rollout (for duplicates).
 
 Beside the layers of our own rollouts there is `shape`, which needs nothing but texts and rewards
 (quantiles of a sample; what `suspect` looks for stands in `_suspicions.py`). What each number is
@@ -21,6 +22,7 @@ from typing import Final
 
 from meta_agent.core.evidence import Alert, Evidence, Mean
 from meta_agent.core.protocols import JSON, Message, Rollout
+from meta_agent.readers.evidence._meanings import is_share
 from meta_agent.readers.evidence._rules import rule_alerts
 from meta_agent.readers.evidence._running import Correlation, Within, share
 from meta_agent.readers.evidence._thresholds import threshold_alerts
@@ -30,7 +32,7 @@ from meta_agent.readers.evidence.layers._signal import SignalLayer
 from meta_agent.readers.foreign._alerts_counted import Seen, counted_alerts
 from meta_agent.readers.foreign._behind import Attempt, Behind
 from meta_agent.readers.foreign._suspicions import Suspicions
-from meta_agent.readers.formats import absent
+from meta_agent.readers.formats import absent, attempt_messages, origin
 
 _SAMPLE: Final = 4096  # lengths kept for quantiles
 _TAIL_CHARS: Final = 40
@@ -44,6 +46,7 @@ NEEDED_FOR: Final[Mapping[str, str]] = {
     "tool_ok": "tool failures",
     "turns": "turns",
     "stop_reason": "how attempts ended, truncation",
+    "cut_replies": "replies that ended at their token limit",
     "tokens": "token probabilities, exactness of token rows",
     "flags": "answers read and attacks on the grader, beyond what calls look like",
     "task": "tasks by name (told apart by their prompts instead)",
@@ -82,6 +85,9 @@ class ForeignReport:
     """Where the data names several: the score of each."""
     behind: Mapping[str, tuple[Attempt, ...]] = field(default_factory=dict)
     """By alert: the attempts that show it."""
+    over: Mapping[str, str] = field(default_factory=dict)
+    """By share, under its full name: what it is a share of, with the number."""
+    formats: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def ranked(self) -> list[Alert]:
@@ -109,7 +115,8 @@ class ForeignReport:
             if count == 0:
                 found.append(f"{name}: not in this data, so nothing on {purpose}")
             elif count < self.n:
-                found.append(f"{name}: in {count} of {self.n} rollouts; {purpose} over those")
+                over = f"as shares of all {self.n}" if name == "stop_reason" else "over those"
+                found.append(f"{name}: in {count} of {self.n} rollouts; {purpose} {over}")
         if self.shape.get("group_size_mean", 0.0) == 1:
             found.append("groups: every attempt is alone, so nothing on dead groups")
         return found
@@ -125,6 +132,7 @@ class ForeignReport:
             "shape": dict(self.shape),
             "evidence": self.evidence.to_json(),
             "behind": {name: [a.to_json() for a in found] for name, found in self.behind.items()},
+            "over": dict(self.over),
         }
 
 
@@ -155,6 +163,9 @@ class _Reader:
     weighing: set[str] = field(default_factory=set)  # reward components of a weight other than 0
     tasks: set[str] = field(default_factory=set)
     policies: Counter[str] = field(default_factory=Counter)
+    formats: Counter[str] = field(default_factory=Counter)
+    rewarded: int = 0  # rollouts with a finite reward
+    judged_domains: set[str] = field(default_factory=set)
     scores: dict[str, ScoreLayer] = field(default_factory=lambda: defaultdict(ScoreLayer))
 
     def add(self, rollout: Rollout) -> None:
@@ -163,6 +174,10 @@ class _Reader:
         self.known.update(name for name in NEEDED_FOR if name not in unknown)
         self.tasks.add(rollout.task_key)
         self.policies[rollout.policy] += 1
+        self.formats[str(origin(rollout).get("format", "meta-agent"))] += 1
+        self.rewarded += bool(rollout.rewards) and math.isfinite(rollout.total_reward)
+        if rollout.outcome is not None:
+            self.judged_domains.add(rollout.domain)
         self.outcomes += rollout.outcome is not None
         self.errors[rollout.error.kind if rollout.error else ""] += 1
         self.weighing |= {name for name in rollout.rewards if rollout.weights.get(name, 1.0)}
@@ -206,13 +221,23 @@ class _Reader:
         )  # fmt: skip
         known = {name: self.known[name] for name in NEEDED_FOR}
         known["outcome"] = known["outcome"] if self.outcomes else 0
+        known["cut_replies"] = known["cut_replies"] if self._all_endings_of_replies_known else 0
         shape = _finite(self.shape.metrics() | self._suspicions())
         policies = dict(sorted(self.policies.items()))
-        several = self.outcomes and len(self.scores) > 1
+        several = len(self.judged_domains) > 1
         apart = {n: s.metrics() for n, s in sorted(self.scores.items())} if several else {}
         behind = {alert.metric: self._behind(alert.metric) for alert in alerts}
-        tasks_seen = len(self.tasks)
-        return ForeignReport(self.n, evidence, shape, known, tasks_seen, policies, apart, behind)
+        shares = {*evidence.metrics(), *(f"shape.{name}" for name in shape)}
+        over = {name: self._seen_of(name) for name in sorted(shares) if is_share(name)}
+        return ForeignReport(
+            self.n, evidence, shape, known, len(self.tasks), policies, apart, behind,
+            {name: f"{seen.n} {seen.unit}" for name, seen in over.items()}, dict(self.formats),
+        )  # fmt: skip
+
+    @property
+    def _all_endings_of_replies_known(self) -> bool:
+        """Whether the data says of every reply if it was cut: attempts of one reply often do."""
+        return 0 < self.known["turns"] <= self.known["cut_replies"]
 
     def _behind(self, metric: str) -> tuple[Attempt, ...]:
         """The attempts of an alert; of one on groups, the first of each group that shows it."""
@@ -226,29 +251,62 @@ class _Reader:
 
     def _seen_of(self, metric: str) -> Seen:
         """What a metric is a share of, and how many of them there are."""
-        counts, calls = self.calling.counts, sum(self.calling.calls.values())
         layer, _, name = metric.partition(".")
-        groups = sum(count > 1 for count in self.shape.groups.values())
-        known = {
-            "submit_after_fail": Seen(counts["ended_red"], "attempts whose last test failed"),
-            "edit_failure_rate": Seen(counts["edit_calls"], "edits"),
-            "edit_failure": Seen(counts["edit_calls"], "edits"),
-            "leak": Seen(self.calling.solved, "solved attempts"),
-            "repeated_action_rate": Seen(calls, "tool calls"),
-            "tool_failure_rate": Seen(sum(self.checked.calls.values()), "tool calls"),
-            "truncation": Seen(self.ending.n, "attempts whose ending is known"),
-            "turns_mean": Seen(self.acting.n, "attempts whose turns are known"),
-            "mean_logprob": Seen(self.acting.token_rows, "attempts with token rows"),
-            "infra_share": Seen(self.n, "attempts"),
-            "low_signal": Seen(groups, "groups"),
-            **dict.fromkeys(_OF_GROUPS, Seen(groups, "groups")),
-        }
-        if name in known:
-            return known[name]
+        basis = self._bases().get(name.partition(".solved")[0])
+        if basis is not None:
+            return basis
+        if layer == "score":
+            return Seen(self.score.counts["n"] or self.n, "attempts with an outcome, or lost")
         if layer == "signal":
             both = self.judged if _on_outcome(name) else self.signal
-            return Seen(both.n, "attempts with a reward")
-        return Seen(self.calling.n or self.n, "attempts")
+            of = "an outcome and a reward" if _on_outcome(name) else "a reward"
+            return Seen(both.n, f"attempts with {of}")
+        if layer == "shape":
+            calls = name.startswith("suspect")
+            known = Seen(self.suspicions.n, "attempts whose tool calls are known")
+            return known if calls else Seen(self.shape.chars.n, "attempts with messages")
+        if _on_ending(name):
+            return Seen(self.n, "attempts")
+        return Seen(self.calling.n or self.n, "attempts whose tool calls are known")
+
+    def _bases(self) -> dict[str, Seen]:
+        counts, calls = self.calling.counts, Seen(sum(self.calling.calls.values()), "tool calls")
+        told = Seen(sum(self.checked.calls.values()), "tool calls whose result is told")
+        groups = Seen(sum(count > 1 for count in self.shape.groups.values()), "groups")
+        checked = self.checked.counts
+        red = checked if any(self.checked.calls.values()) else self.acting.counts
+        edits = Seen(checked["edit_calls"], "edits whose result is told")
+        editing = Seen(counts["edited"], "attempts that edited")
+        of_groups = (*_OF_GROUPS, "low_signal", "dead_solved_ratio", "dead_unsolved_ratio")
+        tools = dict.fromkeys(self.calling.calls)
+        return {
+            "submit_after_fail": Seen(red["ended_red"], "attempts whose last test failed"),
+            "test_fail_rate": Seen(checked["tests"], "test runs"),
+            "retry_after_fail": Seen(checked["failed_tests"], "failed test runs"),
+            "edit_failure_rate": edits,
+            "edit_failure": edits,
+            "edit_then_test": editing,
+            "view_before_edit": editing,
+            "leak": Seen(self.calling.solved, "solved attempts"),
+            "leak_share_of_solved": Seen(self.calling.solved, "solved attempts"),
+            "repeated_action_rate": calls,
+            **{f"tool_share.{tool}": calls for tool in tools},
+            "tool_failure_rate": told,
+            **{f"tool_failure.{t}": Seen(self.checked.calls[t], "calls of it") for t in tools},
+            "turns_mean": Seen(self.acting.n, "attempts whose turns are known"),
+            "actionless_turns": Seen(counts["turns"], "turns"),
+            "cut_replies": Seen(self.acting.counts["turns"], "replies"),
+            "mean_logprob": Seen(self.acting.token_rows, "attempts with token rows"),
+            "inexact_share": Seen(self.acting.token_rows, "attempts with token rows"),
+            "infra_share": Seen(self.n, "attempts"),
+            "reward_missing": Seen(self.n, "attempts"),
+            "empty_patch": Seen(self.shape.patches, "attempts whose patch is known"),
+            "unanswered": Seen(self.shape.calls, "tool calls whose answers have ids"),
+            "success_known": Seen(self.outcomes, "attempts whose outcome is known"),
+            "task_mean": Seen(len(self.score.tasks), "tasks"),
+            "task_repeats": groups,
+            **dict.fromkeys(of_groups, groups),
+        }
 
     def _score(self) -> dict[str, float]:
         """Where no outcome is known at all, errors are still errors: of all attempts."""
@@ -276,6 +334,7 @@ class _Reader:
         if not self.signal.n:
             return {}
         always = _kept(self.signal.metrics(), lambda name: not _on_outcome(name))
+        always["reward_missing"] = 1 - share(self.rewarded, self.n)
         if always.get("groups") == 1:
             always.pop("rv_std_over_mean")  # one group is alike to itself
         if not self.known["turns"]:
@@ -290,7 +349,11 @@ class _Reader:
         found |= _kept(told, lambda n: _on_tools(n) and not _on_ok(n) if called else n in _NO_CALLS)
         if any(self.checked.calls.values()):
             found |= _kept(self.checked.metrics(), _on_ok)
-        found |= _kept(self.ending.metrics(), _on_ending)
+        of_all = share(self.ending.n, self.n)
+        endings = _kept(self.ending.metrics(), _on_ending)
+        found |= {name: value * of_all for name, value in endings.items()}
+        if self._all_endings_of_replies_known:
+            found |= _kept(self.acting.metrics(), lambda name: name == "cut_replies")
         flagged = self.calling.metrics() if self.calling.counts["flagged"] else {}
         return found | _kept(flagged, lambda name: name.startswith(_ON_FLAGS))
 
@@ -319,7 +382,8 @@ class _Shape:
         self._add_patch(rollout.verifier_inputs)
         if not rollout.messages:
             return
-        text = written_by_model(rollout.messages)
+        messages = attempt_messages(rollout)
+        text = written_by_model(messages)
         self._add_length(len(text))
         self.empty += not text.strip()
         mark = hashlib.blake2b(
@@ -328,7 +392,7 @@ class _Shape:
         self.again += mark.digest() in self.seen
         self.seen.add(mark.digest())
         self.looping += _loops(text)
-        calls, unanswered = _unanswered(rollout.messages)
+        calls, unanswered = _unanswered(messages)
         self.calls += calls
         self.unanswered += unanswered
         if rewarded and math.isfinite(rollout.total_reward):
@@ -424,6 +488,8 @@ def rests_on(metric: str) -> tuple[str, ...]:
         return ("tool_events",) if name.startswith("suspect") else paid
     if name in _ON_TOKENS:
         return ("tokens",)
+    if name == "cut_replies":
+        return ("cut_replies",)
     if name.startswith(_ON_FLAGS):
         return ("flags",)
     if _on_ok(name):
@@ -460,8 +526,9 @@ def _on_ok(name: str) -> bool:
 
 
 def _on_ending(name: str) -> bool:
-    return name.startswith(("stop.", "truncation", "submit_rate", "cut_replies"))
+    return name.startswith(("stop.", "truncation", "submit_rate"))
 
 
 def _on_nothing(name: str) -> bool:
-    return not (_on_tools(name) or _on_ending(name) or name.startswith(_ON_FLAGS))
+    of_others = _on_tools(name) or _on_ending(name) or name.startswith(_ON_FLAGS)
+    return not of_others and name != "cut_replies"
