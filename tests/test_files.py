@@ -20,8 +20,8 @@ import zstandard
 from meta_agent.core.errors import ConfigError, MetaAgentError, SandboxError
 from meta_agent.core.parsing.parquet import parquet_rows
 from meta_agent.core.parsing.strict import Budget, Unfit, document, parse
-from meta_agent.domains.formats._fields import stream_rows
 from meta_agent.domains.formats.files import values
+from meta_agent.domains.formats.rows import stream_rows
 from meta_agent.domains.swe._tree import read_archive
 from meta_agent.policies.served.vllm_server import config_of
 from meta_agent.policies.training.checkpoint import open_checkpoint

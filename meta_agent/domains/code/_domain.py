@@ -199,7 +199,7 @@ def _grader_hash() -> str:
         ("meta_agent.domains", ("_scratch.py",)),
         (
             "meta_agent.domains.formats",
-            ("code_sets.py", "_pickled.py", "_splits.py", "_fields.py", "files.py"),
+            ("code_sets.py", "_pickled.py", "_splits.py", "rows.py", "files.py"),
         ),
     ):
         for name in names:

@@ -6,7 +6,7 @@ The hash is of what makes a task this task, so a task never moves to another spl
 from __future__ import annotations
 
 from meta_agent.core.protocols import SPLITS, Split
-from meta_agent.domains.formats._fields import Fields
+from meta_agent.domains.formats.rows import Fields
 
 # Share of hash space for each split, in percent; the order is part of the evaluator's identity.
 BUCKETS: tuple[tuple[Split, int], ...] = (

@@ -19,7 +19,7 @@ from typing import Final
 
 from meta_agent.core.errors import ConfigError
 from meta_agent.core.protocols import JSON, Split
-from meta_agent.domains.formats._fields import Fields, TaskFile, stream_rows
+from meta_agent.domains.formats.rows import Fields, TaskFile, stream_rows
 from meta_agent.domains.formats._splits import hashed_split, stated_split
 
 PROMPTS: Final = ("prompt", "question", "problem", "instruction", "input", "query", "messages")

@@ -223,7 +223,7 @@ def _grader_hash() -> str:
         ("meta_agent.domains", ("_scratch.py",)),
         (
             "meta_agent.domains.formats",
-            ("boxes.py", "math_sets.py", "_splits.py", "_fields.py", "files.py"),
+            ("boxes.py", "math_sets.py", "_splits.py", "rows.py", "files.py"),
         ),
     ):
         for name in names:

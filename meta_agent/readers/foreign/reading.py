@@ -12,30 +12,27 @@ stands in `_meanings.py`, which attempts are behind an alert is found by `_behin
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from meta_agent.core.evidence import Alert, Evidence, Mean
-from meta_agent.core.protocols import JSON, Message, Rollout
+from meta_agent.core.evidence import Alert, Evidence
+from meta_agent.core.protocols import JSON, Rollout
 from meta_agent.readers.evidence._meanings import is_share
 from meta_agent.readers.evidence._rules import rule_alerts
-from meta_agent.readers.evidence._running import Correlation, Within, share
+from meta_agent.readers.evidence._running import share
 from meta_agent.readers.evidence._thresholds import threshold_alerts
 from meta_agent.readers.evidence.layers._behaviour import BehaviourLayer
 from meta_agent.readers.evidence.layers._score import ScoreLayer
 from meta_agent.readers.evidence.layers._signal import SignalLayer
 from meta_agent.readers.foreign._alerts_counted import Seen, counted_alerts
 from meta_agent.readers.foreign._behind import Attempt, Behind
+from meta_agent.readers.foreign._shape import Shape
 from meta_agent.readers.foreign._suspicions import Suspicions
-from meta_agent.readers.formats import absent, attempt_messages, origin
+from meta_agent.readers.formats import absent, origin
 
-_SAMPLE: Final = 4096  # lengths kept for quantiles
-_TAIL_CHARS: Final = 40
 _HIDDEN: Final = ("n_", "success_low", "success_high", "clean_success_low", "clean_success_high")
 # What each field that can be missing is needed for, in a reader's words.
 NEEDED_FOR: Final[Mapping[str, str]] = {
@@ -156,7 +153,7 @@ class _Reader:
     ending: BehaviourLayer = field(default_factory=BehaviourLayer)  # stop reason known
     behind: Behind = field(default_factory=Behind)
     suspicions: Suspicions = field(default_factory=Suspicions)
-    shape: _Shape = field(default_factory=lambda: _Shape())
+    shape: Shape = field(default_factory=Shape)
     known: Counter[str] = field(default_factory=Counter)
     errors: Counter[str] = field(default_factory=Counter)
     outcomes: int = 0
@@ -358,122 +355,12 @@ class _Reader:
         return found | _kept(flagged, lambda name: name.startswith(_ON_FLAGS))
 
 
-@dataclass(slots=True)
-class _Shape:
-    """What texts and rewards alone can tell."""
-
-    chars: Mean = field(default_factory=Mean)
-    most: int = 0
-    lengths: list[int] = field(default_factory=list)
-    empty: int = 0
-    patches: int = 0
-    blank: int = 0
-    again: int = 0
-    looping: int = 0
-    calls: int = 0
-    unanswered: int = 0
-    seen: set[bytes] = field(default_factory=set)
-    pays: Correlation = field(default_factory=Correlation)
-    pays_within: Within = field(default_factory=Within)
-    groups: Counter[str] = field(default_factory=Counter)
-
-    def add(self, rollout: Rollout, rewarded: bool) -> None:
-        self.groups[rollout.group_id] += 1
-        self._add_patch(rollout.verifier_inputs)
-        if not rollout.messages:
-            return
-        messages = attempt_messages(rollout)
-        text = written_by_model(messages)
-        self._add_length(len(text))
-        self.empty += not text.strip()
-        mark = hashlib.blake2b(
-            f"{rollout.task_key}\0{text}".encode("utf-8", "replace"), digest_size=16
-        )
-        self.again += mark.digest() in self.seen
-        self.seen.add(mark.digest())
-        self.looping += _loops(text)
-        calls, unanswered = _unanswered(messages)
-        self.calls += calls
-        self.unanswered += unanswered
-        if rewarded and math.isfinite(rollout.total_reward):
-            self.pays.add(rollout.total_reward, float(len(text)))
-            self.pays_within.add(rollout.group_id, rollout.total_reward, float(len(text)))
-
-    def _add_patch(self, given: Mapping[str, JSON]) -> None:
-        patch = given.get("patch", given.get("model_patch"))
-        if isinstance(patch, str):
-            self.patches += 1
-            self.blank += not patch.strip()
-
-    def _add_length(self, length: int) -> None:
-        """Every k-th length is kept, k doubling when the sample is full: the same for each run."""
-        self.most = max(self.most, length)
-        step = 1 << max(0, (self.chars.n // _SAMPLE).bit_length())
-        if self.chars.n % step == 0:
-            self.lengths.append(length)
-        if len(self.lengths) >= 2 * _SAMPLE:
-            self.lengths = self.lengths[::2]
-        self.chars.add(float(length))
-
-    def metrics(self) -> dict[str, float]:
-        n = self.chars.n
-        found: dict[str, float] = {}
-        if self.groups:
-            found["group_size_mean"] = share(self.groups.total(), len(self.groups))
-        if self.patches:
-            found["empty_patch"] = share(self.blank, self.patches)
-        if not n:
-            return found
-        ordered = sorted(self.lengths)
-        found |= {
-            "chars_mean": self.chars.mean,
-            "chars_p50": float(ordered[len(ordered) // 2]),
-            "chars_p90": float(ordered[len(ordered) * 9 // 10]),
-            "chars_max": float(self.most),
-            "empty": share(self.empty, n),
-            "duplicates": share(self.again, n),
-            "looping": share(self.looping, n),
-        }
-        if self.calls:
-            found["unanswered"] = share(self.unanswered, self.calls)
-        pairs = {"reward_chars_corr": self.pays.r, "reward_chars_corr_within": self.pays_within.r}
-        return found | {name: value for name, value in pairs.items() if value is not None}
-
-
-def written_by_model(messages: Sequence[Message]) -> str:
-    """All that the model said, its tool calls included."""
-    parts = []
-    for message in messages:
-        if message["role"] == "assistant":
-            parts.append(message.get("content") or "")
-            calls = message.get("tool_calls", ())
-            parts += [json.dumps(call.get("function"), sort_keys=True) for call in calls]
-    return "\n".join(parts)
-
-
 def _absent(rollout: Rollout) -> frozenset[str]:
     """Also for records of our own, where fields can be empty though the format has them."""
     found = set(absent(rollout))
     found |= {"rewards"} if not rollout.rewards else set()
     found |= {"outcome"} if rollout.outcome is None and rollout.error is None else set()
     return frozenset(found | ({"tokens"} if rollout.tokens is None else set()))
-
-
-def _unanswered(messages: Sequence[Message]) -> tuple[int, int]:
-    """Calls of tools after which the model spoke again, and those of them without an answer.
-
-    Where no message answers by an id, nobody can tell: no call is counted.
-    """
-    answered = {m.get("tool_call_id") for m in messages if m["role"] == "tool"} - {None, ""}
-    spoken = [m for m in messages if m["role"] == "assistant"]
-    ids = [call.get("id") for m in spoken[:-1] for call in m.get("tool_calls", ())]
-    known = [one for one in ids if one] if answered else []
-    return len(known), sum(one not in answered for one in known)
-
-
-def _loops(text: str) -> bool:
-    tail = text[-_TAIL_CHARS:]
-    return len(tail) == _TAIL_CHARS and bool(tail.strip()) and text.count(tail) >= 3
 
 
 def rests_on(metric: str) -> tuple[str, ...]:

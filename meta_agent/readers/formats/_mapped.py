@@ -15,7 +15,7 @@ from typing import Any
 
 from meta_agent.core.config import pairs_of
 from meta_agent.core.errors import ConfigError
-from meta_agent.domains.formats._fields import Fields, stream_rows
+from meta_agent.domains.formats.rows import Fields, stream_rows
 
 _Over = Callable[[Iterable[Fields]], Iterator[Fields]]
 _OURS = ("prompt", "completion", "reward", "example_id", "task")

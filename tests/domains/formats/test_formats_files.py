@@ -11,10 +11,10 @@ import pytest
 import zstandard
 
 from meta_agent.core.errors import ConfigError
-from meta_agent.domains.formats._fields import stream_rows
 from meta_agent.domains.formats.code_sets import read_code
 from meta_agent.domains.formats.graded_sets import read_graded
 from meta_agent.domains.formats.math_sets import read_math
+from meta_agent.domains.formats.rows import stream_rows
 
 ROW = {"prompt": "1+1", "gold": "2"}
 

@@ -1,0 +1,133 @@
+"""What texts, patches and rewards alone tell of attempts: lengths, repetitions, silence.
+
+Quantiles are of a sample, so memory stays small: 16 bytes an attempt (for duplicates) and a few
+thousand lengths.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from meta_agent.core.evidence import Mean
+from meta_agent.core.protocols import JSON, Message, Rollout
+from meta_agent.readers.evidence._running import Correlation, Within, share
+from meta_agent.readers.formats import attempt_messages
+
+_SAMPLE: Final = 4096  # lengths kept for quantiles
+_TAIL_CHARS: Final = 40
+
+
+@dataclass(slots=True)
+class Shape:
+    """What texts and rewards alone can tell."""
+
+    chars: Mean = field(default_factory=Mean)
+    most: int = 0
+    lengths: list[int] = field(default_factory=list)
+    empty: int = 0
+    patches: int = 0
+    blank: int = 0
+    again: int = 0
+    looping: int = 0
+    calls: int = 0
+    unanswered: int = 0
+    seen: set[bytes] = field(default_factory=set)
+    pays: Correlation = field(default_factory=Correlation)
+    pays_within: Within = field(default_factory=Within)
+    groups: Counter[str] = field(default_factory=Counter)
+
+    def add(self, rollout: Rollout, rewarded: bool) -> None:
+        self.groups[rollout.group_id] += 1
+        self._add_patch(rollout.verifier_inputs)
+        if not rollout.messages:
+            return
+        messages = attempt_messages(rollout)
+        text = written_by_model(messages)
+        self._add_length(len(text))
+        self.empty += not text.strip()
+        mark = hashlib.blake2b(
+            f"{rollout.task_key}\0{text}".encode("utf-8", "replace"), digest_size=16
+        )
+        self.again += mark.digest() in self.seen
+        self.seen.add(mark.digest())
+        self.looping += _loops(text)
+        calls, unanswered = _unanswered(messages)
+        self.calls += calls
+        self.unanswered += unanswered
+        if rewarded and math.isfinite(rollout.total_reward):
+            self.pays.add(rollout.total_reward, float(len(text)))
+            self.pays_within.add(rollout.group_id, rollout.total_reward, float(len(text)))
+
+    def _add_patch(self, given: Mapping[str, JSON]) -> None:
+        patch = given.get("patch", given.get("model_patch"))
+        if isinstance(patch, str):
+            self.patches += 1
+            self.blank += not patch.strip()
+
+    def _add_length(self, length: int) -> None:
+        """Every k-th length is kept, k doubling when the sample is full: the same for each run."""
+        self.most = max(self.most, length)
+        step = 1 << max(0, (self.chars.n // _SAMPLE).bit_length())
+        if self.chars.n % step == 0:
+            self.lengths.append(length)
+        if len(self.lengths) >= 2 * _SAMPLE:
+            self.lengths = self.lengths[::2]
+        self.chars.add(float(length))
+
+    def metrics(self) -> dict[str, float]:
+        n = self.chars.n
+        found: dict[str, float] = {}
+        if self.groups:
+            found["group_size_mean"] = share(self.groups.total(), len(self.groups))
+        if self.patches:
+            found["empty_patch"] = share(self.blank, self.patches)
+        if not n:
+            return found
+        ordered = sorted(self.lengths)
+        found |= {
+            "chars_mean": self.chars.mean,
+            "chars_p50": float(ordered[len(ordered) // 2]),
+            "chars_p90": float(ordered[len(ordered) * 9 // 10]),
+            "chars_max": float(self.most),
+            "empty": share(self.empty, n),
+            "duplicates": share(self.again, n),
+            "looping": share(self.looping, n),
+        }
+        if self.calls:
+            found["unanswered"] = share(self.unanswered, self.calls)
+        pairs = {"reward_chars_corr": self.pays.r, "reward_chars_corr_within": self.pays_within.r}
+        return found | {name: value for name, value in pairs.items() if value is not None}
+
+
+def written_by_model(messages: Sequence[Message]) -> str:
+    """All that the model said, its tool calls included."""
+    parts = []
+    for message in messages:
+        if message["role"] == "assistant":
+            parts.append(message.get("content") or "")
+            calls = message.get("tool_calls", ())
+            parts += [json.dumps(call.get("function"), sort_keys=True) for call in calls]
+    return "\n".join(parts)
+
+
+def _unanswered(messages: Sequence[Message]) -> tuple[int, int]:
+    """Calls of tools after which the model spoke again, and those of them without an answer.
+
+    Where no message answers by an id, nobody can tell: no call is counted.
+    """
+    answered = {m.get("tool_call_id") for m in messages if m["role"] == "tool"} - {None, ""}
+    spoken = [m for m in messages if m["role"] == "assistant"]
+    ids = [call.get("id") for m in spoken[:-1] for call in m.get("tool_calls", ())]
+    known = [one for one in ids if one] if answered else []
+    return len(known), sum(one not in answered for one in known)
+
+
+def _loops(text: str) -> bool:
+    tail = text[-_TAIL_CHARS:]
+    return len(tail) == _TAIL_CHARS and bool(tail.strip()) and text.count(tail) >= 3
