@@ -1,9 +1,9 @@
 """Readers of public data sets: a file of rows in, typed rows or one clear `ConfigError` out."""
 
-from meta_agent.domains.formats.rows import TaskFile
 from meta_agent.domains.formats.code_sets import CodeRow
 from meta_agent.domains.formats.math_sets import MathRow
 from meta_agent.domains.formats.r2e import as_swe_row, resolved, split_rows
+from meta_agent.domains.formats.rows import TaskFile
 from meta_agent.domains.formats.swebench import (
     OfficialRun,
     SourceSpec,

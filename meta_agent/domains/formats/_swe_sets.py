@@ -30,9 +30,9 @@ from typing import Final
 from meta_agent.core.errors import ConfigError
 from meta_agent.core.parsing.strict import document
 from meta_agent.core.protocols import JSON
-from meta_agent.domains.formats.rows import Fields
 from meta_agent.domains.formats._scripts import commands_of, reversed_patch
 from meta_agent.domains.formats._swe_row import OfficialRun, SourceSpec
+from meta_agent.domains.formats.rows import Fields
 
 CORE: Final = ("instance_id", "repo", "base_commit", "problem_statement", "FAIL_TO_PASS")
 KNOWN_SETS: Final = (

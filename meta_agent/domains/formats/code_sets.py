@@ -23,9 +23,9 @@ from typing import Final, Literal
 from meta_agent.core.parsing.strict import document
 from meta_agent.core.parsing.syntax import parse_python
 from meta_agent.core.protocols import JSON, SPLITS, Split
-from meta_agent.domains.formats.rows import Fields, TaskFile, stream_rows
 from meta_agent.domains.formats._pickled import PackedError, unpacked
 from meta_agent.domains.formats._splits import explicit_split, hashed_split
+from meta_agent.domains.formats.rows import Fields, TaskFile, stream_rows
 
 CodeKind = Literal["asserts", "stdio", "function"]
 DEFAULT_TIME_SEC: Final = 6.0

@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from meta_agent.core.protocols import JSON, Split
-from meta_agent.domains.formats.rows import Fields, TaskFile, stream_rows
 from meta_agent.domains.formats._splits import explicit_split, hashed_split
 from meta_agent.domains.formats.boxes import last_box
+from meta_agent.domains.formats.rows import Fields, TaskFile, stream_rows
 
 _EXTRA: Final = (
     "level",

@@ -21,8 +21,8 @@ from meta_agent.core.errors import ConfigError
 from meta_agent.core.parsing.strict import document
 from meta_agent.core.parsing.syntax import literal_value
 from meta_agent.core.protocols import JSON, Split
-from meta_agent.domains.formats.rows import Fields, stream_rows
 from meta_agent.domains.formats._splits import explicit_split, hashed_split
+from meta_agent.domains.formats.rows import Fields, stream_rows
 from meta_agent.domains.formats.swebench import (
     OfficialRun,
     SourceSpec,

@@ -19,10 +19,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from meta_agent.core.errors import ConfigError
-from meta_agent.domains.formats.rows import Fields, stream_rows
 from meta_agent.domains.formats._splits import explicit_split, hashed_split
 from meta_agent.domains.formats._swe_row import OfficialRun, SourceSpec, SweRow, semantic_key
 from meta_agent.domains.formats._swe_sets import dialect_of, particulars
+from meta_agent.domains.formats.rows import Fields, stream_rows
 
 _KNOWN = frozenset(
     {"instance_id", "repo", "base_commit", "problem_statement", "patch", "test_patch"}

@@ -243,8 +243,8 @@ def _ceilings(stated: Mapping[str, Any], grader: str) -> Ceilings:
 
 def load_rows(path: Path | None, mapping: Mapping[str, str]) -> Rows:
     """The rows of a file, or those of the grader's own `tasks()`."""
-    from meta_agent.domains.formats.rows import Fields
     from meta_agent.domains.formats.graded_sets import collected, read_graded
+    from meta_agent.domains.formats.rows import Fields
 
     def rows(workers: Workers) -> TaskFile[GradedRow]:
         if path is not None:
