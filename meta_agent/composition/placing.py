@@ -110,7 +110,7 @@ def _for_training(config: RunConfig, found: list[Device]) -> list[Device]:
     seats = seats_of(config, found)
     if not seats.devices:
         return found
-    kept = [one for one in found if one.name in seats.left]
+    kept = [one for one in found if one.name in seats.for_trainings]
     return [
         one._replace(free_bytes=one.free_bytes - (seats.bytes_each if seats.share else 0))
         for one in kept

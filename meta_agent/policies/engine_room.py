@@ -36,7 +36,7 @@ class Seats(NamedTuple):
     """The GPUs of a run's engines; none: the CPU."""
 
     devices: tuple[str, ...] = ()  # of each engine, as in CUDA_VISIBLE_DEVICES
-    left: tuple[str, ...] = ()  # for trainings
+    for_trainings: tuple[str, ...] = ()
     share: float | None = None  # of memory, where both are on one
     bytes_each: int = 0
 
@@ -51,9 +51,9 @@ def engines_for(
     folder, _ = place_of(policy)
     require_servable(folder, adapters=config.lora_rank > 0)
     place = base_place(folder) if adapter.is_adapter(folder) else folder
-    seats, told = seats_of(config, devices()), config_of(place)
-    context = _context(config, told, domain)
-    _require_room(config, place, told, context, seats)
+    seats, model_config = seats_of(config, devices()), config_of(place)
+    context = _context(config, model_config, domain)
+    _require_room(config, place, model_config, context, seats)
     launch = VllmLaunch(
         logs=logs,
         context_tokens=context,
@@ -68,63 +68,65 @@ def engines_for(
     return Engines(launch, config.engines, context, rank)
 
 
-def seats_of(config: RunConfig, found: Sequence[Device]) -> Seats:
+def seats_of(config: RunConfig, gpus_seen: Sequence[Device]) -> Seats:
     """Which GPUs engines take: the last ones; the only one is shared."""
-    gpus = [one for one in found if one.name]
-    each, wanted = config.gpus_per_engine, config.engines * config.gpus_per_engine
-    if not gpus or not wanted:
-        return Seats(left=tuple(one.name for one in gpus))
-    if len(gpus) == 1 and wanted == 1:
+    gpus = [gpu for gpu in gpus_seen if gpu.name]
+    each, engine_gpus = config.gpus_per_engine, config.engines * config.gpus_per_engine
+    if not gpus or not engine_gpus:
+        return Seats(for_trainings=tuple(gpu.name for gpu in gpus))
+    if len(gpus) == 1 and engine_gpus == 1:
         (only,) = gpus
         return Seats((only.name,), (only.name,), SHARE, int(SHARE * only.free_bytes))
-    if wanted >= len(gpus):
+    if engine_gpus >= len(gpus):
         raise ConfigError(
-            f"{config.engines} engines of {each} GPUs and a trainer need {wanted + 1}, and "
+            f"{config.engines} engines of {each} GPUs and a trainer need {engine_gpus + 1}, and "
             f"{len(gpus)} are visible",
             hint=f"--engines {max(1, (len(gpus) - 1) // each)} with --gpus-per-engine {each}",
         )
-    names = [one.name for one in gpus]
-    mine, left = names[-wanted:], tuple(names[:-wanted])
-    split = tuple(",".join(mine[at : at + each]) for at in range(0, wanted, each))
-    return Seats(split, left, None, each * min(one.free_bytes for one in gpus[-wanted:]))
+    names = [gpu.name for gpu in gpus]
+    mine, for_trainings = names[-engine_gpus:], tuple(names[:-engine_gpus])
+    split = tuple(",".join(mine[at : at + each]) for at in range(0, engine_gpus, each))
+    return Seats(
+        split, for_trainings, None, each * min(gpu.free_bytes for gpu in gpus[-engine_gpus:])
+    )
 
 
-def _context(config: RunConfig, told: JSON, domain: Domain) -> int:
-    window, ceiling = window_of(told), domain.ceilings.max_context_tokens
-    wanted = config.context_tokens or min(window, ceiling)
-    if wanted > window:
+def _context(config: RunConfig, model_config: JSON, domain: Domain) -> int:
+    window, ceiling = window_of(model_config), domain.ceilings.max_context_tokens
+    context_tokens = config.context_tokens or min(window, ceiling)
+    if context_tokens > window:
         raise ConfigError(
-            f"an engine is to hold {wanted:,} tokens, and the model was made for {window:,}",
+            f"--context-tokens is {context_tokens:,}, and the model takes at most {window:,}",
             hint=f"--context-tokens {window}",
         )
-    return wanted
+    return context_tokens
 
 
 def _require_room(
-    config: RunConfig, place: Path, told: dict[str, JSON], context: int, seats: Seats
+    config: RunConfig, place: Path, model_config: dict[str, JSON], context: int, seats: Seats
 ) -> None:
     """One conversation has to fit in the cache, beside the weights on a GPU."""
     short = 2 if config.precision == "bfloat16" else 4
-    each, what = short * _cached_numbers(told), "its cache"
+    bytes_per_token, what = short * _cached_numbers(model_config), "its cache"
     if seats.devices:
         room = seats.bytes_each - short * shape_of(place).parameters
         what = "its GPU, beside the weights"
     else:
         room = int(os.environ.get(_CPU_CACHE_VARIABLE) or 1) * GIB
-    if context * each <= room:
+    if context * bytes_per_token <= room:
         return
-    fits = max(0, room) // each
+    fits = max(0, room) // bytes_per_token
     raise ConfigError(
-        f"a conversation of {context:,} tokens takes {gib(context * each)} of an engine, and "
-        f"{gib(max(0, room))} are available in {what}",
+        f"a conversation of {context:,} tokens takes {gib(context * bytes_per_token)} of an "
+        f"engine, and {gib(max(0, room))} are available in {what}",
         hint=f"--context-tokens {fits} fits" if fits > 16 else "take a smaller model",
     )
 
 
-def _cached_numbers(told: dict[str, JSON]) -> int:
+def _cached_numbers(model_config: dict[str, JSON]) -> int:
     """Keys and values of one token."""
-    text = told.get("text_config")
-    shape = {**told, **(text if isinstance(text, dict) else {})}
+    text = model_config.get("text_config")
+    shape = {**model_config, **(text if isinstance(text, dict) else {})}
     try:
         heads = int(shape["num_attention_heads"])
         width = int(shape.get("head_dim") or shape["hidden_size"] // heads)

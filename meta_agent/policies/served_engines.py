@@ -102,19 +102,19 @@ class EnginePolicies(ChildPolicies):
         folder, foreign = place_of(path)
         opened = open_checkpoint(folder, foreign=foreign)
         place = post.scratch if (post := self._take()) else Path(mkdtemp(dir=self._scratch.name))
-        wanted = served_as(
+        weights = served_as(
             opened.policy, folder, adapters=self._engines.rank > 0, scratch=place / opened.policy
         )
-        post = post or self._open(wanted, place, speaks=opened.kind == "hf")
+        post = post or self._open(weights, place, speaks=opened.kind == "hf")
         try:
-            served = post.fleet.publish(wanted)
-            if served.name != wanted.name:
-                raise InfrastructureError(f"the engines do not take {wanted.name}: see their logs")
+            served = post.fleet.publish(weights)
+            if served.name != weights.name:
+                raise InfrastructureError(f"the engines do not take {weights.name}: see their logs")
             for old in set(place.iterdir()) - {place / opened.policy}:
                 shutil.rmtree(old, ignore_errors=True)
             talks = self._talks(post, path)
             yield (
-                EngineGateway(post.fleet, talks, wanted.name, self._engines.context_tokens),
+                EngineGateway(post.fleet, talks, weights.name, self._engines.context_tokens),
                 post.fleet,
             )
         finally:
@@ -130,10 +130,10 @@ class EnginePolicies(ChildPolicies):
         except Empty:
             return None
 
-    def _open(self, wanted: Served, scratch: Path, *, speaks: bool) -> _Post:
+    def _open(self, weights: Served, scratch: Path, *, speaks: bool) -> _Post:
         engines = self._engines
-        begin = wanted._replace(adapter=None, rank=0)
-        fleet = Fleet(engines.launch, engines.count, begin, rank=max(engines.rank, wanted.rank))
+        begin = weights._replace(adapter=None, rank=0)
+        fleet = Fleet(engines.launch, engines.count, begin, rank=max(engines.rank, weights.rank))
         post = _Post(fleet, Speaker(threads=1) if speaks else None, scratch)
         self._posts.append(post)
         return post

@@ -13,7 +13,7 @@ import pytest
 pytest.importorskip("trl", reason="needs the train extra")
 
 from meta_agent.core.protocols import Message, TokenRecord
-from meta_agent.policies.engines.conversation import Rendering, Said, Talk
+from meta_agent.policies.engines.conversation import ParsedReply, Rendering, Talk
 from tests.models import _nano, _templates
 
 pytestmark = pytest.mark.train
@@ -145,19 +145,19 @@ def play(name: str, shape: str, *, strip: bool = False) -> Played:
         request = _nano.request("k", turn=at, messages=list(messages), tools=tools)
         talk.apply(request, rendering.plan(talk, request))
         ids = tokenizer.encode(turn.reply, add_special_tokens=False)
-        talk.said = rendering.said(talk.session.ids, ids, tools)
+        talk.reply = rendering.parse_reply(talk.session.ids, ids, tools)
         talk.session.add_sampled(ids, [-1.0] * len(ids), "")
         talk.stop = ids[-1] if ids[-1] in stops else None
         sampled += ids
-        calls += talk.said.calls
-        reply: Message = {"role": "assistant", "content": talk.said.content}
+        calls += talk.reply.calls
+        reply: Message = {"role": "assistant", "content": talk.reply.content}
         if strip:
-            reply["content"] = talk.said.answer or "(nothing)"
-        if talk.said.calls:
-            reply["tool_calls"] = json.loads(json.dumps(talk.said.calls))
+            reply["content"] = talk.reply.answer or "(nothing)"
+        if talk.reply.calls:
+            reply["tool_calls"] = json.loads(json.dumps(talk.reply.calls))
         answer = dict(turn.answer)
         if answer["role"] == "tool":
-            answer |= {"tool_call_id": talk.said.calls[0]["id"]} if talk.said.calls else user("x")
+            answer |= {"tool_call_id": talk.reply.calls[0]["id"]} if talk.reply.calls else user("x")
         messages += [reply, answer]
     record = talk.session.record()
     assert record is not None
@@ -217,9 +217,9 @@ def test_a_scaffold_is_told_thoughts_in_one_form(shape: str) -> None:
     tokenizer = _templates.tokenizer("gptoss")
     ids = tokenizer.encode(SHAPES[shape]("gptoss")[0].reply, add_special_tokens=False)
     prompt = tokenizer.encode("<|start|>assistant", add_special_tokens=False)
-    said = rendering_of("gptoss").said(prompt, ids, None)
-    whole = Said("<think>\nHm 0.\n</think>\n\nStep 0.", [], "Step 0.")
-    assert said == (whole if shape == "thoughts" else Said("<think>\nI was about", [], ""))
+    said = rendering_of("gptoss").parse_reply(prompt, ids, None)
+    whole = ParsedReply("<think>\nHm 0.\n</think>\n\nStep 0.", [], "Step 0.")
+    assert said == (whole if shape == "thoughts" else ParsedReply("<think>\nI was about", [], ""))
 
 
 def test_what_is_needed_to_parse_is_not_saved_with_the_tokenizer(tmp_path: Path) -> None:
@@ -241,7 +241,7 @@ def test_only_tools_that_it_has_not_read_open_a_new_segment(tools: Any, again: b
     first = _nano.request("k", messages=HEAD, tools=TOOLS)
     talk.apply(first, rendering.plan(talk, first))
     ids = tokenizer.encode("Hello.<|im_end|>", add_special_tokens=False)
-    talk.said, talk.stop = rendering.said(talk.session.ids, ids, TOOLS), ids[-1]
+    talk.reply, talk.stop = rendering.parse_reply(talk.session.ids, ids, TOOLS), ids[-1]
     talk.session.add_sampled(ids, [-1.0] * len(ids), "")
     said = [*HEAD, {"role": "assistant", "content": "Hello."}, user("last one")]
     assert rendering.plan(talk, _nano.request("k", messages=said, tools=tools)).restart == again

@@ -58,7 +58,7 @@ def test_a_node_gives_a_unit_the_gpus_of_its_engines_too(
     config = RunConfig(policy=f"hf:{folder}", executor="ray", **wanted)
     assert placing.gpus_of(config) == gpus
     seats = seats_of(config, [Device(str(at), 80 * GIB) for at in range(gpus)])
-    assert len(seats.left) >= trains, "what the node sees is enough"
+    assert len(seats.for_trainings) >= trains, "what the node sees is enough"
 
 
 def test_a_machine_holds_what_its_memory_does(

@@ -85,7 +85,7 @@ def test_each_step_is_served_by_its_name_and_old_files_go(post: Post) -> None:
         assert post.publisher.publish(step) == post.gateway.policy == f"hf@1+{step}"
         assert post.said(f"at {step}") == str(step)
     assert [name for name in post.files if name != "untied"] == ["2", "3"]
-    assert post.publisher.told["unpublished"] == 0
+    assert post.publisher.metrics["unpublished"] == 0
 
 
 @pytest.mark.parametrize("post", [True], ids=["adapters"], indirect=True)
@@ -93,7 +93,7 @@ def test_an_adapter_that_is_not_taken_leaves_the_one_before_and_is_counted(post:
     post.publisher.publish(0)
     post.engines[0].failing.add("/v1/load_lora_adapter")
     assert [post.publisher.publish(step) for step in (1, 2)] == ["hf@1+0"] * 2
-    assert post.publisher.told["unpublished"] == 2 and post.said("now") == "0"
+    assert post.publisher.metrics["unpublished"] == 2 and post.said("now") == "0"
     with pytest.raises(InfrastructureError, match=r"did not take the weights hf@1\+3, 3 in a row"):
         post.publisher.publish(3)
 

@@ -147,8 +147,8 @@ class NanoNet:
         width = keys.shape[2]
         keys.view(-1, width).index_copy_(0, plan.flat, turned[:, self.heads :].flatten(1))
         values.view(-1, width).index_copy_(0, plan.flat, qkv[:, split:])
-        seen = self._look(turned[:, : self.heads], keys, values, plan)
-        return torch.addmm(hidden, seen, layer.out.t())
+        attended = self._look(turned[:, : self.heads], keys, values, plan)
+        return torch.addmm(hidden, attended, layer.out.t())
 
     def _turn(self, qk: Tensor, norm_qk: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
         """Normalises and rotates queries and keys together: [tokens, heads + kv_heads, dim]."""
@@ -166,12 +166,12 @@ class NanoNet:
         rows = padded.shape[0] // plan.widest
         grid = padded.view(rows, plan.widest, self.kv_heads, share, self.head_dim)
         grid = grid.permute(0, 2, 3, 1, 4).reshape(rows, self.kv_heads, -1, self.head_dim)
-        seen = functional.scaled_dot_product_attention(
+        attended = functional.scaled_dot_product_attention(
             grid, plan.read(keys, self.kv_heads), plan.read(values, self.kv_heads), plan.mask(share)
         )
-        seen = seen.view(rows, self.kv_heads, share, plan.widest, self.head_dim)
-        seen = seen.permute(0, 3, 1, 2, 4).reshape(rows * plan.widest, -1)
-        return seen if plan.pad is None else seen[plan.pad]
+        attended = attended.view(rows, self.kv_heads, share, plan.widest, self.head_dim)
+        attended = attended.permute(0, 3, 1, 2, 4).reshape(rows * plan.widest, -1)
+        return attended if plan.pad is None else attended[plan.pad]
 
     def _mlp(self, layer: _Layer, hidden: Tensor) -> Tensor:
         gate, up = functional.linear(self._rms(hidden, layer.norm_mid), layer.gate_up).chunk(2, -1)

@@ -56,8 +56,8 @@ class ChatTemplate:
         ConfigError where the template breaks its limits.
         """
         try:
-            said = [list(messages), list(tools or ()) or None, prompt]
-            self._end.send_bytes(json.dumps(said).encode())
+            arguments = [list(messages), list(tools or ()) or None, prompt]
+            self._end.send_bytes(json.dumps(arguments).encode())
             if not self._end.poll(self._patience_sec):
                 raise self._harmful(f"took over {self._patience_sec:g} s")
             reply = self._end.recv_bytes(MAX_TEXT_BYTES)

@@ -31,7 +31,7 @@ _THOUGHTS: Final = ("reasoning_content", "thinking")
 Tools = Sequence[Mapping[str, JSON]] | None
 
 
-class Said(NamedTuple):
+class ParsedReply(NamedTuple):
     """A reply as a scaffold is told it."""
 
     content: str
@@ -46,18 +46,20 @@ class Talk:
     session: TokenSession = field(default_factory=TokenSession)
     messages: list[Message] = field(default_factory=list)
     tools: list[JSON] = field(default_factory=list)  # as the policy read them
-    said: Said = field(default_factory=lambda: Said("", [], ""))
+    reply: ParsedReply = field(default_factory=lambda: ParsedReply("", [], ""))
     stop: int | None = None  # the id that ended the reply; None: it was cut
 
     def news(self, request: GenerateRequest) -> list[Message] | None:
         """The messages behind what was said so far; None where that is not how they begin."""
-        known = len(self.messages)
+        earlier = len(self.messages)
         messages = list(request.messages)
-        begins = messages[:known] == self.messages and len(messages) > known
-        told = all(tool in self.tools for tool in request.tools or ())  # fewer are no news
-        if not (self.session.ids and begins and told and _is_reply(messages[known], self.said)):
+        begins = messages[:earlier] == self.messages and len(messages) > earlier
+        same_tools = all(tool in self.tools for tool in request.tools or ())  # fewer are no news
+        if not (
+            self.session.ids and begins and same_tools and _is_reply(messages[earlier], self.reply)
+        ):
             return None
-        return messages[known + 1 :]
+        return messages[earlier + 1 :]
 
     def apply(self, request: GenerateRequest, extension: Extension) -> None:
         """Adds what the environment wrote."""
@@ -93,7 +95,7 @@ class Rendering:
             text = self._template.render([_plain(m) for m in request.messages], request.tools)
             ids = self._encode(text)
             return Extension("", ids, len(ids), restart=True)
-        called = talk.said.calls[0]["function"]["name"] if talk.said.calls else ""
+        called = talk.reply.calls[0]["function"]["name"] if talk.reply.calls else ""
         ids = self.behind(talk.stop, called, news, request.tools)
         return Extension("", ids, len(talk.session.ids) + len(ids), restart=False)
 
@@ -125,19 +127,19 @@ class Rendering:
             raise ValueError(f"the chat template leaves out messages of the role {role!r:.40}")
         self._heard.add((role, bool(called)))
 
-    def said(self, prompt_ids: list[int], ids: list[int], tools: Tools) -> Said:
+    def parse_reply(self, prompt_ids: list[int], ids: list[int], tools: Tools) -> ParsedReply:
         """What a reply says: its text, and its tool calls where the template's form is known."""
-        kept = ids[:-1] if ids[-1] in self.stops else ids
-        text = self._tokenizer.decode(kept, skip_special_tokens=True)
+        text_ids = ids[:-1] if ids[-1] in self.stops else ids
+        text = self._tokenizer.decode(text_ids, skip_special_tokens=True)
         parsed = self._parse(prompt_ids, ids, tools)
         thought = next((str(parsed[name]) for name in _THOUGHTS if parsed.get(name)), "").strip()
         calls = [_call(len(prompt_ids), at, c) for at, c in enumerate(parsed.get("tool_calls", ()))]
         answer = str(parsed.get("content") or "").strip()
         if not thought and not calls:
-            return Said(text, [], answer or text)
-        cut = not answer and not calls and kept == ids
+            return ParsedReply(text, [], answer or text)
+        cut = not answer and not calls and text_ids == ids
         closed = "" if cut else f"\n</think>\n\n{answer}"
-        return Said(f"<think>\n{thought}{closed}" if thought else answer, calls, answer)
+        return ParsedReply(f"<think>\n{thought}{closed}" if thought else answer, calls, answer)
 
     def _behind(self, called: str, news: Sequence[Message], tools: Tools) -> tuple[str, bool]:
         """What the template writes after a reply of ours, and whether it ends a turn by a token."""
@@ -161,9 +163,9 @@ class Rendering:
             return {}
         from trl.chat_template_utils import parse_response
 
-        known = [dict(tool) for tool in tools or ()]
+        plain_tools = [dict(tool) for tool in tools or ()]
         head = prompt_ids[-_PREFIX_IDS:]
-        parsed: dict[str, JSON] = parse_response(self._parser, ids, prefix=head, tools=known)
+        parsed: dict[str, JSON] = parse_response(self._parser, ids, prefix=head, tools=plain_tools)
         return parsed
 
     def _encode(self, text: str) -> list[int]:
@@ -205,13 +207,13 @@ def _with_object(call: JSON) -> JSON:
 def _call(place: int, at: int, parsed: JSON) -> JSON:
     """A parsed call in the form of servers; `place` makes its name unique in a conversation."""
     function = parsed.get("function", parsed)
-    told = {"name": function["name"], "arguments": json.dumps(function["arguments"])}
-    return {"id": f"call_{place}_{at}", "type": "function", "function": told}
+    call = {"name": function["name"], "arguments": json.dumps(function["arguments"])}
+    return {"id": f"call_{place}_{at}", "type": "function", "function": call}
 
 
-def _is_reply(message: Message, said: Said) -> bool:
+def _is_reply(message: Message, reply: ParsedReply) -> bool:
     """Whether a scaffold hands back what it was told; for silence it may put a word."""
-    if message.get("role") != "assistant" or list(message.get("tool_calls") or ()) != said.calls:
+    if message.get("role") != "assistant" or list(message.get("tool_calls") or ()) != reply.calls:
         return False
     content = str(message.get("content") or "").strip()
-    return not said.answer.strip() or content in (said.content.strip(), said.answer.strip())
+    return not reply.answer.strip() or content in (reply.content.strip(), reply.answer.strip())

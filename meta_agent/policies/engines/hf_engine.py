@@ -55,11 +55,11 @@ class HfEngine:
         replies: dict[int, GenerateReply] = {}
         calls = []
         for index, request in enumerate(requests):
-            asked = self._talks.ask(request)
-            if isinstance(asked, GenerateReply):
-                replies[index] = asked
+            prompt = self._talks.ask(request)
+            if isinstance(prompt, GenerateReply):
+                replies[index] = prompt
             else:
-                calls.append(_Call(index, request, *asked))
+                calls.append(_Call(index, request, *prompt))
         with _inference(self._model):
             for start in range(0, len(calls), MAX_BATCH_ROWS):
                 replies |= self._run(calls[start : start + MAX_BATCH_ROWS])

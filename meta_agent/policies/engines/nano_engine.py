@@ -77,13 +77,13 @@ class NanoEngine:
     def _admit(self, index: int, request: GenerateRequest) -> _Call | GenerateReply:
         """Adds the request's new text to its session, or answers where no token would fit."""
         slot = self._slots.setdefault(request.key, len(self._slots))
-        asked = self._talks.ask(request)
-        if isinstance(asked, GenerateReply):
-            return asked
+        prompt = self._talks.ask(request)
+        if isinstance(prompt, GenerateReply):
+            return prompt
         session = self._talks.sessions[request.key]
         # Where nothing is new, the last token is computed again: its logits are what is sampled.
-        session.cached = min(session.cached, len(asked.ids) - 1)
-        return _Call(index, request, session, slot, asked.budget)
+        session.cached = min(session.cached, len(prompt.ids) - 1)
+        return _Call(index, request, session, slot, prompt.budget)
 
     def _decode(self, calls: list[_Call]) -> list[tuple[list[int], list[float]]]:
         """Prefills and samples until every call has stopped."""
@@ -181,8 +181,8 @@ class _Decoding:
         starts = self._lengths + (self._step - 1)
         rows = len(self._rows)
         dense = rows == self._dense_slots
-        ones = torch.ones(rows, dtype=torch.int64)
-        return Batch(self._last, self._slots, starts, ones, dense, int(starts.max()) + 1, 1)
+        lengths = torch.ones(rows, dtype=torch.int64)
+        return Batch(self._last, self._slots, starts, lengths, dense, int(starts.max()) + 1, 1)
 
     @property
     def drawn(self) -> list[tuple[list[int], list[float]]]:
@@ -192,15 +192,15 @@ class _Decoding:
 
 def _leaders(calls: list[_Call]) -> tuple[list[int], list[int]]:
     """Groups calls whose whole context is new and equal: (leaders, each call's leader)."""
-    seen: dict[tuple[int, ...], int] = {}
+    place_of: dict[tuple[int, ...], int] = {}
     leaders: list[int] = []
     leader_of = []
     for index, call in enumerate(calls):
         name = tuple(call.session.ids) if call.session.cached == 0 else (-1, index)
-        if name not in seen:
-            seen[name] = len(leaders)
+        if name not in place_of:
+            place_of[name] = len(leaders)
             leaders.append(index)
-        leader_of.append(seen[name])
+        leader_of.append(place_of[name])
     return leaders, leader_of
 
 

@@ -88,11 +88,11 @@ def _own_tensors(model: Any) -> dict[str, torch.Tensor]:
     The nano engine makes parameters views of joint storage, so sharing storage alone does not
     mean tied: equal address and shape does.
     """
-    seen: set[tuple[int, torch.Size]] = set()
+    places: set[tuple[int, torch.Size]] = set()
     tensors = {}
     for name, tensor in model.state_dict().items():
         place = (tensor.data_ptr(), tensor.shape)
-        if place not in seen:
-            seen.add(place)
+        if place not in places:
+            places.add(place)
             tensors[name] = tensor.detach().cpu().clone().contiguous()
     return tensors

@@ -106,11 +106,11 @@ class HfTalks:
     ) -> GenerateReply:
         talk = self._talks[request.key]
         read = len(talk.session.ids)
-        talk.said = self._rendering.said(talk.session.ids, ids, request.tools)
+        talk.reply = self._rendering.parse_reply(talk.session.ids, ids, request.tools)
         talk.session.add_sampled(ids, logprobs, "")
         talk.stop = ids[-1] if ids[-1] in self.stops else None
-        reason = "length" if talk.stop is None else "tool_calls" if talk.said.calls else "stop"
-        return GenerateReply(talk.said.content, reason, read, len(ids), talk.said.calls)
+        reason = "length" if talk.stop is None else "tool_calls" if talk.reply.calls else "stop"
+        return GenerateReply(talk.reply.content, reason, read, len(ids), talk.reply.calls)
 
     def finish(self, keys: Sequence[str]) -> list[TokenRecord | None]:
         talks = [self._talks.pop(key, None) for key in keys]

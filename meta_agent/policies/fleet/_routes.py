@@ -71,16 +71,16 @@ class Routes:
     def draw(
         self,
         model: str,
-        asked: Asked,
+        prompt: Asked,
         request: GenerateRequest,
         stops: Collection[int],
         timeout_sec: float,
     ) -> Drawn:
         """Samples one reply, by random numbers that depend on the call alone."""
-        told = {
+        body = {
             "model": model,
-            "prompt": asked.ids,
-            "max_tokens": asked.budget,
+            "prompt": prompt.ids,
+            "max_tokens": prompt.budget,
             "temperature": request.temperature,
             "top_p": request.top_p,
             "seed": _seed(request),
@@ -88,12 +88,14 @@ class Routes:
             "logprobs": 0,
             "return_token_ids": True,
         }
-        answer = self._ask("POST", "/v1/completions", told, timeout_sec)
+        answer = self._ask("POST", "/v1/completions", body, timeout_sec)
         try:
             choice = json.loads(answer)["choices"][0]
-            ids = [int(one) for one in choice["token_ids"]]
-            told = choice["logprobs"]["token_logprobs"]
-            drawn = Drawn(ids, [None if one is None else float(one) for one in told])
+            ids = [int(token_id) for token_id in choice["token_ids"]]
+            logprobs = choice["logprobs"]["token_logprobs"]
+            drawn = Drawn(
+                ids, [None if logprob is None else float(logprob) for logprob in logprobs]
+            )
         except (ValueError, TypeError, KeyError, IndexError) as error:
             raise _failure("malformed", f"an answer without tokens: {error!r}") from error
         if not ids or len(ids) != len(drawn.logprobs):
@@ -103,28 +105,28 @@ class Routes:
     def load(self, timeout_sec: float) -> Load:
         """What `/metrics` tells."""
         text = self._ask("GET", "/metrics", None, timeout_sec).decode(errors="replace")
-        found = {name: _counted(text, counter) for name, counter in _COUNTS.items()}
-        return Load(**found)
+        loads = {name: _counted(text, counter) for name, counter in _COUNTS.items()}
+        return Load(**loads)
 
     def take_weights(self, folder: Path, timeout_sec: float) -> None:
         """Loads weights from a folder in place of those that are served."""
-        told = {"method": "reload_weights", "kwargs": {"weights_path": str(folder)}}
-        self._ask("POST", "/collective_rpc", told, timeout_sec)
+        call = {"method": "reload_weights", "kwargs": {"weights_path": str(folder)}}
+        self._ask("POST", "/collective_rpc", call, timeout_sec)
         answer = self._ask("POST", "/reset_prefix_cache", None, timeout_sec)
         if b"true" not in answer:
             raise _failure("server", "it keeps what it computed by the weights before")
 
     def take_adapter(self, name: str, folder: Path, timeout_sec: float) -> None:
         """Serves an adapter under a name that was never used: a name's prefixes are cached."""
-        told = {"lora_name": name, "lora_path": str(folder)}
-        self._ask("POST", "/v1/load_lora_adapter", told, timeout_sec)
+        adapter = {"lora_name": name, "lora_path": str(folder)}
+        self._ask("POST", "/v1/load_lora_adapter", adapter, timeout_sec)
 
     def drop_adapter(self, name: str, timeout_sec: float) -> None:
         """Serves it no more."""
         self._ask("POST", "/v1/unload_lora_adapter", {"lora_name": name}, timeout_sec)
 
-    def _ask(self, method: str, path: str, told: JSON, timeout_sec: float) -> bytes:
-        body = None if told is None else json.dumps(told).encode()
+    def _ask(self, method: str, path: str, value: JSON, timeout_sec: float) -> bytes:
+        body = None if value is None else json.dumps(value).encode()
         headers = {"Authorization": f"Bearer {self._key}", "Content-Type": "application/json"}
         try:
             with closing(_Connection(self._at, timeout_sec)) as connection:
@@ -136,8 +138,8 @@ class Routes:
         except (OSError, http.client.HTTPException) as error:
             raise _failure("connection", f"{path}: {error!r}") from error
         if reply.status != 200:
-            said = data[:300].decode(errors="replace")
-            raise _failure("server", f"{path} answered {reply.status}: {said}")
+            text = data[:300].decode(errors="replace")
+            raise _failure("server", f"{path} answered {reply.status}: {text}")
         return data
 
 

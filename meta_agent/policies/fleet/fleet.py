@@ -67,11 +67,11 @@ class Fleet:
             self.close()
             raise
 
-    def draw(self, asked: Asked, request: GenerateRequest, stops: Collection[int]) -> Drawn:
+    def draw(self, prompt: Asked, request: GenerateRequest, stops: Collection[int]) -> Drawn:
         """Samples one reply of a rollout, which stays on its engine and with its version."""
         seat = self._seat(request.key)
         with seat.replica.call() as routes:
-            return routes.draw(seat.served.model, asked, request, stops, self._patience.call_sec)
+            return routes.draw(seat.served.model, prompt, request, stops, self._patience.call_sec)
 
     def leave(self, keys: Iterable[str]) -> None:
         """These rollouts are over."""
@@ -123,7 +123,7 @@ class Fleet:
     def _seat(self, key: str) -> _Seat:
         with self._seating:
             if key not in self._seats:
-                free = min(self.replicas, key=lambda one: (not one.up, one.seats))
+                free = min(self.replicas, key=lambda replica: (not replica.up, replica.seats))
                 free.seats += 1
                 self._seats[key] = _Seat(free, self.served)
             return self._seats[key]

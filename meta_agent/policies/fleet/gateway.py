@@ -49,10 +49,10 @@ class EngineGateway:
         room = min(request.max_context_tokens, self._context_tokens)
         request = replace(request, max_context_tokens=room)
         try:
-            asked = self._talks.ask(request)
-            if isinstance(asked, GenerateReply):
-                return asked
-            drawn = self._fleet.draw(asked, request, self._talks.stops)
+            prompt = self._talks.ask(request)
+            if isinstance(prompt, GenerateReply):
+                return prompt
+            drawn = self._fleet.draw(prompt, request, self._talks.stops)
             return self._talks.settle(request, drawn.ids, drawn.logprobs)
         except InfrastructureError as error:
             if isinstance(error, ProviderError) and error.halts:

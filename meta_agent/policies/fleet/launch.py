@@ -51,41 +51,41 @@ class VllmLaunch:
         if rank:
             most = ["--max-loras", str(_LIVE_ADAPTERS), "--max-cpu-loras", str(2 * _LIVE_ADAPTERS)]
             argv += ["--enable-lora", "--max-lora-rank", str(rank), *most]
-        seen = {"CUDA_VISIBLE_DEVICES": self.devices[number]} if self.devices else {}
+        variables = {"CUDA_VISIBLE_DEVICES": self.devices[number]} if self.devices else {}
         if vllm_server.has_gpu():
             argv += ["--tensor-parallel-size", str(self.gpus_each)]
         else:
             tokens = max(self.context_tokens, _CPU_TOKENS)
             argv += vllm_server.cpu_options(tokens, _CPU_SEQUENCES)
-            seen |= processors(self.count, os.cpu_count() or 1)
+            variables |= processors(self.count, os.cpu_count() or 1)
         if self.memory_share is not None:
             argv += ["--gpu-memory-utilization", f"{self.memory_share:.2f}"]
-        return VllmEngine(argv, seen, self.logs / f"engine-{number}.log", self.tell)
+        return VllmEngine(argv, variables, self.logs / f"engine-{number}.log", self.tell)
 
 
-def processors(engines: int, found: int) -> dict[str, str]:
+def processors(engines: int, cores: int) -> dict[str, str]:
     """Threads of each: where all take all processors they wait for one another, and that costs
     more than the work (`docs/log/`). Who set the variable has decided it."""
     if engines == 1 or "OMP_NUM_THREADS" in os.environ:
         return {}
-    return {"OMP_NUM_THREADS": str(max(1, found // engines))}
+    return {"OMP_NUM_THREADS": str(max(1, cores // engines))}
 
 
 class VllmEngine:
     """One running server. Construction starts it and waits until it is well."""
 
     def __init__(
-        self, argv: Sequence[str], seen: dict[str, str], log: Path, tell: Callable[[str], None]
+        self, argv: Sequence[str], variables: dict[str, str], log: Path, tell: Callable[[str], None]
     ) -> None:
         key = secrets.token_hex(16)
         self._folder = Path(tempfile.mkdtemp(prefix="meta-agent-engine-"))  # of mode 0700
         at = self._folder / "socket"
         self.routes = Routes(at, key)
         open_routes = {"VLLM_SERVER_DEV_MODE": "1", "VLLM_ALLOW_RUNTIME_LORA_UPDATING": "1"}
-        variables = {**vllm_server.settings(key), **open_routes, **seen}
+        environment = {**vllm_server.settings(key), **open_routes, **variables}
         try:
             self._process: ServerProcess = vllm_server.start(
-                [*argv, "--uds", str(at)], variables, log, healthy=self.routes.healthy, tell=tell
+                [*argv, "--uds", str(at)], environment, log, healthy=self.routes.healthy, tell=tell
             )
         except BaseException:
             shutil.rmtree(self._folder, ignore_errors=True)

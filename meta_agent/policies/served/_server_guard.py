@@ -54,10 +54,10 @@ def starter_gone() -> bool:
 def ended(server: int) -> int | None:
     """The server's exit code once it has ended."""
     try:
-        found, status = os.waitpid(server, os.WNOHANG)
+        process, status = os.waitpid(server, os.WNOHANG)
     except ChildProcessError:
         return 1
-    return os.waitstatus_to_exitcode(status) & 0xFF if found else None
+    return os.waitstatus_to_exitcode(status) & 0xFF if process else None
 
 
 def end_all(server: int) -> None:

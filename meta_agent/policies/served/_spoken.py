@@ -22,11 +22,11 @@ class SpokenError(ValueError):
     """The scaffold sent something that is not a conversation."""
 
 
-def messages_of(said: Sequence[Message]) -> list[Message]:
+def messages_of(messages: Sequence[Message]) -> list[Message]:
     """The messages with nothing in them but what a chat knows."""
-    if not said:
+    if not messages:
         raise SpokenError("no messages")
-    return [_message(message) for message in _mended(said)]
+    return [_message(message) for message in _mended(messages)]
 
 
 def tools_of(schemas: Sequence[Mapping[str, JSON]] | None) -> tuple[ToolSpec, ...]:
@@ -37,9 +37,9 @@ def tools_of(schemas: Sequence[Mapping[str, JSON]] | None) -> tuple[ToolSpec, ..
     return tools
 
 
-def _mended(said: Sequence[Mapping[str, JSON]]) -> list[dict[str, JSON]]:
+def _mended(messages: Sequence[Mapping[str, JSON]]) -> list[dict[str, JSON]]:
     try:
-        return [mended(one) for one in said]
+        return [mended(message) for message in messages]
     except ValueError as error:
         raise SpokenError(str(error)) from error
 
@@ -76,8 +76,8 @@ def _call(call: JSON) -> JSON:
         raise SpokenError(f"tool call {call!r:.80}")
     function = call["function"]
     name, arguments = function.get("name"), function.get("arguments")
-    told = {"name": _string(name, "name"), "arguments": _string(arguments, "arguments")}
-    return {"id": _string(call.get("id"), "id"), "type": "function", "function": told}
+    plain = {"name": _string(name, "name"), "arguments": _string(arguments, "arguments")}
+    return {"id": _string(call.get("id"), "id"), "type": "function", "function": plain}
 
 
 def _tool(schema: Mapping[str, JSON]) -> ToolSpec:

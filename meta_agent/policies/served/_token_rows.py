@@ -36,14 +36,14 @@ class TokenRows:
         """The row of an ended rollout, None where it is not known."""
         with self._lock:
             session = self._rows.pop(key, None)
-            known = key not in self._unknown
+            complete = key not in self._unknown
             self._unknown.discard(key)
-        return session.record() if session and known else None
+        return session.record() if session and complete else None
 
 
 def _extend(session: TokenSession, tokens: ReplyTokens) -> None:
-    prompt, seen = list(tokens.prompt_ids), len(session.ids)
-    restart = not session.ids or prompt[:seen] != session.ids
-    new = prompt if restart else prompt[seen:]
+    prompt, length = list(tokens.prompt_ids), len(session.ids)
+    restart = not session.ids or prompt[:length] != session.ids
+    new = prompt if restart else prompt[length:]
     session.apply(Extension("", new, len(prompt), restart))
     session.add_sampled(list(tokens.ids), list(tokens.logprobs), "")

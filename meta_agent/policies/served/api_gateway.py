@@ -92,16 +92,16 @@ class ApiGateway:
 
     def _answer(self, request: GenerateRequest) -> GenerateReply:
         try:
-            asked = self._chat_request(request)
+            question = self._chat_request(request)
         except SpokenError as error:
             return _failed("policy", f"the scaffold's call cannot be sent: {error}")
-        if self._too_long(request, asked):
+        if self._too_long(request, question):
             return _ended("context")
         try:
-            reply = self._ask(request, asked)
+            reply = self._ask(request, question)
         except ProviderError as error:
             return _outcome_of(error)
-        self._note(request, asked, reply)
+        self._note(request, question, reply)
         return _reply(reply)
 
     def _chat_request(self, request: GenerateRequest) -> ChatRequest:
@@ -119,16 +119,16 @@ class ApiGateway:
             lenient_tools=True,
         )
 
-    def _ask(self, request: GenerateRequest, asked: ChatRequest) -> ChatReply:
+    def _ask(self, request: GenerateRequest, question: ChatRequest) -> ChatReply:
         """The reply, in as much of the request as the server takes."""
         conversation = f"policy/{self._label}/{request.task_key}/{request.sample_idx}"
         dialect = self._dialect
         while True:
-            spoken = dialect.adapt(asked)
+            adapted = dialect.adapt(question)
             try:
-                return self._client.chat(spoken, conversation=conversation, turn=request.turn)
+                return self._client.chat(adapted, conversation=conversation, turn=request.turn)
             except ProviderError as error:
-                narrower = dialect.without(str(error), spoken) if error.kind == "refused" else None
+                narrower = dialect.without(str(error), adapted) if error.kind == "refused" else None
                 if narrower is None:
                     raise
                 dialect = self._adopt(narrower)
@@ -139,27 +139,27 @@ class ApiGateway:
             self._dialect = self._dialect & narrower
             return self._dialect
 
-    def _too_long(self, request: GenerateRequest, asked: ChatRequest) -> bool:
+    def _too_long(self, request: GenerateRequest, question: ChatRequest) -> bool:
         with self._lock:
             density = self._density.get(request.key, CHARS_PER_TOKEN)
-        return _size(asked) / density >= request.max_context_tokens
+        return _size(question) / density >= request.max_context_tokens
 
-    def _note(self, request: GenerateRequest, asked: ChatRequest, reply: ChatReply) -> None:
+    def _note(self, request: GenerateRequest, question: ChatRequest, reply: ChatReply) -> None:
         """Keeps what later calls of the rollout need."""
         self._rows.add(request.key, reply.tokens)
         with self._lock:
             self.served.add(" ".join(filter(None, (reply.model, reply.fingerprint))))
-            self._density[request.key] = _size(asked) / max(1, reply.usage.input_tokens)
+            self._density[request.key] = _size(question) / max(1, reply.usage.input_tokens)
             if reply.provider_blocks is not None:
-                known = self._blocks.setdefault(request.key, {})
-                known[_said(reply.message)] = reply.provider_blocks
+                blocks = self._blocks.setdefault(request.key, {})
+                blocks[_reply_key(reply.message)] = reply.provider_blocks
 
     def _with_blocks(self, key: str, messages: list[Message]) -> list[Message]:
         """Gives a provider its own blocks back; scaffolds neither see nor need them."""
         with self._lock:
-            known = dict(self._blocks.get(key, {}))
-        for message in messages if known else ():
-            if message["role"] == "assistant" and (blocks := known.get(_said(message))):
+            blocks_of = dict(self._blocks.get(key, {}))
+        for message in messages if blocks_of else ():
+            if message["role"] == "assistant" and (blocks := blocks_of.get(_reply_key(message))):
                 message["provider_blocks"] = blocks
         return messages
 
@@ -169,14 +169,14 @@ def _seed(request: GenerateRequest) -> int:
     return int.from_bytes(hashlib.sha256(name.encode()).digest()[:4], "big") >> 1
 
 
-def _size(asked: ChatRequest) -> int:
+def _size(question: ChatRequest) -> int:
     """Characters that the model reads, at least 1."""
-    said = sum(len(message["content"]) for message in asked.messages)
-    called = sum(len(str(message.get("tool_calls", ""))) for message in asked.messages)
-    return said + called + sum(len(str(tool)) for tool in asked.tools) or 1
+    texts = sum(len(message["content"]) for message in question.messages)
+    called = sum(len(str(message.get("tool_calls", ""))) for message in question.messages)
+    return texts + called + sum(len(str(tool)) for tool in question.tools) or 1
 
 
-def _said(message: Message) -> str:
+def _reply_key(message: Message) -> str:
     """Names what an assistant said, as a scaffold hands it back."""
     calls = [call["id"] for call in message.get("tool_calls", ())]
     return "\0".join([message["content"], *calls])

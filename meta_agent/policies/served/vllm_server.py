@@ -104,7 +104,7 @@ def start(
     """A server that is well, or a ProviderError with the end of its log."""
     process = ServerProcess(argv, variables, log)
     try:
-        began = told = time.monotonic()
+        began = last_notice = time.monotonic()
         while not healthy():
             now = time.monotonic()
             if process.exit_code is not None or now - began > start_sec:
@@ -114,8 +114,8 @@ def start(
                     billed="no",
                     hint=f"the whole log: {log}",
                 )
-            if now - told >= _TELL_EVERY_SEC:
-                told = now
+            if now - last_notice >= _TELL_EVERY_SEC:
+                last_notice = now
                 tell(f"vLLM is starting, {now - began:.0f} s so far (log: {log})")
             time.sleep(_POLL_SEC)
     except BaseException:
@@ -126,13 +126,13 @@ def start(
 
 def require_vllm() -> str:
     """The interpreter that has vLLM, or what to do about it."""
-    named = os.environ.get(PYTHON_VARIABLE)
-    if named:
-        if runs([named, "-c", "import importlib.util as u; assert u.find_spec('vllm')"]):
-            return named
+    python = os.environ.get(PYTHON_VARIABLE)
+    if python:
+        if runs([python, "-c", "import importlib.util as u; assert u.find_spec('vllm')"]):
+            return python
         raise PreflightError(
-            f"{PYTHON_VARIABLE}={named} is no Python with vLLM",
-            hint=f"{named} -m pip install vllm",
+            f"{PYTHON_VARIABLE}={python} is no Python with vLLM",
+            hint=f"{python} -m pip install vllm",
         )
     if find_spec("vllm") is None:
         raise PreflightError(
@@ -174,10 +174,10 @@ def cpu_options(context: int, sequences: int) -> list[str]:
 def window_of(config: JSON) -> int:
     """As much as the model was made for."""
     text = config.get("text_config")
-    told = config.get("max_position_embeddings") or (
+    window = config.get("max_position_embeddings") or (
         text.get("max_position_embeddings") if isinstance(text, dict) else None
     )
-    return told if isinstance(told, int) and told > 0 else _NO_LIMIT
+    return window if isinstance(window, int) and window > 0 else _NO_LIMIT
 
 
 def settings(key: str) -> dict[str, str]:

@@ -38,11 +38,11 @@ class FrameChannel:
         body = json.dumps(value, separators=(",", ":")).encode()
         if len(body) > FRAME_LIMIT_BYTES:
             raise FrameError(f"frame of {len(body)} bytes, limit {FRAME_LIMIT_BYTES}")
-        left = memoryview(struct.pack("<I", len(body)) + body)
+        unsent = memoryview(struct.pack("<I", len(body)) + body)
         deadline = _deadline(timeout_sec)
-        while left:
+        while unsent:
             try:
-                left = left[os.write(self._write_fd, left) :]
+                unsent = unsent[os.write(self._write_fd, unsent) :]
             except BlockingIOError:
                 _wait(self._write_fd, select.POLLOUT, deadline)
             except BrokenPipeError as error:

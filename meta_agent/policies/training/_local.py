@@ -89,7 +89,7 @@ def load(path: Path, settings: TrainSettings, *, foreign: bool) -> LocalPolicy:
     device = "cuda" if opened.kind == "hf" and torch.cuda.is_available() else "cpu"
     try:
         dtype = _dtype(opened, settings)
-        with _memory_full_said(lambda: f"while {path} was loaded in {dtype}"):
+        with _naming_memory_errors(lambda: f"while {path} was loaded in {dtype}"):
             model = _model(path, dtype).to(device).eval()
         if settings.precision == "bfloat16":
             model.forward = torch.autocast(device, torch.bfloat16)(model.forward)
@@ -97,10 +97,10 @@ def load(path: Path, settings: TrainSettings, *, foreign: bool) -> LocalPolicy:
     except MetaAgentError:
         raise
     except Exception as error:  # the loaders' errors share no base
-        said = str(error).strip().partition("\n")[0][:300]
+        reason = str(error).strip().partition("\n")[0][:300]
         raise ConfigError(
             f"{path} cannot be loaded as a model with its tokenizer: "
-            f"{type(error).__name__}: {said}",
+            f"{type(error).__name__}: {reason}",
             hint="give the folder that save_pretrained wrote, of the model and of its tokenizer",
         ) from error
     return LocalPolicy(opened, settings, model, tokenizer, _engine(opened, model, tokenizer))
@@ -154,9 +154,9 @@ def _model(path: Path, dtype: torch.dtype) -> Any:
 
 def _tokenizer(path: Path) -> Any:
     """An adapter has its own, or its base's."""
-    own = any(path.glob("tokenizer*")) or not adapter.is_adapter(path)
+    has_tokenizer = any(path.glob("tokenizer*")) or not adapter.is_adapter(path)
     return AutoTokenizer.from_pretrained(
-        path if own else base_place(path), local_files_only=True, trust_remote_code=False
+        path if has_tokenizer else base_place(path), local_files_only=True, trust_remote_code=False
     )
 
 
@@ -199,7 +199,7 @@ def train(
         trainer = _trainer(policy, plan, ask, emit, job, saves, ranks, shards)
         with (
             disk_full_said(job.output),
-            _memory_full_said(lambda: f"in training {trainer.held}"),
+            _naming_memory_errors(lambda: f"in training {trainer.memory_words}"),
         ):
             trainer.train(str(job.sealed_at(job.after)) if job.after else None)
     checkpoint = saves.save(trainer.model, job.output, job.steps)
@@ -207,16 +207,16 @@ def train(
 
 
 @contextmanager
-def _memory_full_said(doing: Callable[[], str]) -> Iterator[None]:
+def _naming_memory_errors(doing: Callable[[], str]) -> Iterator[None]:
     """Too little memory says nothing about a harness."""
     try:
         yield
     except (MemoryError, RuntimeError) as error:  # torch's are RuntimeErrors
-        said = str(error).partition("\n")[0][:200]
-        if not isinstance(error, _NO_MEMORY) and "allocate memory" not in said:
+        reason = str(error).partition("\n")[0][:200]
+        if not isinstance(error, _NO_MEMORY) and "allocate memory" not in reason:
             raise
         raise InfrastructureError(
-            f"memory ran out {doing()}: {said}",
+            f"memory ran out {doing()}: {reason}",
             hint="lower --tokens-per-pass, or train adapters: --lora-rank 16 --precision bfloat16",
         ) from error
 

@@ -123,8 +123,8 @@ def plan_training(
 
 
 def _check_names(values: Mapping[str, JSON]) -> None:
-    known = _ALGORITHM | _OURS | _PLACED | _LORA
-    unknown = sorted(set(values) - known)
+    names = _ALGORITHM | _OURS | _PLACED | _LORA
+    unknown = sorted(set(values) - names)
     if unknown:
         raise ConfigError(f"the recipe sets {', '.join(unknown)}: not a setting of the algorithm")
     for name, choices in _CHOICES.items():

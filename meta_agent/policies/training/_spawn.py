@@ -101,20 +101,20 @@ class OtherRanks:
             lambda rank=rank, device=device: self._start(rank, device, port, threads, len(devices))
             for rank, device in enumerate(devices, 1)
         ]
-        self._processes = [_starter.submit(one).result() for one in start]
+        self._processes = [_starter.submit(begin).result() for begin in start]
         for rank in range(1, len(devices) + 1):
             threading.Thread(target=self._watch, args=(rank,), daemon=True).start()
 
     def _start(
         self, rank: int, device: str | None, port: int, threads: int, others: int
     ) -> Popen[bytes]:
-        told = {"rank": rank, "count": others + 1, "port": port}
+        settings = {"rank": rank, "count": others + 1, "port": port}
         return start(
             [
                 sys.executable,
                 "-m",
                 "meta_agent.policies.training.passes.other_rank",
-                json.dumps(told),
+                json.dumps(settings),
             ],
             stdin=DEVNULL,
             stdout=2,  # the child's: the host reads it when the child ends
@@ -141,8 +141,8 @@ class OtherRanks:
             self._end(rank)
 
     def _end(self, rank: int) -> None:
-        told = _ending(self._processes[rank - 1].wait()).removeprefix("it ")
-        print(f"rank {rank} of the training {told}", file=sys.stderr, flush=True)
+        ending = _ending(self._processes[rank - 1].wait()).removeprefix("it ")
+        print(f"rank {rank} of the training {ending}", file=sys.stderr, flush=True)
         os._exit(1)
 
 

@@ -71,7 +71,8 @@ class _Focus(NamedTuple):
     score: Tensor  # bool [rows, completion]: positions whose log-probability matters
     fill: Tensor  # float [rows, completion]: log-probabilities elsewhere (no gradient)
     entropy_fill: Tensor
-    known: Tensor | None = None  # log-probabilities that will do; None: a forward pass has to tell
+    current_logps: Tensor | None = None
+    """Log-probabilities that are still right; None: a forward pass has to compute them."""
 
 
 class _Passes(NamedTuple):
@@ -151,9 +152,9 @@ class HostedTrainer(GRPOTrainer):  # type: ignore[misc]
             rows = self._ask(self.state.global_step)
             self._ranks.say(rows)
             return rows
-        while (told := self._ranks.hear()) == _SEAL:
+        while (message := self._ranks.hear()) == _SEAL:
             self._seal()
-        return list(told)
+        return list(message)
 
     def _generate_and_score_completions(self, inputs: list[Any]) -> dict[str, Any]:
         output: dict[str, Any] = super()._generate_and_score_completions(inputs)
@@ -170,8 +171,8 @@ class HostedTrainer(GRPOTrainer):  # type: ignore[misc]
         unscored = output["sampling_per_token_logps"][sampled].isnan()
         ratios = output["importance_sampling_ratio"][sampled]
         cut = ratios >= self.vllm_importance_sampling_clip_max
-        for name, found in (("truncated", cut), ("unscored", unscored)):
-            share = found.sum().item() / max(1, found.numel())
+        for name, flags in (("truncated", cut), ("unscored", unscored)):
+            share = flags.sum().item() / max(1, flags.numel())
             self._metrics["train"][f"sampling/{name}_share"].append(share)
 
     def seal(self) -> None:
@@ -200,10 +201,10 @@ class HostedTrainer(GRPOTrainer):  # type: ignore[misc]
     def create_optimizer(self, *args: Any, **kwargs: Any) -> Any:
         if self._shards is not None:  # after a seal was read, before what is made over the weights
             self._shards.split(self.model)
-        made = super().create_optimizer(*args, **kwargs)
+        optimizer = super().create_optimizer(*args, **kwargs)
         if self._shards is not None:
             self._shards.keep_whole(self.optimizer)
-        return made
+        return optimizer
 
     def _wrap_model(self, model: Any, training: bool = True, **more: Any) -> Any:
         if self._ranks.count > 1 and self._shards is None and training:
@@ -215,7 +216,7 @@ class HostedTrainer(GRPOTrainer):  # type: ignore[misc]
         """What is saved on the way is nobody's model."""
 
     @property
-    def held(self) -> str:
+    def memory_words(self) -> str:
         """What is in memory, in words."""
         tokens = [
             len(r.tokens.prompt_ids) + len(r.tokens.completion_ids) for r in self._rows if r.tokens
@@ -253,19 +254,19 @@ class HostedTrainer(GRPOTrainer):  # type: ignore[misc]
             loss * share, (passes.logps, passes.entropies), allow_unused=True
         )
         measured = torch.zeros_like(focus.entropy_fill)
-        for at, chunk, counts in self._ranks.dealt(passes.chunks):
+        for at, chunk, counts in self._ranks.deal(passes.chunks):
             still = at + self._ranks.count - self._ranks.rank < len(passes.chunks)
             with self._ranks.alone(model, still=still):
                 out = self._forward(model, chunk, at)
-                made, gradients = [out.log_probs[chunk.scored]], [by_logp[chunk.places] * counts]
+                outputs, gradients = [out.log_probs[chunk.scored]], [by_logp[chunk.places] * counts]
                 entropy = out.entropy[chunk.scored]
                 if counts:
                     measured[chunk.places] = entropy.detach().to(measured)
                 if by_entropy is not None:
-                    made.append(entropy)
+                    outputs.append(entropy)
                     gradients.append(by_entropy[chunk.places] * counts)
-                back = [g.to(m) for m, g in zip(made, gradients, strict=True)]
-                torch.autograd.backward(made, back)
+                back = [g.to(m) for m, g in zip(outputs, gradients, strict=True)]
+                torch.autograd.backward(outputs, back)
         self._ranks.add_up(measured)
         entropies = torch.where(focus.score, measured, focus.entropy_fill)
         total, count = (entropies * focus.mask).sum(), focus.mask.sum()
@@ -290,10 +291,10 @@ class HostedTrainer(GRPOTrainer):  # type: ignore[misc]
         fill = torch.zeros(mask.shape, device=mask.device) if old is None else old.detach()
         sampled = inputs["sampling_per_token_logps"]
         sampled = torch.where(sampled.isnan(), fill, sampled)
-        known = self._known(old, sampled)
-        return _Focus(mask, score, fill, torch.where(mask & ~score, -sampled, 0.0), known)
+        current_logps = self._usable_logps(old, sampled)
+        return _Focus(mask, score, fill, torch.where(mask & ~score, -sampled, 0.0), current_logps)
 
-    def _known(self, old: Tensor | None, sampled: Tensor) -> Tensor | None:
+    def _usable_logps(self, old: Tensor | None, sampled: Tensor) -> Tensor | None:
         """Log-probabilities that do where no step was made since; None: a pass has to tell them."""
         if old is not None:
             return old.detach() if self.num_iterations == 1 and self._skips_dead_rows else None
@@ -351,11 +352,11 @@ class HostedTrainer(GRPOTrainer):  # type: ignore[misc]
         )  # fmt: skip
         if self._focus is None:
             return *self._scored(model, chunks, focus), None
-        if focus.known is None:
+        if focus.current_logps is None:
             with torch.no_grad():
                 logps, entropies = self._scored(model, chunks, focus)
         else:
-            logps = torch.where(focus.score, focus.known.to(focus.fill), focus.fill)
+            logps = torch.where(focus.score, focus.current_logps.to(focus.fill), focus.fill)
             entropies = focus.entropy_fill.clone()
         self._passes = _Passes(chunks, logps.requires_grad_(), entropies.requires_grad_())
         return logps, entropies, None
@@ -363,7 +364,7 @@ class HostedTrainer(GRPOTrainer):  # type: ignore[misc]
     def _scored(self, model: Any, chunks: list[Chunk], focus: _Focus) -> tuple[Tensor, Tensor]:
         """Log-probabilities and entropies, without what a gradient would need."""
         logps, entropies = torch.zeros_like(focus.fill), torch.zeros_like(focus.entropy_fill)
-        for at, chunk, counts in self._ranks.dealt(chunks):
+        for at, chunk, counts in self._ranks.deal(chunks):
             out = self._forward(model, chunk, at)
             if not counts:
                 continue

@@ -165,15 +165,15 @@ def reply_from_json(value: JSON) -> GenerateReply:
     )
 
 
-def asked_to_json(asked: Asked | GenerateReply) -> JSON:
+def prompt_to_json(prompt: Asked | GenerateReply) -> JSON:
     """What is to be sampled, or the answer where nothing is."""
-    if isinstance(asked, GenerateReply):
-        return {"reply": reply_to_json(asked)}
-    return {"ids": asked.ids, "budget": asked.budget}
+    if isinstance(prompt, GenerateReply):
+        return {"reply": reply_to_json(prompt)}
+    return {"ids": prompt.ids, "budget": prompt.budget}
 
 
-def asked_from_json(value: JSON) -> Asked | GenerateReply:
-    """Inverse of `asked_to_json`."""
+def prompt_from_json(value: JSON) -> Asked | GenerateReply:
+    """Inverse of `prompt_to_json`."""
     if "reply" in value:
         return reply_from_json(value["reply"])
     return Asked(_ints(value["ids"]), int(value["budget"]))
@@ -182,8 +182,8 @@ def asked_from_json(value: JSON) -> Asked | GenerateReply:
 def _call_from_json(value: JSON) -> JSON:
     """A tool call as servers write it; its arguments are the text of a JSON object."""
     function = value["function"]
-    told = {"name": str(function["name"]), "arguments": str(function["arguments"])}
-    return {"id": str(value["id"]), "type": "function", "function": told}
+    call = {"name": str(function["name"]), "arguments": str(function["arguments"])}
+    return {"id": str(value["id"]), "type": "function", "function": call}
 
 
 def record_to_json(record: TokenRecord | None) -> JSON:

@@ -38,24 +38,24 @@ def settings_of(folder: Path) -> dict[str, Any]:
     """What `adapter_config.json` says; ConfigError where it is none of a LoRA adapter."""
     try:
         with (folder / CONFIG).open("rb") as stream:
-            told = document(stream.read(_MAX_BYTES))
+            settings = document(stream.read(_MAX_BYTES))
     except (OSError, ValueError) as error:
         raise ConfigError(f"{folder / CONFIG} cannot be read: {error}") from error
-    if not isinstance(told, dict) or told.get("peft_type") != "LORA":
-        kind = told.get("peft_type") if isinstance(told, dict) else told
+    if not isinstance(settings, dict) or settings.get("peft_type") != "LORA":
+        kind = settings.get("peft_type") if isinstance(settings, dict) else settings
         raise ConfigError(
             f"{folder} is an adapter of the kind {str(kind)[:40]!r}, and only LoRA is read",
             hint="merge it into its base and give that folder",
         )
     if not (folder / WEIGHTS).is_file():
         raise ConfigError(f"{folder} is an adapter without {WEIGHTS}")
-    return dict(told)
+    return dict(settings)
 
 
 def settings_digest(folder: Path) -> str:
     """Of what an adapter does; where its base lies is not part of it."""
-    told = {k: v for k, v in settings_of(folder).items() if k != _BASE}
-    return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
+    settings = {k: v for k, v in settings_of(folder).items() if k != _BASE}
+    return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()
 
 
 def base_name(folder: Path) -> str:
@@ -89,69 +89,69 @@ def keep(model: Any, target: Path, *, base: str, earlier: Path | None) -> bool:
     model.save_pretrained(str(scratch), safe_serialization=True)
     try:
         if earlier is None:
-            told = settings_of(scratch)
+            settings = settings_of(scratch)
             (scratch / WEIGHTS).rename(target / WEIGHTS)
         else:
             parts = _read(earlier), _read(scratch)
             if not all(map(_adds, parts)):
                 return False
-            told, tensors = _sum(*parts)
+            settings, tensors = _sum(*parts)
             _save(tensors, target / WEIGHTS)
-        write_settings(target, told, base)
+        write_settings(target, settings, base)
         return True
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
 
 
-def write_settings(target: Path, told: Mapping[str, Any], base: str) -> None:
+def write_settings(target: Path, settings: Mapping[str, Any], base: str) -> None:
     """An adapter's settings with its base's name; equal ones are equal files."""
     target.mkdir(parents=True, exist_ok=True)
-    plain = {key: sorted(v) if _is_names(v) else v for key, v in told.items()}
+    plain = {key: sorted(v) if _is_names(v) else v for key, v in settings.items()}
     text = json.dumps({**plain, _BASE: base}, indent=2, sort_keys=True)
     (target / CONFIG).write_text(text + "\n", "utf-8")
 
 
 class _Part(NamedTuple):
-    told: dict[str, Any]
+    settings: dict[str, Any]
     tensors: dict[str, Any]
 
     @property
     def rank(self) -> int:
-        return int(self.told["r"])
+        return int(self.settings["r"])
 
     def of(self, name: str, like: Any) -> Any:
         """One matrix with the scale inside B; of a layer that this one left alone, nothing."""
         import torch
 
-        found, down = self.tensors.get(name), _DOWN in name
-        if found is None:
+        matrix, down = self.tensors.get(name), _DOWN in name
+        if matrix is None:
             size = (self.rank, like.shape[1]) if down else (like.shape[0], self.rank)
             return torch.zeros(size, dtype=like.dtype)
-        return found if down else found * (float(self.told["lora_alpha"]) / self.rank)
+        return matrix if down else matrix * (float(self.settings["lora_alpha"]) / self.rank)
 
 
 def _adds(part: _Part) -> bool:
-    told, names = part.told, part.tensors
+    settings, names = part.settings, part.tensors
     return (
-        not any(told.get(name) for name in _NOT_A_SUM)
-        and told.get("bias") == "none"
-        and _is_names(told.get("target_modules"))
+        not any(settings.get(name) for name in _NOT_A_SUM)
+        and settings.get("bias") == "none"
+        and _is_names(settings.get("target_modules"))
         and all(_DOWN in name or _UP in name for name in names)
     )
 
 
-def _sum(one: _Part, other: _Part) -> _Part:
+def _sum(first: _Part, second: _Part) -> _Part:
     """B1 A1 + B2 A2 as one product: the ranks side by side."""
     import torch
 
     tensors = {}
-    for name, like in {**one.tensors, **other.tensors}.items():
-        sides = [part.of(name, like) for part in (one, other)]
+    for name, like in {**first.tensors, **second.tensors}.items():
+        sides = [part.of(name, like) for part in (first, second)]
         tensors[name] = torch.cat(sides, dim=0 if _DOWN in name else 1)
-    modules = {*one.told["target_modules"], *other.told["target_modules"]}
-    rank = one.rank + other.rank
-    told = {**other.told, "r": rank, "lora_alpha": rank, "target_modules": sorted(modules)}
-    return _Part(told, tensors)
+    modules = {*first.settings["target_modules"], *second.settings["target_modules"]}
+    rank = first.rank + second.rank
+    settings = {**second.settings, "r": rank, "lora_alpha": rank, "target_modules": sorted(modules)}
+    return _Part(settings, tensors)
 
 
 def _is_names(value: Any) -> bool:

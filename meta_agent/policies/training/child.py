@@ -105,8 +105,8 @@ class Child:
         return {"ok": {"policy": self._policy.identity, "stops": stops}}
 
     def _reply(self, command: JSON) -> JSON:
-        asked = self._loaded().engine.ask(_wire.request_from_json(command["request"]))
-        return {"ok": _wire.asked_to_json(asked)}
+        prompt = self._loaded().engine.ask(_wire.request_from_json(command["request"]))
+        return {"ok": _wire.prompt_to_json(prompt)}
 
     def _settle(self, command: JSON) -> JSON:
         request = _wire.request_from_json(command["request"])
@@ -157,8 +157,8 @@ class Child:
         if count > 1 and self._others is None:
             self._ranks = Ranks(count=count)
             threads = int(os.environ["META_AGENT_CHILD_THREADS"])
-            named = [one for one in os.environ.get(_OTHER_DEVICES, "").split(",") if one]
-            devices = [*named, *[None] * count][: count - 1]
+            device_names = [name for name in os.environ.get(_OTHER_DEVICES, "").split(",") if name]
+            devices = [*device_names, *[None] * count][: count - 1]
             self._others = OtherRanks(self._ranks.open(), threads, devices)
             self._ranks.meet()
         return self._ranks or Ranks()
@@ -219,9 +219,9 @@ def main() -> None:
     channel = FrameChannel(os.dup(0), os.dup(1))
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.dup2(2, 1)
-    own, _, others = os.environ.get(_DEVICES, "").partition(",")
+    first, _, others = os.environ.get(_DEVICES, "").partition(",")
     if others:
-        os.environ[_DEVICES], os.environ[_OTHER_DEVICES] = own, others
+        os.environ[_DEVICES], os.environ[_OTHER_DEVICES] = first, others
     prepare()
     child = Child(channel)
     try:
@@ -254,13 +254,13 @@ def _set_threads(count: int) -> None:
 
 
 def _describe(error: Exception) -> JSON:
-    told = of_disk(error) if isinstance(error, OSError) else None
-    known = told or error
+    disk_error = of_disk(error) if isinstance(error, OSError) else None
+    reported = disk_error or error
     return {
-        "type": type(known).__name__,
-        "message": str(known),
-        "hint": getattr(known, "hint", None),
-        "reason": getattr(known, "reason", None),
+        "type": type(reported).__name__,
+        "message": str(reported),
+        "hint": getattr(reported, "hint", None),
+        "reason": getattr(reported, "reason", None),
         "traceback": traceback.format_exc(limit=-12),
     }
 

@@ -50,7 +50,7 @@ def _gpus(nvml: Any) -> list[Device]:
         nvml.nvmlDeviceGetCount_v2(ctypes.byref(count))
         visible = os.environ.get("CUDA_VISIBLE_DEVICES")
         names = [str(at) for at in range(count.value)] if visible is None else visible.split(",")
-        return [found for name in names if (found := _gpu(nvml, name.strip()))]
+        return [gpu for name in names if (gpu := _gpu(nvml, name.strip()))]
     finally:
         nvml.nvmlShutdown()
 
@@ -68,8 +68,8 @@ def _gpu(nvml: Any, name: str) -> Device | None:
 
 def _memory_here() -> int:
     """What can be had without swapping, within the limit of a container."""
-    told = dict(line.split(":") for line in _MEMINFO.read_text().splitlines())
-    free = int(told["MemAvailable"].split()[0]) << 10
+    meminfo = dict(line.split(":") for line in _MEMINFO.read_text().splitlines())
+    free = int(meminfo["MemAvailable"].split()[0]) << 10
     with suppress(OSError, ValueError):
         used = int(_LIMIT.with_name("memory.current").read_text())
         free = min(free, int(_LIMIT.read_text()) - used)

@@ -55,21 +55,21 @@ def hand_over_adapter(checkpoint: Path, target: Path, policy: str, facts: Facts)
             hint="adopt --model FOLDER hands them over whole; --lora-rank trains adapters",
         )
     name, trained_on = _base(policy), opened.base
-    found = open_checkpoint(hf_place(name), foreign=True).policy
-    if found != trained_on:
+    current = open_checkpoint(hf_place(name), foreign=True).policy
+    if current != trained_on:
         raise ConfigError(
-            f"the adapter was trained on {trained_on}, and {name} is {found}",
+            f"the adapter was trained on {trained_on}, and {name} is {current}",
             hint="put the model of then back, or leave out --adapter: the weights come whole",
         )
-    told = adapter.settings_of(checkpoint)
-    rank = int(told["r"])
+    settings = adapter.settings_of(checkpoint)
+    rank = int(settings["r"])
     served = (
         f"vllm serve {shlex.quote(name)} --enable-lora --max-lora-rank {room_for(rank)} "
         f"--lora-modules {shlex.quote(f'{target.name}={target}')}"
     )
 
     def fill(folder: Path) -> None:
-        adapter.write_settings(folder, told, name)
+        adapter.write_settings(folder, settings, name)
         shutil.copyfile(checkpoint / adapter.WEIGHTS, folder / adapter.WEIGHTS)
 
     about = [("adapter", f"LoRA of rank {rank} on {name}, which was {trained_on}"), *facts]

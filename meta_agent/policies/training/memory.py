@@ -65,22 +65,22 @@ def shape_of(folder: Path) -> Shape:
     """Reads a model's folder; ConfigError where it does not tell its sizes."""
     folder = base_place(folder) if adapter.is_adapter(folder) else folder
     try:
-        told = document((folder / "config.json").read_bytes())
-        told = {**told, **(told.get("text_config") or {})}
-        heads = int(told["num_attention_heads"])
-        hidden = int(told["hidden_size"])
-        width = int(told.get("head_dim") or hidden // heads)
-        pairs = 2 * int(told.get("num_key_value_heads") or heads)
+        model_config = document((folder / "config.json").read_bytes())
+        model_config = {**model_config, **(model_config.get("text_config") or {})}
+        heads = int(model_config["num_attention_heads"])
+        hidden = int(model_config["hidden_size"])
+        width = int(model_config.get("head_dim") or hidden // heads)
+        pairs = 2 * int(model_config.get("num_key_value_heads") or heads)
         shapes = dict(_shapes(folder))
         return Shape(
             parameters=sum(map(math.prod, shapes.values())),
             adapted=sum(sum(size) for name, size in shapes.items() if _is_adapted(name, size)),
-            layers=int(told["num_hidden_layers"]),
+            layers=int(model_config["num_hidden_layers"]),
             hidden=hidden,
             attention=(heads + pairs) * width,
-            inner=int(told["intermediate_size"]),
-            words=int(told["vocab_size"]),
-            window=int(told.get("max_position_embeddings") or 1 << 30),
+            inner=int(model_config["intermediate_size"]),
+            words=int(model_config["vocab_size"]),
+            window=int(model_config.get("max_position_embeddings") or 1 << 30),
         )
     except (OSError, ValueError, KeyError, TypeError, AttributeError, struct.error) as error:
         raise ConfigError(
@@ -140,8 +140,8 @@ def by_part(memory: Memory) -> str:
     """`weights 7.5 GiB, ...`."""
     parts = memory._asdict()
     per_token = parts.pop("per_token")
-    told = [f"{name} {gib(size)}" for name, size in parts.items() if size]
-    return f"{', '.join(told)}; {per_token / (1 << 20):.3g} MiB of activations a token"
+    sizes = [f"{name} {gib(size)}" for name, size in parts.items() if size]
+    return f"{', '.join(sizes)}; {per_token / (1 << 20):.3g} MiB of activations a token"
 
 
 def gib(size: int) -> str:
@@ -174,9 +174,9 @@ def _shapes(folder: Path) -> Iterator[tuple[str, tuple[int, ...]]]:
     for path in files:
         with path.open("rb") as stream:
             header = header_of(stream)
-        for name, told in header.items():
+        for name, entry in header.items():
             if name != "__metadata__":
-                yield name, tuple(map(int, told["shape"]))
+                yield name, tuple(map(int, entry["shape"]))
 
 
 def header_of(stream: BinaryIO) -> Mapping[str, Any]:

@@ -171,8 +171,8 @@ class PolicyChild:
         finally:
             self.policy = base
         for at, part in enumerate(parts := _parts(rows) or [[]], 1):
-            told = [_wire.row_to_json(row) for row in part]
-            self._send({"op": "rows", "rows": told, "more": at < len(parts)})
+            rows_json = [_wire.row_to_json(row) for row in part]
+            self._send({"op": "rows", "rows": rows_json, "more": at < len(parts)})
 
     def _abort(self) -> None:
         """Stops the training run in the child; its error answer is expected and dropped."""

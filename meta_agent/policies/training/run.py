@@ -128,10 +128,10 @@ def train_policy(
 
     lies_at = job.after  # the step whose seal lies there
 
-    def seal(step: int, asked: bool) -> None:
+    def seal(step: int, requested: bool) -> None:
         nonlocal lies_at
         due = job.seals_at(step)
-        if step and step != lies_at and (due or asked):
+        if step and step != lies_at and (due or requested):
             if not due:
                 child.seal()
             seals.write(step, *loop.state())
@@ -154,16 +154,16 @@ def train_policy(
         overlap.end()
     seals.clear()
     shutil.rmtree(published_folder(job.output), ignore_errors=True)
-    kept = tuple(_kept_checkpoints(job))
-    return TrainResult(checkpoint, loop.metrics, loop.kept(), loop.rollouts_made, kept)
+    checkpoints = tuple(_kept_checkpoints(job))
+    return TrainResult(checkpoint, loop.metrics, loop.remembered(), loop.rollouts_made, checkpoints)
 
 
 def _make_way(job: TrainJob) -> None:
     """Removes what a killed call left and this one makes again."""
     if not job.after:
         shutil.rmtree(published_folder(job.output), ignore_errors=True)
-    kept = kept_folder(job.output)
-    for path in kept.iterdir() if kept.is_dir() else ():
+    checkpoints = kept_folder(job.output)
+    for path in checkpoints.iterdir() if checkpoints.is_dir() else ():
         if not (path.name.isdecimal() and 0 < int(path.name) <= job.after):
             shutil.rmtree(path, ignore_errors=True)
 
@@ -171,8 +171,8 @@ def _make_way(job: TrainJob) -> None:
 def _kept_checkpoints(job: TrainJob) -> Iterator[Checkpoint]:
     """What the child kept on the way; each is read again and found whole."""
     for steps in range(job.keep_every, job.steps, job.keep_every) if job.keep_every else ():
-        found = open_checkpoint(job.kept_at(steps), alone=True)
-        yield Checkpoint(found.path, found.policy, steps, job.seed)
+        checkpoint = open_checkpoint(job.kept_at(steps), alone=True)
+        yield Checkpoint(checkpoint.path, checkpoint.policy, steps, job.seed)
 
 
 class _Loop:
@@ -213,7 +213,7 @@ class _Loop:
         self.rollouts_made = 0
 
     def provide(
-        self, event: RolloutEvent, seal: Callable[[bool], None] = lambda asked: None
+        self, event: RolloutEvent, seal: Callable[[bool], None] = lambda requested: None
     ) -> list[Row]:
         """Tasks, rollouts, rewards, group weights: the rows of one event.
 
@@ -248,7 +248,7 @@ class _Loop:
         self._begun = self._gathered = self._dropped_of = None
         ages = self._overlap.ages(rollouts, begun.version, event)
         self._remember(rollouts)
-        self._host_values |= ages.told
+        self._host_values |= ages.metrics
         rows = self._rows(rollouts, event.group_size, ages.stale)
         self._begin_ahead(event)
         return rows
@@ -300,10 +300,10 @@ class _Loop:
     def state(self) -> tuple[dict[str, JSON], list[Rollout]]:
         """What the loop knows between two events: as JSON, and the rollouts that it keeps."""
         state = {name: getattr(self, name) for name in self._STATE}
-        state["events"] = [len(one) for one in (*self._first, *self._last)]
+        state["events"] = [len(event) for event in (*self._first, *self._last)]
         state["versions"] = self._overlap.versions
         state["begun"] = self._begun.version if self._begun else self._dropped_of
-        return state, [*self.kept(), *(self._gathered or ())]
+        return state, [*self.remembered(), *(self._gathered or ())]
 
     def restore(self, sealed: Sealed) -> None:
         """The inverse of `state`, on a fresh loop."""
@@ -323,7 +323,7 @@ class _Loop:
             for row in self.metrics:
                 self._report(row)
 
-    def kept(self) -> list[Rollout]:
+    def remembered(self) -> list[Rollout]:
         """The rollouts of the first and of the last events, oldest first."""
         return [rollout for event in (*self._first, *self._last) for rollout in event]
 
@@ -369,15 +369,17 @@ class _Loop:
         self._host_values = _host_values(rollouts)
         for rollout in rollouts:
             if rollout.outcome is not None:
-                seen = self._history.setdefault(rollout.task_key, {"tries": 0, "solved": 0})
-                seen["tries"] += 1
-                seen["solved"] += bool(rollout.outcome)
+                counts = self._history.setdefault(rollout.task_key, {"tries": 0, "solved": 0})
+                counts["tries"] += 1
+                counts["solved"] += bool(rollout.outcome)
 
     def _rows(
         self, rollouts: Sequence[Rollout], size: int, stale: Callable[[Rollout], bool]
     ) -> list[Row]:
         groups = [rollouts[start : start + size] for start in range(0, len(rollouts), size)]
-        weights = self._weigh([[one for one in group if not stale(one)] for group in groups])
+        weights = self._weigh(
+            [[member for member in group if not stale(member)] for group in groups]
+        )
         return [
             Row(None, weight=weight)
             if stale(rollout)
@@ -389,8 +391,8 @@ class _Loop:
     def _weigh(self, groups: Sequence[Sequence[Rollout]]) -> list[float]:
         """The filter's weights; it is not asked about groups of which nothing was scored."""
         scored = [[rollout for rollout in group if not _spoiled(rollout)] for group in groups]
-        asked = [_group(group) for group in scored if group]
-        weights = iter(self._session.keep(asked) if asked else [])
+        described = [_group(group) for group in scored if group]
+        weights = iter(self._session.keep(described) if described else [])
         return [next(weights) if group else 1.0 for group in scored]
 
 

@@ -51,8 +51,8 @@ class Seals:
 
     def write(self, step: int, state: Mapping[str, JSON], rollouts: Sequence[Rollout]) -> None:
         """Seals what the child has just saved after `step` steps, and forgets earlier seals."""
-        RolloutStore(self._kept(step)).write(_ROLLOUTS, rollouts)
-        for place in (self._child(step), self._kept(step)):
+        RolloutStore(self._rollouts(step)).write(_ROLLOUTS, rollouts)
+        for place in (self._child(step), self._rollouts(step)):
             for path in place.rglob("*"):
                 sync(path)
             sync(place)
@@ -83,7 +83,7 @@ class Seals:
             raise IntegrityError("it is of another training")
         if whole["files"] != self._hashes(step):
             raise IntegrityError("its files are not those that were sealed")
-        rollouts = list(RolloutStore(self._kept(step)).iter(_ROLLOUTS, tokens=True))
+        rollouts = list(RolloutStore(self._rollouts(step)).iter(_ROLLOUTS, tokens=True))
         return Sealed(step, whole["state"], rollouts)
 
     def _steps(self) -> list[int]:
@@ -96,28 +96,28 @@ class Seals:
             if other != step:
                 self._host(other).unlink()
         for place in self._folder.iterdir():
-            if place.is_dir() and place not in (self._child(step), self._kept(step)):
+            if place.is_dir() and place not in (self._child(step), self._rollouts(step)):
                 shutil.rmtree(place, ignore_errors=True)
 
     def _forget(self, step: int) -> None:
         self._host(step).unlink(missing_ok=True)
-        for place in (self._child(step), self._kept(step)):
+        for place in (self._child(step), self._rollouts(step)):
             shutil.rmtree(place, ignore_errors=True)
 
     def _hashes(self, step: int) -> dict[str, str]:
-        found = {}
-        for place in (self._child(step), self._kept(step)):
+        hashes = {}
+        for place in (self._child(step), self._rollouts(step)):
             for path in sorted(place.rglob("*")):
                 if path.is_file():
                     with path.open("rb") as stream:
                         digest = hashlib.file_digest(stream, "sha256").hexdigest()
-                    found[str(path.relative_to(self._folder))] = digest
-        return found
+                    hashes[str(path.relative_to(self._folder))] = digest
+        return hashes
 
     def _child(self, step: int) -> Path:
         return self._job.sealed_at(step)
 
-    def _kept(self, step: int) -> Path:
+    def _rollouts(self, step: int) -> Path:
         return self._folder / f"rollouts-{step}"
 
     def _host(self, step: int) -> Path:

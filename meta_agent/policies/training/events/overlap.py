@@ -42,10 +42,10 @@ class Keeps(Publisher, Protocol):
 
 
 @runtime_checkable
-class Tells(Publisher, Protocol):
+class Measures(Publisher, Protocol):
     """A publisher that measures what it does."""
 
-    told: dict[str, float]
+    metrics: dict[str, float]
     """By metric, of the last version."""
 
 
@@ -60,7 +60,7 @@ class Ages(NamedTuple):
     """How many events older than the trained weights those were that sampled each row."""
 
     stale: Callable[[Rollout], bool]
-    told: dict[str, float]
+    metrics: dict[str, float]
 
 
 class Overlap:
@@ -131,14 +131,17 @@ class Overlap:
         def age(rollout: Rollout) -> int:
             return self._age(self.versions.get(rollout.policy, version), event)
 
-        found = [age(rollout) for rollout in rollouts]
-        told = {
-            "staleness": sum(found) / len(found),
-            "stale_ratio": sum(one > self._most for one in found) / len(found),
+        row_ages = [age(rollout) for rollout in rollouts]
+        metrics = {
+            "staleness": sum(row_ages) / len(row_ages),
+            "stale_ratio": sum(rollout_age > self._most for rollout_age in row_ages)
+            / len(row_ages),
         }
-        if isinstance(self._publisher, Tells):
-            told |= self._publisher.told
-        return Ages(lambda one: age(one) > self._most, told if self._publisher else {})
+        if isinstance(self._publisher, Measures):
+            metrics |= self._publisher.metrics
+        return Ages(
+            lambda rollout_age: age(rollout_age) > self._most, metrics if self._publisher else {}
+        )
 
     def end(self) -> None:
         """Waits for work under way, which sees `ended` at its next model call."""

@@ -23,11 +23,11 @@ def shuffled(tasks: Sequence[Task], seed: int) -> dict[str, Task]:
 
 def plan_of(tasks: Sequence[Task], event: RolloutEvent, seed: int) -> list[PlannedRollout]:
     """A task that comes up twice in one event gets other samples the second time."""
-    seen: Counter[str] = Counter()
+    repeats: Counter[str] = Counter()
     plan = []
     for index, task in enumerate(tasks):
-        first = seen[task.key] * event.group_size
-        seen[task.key] += 1
+        first = repeats[task.key] * event.group_size
+        repeats[task.key] += 1
         plan += [
             PlannedRollout(
                 task=task,

@@ -61,13 +61,13 @@ def _chunk(
     source = ((prompt_width - prompts)[:, None] + columns).clamp(max=ids.shape[1] - 1)
     packed = ids[rows[:, None], source] * inside
     completion = columns - prompts[:, None]  # each column's completion position, if any
-    wanted = inside & (completion >= 0)
-    wanted = wanted & score[rows[:, None], completion.clamp(0, score.shape[1] - 1)]
-    scored = wanted[:, 1:]
+    is_scored = inside & (completion >= 0)
+    is_scored = is_scored & score[rows[:, None], completion.clamp(0, score.shape[1] - 1)]
+    scored = is_scored[:, 1:]
     places = torch.nonzero(scored)
     return Chunk(
         ids=packed,
-        labels=packed.masked_fill(~wanted, -100),
+        labels=packed.masked_fill(~is_scored, -100),
         scored=scored,
         places=(rows[places[:, 0]], completion[places[:, 0], places[:, 1] + 1]),
     )

@@ -26,9 +26,9 @@ def main() -> NoReturn:
     from meta_agent.policies.training import _local
     from meta_agent.policies.training.passes.ranks import Ranks
 
-    told = json.loads(sys.argv[1])
-    ranks = Ranks(told["rank"], told["count"])
-    ranks.find(told["port"])
+    place = json.loads(sys.argv[1])
+    ranks = Ranks(place["rank"], place["count"])
+    ranks.find(place["port"])
     ranks.meet()
     while True:
         command = ranks.hear()

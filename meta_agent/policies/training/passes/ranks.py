@@ -70,16 +70,16 @@ class Ranks:
 
     def hear(self) -> Any:
         """What rank 0 says next."""
-        told = [None]
-        dist.broadcast_object_list(told, src=0, device=torch.device("cpu"))
-        return told[0]
+        message = [None]
+        dist.broadcast_object_list(message, src=0, device=torch.device("cpu"))
+        return message[0]
 
     def add_up(self, *tensors: Tensor) -> None:
         """Sums over all ranks, in place."""
         for tensor in tensors if self.count > 1 else ():
             dist.all_reduce(tensor)
 
-    def dealt(self, items: Sequence[T]) -> Iterator[tuple[int, T, bool]]:
+    def deal(self, items: Sequence[T]) -> Iterator[tuple[int, T, bool]]:
         """This rank's of what all ranks go through in step: place, item, and whether it counts.
 
         Collectives need as many turns of every rank, so who has nothing left repeats the last.

@@ -45,25 +45,25 @@ class Shards:
     @staticmethod
     def keep_whole(optimizer: Any) -> None:
         """What an optimizer saves is whole, and what it loads is parted. All ranks call both."""
-        optimizer.register_state_dict_post_hook(lambda _, told: _gathered(told))
-        optimizer.register_load_state_dict_pre_hook(_parted)
+        optimizer.register_state_dict_post_hook(lambda _, state: _whole(state))
+        optimizer.register_load_state_dict_pre_hook(_split_state)
 
 
-def _gathered(told: Any) -> Any:
+def _whole(tensors: Any) -> Any:
     from torch.distributed.tensor import DTensor
 
-    if isinstance(told, DTensor):
-        return told.full_tensor()
-    if isinstance(told, dict):
-        return {key: _gathered(value) for key, value in told.items()}
-    return [_gathered(value) for value in told] if isinstance(told, list) else told
+    if isinstance(tensors, DTensor):
+        return tensors.full_tensor()
+    if isinstance(tensors, dict):
+        return {key: _whole(value) for key, value in tensors.items()}
+    return [_whole(value) for value in tensors] if isinstance(tensors, list) else tensors
 
 
-def _parted(optimizer: Any, told: dict[str, Any]) -> dict[str, Any]:
+def _split_state(optimizer: Any, whole: dict[str, Any]) -> dict[str, Any]:
     from torch.distributed.tensor import DTensor, distribute_tensor
 
-    like = [one for group in optimizer.param_groups for one in group["params"]]
-    names = [name for group in told["param_groups"] for name in group["params"]]
+    like = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    names = [name for group in whole["param_groups"] for name in group["params"]]
 
     def part(value: Any, of: Any) -> Any:
         if not isinstance(value, Tensor) or not isinstance(of, DTensor) or value.shape != of.shape:
@@ -71,8 +71,8 @@ def _parted(optimizer: Any, told: dict[str, Any]) -> dict[str, Any]:
         return distribute_tensor(value.to(of.device), of.device_mesh, of.placements)
 
     state = {
-        name: {key: part(value, of) for key, value in told["state"][name].items()}
+        name: {key: part(value, of) for key, value in whole["state"][name].items()}
         for name, of in zip(names, like, strict=True)
-        if name in told["state"]
+        if name in whole["state"]
     }
-    return {**told, "state": state}
+    return {**whole, "state": state}

@@ -53,15 +53,17 @@ def require_servable(folder: Path, *, adapters: bool) -> int:
             f"{folder} is an adapter, and engines are to take weights that are trained whole",
             hint="merge it into its base and give that folder, or train adapters: --lora-rank 16",
         )
-    told = adapter.settings_of(folder)
-    odd = [one for one in _UNSERVED if told.get(one)]
-    odd += ["bias"] * (told.get("bias", "none") != "none")
+    settings = adapter.settings_of(folder)
+    odd = [option for option in _UNSERVED if settings.get(option)]
+    odd += ["bias"] * (settings.get("bias", "none") != "none")
     if odd:
         raise ConfigError(
             f"{folder} is an adapter that vLLM cannot serve: it has {odd[0]}",
             hint="merge it into its base and give that folder, or leave out --engines",
         )
-    return room_for(max([int(told["r"]), *map(int, (told.get("rank_pattern") or {}).values())]))
+    return room_for(
+        max([int(settings["r"]), *map(int, (settings.get("rank_pattern") or {}).values())])
+    )
 
 
 class EnginePublisher:
@@ -75,7 +77,7 @@ class EnginePublisher:
         self._folder = published_folder(output)
         self._names: list[str] = []  # served in this training, newest last
         self._failed = 0  # in a row
-        self.told: dict[str, float] = {}
+        self.metrics: dict[str, float] = {}
 
     def publish(self, step: int) -> str:
         """Has the weights of now written, and served by every engine."""
@@ -90,32 +92,32 @@ class EnginePublisher:
                 hint="give the model that it came from, or leave out --engines",
             )
         untied_at = self._folder / "untied"
-        wanted = served_as(name, path, adapters=self._adapters, scratch=untied_at)
-        served = self._fleet.publish(wanted)
+        weights = served_as(name, path, adapters=self._adapters, scratch=untied_at)
+        served = self._fleet.publish(weights)
         self._note(name, served.name)
         self._gateway.policy = served.name
         self._tidy()
-        self.told = {
+        self.metrics = {
             "publish_sec": time.monotonic() - began,
             "unpublished": self._fleet.unpublished,
             "engines_replaced": self._fleet.replaced,
         }
         return served.name
 
-    def _note(self, wanted: str, found: str) -> None:
-        self._failed = 0 if wanted == found else self._failed + 1
-        if wanted == found:
-            self._names.append(wanted)
-        elif found not in self._names or self._failed >= MOST_UNPUBLISHED:
+    def _note(self, name: str, served_name: str) -> None:
+        self._failed = 0 if name == served_name else self._failed + 1
+        if name == served_name:
+            self._names.append(name)
+        elif served_name not in self._names or self._failed >= MOST_UNPUBLISHED:
             raise InfrastructureError(
-                f"the engines did not take the weights {wanted}, {self._failed} in a row: they "
-                f"serve {found}",
+                f"the engines did not take the weights {name}, {self._failed} in a row: they "
+                f"serve {served_name}",
                 hint="their logs say why; the same command goes on from the last seal",
             )
 
     def _tidy(self) -> None:
         """Keeps what a fresh engine starts on, and adapters that rollouts still use."""
-        kept = {name.rpartition("+")[2] for name in self._names[-2:]}
+        recent = {name.rpartition("+")[2] for name in self._names[-2:]}
         for path in (*self._folder.iterdir(), *(self._folder / "untied").glob("*")):
-            if path.name not in (*kept, "untied"):
+            if path.name not in (*recent, "untied"):
                 shutil.rmtree(path, ignore_errors=True)

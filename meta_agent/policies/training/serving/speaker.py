@@ -38,7 +38,7 @@ class Speaker(PolicyChild):
         """What a call asks for, or its answer where nothing is to be sampled."""
         command = {"op": "ask", "request": _wire.request_to_json(request)}
         answer = self._ask(command, self._timeouts.generate_sec)
-        return self._parse("ask", _wire.asked_from_json, answer)
+        return self._parse("ask", _wire.prompt_from_json, answer)
 
     def settle(
         self, request: GenerateRequest, ids: list[int], logprobs: Sequence[float | None]

@@ -29,15 +29,17 @@ _CHUNK: Final = 16 << 20
 
 def untied(folder: Path, target: Path) -> Path:
     """`target`, written anew, which has what `folder` has and its own head; or `folder` itself."""
-    told = document((folder / "config.json").read_bytes())
-    if not isinstance(told, dict) or not _ties(told):
+    config = document((folder / "config.json").read_bytes())
+    if not isinstance(config, dict) or not _ties(config):
         return folder
     shutil.rmtree(target, ignore_errors=True)
     target.mkdir(parents=True)
     for path in folder.iterdir():
         if path.is_file() and path.name not in ("config.json", _INDEX):
             (target / path.name).symlink_to(path.resolve())
-    (target / "config.json").write_text(json.dumps({**told, "tie_word_embeddings": False}), "utf-8")
+    (target / "config.json").write_text(
+        json.dumps({**config, "tie_word_embeddings": False}), "utf-8"
+    )
     _write_head(folder, target / _FILE)
     if (folder / _INDEX).is_file():
         index = document((folder / _INDEX).read_bytes())
@@ -46,9 +48,9 @@ def untied(folder: Path, target: Path) -> Path:
     return target
 
 
-def _ties(told: dict[str, JSON]) -> bool:
+def _ties(config: dict[str, JSON]) -> bool:
     """transformers ties where nothing is said."""
-    return bool(told.get("tie_word_embeddings", True))
+    return bool(config.get("tie_word_embeddings", True))
 
 
 def _write_head(folder: Path, target: Path) -> None:
@@ -57,16 +59,18 @@ def _write_head(folder: Path, target: Path) -> None:
             header, tensors = header_of(stream), stream.tell()
             if _HEAD in header:
                 return  # it is there already
-            found = next((told for name, told in header.items() if name.endswith(_EMBEDDING)), None)
-            if found is None:
+            entry = next(
+                (tensor for name, tensor in header.items() if name.endswith(_EMBEDDING)), None
+            )
+            if entry is None:
                 continue
-            begin, end = found["data_offsets"]
+            begin, end = entry["data_offsets"]
             stream.seek(tensors + begin)
-            head = json.dumps({_HEAD: {**found, "data_offsets": [0, end - begin]}}).encode()
+            head = json.dumps({_HEAD: {**entry, "data_offsets": [0, end - begin]}}).encode()
             with target.open("wb") as out:
                 out.write(struct.pack("<Q", len(head)) + head)
-                left = end - begin
-                while left:
-                    left -= out.write(stream.read(min(left, _CHUNK)))
+                unread = end - begin
+                while unread:
+                    unread -= out.write(stream.read(min(unread, _CHUNK)))
             return
     raise ConfigError(f"{folder} has no {_EMBEDDING} in its .safetensors files")
