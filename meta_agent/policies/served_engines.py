@@ -1,8 +1,8 @@
-"""Policies that are sampled by engines of the run's own: while they are trained, and after.
+"""Policies that the run's own engines sample, during training and after it.
 
-Engines are kept from one unit to the next and given its policy. A unit has a fleet for itself.
+Engines stay up from one unit of work to the next and load its policy. A unit has its own fleet.
 
-Not covered: how engines are started (`models.fleet.launch`), and how many (`steps.placing`).
+Not covered: how engines start (`fleet.launch`), and how many there are (`composition.placing`).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from meta_agent.policies.training.serving.speaker import Speaker
 
 @dataclass(frozen=True, slots=True)
 class Engines:
-    """The engines of one unit."""
+    """How the engines of one unit of work are started."""
 
     launch: Launch
     count: int
@@ -40,12 +40,12 @@ class Engines:
 
 
 class _Post(NamedTuple):
-    """A fleet, and who holds conversations with what it serves."""
+    """A fleet, and the child that holds the conversations with its policy."""
 
     fleet: Fleet
     speaker: Speaker | None
     scratch: Path
-    """Files that its engines may still have to read."""
+    """The folder of files that its engines may still have to read."""
 
     @property
     def sound(self) -> bool:
@@ -58,7 +58,7 @@ class _Post(NamedTuple):
 
 
 class EnginePolicies(ChildPolicies):
-    """Fleets that sample, beside children that train."""
+    """Fleets that sample and children that train."""
 
     lock_step = False
 
@@ -98,7 +98,7 @@ class EnginePolicies(ChildPolicies):
 
     @contextmanager
     def _serving(self, path: str) -> Iterator[tuple[EngineGateway, Fleet]]:
-        """A fleet that serves the policy at `path`."""
+        """Lends a fleet that serves the policy at `path`."""
         folder, foreign = place_of(path)
         opened = open_checkpoint(folder, foreign=foreign)
         place = post.scratch if (post := self._take()) else Path(mkdtemp(dir=self._scratch.name))

@@ -1,4 +1,4 @@
-"""What a rollout's calls have said so far, as one exact row of tokens.
+"""The conversation of a rollout so far, as one exact row of tokens.
 
 Promises: the ids that the policy sampled are the ids that it is trained on; text is never
 tokenised twice. A call whose rendered conversation starts with everything rendered and sampled so

@@ -1,8 +1,8 @@
-"""A model folder's chat template, rendered where it can do no harm.
+"""A model folder's chat template, rendered in a process where it can do no harm.
 
 A template is a program that came with the weights. The sandbox of jinja keeps it from files and
-from our objects, not from looping for ever or from a string of gigabytes. So it is rendered in a
-forked process of its own, which is killed when it takes too long and cannot get much memory.
+from our objects, but not from an endless loop or a string of gigabytes. Therefore it is rendered in
+a forked process, which has little memory and is killed if it takes too long.
 
 Not covered: systems without `fork`, and a template that says something foolish.
 """
@@ -51,9 +51,9 @@ class ChatTemplate:
         *,
         prompt: bool = True,
     ) -> str:
-        """The text of a conversation, by default with the header of the reply to come.
+        """Returns the text of a conversation, by default with the header of the next reply.
 
-        ConfigError where the template breaks its limits.
+        Raises ConfigError if the template breaks its limits, ValueError if it refuses.
         """
         try:
             arguments = [list(messages), list(tools or ()) or None, prompt]
@@ -86,7 +86,7 @@ def _finish(end: Connection, pid: int) -> None:
 
 
 def _serve(tokenizer: Any, end: Connection) -> None:
-    """The forked process: renders until the other side is gone, and never returns."""
+    """Renders in the forked process until the other side is gone. Never returns."""
     code = 1
     try:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -110,7 +110,7 @@ def _serve(tokenizer: Any, end: Connection) -> None:
 
 
 def _limit_memory() -> None:
-    """Above what the fork brought along: its parent may hold the weights of a model."""
+    """Limits memory above what the fork inherited, which may be the weights of a model."""
     import resource
 
     with contextlib.suppress(OSError, ValueError, StopIteration):

@@ -1,9 +1,9 @@
 """A conversation with an `hf:` policy, which grows by messages and not by rendered text.
 
-Promises: what was read and sampled stays, id by id; only messages that are new are rendered, behind
-a short conversation of our own, and what the template writes after its last reply is appended. So a
+Promises: ids that were read or sampled stay. Only new messages are rendered: they follow a short
+conversation of our own, and what the template writes after its last reply is appended. So a
 template may drop old thoughts when it renders a whole conversation, and a reply that was cut short
-keeps its ids. A reply comes back as it was told, with or without its thought. Training and
+keeps its ids. A scaffold may return a reply with or without its thought. Training and
 evaluation both go through here: `RENDERING` is part of the identity of such a policy.
 
 Not covered: a scaffold that edits, trims or reorders the past. Its conversation is rendered anew
@@ -24,7 +24,7 @@ from meta_agent.policies.engines._sessions import Extension, TokenSession
 from meta_agent.policies.engines._template import ChatTemplate
 
 RENDERING: Final = "messages-1"
-"""Names these rules: with others, the same weights read another conversation."""
+"""Names these rules. With other rules the same weights read another conversation."""
 _MARK: Final = "q8Zd3mark"  # one that no template has a use for
 _PREFIX_IDS: Final = 64  # of a prompt hold the header that a reply is parsed behind
 _THOUGHTS: Final = ("reasoning_content", "thinking")
@@ -32,7 +32,7 @@ Tools = Sequence[Mapping[str, JSON]] | None
 
 
 class ParsedReply(NamedTuple):
-    """A reply as a scaffold is told it."""
+    """A reply as a scaffold receives it."""
 
     content: str
     calls: list[JSON]
@@ -50,7 +50,7 @@ class Talk:
     stop: int | None = None  # the id that ended the reply; None: it was cut
 
     def news(self, request: GenerateRequest) -> list[Message] | None:
-        """The messages behind what was said so far; None where that is not how they begin."""
+        """Returns the messages after the known ones; None if they do not begin with those."""
         earlier = len(self.messages)
         messages = list(request.messages)
         begins = messages[:earlier] == self.messages and len(messages) > earlier
@@ -70,9 +70,9 @@ class Talk:
 
 
 class Rendering:
-    """How one model folder's chat template speaks, and what its replies say.
+    """Renders conversations by one model folder's chat template, and parses its replies.
 
-    Raises ValueError where the template cannot say what it is given.
+    Raises ValueError if the template cannot render a conversation.
     """
 
     def __init__(self, tokenizer: Any, stops: frozenset[int]) -> None:
@@ -85,11 +85,11 @@ class Rendering:
 
     @cached_property
     def _parser(self) -> Any:
-        """Looked for at the first reply: TRL takes seconds to import."""
+        """The parser, found at the first reply because TRL takes seconds to import."""
         return _parser_of(self._tokenizer)
 
     def plan(self, talk: Talk, request: GenerateRequest) -> Extension:
-        """What a call adds to a conversation, without changing anything."""
+        """Returns what a call adds to a conversation. Changes nothing."""
         news = talk.news(request)
         if news is None:
             text = self._template.render([_plain(m) for m in request.messages], request.tools)
@@ -102,7 +102,7 @@ class Rendering:
     def behind(
         self, stop: int | None, called: str, news: Sequence[Message], tools: Tools
     ) -> list[int]:
-        """The ids that follow a reply: the end of its turn, the new messages, the next header.
+        """Returns the ids after a reply: the end of its turn, new messages, the next header.
 
         Args:
             stop: the id that ended the reply; None: it was cut, and its turn is ended here.
@@ -118,7 +118,7 @@ class Rendering:
         return ids[1:] if ends_again else ids
 
     def require(self, role: str, called: str = "") -> None:
-        """ValueError where the template cannot append a message of this role, or leaves it out."""
+        """Raises ValueError if the template cannot append a message of this role, or omits it."""
         if (role, bool(called)) in self._heard:
             return
         word = _MARK[::-1]
@@ -128,7 +128,7 @@ class Rendering:
         self._heard.add((role, bool(called)))
 
     def parse_reply(self, prompt_ids: list[int], ids: list[int], tools: Tools) -> ParsedReply:
-        """What a reply says: its text, and its tool calls where the template's form is known."""
+        """Parses a reply: its text, and its tool calls if the template's form is known."""
         text_ids = ids[:-1] if ids[-1] in self.stops else ids
         text = self._tokenizer.decode(text_ids, skip_special_tokens=True)
         parsed = self._parse(prompt_ids, ids, tools)
@@ -142,7 +142,7 @@ class Rendering:
         return ParsedReply(f"<think>\n{thought}{closed}" if thought else answer, calls, answer)
 
     def _behind(self, called: str, news: Sequence[Message], tools: Tools) -> tuple[str, bool]:
-        """What the template writes after a reply of ours, and whether it ends a turn by a token."""
+        """Returns what the template writes after a reply, and whether a token ends its turn."""
         reply: Message = {"role": "assistant", "content": "" if called else _MARK}
         if called:
             function = {"name": called, "arguments": {_MARK: _MARK}}
@@ -173,10 +173,10 @@ class Rendering:
 
 
 def _parser_of(tokenizer: Any) -> Any:
-    """A tokenizer that parses replies by TRL's patterns; None where it does not know the template.
+    """Returns a tokenizer that parses replies by TRL's patterns; None for an unknown template.
 
-    A copy: what is set on a tokenizer is saved with the checkpoint. Patterns that came with the
-    model are not used, for they are code of a stranger.
+    It is a copy, because a checkpoint saves what is set on a tokenizer. Patterns from the model's
+    folder are not used, for they are a stranger's code.
     """
     try:
         from trl.chat_template_utils import add_response_schema
@@ -187,7 +187,7 @@ def _parser_of(tokenizer: Any) -> Any:
 
 
 def _plain(message: Message) -> Message:
-    """A message as templates know it: text, and arguments of calls as an object."""
+    """Returns a message as templates expect it: text, and arguments of calls as an object."""
     plain: Message = {**message, "content": message.get("content") or ""}
     if calls := message.get("tool_calls"):
         plain["tool_calls"] = [_with_object(call) for call in calls]
@@ -205,14 +205,14 @@ def _with_object(call: JSON) -> JSON:
 
 
 def _call(place: int, at: int, parsed: JSON) -> JSON:
-    """A parsed call in the form of servers; `place` makes its name unique in a conversation."""
+    """Returns a parsed call in the form of servers; `place` makes its id unique."""
     function = parsed.get("function", parsed)
     call = {"name": function["name"], "arguments": json.dumps(function["arguments"])}
     return {"id": f"call_{place}_{at}", "type": "function", "function": call}
 
 
 def _is_reply(message: Message, reply: ParsedReply) -> bool:
-    """Whether a scaffold hands back what it was told; for silence it may put a word."""
+    """Returns True if a scaffold's message is this reply; an empty reply may get any text."""
     if message.get("role") != "assistant" or list(message.get("tool_calls") or ()) != reply.calls:
         return False
     content = str(message.get("content") or "").strip()

@@ -1,8 +1,8 @@
 """Generation with any causal LM of transformers, with the same sessions and the same sampling.
 
 Promises: a conversation grows by messages (`conversation`): past ids stay, and only new messages
-are rendered. A template that cannot append a turn is refused when the engine is made; what it
-cannot say of one conversation is that attempt's failure. Random numbers are keyed as in the nano
+are rendered. A template that cannot append a turn is refused when the engine is made. If it
+cannot render one conversation, that attempt fails. Random numbers are keyed as in the nano
 engine.
 
 Not covered: speed beyond batching. Each call runs its whole context again (nothing is cached
@@ -48,7 +48,7 @@ class HfEngine:
         self._talks = talks_of(tokenizer, model.generation_config, model.config)
 
     def refresh(self) -> None:
-        """Nothing to do: the model's own parameters are used."""
+        """Does nothing: the engine uses the model's own parameters."""
 
     def generate(self, requests: Sequence[GenerateRequest]) -> list[GenerateReply]:
         """Answers one model call of each of these rollouts, in the order asked."""
@@ -109,9 +109,9 @@ class HfEngine:
 
 
 def talks_of(tokenizer: Any, generation: Any, config: Any) -> HfTalks:
-    """Conversations with a model, by what its folder says of it.
+    """Returns the conversations with a model, by the files of its folder.
 
-    ConfigError where its template cannot append a turn.
+    Raises ConfigError if its template cannot append a turn.
     """
     rendering = Rendering(tokenizer, stop_ids(generation, tokenizer))
     try:
@@ -126,7 +126,7 @@ def talks_of(tokenizer: Any, generation: Any, config: Any) -> HfTalks:
 
 
 def stop_ids(generation: Any, tokenizer: Any) -> frozenset[int]:
-    """Every id that ends a reply: the tokenizer's eos and those the model declares."""
+    """Returns every id that ends a reply: the tokenizer's eos and those the model declares."""
     declared = getattr(generation, "eos_token_id", None)
     ids = declared if isinstance(declared, list) else [declared]
     return frozenset(int(i) for i in (*ids, tokenizer.eos_token_id) if i is not None)

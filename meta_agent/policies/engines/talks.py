@@ -1,8 +1,8 @@
-"""Conversations under way, whoever samples them: what a call adds, and what its reply says.
+"""Conversations under way, for any engine: what a call adds, and what its reply contains.
 
-An engine reads `Asked.ids` and samples up to `Asked.budget` tokens; what it drew is settled here,
-and the row of the whole rollout comes out at the end. The engines of the policy child and servers
-of our own (`models.fleet`) go through the same code, so their rows are made alike. No torch here.
+An engine reads `Asked.ids` and samples up to `Asked.budget` tokens. Its tokens are settled here,
+and the row of the whole rollout comes out at the end. The engines of the policy child and our own
+servers (`fleet`) share this code, so that their rows are alike. It needs no torch.
 
 Not covered: sampling, and the order in which calls come. A rollout has one call under way at a
 time; different ones may come from any thread.
@@ -20,7 +20,7 @@ from meta_agent.policies.engines.conversation import Rendering, Talk
 
 
 class Asked(NamedTuple):
-    """What is to be sampled."""
+    """What an engine has to sample."""
 
     ids: list[int]  # all that the policy reads
     budget: int  # how many it may write
@@ -33,13 +33,13 @@ class Talks(Protocol):
     """Each of these ids ends a reply."""
 
     def ask(self, request: GenerateRequest) -> Asked | GenerateReply:
-        """What a call asks for, or its answer where nothing is to be sampled."""
+        """Returns what an engine has to sample for a call, or the answer if it is nothing."""
         ...
 
     def settle(
         self, request: GenerateRequest, ids: list[int], logprobs: Sequence[float | None]
     ) -> GenerateReply:
-        """The answer to a call, from what was drawn; its last id stopped it or was the last."""
+        """Returns the answer to a call from the sampled tokens; the last one may be a stop."""
         ...
 
     def finish(self, keys: Sequence[str]) -> list[TokenRecord | None]:
@@ -48,7 +48,7 @@ class Talks(Protocol):
 
 
 class NanoTalks:
-    """With a nano policy: one line a message, one character a token."""
+    """Conversations with a nano policy: a message is a line, a character is a token."""
 
     stops = frozenset({nano.EOS_ID})
 
@@ -81,7 +81,7 @@ class NanoTalks:
 
 
 class HfTalks:
-    """With a model that has a chat template: a conversation grows by messages."""
+    """Conversations with a model that has a chat template; they grow by messages."""
 
     def __init__(self, rendering: Rendering, window: int) -> None:
         self.stops = rendering.stops

@@ -1,7 +1,7 @@
 """Engines of our own that sample for a training: several vLLM servers behind one gateway.
 
-`EngineGateway` (`gateway`) is what a runner asks; `Fleet` holds the engines and which weights they
-serve; a `Replica` is one engine, watched and replaced; `_routes` is what it is asked.
+A runner asks `EngineGateway` (`gateway`). `Fleet` holds the engines and the version they serve.
+A `Replica` is one engine, watched and replaced. `_routes` holds the requests to it.
 """
 
 from meta_agent.policies.fleet._replica import Engine, Launch, Patience

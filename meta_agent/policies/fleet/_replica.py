@@ -1,10 +1,10 @@
-"""One engine: how many calls it is given, whether it is well, and another one where it is not.
+"""One engine: how many calls it gets, whether it is healthy, and its replacement if it is not.
 
-Promises: as many calls are under way as the engine runs without a queue or a full cache, which it
-is asked for while it works, and no fixed number. An engine that ended, or that has calls and moves
-nothing for `stall_sec`, is replaced: its calls fail (as infrastructure), later ones wait; the next
-one starts on the weights that are served now, so it never serves others. One that is lost
-`tries` times without an answer in between ends the run, resumable.
+Promises: an engine gets as many calls as it can run without a queue or a full cache. It is asked
+for that while it works; the number is not fixed. An engine is replaced if it ended, or if it has
+calls and makes no progress for `stall_sec`. Then its calls fail (as infrastructure) and later ones
+wait. The next engine starts on the weights of now and never serves others. A run whose engine is
+lost `tries` times without an answer in between ends and can be resumed.
 
 The lock (`_changed`) guards all fields; the watching thread alone starts and ends engines.
 """
@@ -29,25 +29,25 @@ _NOTHING = Load(0, 0, 0, 0, 0, 0)
 
 
 class Engine(Protocol):
-    """A server that was started."""
+    """A started server."""
 
     routes: Routes
 
     @property
     def ended(self) -> str | None:
-        """How it ended; None while it runs."""
+        """Returns how it ended, or None while it runs."""
         ...
 
     def close(self) -> None: ...
 
 
 Launch = Callable[[int, Path, int], Engine]
-"""Starts the engine of that number on a model's folder, with room for adapters of that rank (0:
-none), and waits until it is well. Raises where it does not come up."""
+"""Starts the engine of a number on a model's folder, with room for adapters of a rank (0: none),
+and waits until it is healthy. Raises ProviderError if it does not start."""
 
 
 class Started(NamedTuple):
-    """A fresh engine, and what it began with."""
+    """A fresh engine, and the weights it started on."""
 
     engine: Engine
     weights: Path
@@ -104,25 +104,25 @@ class Replica:
 
     @property
     def failed(self) -> bool:
-        """Whether it has no engine any more and gets none."""
+        """Returns True if its engine is gone and will not be replaced."""
         with self._changed:
             return self._failure is not None
 
     @property
     def load(self) -> tuple[int, int]:
-        """Calls under way, and as many as it is given."""
+        """Returns the calls under way, and how many it may get."""
         with self._changed:
             return self._calls, self._window
 
     def wait_up(self) -> None:
-        """Until it serves. Raises what kept it from that for good."""
+        """Waits until it serves. Raises the error that ended it for good."""
         with self._changed:
             self._changed.wait_for(lambda: self._up or self._failure)
             self._raise_failure()
 
     @contextmanager
     def call(self) -> Iterator[Routes]:
-        """One call, once the engine is up and takes one more."""
+        """Lends the routes for one call, once the engine is up and has room."""
         with self._changed:
             self._changed.wait_for(self._admits)
             self._raise_failure()
@@ -145,7 +145,7 @@ class Replica:
 
     @contextmanager
     def still(self) -> Iterator[Routes | None]:
-        """No call is under way and none begins meanwhile; None: there is no engine now."""
+        """Lends the routes while no call is under way and none begins; None: no engine is up."""
         with self._changed:
             self._held = True
             self._changed.wait_for(lambda: not self._calls or not self._up or self._failure)
@@ -158,12 +158,12 @@ class Replica:
                 self._changed.notify_all()
 
     def routes(self) -> Routes | None:
-        """Of the engine, where one is up."""
+        """Returns the routes of the engine, or None."""
         with self._changed:
             return self._engine.routes if self._engine and self._up else None
 
     def serve(self, engine: Engine) -> None:
-        """Calls go to this engine from now on."""
+        """Sends all further calls to this engine."""
         with self._changed:
             self._engine, self._window, self._last = engine, FIRST_WINDOW, _NOTHING
             self._up, self._ever, self._allayed = True, True, self._doubts
@@ -185,7 +185,7 @@ class Replica:
             engine.close()
 
     def close(self) -> None:
-        """Ends it for good."""
+        """Ends the engine for good."""
         self._closed.set()
         with self._changed:
             self._failure = self._failure or ProviderError("the engine was closed", billed="no")
@@ -215,7 +215,7 @@ class Replica:
             self._give_up(error)
 
     def _bring_up(self) -> None:
-        """One more engine. Raises where that makes no sense any more."""
+        """Starts another engine. Raises ProviderError after too many losses in a row."""
         if self._lost >= self._patience.tries:
             raise ProviderError(
                 f"engine {self.number} was lost {self._lost} times and answered nothing between",
@@ -239,7 +239,7 @@ class Replica:
             started.engine.close()
 
     def _look(self) -> None:
-        """Whether it is well, and how much it can do."""
+        """Checks whether the engine is healthy, and how many calls it can take."""
         engine = self._engine
         if engine is None or engine.ended:
             self.replace(f"it ended: {engine.ended if engine else 'it was closed'}")
@@ -270,7 +270,7 @@ class Replica:
 
 
 def next_window(window: int, load: Load, preempted: float) -> int:
-    """How many calls an engine is given, from what it said of the last ones."""
+    """Returns how many calls an engine gets, from its last report."""
     running = max(1, int(load.running))
     if load.preempted > preempted or load.cache > FULL_CACHE:
         return max(1, min(window, running * 3 // 4))

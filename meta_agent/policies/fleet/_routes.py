@@ -1,11 +1,11 @@
-"""What an engine of ours is asked, over a Unix socket: routes of vLLM and of its dev mode.
+"""Requests to an engine of ours over a Unix socket: routes of vLLM and of its dev mode.
 
-Why no port: vLLM's key guards `/v1` alone, and whoever reaches the other routes can pause the
-engine or give it other weights. The socket lies in a folder that only this user may enter.
+Why no port: vLLM's key guards `/v1` alone, and anybody who reaches the other routes can pause the
+engine or change its weights. The socket lies in a folder that only this user may enter.
 
 Promises: token ids go in and come out, with the log-probabilities that they were drawn by (at the
-temperature, and renormalised where `top_p` cuts); whatever goes wrong is a `ProviderError`, and
-none of these stops a run by itself.
+temperature, and renormalised where `top_p` cuts); every failure is a `ProviderError`, and
+none of them stops a run by itself.
 
 Not covered: how often, and what an error means for the engine (`_replica`).
 """
@@ -37,14 +37,14 @@ _COUNTS: Final = {
 
 
 class Drawn(NamedTuple):
-    """What was sampled."""
+    """The sampled tokens."""
 
     ids: list[int]
     logprobs: list[float | None]  # None where it was not told
 
 
 class Load(NamedTuple):
-    """How busy an engine is, and what it has done since it began."""
+    """How busy an engine is, and its work since it started."""
 
     running: float
     waiting: float
@@ -55,13 +55,13 @@ class Load(NamedTuple):
 
 
 class Routes:
-    """One engine's door."""
+    """The requests to one engine."""
 
     def __init__(self, at: Path, key: str) -> None:
         self._at, self._key = at, key
 
     def healthy(self) -> bool:
-        """Whether it is there and well."""
+        """Returns True if the engine answers and is healthy."""
         try:
             self._ask("GET", "/health", None, 5.0)
         except ProviderError:
@@ -103,13 +103,13 @@ class Routes:
         return drawn
 
     def load(self, timeout_sec: float) -> Load:
-        """What `/metrics` tells."""
+        """Returns the load that `/metrics` reports."""
         text = self._ask("GET", "/metrics", None, timeout_sec).decode(errors="replace")
         loads = {name: _counted(text, counter) for name, counter in _COUNTS.items()}
         return Load(**loads)
 
     def take_weights(self, folder: Path, timeout_sec: float) -> None:
-        """Loads weights from a folder in place of those that are served."""
+        """Replaces the served weights by those of a folder."""
         call = {"method": "reload_weights", "kwargs": {"weights_path": str(folder)}}
         self._ask("POST", "/collective_rpc", call, timeout_sec)
         answer = self._ask("POST", "/reset_prefix_cache", None, timeout_sec)
@@ -117,12 +117,12 @@ class Routes:
             raise _failure("server", "it keeps what it computed by the weights before")
 
     def take_adapter(self, name: str, folder: Path, timeout_sec: float) -> None:
-        """Serves an adapter under a name that was never used: a name's prefixes are cached."""
+        """Serves an adapter under a new name, since vLLM caches prefixes by name."""
         adapter = {"lora_name": name, "lora_path": str(folder)}
         self._ask("POST", "/v1/load_lora_adapter", adapter, timeout_sec)
 
     def drop_adapter(self, name: str, timeout_sec: float) -> None:
-        """Serves it no more."""
+        """Stops serving an adapter."""
         self._ask("POST", "/v1/unload_lora_adapter", {"lora_name": name}, timeout_sec)
 
     def _ask(self, method: str, path: str, value: JSON, timeout_sec: float) -> bytes:
@@ -160,7 +160,7 @@ def _seed(request: GenerateRequest) -> int:
 
 
 def _counted(text: str, counter: str) -> float:
-    """The sum over an engine's parts; 0 where it is not counted."""
+    """Returns the sum over an engine's parts, 0 for a missing counter."""
     lines = re.findall(rf"^vllm:{counter}(?:\{{[^}}]*\}})? (\S+)$", text, re.MULTILINE)
     return sum(map(float, lines))
 

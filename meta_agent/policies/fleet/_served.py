@@ -1,4 +1,4 @@
-"""What engines serve: weights, and an adapter on them."""
+"""The version that engines serve: weights, and an adapter on them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 BASE: Final = "policy"
-"""What an engine calls weights that no adapter is put on."""
+"""An engine's name for weights without an adapter."""
 
 
 class Served(NamedTuple):

@@ -1,12 +1,12 @@
-"""Several engines that serve one policy, and how they come to serve its next version.
+"""Several engines that serve one policy, and how they switch to its next version.
 
-An adapter is loaded on every engine under the version's own name before any call asks for it; names
-that no rollout uses any more are dropped. Where one engine does not take it, none serves it: the
-version before serves on. Whole weights replace those that are served, engine by engine while it is
-still; an engine that fails at that is replaced by one that starts on the new ones. So none is ever
-left between two versions.
+Every engine loads an adapter under the version's own name before any call asks for it. Names that
+no rollout uses any more are dropped. If one engine refuses the adapter, none serves it, and the
+version before stays. Whole weights replace the served ones engine by engine, while it has no calls.
+An engine that fails at that is replaced by one that starts on the new weights. So no engine ever
+stays between two versions.
 
-The lock guards versions: what is served changes, and a fresh engine joins, under it.
+The lock guards versions: a version is published, and a fresh engine joins, under it.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ _log = logging.getLogger(__name__)
 
 
 class _Seat(NamedTuple):
-    """Where a rollout stays, and the version that it began with."""
+    """The engine of a rollout, and the version that it began with."""
 
     replica: Replica
     served: Served
 
 
 class Fleet:
-    """`count` engines, started side by side. Construction waits until all serve `served`."""
+    """`count` engines, started side by side. The constructor waits until all serve `served`."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class Fleet:
         rank: int = 0,
         patience: Patience | None = None,
     ) -> None:
-        """`rank`: the largest that an adapter may have without engines being started again."""
+        """`rank` is the largest rank of an adapter that needs no restart of the engines."""
         self._launch, self._rank, self.served = launch, rank, served
         self._patience = patience or Patience()
         self.unpublished = 0  # versions that engines could not take
@@ -74,16 +74,16 @@ class Fleet:
             return routes.draw(seat.served.model, prompt, request, stops, self._patience.call_sec)
 
     def leave(self, keys: Iterable[str]) -> None:
-        """These rollouts are over."""
+        """Frees the places of rollouts that are over."""
         with self._seating:
             for key in keys:
                 if seat := self._seats.pop(key, None):
                     seat.replica.seats -= 1
 
     def publish(self, served: Served) -> Served:
-        """Makes all engines serve a version; returns what they serve then.
+        """Makes all engines serve a version. Returns the version that they serve afterwards.
 
-        An engine that is being started meanwhile joins with what is served by then.
+        An engine that is starting meanwhile joins with the version of that moment.
         """
         with self._lock:
             if served.adapter is not None:
@@ -101,17 +101,17 @@ class Fleet:
 
     @property
     def patience_sec(self) -> float:
-        """How long a call may take before it fails."""
+        """Returns how long a call may take before it fails."""
         return self._patience.call_sec
 
     @property
     def failed(self) -> bool:
-        """Whether an engine was given up."""
+        """Returns True if an engine is gone for good."""
         return any(replica.failed for replica in self.replicas)
 
     @property
     def replaced(self) -> int:
-        """Engines that were lost so far."""
+        """Returns how many engines were replaced so far."""
         return sum(replica.replaced for replica in self.replicas)
 
     def close(self) -> None:
@@ -195,13 +195,13 @@ class Fleet:
                     self._drop(replica, name)
 
     def _drop(self, replica: Replica, name: str) -> None:
-        """A name that stays costs memory and nothing else."""
+        """Drops adapters everywhere. A failure is ignored: a name that stays costs only memory."""
         replica.names.discard(name)
         if routes := replica.routes():
             with suppress(ProviderError):
                 routes.drop_adapter(name, self._patience.update_sec)
 
     def _each(self, work: Callable[[Replica], T]) -> list[T]:
-        """On all engines side by side."""
+        """Calls a function for all engines side by side."""
         with ThreadPoolExecutor(len(self.replicas)) as pool:
             return list(pool.map(work, self.replicas))

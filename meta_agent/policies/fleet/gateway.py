@@ -1,10 +1,10 @@
-"""Engines of our own as the policy: the `Gateway` of a training and of what it trained.
+"""Our own engines as the policy: the `Gateway` of a training and of its trained policy.
 
-Promises: a conversation grows as in the policy child (`engines.talks`), so rows are alike; a
-rollout stays on its engine. A call that fails or stalls is a failure of kind `infra`; how long an
-engine takes counts against nobody (`patience_sec`).
+Promises: a conversation grows as in the policy child (`engines.talks`), so rows are alike. A
+rollout stays on its engine. A call that fails or stalls is a failure of kind `infra`. A slow engine
+is not the policy's fault (`patience_sec`).
 
-Not covered: making lost attempts again (whoever runs the plan does), and publishing (`fleet`).
+Not covered: repeating lost attempts (the runner of the plan does), and publishing (`fleet`).
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ class EngineGateway:
     lock_step = False
 
     def __init__(self, fleet: Fleet, talks: Talks, policy: str, context_tokens: int) -> None:
-        """`context_tokens`: as long as a conversation can be on these engines."""
+        """`context_tokens` is the longest conversation on these engines."""
         self.policy = policy
         self.patience_sec = fleet.patience_sec
         self._fleet, self._talks, self._context_tokens = fleet, talks, context_tokens
 
     def generate(self, requests: Sequence[GenerateRequest]) -> list[GenerateReply]:
-        """Answers each request; several are asked side by side."""
+        """Answers each request; several run side by side."""
         if len(requests) == 1:
             return [self._answer(requests[0])]
         with ThreadPoolExecutor(min(_MAX_THREADS, len(requests) or 1)) as pool:

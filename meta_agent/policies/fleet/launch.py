@@ -25,7 +25,7 @@ from meta_agent.policies.served._server_process import ServerProcess
 _CPU_SEQUENCES = 64
 _CPU_TOKENS = 8192
 _LIVE_ADAPTERS = 2
-"""Versions that calls may ask for at the same moment: the newest, and the one before."""
+"""How many versions calls may ask for at once: the newest, and the one before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,13 +35,13 @@ class VllmLaunch:
     logs: Path
     context_tokens: int
     count: int = 1
-    """How many there will be: without GPUs they share the processors."""
+    """The number of engines, which share the processors if there is no GPU."""
     precision: str = "float32"
     devices: Sequence[str] = ()
-    """Of each engine, as in CUDA_VISIBLE_DEVICES; none: all see the same."""
+    """Each engine's CUDA_VISIBLE_DEVICES. If empty, all see the same GPUs."""
     gpus_each: int = 1
     memory_share: float | None = None
-    """Of a GPU's memory that an engine takes; None: vLLM's own."""
+    """The share of a GPU's memory that an engine takes; None: vLLM's default."""
     tell: Callable[[str], None] = field(default=lambda _: None)
 
     def __call__(self, number: int, weights: Path, rank: int) -> VllmEngine:
@@ -64,15 +64,15 @@ class VllmLaunch:
 
 
 def processors(engines: int, cores: int) -> dict[str, str]:
-    """Threads of each: where all take all processors they wait for one another, and that costs
-    more than the work (`docs/log/`). Who set the variable has decided it."""
+    """Returns the variable for an engine's threads, unless the user has set it. If every engine
+    used all processors, waiting for one another would cost more than the work (`docs/log/`)."""
     if engines == 1 or "OMP_NUM_THREADS" in os.environ:
         return {}
     return {"OMP_NUM_THREADS": str(max(1, cores // engines))}
 
 
 class VllmEngine:
-    """One running server. Construction starts it and waits until it is well."""
+    """One running server. The constructor starts it and waits until it is healthy."""
 
     def __init__(
         self, argv: Sequence[str], variables: dict[str, str], log: Path, tell: Callable[[str], None]
@@ -93,16 +93,16 @@ class VllmEngine:
 
     @property
     def ended(self) -> str | None:
-        """How it ended, None while it runs."""
+        """Returns how it ended, or None while it runs."""
         code = self._process.exit_code
         return None if code is None else f"exit code {code}: {self._process.last_words()[-500:]}"
 
     @property
     def pid(self) -> int:
-        """The process that it lives under."""
+        """Returns the id of the process above it."""
         return self._process.pid
 
     def close(self) -> None:
-        """Ends it."""
+        """Ends the server and removes its socket."""
         self._process.close()
         shutil.rmtree(self._folder, ignore_errors=True)

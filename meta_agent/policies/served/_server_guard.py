@@ -5,8 +5,8 @@ starter holds: when the pipe ends, because it was closed or because the starter 
 way, the server and everything it started are ended. A server that ends by itself ends the guard
 with the same code.
 
-What the starter knows as its child only waits for the guard: Ray kills by force every child of a
-worker that it ends, and who is killed so ends no server.
+The starter's child only waits for the guard. Ray kills every child of a worker by force when it
+ends the worker, and a process killed like that could not end the server.
 
 Not covered: a guard that is itself killed by force.
 """
@@ -52,7 +52,7 @@ def starter_gone() -> bool:
 
 
 def ended(server: int) -> int | None:
-    """The server's exit code once it has ended."""
+    """Returns the server's exit code, or None while it runs."""
     try:
         process, status = os.waitpid(server, os.WNOHANG)
     except ChildProcessError:
@@ -80,7 +80,7 @@ def signal_group(group: int, number: int) -> None:
 
 
 def reap() -> bool:
-    """Collects ended children; says whether any is left."""
+    """Collects ended children. Returns True if any child still runs."""
     try:
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass
@@ -90,7 +90,7 @@ def reap() -> bool:
 
 
 def children() -> list[int]:
-    """Our children, orphans of the server included."""
+    """Returns our children, including orphans of the server."""
     try:
         listed = Path(f"/proc/self/task/{os.getpid()}/children").read_text(encoding="ascii")
     except OSError:

@@ -41,16 +41,16 @@ class ServerProcess:
 
     @property
     def pid(self) -> int:
-        """The guard's."""
+        """Returns the process id of the guard."""
         return self._guard.pid
 
     @property
     def exit_code(self) -> int | None:
-        """How it ended, None while it runs."""
+        """Returns the exit code, or None while it runs."""
         return self._guard.poll()
 
     def last_words(self) -> str:
-        """The end of the log."""
+        """Returns the end of the log."""
         with self._log.open("rb") as log:
             size = log.seek(0, os.SEEK_END)
             log.seek(max(0, size - _LAST_WORDS_BYTES))
@@ -68,7 +68,7 @@ class ServerProcess:
 
 
 def runs(argv: Sequence[str], timeout_sec: float = 60.0) -> bool:
-    """Whether a short command ends well."""
+    """Returns True if a short command ends with 0."""
     try:
         return run(argv, also=_FAMILIES, timeout_sec=timeout_sec).returncode == 0
     except (OSError, TimeoutExpired):

@@ -1,10 +1,10 @@
-"""What a scaffold says to a model, parsed: the one place where its messages are distrusted.
+"""Parses the messages that a scaffold sends to a model: the one place that distrusts them.
 
-A harness may send any JSON. Past this file the messages have the form of `models.chat`, so that
-provider modules need not defend themselves. What cannot be a conversation is a `SpokenError`, the
-scaffold's own mistake: its rollout fails as the policy's, never as the infrastructure's.
+A harness may send any JSON. Past this file the messages have the form of `core.chat`, so that
+providers can trust it. Anything that is no conversation is a `SpokenError`, the scaffold's own
+mistake: its rollout fails as the policy's, never as the infrastructure's.
 
-Not covered: whether a provider accepts the order of the messages. It says so itself.
+Not covered: whether a provider accepts the order of the messages.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ class SpokenError(ValueError):
 
 
 def messages_of(messages: Sequence[Message]) -> list[Message]:
-    """The messages with nothing in them but what a chat knows."""
+    """Returns the messages with the fields of a chat only. Raises SpokenError."""
     if not messages:
         raise SpokenError("no messages")
     return [_message(message) for message in _mended(messages)]
 
 
 def tools_of(schemas: Sequence[Mapping[str, JSON]] | None) -> tuple[ToolSpec, ...]:
-    """Tools from OpenAI's schemas."""
+    """Parses tools from OpenAI's schemas. Raises SpokenError."""
     tools = tuple(_tool(schema) for schema in _mended(schemas or ()))
     if len({tool.name for tool in tools}) != len(tools):
         raise SpokenError("two tools have one name")
@@ -57,7 +57,7 @@ def _message(message: Message) -> Message:
 
 
 def _text(content: JSON) -> str:
-    """Plain text; a list of text parts is joined, as some scaffolds send it."""
+    """Returns plain text. It joins a list of text parts, which some scaffolds send."""
     if content is None:
         return ""
     if isinstance(content, str):

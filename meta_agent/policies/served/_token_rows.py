@@ -1,8 +1,8 @@
-"""Token rows of rollouts whose tokens a server tells: one exact prefix, or said not to be.
+"""Token rows of rollouts whose server reports token ids, marked exact or not.
 
-The server says of every call which ids it read and which it sampled. A call whose prompt begins
-with all ids of the call before it extends the row; another one opens a new segment, as in
-`_sessions`. One call without ids, and nothing is known of the whole rollout.
+The server reports for every call which ids it read and which it sampled. A call whose prompt begins
+with all ids of the call before it extends the row. Any other call opens a new segment, as in
+`_sessions`. After one call without ids the whole rollout has no row.
 
 The lock guards the two dicts; a rollout has one call under way at a time.
 """
@@ -25,7 +25,7 @@ class TokenRows:
         self._unknown: set[str] = set()
 
     def add(self, key: str, tokens: ReplyTokens | None) -> None:
-        """Books one reply."""
+        """Adds one reply to its rollout's row."""
         with self._lock:
             if tokens is None:
                 self._unknown.add(key)
@@ -33,7 +33,7 @@ class TokenRows:
                 _extend(self._rows.setdefault(key, TokenSession()), tokens)
 
     def finish(self, key: str) -> TokenRecord | None:
-        """The row of an ended rollout, None where it is not known."""
+        """Returns the row of an ended rollout, or None if a call had no ids."""
         with self._lock:
             session = self._rows.pop(key, None)
             complete = key not in self._unknown

@@ -1,10 +1,10 @@
 """A frozen model behind a server, as the policy: the `Gateway` that asks a `ModelClient`.
 
 Promises: every call has a place in the record, `policy/<label>/<task>/<sample>`, so a killed
-evaluation that is repeated pays only for what was not recorded; seeds are keyed by (seed, task,
+evaluation pays on its repetition only for calls without a record. Seeds are keyed by (seed, task,
 sample, turn), never by arrival. A server's trouble is a failure of kind `infra`, the scaffold's
-own mistake one of kind `policy`, and what dooms every further call (key, budget, circuit breaker)
-is raised. A model that refuses to go on has answered: the scaffold reads it, the grader decides.
+own mistake one of kind `policy`. An error that dooms every further call (key, budget, breaker) is
+raised. A model's refusal is an answer: the scaffold reads it, and the grader decides.
 
 `max_context_tokens` is held by an estimate: before the first reply four characters count as a
 token, later as many as that reply's prompt had.
@@ -35,7 +35,7 @@ from meta_agent.llm_clients.dialect import Dialect
 from meta_agent.policies.served._spoken import SpokenError, messages_of, tools_of
 from meta_agent.policies.served._token_rows import TokenRows
 
-"""Begins the failure of a rollout whose request no server would take."""
+"""The start of a failure's text if the server refuses the scaffold's request."""
 CHARS_PER_TOKEN: Final = 4.0
 _MAX_THREADS: Final = 32
 
@@ -47,7 +47,7 @@ class ApiGateway:
         client: asks, pays and records.
         model: the model string that the client resolves.
         label: names the measurement in the record, the same in every repetition of it.
-        policy: the identity on the rows; the model string where nothing is given.
+        policy: the identity on the rows; by default the model string.
         logprobs: whether to ask for token ids and logprobs.
     """
 
@@ -69,21 +69,21 @@ class ApiGateway:
         self._logprobs = logprobs
         self._rows = TokenRows()
         self.served: set[str] = set()
-        """What the server called the model, with its fingerprint, in any reply."""
+        """Every name of the model that the server sent, with its fingerprint."""
         self._lock = threading.Lock()  # guards that and the three below
         self._dialect = Dialect()
         self._density: dict[str, float] = {}  # characters per token, by rollout
         self._blocks: dict[str, dict[str, JSON]] = {}  # provider blocks, by rollout and reply
 
     def generate(self, requests: Sequence[GenerateRequest]) -> list[GenerateReply]:
-        """Answers each request; several are asked side by side."""
+        """Answers each request; several run side by side."""
         if len(requests) == 1:
             return [self._answer(requests[0])]
         with ThreadPoolExecutor(min(_MAX_THREADS, len(requests) or 1)) as pool:
             return list(pool.map(self._answer, requests))
 
     def finish(self, keys: Sequence[str]) -> list[TokenRecord | None]:
-        """The token rows of these rollouts, where the server told them."""
+        """Returns the token rows of these rollouts, if the server reported them."""
         with self._lock:
             for key in keys:
                 self._density.pop(key, None)
@@ -120,7 +120,7 @@ class ApiGateway:
         )
 
     def _ask(self, request: GenerateRequest, question: ChatRequest) -> ChatReply:
-        """The reply, in as much of the request as the server takes."""
+        """Returns the reply to the request without the parts that the server refuses."""
         conversation = f"policy/{self._label}/{request.task_key}/{request.sample_idx}"
         dialect = self._dialect
         while True:
@@ -134,7 +134,7 @@ class ApiGateway:
                 dialect = self._adopt(narrower)
 
     def _adopt(self, narrower: Dialect) -> Dialect:
-        """What this rollout learned, the others need not."""
+        """Shares with all rollouts what the server refused to this one."""
         with self._lock:
             self._dialect = self._dialect & narrower
             return self._dialect
@@ -145,7 +145,7 @@ class ApiGateway:
         return _size(question) / density >= request.max_context_tokens
 
     def _note(self, request: GenerateRequest, question: ChatRequest, reply: ChatReply) -> None:
-        """Keeps what later calls of the rollout need."""
+        """Stores what later calls of the rollout need."""
         self._rows.add(request.key, reply.tokens)
         with self._lock:
             self.served.add(" ".join(filter(None, (reply.model, reply.fingerprint))))
@@ -155,7 +155,7 @@ class ApiGateway:
                 blocks[_reply_key(reply.message)] = reply.provider_blocks
 
     def _with_blocks(self, key: str, messages: list[Message]) -> list[Message]:
-        """Gives a provider its own blocks back; scaffolds neither see nor need them."""
+        """Puts a provider's own blocks back into the messages; scaffolds do not see them."""
         with self._lock:
             blocks_of = dict(self._blocks.get(key, {}))
         for message in messages if blocks_of else ():
@@ -170,14 +170,14 @@ def _seed(request: GenerateRequest) -> int:
 
 
 def _size(question: ChatRequest) -> int:
-    """Characters that the model reads, at least 1."""
+    """Returns how many characters the model reads, at least 1."""
     texts = sum(len(message["content"]) for message in question.messages)
     called = sum(len(str(message.get("tool_calls", ""))) for message in question.messages)
     return texts + called + sum(len(str(tool)) for tool in question.tools) or 1
 
 
 def _reply_key(message: Message) -> str:
-    """Names what an assistant said, as a scaffold hands it back."""
+    """Returns a key for an assistant's message, as a scaffold sends it back."""
     calls = [call["id"] for call in message.get("tool_calls", ())]
     return "\0".join([message["content"], *calls])
 
@@ -194,7 +194,7 @@ def _reply(reply: ChatReply) -> GenerateReply:
 
 
 def _outcome_of(error: ProviderError) -> GenerateReply:
-    """What a call that failed for good means for its rollout; raises what dooms the run."""
+    """Returns the failure of a rollout whose call failed. Raises an error that dooms the run."""
     if error.halts:
         raise error
     if error.kind == "context":

@@ -4,8 +4,8 @@ It runs in this environment, or in the one whose interpreter `META_AGENT_VLLM_PY
 vLLM pins a torch of its own. It listens on a free loopback port with a key made here, and says in
 its log what it does; on a machine without GPU it is vLLM's CPU build, whose cache gets 1 GiB.
 
-Promises: ready means that `/health` answered; a server that ends or hangs before is an error with
-the end of its log; nothing of it outlives us.
+Promises: a server is ready when `/health` answers. If it ends or hangs before, the error holds the
+end of its log. None of its processes outlives us.
 
 Not covered: options beyond these. Start a server by hand for them, and name it by a base URL.
 """
@@ -34,7 +34,7 @@ from meta_agent.policies.served._server_process import ServerProcess, runs
 PREFIX: Final = "vllm:"
 PYTHON_VARIABLE: Final = "META_AGENT_VLLM_PYTHON"
 CONTEXT_TOKENS: Final = 36_864
-"""Longest conversation served, where the model can: a domain's ceiling and a reply."""
+"""The longest conversation served, if the model can: a domain's ceiling and a reply."""
 START_SEC: Final = 900.0
 _POLL_SEC: Final = 0.5
 _TELL_EVERY_SEC: Final = 30.0
@@ -45,7 +45,7 @@ _NO_LIMIT: Final = 1 << 30
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where a server listens, how it calls the model, and the key that it asks for."""
+    """A server's address, its name for the model, and its key."""
 
     base_url: str
     model: str
@@ -77,7 +77,7 @@ class VllmServer:
         )
 
     def close(self) -> None:
-        """Stops it."""
+        """Stops the server."""
         self._process.close()
 
     def __enter__(self) -> Self:
@@ -88,7 +88,7 @@ class VllmServer:
 
     @property
     def pid(self) -> int:
-        """The process that the server lives under."""
+        """Returns the id of the process above the server."""
         return self._process.pid
 
 
@@ -101,7 +101,7 @@ def start(
     tell: Callable[[str], None] = lambda _: None,
     start_sec: float = START_SEC,
 ) -> ServerProcess:
-    """A server that is well, or a ProviderError with the end of its log."""
+    """Returns a healthy server. Raises ProviderError with the end of its log."""
     process = ServerProcess(argv, variables, log)
     try:
         began = last_notice = time.monotonic()
@@ -125,7 +125,7 @@ def start(
 
 
 def require_vllm() -> str:
-    """The interpreter that has vLLM, or what to do about it."""
+    """Returns the Python that has vLLM. Raises PreflightError, which says how to install it."""
     python = os.environ.get(PYTHON_VARIABLE)
     if python:
         if runs([python, "-c", "import importlib.util as u; assert u.find_spec('vllm')"]):
@@ -144,7 +144,7 @@ def require_vllm() -> str:
 
 
 def served_name(path: Path) -> str:
-    """What the server calls the model: the folder's name, in plain characters."""
+    """Returns the server's name for the model: the folder's name in plain characters."""
     return re.sub(r"[^A-Za-z0-9_.-]+", "-", path.name) or "model"
 
 
@@ -159,7 +159,7 @@ def _command(python: str, path: Path, config: JSON, name: str, port: int) -> lis
 
 
 def serving(python: str, path: Path, name: str, context: int) -> list[str]:
-    """The command of a server, wherever it listens."""
+    """Returns the command of a server, without its address."""
     # `vllm serve` is the newer name, but asks for package metadata that not every build has.
     argv = [python, "-m", "vllm.entrypoints.openai.api_server", "--model", str(path)]
     return [*argv, "--served-model-name", name, "--max-model-len", str(context)]
@@ -172,7 +172,7 @@ def cpu_options(context: int, sequences: int) -> list[str]:
 
 
 def window_of(config: JSON) -> int:
-    """As much as the model was made for."""
+    """Returns how many tokens the model can read."""
     text = config.get("text_config")
     window = config.get("max_position_embeddings") or (
         text.get("max_position_embeddings") if isinstance(text, dict) else None
@@ -181,7 +181,7 @@ def window_of(config: JSON) -> int:
 
 
 def settings(key: str) -> dict[str, str]:
-    """Variables of the server. The key is not on its command line, which everybody can read."""
+    """Returns the server's variables. The key is here, since anybody can read a command line."""
     quiet = {"VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1", "HF_HUB_OFFLINE": "1"}
     cpu = (
         {} if has_gpu() else {"VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind"}
@@ -191,7 +191,7 @@ def settings(key: str) -> dict[str, str]:
 
 
 def config_of(path: Path) -> dict[str, JSON]:
-    """The model's own description; a folder without one is no model."""
+    """Returns the model's `config.json`. Raises ConfigError if the folder has none."""
     try:
         config = document((path / "config.json").read_bytes())
     except (OSError, ValueError) as error:
@@ -203,7 +203,7 @@ def config_of(path: Path) -> dict[str, JSON]:
 
 
 def has_gpu() -> bool:
-    """Whether servers run on a GPU here."""
+    """Returns True if servers run on a GPU here."""
     return any(Path("/dev").glob("nvidia[0-9]*")) or Path("/dev/kfd").exists()
 
 

@@ -22,7 +22,7 @@ _CHUNK_BYTES: Final = 1 << 20
 
 
 class FrameError(Exception):
-    """The peer sent something that is not a frame."""
+    """The peer sent bytes that are not a frame."""
 
 
 class FrameChannel:
@@ -83,7 +83,7 @@ def _deadline(timeout_sec: float | None) -> float | None:
 
 
 def _wait(fd: int, event: int, deadline: float | None) -> None:
-    """Waits until `fd` is ready (or hung up: the next call then tells)."""
+    """Waits until `fd` is ready, or hung up, which the next call then reports."""
     poll = select.poll()
     poll.register(fd, event)
     left_ms = None if deadline is None else max(0.0, (deadline - time.monotonic()) * 1000)

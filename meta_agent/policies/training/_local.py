@@ -1,8 +1,8 @@
 """A policy in this process: loaded, generating, trained. Runs inside the policy child.
 
 Promises: `train` starts from the policy as it is on disk with every random generator seeded from
-the job, and leaves a sealed checkpoint behind: of a model trained by LoRA the adapter alone, where
-it can say all that was trained.
+the job, and leaves a sealed checkpoint behind. A model trained by LoRA leaves the adapter
+alone, if the adapter holds all that was trained.
 
 Not covered: the frames (`child`), the loss (`_trainer`), the settings (`_recipe`).
 """
@@ -58,7 +58,7 @@ from meta_agent.policies.training.passes.shards import Shards
 
 
 class Resting(NamedTuple):
-    """What can be done with a trainer between two steps."""
+    """The actions on a trainer between two steps."""
 
     seal: Callable[[], None]
     write: Callable[[Path], object]  # its weights, as a checkpoint
@@ -83,7 +83,7 @@ class LocalPolicy(NamedTuple):
 
 
 def load(path: Path, settings: TrainSettings, *, foreign: bool) -> LocalPolicy:
-    """Reads a policy and checks it against its manifest."""
+    """Reads a policy and checks it against its manifest. Raises ConfigError."""
     _quiet()
     opened = open_checkpoint(path, foreign=foreign)
     device = "cuda" if opened.kind == "hf" and torch.cuda.is_available() else "cpu"
@@ -119,7 +119,7 @@ class Speaking(NamedTuple):
 
 
 def speaking(path: Path, settings: TrainSettings, *, foreign: bool) -> Speaking:
-    """Reads what conversations with a policy need, and checks all of it against its manifest."""
+    """Reads a policy's tokenizer and template, and checks the policy against its manifest."""
     _quiet()
     opened = open_checkpoint(path, foreign=foreign)
     tokenizer = _tokenizer(path)
@@ -139,7 +139,7 @@ def _quiet() -> None:
 
 
 def _dtype(opened: OpenedPolicy, settings: TrainSettings) -> torch.dtype:
-    """What steps were or will be taken on is held in float32: bfloat16 loses them."""
+    """Returns float32 for weights that are or were trained, since bfloat16 loses small steps."""
     frozen = settings.lora_rank and opened.kind == "hf" and not opened.steps
     return torch.bfloat16 if frozen and settings.precision == "bfloat16" else torch.float32
 
@@ -153,7 +153,7 @@ def _model(path: Path, dtype: torch.dtype) -> Any:
 
 
 def _tokenizer(path: Path) -> Any:
-    """An adapter has its own, or its base's."""
+    """Returns the tokenizer of a policy, or of its base if an adapter has none."""
     has_tokenizer = any(path.glob("tokenizer*")) or not adapter.is_adapter(path)
     return AutoTokenizer.from_pretrained(
         path if has_tokenizer else base_place(path), local_files_only=True, trust_remote_code=False
@@ -181,7 +181,7 @@ def train(
 ) -> tuple[str, Path]:
     """Trains the loaded policy and seals a checkpoint. The policy must be loaded anew after it.
 
-    With `ranks` all of them call this; of the checkpoint only rank 0 knows.
+    All ranks call this; only rank 0 returns the checkpoint.
     """
     ranks = ranks or Ranks()
     with tempfile.TemporaryDirectory(prefix="meta-agent-train-") as scratch:
@@ -208,7 +208,7 @@ def train(
 
 @contextmanager
 def _naming_memory_errors(doing: Callable[[], str]) -> Iterator[None]:
-    """Too little memory says nothing about a harness."""
+    """Raises InfrastructureError if memory runs out, since that is not the harness's fault."""
     try:
         yield
     except (MemoryError, RuntimeError) as error:  # torch's are RuntimeErrors
@@ -231,24 +231,24 @@ class _Saves(NamedTuple):
     shards: Shards | None
 
     def keep(self, step: int, model: Any) -> None:
-        """Every so many steps; the last one is the training's own."""
+        """Writes a checkpoint every `keep_every` steps, but not the last, which `train` writes."""
         if self.job.keep_every and step % self.job.keep_every == 0 and step < self.job.steps:
             self.save(model, self.job.kept_at(step), step)
 
     def save(self, model: Any, path: Path, step: int) -> Checkpoint | None:
-        """What rank 0 wrote. All ranks call this together."""
+        """Writes a checkpoint on rank 0. All ranks call this together."""
         if self.shards is not None:
             self.shards.gather(model)
         return self.write(model, path, step) if self.ranks.first else None
 
     def write(self, model: Any, path: Path, step: int) -> Checkpoint:
-        """The weights as they were last brought together."""
+        """Writes the weights as they were last gathered."""
         whole = model if self.shards is None else self.shards.whole
         return _save(self.policy, whole, self.job, self.plan, path, step)
 
 
 def _shards(policy: LocalPolicy, plan: TrainingPlan, ranks: Ranks) -> Shards:
-    """What rank 0 goes on sampling with; a copy of it is trained."""
+    """Returns the shards of a copy to train; rank 0 keeps the whole model to sample with."""
     if not ranks.first:
         return Shards(None)
     if plan.lora is None:
@@ -337,7 +337,7 @@ def _save(
 
 
 def _keep_adapter(policy: LocalPolicy, model: Any, target: Path) -> bool:
-    """On the model that the run was given; there is none of that kind under one trained whole."""
+    """Writes the adapter onto the run's first model. Returns False if that was trained whole."""
     path = policy.opened.path
     if adapter.is_adapter(path):
         return adapter.keep(model, target, base=str(base_place(path)), earlier=path)
@@ -345,7 +345,7 @@ def _keep_adapter(policy: LocalPolicy, model: Any, target: Path) -> bool:
 
 
 def write_whole(checkpoint: Path, target: Path) -> None:
-    """An adapter's checkpoint as a model of its own, in float32."""
+    """Writes an adapter's checkpoint as a whole model in float32."""
     _quiet()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # peft reads what transformers renamed

@@ -58,7 +58,7 @@ TRL_NAMES: Final[Mapping[str, str]] = {
     "dead_group_ratio": "frac_reward_zero_std",
     **{ours: theirs for theirs, ours in reversed(list(_FROM_TRL.items()))},
 }
-"""What TRL calls a metric of ours, for those who read it beside other trainings."""
+"""TRL's names of our metrics, for people who compare trainings."""
 
 
 def from_trl(logs: Mapping[str, JSON]) -> dict[str, float]:
@@ -71,7 +71,7 @@ def from_trl(logs: Mapping[str, JSON]) -> dict[str, float]:
 
 
 def of_rows(rows: Sequence[Row], group_size: int) -> dict[str, float]:
-    """Measures what only the rows tell."""
+    """Returns the metrics that are computed from the rows."""
     groups = [rows[start : start + group_size] for start in range(0, len(rows), group_size)]
     sampled = [
         logprob

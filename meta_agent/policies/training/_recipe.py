@@ -79,7 +79,7 @@ class Lora:
 
 @dataclass(frozen=True, slots=True)
 class TrainingPlan:
-    """A recipe that was found sound."""
+    """A checked recipe."""
 
     config: Any  # trl.GRPOConfig
     groups: int

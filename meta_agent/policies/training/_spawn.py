@@ -3,8 +3,8 @@
 Promises: the child gets an allowlisted environment (no key can leak into it), its own quota of
 threads, its own process group (a Ctrl-C at the terminal reaches the host alone, which then decides;
 a session of its own would also move it into another scheduling group), and dies with the host. Its
-last words on stderr are kept for the error message. Other ranks write there too, and one that ends
-before it is ended takes the child with it.
+last words on stderr are kept for the error message. Other ranks write there too. A rank that ends
+by itself takes the child with it.
 
 Not covered: memory limits; where one is set on the host's group, the kernel kills the child and
 the host reports it.
@@ -123,14 +123,14 @@ class OtherRanks:
         )
 
     def require(self, patience_sec: float = 1.0) -> None:
-        """Does not return where one has ended, or ends just now."""
+        """Ends this process if another rank has ended or is ending."""
         for rank, process in enumerate(self._processes, 1):
             with suppress(TimeoutExpired):
                 process.wait(patience_sec)
                 self._end(rank)
 
     def close(self) -> None:
-        """Ends them."""
+        """Ends the other ranks."""
         self._closed = True
         for process in self._processes:
             process.kill()

@@ -57,7 +57,7 @@ from meta_agent.policies.training.passes.ranks import Ranks
 from meta_agent.policies.training.passes.shards import Shards
 
 TOKENS_PER_PASS: Final = 1536
-"""What stays in a CPU's cache."""
+"""The size of a pass that stays in a CPU's cache."""
 AskForRows = Callable[[int], list[Row]]  # optimiser steps done -> rows, group by group
 Emit = Callable[[dict[str, Any]], None]
 _SEAL: Final = "seal"
@@ -65,7 +65,7 @@ OnStep = Callable[[int, Any], None]  # optimiser steps done, the model as it is 
 
 
 class _Focus(NamedTuple):
-    """What of a microbatch has to be computed, and what stands for the rest."""
+    """The part of a microbatch that has to be computed, and the values for the rest."""
 
     mask: Tensor  # bool [rows, completion]: what the policy sampled
     score: Tensor  # bool [rows, completion]: positions whose log-probability matters
@@ -76,7 +76,7 @@ class _Focus(NamedTuple):
 
 
 class _Passes(NamedTuple):
-    """A loss's inputs, whose gradient is still to be taken back through the model."""
+    """The inputs of a loss whose gradient has not gone back through the model yet."""
 
     chunks: list[Chunk]
     logps: Tensor
@@ -100,10 +100,10 @@ class HostedTrainer(GRPOTrainer):  # type: ignore[misc]
         shards: Shards | None = None,
         **settings: Any,
     ) -> None:
-        """`publish`: gives the weights of now to what samples under them, which is not this model.
+        """`publish` hands the current weights to another sampler than this model.
 
-        It is called before every rollout event. Rows are then corrected by TRL's truncated
-        importance sampling, token by token.
+        It is called before every rollout event. TRL's truncated importance sampling then corrects
+        rows token by token.
         """
         self._ask, self._emit, self._group_size = ask, emit, group_size
         self._on_step, self._seals_at = on_step, seals_at
@@ -125,7 +125,7 @@ class HostedTrainer(GRPOTrainer):  # type: ignore[misc]
             self.vllm_generation = SimpleNamespace(sync_weights=publish)
 
     def _rollout(self, prompts: Sequence[str], trainer: Any) -> dict[str, Any]:
-        """TRL's rollout hook; prompts are placeholders, one per row."""
+        """Answers TRL's rollout hook; prompts are placeholders, one per row."""
         started = time.perf_counter()
         rows = self._rows_of_all()
         if len(rows) != len(prompts):
@@ -145,7 +145,7 @@ class HostedTrainer(GRPOTrainer):  # type: ignore[misc]
         }
 
     def _rows_of_all(self) -> list[Row]:
-        """The host's rows; meanwhile the other ranks do as rank 0 says."""
+        """Returns the host's rows. Meanwhile the other ranks follow rank 0."""
         if self._shards is not None:
             self._shards.gather(self.model)
         if self._ranks.first:
@@ -176,7 +176,7 @@ class HostedTrainer(GRPOTrainer):  # type: ignore[misc]
             self._metrics["train"][f"sampling/{name}_share"].append(share)
 
     def seal(self) -> None:
-        """Saves what was known after the last step, while the rows of the next are waited for."""
+        """Saves the state after the last step, while the trainer waits for rows."""
         self._ranks.say(_SEAL)
         self._seal()
 
@@ -185,7 +185,7 @@ class HostedTrainer(GRPOTrainer):  # type: ignore[misc]
         self._save_checkpoint(self.model, None)
 
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
-        """Rank 0 writes; the others take part where weights and what belongs to them are parted."""
+        """Writes on rank 0. The other ranks take part if weights are sharded."""
         if self._shards is not None:
             self._shards.gather(self.model)
         if self._ranks.first:
@@ -213,11 +213,11 @@ class HostedTrainer(GRPOTrainer):  # type: ignore[misc]
         return super()._wrap_model(model, training, **more)
 
     def create_model_card(self, *_: Any, **__: Any) -> None:
-        """What is saved on the way is nobody's model."""
+        """Does nothing: a seal is no model to publish."""
 
     @property
     def memory_words(self) -> str:
-        """What is in memory, in words."""
+        """Says for people what is in memory."""
         tokens = [
             len(r.tokens.prompt_ids) + len(r.tokens.completion_ids) for r in self._rows if r.tokens
         ]
@@ -247,7 +247,7 @@ class HostedTrainer(GRPOTrainer):  # type: ignore[misc]
         return loss.detach().requires_grad_()  # the gradient has been taken back
 
     def _go_back(self, model: Any, loss: Tensor, passes: _Passes, focus: _Focus) -> None:
-        """Adds the loss's gradient to the weights', pass by pass."""
+        """Adds the loss's gradient to that of the weights, pass by pass."""
         # As `Accelerator.backward` does; and ranks take the mean of what has to be the sum.
         share = self._ranks.count / self.accelerator.gradient_accumulation_steps
         by_logp, by_entropy = torch.autograd.grad(
@@ -295,14 +295,14 @@ class HostedTrainer(GRPOTrainer):  # type: ignore[misc]
         return _Focus(mask, score, fill, torch.where(mask & ~score, -sampled, 0.0), current_logps)
 
     def _usable_logps(self, old: Tensor | None, sampled: Tensor) -> Tensor | None:
-        """Log-probabilities that do where no step was made since; None: a pass has to tell them."""
+        """Returns log-probabilities that no step has changed; None: a pass has to compute them."""
         if old is not None:
             return old.detach() if self.num_iterations == 1 and self._skips_dead_rows else None
         return None if self._reads_values else sampled
 
     @property
     def _reads_values(self) -> bool:
-        """Whether the loss reads log-probabilities themselves, beside their ratio to old ones."""
+        """Returns True if the loss reads log-probabilities beside their ratio to old ones."""
         return (
             not self._skips_dead_rows
             or self.loss_type in ("cispo", "vespo")
@@ -362,7 +362,7 @@ class HostedTrainer(GRPOTrainer):  # type: ignore[misc]
         return logps, entropies, None
 
     def _scored(self, model: Any, chunks: list[Chunk], focus: _Focus) -> tuple[Tensor, Tensor]:
-        """Log-probabilities and entropies, without what a gradient would need."""
+        """Computes log-probabilities and entropies without a graph."""
         logps, entropies = torch.zeros_like(focus.fill), torch.zeros_like(focus.entropy_fill)
         for at, chunk, counts in self._ranks.deal(chunks):
             out = self._forward(model, chunk, at)
@@ -386,19 +386,19 @@ def _everything(attention: Tensor, keep: int) -> _Focus:
 
 
 def _trainable(tokens: TokenRecord | None, dummy: int) -> TokenRecord:
-    """TRL cannot take an empty row: one dummy token that the policy did not write stands for it."""
+    """Gives an empty row one dummy token outside the mask, since TRL cannot take an empty row."""
     if tokens is not None and tokens.completion_ids and tokens.prompt_ids:
         return tokens
     return TokenRecord([dummy], [dummy], [0], [0.0])
 
 
 def harness_reward(harness_rewards: list[float | None], **_: Any) -> list[float | None]:
-    """The reward that the harness gave: TRL's one reward function."""
+    """Returns the harness's rewards. It is TRL's one reward function."""
     return harness_rewards
 
 
 def _generators() -> Callable[[], None]:
-    """Puts every random generator back to where it is now: an epoch's beginning draws."""
+    """Restores every random generator afterwards, since the start of an epoch draws."""
     python, plain, cpu = random.getstate(), numpy.random.get_state(), torch.get_rng_state()
     cuda = torch.cuda.get_rng_state() if torch.cuda.is_available() else None
 
@@ -415,7 +415,7 @@ def _generators() -> Callable[[], None]:
 def _require_finite(
     logs: dict[str, Any], args: Any, state: Any, seals_at: Callable[[int], bool]
 ) -> None:
-    """Past a gradient that is no number every weight is none, and so is every later rollout."""
+    """Raises CandidateError at a gradient that is not a number, which would ruin all weights."""
     for name in ("loss", "grad_norm"):
         if not math.isfinite(value := float(logs.get(name, 0.0))):
             sealed = next(filter(seals_at, range(state.global_step - 1, 0, -1)), 0)
@@ -429,7 +429,7 @@ def _require_finite(
 
 
 class _StepCallback(TrainerCallback):  # type: ignore[misc]
-    """Streams each step's metrics to the host, and says when a step is done and when to save."""
+    """Streams each step's metrics to the host, and tells the trainer when to save."""
 
     def __init__(self, trainer: HostedTrainer) -> None:
         self._trainer = trainer

@@ -1,6 +1,6 @@
-"""The records of the policy child as JSON, and back: parsed once, here.
+"""Turns the records of the policy child into JSON, and parses them: once, here.
 
-Promises: whatever the peer sends becomes a typed value or a `FrameError` that names the field.
+Promises: any JSON of the peer becomes a typed value or a `FrameError` that names the field.
 
 Not covered: transport (`_frames`).
 """
@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class TrainSettings:
-    """How a policy is held and trained: what a run sets, and no harness."""
+    """How a policy is loaded and trained: settings of the run, never of a harness."""
 
     lora_rank: int = 0  # of the adapters that are trained; 0: all weights are
     precision: str = "float32"  # or bfloat16: of computing, and of weights that stay as they are
@@ -52,28 +52,28 @@ class TrainJob:
     after: int = 0  # the step whose seal it goes on from; 0: it begins
 
     def sealed_at(self, step: int) -> Path:
-        """Where the child saves what it knows after `step` optimiser steps."""
+        """Returns the folder for the child's state after `step` optimiser steps."""
         return seals_folder(self.output) / f"checkpoint-{step}"
 
     def seals_at(self, step: int) -> bool:
-        """Whether it is sealed after this step: only where the next asks for rollouts."""
+        """Returns True if it seals after this step; only before a step that asks for rollouts."""
         if not self.seal_every or not 0 < step < self.steps:
             return False
         each = int(self.recipe.get("num_iterations", 1))  # optimiser steps on the same rollouts
         return step % (-(-self.seal_every // each) * each) == 0
 
     def kept_at(self, step: int) -> Path:
-        """Where the checkpoint after `step` optimiser steps is kept."""
+        """Returns the folder for the checkpoint after `step` optimiser steps."""
         return kept_folder(self.output) / str(step)
 
 
 def published_folder(output: Path) -> Path:
-    """Where a training puts weights on the way for an engine to load."""
+    """Returns the folder for weights that an engine loads during a training."""
     return output.with_name(f"{output.name}.published")
 
 
 def seals_folder(output: Path) -> Path:
-    """Where a training seals what it goes on from when it is killed."""
+    """Returns the folder for the seals from which a killed training resumes."""
     return output.with_name(f"{output.name}.seals")
 
 
@@ -88,7 +88,7 @@ class RolloutEvent:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What is trained on: one rollout's tokens, its reward, and the weight of its group.
+    """One rollout to train on: its tokens, its reward, and the weight of its group.
 
     `reward` None: an infrastructure error; the row leaves the group's baseline. A row without
     completion tokens counts in the baseline by its reward and teaches nothing.
@@ -101,7 +101,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class StepMetrics:
-    """What one optimiser step measured; names and meanings in `_metrics`."""
+    """The metrics of one optimiser step; `_metrics` explains their names."""
 
     step: int
     values: Mapping[str, float]
@@ -109,14 +109,14 @@ class StepMetrics:
 
 @dataclass(frozen=True, slots=True)
 class Advantages:
-    """What TRL made of the rewards of one rollout event, group weights included, in row order."""
+    """The advantages that TRL computed for one rollout event, with group weights, in row order."""
 
     step: int
     values: list[float] = field(default_factory=list)
 
 
 def parse(what: str, parser: Callable[[JSON], T], value: JSON) -> T:
-    """Applies a parser to a peer's JSON; anything wrong is a FrameError."""
+    """Applies a parser to a peer's JSON. Raises FrameError for any other form."""
     try:
         return parser(value)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -124,7 +124,7 @@ def parse(what: str, parser: Callable[[JSON], T], value: JSON) -> T:
 
 
 def request_to_json(request: GenerateRequest) -> JSON:
-    """`dataclasses.asdict` would deep-copy every message of every call."""
+    """Returns a request as JSON, without the deep copies of `dataclasses.asdict`."""
     return {
         "key": request.key,
         "task_key": request.task_key,
@@ -146,7 +146,7 @@ def request_from_json(value: JSON) -> GenerateRequest:
 
 
 def reply_to_json(reply: GenerateReply) -> JSON:
-    """Only what an engine fills in."""
+    """Returns the fields of a reply that an engine fills in."""
     failed = None if reply.failure is None else [reply.failure.kind, reply.failure.detail]
     counts = [reply.prompt_tokens, reply.completion_tokens]
     return [reply.content, reply.finish_reason, *counts, list(reply.tool_calls), failed]
@@ -166,7 +166,7 @@ def reply_from_json(value: JSON) -> GenerateReply:
 
 
 def prompt_to_json(prompt: Asked | GenerateReply) -> JSON:
-    """What is to be sampled, or the answer where nothing is."""
+    """Returns what an engine has to sample as JSON, or the answer if it is nothing."""
     if isinstance(prompt, GenerateReply):
         return {"reply": reply_to_json(prompt)}
     return {"ids": prompt.ids, "budget": prompt.budget}
@@ -180,14 +180,14 @@ def prompt_from_json(value: JSON) -> Asked | GenerateReply:
 
 
 def _call_from_json(value: JSON) -> JSON:
-    """A tool call as servers write it; its arguments are the text of a JSON object."""
+    """Parses a tool call in the form of servers, whose arguments are JSON text."""
     function = value["function"]
     call = {"name": str(function["name"]), "arguments": str(function["arguments"])}
     return {"id": str(value["id"]), "type": "function", "function": call}
 
 
 def record_to_json(record: TokenRecord | None) -> JSON:
-    """A token row, or null."""
+    """Returns a token row as JSON, or null."""
     if record is None:
         return None
     return {
@@ -218,7 +218,7 @@ def record_from_json(value: JSON) -> TokenRecord | None:
 
 
 def job_to_json(job: TrainJob) -> JSON:
-    """A training job; the child runs elsewhere, so the path is absolute."""
+    """Returns a training job as JSON. Its path is absolute: the child runs elsewhere."""
     return {
         "recipe": dict(job.recipe),
         "steps": job.steps,
@@ -236,7 +236,7 @@ def job_from_json(value: JSON) -> TrainJob:
 
 
 def row_to_json(row: Row) -> JSON:
-    """One training row."""
+    """Returns one training row as JSON."""
     return {"reward": row.reward, "weight": row.weight, "tokens": record_to_json(row.tokens)}
 
 

@@ -1,11 +1,11 @@
-"""Low-rank adapters as files: which base one stands on, two of them as one, and whole weights.
+"""Low-rank adapters as files: their base, the sum of two adapters, and whole weights.
 
-Promises: an adapter's identity includes its base's, by content; the adapter that a checkpoint is
-stands on the model that its run was given, however many trainings lie between. Imports torch and
-peft only where weights are computed.
+Promises: an adapter's identity includes its base's contents. A checkpoint's adapter stands on the
+run's first model, however many trainings lie between. Torch and peft are imported only to compute
+weights.
 
-Not covered: adapters whose sum is none (DoRA, trained biases, layers saved whole): of these a
-checkpoint keeps the whole weights.
+Not covered: adapters without a sum (DoRA, trained biases, layers saved whole). Their checkpoints
+hold whole weights.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ _NOT_A_SUM: Final = ("use_dora", "modules_to_save", "rank_pattern", "alpha_patte
 
 
 def is_adapter(folder: Path) -> bool:
-    """Whether a folder is an adapter and not a model."""
+    """Returns True if a folder is an adapter and not a model."""
     return (folder / CONFIG).is_file() and not (folder / "config.json").is_file()
 
 
 def settings_of(folder: Path) -> dict[str, Any]:
-    """What `adapter_config.json` says; ConfigError where it is none of a LoRA adapter."""
+    """Returns `adapter_config.json`. Raises ConfigError if it is not a LoRA adapter's."""
     try:
         with (folder / CONFIG).open("rb") as stream:
             settings = document(stream.read(_MAX_BYTES))
@@ -53,13 +53,13 @@ def settings_of(folder: Path) -> dict[str, Any]:
 
 
 def settings_digest(folder: Path) -> str:
-    """Of what an adapter does; where its base lies is not part of it."""
+    """Returns the hash of an adapter's settings without the place of its base."""
     settings = {k: v for k, v in settings_of(folder).items() if k != _BASE}
     return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()
 
 
 def base_name(folder: Path) -> str:
-    """The model that an adapter stands on, as it was written down."""
+    """Returns the name of the model under an adapter, as its settings have it."""
     name = settings_of(folder).get(_BASE)
     if not isinstance(name, str) or not name:
         raise ConfigError(
@@ -70,7 +70,7 @@ def base_name(folder: Path) -> str:
 
 
 def whole(model: Any, folder: Path) -> Any:
-    """A base with an adapter merged into it."""
+    """Returns a base with an adapter merged into it."""
     try:
         from peft import PeftModel
     except ImportError as error:
@@ -81,9 +81,9 @@ def whole(model: Any, folder: Path) -> Any:
 
 
 def keep(model: Any, target: Path, *, base: str, earlier: Path | None) -> bool:
-    """Writes a trained adapter, on top of the one that its own base came from.
+    """Writes the sum of a trained adapter and of the `earlier` one under it.
 
-    False, and nothing is written, where the two do not add up.
+    Returns False and writes nothing if the two have no sum.
     """
     scratch = target / ".trained"
     model.save_pretrained(str(scratch), safe_serialization=True)
@@ -104,7 +104,7 @@ def keep(model: Any, target: Path, *, base: str, earlier: Path | None) -> bool:
 
 
 def write_settings(target: Path, settings: Mapping[str, Any], base: str) -> None:
-    """An adapter's settings with its base's name; equal ones are equal files."""
+    """Writes an adapter's settings with its base's name; equal settings give equal files."""
     target.mkdir(parents=True, exist_ok=True)
     plain = {key: sorted(v) if _is_names(v) else v for key, v in settings.items()}
     text = json.dumps({**plain, _BASE: base}, indent=2, sort_keys=True)
@@ -120,7 +120,7 @@ class _Part(NamedTuple):
         return int(self.settings["r"])
 
     def of(self, name: str, like: Any) -> Any:
-        """One matrix with the scale inside B; of a layer that this one left alone, nothing."""
+        """Returns one matrix with the scale inside B; zeros for a layer without one."""
         import torch
 
         matrix, down = self.tensors.get(name), _DOWN in name
@@ -141,7 +141,7 @@ def _adds(part: _Part) -> bool:
 
 
 def _sum(first: _Part, second: _Part) -> _Part:
-    """B1 A1 + B2 A2 as one product: the ranks side by side."""
+    """Returns B1 A1 + B2 A2 as one product, with the ranks side by side."""
     import torch
 
     tensors = {}

@@ -38,7 +38,7 @@ _POLICY_SUFFIXES: Final = (".safetensors", ".json", ".jinja", ".model", ".txt", 
 
 
 class OpenedPolicy(NamedTuple):
-    """A policy directory that was read and found whole."""
+    """A policy directory that was read and is whole."""
 
     path: Path
     kind: PolicyKind
@@ -88,7 +88,7 @@ def write_checkpoint(
 
 @contextmanager
 def disk_full_said(path: Path) -> Iterator[None]:
-    """Makes a full disk an `InfrastructureError` that names it, whoever found out."""
+    """Turns any error of a full disk into an `InfrastructureError` that names it."""
     try:
         yield
     except Exception as error:
@@ -103,7 +103,7 @@ def disk_full_said(path: Path) -> Iterator[None]:
 def open_checkpoint(path: Path, *, foreign: bool = False, alone: bool = False) -> OpenedPolicy:
     """Reads a policy directory whole and checks it against its manifest.
 
-    `alone`: of an adapter its own files; its base, which may lie elsewhere, as it was recorded.
+    With `alone` it reads only an adapter's own files and takes its base's identity from the record.
     """
     if not path.is_dir():
         raise ConfigError(f"no policy at {path}: not a directory")
@@ -194,7 +194,7 @@ def _first_difference(recorded: JSON, files: dict[str, str]) -> str:
 
 
 def _contents(path: Path, recorded: JSON = None) -> dict[str, str]:
-    """What a policy is made of, by sha256: of an adapter its base's files, too."""
+    """Returns the sha256 of each of a policy's files, and of an adapter's base."""
     files = _hash_files(path)
     if not adapter.is_adapter(path):
         return files
@@ -207,13 +207,13 @@ def _contents(path: Path, recorded: JSON = None) -> dict[str, str]:
 
 
 def _base_of(files: Mapping[str, str]) -> str:
-    """The identity of the base by its files among an adapter's contents."""
+    """Returns the identity of the base from its files among an adapter's contents."""
     base = {name.removeprefix(_BASE): d for name, d in files.items() if name.startswith(_BASE)}
     return _identity("hf", base) if base else ""
 
 
 def _base_files(trained: OpenedPolicy | None) -> JSON:
-    """What the adapters that are trained stand on, as `_contents` calls it."""
+    """Returns the files of the base under a trained adapter, as `_contents` names them."""
     if trained is None:
         return None
     under = {name: d for name, d in trained.files.items() if name.startswith(_BASE)}
@@ -226,7 +226,7 @@ def _hash_files(path: Path) -> dict[str, str]:
 
 
 def _files(path: Path) -> list[Path]:
-    """A policy's files. Others (a README, a cache) do not count."""
+    """Yields a policy's files; others (a README, a cache) do not count."""
     return sorted(
         item
         for item in path.iterdir()
@@ -247,5 +247,5 @@ def _identity(kind: PolicyKind, files: Mapping[str, str]) -> str:
 
 
 def _rendering(kind: PolicyKind) -> str | None:
-    """By which rules conversations become tokens; the nano policies have one form for good."""
+    """Returns the rules by which conversations become tokens; nano policies have one form."""
     return None if kind == "nano" else RENDERING

@@ -96,7 +96,7 @@ class Child:
         return {"ok": {"policy": self._policy.identity}}
 
     def _speak(self, command: JSON) -> JSON:
-        """Loads a policy's tokenizer and template alone."""
+        """Loads a policy's tokenizer and template without its weights."""
         from meta_agent.policies.training import _local
 
         settings = _wire.TrainSettings()
@@ -164,7 +164,7 @@ class Child:
         return self._ranks or Ranks()
 
     def _part(self) -> None:
-        """The others may be anywhere in a training that failed here: they are started anew."""
+        """Ends the other ranks after a failed training, wherever they are in it."""
         if self._others is not None:
             self._others.require()
             self.end_others()
@@ -233,7 +233,7 @@ def main() -> None:
 
 
 def prepare() -> None:
-    """What every process that holds weights begins with."""
+    """Prepares a process that holds weights."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # of a whole job: the host decides
     _die_with_parent()
     _set_threads(int(os.environ["META_AGENT_CHILD_THREADS"]))

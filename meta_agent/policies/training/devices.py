@@ -1,7 +1,7 @@
-"""The devices that a training may use, and the memory of each: asked without torch.
+"""The devices that a training may use, and the memory of each, found without torch.
 
-Promises: asking starts nothing on a GPU (torch would take half a gigabyte of it); what
-CUDA_VISIBLE_DEVICES hides is not told. Where no NVIDIA driver answers, the device is this machine.
+Promises: nothing starts on a GPU (torch would take half a gigabyte of it). GPUs that
+CUDA_VISIBLE_DEVICES hides are not listed. Without an NVIDIA driver the device is this machine.
 
 Does not cover: parts of a GPU (MIG) and other makers' cards.
 """
@@ -20,7 +20,7 @@ _LIMIT: Final = Path("/sys/fs/cgroup/memory.max")
 
 
 class Device(NamedTuple):
-    """One place for one training."""
+    """One device for one training."""
 
     name: str  # as in CUDA_VISIBLE_DEVICES; empty: the CPU
     free_bytes: int
@@ -35,7 +35,7 @@ class _Memory(ctypes.Structure):
 
 
 def devices() -> list[Device]:
-    """GPUs that are visible, or this machine as one device."""
+    """Returns the visible GPUs, or this machine as one device."""
     with suppress(OSError):
         if gpus := _gpus(ctypes.CDLL(_LIBRARY)):
             return gpus
@@ -67,7 +67,7 @@ def _gpu(nvml: Any, name: str) -> Device | None:
 
 
 def _memory_here() -> int:
-    """What can be had without swapping, within the limit of a container."""
+    """Returns the memory that is free without swapping, within a container's limit."""
     meminfo = dict(line.split(":") for line in _MEMINFO.read_text().splitlines())
     free = int(meminfo["MemAvailable"].split()[0]) << 10
     with suppress(OSError, ValueError):

@@ -1,8 +1,8 @@
-"""The trained policy in somebody's hand: a folder in Hugging Face's layout, with a model card.
+"""Hands over the trained policy: a folder in Hugging Face's layout, with a model card.
 
-Promises: whole weights, or the adapter as it was trained, named with the model that it stands on,
-which has to be the one of then. The card says what the run measured and what it does not claim, and
-how to serve the model. Imports torch only to merge an adapter.
+Promises: the folder has whole weights, or the trained adapter with the name of the model under it,
+which must not have changed. The card says what the run measured, what it does not claim, and how to
+serve the model. Imports torch only to merge an adapter.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from meta_agent.policies.training.hub import base_place, hf_place
 
 CARD: Final = "README.md"
 VLLM_RANKS: Final = (1, 8, 16, 32, 64, 128, 256, 320, 512)
-"""What its `--max-lora-rank` takes."""
+"""The values that vLLM's `--max-lora-rank` takes."""
 Facts = Sequence[tuple[str, str]]
 
 
 def hand_over(checkpoint: Path, target: Path, facts: Facts) -> str:
     """Copies a checkpoint to a new folder, its card beside it; returns the command that serves it.
 
-    `facts` are lines for the card. Raises ConfigError where something is in the way.
+    `facts` are lines for the card. Raises ConfigError if the folder cannot be written.
     """
     opened = open_checkpoint(checkpoint)
     merged = adapter.is_adapter(checkpoint)
@@ -46,7 +46,7 @@ def hand_over(checkpoint: Path, target: Path, facts: Facts) -> str:
 
 
 def hand_over_adapter(checkpoint: Path, target: Path, policy: str, facts: Facts) -> str:
-    """The same of the adapter alone. `policy` is what the run was given, as `hf:...`."""
+    """Copies the adapter alone, as `hand_over` does. `policy` is the run's, as `hf:...`."""
     opened = open_checkpoint(checkpoint, alone=True)
     if not adapter.is_adapter(checkpoint):
         raise ConfigError(
@@ -78,7 +78,7 @@ def hand_over_adapter(checkpoint: Path, target: Path, policy: str, facts: Facts)
 
 
 def room_for(rank: int) -> int:
-    """What vLLM has to hold free for it."""
+    """Returns the rank for which vLLM has to reserve room."""
     room = next((most for most in VLLM_RANKS if most >= rank), None)
     if room is None:
         raise ConfigError(
@@ -102,13 +102,13 @@ def _merge(checkpoint: Path, folder: Path) -> None:
 
 
 def _base(policy: str) -> str:
-    """The model under a policy, which may be an adapter itself."""
+    """Returns the model of a policy, or the model under it if it is an adapter."""
     place = hf_place(policy.removeprefix("hf:"))
     return str(base_place(place)) if adapter.is_adapter(place) else policy.removeprefix("hf:")
 
 
 def _put(target: Path, fill: Callable[[Path], None], card: str) -> None:
-    """A new folder, whole or not at all."""
+    """Writes a new folder, whole or not at all."""
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise ConfigError(
             f"{target} is there already, and nothing is written over it", hint="--model NEW_FOLDER"

@@ -1,9 +1,9 @@
-"""Where an `hf:` policy lies: a folder, or a model of the Hugging Face hub, fetched once.
+"""Finds an `hf:` policy: a folder, or a model of the Hugging Face hub, which is fetched once.
 
-An adapter's folder counts where the model that it stands on is found the same way.
+An adapter's folder counts if the model under it is found the same way.
 
-Promises: what is not there is one sentence before a run starts; what is fetched is complete or not
-used. Does not cover: models that need code of their own, which the engine refuses.
+Promises: a missing model is one sentence before a run starts. A fetched model is complete, or it is
+not used. Does not cover: models that need code of their own, which the engine refuses.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _CONFIG: Final = "config.json"
 
 
 def hf_place(name: str) -> Path:
-    """The folder of a model: `name` is a path, a name of ours, ORG/NAME, or ORG/NAME@REVISION."""
+    """Returns a model's folder; `name` is a path, one of our names, or ORG/NAME[@REVISION]."""
     folder = Path(name).expanduser()
     if name in PRETRAINED and not folder.is_dir():
         return pretrained_place(name)
@@ -43,7 +43,7 @@ def hf_place(name: str) -> Path:
 
 
 def base_place(folder: Path) -> Path:
-    """Where the model lies that an adapter stands on."""
+    """Returns the folder of the model under an adapter."""
     name = base_name(folder)
     if is_adapter(Path(name).expanduser()):
         raise ConfigError(

@@ -1,8 +1,8 @@
-"""How much memory a training of an `hf:` policy takes, told from its files before it is loaded.
+"""How much memory a training of an `hf:` policy takes, from its files before it is loaded.
 
-Promises: nothing is loaded, and no torch imported; sizes come from `config.json` and the headers of
-the weights. The activations of a layer are within 6 % of what was measured on the blocks of
-Qwen3-4B in float32; the rest is counted, and no whole training on a GPU was held against it yet.
+Promises: nothing is loaded, and torch is not imported. Sizes come from `config.json` and the headers
+of the weights. The activations of a layer are within 6 % of what was measured on the blocks of
+Qwen3-4B in float32. The rest is counted, and not yet compared with a whole training on a GPU.
 
 Does not cover: what an allocator loses between blocks, the runtime's own few hundred megabytes, and
 mixtures of experts, whose activations depend on the router.
@@ -31,7 +31,7 @@ _TILES = 4  # of logits: products, probabilities and their gradients
 
 
 class Shape(NamedTuple):
-    """What of a model decides its memory."""
+    """The sizes of a model that decide its memory."""
 
     parameters: int
     adapted: int  # inputs and outputs of all linear layers, summed: numbers of an adapter a rank
@@ -53,16 +53,16 @@ class Memory(NamedTuple):
     logits: int
     engine: int  # the weights of a child that samples beside it
     per_token: int
-    """Of the activations. The longest row and `tokens_per_pass` decide how many tokens."""
+    """Bytes of activations for a token. The longest row and `tokens_per_pass` give the tokens."""
 
     @property
     def total(self) -> int:
-        """All of it."""
+        """Returns the sum of all parts."""
         return sum(self) - self.per_token
 
 
 def shape_of(folder: Path) -> Shape:
-    """Reads a model's folder; ConfigError where it does not tell its sizes."""
+    """Reads the sizes from a model's folder. Raises ConfigError if they are not there."""
     folder = base_place(folder) if adapter.is_adapter(folder) else folder
     try:
         model_config = document((folder / "config.json").read_bytes())
@@ -90,10 +90,10 @@ def shape_of(folder: Path) -> Shape:
 
 
 def predict(shape: Shape, settings: TrainSettings, *, row: int, trained: bool = False) -> Memory:
-    """The peak of a training on one of its devices; the longest row has `row` tokens.
+    """Returns the peak of a training on one of its devices; the longest row has `row` tokens.
 
-    Where weights are parted among ranks, rank 0 holds them whole beside its part, to sample with.
-    `trained`: whether the weights came out of a training of ours; they are held in float32.
+    If weights are sharded, rank 0 holds whole weights beside its part, to sample with. `trained`
+    says that the weights came out of a training of ours, so that they are in float32.
     """
     tokens = max(settings.tokens_per_pass, row)
     short = 2 if settings.precision == "bfloat16" else 4
@@ -125,7 +125,7 @@ def predict(shape: Shape, settings: TrainSettings, *, row: int, trained: bool = 
 def require_fit(
     what: str, shape: Shape, settings: TrainSettings, *, row: int, trained: bool, available: int
 ) -> Memory:
-    """What it takes; ConfigError with what is needed, what there is, and the setting that fits."""
+    """Returns the memory. Raises ConfigError with need, room, and the setting that fits."""
     needed = predict(shape, settings, row=row, trained=trained)
     if needed.total <= available:
         return needed
@@ -145,14 +145,14 @@ def by_part(memory: Memory) -> str:
 
 
 def gib(size: int) -> str:
-    """Bytes for people."""
+    """Returns a size in GiB for people."""
     return f"{size / GIB:.2f} GiB" if size >= GIB / 100 else f"{size / (1 << 20):.1f} MiB"
 
 
 def _that_fits(
     shape: Shape, settings: TrainSettings, *, row: int, trained: bool, available: int
 ) -> str:
-    """The least change that does, by flags."""
+    """Returns the flags of the smallest change that fits."""
     fewer = {"tokens_per_pass": row}
     adapters = {"lora_rank": 16, "precision": "bfloat16"}
     for change in (fewer, adapters, adapters | fewer):
@@ -167,7 +167,7 @@ def _that_fits(
 
 
 def _shapes(folder: Path) -> Iterator[tuple[str, tuple[int, ...]]]:
-    """Each tensor's name and sizes, from the headers of the weights."""
+    """Yields each tensor's name and sizes, from the headers of the weights."""
     files = sorted(folder.glob("*.safetensors"))
     if not files:
         raise ValueError("no .safetensors file")
@@ -180,7 +180,7 @@ def _shapes(folder: Path) -> Iterator[tuple[str, tuple[int, ...]]]:
 
 
 def header_of(stream: BinaryIO) -> Mapping[str, Any]:
-    """Of a .safetensors file, which is left where its tensors begin. ValueError: too long."""
+    """Reads the header of a .safetensors file. Raises ValueError if it is too long."""
     (length,) = struct.unpack("<Q", stream.read(8))
     if length > _HEADER_BYTES:
         raise ValueError(f"{stream.name} has a header of {length} bytes")

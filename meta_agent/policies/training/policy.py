@@ -77,11 +77,11 @@ class PolicyChild:
 
     @property
     def alive(self) -> bool:
-        """Whether it can still be asked anything."""
+        """Returns True if the child still answers."""
         return self._ended is None
 
     def load(self, policy: str | Path) -> str:
-        """Loads a checkpoint directory or `hf:PATH`; returns (and keeps) its identity."""
+        """Loads a checkpoint directory or `hf:PATH`. Returns its identity, also in `policy`."""
         path, foreign = place_of(policy)
         command = {"op": "load", "path": str(path), "foreign": foreign}
         command["settings"] = asdict(self.settings)
@@ -90,7 +90,7 @@ class PolicyChild:
         return self.policy
 
     def generate(self, requests: Sequence[GenerateRequest]) -> list[GenerateReply]:
-        """One model call of each of these rollouts."""
+        """Answers one model call of each of these rollouts."""
         command = {"op": "generate", "requests": [_wire.request_to_json(r) for r in requests]}
         answer = self._ask(command, self._timeouts.generate_sec)
         return self._rows("replies", _wire.reply_from_json, answer, len(requests))
@@ -104,7 +104,7 @@ class PolicyChild:
         return rows
 
     def check_recipe(self, recipe: Mapping[str, JSON]) -> None:
-        """Raises ConfigError where TRL (or we) would refuse the recipe."""
+        """Raises ConfigError if TRL or our own checks refuse the recipe."""
         self._ask({"op": "check_recipe", "recipe": dict(recipe)}, self._timeouts.load_sec)
 
     def train(
@@ -137,11 +137,11 @@ class PolicyChild:
                         return self._trained(frame, job)
 
     def seal(self) -> None:
-        """Saves what the last step left at `TrainJob.sealed_at`: for `provide_rows` alone."""
+        """Saves the state of the last step at `TrainJob.sealed_at`; only for `provide_rows`."""
         self._ask({"op": "seal"}, self._timeouts.train_step_sec)
 
     def write(self, path: Path) -> None:
-        """Makes a checkpoint of the weights of this moment: for `provide_rows` alone."""
+        """Writes a checkpoint of the current weights; only for `provide_rows`."""
         command = {"op": "write", "path": str(path.absolute())}
         self._ask(command, self._timeouts.train_step_sec)
 
@@ -237,7 +237,7 @@ class PolicyChild:
             )
 
     def _died(self, error: Exception) -> NoReturn:
-        """Ends the child for good and says why."""
+        """Ends the child for good. Returns the error that says why."""
         silent = isinstance(error, EOFError)
         self._ended = self._process.obituary(wait_sec=5.0 if silent else 0.0)
         self._process.close()
@@ -249,7 +249,7 @@ def _parts(rows: Sequence[T]) -> list[list[T]]:
 
 
 def place_of(policy: str | Path) -> tuple[Path, bool]:
-    """Where a policy lies, and whether it may come without a manifest."""
+    """Returns a policy's folder, and whether it may lack a manifest."""
     text = str(policy)
     if text == "nano" or text.startswith("nano:"):
         return _warm_start(text.removeprefix("nano").lstrip(":") or "swe"), False
@@ -271,7 +271,7 @@ def _warm_start(suite: str) -> Path:
 
 
 def _raise(description: dict[str, JSON]) -> NoReturn:
-    """Raises what the child reported: our own user-facing types as themselves."""
+    """Raises the child's error; an error class of ours keeps its type."""
     kind, message = str(description.get("type")), str(description.get("message"))
     if kind == "CandidateError":
         raise CandidateError(message, reason=str(description["reason"]), hint=description["hint"])

@@ -1,4 +1,4 @@
-"""The training loop on the host: what a rollout event of the trainer means.
+"""The training loop on the host, which answers the trainer's rollout events.
 
 Each event becomes tasks (the harness's curriculum), rollouts (the runner, under the weights of that
 moment), rewards and group weights (the harness), and token rows back to the trainer.
@@ -6,13 +6,13 @@ moment), rewards and group weights (the harness), and token rows back to the tra
 Promises: everything that is random is keyed by (seed, step, task, sample), so a run can be
 repeated; both arms of a comparison walk the same shuffled task list. The curriculum is asked at
 every event, with the tries and true outcomes so far; the first `groups_per_step` keys are trained
-on, from the beginning again where it names fewer. A rollout that infrastructure spoiled has no
+on, and it starts over if there are fewer. A rollout that infrastructure spoiled has no
 reward and leaves its group's baseline; one whose agent raised is scored like any other.
 
-A killed training goes on from its last seal (`seals`), where it is told to make any; one that is
-asked to stop makes its last seal then and there. Rollouts that were made ahead (`overlap`) are
-sealed where they are complete; where they were still under way they are dropped, and made again
-when it goes on: under the weights that they had, where those were kept, else under newer ones.
+A killed training resumes from its last seal (`seals`), if it makes seals. A training that has to
+stop makes its last seal at once. Complete rollouts that were made ahead (`overlap`) are sealed.
+Unfinished ones are dropped and repeated on resume, under their own weights if those still exist,
+else under newer ones.
 """
 
 from __future__ import annotations
@@ -61,11 +61,11 @@ from meta_agent.policies.training.seals import Sealed, Seals
 
 _log = logging.getLogger(__name__)
 MIN_EXACT = 0.95
-"""Of the tokens that a policy of one's own sampled, the share that has to be in rows."""
+"""The least share of sampled tokens that has to be in rows."""
 
 
 def never() -> bool:
-    """Nobody asks to stop."""
+    """Returns False: nobody asks to stop."""
     return False
 
 
@@ -90,7 +90,7 @@ def train_policy(
 ) -> TrainResult:
     """Trains `base_policy` for `steps` optimiser steps and writes the checkpoint to `out_dir`.
 
-    What an earlier, killed call of the same training left there is gone on from, or removed.
+    It resumes from the seal of an earlier, killed call of the same training, or removes it.
 
     Args:
         child: the policy child; left with the trained policy loaded.
@@ -100,11 +100,11 @@ def train_policy(
         keep_steps: how many of the first and of the last rollout events keep their rollouts.
         keep_every: steps between checkpoints kept on the way in `kept_folder(out_dir)`; 0: none.
         seal_every: steps between seals from which it goes on when it is killed; 0: none.
-        min_exact: CandidateError where less than this share of the sampled tokens is in rows.
-        on_metrics: is given each step's row as it is measured.
-        stopping: once true, a training that makes seals makes one and raises Interrupted. Rollouts
-            under way are dropped; a step under way is finished.
-        publisher: makes weights served, where the runner's gateway is not `child`. Then the child's
+        min_exact: raises CandidateError if a smaller share of the sampled tokens is in rows.
+        on_metrics: gets each step's row as it is measured.
+        stopping: once true, a training with seals makes one and raises Interrupted. It drops
+            rollouts under way and finishes a step under way.
+        publisher: serves weights if the runner's gateway is not `child`. Then the child's
             `max_staleness` says whether rollouts are made ahead.
     """
     settings = settings_of(recipe)
@@ -159,7 +159,7 @@ def train_policy(
 
 
 def _make_way(job: TrainJob) -> None:
-    """Removes what a killed call left and this one makes again."""
+    """Removes files of a killed call that this call writes again."""
     if not job.after:
         shutil.rmtree(published_folder(job.output), ignore_errors=True)
     checkpoints = kept_folder(job.output)
@@ -169,14 +169,14 @@ def _make_way(job: TrainJob) -> None:
 
 
 def _kept_checkpoints(job: TrainJob) -> Iterator[Checkpoint]:
-    """What the child kept on the way; each is read again and found whole."""
+    """Yields the checkpoints of earlier steps, each read again and whole."""
     for steps in range(job.keep_every, job.steps, job.keep_every) if job.keep_every else ():
         checkpoint = open_checkpoint(job.kept_at(steps), alone=True)
         yield Checkpoint(checkpoint.path, checkpoint.policy, steps, job.seed)
 
 
 class _Loop:
-    """Answers rollout events and keeps what the run will report."""
+    """Answers rollout events and collects what the run will report."""
 
     _STATE = ("_history", "_in_rows", "_lost", "metrics", "rollouts_made")
 
@@ -215,10 +215,10 @@ class _Loop:
     def provide(
         self, event: RolloutEvent, seal: Callable[[bool], None] = lambda requested: None
     ) -> list[Row]:
-        """Tasks, rollouts, rewards, group weights: the rows of one event.
+        """Returns the rows of one event: tasks, rollouts, rewards and group weights.
 
-        `seal` is called where what the loop knows fits what the child knows, and is told whether a
-        seal was asked for.
+        `seal` is called at moments when loop and child agree. Its argument says whether the user
+        asked for a stop.
         """
         if self._begun is None:
             seal(False)
@@ -254,7 +254,7 @@ class _Loop:
         return rows
 
     def _begin(self, event: RolloutEvent) -> Begun:
-        """What is due now, under the weights of now, or those that it had when it was dropped."""
+        """Starts the event's rollouts under the current weights, or those of dropped rollouts."""
         version = self._overlap.serve(event.step, instead=self._dropped_of)
         self._overlap.require_young(version, event)
         return Begun(version, self._work(event))
@@ -268,7 +268,7 @@ class _Loop:
             self._begun = Begun(version, self._overlap.begin(self._work(later)))
 
     def _work(self, event: RolloutEvent) -> Callable[[], list[Rollout]]:
-        """What makes an event's rollouts. The harness is asked for their tasks here and now."""
+        """Returns a function that makes an event's rollouts; asks the harness for tasks at once."""
         return partial(self._roll_out, plan_of(self._choose(event.groups), event, self._seed))
 
     def _roll_out(self, plan: Sequence[PlannedRollout]) -> list[Rollout]:
@@ -293,12 +293,12 @@ class _Loop:
             self._report(row)
 
     def on_advantages(self, advantages: Advantages) -> None:
-        """Writes what TRL made of the rewards into the records."""
+        """Writes the advantages into the rollouts' records."""
         for rollout, value in zip(self._latest, advantages.values, strict=True):
             rollout.advantage = value
 
     def state(self) -> tuple[dict[str, JSON], list[Rollout]]:
-        """What the loop knows between two events: as JSON, and the rollouts that it keeps."""
+        """Returns the loop's state between two events as JSON, and the rollouts that it holds."""
         state = {name: getattr(self, name) for name in self._STATE}
         state["events"] = [len(event) for event in (*self._first, *self._last)]
         state["versions"] = self._overlap.versions
@@ -306,7 +306,7 @@ class _Loop:
         return state, [*self.remembered(), *(self._gathered or ())]
 
     def restore(self, sealed: Sealed) -> None:
-        """The inverse of `state`, on a fresh loop."""
+        """Restores what `state` returned, on a fresh loop."""
         rollouts = iter(sealed.rollouts)
         events = [list(islice(rollouts, count)) for count in sealed.state["events"]]
         for name in self._STATE:
@@ -324,7 +324,7 @@ class _Loop:
                 self._report(row)
 
     def remembered(self) -> list[Rollout]:
-        """The rollouts of the first and of the last events, oldest first."""
+        """Returns the rollouts of the first and of the last events, oldest first."""
         return [rollout for event in (*self._first, *self._last) for rollout in event]
 
     def _stopped(self) -> bool:
@@ -340,7 +340,7 @@ class _Loop:
         return [self._tasks[keys[index % len(keys)]] for index in range(groups)]
 
     def _require_exact(self, rollouts: Sequence[Rollout]) -> None:
-        """Training goes on only where what was sampled is trained on, not scraps of it."""
+        """Raises CandidateError if too small a share of the sampled tokens is trained on."""
         rows = [rollout.tokens for rollout in rollouts if rollout.tokens is not None]
         self._in_rows += sum(sum(row.mask) for row in rows)
         self._lost += sum(row.lost for row in rows)
@@ -389,7 +389,7 @@ class _Loop:
         ]
 
     def _weigh(self, groups: Sequence[Sequence[Rollout]]) -> list[float]:
-        """The filter's weights; it is not asked about groups of which nothing was scored."""
+        """Returns the weights of the harness's filter; a group without scores has weight 1."""
         scored = [[rollout for rollout in group if not _spoiled(rollout)] for group in groups]
         described = [_group(group) for group in scored if group]
         weights = iter(self._session.keep(described) if described else [])
@@ -397,7 +397,7 @@ class _Loop:
 
 
 def _spoiled(rollout: Rollout) -> bool:
-    """Infrastructure or the grader failed: says nothing about the policy."""
+    """Returns True if infrastructure or the grader failed, which is not the policy's fault."""
     return rollout.error is not None and rollout.error.kind != "policy"
 
 
@@ -414,7 +414,7 @@ def _group(rollouts: Sequence[Rollout]) -> dict[str, JSON]:
 
 
 def _host_values(rollouts: Sequence[Rollout]) -> dict[str, float]:
-    """Shares of the event's rollouts: how they ended, and how they really did."""
+    """Returns shares of the event's rollouts by how they ended and by true outcome."""
     count = len(rollouts)
     stops: Counter[StopReason] = Counter(rollout.stop_reason for rollout in rollouts)
     values = {f"stop_{reason}": stops[reason] / count for reason in sorted(stops)}

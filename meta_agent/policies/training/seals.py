@@ -1,15 +1,15 @@
-"""From where a killed training goes on: what child and host know after a step, sealed together.
+"""The seals from which a killed training resumes: the state of child and host after a step.
 
 Beside a training's output lies `OUTPUT.seals/`. The child writes `checkpoint-STEP` there, as
 transformers' trainer does (weights or adapter, optimiser, schedule, random generators); the host
-adds `host-STEP.json`, what its loop knew then, and the rollouts that it keeps. The host's file is
+adds `host-STEP.json`, the state of its loop, and the rollouts that it holds. The host's file is
 written last and names every file of the seal by its hash: without it there is no seal.
 
-Promises: a training that goes on from a seal ends on the bits of one that was never killed, where
-the harness keeps nothing in memory between calls. A seal of another training, or one that is not
+Promises: a resumed training ends on the same bits as one that was never killed, if the harness
+keeps nothing in memory between calls. A seal of another training, or one that is not
 whole, is never used. At most two seals lie there, the newest and the one being written.
 
-Does not cover: what the harness keeps in variables of its own; it starts anew with its sandbox.
+Does not cover: variables of the harness, which starts anew with its sandbox.
 """
 
 from __future__ import annotations
@@ -34,23 +34,23 @@ _ROLLOUTS: Final = "rollouts"
 
 
 class Sealed(NamedTuple):
-    """What a training goes on from."""
+    """The state from which a training resumes."""
 
     step: int
     state: Mapping[str, JSON]
-    """The host's loop, as it was given to `Seals.write`."""
+    """The state of the host's loop, as `Seals.write` got it."""
     rollouts: list[Rollout]
 
 
 class Seals:
-    """The seals of one training, which `facts` tell from any other."""
+    """The seals of one training, which `facts` identify."""
 
     def __init__(self, job: TrainJob, facts: Mapping[str, JSON]) -> None:
         self._folder = seals_folder(job.output)
         self._job, self._facts = job, dict(facts)
 
     def write(self, step: int, state: Mapping[str, JSON], rollouts: Sequence[Rollout]) -> None:
-        """Seals what the child has just saved after `step` steps, and forgets earlier seals."""
+        """Seals what the child has just saved after `step` steps, and removes earlier seals."""
         RolloutStore(self._rollouts(step)).write(_ROLLOUTS, rollouts)
         for place in (self._child(step), self._rollouts(step)):
             for path in place.rglob("*"):
@@ -61,7 +61,7 @@ class Seals:
         self._keep_only(step)
 
     def newest(self) -> Sealed | None:
-        """The seal to go on from; what is there and cannot be one is said and removed."""
+        """Returns the newest whole seal, or None. Logs and removes files that are no seal."""
         for step in sorted(self._steps(), reverse=True):
             try:
                 sealed = self._open(step)
@@ -74,7 +74,7 @@ class Seals:
         return None
 
     def clear(self) -> None:
-        """When the training is done."""
+        """Removes all seals, after the training."""
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def _open(self, step: int) -> Sealed:
@@ -91,7 +91,7 @@ class Seals:
         return [int(name) for name in names if name.isdecimal()]
 
     def _keep_only(self, step: int) -> None:
-        """Removes every other seal, and what was saved for one that was not written."""
+        """Removes every other seal, and files of a seal that was never completed."""
         for other in self._steps():
             if other != step:
                 self._host(other).unlink()

@@ -1,1 +1,1 @@
-"""Rollout events of a training: what is rolled out, when, and under which weights."""
+"""Rollout events of a training: their tasks, their time, and their weights."""

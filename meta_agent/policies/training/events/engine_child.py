@@ -1,8 +1,8 @@
 """A second child that samples what the first one trains: an engine without a server.
 
 Weights go through files: the child that trains writes a checkpoint between two steps, the engine
-child loads it, and its hash is compared on the way. What was published last lies there until the
-training is done, so that a training that was stopped can have dropped rollouts made again under it.
+child loads it, and its hash is compared on the way. The last published weights stay until the
+training is done. So a stopped training can repeat dropped rollouts under the same weights.
 
 Not covered: many requests at once, and weights that fill a device twice.
 """
@@ -25,14 +25,14 @@ class EngineChild:
         self._folder = published_folder(output)
 
     def publish(self, step: int) -> str:
-        """Writes the weights of now, and has them loaded."""
+        """Writes the current weights and makes the engine load them."""
         path = self._folder / str(step)
         shutil.rmtree(path, ignore_errors=True)  # what a killed training wrote
         self._trained.write(path)
         return self._load(step)
 
     def publish_again(self, step: int) -> str | None:
-        """Has loaded what was written after `step` steps."""
+        """Loads the weights that were written after `step` steps, or returns None."""
         try:
             return self._load(step)
         except (ConfigError, IntegrityError):

@@ -1,13 +1,13 @@
-"""Rollouts that are made while the trainer trains: what is served to them, and when they run.
+"""Rollouts that run while the trainer trains: their weights, and when they start.
 
 With `max_staleness` 1 the rollouts of the next event begin when the rows of this one are handed
 over, under the weights that these rows are about to move. So each event but the first is trained on
 by weights one event younger than those that sampled it; TRL's correction makes up for that.
 
-Promises: a harness is asked what it would be asked without overlap, in the same order and by one
-thread at a time, because an event begins when all before it are over. Work under way is joined at
-its event; where the training ends before that, it ends at its next model call. The last event
-begins nothing.
+Promises: a harness gets the same calls as without overlap, in the same order and by one thread at a
+time, because an event begins when all before it are over. The trainer waits for an event's work at
+that event. If the training ends before, the work ends at its next model call. The last event starts
+no further work.
 
 Not covered: how weights reach an engine (`Publisher`), and the loop itself (`run`).
 """
@@ -28,25 +28,25 @@ class Publisher(Protocol):
     """Makes the weights of a training what its engines serve; the gateway samples under them."""
 
     def publish(self, step: int) -> str:
-        """Serves the weights after `step` steps. Returns what is served then, by name."""
+        """Serves the weights after `step` steps. Returns the name of the version then served."""
         ...
 
 
 @runtime_checkable
 class Keeps(Publisher, Protocol):
-    """A publisher that still has what a training that was stopped had published."""
+    """A publisher that still has the last version of a stopped training."""
 
     def publish_again(self, step: int) -> str | None:
-        """Serves what was published as `step`; None where it is not there any more."""
+        """Serves the version of `step` again. Returns None if it is gone."""
         ...
 
 
 @runtime_checkable
 class Measures(Publisher, Protocol):
-    """A publisher that measures what it does."""
+    """A publisher that measures its work."""
 
     metrics: dict[str, float]
-    """By metric, of the last version."""
+    """The metrics of the last version, by name."""
 
 
 class Begun(NamedTuple):
@@ -57,14 +57,14 @@ class Begun(NamedTuple):
 
 
 class Ages(NamedTuple):
-    """How many events older than the trained weights those were that sampled each row."""
+    """By how many events the weights that sampled each row are older than the trained ones."""
 
     stale: Callable[[Rollout], bool]
     metrics: dict[str, float]
 
 
 class Overlap:
-    """What is served to rollouts, and the thread that makes them ahead.
+    """The weights that serve rollouts, and the thread that makes rollouts ahead.
 
     `most` is how many events old the weights that sampled a row may be when it is trained on;
     `each`, how many of the `steps` optimiser steps are made on an event's rows.
@@ -81,9 +81,9 @@ class Overlap:
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="rollouts-ahead")
 
     def serve(self, step: int, *, instead: int | None = None) -> int:
-        """Makes the weights of now served, those after `step` steps; returns what really is.
+        """Serves the weights after `step` steps. Returns the name of the version then served.
 
-        `instead` is an older version that is to be served if it was kept.
+        `instead` is an older version, which is served if the publisher still has it.
         """
         if self._publisher is None:
             return step
@@ -95,20 +95,20 @@ class Overlap:
         return self._served
 
     def next_after(self, event: RolloutEvent) -> RolloutEvent | None:
-        """The event that begins with the training on this one's rows; None: nobody trains on it."""
+        """Returns the event that starts when this one's rows are trained on, or None."""
         later = replace(event, step=event.step + self._each)
         return later if self._most and later.step < self._steps else None
 
     def begin(self, work: Callable[[], list[Rollout]]) -> Callable[[], list[Rollout]]:
-        """Begins work on a thread of its own; what this returns waits for it."""
+        """Starts work on a thread. Returns a function that waits for it."""
         return self._pool.submit(work).result
 
     def young(self, version: int, event: RolloutEvent) -> bool:
-        """Whether an event may be trained on that this version sampled."""
+        """Returns True if an event may train on rows that this version sampled."""
         return self._age(version, event) <= self._most
 
     def require_young(self, version: int, event: RolloutEvent) -> None:
-        """Attempts are not spent on rows that nobody may train on."""
+        """Raises an error before attempts are spent on rows too old to train on."""
         if not self.young(version, event):
             raise InfrastructureError(
                 f"the weights after step {event.step} could not be published: those after step "
@@ -117,7 +117,7 @@ class Overlap:
             )
 
     def require_heard(self, rollouts: Sequence[Rollout]) -> None:
-        """An engine that died leaves nothing to train on, also of attempts that had ended."""
+        """Raises an error if an engine died, since not even ended attempts have rows then."""
         if self._publisher is not None and rollouts and all(map(_unheard, rollouts)):
             why = next((r.error.detail for r in rollouts if r.error), "it told no tokens")
             raise InfrastructureError(
@@ -126,7 +126,7 @@ class Overlap:
             )
 
     def ages(self, rollouts: Sequence[Rollout], version: int, event: RolloutEvent) -> Ages:
-        """Of rows that this version sampled, or another one where a row's policy says so."""
+        """Returns the ages of rows that this version sampled, or the version that a row names."""
 
         def age(rollout: Rollout) -> int:
             return self._age(self.versions.get(rollout.policy, version), event)
@@ -144,7 +144,7 @@ class Overlap:
         )
 
     def end(self) -> None:
-        """Waits for work under way, which sees `ended` at its next model call."""
+        """Ends work under way at its next model call, and waits for it."""
         self.ended = True
         self._pool.shutdown(cancel_futures=True)
 

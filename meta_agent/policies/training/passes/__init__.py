@@ -1,1 +1,1 @@
-"""Passes through a model: what goes through together, and the processes that share them."""
+"""Passes through a model: which rows share a pass, and the processes that share passes."""

@@ -1,6 +1,6 @@
-"""Which tokens go through the model together: rows of similar length, padded on the right.
+"""Cuts rows into chunks that go through the model together: similar length, padded on the right.
 
-Promises: every position that is scored is in one chunk, once; causal attention needs no mask.
+Promises: every scored position is in exactly one chunk. Causal attention needs no mask.
 
 Not covered: who computes a chunk (`ranks`).
 """
@@ -27,8 +27,8 @@ def chunks_of(
 ) -> list[Chunk]:
     """Cuts the rows that are scored anywhere into chunks of similar length, longest first.
 
-    A chunk has at most `tokens` tokens, padding included; a longer row is one by itself. Of few
-    tokens every rank has its part.
+    A chunk has at most `tokens` tokens, padding included; a longer row is a chunk by itself. Few
+    tokens are cut so that every rank has a part.
     """
     prompt_width = ids.shape[1] - keep
     prompt_lengths = attention[:, :prompt_width].sum(1)

@@ -1,9 +1,9 @@
-"""A process that trains beside the policy child: it does what rank 0 says and answers nobody else.
+"""A process that trains beside the policy child and only follows rank 0.
 
 Only `_spawn` starts `python -m meta_agent.policies.training.passes.other_rank`. What
 it prints, and the error it ends with, go to the child's stderr.
 
-Not covered: what is divided among ranks (`ranks`, `_trainer`).
+Not covered: how work is divided among ranks (`ranks`, `_trainer`).
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def _asks_nobody(*_: Any) -> NoReturn:
 
 
 def _says_nothing(_: JSON) -> None:
-    """Rank 0 speaks."""
+    """Sends nothing: rank 0 does."""
 
 
 if __name__ == "__main__":

@@ -1,13 +1,16 @@
-"""Processes that train one policy together: how they meet, what they say, how weights are held.
+"""Processes that train one policy together: their process group, and how they divide the work.
 
-Every rank is a whole trainer over all rows, so that whatever a loss divides by is of all rows; what
-is divided is the passes through the model (`_trainer`). Ranks hold the whole weights each, and
-torch's DistributedDataParallel adds their gradients up, or a part each (`shards`). accelerate and
-TRL see one process; accelerate's own FSDP2 does not run on a CPU.
+Every rank is a whole trainer over all rows, so that a loss divides by the number of all rows. The
+ranks divide the passes through the model (`_trainer`). Each rank holds the whole weights, and
+torch's DistributedDataParallel adds their gradients up, or it holds a part (`shards`).
 
-Promises: only rank 0 speaks with the host and writes files. It starts the others, and they end with
-it, whatever ends it; where one of them ends, it ends too and says which and how (`_spawn`). A
-collective never times out: how long silence may be is the host's to decide.
+Why not `accelerate launch`: accelerate divides the rows among the ranks. Then every rank asks for
+rows of its own, normalisers are means over ranks, and a training on two ranks no longer takes the
+steps of a training on one. So accelerate and TRL see one process here.
+
+Promises: only rank 0 talks to the host and writes files. It starts the other ranks, and they end
+with it. If one of them ends, rank 0 ends too and names it (`_spawn`). A collective never times out:
+the host decides how long a silence may be.
 
 Not covered: several machines.
 """
@@ -31,7 +34,7 @@ _FOREVER: Final = timedelta(days=30)
 
 
 class Ranks:
-    """This process among `count`. One alone needs no group, and nothing here costs it anything."""
+    """This process among `count` ranks. A single rank needs no process group."""
 
     def __init__(self, rank: int = 0, count: int = 1) -> None:
         self.rank, self.count = rank, count
@@ -41,18 +44,18 @@ class Ranks:
         return self.rank == 0
 
     def open(self) -> int:
-        """The port at which the others find rank 0."""
+        """Opens rank 0's store. Returns the port for the other ranks."""
         self._store = dist.TCPStore(
             _LOOPBACK, 0, self.count, is_master=True, timeout=_FOREVER, wait_for_workers=False
         )
         return int(self._store.port)
 
     def find(self, port: int) -> None:
-        """Finds rank 0."""
+        """Connects to rank 0's store."""
         self._store = dist.TCPStore(_LOOPBACK, port, self.count, timeout=_FOREVER)
 
     def meet(self) -> None:
-        """Waits for the others; messages go by the CPU, tensors by where they are."""
+        """Waits for all ranks and makes the group: gloo for the CPU, NCCL for GPUs."""
         os.environ["GLOO_SOCKET_IFNAME"] = os.environ["NCCL_SOCKET_IFNAME"] = "lo"
         backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
         dist.init_process_group(
@@ -60,16 +63,16 @@ class Ranks:
         )
 
     def leave(self) -> None:
-        """Before a new group is made."""
+        """Leaves the group, so that a new one can be made."""
         dist.destroy_process_group()
 
     def say(self, value: Any) -> None:
-        """Tells the others, who wait in `hear`."""
+        """Sends a value from rank 0 to the other ranks, which wait in `hear`."""
         if self.count > 1:
             dist.broadcast_object_list([value], src=0, device=torch.device("cpu"))
 
     def hear(self) -> Any:
-        """What rank 0 says next."""
+        """Waits for the next value of rank 0 and returns it."""
         message = [None]
         dist.broadcast_object_list(message, src=0, device=torch.device("cpu"))
         return message[0]
@@ -80,9 +83,10 @@ class Ranks:
             dist.all_reduce(tensor)
 
     def deal(self, items: Sequence[T]) -> Iterator[tuple[int, T, bool]]:
-        """This rank's of what all ranks go through in step: place, item, and whether it counts.
+        """Yields this rank's share of the items: place, item, and whether it counts.
 
-        Collectives need as many turns of every rank, so who has nothing left repeats the last.
+        Collectives need equally many turns of every rank, so a rank without an item repeats the
+        last one, which then does not count.
         """
         for start in range(0, len(items), self.count):
             at = start + self.rank
@@ -91,7 +95,7 @@ class Ranks:
 
     @contextmanager
     def draws(self, seed: int, at: int) -> Iterator[None]:
-        """The same draws (dropout) for a pass, whoever makes it, and none that others miss."""
+        """Seeds a pass, so that its random draws (dropout) are the same on any rank."""
         if self.count == 1:
             yield
             return
@@ -100,12 +104,12 @@ class Ranks:
             yield
 
     def replicated(self, model: Any) -> Any:
-        """The model, whose gradients are averaged over ranks when a pass goes back."""
+        """Wraps the model, so that a backward pass averages gradients over ranks."""
         return DistributedDataParallel(model, broadcast_buffers=False)
 
     @staticmethod
     def alone(model: Any, *, still: bool) -> AbstractContextManager[None]:
-        """Where more passes follow (`still`), gradients are added up here first."""
+        """Adds gradients up on this rank alone while more passes follow (`still`)."""
         if still and isinstance(model, DistributedDataParallel):
             return model.no_sync()  # type: ignore[no-any-return]
         return nullcontext()

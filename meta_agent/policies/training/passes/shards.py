@@ -1,9 +1,9 @@
-"""Weights of which each rank holds a part: torch's `fully_shard` (FSDP2), and whole ones beside it.
+"""Sharded weights: each rank holds a part by torch's `fully_shard` (FSDP2).
 
-Promises: what is saved is whole, so a seal or checkpoint does not show how it was trained; what is
-read from a seal is parted again.
+Promises: saved weights are whole, so a seal or checkpoint does not show how it was trained. Weights
+read from a seal are sharded again.
 
-Not covered: sampling with parted weights: rank 0 has a whole model for that.
+Not covered: sampling with sharded weights. Rank 0 has a whole model for that.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Shards:
         self.whole = whole  # None: elsewhere
 
     def split(self, model: Any) -> None:
-        """Leaves this rank its part of every weight; a layer is whole while it is computed."""
+        """Leaves this rank its part of every weight. A layer is whole while it is computed."""
         from torch.distributed.fsdp import fully_shard
 
         kinds = set(model._no_split_modules or ())
@@ -31,7 +31,7 @@ class Shards:
         fully_shard(model)
 
     def gather(self, model: Any) -> None:
-        """Brings what is trained into the whole model. All ranks call this together."""
+        """Copies the trained weights into the whole model. All ranks call this together."""
         from torch.distributed.tensor import DTensor
 
         into = dict(self.whole.named_parameters()) if self.whole is not None else {}
@@ -44,7 +44,7 @@ class Shards:
 
     @staticmethod
     def keep_whole(optimizer: Any) -> None:
-        """What an optimizer saves is whole, and what it loads is parted. All ranks call both."""
+        """Makes an optimizer save whole state and load sharded state. All ranks call both."""
         optimizer.register_state_dict_post_hook(lambda _, state: _whole(state))
         optimizer.register_load_state_dict_pre_hook(_split_state)
 

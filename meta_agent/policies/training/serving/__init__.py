@@ -1,2 +1,2 @@
-"""What engines elsewhere sample for a training: their weights (`publishing`, `untied`), and who
-holds their conversations (`speaker`)."""
+"""Engines that sample for a training: their weights (`publishing`, `untied`) and their
+conversations (`speaker`)."""

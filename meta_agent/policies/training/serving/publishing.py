@@ -1,9 +1,9 @@
-"""How the weights of a training come to its engines: through files that both can read.
+"""Hands the weights of a training to its engines, through files that both can read.
 
-Promises: a version is served whole (`models.fleet`), and its name says after how many steps; files
-of a version that an engine may still have to read stay. An adapter that engines did not take
-leaves the version before served, and is counted; where that one is of no step of this training, or
-it is `MOST_UNPUBLISHED` in a row, the training stops, resumable.
+Promises: a version is served whole (`fleet`), and its name holds the number of steps. Files of a
+version that an engine may still read stay. If engines refuse an adapter, the version before stays
+served, and the refusal is counted. The training stops, and can be resumed, if that version is of no
+step of this training, or after `MOST_UNPUBLISHED` refusals in a row.
 
 Not covered: engines that do not share a folder with the trainer.
 """
@@ -34,9 +34,9 @@ _UNSERVED: Final = (
 
 
 def served_as(name: str, folder: Path, *, adapters: bool, scratch: Path) -> Served:
-    """A policy's folder as engines take it, which take `adapters` or whole weights.
+    """Returns a policy's folder as the version that engines serve, as adapter or whole weights.
 
-    `scratch` is a folder for what has to be written anew. ConfigError: it cannot be served.
+    `scratch` is a folder for rewritten files. Raises ConfigError if it cannot be served.
     """
     rank = require_servable(folder, adapters=adapters)
     if rank:
@@ -45,7 +45,7 @@ def served_as(name: str, folder: Path, *, adapters: bool, scratch: Path) -> Serv
 
 
 def require_servable(folder: Path, *, adapters: bool) -> int:
-    """What room engines need for the adapter in a folder, 0 for a model."""
+    """Returns the rank for a folder's adapter, 0 for a model. Raises ConfigError."""
     if not adapter.is_adapter(folder):
         return 0
     if not adapters:
@@ -67,7 +67,7 @@ def require_servable(folder: Path, *, adapters: bool) -> int:
 
 
 class EnginePublisher:
-    """Publishes what `child` trains towards `output` to a fleet; a `Publisher`."""
+    """Publishes the weights that `child` trains for `output` to a fleet; a `Publisher`."""
 
     def __init__(
         self, child: PolicyChild, fleet: Fleet, gateway: EngineGateway, output: Path
@@ -80,7 +80,7 @@ class EnginePublisher:
         self.metrics: dict[str, float] = {}
 
     def publish(self, step: int) -> str:
-        """Has the weights of now written, and served by every engine."""
+        """Writes the current weights, and makes every engine serve them."""
         began = time.monotonic()
         path = self._folder / str(step)
         shutil.rmtree(path, ignore_errors=True)  # what a killed training wrote
@@ -116,7 +116,7 @@ class EnginePublisher:
             )
 
     def _tidy(self) -> None:
-        """Keeps what a fresh engine starts on, and adapters that rollouts still use."""
+        """Removes files that neither a fresh engine nor a rollout needs."""
         recent = {name.rpartition("+")[2] for name in self._names[-2:]}
         for path in (*self._folder.iterdir(), *(self._folder / "untied").glob("*")):
             if path.name not in (*recent, "untied"):

@@ -1,12 +1,12 @@
 """Conversations with an `hf:` policy whose weights an engine elsewhere holds.
 
-Why a child: transformers imports torch where that is installed, TRL's patterns for tool calls do
-always, and a chat template is a stranger's program that is rendered in a fork. The host has none of
-them. It is the policy child's program, without weights; and it is another one than the child that
-trains, which is busy while rollouts are made ahead.
+Why a child: transformers and TRL's patterns for tool calls import torch, and a chat template is a
+stranger's program that is rendered in a fork. The host loads none of them. The child runs the
+policy child's program without weights. It is not the child that trains, which is busy while
+rollouts are made ahead.
 
-Promises: what `models.engines.talks.Talks` does, one call at a time; a child that died is a
-`TrainingError`, so its attempts are infrastructure's.
+Promises: it does what `engines.talks.Talks` does, one call at a time. If the child dies, that is a
+`TrainingError`, so its attempts fail as infrastructure.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Speaker(PolicyChild):
     stops: frozenset[int] = frozenset()
 
     def load(self, policy: str | Path) -> str:
-        """Reads a checkpoint's (or `hf:PATH`'s) tokenizer; returns (and keeps) its identity."""
+        """Reads a checkpoint's (or `hf:PATH`'s) tokenizer. Returns the policy's identity."""
         path, foreign = place_of(policy)
         command = {"op": "speak", "path": str(path), "foreign": foreign}
         answer = self._ask(command, self._timeouts.load_sec)
@@ -35,7 +35,7 @@ class Speaker(PolicyChild):
         return self.policy
 
     def ask(self, request: GenerateRequest) -> Asked | GenerateReply:
-        """What a call asks for, or its answer where nothing is to be sampled."""
+        """Returns what an engine has to sample for a call, or the answer if it is nothing."""
         command = {"op": "ask", "request": _wire.request_to_json(request)}
         answer = self._ask(command, self._timeouts.generate_sec)
         return self._parse("ask", _wire.prompt_from_json, answer)
@@ -43,7 +43,7 @@ class Speaker(PolicyChild):
     def settle(
         self, request: GenerateRequest, ids: list[int], logprobs: Sequence[float | None]
     ) -> GenerateReply:
-        """The answer to a call, from what was drawn."""
+        """Returns the answer to a call from the sampled tokens."""
         command = {"op": "settle", "request": _wire.request_to_json(request), "ids": ids}
         answer = self._ask({**command, "logprobs": list(logprobs)}, self._timeouts.generate_sec)
         return self._parse("reply", _wire.reply_from_json, answer)

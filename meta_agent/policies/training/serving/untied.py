@@ -1,7 +1,7 @@
-"""A model's folder as one whose head has weights of its own, for engines that take whole weights.
+"""Gives a model's head weights of its own, for engines that take whole weights.
 
-Where a head shares the embedding's weights, vLLM 0.32 on the CPU goes on with the old head after it
-took other weights (it keeps a packed copy; see `docs/log/`). A head that is in the files is loaded
+If a head shares the embedding's weights, vLLM 0.32 on the CPU keeps the old head after it took
+other weights (it holds a packed copy; see `docs/log/`). A head that is in the files is loaded
 like any other layer. Files are linked, and the embedding's bytes copied once; no torch.
 
 Not covered: heads of other names than `lm_head`, and embeddings cut into several tensors.
@@ -28,7 +28,7 @@ _CHUNK: Final = 16 << 20
 
 
 def untied(folder: Path, target: Path) -> Path:
-    """`target`, written anew, which has what `folder` has and its own head; or `folder` itself."""
+    """Writes `target` as `folder` with its own head. Returns it, or `folder` if nothing is tied."""
     config = document((folder / "config.json").read_bytes())
     if not isinstance(config, dict) or not _ties(config):
         return folder
@@ -49,7 +49,7 @@ def untied(folder: Path, target: Path) -> Path:
 
 
 def _ties(config: dict[str, JSON]) -> bool:
-    """transformers ties where nothing is said."""
+    """Returns True if the head is tied, as transformers does by default."""
     return bool(config.get("tie_word_embeddings", True))
 
 
