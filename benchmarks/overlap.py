@@ -42,7 +42,7 @@ from meta_agent.core.protocols import GenerateReply, GenerateRequest, PlannedRol
 from meta_agent.core.rollouts import Runner
 from meta_agent.domains.nano import NanoSwe
 from meta_agent.policies.training import PolicyChild, TrainSettings, train_policy
-from meta_agent.policies.training.events.engine_child import EngineChild
+from meta_agent.policies.training.serving.publishing import EngineChild
 
 Interval = tuple[float, float]
 _TICKS = os.sysconf("SC_CLK_TCK")

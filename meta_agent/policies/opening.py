@@ -23,8 +23,8 @@ from meta_agent.core.lab.training import RollsOut, Trainer, TrainingRequest, Tra
 from meta_agent.core.protocols import JSON, Domain, Gateway
 from meta_agent.policies.served.api_gateway import ApiGateway
 from meta_agent.policies.training import PolicyChild, TrainSettings, train_policy
-from meta_agent.policies.training.events.engine_child import EngineChild
 from meta_agent.policies.training.events.overlap import Publisher
+from meta_agent.policies.training.serving.publishing import EngineChild
 
 
 class ChildTrainer:

@@ -21,7 +21,7 @@ from meta_agent.core.rollouts import Runner
 from meta_agent.domains.nano import NanoSwe
 from meta_agent.policies.training import PolicyChild, train_policy
 from meta_agent.policies.training._wire import published_folder
-from meta_agent.policies.training.events.engine_child import EngineChild
+from meta_agent.policies.training.serving.publishing import EngineChild
 from tests.training import test_run
 from tests.training.test_seals import Stop, same
 

@@ -5,8 +5,7 @@ A `Replica` is one engine, watched and replaced. `_routes` holds the requests to
 """
 
 from meta_agent.policies.fleet._replica import Engine, Launch, Patience
-from meta_agent.policies.fleet._routes import Routes
-from meta_agent.policies.fleet._served import Served
+from meta_agent.policies.fleet._routes import Routes, Served
 from meta_agent.policies.fleet.fleet import Fleet
 from meta_agent.policies.fleet.gateway import EngineGateway
 

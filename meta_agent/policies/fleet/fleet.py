@@ -24,8 +24,7 @@ from meta_agent.core.errors import ProviderError
 from meta_agent.core.protocols import GenerateRequest
 from meta_agent.policies.engines.talks import Asked
 from meta_agent.policies.fleet._replica import Launch, Patience, Replica, Started
-from meta_agent.policies.fleet._routes import Drawn, Routes
-from meta_agent.policies.fleet._served import Served
+from meta_agent.policies.fleet._routes import Drawn, Routes, Served
 
 T = TypeVar("T")
 _log = logging.getLogger(__name__)

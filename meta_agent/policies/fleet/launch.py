@@ -17,8 +17,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from meta_agent.policies.fleet._routes import Routes
-from meta_agent.policies.fleet._served import BASE
+from meta_agent.policies.fleet._routes import BASE, Routes
 from meta_agent.policies.served import vllm_server
 from meta_agent.policies.served._server_process import ServerProcess
 

@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
-from meta_agent.core.chat import REFUSED, ChatReply, ChatRequest, ModelClient
+from meta_agent.core.chat import REFUSED, ChatReply, ChatRequest, ModelClient, ReplyTokens
 from meta_agent.core.errors import ProviderError
 from meta_agent.core.protocols import (
     JSON,
@@ -32,10 +32,9 @@ from meta_agent.core.protocols import (
     TokenRecord,
 )
 from meta_agent.llm_clients.dialect import Dialect
+from meta_agent.policies.engines._sessions import Extension, TokenSession
 from meta_agent.policies.served._spoken import SpokenError, messages_of, tools_of
-from meta_agent.policies.served._token_rows import TokenRows
 
-"""The start of a failure's text if the server refuses the scaffold's request."""
 CHARS_PER_TOKEN: Final = 4.0
 _MAX_THREADS: Final = 32
 
@@ -210,3 +209,41 @@ def _ended(reason: str) -> GenerateReply:
 
 def _failed(kind: ErrorKind, detail: str) -> GenerateReply:
     return GenerateReply("", "error", 0, 0, failure=RolloutFailure(kind, detail))
+
+
+class TokenRows:
+    """The token rows of all rollouts under way, by their key.
+
+    The server reports for every call which ids it read and which it sampled. A call whose prompt
+    begins with all ids of the call before it extends the row. Any other call opens a new segment,
+    as in `_sessions`. After one call without ids the whole rollout has no row.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()  # guards the two below
+        self._rows: dict[str, TokenSession] = {}
+        self._unknown: set[str] = set()
+
+    def add(self, key: str, tokens: ReplyTokens | None) -> None:
+        """Adds one reply to its rollout's row."""
+        with self._lock:
+            if tokens is None:
+                self._unknown.add(key)
+            elif key not in self._unknown:
+                _extend(self._rows.setdefault(key, TokenSession()), tokens)
+
+    def finish(self, key: str) -> TokenRecord | None:
+        """Returns the row of an ended rollout, or None if a call had no ids."""
+        with self._lock:
+            session = self._rows.pop(key, None)
+            complete = key not in self._unknown
+            self._unknown.discard(key)
+        return session.record() if session and complete else None
+
+
+def _extend(session: TokenSession, tokens: ReplyTokens) -> None:
+    prompt, length = list(tokens.prompt_ids), len(session.ids)
+    restart = not session.ids or prompt[:length] != session.ids
+    new = prompt if restart else prompt[length:]
+    session.apply(Extension("", new, len(prompt), restart))
+    session.add_sampled(list(tokens.ids), list(tokens.logprobs), "")

@@ -1,7 +1,7 @@
 """How much memory a training of an `hf:` policy takes, from its files before it is loaded.
 
-Promises: nothing is loaded, and torch is not imported. Sizes come from `config.json` and the headers
-of the weights. The activations of a layer are within 6 % of what was measured on the blocks of
+Promises: it loads nothing and imports no torch. Sizes come from `config.json` and the headers of
+the weights. The activations of a layer are within 6 % of what was measured on the blocks of
 Qwen3-4B in float32. The rest is counted, and not yet compared with a whole training on a GPU.
 
 Does not cover: what an allocator loses between blocks, the runtime's own few hundred megabytes, and

@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 from typing import Final
 
-from meta_agent.core.errors import ConfigError, InfrastructureError
+from meta_agent.core.errors import ConfigError, InfrastructureError, IntegrityError
 from meta_agent.policies.fleet import EngineGateway, Fleet, Served
 from meta_agent.policies.training import adapter
 from meta_agent.policies.training._wire import published_folder
@@ -121,3 +121,41 @@ class EnginePublisher:
         for path in (*self._folder.iterdir(), *(self._folder / "untied").glob("*")):
             if path.name not in (*recent, "untied"):
                 shutil.rmtree(path, ignore_errors=True)
+
+
+class EngineChild:
+    """Publishes the weights that `trained` trains for `output` to `engine`, the rollouts' gateway.
+
+    `engine` is a second child: an engine without a server. It loads a checkpoint that the first one
+    writes between two steps, and checks its hash. The last published weights stay until the
+    training is done, so a stopped training can repeat dropped rollouts under the same weights.
+
+    Not covered: many requests at once, and weights that fill a device twice.
+    """
+
+    def __init__(self, trained: PolicyChild, engine: PolicyChild, output: Path) -> None:
+        self._trained, self._engine = trained, engine
+        self._folder = published_folder(output)
+
+    def publish(self, step: int) -> str:
+        """Writes the current weights and makes the engine load them."""
+        path = self._folder / str(step)
+        shutil.rmtree(path, ignore_errors=True)  # what a killed training wrote
+        self._trained.write(path)
+        return self._load(step)
+
+    def publish_again(self, step: int) -> str | None:
+        """Loads the weights that were written after `step` steps, or returns None."""
+        try:
+            return self._load(step)
+        except (ConfigError, IntegrityError):
+            return None
+
+    def _load(self, step: int) -> str:
+        self._engine.load(self._folder / str(step))
+        for path in self._folder.iterdir():
+            if path.name != str(step):
+                shutil.rmtree(path, ignore_errors=True)
+        # The name that the training child gives to rows of these weights.
+        self._engine.policy = f"{self._trained.policy.partition('+')[0]}+{step}"
+        return self._engine.policy
