@@ -1,14 +1,14 @@
-"""What is said to a model server and what comes back: one form for every provider.
+"""Requests to a model server and its replies, in one form for every provider.
 
 Messages are in OpenAI's chat form: `{"role": "system"|"user"|"assistant"|"tool", "content": str}`;
 an assistant's `tool_calls` are `{"id", "type": "function", "function": {"name", "arguments"}}` with
 `arguments` as JSON text, and a `tool` message carries `tool_call_id`. Provider modules translate.
-What a provider wants to see again unchanged (signed thinking blocks) travels in the message under
-`provider_blocks` and is of no meaning to anybody else.
+Blocks that a provider wants back unchanged (signed thinking) stand in the message under
+`provider_blocks` and mean nothing to anybody else.
 
-`Provider` is one SDK: it asks once, and either returns a reply that is whole or raises
-`ProviderError`. `ModelClient` is what the rest of the program uses: it adds retries, money, the
-record of every exchange, and replay. Nothing here is imported from an SDK.
+`Provider` is one SDK: it asks once, and either returns a whole reply or raises `ProviderError`. The
+rest of the program uses `ModelClient`, which adds retries, money, the record of every exchange, and
+replay. Nothing here is imported from an SDK.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class ToolSpec:
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """One call: its arguments parsed, an object, and valid under the tool's schema."""
+    """One call. Its arguments are a parsed object, which fits the schema in strict requests."""
 
     id: str
     name: str
@@ -47,7 +47,7 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Tokens of one exchange as the provider counted them. `input_tokens` includes cached ones."""
+    """Tokens of one exchange, counted by the provider. `input_tokens` includes cached ones."""
 
     input_tokens: int
     output_tokens: int
@@ -76,13 +76,13 @@ class ChatRequest:
     thinking_tokens: int | None = None  # extended thinking budget, where the provider has one
     logprobs: bool = False  # ask for token ids and logprobs, where the server gives them
     lenient_tools: bool = False
-    """Unknown tool names and arguments that break the schema are returned as they are: the
-    policy's mistakes belong to its scaffold. Arguments that are not JSON are never accepted."""
+    """Return unknown tool names and arguments that break the schema as they are, since the policy's
+    mistakes belong to its scaffold. Arguments that are not JSON are never accepted."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReplyTokens:
-    """Token-level record of a reply: `prompt_ids` `[p]`, `ids` and `logprobs` (natural) `[n]`."""
+    """Tokens of a reply: `prompt_ids` `[p]`, `ids` and natural `logprobs` `[n]`."""
 
     prompt_ids: tuple[int, ...]
     ids: tuple[int, ...]
@@ -91,7 +91,7 @@ class ReplyTokens:
 
 @dataclass(frozen=True, slots=True)
 class ChatReply:
-    """A whole reply: known stop reason, parsed arguments, usage. Less than that is an error."""
+    """A whole reply: a known stop reason, parsed arguments, and usage."""
 
     content: str
     stop: ChatStop
@@ -109,7 +109,7 @@ class ChatReply:
 
     @property
     def message(self) -> Message:
-        """The assistant message that continues the conversation."""
+        """Returns the assistant message that continues the conversation."""
         message: Message = {"role": "assistant", "content": self.content}
         if self.tool_calls:
             message["tool_calls"] = [
@@ -129,24 +129,24 @@ class ChatReply:
 
 
 class Provider(Protocol):
-    """One SDK and one account. Asks once: no retries, no money, no record."""
+    """One SDK and one account. It asks once, without retries, money or record."""
 
     def chat(self, request: ChatRequest) -> ChatReply:
-        """Raises `ProviderError` with its `kind` for everything that is not a whole reply."""
+        """Returns a whole reply. Raises `ProviderError` with its `kind` for anything else."""
         ...
 
     def close(self) -> None: ...
 
 
 class ModelClient(Protocol):
-    """Every model call of a run goes through one of these; any thread may call it.
+    """The way of every model call of a run. Any thread may call it.
 
-    It resolves the role's model and base URL, reserves the worst case before and settles after,
-    retries by the one policy, and records the exchange before it returns it.
+    It resolves the role's model and base URL, reserves the worst case before the call and settles
+    it afterwards, retries by the one policy, and records the exchange before it returns.
     """
 
     def chat(self, request: ChatRequest, *, conversation: str, turn: int) -> ChatReply:
-        """Asks, or returns what is recorded for this (conversation, turn) and request.
+        """Asks, or returns the recorded reply to this request in this (conversation, turn).
 
         `conversation` names a dialogue for the record, without the run's id: `g0/analyst`,
         `g0/c1/proposer`, `policy/<measurement>/<task>/<sample>`. `turn` counts from 0.

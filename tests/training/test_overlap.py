@@ -104,7 +104,7 @@ def test_the_next_event_runs_under_what_was_published_before_this_one_is_trained
         *("publish 1", "roll 2 under p+1"),  # and the last event begins nothing
     ]
     assert made.rollouts_made == STEPS * 4
-    assert [step_of(one) for one in made.kept()[::4]] == [1, 3]
+    assert [step_of(one) for one in made.remembered()[::4]] == [1, 3]
 
 
 def test_without_staleness_every_event_runs_under_its_own_version() -> None:

@@ -174,7 +174,7 @@ def test_rewards_are_weighted_and_advantages_come_back_into_the_record() -> None
     rows = made.provide(RolloutEvent(0, 1, 2))
     assert [row.reward for row in rows] == [2.0, 0.0]
     made.on_advantages(Advantages(0, [0.7, -0.7]))
-    assert [rollout.advantage for rollout in made.kept()] == [0.7, -0.7]
+    assert [rollout.advantage for rollout in made.remembered()] == [0.7, -0.7]
 
 
 def test_training_seeds_never_share_random_numbers() -> None:
