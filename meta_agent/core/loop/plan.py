@@ -127,8 +127,8 @@ class Plan(ABC):
 
     @property
     @abstractmethod
-    def asked(self) -> tuple[int, int]:
-        """Conversations with a model behind a server as the policy: the least, the most."""
+    def policy_conversations(self) -> tuple[int, int]:
+        """Returns the fewest and the most conversations with a policy behind a server."""
 
     @property
     @abstractmethod
@@ -192,7 +192,7 @@ class TrainedPlan(Plan):
         return range(self.looks[-1] + 1)
 
     @property
-    def asked(self) -> tuple[int, int]:
+    def policy_conversations(self) -> tuple[int, int]:
         return 0, 0
 
     @property
@@ -244,7 +244,7 @@ class FrozenPlan(Plan):
         return range(1)
 
     @property
-    def asked(self) -> tuple[int, int]:
+    def policy_conversations(self) -> tuple[int, int]:
         if self.race:  # at least where no edit is proposed
             return self.search + 2 * self.vault, self.race + 2 * self.vault
         most = self.search * (1 + self.generations)  # one change a generation

@@ -63,7 +63,7 @@ class Sizes(Protocol):
     @property
     def generations(self) -> int: ...
     @property
-    def asked(self) -> tuple[int, int]: ...
+    def policy_conversations(self) -> tuple[int, int]: ...
     @property
     def finer(self) -> str: ...
 
@@ -228,7 +228,7 @@ def _conversations(config: RunConfig, plan: Sizes, role: Role) -> Range:
         return Range(drafts, drafts)
     if role == "librarian":
         return Range(generations, drafts)
-    return Range(*plan.asked)
+    return Range(*plan.policy_conversations)
 
 
 def _usd_of_call(habits: Habits, price: Price) -> Range:
