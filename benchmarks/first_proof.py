@@ -32,7 +32,7 @@ from meta_agent.core.ledger.kinds import Candidate, Proposal
 from meta_agent.core.protocols import JSON
 from meta_agent.core.skills import Skill
 from meta_agent.reports import Display, open_display
-from meta_agent.reports.pages.compare import beside
+from meta_agent.reports.terminal.display import beside
 from meta_agent.skills import SkillLibrary
 from meta_agent.studies.conditions import Comparison, carry_out
 from meta_agent.studies.conditions_results import report, results_of

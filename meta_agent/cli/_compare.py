@@ -103,7 +103,7 @@ def _compare(
     config: RunConfig, conditions: str, seeds: int, out: Path, read_only: bool
 ) -> tuple[dict[str, Any], list[Exception]]:
     from meta_agent.composition.evolve import evolve
-    from meta_agent.reports.pages.compare import beside
+    from meta_agent.reports.terminal.display import beside
     from meta_agent.studies.conditions import carry_out, declare
     from meta_agent.studies.conditions_results import report, results_of
 

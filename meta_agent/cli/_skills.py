@@ -156,7 +156,7 @@ def trial(
     """Runs with the skill and runs without, at equal budget; its standing follows from them."""
     from meta_agent.composition.evolve import evolve
     from meta_agent.composition.used import require_used
-    from meta_agent.reports.pages.compare import beside
+    from meta_agent.reports.terminal.display import beside
     from meta_agent.reports.terminal.text import facts
     from meta_agent.skills.worth import record
     from meta_agent.studies.conditions import carry_out

@@ -29,7 +29,7 @@ from meta_agent.composition.used import require_used
 from meta_agent.core.config import RunConfig
 from meta_agent.core.protocols import JSON
 from meta_agent.reports import Display, RunState, handover_words, open_display
-from meta_agent.reports.told import Event, Told
+from meta_agent.reports.terminal.display import Event, TellingDisplay
 
 if TYPE_CHECKING:
     from meta_agent.composition.forecast import Forecast
@@ -200,7 +200,7 @@ def _shown(
 ) -> Result:
     display: Display = open_display(live=False)
     if on_event is not None:
-        display = Told(display, on_event)
+        display = TellingDisplay(display, on_event)
     try:
         return run(config, display, stop)
     finally:

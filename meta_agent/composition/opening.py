@@ -52,7 +52,7 @@ from meta_agent.policies.engine_room import ROLLOUTS, engines_for
 from meta_agent.policies.training.hub import hf_place
 from meta_agent.policies.training.run import MIN_EXACT
 from meta_agent.reports import Display, recorded, reduce
-from meta_agent.reports.told import Event, Told
+from meta_agent.reports.terminal.display import Event, TellingDisplay
 from meta_agent.sandboxes import Backend, reap, resolve_backend
 from meta_agent.skills import SkillLibrary
 from meta_agent.strategies.strategies import STRATEGIES
@@ -187,7 +187,7 @@ def _heard(
     with listening(place, config.trackers, config.notify, display.note) as tell:
         ended = DONE
         try:
-            yield Told(display, tell)
+            yield TellingDisplay(display, tell)
         except BaseException as error:
             ended = _reason(error)
             raise

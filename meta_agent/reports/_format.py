@@ -1,4 +1,4 @@
-"""How numbers and other people's text appear on a screen.
+"""How numbers and untrusted text appear on a screen.
 
 Harness code, models and repositories write text that we print. Control characters in it could move
 the cursor or recolour the screen and so forge our own output; bidirectional and zero-width ones
@@ -23,7 +23,7 @@ _ODD_CATEGORIES: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Zl", "Zp"})
 
 
 def visible(text: object) -> str:
-    """`text` with every character that could act on a terminal spelled out."""
+    """Returns `text` with every character that could act on a terminal as an escape."""
     raw = str(text)
     if raw.isascii() and raw.isprintable():
         return raw
@@ -31,7 +31,7 @@ def visible(text: object) -> str:
 
 
 def one_line(text: object, limit: int = 200) -> str:
-    """`visible` on one line, cut at `limit` characters."""
+    """Returns `visible(text)` on one line, cut at `limit` characters."""
     flat = " ".join(visible(text).split())
     return flat if len(flat) <= limit else flat[: limit - 1] + "…"
 
@@ -44,17 +44,17 @@ def _spelled(character: str) -> str:
 
 
 def within_run(text: object, run: str | None) -> str:
-    """`text` without the run's name before its candidates: a screen is about one run."""
+    """Returns `text` without the name of the run before its candidates."""
     return str(text).replace(f"{run}/", "") if run else str(text)
 
 
 def percent(share: float | None) -> str:
-    """A share as percent."""
+    """Returns a share as percent."""
     return "–" if share is None else f"{100 * share:.1f} %"
 
 
 def points(share: float) -> str:
-    """A difference of shares, in percentage points."""
+    """Returns a difference of shares in percentage points, with its sign."""
     return f"{100 * share:+.1f}"
 
 
@@ -69,7 +69,7 @@ def share_text(middle: float, low: float, high: float) -> str:
 
 
 def measured_text(measured: Measured | None) -> str:
-    """`61.3 % [57.0, 65.5], n 512`."""
+    """Returns `61.3 % [57.0, 65.5], n 512`."""
     if measured is None:
         return "not measured"
     interval = ""
@@ -80,24 +80,24 @@ def measured_text(measured: Measured | None) -> str:
 
 
 def vault_text(measured: Measured | None) -> str:
-    """What the figures before and after are, what is new in them, and how often it was read."""
-    told = "clean success on the vault split, 95 % interval"
+    """Says what the vault's figures are, how often the vault was read, and what is new in them."""
+    words = "clean success on the vault split, 95 % interval"
     if measured is None:
-        return told
+        return words
     again = f"; {measured.reads} runs of this workspace have read it" if measured.reads > 1 else ""
     fresh = "nothing was trained, so tasks and attempts alone are new"
     if measured.steps != 0:
         fresh = "its weights are the run's own, so the tasks are new and the trainings are not"
-    return f"{told}{again}; {fresh}"
+    return f"{words}{again}; {fresh}"
 
 
 def bounded(effect: Effect) -> bool:
-    """Whether the interval says anything: a difference of two shares is within [-1, 1] anyway."""
+    """Returns False for [-1, 1], which holds every difference of two shares and so says nothing."""
     return effect.ci_low > -1 or effect.ci_high < 1
 
 
 def effect_text(effect: Effect | None) -> str:
-    """`+10.3 [+4.1, +16.5]`, in points; `+4.3 [no bound yet]` where a course ended early."""
+    """Returns `+10.3 [+4.1, +16.5]` in points, or `+4.3 [no bound yet]` after an early end."""
     if effect is None:
         return "–"
     if not bounded(effect):
@@ -106,36 +106,36 @@ def effect_text(effect: Effect | None) -> str:
     return f"{points(effect.delta)} {ends}{effect.selected}"
 
 
-def finding_text(found: Mapping[str, Any]) -> str:
-    """A validity finding in one line; those of the baseline say so. A note is its table."""
-    side = " (of the baseline)" if found.get("side") == "baseline" else ""
-    table = found.get("lines") or () if found.get("severity") == "note" else ()
-    told = "; ".join((f"{found.get('message')}", *map(str, table)))
-    return visible(f"{found.get('code')}{side}: {told}")
+def finding_text(finding: Mapping[str, Any]) -> str:
+    """Returns a finding on validity in one line. A note brings its table along."""
+    side = " (of the baseline)" if finding.get("side") == "baseline" else ""
+    table = finding.get("lines") or () if finding.get("severity") == "note" else ()
+    text = "; ".join((f"{finding.get('message')}", *map(str, table)))
+    return visible(f"{finding.get('code')}{side}: {text}")
 
 
 def prediction_text(hypothesis: Mapping[str, Any]) -> str:
-    """`signal.dead_group_ratio down by 0.1`."""
+    """Returns `signal.dead_group_ratio down by 0.1`."""
     delta = hypothesis.get("expected_delta")
     size = f" by {number(abs(delta))}" if isinstance(delta, int | float) else ""
     return visible(f"{hypothesis.get('metric', '?')} {hypothesis.get('direction', '?')}{size}")
 
 
 def unit_text(training_seeds: int) -> str:
-    """Over how many policies an effect was measured; with one, the task is the unit."""
+    """Says over how many policies an effect was measured."""
     return f"{training_seeds} training seeds" if training_seeds > 1 else "one policy"
 
 
 def test_text(evidence: Mapping[str, Any]) -> str:
-    """What a sequential verdict rests on: wealth against its bar, and what was not spent."""
-    inputs, told = evidence.get("inputs"), evidence.get("numbers")
+    """Returns what a sequential test came to: wealth against its bar, and trainings saved."""
+    inputs, numbers = evidence.get("inputs"), evidence.get("numbers")
     course = inputs.get("course") if isinstance(inputs, dict) else None
-    if not (isinstance(course, dict) and isinstance(told, dict)):
+    if not (isinstance(course, dict) and isinstance(numbers, dict)):
         return ""
     target = course.get("target")
-    wanted = points(target) if isinstance(target, float) else "?"
-    shown = {name: number(value) for name, value in told.items()}
-    return visible(_TEST.format_map(defaultdict(lambda: "?", shown, wanted=wanted)))
+    gain = points(target) if isinstance(target, float) else "?"
+    figures = {name: number(value) for name, value in numbers.items()}
+    return visible(_TEST.format_map(defaultdict(lambda: "?", figures, wanted=gain)))
 
 
 _TEST = (
@@ -145,7 +145,7 @@ _TEST = (
 
 
 def live_text(live: Mapping[str, Any]) -> str:
-    """One look at a candidate that was really trained or run."""
+    """Returns one look at a candidate that was trained or run."""
     parts = [f"{live['seeds']} training seeds"] if "seeds" in live else []
     if isinstance(verdict := live.get("verdict"), dict):
         parts.append(f"{verdict.get('kind')} {effect_text(parse_effect(verdict.get('effect')))}")
@@ -155,12 +155,12 @@ def live_text(live: Mapping[str, Any]) -> str:
 
 
 def dollars(usd: float | None) -> str:
-    """Money; an unknown price is said to be unknown."""
+    """Returns an amount of money, or `unknown price`."""
     return "unknown price" if usd is None else f"${usd:.4f}" if 0 < usd < 1 else f"${usd:.2f}"
 
 
 def duration(seconds: float) -> str:
-    """`45 s`, `12 min 05 s`, `3 h 02 min`."""
+    """Returns `45 s`, `12 min 05 s` or `3 h 02 min`."""
     whole = round(seconds)
     if whole < 60:
         return f"{whole} s"
@@ -170,7 +170,7 @@ def duration(seconds: float) -> str:
 
 
 def interval_bar(effect: Effect) -> str:
-    """An effect and its interval around nothing (`|`), between bounds that are alike."""
+    """Draws an effect and its interval around zero (`|`) on a symmetric scale."""
     most = max(abs(effect.ci_low), abs(effect.ci_high), abs(effect.delta), 0.01)
 
     def place(share: float) -> int:
@@ -183,11 +183,11 @@ def interval_bar(effect: Effect) -> str:
 
 
 def plain_leaves(name: str, value: object) -> Iterator[tuple[str, str]]:
-    """What a record holds, a line each, without its form: that is what `--json` is for."""
+    """Yields each value of a record with its dotted name; lists of records are only counted."""
     if isinstance(value, Mapping):
-        for inner, one in value.items():
-            yield from plain_leaves(f"{name}.{inner}", one)
-    elif isinstance(value, list) and any(isinstance(one, dict | list) for one in value):
+        for inner, part in value.items():
+            yield from plain_leaves(f"{name}.{inner}", part)
+    elif isinstance(value, list) and any(isinstance(part, dict | list) for part in value):
         yield name, f"{len(value)} entries (--json shows them)"
     elif isinstance(value, list):
         yield name, ", ".join(map(_leaf, value)) or "none"
@@ -202,15 +202,15 @@ def _leaf(value: object) -> str:
 
 
 def number(value: object) -> str:
-    """A metric in at most four significant digits."""
+    """Returns a metric in at most four significant digits."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return one_line(value, 60)
     return str(value) if isinstance(value, int) else f"{value:.4g}"
 
 
 def value_text(value: object) -> str:
-    """A metric or a setting: numbers short, tables as name and value."""
+    """Returns a metric or a setting on one line; tables become names and values."""
     if isinstance(value, dict):
-        found = (f"{name.removeprefix('.')} {told}" for name, told in plain_leaves("", value))
-        return ", ".join(found) or "none"
-    return next((told for _, told in plain_leaves("", value)), "–")
+        leaves = (f"{name.removeprefix('.')} {text}" for name, text in plain_leaves("", value))
+        return ", ".join(leaves) or "none"
+    return next((text for _, text in plain_leaves("", value)), "–")

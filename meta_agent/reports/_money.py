@@ -1,4 +1,4 @@
-"""Spend by role, as it may be told: an unknown price is unknown, and what is set aside is said."""
+"""Spend by role. A price that is not known is never 0, and reserved amounts are shown."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ HEADINGS: Final = ("role", "calls", "tokens", "US$", "not settled")
 
 
 def usd_of(part: Spend) -> float | None:
-    """A role's money, what is set aside included; None as soon as one call had no price."""
+    """Returns the money of a role with its reservations; None if one call had no price."""
     return None if part.unpriced_calls else part.usd + part.open_usd
 
 
 def total_usd(parts: Iterable[Spend]) -> float | None:
-    """The money of all roles; None as soon as one call had no known price."""
+    """Returns the money of all roles; None if one call had no known price."""
     amounts = [usd_of(part) for part in parts]
-    known = [amount for amount in amounts if amount is not None]
-    return sum(known) if len(known) == len(amounts) else None
+    priced = [amount for amount in amounts if amount is not None]
+    return sum(priced) if len(priced) == len(amounts) else None
 
 
 def by_role_json(spend: Mapping[str, Spend]) -> dict[str, JSON]:
-    """The `by_role` object of the interface."""
+    """Returns the `by_role` object of the JSON documents."""
     return {
         role: {
             "calls": part.calls,
@@ -41,7 +41,7 @@ def by_role_json(spend: Mapping[str, Spend]) -> dict[str, JSON]:
 
 
 def rows(spend: Mapping[str, Spend]) -> Iterator[tuple[str, str, str, str, str]]:
-    """For tables: role, calls, tokens, US$, set aside; the sum last."""
+    """Yields role, calls, tokens, US$ and reservations; the sum comes last."""
     everything = [("all", _sum(spend.values()))] if spend else []
     for role, part in [*spend.items(), *everything]:
         tokens = part.tokens + part.open_tokens
@@ -54,17 +54,17 @@ def _sum(parts: Iterable[Spend]) -> Spend:
 
 
 def _usd(part: Spend) -> str:
-    known = dollars(part.usd + part.open_usd)
+    amount = dollars(part.usd + part.open_usd)
     if not part.unpriced_calls:
-        return known
+        return amount
     if part.unpriced_calls == part.calls:
         return "unknown"
     calls = "1 call" if part.unpriced_calls == 1 else f"{part.unpriced_calls} calls"
-    return f"{known} + unknown ({calls} without a price)"
+    return f"{amount} + unknown ({calls} without a price)"
 
 
 def _set_aside(part: Spend) -> str:
-    """Reservations of calls whose outcome nobody knows: they keep counting."""
+    """Returns the reservations of calls whose outcome is unknown; they keep counting."""
     if not part.open_tokens and not part.open_usd:
         return "–"
     return f"{part.open_tokens:,} tokens, {dollars(part.open_usd)}"

@@ -19,12 +19,12 @@ from meta_agent.reports._parts import Measured
 
 
 def verdict_note(candidate: Candidate, verdict: Verdict) -> str:
-    """Verdict, reasons, prediction against what was measured, and the command to check it."""
+    """Returns the verdict, reasons, forecast, measurement, and the command to verify."""
     return "\n".join(_lines(candidate, verdict)) + "\n"
 
 
 def claim_note(commit: str, members: Sequence[str], verdict: Verdict) -> str:
-    """What was claimed, which of the two claims it is, and the command to check it."""
+    """Returns which claim it is, its verdict, its measurement, and the command to verify."""
     inputs = verdict.evidence.get("inputs") or {}
     about = "this harness, over training seeds" if inputs.get("course") else "this version"
     head = f"Claim: {about}, of {', '.join(map(visible, members))} together"
@@ -32,7 +32,7 @@ def claim_note(commit: str, members: Sequence[str], verdict: Verdict) -> str:
 
 
 def handover_note(run: str, handover: JSON, vault: Mapping[str, JSON]) -> str:
-    """What a run handed over, and what the vault said of it and of the start."""
+    """Returns what a run handed over, and the vault's figures before and after."""
     shares = [f"{which} {measured_text(Measured.parse(vault[which]))}" for which in vault]
     return "\n".join(
         [
@@ -44,7 +44,7 @@ def handover_note(run: str, handover: JSON, vault: Mapping[str, JSON]) -> str:
 
 
 def attribution_note(candidate: str, attribution: Mapping[str, Any]) -> str:
-    """What of a promotion the harness did, and what the policy."""
+    """Returns how much of a gain came from the harness and how much from the policy."""
     lines = [f"Attribution of {visible(candidate)}, clean success"]
     lines += [f"  {name:26} {value}" for name, value in attribution_facts(attribution)]
     return "\n".join(lines) + "\n"

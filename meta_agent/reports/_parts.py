@@ -1,6 +1,6 @@
-"""The parts of a `RunState`, each read once from recorded JSON, tolerantly.
+"""The parts of a `RunState`, each read once from recorded JSON.
 
-What a field takes from a record is its type: a field that is missing, or of another kind, is empty.
+Reading is tolerant: a field that is missing, or has another type, is empty.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ Fields = Annotated[
 
 
 class Recorded:
-    """What is read from the outcome of a step, field by field, and shown as it was read."""
+    """A part that pydantic reads from the outcome of a step, and writes as JSON."""
 
     __slots__ = ()
 
@@ -47,13 +47,13 @@ class Recorded:
         return read
 
     def to_json(self) -> dict[str, JSON]:
-        shown: dict[str, JSON] = TypeAdapter(type(self)).dump_python(self, mode="json")
-        return shown
+        document: dict[str, JSON] = TypeAdapter(type(self)).dump_python(self, mode="json")
+        return document
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """A success rate with the number it rests on. Shares, not points."""
+    """A success rate with the number of attempts behind it. Shares, not points."""
 
     split: str
     n: int
@@ -61,10 +61,10 @@ class Measured:
     clean_success: float | None
     ci: tuple[float, float] | None  # of clean success
     reads: int = 1
-    """Runs of the workspace that had measured on the vault by then."""
+    """How many runs of the workspace had measured on the vault by then."""
     seed: int | None = None
     steps: int | None = None
-    """Of the training whose weights were measured; None: older records do not say."""
+    """Steps of the training whose weights were measured; None in older records."""
 
     @classmethod
     def parse(cls, outcome: Mapping[str, Any]) -> Self:
@@ -82,7 +82,7 @@ class Measured:
 
     @property
     def training(self) -> str:
-        """Which training was read; nothing where there was none, or none is recorded."""
+        """The training whose weights were measured; empty if there was none or none is recorded."""
         if not self.steps:
             return ""
         if self.seed is None:
@@ -103,7 +103,7 @@ class Measured:
 
 @read_dataclass(frozen=True, slots=True)
 class VersionView(Recorded):
-    """One promoted version (or the first one)."""
+    """A version of the harness that was promoted, or the first one."""
 
     version: Words = ""
     generation: Count = 0
@@ -112,12 +112,12 @@ class VersionView(Recorded):
     candidate: str | None = None
     undone: Truth = False
     measured: Annotated[
-        Measured | None, PlainSerializer(lambda seen: seen.to_json() if seen else None)
+        Measured | None, PlainSerializer(lambda side: side.to_json() if side else None)
     ] = None
 
     @property
     def column(self) -> int:
-        """Its place on the main line: what generation g made stands after generation g."""
+        """Its column in the lineage: generation g makes the version after it."""
         return 0 if self.candidate is None else self.generation + 1
 
 
@@ -152,7 +152,7 @@ class CellView(Recorded):
 
 @read_dataclass(slots=True)
 class CandidateView(Recorded):
-    """A candidate with all that was found out about it."""
+    """A candidate with its screens, looks, verdict and merge."""
 
     id: Words = ""
     generation: Count = 0
@@ -198,20 +198,20 @@ class CandidateView(Recorded):
 
     @property
     def label(self) -> str:
-        """Its factor, or both of a combined change."""
+        """Its factor, or both factors of a combined change."""
         return "+".join(map(str, self.hypothesis.get("factors") or ())) or self.factor
 
     @property
     def share(self) -> Effect | None:
-        """What it adds to its bundle, on the search split: an explanation."""
+        """The gain it adds to its bundle on the search split. It explains and proves nothing."""
         evidence = (self.verdict or {}).get("evidence")
         return parse_effect(evidence.get("share")) if isinstance(evidence, dict) else None
 
     @property
     def attribution(self) -> Mapping[str, Any] | None:
-        """What of a merged gain the harness did, and what the policy."""
-        told = (self.merge or {}).get("attribution")
-        return told if isinstance(told, dict) else None
+        """How much of a merged gain came from the harness and how much from the policy."""
+        attribution = (self.merge or {}).get("attribution")
+        return attribution if isinstance(attribution, dict) else None
 
     @property
     def statement(self) -> str:
@@ -222,7 +222,7 @@ class CandidateView(Recorded):
         return parse_effect((self.verdict or {}).get("effect"))
 
     def answers_to(self, name: str) -> bool:
-        """Whether a person who typed `name` means this candidate."""
+        """Returns True if a person who typed `name` means this candidate."""
         by_commit = len(name) >= 6 and self.commit.startswith(name)
         return by_commit or self.id == name or self.id.endswith("/" + name)
 
@@ -250,7 +250,7 @@ class CandidateView(Recorded):
         }
 
     def full_json(self) -> dict[str, JSON]:
-        """With every number behind the verdict: what `why` shows."""
+        """Returns the document of `why --json`, with every number behind the verdict."""
         return {
             "schema_version": 1,
             **self.to_json(),
@@ -263,7 +263,10 @@ class CandidateView(Recorded):
 
 
 class BlamedLine(NamedTuple):
-    """One line of a file, and what brought it; of no candidate where the host wrote it."""
+    """One line of a file, and the commit that brought it.
+
+    `candidate` is None if the host wrote the line.
+    """
 
     number: int
     text: str
@@ -274,7 +277,7 @@ class BlamedLine(NamedTuple):
 
 @read_dataclass(frozen=True, slots=True)
 class RefusedView(Recorded):
-    """A draft that was never admitted: no test was paid for it."""
+    """A draft that was refused before any test."""
 
     generation: Count = 0
     statement: Words = ""
@@ -290,15 +293,15 @@ class RefusedView(Recorded):
 
 @read_dataclass(frozen=True, slots=True)
 class AnalysisView(Recorded):
-    """What a generation's analyst said beside its ideas."""
+    """An analyst's words on a generation, beside its ideas."""
 
     generation: Count = 0
-    nothing: Words = ""  # why there was nothing to try, if so
-    noted: Words = ""  # for the analysts after it
+    nothing: Words = ""  # the reason if there was nothing to try
+    noted: Words = ""  # a note for later analysts
 
 
 def _exemplars(value: Any) -> tuple[Mapping[str, Any], ...]:
-    """Either a list, or a dictionary of lists by failure mode."""
+    """Reads a list, or a dictionary of lists by failure mode."""
     if not isinstance(value, dict):
         return _dicts(value)
     return tuple({"mode": mode, **item} for mode, items in value.items() for item in _dicts(items))
@@ -310,7 +313,9 @@ def _layers(value: Any) -> dict[str, Any]:
 
 def _quoted(value: Any) -> dict[str, Any]:
     quoted = value if isinstance(value, dict) else {}
-    return {str(k): tuple(map(str, told)) for k, told in quoted.items() if isinstance(told, list)}
+    return {
+        str(k): tuple(map(str, lines)) for k, lines in quoted.items() if isinstance(lines, list)
+    }
 
 
 @read_dataclass(frozen=True, slots=True)
@@ -329,7 +334,7 @@ class EvidenceView(Recorded):
     )
 
     def behind(self, alert: Mapping[str, Any]) -> tuple[str, ...]:
-        """The attempts that show what an alert on the conversation is about."""
+        """Returns quotes of attempts that show what an alert on the conversation is about."""
         return self.quoted.get(str(alert.get("metric", "")).removeprefix("conversation."), ())
 
 
@@ -367,7 +372,7 @@ class MetricPoint:
 
 
 def parse_effect(value: Any) -> Effect | None:
-    """An effect as a verdict records it; None where it is absent or incomplete."""
+    """Returns an effect as a verdict records it, or None if it is absent or incomplete."""
     if not isinstance(value, dict):
         return None
     delta, low, high = (_number(value.get(name)) for name in ("delta", "ci_low", "ci_high"))

@@ -1,7 +1,7 @@
-"""What happened, why, and what to do next: a sentence each, and the command. Read before anything.
+"""The sentences that every screen begins with: what happened, why, and what to do next.
 
-Every screen begins with these, so each says only what the record holds: a gain that is not proven
-is called an estimate, and what nobody measured is not mentioned.
+Each says only what the record holds. A gain that is not proven is called an estimate, and what was
+not measured is not mentioned.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _CLAIMED: Final = {"harness": "this harness, trained anew,", "version": "with th
 
 
 class Sentence(NamedTuple):
-    """One of the three, with the command that it leads to."""
+    """A sentence, its topic, and the command to type next."""
 
     about: str
     words: str
@@ -29,41 +29,41 @@ class Sentence(NamedTuple):
 
 
 def sentences(state: RunState) -> list[Sentence]:
-    """What happened, why, and what next."""
+    """Returns what happened, why, and what to do next."""
     where = f" --workspace {shlex.quote(visible(state.workspace))}" if state.workspace else ""
     if state.exit_reason not in ("done", "aborted"):
-        found = _unfinished(state, where)
+        parts = _unfinished(state, where)
     else:
-        found = [_outcome(state), *_reasons(state, where), _use(state, where)]
-    return [one._replace(words=visible(one.words)) for one in found]
+        parts = [_outcome(state), *_reasons(state, where), _use(state, where)]
+    return [part._replace(words=visible(part.words)) for part in parts]
 
 
 def progress(state: RunState) -> str:
-    """`generation 2 of 3, step 12 of v0 seed 1, 30 steps, 43 % of 108,800 attempts, about 5 min`.
+    """Returns `generation 2 of 3, step 12 of v0, 43 % of 108,800 attempts, about 5 min left`.
 
-    Nothing where no plan was recorded.
+    It is empty if no plan was recorded.
     """
     if state.share is None:
         return ""
-    told = [f"{100 * state.share:.0f} % of {state.planned:,} attempts"]
+    parts = [f"{100 * state.share:.0f} % of {state.planned:,} attempts"]
     if state.exit_reason is None:
-        told = [*_at(state), *told]
+        parts = [*_at(state), *parts]
     if state.left_sec is not None:
-        told.append(f"about {duration(state.left_sec)} left")
-    return ", ".join(told)
+        parts.append(f"about {duration(state.left_sec)} left")
+    return ", ".join(parts)
 
 
 def _at(state: RunState) -> list[str]:
-    """The generation, and the newest training step."""
-    found = []
+    """Returns the generation and the newest training step."""
+    parts = []
     if state.evidence:
         of = state.config.get("generations")
         number = f"generation {state.evidence[-1].generation + 1}"
-        found.append(f"{number} of {of}" if of else number)
+        parts.append(f"{number} of {of}" if of else number)
     if state.metrics:
         last = list(state.metrics.values())[-1][-1]
-        found.append(f"step {last.step} of {last.series}")
-    return found
+        parts.append(f"step {last.step} of {last.series}")
+    return parts
 
 
 # --- a run that has not ended -------------------------------------------------------------------
@@ -72,9 +72,9 @@ def _at(state: RunState) -> list[str]:
 def _unfinished(state: RunState, where: str) -> list[Sentence]:
     so_far = Sentence("so far", _so_far(state))
     if state.waiting:
-        subjects = " ".join(visible(one.subject) for one in state.waiting)
-        asked = "; ".join(one.asks for one in state.waiting)
-        happened = Sentence("what happened", f"The run waits for a person: {asked}")
+        subjects = " ".join(visible(decision.subject) for decision in state.waiting)
+        questions = "; ".join(decision.asks for decision in state.waiting)
+        happened = Sentence("what happened", f"The run waits for a person: {questions}")
         answer = "Answer; the same evolve command then goes on."
         return [happened, so_far, Sentence("next", answer, f"meta-agent approve {subjects}{where}")]
     if state.owner and state.exit_reason is None:
@@ -99,33 +99,33 @@ def _unfinished(state: RunState, where: str) -> list[Sentence]:
 
 
 def _flags(state: RunState) -> str:
-    """What the run was begun with: other flags would begin another run."""
+    """Returns the flags that were typed: with others, evolve would begin another run."""
     origin = state.config.get("origin")
     typed = (
         [name for name, at in origin.items() if at == _TYPED] if isinstance(origin, dict) else []
     )
-    told = ""
-    for name in (one for one in typed if one != "workspace"):
+    flags = ""
+    for name in (setting for setting in typed if setting != "workspace"):
         value, flag = state.config.get(name), f" --{name.replace('_', '-')}"
         if isinstance(value, str | int | float):
-            told += flag if value is True else f"{flag} {shlex.quote(str(value))}"
+            flags += flag if value is True else f"{flag} {shlex.quote(str(value))}"
         else:
-            told += f"{flag} ..."
-    return visible(told)
+            flags += f"{flag} ..."
+    return visible(flags)
 
 
 def _so_far(state: RunState) -> str:
-    tried = list(state.candidates.values())
-    judged = [one for one in tried if one.verdict]
-    told = f"{len(tried)} ideas, {len(judged)} of them judged"
+    candidates = list(state.candidates.values())
+    judged = [candidate for candidate in candidates if candidate.verdict]
+    words = f"{len(candidates)} ideas, {len(judged)} of them judged"
     if state.first and state.first.clean_success is not None:
-        told += (
+        words += (
             f"; the start solves {percent(state.first.clean_success)} cleanly on the search split"
         )
-    chosen = [one for one in state.cells if one.chosen and one.clean_success is not None]
+    chosen = [cell for cell in state.cells if cell.chosen and cell.clean_success is not None]
     if chosen:
-        told += f", the best bundle so far {percent(chosen[-1].clean_success)}"
-    return told + "."
+        words += f", the best bundle so far {percent(chosen[-1].clean_success)}"
+    return words + "."
 
 
 # --- a run that has ended -----------------------------------------------------------------------
@@ -138,8 +138,8 @@ def _outcome(state: RunState) -> Sentence:
     if before and after and None not in (before.clean_success, after.clean_success):
         longer = before.steps and after.steps and before.steps != after.steps
         start, end = (
-            f"{percent(one.clean_success)}{f' ({one.steps} steps)' if longer else ''}"
-            for one in (before, after)
+            f"{percent(side.clean_success)}{f' ({side.steps} steps)' if longer else ''}"
+            for side in (before, after)
         )
         moved = f"clean success from {start} to {end} on {after.n} tasks that nobody had seen"
         moved += ", with this run's own trainings" if after.steps else ""
@@ -152,27 +152,32 @@ def _outcome(state: RunState) -> Sentence:
 
 
 def _reasons(state: RunState, where: str) -> list[Sentence]:
-    told = []
+    reasons = []
     if carriers := _carriers(state) or _waiting(state):
-        parts = [f"{one.short_id}, {_then(one)} ({_share(one)})" for one in carriers]
+        parts = [
+            f"{candidate.short_id}, {_then(candidate)} ({_share(candidate)})"
+            for candidate in carriers
+        ]
         words = f"{'; '.join(parts)}."
-        if len([one for one in carriers if one.share]) > 1:
+        if len([candidate for candidate in carriers if candidate.share]) > 1:
             words += " Each figure is what the bundle loses without that edit; they do not add up."
-        told.append(Sentence("why", words))
+        reasons.append(Sentence("why", words))
     claims = [
-        f"{_CLAIMED.get(kind, kind)} {effect_text(effect)} points, {_known(verdict)}"
+        f"{_CLAIMED.get(kind, kind)} {effect_text(effect)} points, {_proof_word(verdict)}"
         for kind, verdict in state.claims.items()
         if (effect := parse_effect(verdict.get("effect")))
     ]
     if claims:
-        told.append(Sentence("how sure", f"Against the start: {'; '.join(claims)}."))
+        reasons.append(Sentence("how sure", f"Against the start: {'; '.join(claims)}."))
     if best := _best_refused(state):
         reason = best.reasons[0] if best.reasons else "no reason is recorded"
         words = (
             f"{best.short_id}{_measured_as(state, best)} is {best.kind}: {one_line(reason, 240)}."
         )
-        told.append(Sentence("why not", words, f"meta-agent why {visible(best.short_id)}{where}"))
-    return told
+        reasons.append(
+            Sentence("why not", words, f"meta-agent why {visible(best.short_id)}{where}")
+        )
+    return reasons
 
 
 def _measured_as(state: RunState, candidate: CandidateView) -> str:
@@ -208,46 +213,66 @@ def _use(state: RunState, where: str) -> Sentence:
 
 
 def _carriers(state: RunState) -> list[CandidateView]:
-    """What has come to `main` and stayed."""
-    merged = (one for one in state.candidates.values() if one.merge and not one.reverted)
-    stayed = [one for one in merged if one.merge and not one.merge.get("undone")]
-    return sorted(stayed, key=lambda one: -(gain.delta if (gain := _gain(one)) else 0.0))
+    """Returns the candidates that were merged into `main` and are still there, best first."""
+    merged = (
+        candidate
+        for candidate in state.candidates.values()
+        if candidate.merge and not candidate.reverted
+    )
+    stayed = [
+        candidate for candidate in merged if candidate.merge and not candidate.merge.get("undone")
+    ]
+    return sorted(
+        stayed, key=lambda candidate: -(gain.delta if (gain := _gain(candidate)) else 0.0)
+    )
 
 
-def _known(verdict: Mapping[str, Any]) -> str:
+def _proof_word(verdict: Mapping[str, Any]) -> str:
     kind = str(verdict.get("kind"))
     return {"PROMOTE": "proven", "INCONCLUSIVE": "not proven"}.get(kind, kind)
 
 
 def _waiting(state: RunState) -> list[CandidateView]:
-    """What is handed over unproven: on the lead, and not on `main`."""
+    """Returns the candidates on the branch `lead` that are not proven."""
     members = (state.lead or {}).get("members") or ()
     return [state.candidates[name] for name in members if name in state.candidates]
 
 
-def _gain(one: CandidateView) -> Effect | None:
-    """What it adds: its share where it came in a bundle."""
-    return one.share or one.effect
+def _gain(candidate: CandidateView) -> Effect | None:
+    """Returns the gain of a candidate: its share if it came in a bundle."""
+    return candidate.share or candidate.effect
 
 
 def _best_refused(state: RunState) -> CandidateView | None:
-    """The highest estimate that was not taken, as far as it looked like a gain; INVALID ones first.
+    """Returns the refused candidate with the highest estimated gain, INVALID ones first.
 
-    What was found invalid before any training has no estimate, and comes last of its kind.
+    A candidate that was invalid before any training has no estimate and comes after those with one.
     """
-    refused = [one for one in state.candidates.values() if one.kind in ("INVALID", "REJECT")]
-    gain_of = {one.id: gain.delta for one in refused if (gain := one.effect or one.share)}
-    up = [one for one in refused if gain_of.get(one.id, 0.0) > 0]
-    unseen = [one for one in refused if one.kind == "INVALID" and one.id not in gain_of]
-    best = [one for one in up if one.kind == "INVALID"] or unseen or up
-    return max(best, key=lambda one: gain_of.get(one.id, 0.0)) if best else None
+    refused = [
+        candidate
+        for candidate in state.candidates.values()
+        if candidate.kind in ("INVALID", "REJECT")
+    ]
+    gain_of = {
+        candidate.id: gain.delta
+        for candidate in refused
+        if (gain := candidate.effect or candidate.share)
+    }
+    up = [candidate for candidate in refused if gain_of.get(candidate.id, 0.0) > 0]
+    unseen = [
+        candidate
+        for candidate in refused
+        if candidate.kind == "INVALID" and candidate.id not in gain_of
+    ]
+    best = [candidate for candidate in up if candidate.kind == "INVALID"] or unseen or up
+    return max(best, key=lambda candidate: gain_of.get(candidate.id, 0.0)) if best else None
 
 
-def _share(one: CandidateView) -> str:
-    gain = _gain(one)
-    return f"{one.label}, {points(gain.delta)} points" if gain else one.label
+def _share(candidate: CandidateView) -> str:
+    gain = _gain(candidate)
+    return f"{candidate.label}, {points(gain.delta)} points" if gain else candidate.label
 
 
-def _then(one: CandidateView) -> str:
-    """What its hypothesis changes, without what it foretells."""
-    return one_line(one.statement.removeprefix("if ").partition(" then ")[0], 120)
+def _then(candidate: CandidateView) -> str:
+    """Returns what its hypothesis changes, without the forecast."""
+    return one_line(candidate.statement.removeprefix("if ").partition(" then ")[0], 120)

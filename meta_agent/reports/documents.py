@@ -27,21 +27,21 @@ def status_json(state: RunState) -> dict[str, JSON]:
         "last_at": state.last_at,
         "starts": state.starts,
         "in_flight": [step.key for step in state.open_steps],
-        "waiting": [one.to_json() for one in state.waiting],
-        "candidates": {one.id: one.kind for one in state.candidates.values()},
+        "waiting": [decision.to_json() for decision in state.waiting],
+        "candidates": {decision.id: decision.kind for decision in state.candidates.values()},
         "versions": [version.version for version in state.versions],
         "spend": state.spend_json(),
     }
 
 
 def report_json(state: RunState) -> dict[str, JSON]:
-    """`report --json`: the run whole, and what its first screen says."""
+    """`report --json`: the whole run, and the sentences of its first screen."""
     return {**state.to_json(), "sentences": _sentences(state)}
 
 
 def _sentences(state: RunState) -> list[JSON]:
-    """What happened, why, and what next, with the command."""
-    return [one._asdict() for one in sentences(state)]
+    """The sentences with their commands."""
+    return [sentence._asdict() for sentence in sentences(state)]
 
 
 def log_json(run: str, steps: Sequence[Step], events: Sequence[Event]) -> dict[str, JSON]:

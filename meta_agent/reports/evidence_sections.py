@@ -49,25 +49,28 @@ def compared(every: Sequence[EvidenceView]) -> list[Block]:
     metrics_of = [
         {
             f"{layer}.{name}": value
-            for layer, values in one.layers.items()
+            for layer, values in evidence.layers.items()
             for name, value in values.items()
         }
-        for one in every
+        for evidence in every
     ]
-    alerts = [(one, alert) for one in every for alert in one.alerts]
+    alerts = [(evidence, alert) for evidence in every for alert in evidence.alerts]
     alerted = {str(alert.get("metric")) for _, alert in alerts}
     names = list(dict.fromkeys(name for metrics in metrics_of for name in metrics))
     first = [n for n in names if n in _HEADLINE_METRICS or n.startswith(_DIAGNOSTICS)]
-    shown = first + [n for n in names if n not in first and alerted & {n, n.partition(".")[2]}]
-    headings = ("metric", *(f"{one.version} (g{one.generation})" for one in every))
-    rows = [(n, *(value_text(metrics.get(n)) for metrics in metrics_of)) for n in shown]
+    chosen = first + [n for n in names if n not in first and alerted & {n, n.partition(".")[2]}]
+    headings = ("metric", *(f"{evidence.version} (g{evidence.generation})" for evidence in every))
+    rows = [(n, *(value_text(metrics.get(n)) for metrics in metrics_of)) for n in chosen]
     warnings = [
-        Words(f"alert  {one.version}: {alert.get('message', '')}", "warn") for one, alert in alerts
+        Words(f"alert  {evidence.version}: {alert.get('message', '')}", "warn")
+        for evidence, alert in alerts
     ]
     warnings += [
-        Words(f"  see {line}", "warn") for one, alert in alerts for line in one.behind(alert)
+        Words(f"  see {line}", "warn")
+        for evidence, alert in alerts
+        for line in evidence.behind(alert)
     ]
-    rest = f"metrics not shown: {len(names) - len(shown)} (--all, --json or --html)"
+    rest = f"metrics not shown: {len(names) - len(chosen)} (--all, --json or --html)"
     return [Table(headings, rows, cut=True), *warnings, Words(rest, "dim")]
 
 

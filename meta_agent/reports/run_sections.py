@@ -77,7 +77,10 @@ _CANDIDATE_COLUMNS: Final = ("candidate", "factor", "verdict", "clean success, p
 
 def summary(state: RunState) -> list[Section]:
     """The end of a run: before and after, every verdict, the skills, and what to type next."""
-    outcome = [("run", f"{state.run}, {state.exit_reason or 'not finished'}"), *_told(state)]
+    outcome = [
+        ("run", f"{state.run}, {state.exit_reason or 'not finished'}"),
+        *_sentence_rows(state),
+    ]
     return present(
         Section([Facts([*outcome, *_claims(state).rows, *replay_facts(state)])]),
         _bundles(state),
@@ -96,14 +99,14 @@ def report(state: RunState, predictions: Mapping[str, Any] | None) -> list[Secti
 
 def status(state: RunState) -> list[Section]:
     """Where a run stands right now: in sentences, then the figures."""
-    return [Section([Facts(_told(state))]), *standing(state)]
+    return [Section([Facts(_sentence_rows(state))]), *standing(state)]
 
 
 def watched(state: RunState, newest: int) -> list[Section]:
     """A running run on one screen: sentences, bundles, the newest candidates, the figures."""
     recent = list(state.candidates.values())[-newest:]
-    table = Table(_CANDIDATE_COLUMNS, [_row(one) for one in recent], whole=range(4))
-    parts = present(Section([Facts(_told(state))]), _bundles(state), Section([table]))
+    table = Table(_CANDIDATE_COLUMNS, [_row(candidate) for candidate in recent], whole=range(4))
+    parts = present(Section([Facts(_sentence_rows(state))]), _bundles(state), Section([table]))
     return [*parts, *standing(state)]
 
 
@@ -138,7 +141,7 @@ def page(state: RunState, predictions: Mapping[str, Any] | None = None) -> Page:
         f"run {state.run} · domain {state.domain} · policy {config.get('policy', '')} · "
         f"meta-agent {config.get('meta_model', '')}"
     ]
-    first = Section([Facts(_told(state)), *_notices(state)])
+    first = Section([Facts(_sentence_rows(state)), *_notices(state)])
     result = Section([run_figures.vault(state), *_vault_words(state), Cards(list(_cards(state)))])
     sections = present(
         first,
@@ -189,14 +192,14 @@ def show(candidate: CandidateView) -> list[Section]:
 # --- the beginning of every screen --------------------------------------------------------------
 
 
-def _told(state: RunState) -> list[tuple[str, Cell]]:
+def _sentence_rows(state: RunState) -> list[tuple[str, Cell]]:
     return [(part.about, Words(part.words, command=part.command)) for part in sentences(state)]
 
 
 def _notices(state: RunState) -> list[Block]:
     replayed = " · ".join(f"{name} {value}" for name, value in replay_facts(state))
-    asked = [Asked(decision.subject, decision.asks) for decision in state.waiting]
-    return [Words(replayed, "notice"), *asked]
+    questions = [Asked(decision.subject, decision.asks) for decision in state.waiting]
+    return [Words(replayed, "notice"), *questions]
 
 
 def state_word(state: RunState) -> str:
@@ -254,8 +257,10 @@ def _cards(state: RunState) -> Iterator[Card]:
         looks = f"{kinds}; {state.confirm_queries} looks at the confirm split"
         yield Card("candidates", str(len(state.candidates)), looks)
     if state.share is not None and state.exit_reason is None:
-        left = "" if state.left_sec is None else f"; about {duration(state.left_sec)} left"
-        yield Card("done", f"{100 * state.share:.0f} %", f"of {state.planned:,} attempts{left}")
+        remaining = "" if state.left_sec is None else f"; about {duration(state.left_sec)} left"
+        yield Card(
+            "done", f"{100 * state.share:.0f} %", f"of {state.planned:,} attempts{remaining}"
+        )
     yield Card("skills written", str(len(state.skills)), "in view of the next proposals")
     work = f"{state.rollouts} rollouts, {state.train_steps} training steps"
     yield Card("time", duration(state.wall_sec), work)
@@ -331,7 +336,7 @@ def _decided(candidate: CandidateView, decisions: Iterable[DecisionView]) -> Fac
     ]
     rows += [("rests on", str(line)) for line in hypothesis.get("evidence") or ()]
     rows += [("skill used", str(name)) for name in hypothesis.get("skills") or ()]
-    rows += [(f"screen {one.get('stage', '')}", _screen(one)) for one in candidate.screens]
+    rows += [(f"screen {screen.get('stage', '')}", _screen(screen)) for screen in candidate.screens]
     rows += [(f"live {look.get('split', '')}", live_text(look)) for look in candidate.lives]
     rows.append(("verdict", Words(verdict_word(candidate), kind=candidate.kind)))
     rows += [("because", reason) for reason in candidate.reasons]
@@ -368,9 +373,10 @@ def _evidence_of(candidate: CandidateView) -> dict[str, Any]:
 
 
 def _gains(state: RunState, predictions: Mapping[str, Any] | None) -> Section:
-    merged = (one for one in state.candidates.values() if one.attribution)
+    merged = (candidate for candidate in state.candidates.values() if candidate.attribution)
     rows = [
-        (f"{one.short_id} attributed", attribution_line(one.attribution or {})) for one in merged
+        (f"{candidate.short_id} attributed", attribution_line(candidate.attribution or {}))
+        for candidate in merged
     ]
     title = "Gains and forecasts"
     return Section([Facts([*rows, *prediction_facts(predictions)])], title, "gains")

@@ -10,7 +10,6 @@ Does not cover: the live page's list of attempts and map of tasks, which only a 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, field
 from typing import Final, Literal, NamedTuple
 
 Style = Literal["", "dim", "strong", "good", "warn", "bad", "notice"]
@@ -28,16 +27,14 @@ class Words(NamedTuple):
 Cell = str | Words
 
 
-@dataclass(frozen=True, slots=True)
-class Facts:
+class Facts(NamedTuple):
     """Names beside values. A terminal cuts a value at `limit` characters; 0 cuts nothing."""
 
     rows: Sequence[tuple[str, Cell]]
     limit: int = 500
 
 
-@dataclass(frozen=True, slots=True)
-class Table:
+class Table(NamedTuple):
     """Rows under headings. `numbers` are columns that end on the right and are never wrapped."""
 
     headings: Sequence[str]
@@ -51,23 +48,20 @@ class Table:
     """A terminal cuts a cell at so many characters; 0 cuts nothing."""
 
 
-@dataclass(frozen=True, slots=True)
-class Patch:
+class Patch(NamedTuple):
     """A git patch."""
 
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Message:
+class Message(NamedTuple):
     """What somebody said in a conversation."""
 
     speaker: str
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
+class Asked(NamedTuple):
     """A question that waits for a person; the live page puts buttons beside it."""
 
     subject: str
@@ -82,15 +76,13 @@ class Card(NamedTuple):
     detail: str
 
 
-@dataclass(frozen=True, slots=True)
-class Cards:
+class Cards(NamedTuple):
     """Numbers side by side. A terminal leaves them out: its facts say the same."""
 
     cards: Sequence[Card]
 
 
-@dataclass(frozen=True, slots=True)
-class Fold:
+class Fold(NamedTuple):
     """A row that opens: its cells, and the blocks behind it."""
 
     cells: Sequence[Cell]
@@ -99,8 +91,7 @@ class Fold:
     opened: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Folds:
+class Folds(NamedTuple):
     """Rows that open. A terminal shows the rows, and with `unfold` what is behind them."""
 
     folds: Sequence[Fold]
@@ -126,15 +117,6 @@ class Interval(NamedTuple):
     text: str
 
 
-class Dot(NamedTuple):
-    """One dot of a dot chart; `colour` indexes the page's palette."""
-
-    group: str
-    value: float
-    colour: int
-    name: str
-
-
 class Curve(NamedTuple):
     """One line of a line chart; `band` holds x, least, greatest."""
 
@@ -156,8 +138,7 @@ class Node(NamedTuple):
     opens: str = ""  # the anchor of the fold that tells more
 
 
-@dataclass(frozen=True, slots=True)
-class Intervals:
+class Intervals(NamedTuple):
     """Points with error bars over one shared axis. `zero` draws and includes the zero line."""
 
     title: str
@@ -166,37 +147,25 @@ class Intervals:
     zero: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Dots:
-    """Dots by group over one shared axis, with a legend of their names."""
-
-    title: str
-    dots: Sequence[Dot]
-    unit: str = " %"
-
-
-@dataclass(frozen=True, slots=True)
-class Curves:
+class Curves(NamedTuple):
     """Line charts by name over the training step, and one legend for all of them."""
 
     legend: Sequence[tuple[str, int]]
     charts: Sequence[tuple[str, Sequence[Curve]]]
 
 
-@dataclass(frozen=True, slots=True)
-class Lineage:
+class Lineage(NamedTuple):
     """The main line with its versions, and the branches tried from each, failed ones included."""
 
     nodes: Sequence[Node]
     columns: int
 
 
-Figure = Intervals | Dots | Curves | Lineage
+Figure = Intervals | Curves | Lineage
 Block = Words | Facts | Table | Patch | Message | Asked | Cards | Folds | Figure
 
 
-@dataclass(frozen=True, slots=True)
-class Section:
+class Section(NamedTuple):
     """A part of a screen. Without a title it stands in no index."""
 
     blocks: Sequence[Block]
@@ -204,15 +173,18 @@ class Section:
     anchor: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Page:
+class Page(NamedTuple):
     """A whole page: its headline, lines on what it is about, and sections."""
 
     title: str
     headline: str
     lines: Sequence[str]
     sections: Sequence[Section]
-    footer: Words = field(default=Words("Made by meta-agent."))
+    footer: Words = Words("Made by meta-agent.")
+
+
+# What a block holds stands in one of these fields.
+_CONTENTS: Final = ("text", "command", "rows", "cards", "folds", "charts", "nodes")
 
 
 def present(*sections: Section) -> list[Section]:
@@ -223,24 +195,4 @@ def present(*sections: Section) -> list[Section]:
 
 def filled(blocks: Iterable[Block]) -> list[Block]:
     """Returns the blocks that hold something."""
-    return [block for block in blocks if not _is_empty(block)]
-
-
-def _is_empty(block: Block) -> bool:
-    match block:
-        case Words() | Patch() | Message():
-            return not block.text
-        case Facts() | Table() | Intervals():
-            return not block.rows
-        case Cards():
-            return not block.cards
-        case Folds():
-            return not block.folds
-        case Dots():
-            return not block.dots
-        case Curves():
-            return not block.charts
-        case Lineage():
-            return not block.nodes
-        case _:
-            return False
+    return [block for block in blocks if any(getattr(block, name, None) for name in _CONTENTS)]

@@ -1,7 +1,7 @@
 """The one reducer: a run's steps and events become a `RunState`, and every view shows that.
 
 Terminal, HTML, `--json` and the queries of the command line read nothing else, so they cannot
-disagree. Reading is tolerant: a field that an older run did not record is None, never invented.
+disagree. Reading is tolerant: what an older run did not record is None.
 
 What steps there are stands in `ledger.kinds`.
 
@@ -63,13 +63,13 @@ class RunState:
     results: Mapping[str, Any] | None = None  # on the vault, over training runs
     calibration: Mapping[str, Any] | None = None  # the newest of a run that calibrates
     versions: list[VersionView] = field(default_factory=list)
-    lead: Mapping[str, Any] | None = None  # what has joined it since main moved last
+    lead: Mapping[str, Any] | None = None  # the ideas that joined it since main advanced
     cells: list[CellView] = field(default_factory=list)
     claims: dict[str, Mapping[str, Any]] = field(default_factory=dict)  # last verdict, by kind
     handover: Mapping[str, Any] | None = None
     candidates: dict[str, CandidateView] = field(default_factory=dict)
     refused: list[RefusedView] = field(default_factory=list)
-    analyses: list[AnalysisView] = field(default_factory=list)  # those that said something
+    analyses: list[AnalysisView] = field(default_factory=list)  # those with words for people
     decisions: list[DecisionView] = field(default_factory=list)
     evidence: list[EvidenceView] = field(default_factory=list)
     skills: list[SkillView] = field(default_factory=list)
@@ -79,11 +79,13 @@ class RunState:
     spend: dict[str, Spend] = field(default_factory=dict)
     rollouts: int = 0
     train_steps: int = 0
-    planned: int = 0  # attempts that the run may make, those at vault tasks aside; 0: not recorded
-    confirm_queries: int = 0  # looks at the confirm split: each is a chance to be fooled by it
+    planned: int = (
+        0  # attempts that the run may make, without those at vault tasks; 0: not recorded
+    )
+    confirm_queries: int = 0  # looks at the confirm split; each one may mislead by luck
     phase: str = ""
     phase_detail: str = ""
-    replay: Mapping[str, Any] | None = None  # of a run that was fed from a recording
+    replay: Mapping[str, Any] | None = None  # the recording that the replies came from
     notes: list[tuple[float, str]] = field(default_factory=list)
     open_steps: list[Step] = field(default_factory=list)
 
@@ -93,24 +95,24 @@ class RunState:
 
     @property
     def wall_sec(self) -> float:
-        """From the first start to the last sign of life, pauses between resumptions included."""
+        """Seconds from the first start to the last record, pauses between resumptions included."""
         return max(0.0, (self.finished_at or self.last_at) - self.started_at)
 
     @property
     def share(self) -> float | None:
-        """How much of its attempts a run has made; an early end leaves the rest unspent."""
+        """The share of its planned attempts that the run has made; None if no plan is recorded."""
         return min(1.0, self.rollouts / self.planned) if self.planned else None
 
     @property
     def left_sec(self) -> float | None:
-        """Time to go at the pace so far, where there is a pace to speak of."""
+        """Seconds to go at the pace so far; None before a tenth is done, or if nothing runs."""
         share = self.share or 0.0
         going = self.exit_reason is None and self.owner and share >= 0.1
         return self.wall_sec * (1 - share) / share if going else None
 
     @property
     def usd(self) -> float | None:
-        """Money spent; None as soon as one call had no known price."""
+        """The money spent; None if the price of one call is unknown."""
         return total_usd(self.spend.values())
 
     @property
@@ -119,7 +121,7 @@ class RunState:
 
     @property
     def product(self) -> dict[str, JSON]:
-        """What the run made: the harness by its commit, the policy, and where its weights are."""
+        """What the run produced: the harness's commit, the policy, the folder of its weights."""
         last = self.versions[-1] if self.versions else None
         handed = self.handover or {}
         workspace = self.workspace
@@ -131,7 +133,7 @@ class RunState:
         }
 
     def _here(self, path: JSON) -> str | None:
-        """A recorded path, in the workspace as it lies now."""
+        """Returns a recorded path inside the workspace, wherever the workspace lies now."""
         if not path:
             return None
         with suppress(ValueError):
@@ -154,12 +156,12 @@ class RunState:
 
     @property
     def waiting(self) -> list[DecisionView]:
-        """What a person has been asked and has not answered."""
-        return [one for one in self.decisions if one.waits]
+        """The questions that no person has answered yet."""
+        return [decision for decision in self.decisions if decision.waits]
 
     def decisions_on(self, candidate: str) -> list[DecisionView]:
-        """What people decided about one candidate."""
-        return [one for one in self.decisions if one.candidate == candidate]
+        """Returns what people decided about one candidate."""
+        return [decision for decision in self.decisions if decision.candidate == candidate]
 
     def cell_of(self, candidate: CandidateView) -> CellView | None:
         """Returns the newest cell that a candidate was trained in, a barred one before others."""
@@ -167,7 +169,7 @@ class RunState:
         return max(cells, key=lambda cell: not cell.valid, default=None)
 
     def spend_json(self) -> dict[str, JSON]:
-        """The `spend` object of the interface."""
+        """Returns the `spend` object of the JSON documents."""
         return {
             "usd": self.usd,
             "tokens": self.tokens,
@@ -179,7 +181,7 @@ class RunState:
         }
 
     def to_json(self) -> dict[str, JSON]:
-        """The one document of `evolve --json` and `report --json`."""
+        """Returns the document of `evolve --json` and `report --json`."""
         return {
             "schema_version": SCHEMA_VERSION,
             "run": self.run,
@@ -198,28 +200,38 @@ class RunState:
             "claims": {kind: dict(verdict) for kind, verdict in self.claims.items()},
             "handed_over": dict(self.handover) if self.handover else None,
             "candidates": [candidate.to_json() for candidate in self.candidates.values()],
-            "refused": [one.to_json() for one in self.refused],
-            "analyses": [one.to_json() for one in self.analyses],
-            "decisions": [one.to_json() for one in self.decisions],
+            "refused": [view.to_json() for view in self.refused],
+            "analyses": [view.to_json() for view in self.analyses],
+            "decisions": [view.to_json() for view in self.decisions],
             "skills": [skill.to_json() for skill in self.skills],
             "replay": dict(self.replay) if self.replay else None,
             "spend": self.spend_json(),
         }
 
     def candidate(self, name: str) -> CandidateView:
-        """A candidate by its id, the end of its id (`g1/c2`), or the start of its commit."""
-        found = [one for one in self.candidates.values() if one.answers_to(name)]
-        if len(found) == 1:
-            return found[0]
-        known = ", ".join(one.short_id for one in self.candidates.values()) or "none yet"
-        problem = "names more than one candidate" if found else "is no candidate"
+        """Returns a candidate by its id, the end of its id (`g1/c2`), or the start of its commit.
+
+        Raises ConfigError if the name fits none, or more than one.
+        """
+        matches = [
+            candidate for candidate in self.candidates.values() if candidate.answers_to(name)
+        ]
+        if len(matches) == 1:
+            return matches[0]
+        names = (
+            ", ".join(candidate.short_id for candidate in self.candidates.values()) or "none yet"
+        )
+        problem = "names more than one candidate" if matches else "is no candidate"
         raise ConfigError(
-            f"{name!r} {problem} of run {self.run}", hint=f"candidates of this run: {known}"
+            f"{name!r} {problem} of run {self.run}", hint=f"candidates of this run: {names}"
         )
 
 
 def reduce(ledger: Ledger, run: str | None = None) -> RunState:
-    """The state of a run; of the newest one where none is named."""
+    """Returns the state of a run, or of the newest run if none is named.
+
+    Raises ConfigError if there is no such run.
+    """
     row = _run_row(ledger, run)
     state = RunState(
         run=row.run,
@@ -243,13 +255,13 @@ def reduce(ledger: Ledger, run: str | None = None) -> RunState:
 
 
 def _place(config: Mapping[str, JSON], folder: Path) -> str:
-    """A run's workspace as it was given, unless it lies elsewhere by now."""
-    given = str(config.get("workspace", ""))
-    return given if not given or Path(given).resolve() == folder else str(folder)
+    """Returns the workspace as the settings name it, or where it lies now if it was moved."""
+    workspace = str(config.get("workspace", ""))
+    return workspace if not workspace or Path(workspace).resolve() == folder else str(folder)
 
 
 def every_candidate(ledger: Ledger) -> dict[str, CandidateView]:
-    """The candidates of all runs by id, with what became of them."""
+    """Returns the candidates of all runs by id, with their verdicts and merges."""
     every = RunState("")
     for step in ledger.steps():
         if step.kind in ("candidate", "verdict", "merge", "revert"):
@@ -258,7 +270,7 @@ def every_candidate(ledger: Ledger) -> dict[str, CandidateView]:
 
 
 def decisions_on_commit(ledger: Ledger, commit: str) -> list[DecisionView]:
-    """What people decided about the candidate that has, or was merged as, this commit; any run."""
+    """Returns what people decided about the candidate that has this commit or was merged as it."""
     meant = {
         step.fields.get("candidate") or step.fields.get("id")
         for kind in ("candidate", "merge")
@@ -266,11 +278,11 @@ def decisions_on_commit(ledger: Ledger, commit: str) -> list[DecisionView]:
         if step.done and str(step.fields.get("commit") or "").startswith(commit)
     }
     decisions = map(DecisionView.parse, ledger.steps(kind="decision"))
-    return [one for one in decisions if one.candidate in meant]
+    return [decision for decision in decisions if decision.candidate in meant]
 
 
 def apply_step(state: RunState, step: Step) -> None:
-    """Folds one step in. Kinds we do not know count for time and usage alone."""
+    """Adds one step to the state. Of an unknown kind only the time and the usage count."""
     state.last_at = max(state.last_at, step.finished_at or step.started_at)
     if step.kind == "decision":
         _fold_decision(state, step)
@@ -286,7 +298,7 @@ def apply_step(state: RunState, step: Step) -> None:
 
 
 def apply_event(state: RunState, event: Event) -> None:
-    """Folds one event in."""
+    """Adds one event to the state."""
     state.last_at = max(state.last_at, event.at)
     payload: Mapping[str, Any] = event.fields
     if event.kind == "phase":
@@ -304,7 +316,7 @@ def apply_event(state: RunState, event: Event) -> None:
 
 
 def _replace_rerun(points: list[MetricPoint], point: MetricPoint) -> None:
-    """A killed training starts over: its curve is that of the last attempt."""
+    """Appends a point. A killed training starts over, so the points it repeats are dropped."""
     while points and points[-1].step >= point.step:
         points.pop()
     points.append(point)
@@ -312,13 +324,13 @@ def _replace_rerun(points: list[MetricPoint], point: MetricPoint) -> None:
 
 def _run_row(ledger: Ledger, run: str | None) -> RunRow:
     runs = ledger.runs()
-    found = next((row for row in reversed(runs) if run in (None, row.run)), None)
-    if found is not None:
-        return found
+    newest = next((row for row in reversed(runs) if run in (None, row.run)), None)
+    if newest is not None:
+        return newest
     if run is None:
         raise ConfigError("nothing has run in this workspace yet", hint="meta-agent evolve")
-    known = ", ".join(row.run for row in runs[-5:]) or "none"
-    raise ConfigError(f"there is no run {run!r} in this workspace", hint=f"runs: {known}")
+    names = ", ".join(row.run for row in runs[-5:]) or "none"
+    raise ConfigError(f"there is no run {run!r} in this workspace", hint=f"runs: {names}")
 
 
 def _version(outcome: Mapping[str, Any], measured: Measured | None) -> VersionView:
@@ -341,9 +353,9 @@ def _fold_vault(state: RunState, outcome: Mapping[str, Any]) -> None:
 
 def _fold_proposal(state: RunState, outcome: Mapping[str, Any]) -> None:
     state.refused += RefusedView.parse_all(outcome)
-    said = AnalysisView.parse(outcome)
-    if said.nothing or said.noted:
-        state.analyses.append(said)
+    analysis = AnalysisView.parse(outcome)
+    if analysis.nothing or analysis.noted:
+        state.analyses.append(analysis)
 
 
 def _fold_revision(state: RunState, outcome: Mapping[str, Any]) -> None:
@@ -415,10 +427,10 @@ def _fold_lead(state: RunState, outcome: Mapping[str, Any]) -> None:
 
 
 def _fold_train(state: RunState, outcome: Mapping[str, Any]) -> None:
-    kept = outcome.get("kept")
-    for one in (outcome, *(kept if isinstance(kept, list) else ())):
-        if isinstance(one, dict):
-            state.trained[str(one.get("policy"))] = int(one.get("steps") or 0)
+    checkpoints = outcome.get("kept")
+    for training in (outcome, *(checkpoints if isinstance(checkpoints, list) else ())):
+        if isinstance(training, dict):
+            state.trained[str(training.get("policy"))] = int(training.get("steps") or 0)
 
 
 def _fold_eval(state: RunState, outcome: Mapping[str, Any]) -> None:
@@ -428,12 +440,12 @@ def _fold_eval(state: RunState, outcome: Mapping[str, Any]) -> None:
 
 
 def _kept_as(name: str) -> Callable[[RunState, Mapping[str, Any]], None]:
-    """The outcome as it is."""
+    """Returns a fold that stores the outcome in this field."""
     return lambda state, outcome: setattr(state, name, outcome)
 
 
 def _added(name: str, kind: type[Recorded]) -> Callable[[RunState, Mapping[str, Any]], None]:
-    """One more of its kind."""
+    """Returns a fold that appends the outcome to this list."""
     return lambda state, outcome: getattr(state, name).append(kind.parse(outcome))
 
 

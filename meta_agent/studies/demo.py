@@ -56,7 +56,7 @@ def play(
             wait(pause)
         before = moment.at
         _tell(display, state, moment)
-    display.done(state)
+    display.finish(state)
     return state
 
 

@@ -12,7 +12,7 @@ from typing import Any, Final, Self
 
 from meta_agent.core.distribution import install
 from meta_agent.core.errors import PreflightError
-from meta_agent.reports.told import Event
+from meta_agent.reports.terminal.display import Event
 from meta_agent.trackers._notify import ENDED, notify
 from meta_agent.trackers._tracker import Place, Tracker, by_trl, open_tracker
 

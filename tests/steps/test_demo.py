@@ -41,7 +41,7 @@ class Told:
     def ask(self, *_: Any) -> None:
         raise AssertionError("nobody is asked in a recording")
 
-    def done(self, state: RunState) -> None:
+    def finish(self, state: RunState) -> None:
         self.heard.append(("done", str(state.exit_reason)))
 
     def close(self) -> None: ...

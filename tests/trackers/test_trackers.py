@@ -16,7 +16,7 @@ import pytest
 
 from meta_agent.core.errors import ConfigError
 from meta_agent.core.settings import resolve
-from meta_agent.reports.told import Event
+from meta_agent.reports.terminal.display import Event
 from meta_agent.trackers import Place, listening
 from meta_agent.trackers import _listening as module
 from tests.loopback import refused_url

@@ -13,6 +13,7 @@ from rich.console import Console
 from meta_agent.core.protocols import Verdict, VerdictKind
 from meta_agent.reports.pages import compare
 from meta_agent.reports.terminal._lines import LineDisplay
+from meta_agent.reports.terminal.display import beside
 
 ODD = "a\x1b[31m<script>"
 STORED = Path(__file__).parents[2] / "benchmarks/data/compare_nano_swe.json"
@@ -123,9 +124,8 @@ def test_the_page_is_one_file_and_runs_nothing() -> None:
 
 def test_an_arm_has_the_same_colour_in_every_plot() -> None:
     page = compare.render_html(document())
-    assert page.count('class="bar c0"') == 2  # full: its share, and its difference
-    assert page.count('class="bar c1"') == 1  # static has no difference to itself
-    assert page.count('class="dot c0"') == 2 + 2 + 1  # two intervals, two runs, the legend
+    assert page.count('class="dot c0"') == 2 + 2  # full: its share and its difference, two runs
+    assert page.count('class="dot c1"') == 1 + 1  # static has no difference to itself
 
 
 def test_a_comparison_without_a_result_is_drawn_too() -> None:
@@ -136,7 +136,7 @@ def test_a_comparison_without_a_result_is_drawn_too() -> None:
 
 def test_lines_of_runs_side_by_side_say_whose_they_are() -> None:
     stream = io.StringIO()
-    named = compare.beside(LineDisplay(stream))("full-s1")
+    named = beside(LineDisplay(stream))("full-s1")
     named.begin(["evolving swe", "policy nano"])
     named.phase("train", "v0")
     named.phase("train", "v0", done=3, total=9)

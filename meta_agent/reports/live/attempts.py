@@ -1,8 +1,8 @@
-"""The stored attempts of a run: an index that is read in the background and asked by filters.
+"""An index of the stored attempts of a run, read in the background and searched by filters.
 
-Promises: a small row an attempt is held, never a conversation; a question is answered from what was
-read so far, and the answer says how much that is; a damaged shard is named and left out.
-Does not cover: attempts of a training or evaluation that has not ended, which nothing has stored.
+Promises: the index holds a small row for each attempt and never a conversation. A search uses what
+was read so far and says how much that is. A damaged shard is named and left out.
+Does not cover: attempts of a training or evaluation that goes on, because they are not stored yet.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from meta_agent.core.protocols import JSON, Rollout
 from meta_agent.core.rollouts import RolloutStore, ShardRef
 
 OUTCOMES: Final = ("clean", "flagged", "failed", "lost")
-"""Solved; solved with flagged conduct; not solved; without an outcome, for a machine failed."""
+"""Solved; solved with flagged conduct; not solved; no outcome, because a machine failed."""
 PAGE: Final = 50
 _SEED: Final = re.compile(r"-s(\d+)(?=-)")
 
@@ -40,7 +40,7 @@ class Attempt(NamedTuple):
 
 @dataclass(slots=True)
 class Measurement:
-    """One training or evaluation: a shard and what was read of it."""
+    """One training or evaluation: a shard and the rows read from it."""
 
     ref: ShardRef
     split: str = ""
@@ -51,18 +51,18 @@ class Measurement:
 
     @property
     def short(self) -> str:
-        """Its name without the run's."""
+        """Its name without the name of the run."""
         return self.ref.name.partition("/")[2]
 
     @property
     def seed(self) -> str:
-        """The training seed, which its name holds."""
-        found = _SEED.search(self.ref.name)
-        return found[1] if found else ""
+        """The training seed in its name."""
+        match = _SEED.search(self.ref.name)
+        return match[1] if match else ""
 
 
 class Wanted(NamedTuple):
-    """What somebody looks for; an empty field asks for nothing."""
+    """The filters of a search; an empty field fits everything."""
 
     task: str = ""
     outcome: str = ""
@@ -71,16 +71,16 @@ class Wanted(NamedTuple):
     split: str = ""
     measurement: str = ""
 
-    def fits(self, one: Attempt) -> bool:
+    def fits(self, attempt: Attempt) -> bool:
         return (
-            self.task in one.task
-            and self.outcome in ("", one.outcome)
-            and (not self.flag or self.flag in one.flags)
+            self.task in attempt.task
+            and self.outcome in ("", attempt.outcome)
+            and (not self.flag or self.flag in attempt.flags)
         )
 
 
 class Chosen(NamedTuple):
-    """A part of the attempts that fit, and how many there are of which outcome."""
+    """One page of the attempts that fit, and the count of each outcome."""
 
     rows: Sequence[tuple[Measurement, Attempt]]
     start: int
@@ -108,70 +108,82 @@ class Attempts:
         self._reading: threading.Thread | None = None
 
     def look(self) -> None:
-        """Takes up what was stored since it was last looked; it is read in the background."""
+        """Lists shards that are new since the last call, and has a thread read them."""
         names = [name for name in self._store.names() if name.startswith(f"{self._run}/")]
         with self._lock:
             for name in names:
-                ref, known = self._store.find(name), self._known.get(name)
-                if ref and (known is None or known.ref != ref):
+                ref, measurement = self._store.find(name), self._known.get(name)
+                if ref and (measurement is None or measurement.ref != ref):
                     self._known[name] = Measurement(ref)
             if self._reading is None and any(map(_unread, self._known.values())):
                 self._reading = threading.Thread(target=self._read_all, daemon=True)
                 self._reading.start()
 
     def wait(self) -> None:
-        """Returns once all that is known has been read."""
+        """Returns once every listed shard was read."""
         if (thread := self._reading) is not None:
             thread.join()
 
     @property
     def reading(self) -> bool:
-        """Whether some are still to be read."""
+        """True while shards are being read."""
         return self._reading is not None
 
     def measurements(self) -> list[Measurement]:
-        """Every one that was read, evaluations first."""
+        """Returns every shard that was read, evaluations first."""
         with self._lock:
-            return [one for _, one in sorted(self._known.items()) if not _unread(one)]
+            return [
+                measurement
+                for _, measurement in sorted(self._known.items())
+                if not _unread(measurement)
+            ]
 
-    def find(self, wanted: Wanted, label: Callable[[str], str], start: int = 0) -> Chosen:
-        """The attempts that fit. `label` names a commit for people."""
+    def find(self, query: Wanted, label: Callable[[str], str], start: int = 0) -> Chosen:
+        """Returns the attempts that fit, from `start` on. `label` names a commit for people."""
         counts: Counter[str] = Counter()
         flags: set[str] = set()
         rows: list[tuple[Measurement, Attempt]] = []
         every = self.measurements()
-        for one in every:
-            flags.update(flag for row in one.rows for flag in row.flags)
-            if not _is_of(one, wanted, label):
+        for measurement in every:
+            flags.update(flag for row in measurement.rows for flag in row.flags)
+            if not _is_of(measurement, query, label):
                 continue
-            for row in filter(wanted.fits, one.rows):
+            for row in filter(query.fits, measurement.rows):
                 if start <= counts.total() < start + PAGE:
-                    rows.append((one, row))
+                    rows.append((measurement, row))
                 counts[row.outcome] += 1
         with self._lock:
-            stored = sum(one.ref.count for one in self._known.values())
+            stored = sum(measurement.ref.count for measurement in self._known.values())
         return Chosen(
             rows,
             start,
             counts,
             sorted(flags),
-            sorted({label(one.commit) for one in every}),
-            sorted({one.split for one in every}),
-            sum(one.ref.count for one in every),
+            sorted({label(measurement.commit) for measurement in every}),
+            sorted({measurement.split for measurement in every}),
+            sum(measurement.ref.count for measurement in every),
             stored,
-            [f"{one.short}: {one.damage}" for one in every if one.damage],
+            [
+                f"{measurement.short}: {measurement.damage}"
+                for measurement in every
+                if measurement.damage
+            ],
         )
 
     def open(self, measurement: str, line: int) -> Rollout | None:
-        """One attempt whole, with its tokens; None where there is none."""
+        """Returns one whole attempt with its tokens, or None if there is none."""
         with self._lock:
-            known = self._known.get(f"{self._run}/{measurement}")
-        return self._store.at(known.ref, line) if known else None
+            stored = self._known.get(f"{self._run}/{measurement}")
+        return self._store.at(stored.ref, line) if stored else None
 
     def _read_all(self) -> None:
         while True:
             with self._lock:
-                waiting = [one for _, one in sorted(self._known.items()) if _unread(one)]
+                waiting = [
+                    measurement
+                    for _, measurement in sorted(self._known.items())
+                    if _unread(measurement)
+                ]
                 if not waiting:
                     self._reading = None
                     return
@@ -180,33 +192,36 @@ class Attempts:
                 self._known[read.ref.name] = read
 
     def _read(self, ref: ShardRef) -> Measurement:
-        made = Measurement(ref)
+        measurement = Measurement(ref)
         try:
             for line, text in enumerate(self._store.iter_lines(ref)):
                 row = json.loads(text)
-                made.rows.append(_attempt(line, row))
-            if made.rows:
-                made.split, made.commit = str(row["split"]), str(row["harness_commit"])
-                made.policy = str(row["policy"])
+                measurement.rows.append(_attempt(line, row))
+            if measurement.rows:
+                measurement.split, measurement.commit = (
+                    str(row["split"]),
+                    str(row["harness_commit"]),
+                )
+                measurement.policy = str(row["policy"])
         except (MetaAgentError, OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            made.damage = str(error) or repr(error)
-        return made
+            measurement.damage = str(error) or repr(error)
+        return measurement
 
 
-def _unread(one: Measurement) -> bool:
-    return bool(one.ref.count) and not one.rows and not one.damage
+def _unread(measurement: Measurement) -> bool:
+    return bool(measurement.ref.count) and not measurement.rows and not measurement.damage
 
 
-def _is_of(one: Measurement, wanted: Wanted, label: Callable[[str], str]) -> bool:
+def _is_of(measurement: Measurement, query: Wanted, label: Callable[[str], str]) -> bool:
     return (
-        wanted.measurement in ("", one.short)
-        and wanted.split in ("", one.split)
-        and wanted.version in ("", label(one.commit))
+        query.measurement in ("", measurement.short)
+        and query.split in ("", measurement.split)
+        and query.version in ("", label(measurement.commit))
     )
 
 
 def _attempt(line: int, row: Mapping[str, JSON]) -> Attempt:
-    """A row of the index; words that recur are held once."""
+    """Returns a row of the index; strings that recur are stored once."""
     weights, rewards = row["weights"], row["rewards"]
     return Attempt(
         line,
@@ -228,7 +243,7 @@ def _outcome(row: Mapping[str, JSON]) -> str:
 
 
 def names_of_commits(pairs: Iterator[tuple[str, str]]) -> Callable[[str], str]:
-    """The first name that people have for a commit; its first letters where they have none."""
+    """Returns a function from a commit to its first name, or to its first eight letters."""
     names: dict[str, str] = {}
     for commit, name in pairs:
         names.setdefault(commit, name)

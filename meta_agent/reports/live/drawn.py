@@ -77,10 +77,10 @@ _KEY: Final = (
 
 
 class _Call(NamedTuple):
-    """One model call for a reader: what it showed anew, what was said, what tools did."""
+    """One model call: messages that are new, messages that were dropped, the reply, the tools."""
 
     turn: int
-    gone: Sequence[tuple[str, str]]
+    dropped: Sequence[tuple[str, str]]
     new: Sequence[tuple[str, str]]
     reply: str
     tools: Sequence[tuple[str, str, str, bool]]
@@ -88,12 +88,12 @@ class _Call(NamedTuple):
 
 def attempts(
     chosen: Chosen,
-    wanted: Wanted,
+    query: Wanted,
     label: Callable[[str], str],
     policy: Callable[[Measurement], str],
 ) -> str:
     """Returns the list of attempts with its filters. `label` names a commit for people."""
-    parts = [_filter(chosen, wanted), _counts(chosen)]
+    parts = [_filter(chosen, query), _counts(chosen)]
     parts += [element("p", f"left out: {line}", class_="alert") for line in chosen.damaged]
     if chosen.rows:
         head = element("tr", *(element("th", name) for name in _COLUMNS))
@@ -108,19 +108,19 @@ def attempts(
     return Markup().join(parts)
 
 
-def _filter(chosen: Chosen, wanted: Wanted) -> Markup:
-    task = element("input", name="task", value=wanted.task, autocomplete="off")
-    hidden = element("input", type="hidden", name="measurement", value=wanted.measurement)
-    clear = element("button", f"{wanted.measurement} ×", type="button", data_clear="measurement")
+def _filter(chosen: Chosen, query: Wanted) -> Markup:
+    task = element("input", name="task", value=query.task, autocomplete="off")
+    hidden = element("input", type="hidden", name="measurement", value=query.measurement)
+    clear = element("button", f"{query.measurement} ×", type="button", data_clear="measurement")
     return element(
         "form",
         element("label", "task", task),
-        _choice("outcome", OUTCOMES, wanted.outcome),
-        _choice("flag", chosen.flags, wanted.flag),
-        _choice("version", chosen.versions, wanted.version),
-        _choice("split", chosen.splits, wanted.split),
+        _choice("outcome", OUTCOMES, query.outcome),
+        _choice("flag", chosen.flags, query.flag),
+        _choice("version", chosen.versions, query.version),
+        _choice("split", chosen.splits, query.split),
         hidden,
-        clear if wanted.measurement else Markup(),
+        clear if query.measurement else Markup(),
         class_="filter",
     )
 
@@ -192,9 +192,9 @@ def attempt(rollout: Rollout, label: str, policy: str, vocabulary: Mapping[int, 
 
 def _call_parts(call: _Call) -> Iterator[Markup]:
     yield element("h3", f"call {call.turn + 1}")
-    if call.gone:
-        summary = element("summary", f"no longer shown: {len(call.gone)} messages")
-        messages = [_message("gone", *message) for message in call.gone]
+    if call.dropped:
+        summary = element("summary", f"no longer shown: {len(call.dropped)} messages")
+        messages = [_message("gone", *message) for message in call.dropped]
         yield element("details", summary, element("div", *messages))
     for role, text in call.new:
         yield _message("tool" if role == "tool" else "", role, text)
@@ -229,23 +229,23 @@ def _band(share: float) -> int:
     return 0 if share < 0.1 else 1 if share < 0.5 else 2
 
 
-def heat_map(shown: Heat, split: str, splits: Sequence[str], reading: bool) -> str:
+def heat_map(heat: Heat, split: str, splits: Sequence[str], reading: bool) -> str:
     """Returns the map of one split, with what a click needs to know."""
-    if not shown.columns:
+    if not heat.columns:
         return element("p", "No evaluation is stored yet.", data_again=reading)
     select = element("select", *_options(splits, split), name="split")
     keys = (
         part for name, text in _KEY for part in (Markup('<i class="{}"></i>').format(name), text)
     )
-    columns = [[one_line(column.name, 60), column.measurement] for column in shown.columns]
-    data = {"data_columns": json.dumps(columns), "data_tasks": json.dumps(list(shown.tasks))}
-    more = f"; {shown.left_out} more are left out" if shown.left_out else ""
-    words = f"{len(shown.tasks)} tasks, the most often solved first{more}. "
+    columns = [[one_line(column.name, 60), column.measurement] for column in heat.columns]
+    data = {"data_columns": json.dumps(columns), "data_tasks": json.dumps(list(heat.tasks))}
+    more = f"; {heat.left_out} more are left out" if heat.left_out else ""
+    words = f"{len(heat.tasks)} tasks, the most often solved first{more}. "
     words += "A click lists the attempts."
     parts = (
         element("form", element("label", "split", select), class_="filter"),
         element("p", *keys, class_="dim key"),
-        element("div", drawn(shown), class_="scroll", **data),
+        element("div", drawn(heat), class_="scroll", **data),
         element("p", words, class_="dim", id="pointed", data_again=reading),
     )
     return Markup().join(parts)
@@ -276,7 +276,7 @@ def _facts(rollout: Rollout, label: str, policy: str) -> Iterator[tuple[str, str
 
 
 def _calls(rollout: Rollout) -> Iterator[_Call]:
-    """Each call with what is new in it; messages alone where the calls cannot be told apart."""
+    """Yields each call with its new messages, or all messages if no calls are recorded."""
     calls = exchanges(rollout)
     if not calls:
         yield from _as_recorded(rollout)
@@ -334,7 +334,7 @@ def _tokens(record: TokenRecord, vocabulary: Mapping[int, str]) -> Iterator[tupl
 
 
 def vocabulary_of(tokenizer: Any) -> dict[int, str]:
-    """Texts by token, of a `tokenizer.json`; nothing where it is of another form."""
+    """Returns the text of each token from a `tokenizer.json`, or nothing if its form is unknown."""
     model = tokenizer.get("model") if isinstance(tokenizer, dict) else None
     words = model.get("vocab") if isinstance(model, dict) else None
     if not isinstance(words, dict):

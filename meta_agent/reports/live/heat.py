@@ -1,7 +1,7 @@
-"""The map of tasks by versions: who solved what, who was never asked, which tasks tell them apart.
+"""The map of tasks by versions: which version solved which task.
 
-A column is an evaluation on one split, a row a task, the most often solved first. Not run is empty,
-which no colour is. Each state differs in lightness, so that it is told apart without colour.
+A column is an evaluation on one split. A row is a task, and the most often solved comes first. A
+cell that was not run is empty. The states differ in lightness, so they need no colour.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _LEFT, _TOP, _COLUMN, _HEIGHT = 8, 120, 26, 620
 
 
 class Column(NamedTuple):
-    """One evaluation: what people call it, where it is found, and its tasks' states."""
+    """One evaluation: its label, its measurement, and the state of each task."""
 
     name: str
     measurement: str
@@ -38,11 +38,11 @@ class Heat(NamedTuple):
 
 
 def heat(measured: Sequence[Measurement], split: str, name: Callable[[Measurement], str]) -> Heat:
-    """The map of one split."""
+    """Returns the map of one split."""
     columns = [
-        Column(name(one), one.short, _states(one))
-        for one in measured
-        if one.split == split and one.rows
+        Column(name(measurement), measurement.short, _states(measurement))
+        for measurement in measured
+        if measurement.split == split and measurement.rows
     ]
     solved: dict[str, float] = defaultdict(float)
     for column in columns:
@@ -52,13 +52,13 @@ def heat(measured: Sequence[Measurement], split: str, name: Callable[[Measuremen
     return Heat(columns, tasks[:MOST_TASKS], max(0, len(tasks) - MOST_TASKS))
 
 
-def drawn(told: Heat) -> Markup:
-    """The map as SVG: one path for each state, so that ten thousand cells are five elements."""
-    row = max(1.0, min(14.0, _HEIGHT / max(1, len(told.tasks))))
-    width, height = _LEFT + _COLUMN * len(told.columns) + 110, _TOP + row * len(told.tasks) + 8
+def drawn(heat: Heat) -> Markup:
+    """Returns the map as SVG. Each state is one path, so ten thousand cells are five elements."""
+    row = max(1.0, min(14.0, _HEIGHT / max(1, len(heat.tasks))))
+    width, height = _LEFT + _COLUMN * len(heat.columns) + 110, _TOP + row * len(heat.tasks) + 8
     paths: dict[str, list[str]] = {state: [] for state in STATES}
-    for at, column in enumerate(told.columns):
-        for state, first, last in _stretches(told.tasks, column.states):
+    for at, column in enumerate(heat.columns):
+        for state, first, last in _stretches(heat.tasks, column.states):
             x, y = _LEFT + _COLUMN * at, _TOP + row * first
             size = row * (last - first)
             paths[state].append(f"M{x} {y:.1f}h{_COLUMN - 2}v{size:.1f}h-{_COLUMN - 2}z")
@@ -69,7 +69,7 @@ def drawn(told: Heat) -> Markup:
         Markup('<text transform="translate({} {}) rotate(-40)">{}</text>').format(
             _LEFT + _COLUMN * at + 12, _TOP - 8, one_line(column.name, 22)
         )
-        for at, column in enumerate(told.columns)
+        for at, column in enumerate(heat.columns)
     ]
     opening = Markup(
         '<svg class="heat" viewBox="0 0 {w:.0f} {h:.0f}" width="{w:.0f}" role="img" '
@@ -87,22 +87,22 @@ def drawn(told: Heat) -> Markup:
     return opening + Markup("").join(parts) + Markup("</svg>")
 
 
-def _states(one: Measurement) -> dict[str, str]:
+def _states(measurement: Measurement) -> dict[str, str]:
     attempts: dict[str, list[Attempt]] = defaultdict(list)
-    for row in one.rows:
+    for row in measurement.rows:
         attempts[row.task].append(row)
     return {task: _state([row.outcome for row in rows]) for task, rows in attempts.items()}
 
 
 def _state(outcomes: Sequence[str]) -> str:
-    """Of all attempts at a task: all clean, some, none but flagged ones, none, none known."""
+    """Returns the state of a task from the outcomes of all attempts at it."""
     if "clean" in outcomes:
         return "clean" if set(outcomes) == {"clean"} else "part"
     return next(state for state in ("flagged", "failed", "lost") if state in outcomes)
 
 
 def _stretches(tasks: Sequence[str], states: Mapping[str, str]) -> list[tuple[str, int, int]]:
-    """Neighbours of one state as one piece: the state, its first row, and the row behind it."""
-    told = [states.get(task, "") for task in tasks]
-    cuts = [at for at in range(len(told) + 1) if at in (0, len(told)) or told[at] != told[at - 1]]
-    return [(told[first], first, last) for first, last in pairwise(cuts) if told[first]]
+    """Returns runs of tasks with the same state: the state, its first row, and the row after it."""
+    row = [states.get(task, "") for task in tasks]
+    cuts = [at for at in range(len(row) + 1) if at in (0, len(row)) or row[at] != row[at - 1]]
+    return [(row[first], first, last) for first, last in pairwise(cuts) if row[first]]

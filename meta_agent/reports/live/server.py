@@ -1,11 +1,10 @@
-"""The only file that answers HTTP to people: on the loopback, and to who holds the token alone.
+"""The only file that answers HTTP: on the loopback, and only to holders of the token.
 
-Promises: it listens on 127.0.0.1 and nowhere else; a request needs the token (in the address once,
-then in a cookie that scripts and other sites do not get), a change needs it in a header, too; a
-request under another host name is refused, so no page elsewhere can reach it by a name of its own;
-what is sent forbids scripts but the one file, frames, and everything outside. Nothing of a run is
-changed by looking at it.
-Does not cover: other users of this machine who can read our memory or its own address bar.
+Promises: it listens on 127.0.0.1 and nowhere else. A request needs the token, once in the address
+and then in a cookie that scripts and other sites cannot read. A change needs it in a header, too.
+A request under another host name is refused, so no other site can reach it through its own name.
+The page may run one script of ours, and loads nothing from elsewhere. Looking changes no run.
+Does not cover: other users of this machine who can read our memory or the address bar.
 """
 
 from __future__ import annotations
@@ -35,12 +34,12 @@ _HTML, _SCRIPT, _TEXT = "text/html", "text/javascript", "text/plain"
 
 
 def new_token() -> str:
-    """A secret for one server's life."""
+    """Returns a secret that lives as long as one server."""
     return secrets.token_urlsafe(24)
 
 
 class PageServer(ThreadingHTTPServer):
-    """Serves one site until `close`. `port` 0 takes a free one."""
+    """Serves one site until `close`. `port` 0 takes a free port."""
 
     daemon_threads = True
 
@@ -60,7 +59,7 @@ class PageServer(ThreadingHTTPServer):
         return f"http://127.0.0.1:{self.server_port}/?token={self.token}"
 
     def close(self) -> None:
-        """Ends every conversation, the following ones too."""
+        """Ends the server and every connection that follows the run."""
         self.closing.set()
         self.server_close()
 
@@ -74,12 +73,12 @@ class _Handler(BaseHTTPRequestHandler):
     timeout = 60
 
     def handle(self) -> None:
-        """Readers come and go."""
+        """Answers requests; a reader who goes away is no error."""
         with suppress(ConnectionError, TimeoutError):
             super().handle()
 
     def do_GET(self) -> None:
-        """Pages and fragments; nothing here changes anything."""
+        """Sends pages and fragments. It changes nothing."""
         parts = urlsplit(self.path)
         query = dict(parse_qsl(parts.query))
         if not self._is_known(query.pop("token", "")):
@@ -103,9 +102,9 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(404, f"there is no page {parts.path}")
 
     def do_POST(self) -> None:
-        """A person's answer, which needs the token in a header of its own."""
-        given = self.headers.get("X-Token", "")
-        if not self._is_known("") or not self._is_token(given):
+        """Takes a person's answer, which needs the token in a header."""
+        token = self.headers.get("X-Token", "")
+        if not self._is_known("") or not self._is_token(token):
             self._send(403, "this needs the token of the page")
             return
         size = self.headers.get("Content-Length", "")
@@ -117,26 +116,29 @@ class _Handler(BaseHTTPRequestHandler):
         self._try(lambda: self.server.site.answer(_object(body)), _TEXT)
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Requests hold a token and are nobody's business."""
+        """Logs nothing: a request may hold the token."""
 
     # --- who may ask -------------------------------------------------------------------------
 
-    def _is_known(self, given: str) -> bool:
-        """Whether to answer; if not, it has been said. A token in the address becomes a cookie."""
+    def _is_known(self, token: str) -> bool:
+        """Returns True if the request may be answered; otherwise it was answered with a refusal.
+
+        A token in the address becomes a cookie.
+        """
         port = self.server.server_port
         if self.headers.get("Host") not in (f"127.0.0.1:{port}", f"localhost:{port}"):
             self._send(403, "this page answers to its own address alone")
             return False
-        if given and self._is_token(given):
-            self._welcome(given)
+        if token and self._is_token(token):
+            self._welcome(token)
             return False
         if not self._is_token(self._cookie()):
             self._send(403, "open the address that meta-agent view printed, with its token")
             return False
         return True
 
-    def _is_token(self, given: str) -> bool:
-        return hmac.compare_digest(given.encode(), self.server.token.encode())
+    def _is_token(self, token: str) -> bool:
+        return hmac.compare_digest(token.encode(), self.server.token.encode())
 
     def _cookie(self) -> str:
         try:
@@ -150,7 +152,7 @@ class _Handler(BaseHTTPRequestHandler):
         return f"meta-agent-{self.server.server_port}"
 
     def _welcome(self, token: str) -> None:
-        """Takes the token out of the address bar, where it would be copied along."""
+        """Moves the token from the address bar, where people would copy it, into a cookie."""
         self.send_response(303)
         held = f"{self._cookie_name}={token}; HttpOnly; SameSite=Strict; Path=/"
         self.send_header("Set-Cookie", held)
@@ -161,7 +163,7 @@ class _Handler(BaseHTTPRequestHandler):
     # --- what is answered --------------------------------------------------------------------
 
     def _try(self, make: Callable[[], str], kind: str) -> None:
-        """A refusal is a sentence, here as on a terminal."""
+        """Sends what `make` returns, or its error as a sentence."""
         try:
             self._send(200, make(), kind)
         except MetaAgentError as error:
@@ -189,7 +191,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header(name, value)
 
     def _follow(self) -> None:
-        """Server-sent events: the ledger's stamp, again whenever it has changed."""
+        """Sends the ledger's stamp as a server-sent event, and again whenever it changes."""
         self.send_response(200)
         self._headers("text/event-stream")
         self.end_headers()
@@ -197,8 +199,8 @@ class _Handler(BaseHTTPRequestHandler):
         last = ""
         while not self.server.closing.is_set():
             stamp = self.server.site.stamp()
-            told = f"data: {stamp}\n\n" if stamp != last else ": here\n\n"
-            self.wfile.write(told.encode())
+            message = f"data: {stamp}\n\n" if stamp != last else ": here\n\n"
+            self.wfile.write(message.encode())
             self.wfile.flush()
             last = stamp
             self.server.closing.wait(_LOOK_SEC)
@@ -206,9 +208,9 @@ class _Handler(BaseHTTPRequestHandler):
 
 def _object(body: bytes) -> Mapping[str, Any]:
     try:
-        told = json.loads(body)
+        value = json.loads(body)
     except ValueError:
-        told = None
-    if not isinstance(told, dict):
+        value = None
+    if not isinstance(value, dict):
         raise ConfigError("expected a JSON object")
-    return told
+    return value

@@ -29,11 +29,11 @@ from meta_agent.reports.state import RunState, reduce
 Query = Mapping[str, str]
 Predictions = Callable[[Ledger], Mapping[str, Any] | None]
 Decide = Callable[[str, str, Reply], str]
-"""Records a person's answer: run, subject, reply; returns what is told."""
+"""Records a person's answer (run, subject, reply) and returns a sentence for the page."""
 
 
 class _Snapshot(NamedTuple):
-    """A state with what it was read from."""
+    """A state, and the stamp of the ledger that it was read from."""
 
     stamp: str
     state: RunState | None
@@ -41,7 +41,7 @@ class _Snapshot(NamedTuple):
 
 
 class Site:
-    """One workspace's page; calls may come from several threads."""
+    """The page of one workspace. Several threads may call it."""
 
     def __init__(
         self,
@@ -55,21 +55,21 @@ class Site:
         self._place, self._run, self._token = place, run, token
         self._predictions, self._decide = predictions, decide
         self._store = RolloutStore(place.rollouts)
-        # Invariant: guards the three below; whoever asks first reads the ledger for all.
+        # Invariant: guards the three fields below; the first caller reads the ledger for all.
         self._lock = threading.Lock()
         self._snapshot = _Snapshot("", None, None)
         self._attempts: tuple[str, Attempts] | None = None
         self._words: dict[int, str] | None = None
 
     def stamp(self) -> str:
-        """Changes whenever the page would: the journal's files, and who owns it."""
+        """Returns a text that changes with the journal's files and with its owner."""
         ledger = self._place.ledger_file
         files = (ledger, ledger.with_name(ledger.name + "-wal"))
         sizes = []
         for file in files:
             with suppress(OSError):
-                told = file.stat()
-                sizes.append(f"{told.st_mtime_ns}.{told.st_size}")
+                status = file.stat()
+                sizes.append(f"{status.st_mtime_ns}.{status.st_size}")
         return ":".join((*sizes, live_owner(ledger) or "nobody"))
 
     def page(self, query: Query) -> str:
@@ -90,43 +90,49 @@ class Site:
 
     def attempts(self, query: Query) -> str:
         state, index = self._index()
-        wanted = Wanted(**{name: query.get(name, "") for name in Wanted._fields})
+        filters = Wanted(**{name: query.get(name, "") for name in Wanted._fields})
         start = query.get("start", "")
-        label = names_of_commits(_named(state))
-        found = index.find(wanted, label, int(start) if start.isdecimal() else 0)
-        return drawn.attempts(found, wanted, label, lambda one: _policy(state, one))
+        label = names_of_commits(_commit_names(state))
+        chosen = index.find(filters, label, int(start) if start.isdecimal() else 0)
+        return drawn.attempts(
+            chosen, filters, label, lambda measurement: _policy(state, measurement)
+        )
 
     def attempt(self, query: Query) -> str:
-        """One attempt whole: `at` is its measurement and line."""
+        """Returns one whole attempt; `at` is its measurement and line."""
         state, index = self._index()
         measurement, _, line = query.get("at", "").rpartition(":")
-        one = index.open(measurement, int(line)) if line.isdecimal() else None
-        if one is None:
+        rollout = index.open(measurement, int(line)) if line.isdecimal() else None
+        if rollout is None:
             raise ConfigError(f"there is no attempt {query.get('at', '')!r} in run {state.run}")
-        label = names_of_commits(_named(state))(one.harness_commit)
-        return drawn.attempt(one, label, _trained(state, one.policy), self._vocabulary())
+        label = names_of_commits(_commit_names(state))(rollout.harness_commit)
+        return drawn.attempt(rollout, label, _trained(state, rollout.policy), self._vocabulary())
 
     def heat(self, query: Query) -> str:
-        """The map of tasks by versions on one split."""
+        """Returns the map of tasks by versions on one split."""
         state, index = self._index()
         read = index.measurements()
-        known = {one.ref.name: one for one in read}
-        evaluated = [known[name] for name in state.evaluated if name in known]
-        splits = sorted({one.split for one in evaluated} - {""})
+        by_name = {measurement.ref.name: measurement for measurement in read}
+        evaluated = [by_name[name] for name in state.evaluated if name in by_name]
+        splits = sorted({measurement.split for measurement in evaluated} - {""})
         split = query.get("split") or ("search" if "search" in splits else "".join(splits[:1]))
-        label = names_of_commits(_named(state))
-        told = heat(evaluated, split, lambda one: f"{label(one.commit)} {_policy(state, one)}")
-        return drawn.heat_map(told, split, splits, index.reading)
+        label = names_of_commits(_commit_names(state))
+        heat_shown = heat(
+            evaluated,
+            split,
+            lambda measurement: f"{label(measurement.commit)} {_policy(state, measurement)}",
+        )
+        return drawn.heat_map(heat_shown, split, splits, index.reading)
 
-    def answer(self, told: Mapping[str, Any]) -> str:
-        """Records what a person decided; the loop is told when the run goes on."""
+    def answer(self, body: Mapping[str, Any]) -> str:
+        """Records what a person decided. Raises ConfigError if the answer is incomplete."""
         state, _ = self._index()
-        said, feedback = told.get("answer"), str(told.get("feedback") or "").strip()
-        if said not in ("APPROVE", "REVISE", "ABORT"):
-            raise ConfigError(f"{said!r} is no answer", hint="APPROVE, REVISE or ABORT")
-        if said == "REVISE" and not feedback:
+        verdict, feedback = body.get("answer"), str(body.get("feedback") or "").strip()
+        if verdict not in ("APPROVE", "REVISE", "ABORT"):
+            raise ConfigError(f"{verdict!r} is no answer", hint="APPROVE, REVISE or ABORT")
+        if verdict == "REVISE" and not feedback:
             raise ConfigError("to send it back, say what should change")
-        return self._decide(state.run, str(told.get("subject", "")), Reply(said, feedback))
+        return self._decide(state.run, str(body.get("subject", "")), Reply(verdict, feedback))
 
     # --- inside ------------------------------------------------------------------------------
 
@@ -155,10 +161,10 @@ class Site:
         return state, index
 
     def _vocabulary(self) -> dict[int, str]:
-        """The texts of the tokens of a policy that was trained here, where its form is known."""
+        """Returns the texts of the tokens of a policy that was trained here, if they are known."""
         if self._words is None:
-            found = next(self._place.checkpoints.glob("*/*/tokenizer.json"), None)
-            self._words = drawn.vocabulary_of(_json(found)) if found else {}
+            file = next(self._place.checkpoints.glob("*/*/tokenizer.json"), None)
+            self._words = drawn.vocabulary_of(_json(file)) if file else {}
         return self._words
 
 
@@ -170,27 +176,29 @@ def _json(path: Path) -> Any:
 
 
 def _word(state: RunState) -> str:
-    """How the run stands, and since when nothing was heard of one that should be at work."""
+    """Returns how the run stands and, for an unfinished run, how old its last record is."""
     word = state_word(state)
     if state.exit_reason is None:
         word += f"; last sign of life {duration(max(0.0, time.time() - state.last_at))} ago"
     return word
 
 
-def _named(state: RunState) -> Iterator[tuple[str, str]]:
-    """Commits by the names that people have for them, the best name first."""
-    yield from ((one.commit, one.version) for one in state.versions)
-    yield from ((one.commit, f"g{one.generation} {one.name}") for one in state.cells)
-    yield from ((one.commit, one.short_id) for one in state.candidates.values())
+def _commit_names(state: RunState) -> Iterator[tuple[str, str]]:
+    """Yields commits with the names that people have for them, the best name first."""
+    yield from ((part.commit, part.version) for part in state.versions)
+    yield from ((part.commit, f"g{part.generation} {part.name}") for part in state.cells)
+    yield from ((part.commit, part.short_id) for part in state.candidates.values())
 
 
-def _policy(state: RunState, one: Measurement) -> str:
-    seed = f" s{one.seed}" if one.seed and one.policy in state.trained else ""
-    return _trained(state, one.policy) + seed
+def _policy(state: RunState, measurement: Measurement) -> str:
+    seed = (
+        f" s{measurement.seed}" if measurement.seed and measurement.policy in state.trained else ""
+    )
+    return _trained(state, measurement.policy) + seed
 
 
 def _trained(state: RunState, policy: str) -> str:
-    """`30 steps` of a policy that was trained here, `untrained` of the one it started from."""
+    """Returns `30 steps` for a policy that was trained here, `untrained` for the first one."""
     if policy in state.trained:
         return f"{state.trained[policy]} steps"
     if "+" in policy:

@@ -14,7 +14,7 @@ from markupsafe import Markup, escape
 
 from meta_agent.core.protocols import VerdictKind
 from meta_agent.reports._format import visible
-from meta_agent.reports.sections import PALETTE_SIZE, Curve, Dots, Intervals, Lineage
+from meta_agent.reports.sections import PALETTE_SIZE, Curve, Intervals, Lineage
 
 _VERDICTS: Final = frozenset(kind.value for kind in VerdictKind)
 _CLASSES: Final = _VERDICTS | {"version", *(f"c{colour}" for colour in range(PALETTE_SIZE))}
@@ -25,13 +25,11 @@ def css_of(kind: str) -> str:
     return kind if kind in _CLASSES else "pending"
 
 
-def drawn(figure: Intervals | Dots | Lineage | str, curves: Sequence[Curve] = ()) -> Markup:
+def drawn(figure: Intervals | Lineage | str, curves: Sequence[Curve] = ()) -> Markup:
     """Returns a figure as SVG; a name draws that metric's curves."""
     match figure:
         case Intervals():
             return interval_chart(figure)
-        case Dots():
-            return dot_chart(figure)
         case Lineage():
             return lineage(figure)
         case _:
@@ -60,33 +58,6 @@ def interval_chart(figure: Intervals) -> Markup:
             _text(width - right + 14, y + 4, row.text, "start"),
         ]
     return _svg(figure.title, width, height, parts)
-
-
-def dot_chart(figure: Dots) -> Markup:
-    """Dots by group over one shared axis, a legend of their names below."""
-    dots, unit = figure.dots, figure.unit
-    row_px, left, width, right = 30, 80, 760, 20
-    groups = list(dict.fromkeys(dot.group for dot in dots))
-    names = list(dict.fromkeys((dot.name, dot.colour) for dot in dots))
-    bottom = row_px * len(groups) + 8
-    low, high = _range([dot.value for dot in dots], include_zero=True)
-
-    def x(value: float) -> float:
-        return left + (value - low) / (high - low) * (width - left - right)
-
-    parts = [_grid_x(_ticks(low, high), x, bottom, unit)]
-    for at, group in enumerate(groups):
-        y = row_px * at + 16
-        parts.append(_text(left - 12, y + 4, group, "end"))
-        for dot in dots:
-            if dot.group == group:  # equal values would hide each other on one line
-                apart = 4 * (names.index((dot.name, dot.colour)) - (len(names) - 1) / 2)
-                parts.append(_circle(x(dot.value), y + apart, 4.5, f"c{dot.colour}"))
-    for at, (name, colour) in enumerate(names):
-        place = left + 150 * at
-        parts.append(_circle(place, bottom + 40, 5, f"c{colour}"))
-        parts.append(_text(place + 12, bottom + 44, name, "start"))
-    return _svg(figure.title, width, bottom + 54, parts)
 
 
 def line_chart(title: str, curves: Sequence[Curve]) -> Markup:
@@ -174,7 +145,7 @@ def _range(values: Sequence[float], *, include_zero: bool) -> tuple[float, float
 
 
 def _ticks(low: float, high: float, about: int = 6) -> list[float]:
-    """Round numbers inside a range."""
+    """Returns round numbers inside a range."""
     raw = (high - low) / about
     magnitude = 10 ** math.floor(math.log10(raw))
     step = next(factor * magnitude for factor in (1, 2, 5, 10) if factor * magnitude >= raw)

@@ -5,20 +5,16 @@ Everything comes from the document that `compare --json` prints, so the three ca
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from rich.console import RenderableType
 
-from meta_agent.core.display import Question, Reply
-from meta_agent.core.protocols import Verdict
 from meta_agent.reports._format import dollars, duration, percent, points, share_text, value_text
 from meta_agent.reports.pages.html import rendered, write_page
 from meta_agent.reports.sections import (
     PALETTE_SIZE,
-    Dot,
-    Dots,
     Facts,
     Interval,
     Intervals,
@@ -28,8 +24,6 @@ from meta_agent.reports.sections import (
     Words,
     present,
 )
-from meta_agent.reports.state import RunState
-from meta_agent.reports.terminal.display import Display, open_display
 from meta_agent.reports.terminal.paint import painted
 
 Document = Mapping[str, Any]
@@ -215,21 +209,22 @@ def _difference_chart(document: Document) -> Intervals:
     return Intervals(title, drawn, unit="", zero=True)
 
 
-def _seed_chart(document: Document) -> Dots:
+def _seed_chart(document: Document) -> Intervals:
     """Every run as a dot: what a mean of few runs hides."""
     dots = []
     for run in _in_order(document):
-        clean, colour = 100 * run["clean_success"], _colour(document, run["arm"])
-        dots.append(Dot(f"seed {run['seed']}", clean, colour, run["arm"]))
-    return Dots("Clean success of every run, by seed", dots)
+        clean, kind = 100 * run["clean_success"], f"c{_colour(document, run['arm'])}"
+        label = f"seed {run['seed']} {run['arm']}"
+        dots.append(Interval(label, clean, clean, clean, kind, f"{clean:.1f} %"))
+    return Intervals("Clean success of every run, by seed", dots)
 
 
 def _runs(document: Document) -> Table:
-    made = []
+    rows = []
     for run in _in_order(document):
         lost = f" ({run['lost']} lost)" if run.get("lost") else ""
         final = "".join(f" final: {', '.join(names)}" for names in [run["final_findings"]] if names)
-        made.append(
+        rows.append(
             (
                 str(run["seed"]),
                 run["arm"],
@@ -242,7 +237,7 @@ def _runs(document: Document) -> Table:
                 f"{run['spent']:,}",
             )
         )
-    return Table(_RUN_HEADINGS, made, whole=(1, 2, 3, 7, 8))
+    return Table(_RUN_HEADINGS, rows, whole=(1, 2, 3, 7, 8))
 
 
 def _in_order(document: Document) -> list[Mapping[str, Any]]:
@@ -257,48 +252,3 @@ def _colour(document: Document, condition: str) -> int:
 def _interval(document: Document, name: str, figure: Mapping[str, float], text: str) -> Interval:
     value, low, high = (100 * figure[end] for end in ("value", "low", "high"))
     return Interval(name, value, low, high, f"c{_colour(document, name)}", text)
-
-
-# --- progress -----------------------------------------------------------------------------------
-
-
-def beside(display: Display | None = None) -> Callable[[str], Display]:
-    """Displays for runs that go on side by side: lines of one log, each with its run's name."""
-    shared = display or open_display(live=False)
-    return lambda name: _NamedDisplay(shared, name)
-
-
-class _NamedDisplay:
-    """A display whose lines say which run they are of. Training curves stay in the ledger."""
-
-    def __init__(self, inner: Display, name: str) -> None:
-        self._inner = inner
-        self._name = name
-
-    def begin(self, headline: Sequence[str]) -> None:
-        self._inner.note(f"{self._name}: {headline[0]}")
-
-    def phase(
-        self, name: str, detail: str = "", *, done: int | None = None, total: int | None = None
-    ) -> None:
-        if not done:
-            self._inner.phase(name, f"{self._name}: {detail}")
-
-    def note(self, text: str) -> None:
-        self._inner.note(f"{self._name}: {text}")
-
-    def metric(self, series: str, step: int, values: Mapping[str, float]) -> None:
-        """Not shown."""
-
-    def verdict(self, candidate: str, factor: str, verdict: Verdict, statement: str = "") -> None:
-        short = candidate.partition("/")[2] or candidate
-        self._inner.verdict(f"{self._name} {short}", factor, verdict, statement)
-
-    def ask(self, question: Question, stopping: Callable[[], bool]) -> Reply | None:
-        return None
-
-    def done(self, state: RunState) -> None:
-        self._inner.done(state)
-
-    def close(self) -> None:
-        """The log is shared."""

@@ -54,8 +54,8 @@ def foreign_page(report: ForeignReport, lines: Sequence[str], arguments: str) ->
     headline = f"{report.n:,} rollouts of {report.tasks:,} tasks"
     command = f"meta-agent report {arguments} --json"
     footer = Words("Made by meta-agent. The same numbers:", command=command)
-    shown = [line for line in lines if line.strip()]
-    return rendered(Page("rollouts", headline, shown, sections, footer))
+    intro = [line for line in lines if line.strip()]
+    return rendered(Page("rollouts", headline, intro, sections, footer))
 
 
 def write_foreign_page(
@@ -70,8 +70,8 @@ def _cards(report: ForeignReport) -> Iterator[Card]:
     if report.benchmarks:
         yield Card("benchmarks", str(len(report.benchmarks)), "their shares do not add up to one")
     elif "success" in score:
-        known = f"{percent(score['success_known'])} of those whose outcome is known"
-        yield Card("solved", percent(score["success"]), known)
+        detail = f"{percent(score['success_known'])} of those whose outcome is known"
+        yield Card("solved", percent(score["success"]), detail)
     else:
         yield Card("solved", "unknown", "no outcome in this data")
     each = f"{report.n / report.tasks:.3g} attempts a task" if report.tasks else ""

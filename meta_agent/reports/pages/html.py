@@ -117,12 +117,12 @@ def element(name: str, /, *children: object, **attributes: object) -> Markup:
 
     An attribute that is empty is left out. `Markup` was drawn by us and stays as it is.
     """
-    made = Markup().join(
+    written = Markup().join(
         Markup(' {}="{}"').format(key.strip("_").replace("_", "-"), _safe(value))
         for key, value in attributes.items()
         if value not in ("", None, False)
     )
-    start = Markup("<{}{}>").format(Markup(name), made)
+    start = Markup("<{}{}>").format(Markup(name), written)
     if name in _VOID:
         return start
     inner = Markup().join(map(_safe, children))
@@ -211,14 +211,14 @@ def _card(name: str, value: str, detail: str) -> Markup:
 
 
 def _fold(cells: Iterable[Cell], blocks: Iterable[Block], anchor: str, opened: bool) -> Markup:
-    shown = [cell for cell in cells if cell and cell != Words("")]
-    summary = element("summary", Markup(" · ").join(map(_cell, shown)))
+    parts = [cell for cell in cells if cell and cell != Words("")]
+    summary = element("summary", Markup(" · ").join(map(_cell, parts)))
     inner = element("div", blocks_html(blocks), id=f"in-{anchor}" if anchor else "")
     return element("details", summary, inner, id=anchor, open="open" if opened else "")
 
 
-def _question(asked: Asked, live: Live | None) -> Iterator[Markup]:
-    words = element("b", "waits for a person"), " ", asked.text
+def _question(question: Asked, live: Live | None) -> Iterator[Markup]:
+    words = element("b", "waits for a person"), " ", question.text
     yield element("p", *words, class_="notice")
     if live:
         label = "what should change"
@@ -227,7 +227,7 @@ def _question(asked: Asked, live: Live | None) -> Iterator[Markup]:
         buttons = [element("button", text, value=value) for value, text in answers.items()]
         problem = element("span", class_="told warn")
         parts = (field, *buttons, problem)
-        yield element("form", *parts, class_="answer", data_subject=asked.subject)
+        yield element("form", *parts, class_="answer", data_subject=question.subject)
 
 
 def _curves(block: Curves) -> Iterator[Markup]:

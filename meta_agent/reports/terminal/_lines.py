@@ -18,7 +18,7 @@ HEADLINE_METRICS: Final = ("reward_mean", "clean_success", "success", "dead_grou
 
 
 class LineDisplay:
-    """One line per fact."""
+    """Writes one line for each fact."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -41,8 +41,8 @@ class LineDisplay:
 
     def metric(self, series: str, step: int, values: Mapping[str, float]) -> None:
         if self._is_due(series):
-            shown = ((name, values[name]) for name in HEADLINE_METRICS if name in values)
-            numbers = "  ".join(f"{name} {number(value)}" for name, value in shown)
+            chosen = ((name, values[name]) for name in HEADLINE_METRICS if name in values)
+            numbers = "  ".join(f"{name} {number(value)}" for name, value in chosen)
             self._line("train", f"{series}: step {step}  {numbers}")
 
     def verdict(self, candidate: str, factor: str, verdict: Verdict, statement: str = "") -> None:
@@ -61,7 +61,7 @@ class LineDisplay:
         with self._lock:
             return prompt(question, self._stream, stopping)
 
-    def done(self, state: RunState) -> None:
+    def finish(self, state: RunState) -> None:
         self._line("done", f"run {state.run}: {state.exit_reason} after {duration(state.wall_sec)}")
 
     def close(self) -> None:

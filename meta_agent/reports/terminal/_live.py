@@ -90,7 +90,7 @@ class LiveDisplay:
         finally:
             self._live.start()
 
-    def done(self, state: RunState) -> None:
+    def finish(self, state: RunState) -> None:
         self.close()
 
     def close(self) -> None:
@@ -111,7 +111,7 @@ class LiveDisplay:
 
 
 def _arm_row(name: str, points: list[MetricPoint]) -> tuple[Text, Text, Text]:
-    metric = next((one for one in _HEADLINE_METRICS if one in points[-1].values), None)
+    metric = next((choice for choice in _HEADLINE_METRICS if choice in points[-1].values), None)
     values = [p.values[metric] for p in points if metric in p.values] if metric else []
     latest = f"{metric} {number(values[-1])}" if values else ""
     return (
@@ -122,7 +122,7 @@ def _arm_row(name: str, points: list[MetricPoint]) -> tuple[Text, Text, Text]:
 
 
 def sparkline(values: Sequence[float]) -> str:
-    """The last values as bars between their own least and greatest."""
+    """Returns the last values as bars, scaled between the least and the greatest of them."""
     recent = values[-_SPARK_WIDTH:]
     if not recent:
         return ""

@@ -32,7 +32,7 @@ _WORDS: Final = {
 
 
 def person_at(stream: IO[str]) -> bool:
-    """Whether somebody can read `stream` and type an answer."""
+    """Returns True if a person can read `stream` and type an answer."""
     try:
         return stream.isatty() and os.isatty(sys.stdin.fileno())
     except (OSError, ValueError, AttributeError):  # stdin is closed, or no file
@@ -40,7 +40,7 @@ def person_at(stream: IO[str]) -> bool:
 
 
 def prompt(question: Question, stream: IO[str], stopping: Callable[[], bool]) -> Reply | None:
-    """Shows the question, and asks until there is an answer. None: input ended, or a stop."""
+    """Asks until there is an answer. Returns None if the input ends or the run is to stop."""
     console = Console(file=stream, highlight=False)
     state = reduce(question.ledger, question.run)
     console.print(asked.question(state, question.decision))
@@ -61,13 +61,13 @@ def prompt(question: Question, stream: IO[str], stopping: Callable[[], bool]) ->
 def _with_reason(
     choice: str, stream: IO[str], terminal: int, stopping: Callable[[], bool]
 ) -> Reply | None:
-    """An author can do nothing with a revision that says nothing; an end needs no reason."""
+    """Asks for the reason. A revision needs one; an abort may have none."""
     if choice == "abort":
-        said = _ask(stream, "why (may be empty): ", terminal, stopping)
-        return None if said is None else Reply("ABORT", said.strip())
-    while (said := _ask(stream, "what should change: ", terminal, stopping)) is not None:
-        if said.strip():
-            return Reply("REVISE", said.strip())
+        reason = _ask(stream, "why (may be empty): ", terminal, stopping)
+        return None if reason is None else Reply("ABORT", reason.strip())
+    while (reason := _ask(stream, "what should change: ", terminal, stopping)) is not None:
+        if reason.strip():
+            return Reply("REVISE", reason.strip())
     return None
 
 
@@ -78,7 +78,7 @@ def _ask(stream: IO[str], words: str, terminal: int, stopping: Callable[[], bool
 
 
 def _read_line(terminal: int, stopping: Callable[[], bool]) -> str | None:
-    """One line; None at the end of input or when the run is to stop."""
+    """Returns one line, or None at the end of input or when the run is to stop."""
     line = b""
     while not line.endswith(b"\n"):
         if stopping():

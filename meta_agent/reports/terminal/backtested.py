@@ -59,9 +59,9 @@ def history(document: Mapping[str, Any]) -> RenderableType:
 def _forecast(candidate: Mapping[str, Any]) -> tuple[str, ...]:
     name = "/".join(candidate["candidate"].split("/")[-2:])
     figures = (candidate[key] for key in ("predicted", "realised", "replay"))
-    shown = ("–" if figure is None else f"{figure:+.3f}" for figure in figures)
+    texts = ("–" if figure is None else f"{figure:+.3f}" for figure in figures)
     clean = "–" if candidate["clean"] is None else points(candidate["clean"])
-    return name, candidate["factor"], candidate["metric"], *shown, clean, candidate["split"]
+    return name, candidate["factor"], candidate["metric"], *texts, clean, candidate["split"]
 
 
 def _head(document: Mapping[str, Any]) -> Iterator[tuple[str, Cell]]:

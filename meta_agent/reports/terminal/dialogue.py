@@ -1,7 +1,7 @@
-"""Conversations with models, for reading: what an agent was told, what it said, what it did.
+"""Conversations of agents with models: prompts, replies and tool calls.
 
-Only what is new in an exchange is shown, so a dialogue reads once through. Long outputs are folded
-in the middle unless everything is asked for; what the model itself said never is.
+An exchange shows only its new messages, so a reader sees each message once. Long outputs are cut in
+the middle unless `full` is set. The model's own words are never cut.
 """
 
 from __future__ import annotations
@@ -47,17 +47,17 @@ class Conversation(NamedTuple):
 
     @property
     def tokens(self) -> int:
-        return sum(one.reply.usage.total for one in self.exchanges)
+        return sum(exchange.reply.usage.total for exchange in self.exchanges)
 
     @property
     def usd(self) -> float | None:
-        """None as soon as one reply had no known price."""
-        amounts = [one.reply.usd for one in self.exchanges]
-        known = [amount for amount in amounts if amount is not None]
-        return sum(known) if len(known) == len(amounts) else None
+        """The money of all replies; None if one reply had no known price."""
+        amounts = [exchange.reply.usd for exchange in self.exchanges]
+        priced = [amount for amount in amounts if amount is not None]
+        return sum(priced) if len(priced) == len(amounts) else None
 
-    def told(self) -> str:
-        """Its size in words."""
+    def size_text(self) -> str:
+        """Returns its size in words."""
         count = len(self.exchanges)
         plural = "" if count == 1 else "s"
         failed = f", {len(self.failures)} without a reply" if self.failures else ""
@@ -65,85 +65,94 @@ class Conversation(NamedTuple):
 
 
 def find(transcripts: Transcripts, state: RunState, name: str | None) -> list[Conversation]:
-    """The conversations that a person who typed `name` means; without one, all of the agents'.
+    """Returns the conversations that `name` means, or those of all agents without a name.
 
-    A policy has one conversation per rollout: only a name brings those up.
+    A policy has one conversation per rollout; only a name brings those up. Raises
+    ConfigError if the name fits none.
     """
-    known = transcripts.conversations()
-    chosen = _agents(known) if name is None else _named(known, state, name)
-    read = (Conversation(one, transcripts.read(one), transcripts.failures(one)) for one in chosen)
-    return [one for one in read if one.exchanges or one.failures]
+    names = transcripts.conversations()
+    chosen = _agents(names) if name is None else _names_meant(names, state, name)
+    read = (
+        Conversation(chosen_name, transcripts.read(chosen_name), transcripts.failures(chosen_name))
+        for chosen_name in chosen
+    )
+    return [chosen_name for chosen_name in read if chosen_name.exchanges or chosen_name.failures]
 
 
-def _agents(known: Iterable[str]) -> list[str]:
-    return [one for one in known if not one.startswith("policy/")]
+def _agents(names: Iterable[str]) -> list[str]:
+    return [name for name in names if not name.startswith("policy/")]
 
 
-def _named(known: Sequence[str], state: RunState, name: str) -> list[str]:
-    """By its own name, by what it begins with (a candidate, a generation), or by its role."""
+def _names_meant(every: Sequence[str], state: RunState, name: str) -> list[str]:
+    """Matches a whole name, its beginning (a candidate, a generation), or a role."""
     short = name.removeprefix(f"{state.run}/").strip("/")
-    for one in state.candidates.values():
-        if one.answers_to(name):
-            short = one.short_id
-    found = [one for one in known if one == short or one.startswith(f"{short}/")]
-    found = found or [one for one in known if one.rpartition("/")[2] == short]
-    if not found:
-        some = ", ".join(_agents(known)[:12]) or "none: no model was asked in this run"
+    for candidate in state.candidates.values():
+        if candidate.answers_to(name):
+            short = candidate.short_id
+    chosen = [other for other in every if f"{other}/".startswith(f"{short}/")]
+    chosen = chosen or [other for other in every if other.rpartition("/")[2] == short]
+    if not chosen:
+        some = ", ".join(_agents(every)[:12]) or "none: no model was asked in this run"
         raise ConfigError(
             f"no conversation of run {state.run} is called {name!r}", hint=f"there are: {some}"
         )
-    return found
+    return chosen
 
 
 def listing(conversations: Iterable[Conversation]) -> RenderableType:
     """One row per conversation."""
     if not (rows := list(conversations)):
         return Text("no agent asked a model in this run")
-    cells = ((one.name, one.role, one.model, one.told()) for one in rows)
+    cells = (
+        (conversation.name, conversation.role, conversation.model, conversation.size_text())
+        for conversation in rows
+    )
     return listed(("conversation", "role", "model", "size"), (map(visible, row) for row in cells))
 
 
 def dialogues(conversations: Iterable[Conversation], *, full: bool) -> RenderableType:
     """The conversations from beginning to end."""
-    return Group(*(part for one in conversations for part in _dialogue(one, full)))
+    return Group(
+        *(part for conversation in conversations for part in _dialogue(conversation, full))
+    )
 
 
 def listing_json(run: str, conversations: Iterable[Conversation]) -> dict[str, JSON]:
     """`transcript --json` without a name."""
     rows = [
         {
-            "conversation": one.name,
-            "role": one.role,
-            "model": one.model,
-            "exchanges": len(one.exchanges),
-            "failures": len(one.failures),
-            "tokens": one.tokens,
-            "usd": one.usd,
+            "conversation": conversation.name,
+            "role": conversation.role,
+            "model": conversation.model,
+            "exchanges": len(conversation.exchanges),
+            "failures": len(conversation.failures),
+            "tokens": conversation.tokens,
+            "usd": conversation.usd,
         }
-        for one in conversations
+        for conversation in conversations
     ]
     return {"schema_version": 1, "run": run, "conversations": rows}
 
 
 def dialogues_json(run: str, conversations: Iterable[Conversation]) -> dict[str, JSON]:
     """`transcript NAME --json`: everything, each message once."""
-    told = [
+    rows = [
         {
-            "conversation": one.name,
-            "exchanges": [_exchange_json(*pair) for pair in _paired(one)],
-            "failures": [failure.to_json() for failure in one.failures],
+            "conversation": conversation.name,
+            "exchanges": [_exchange_json(*pair) for pair in _paired(conversation)],
+            "failures": [failure.to_json() for failure in conversation.failures],
         }
-        for one in conversations
+        for conversation in conversations
     ]
-    return {"schema_version": 1, "run": run, "conversations": told}
+    return {"schema_version": 1, "run": run, "conversations": rows}
 
 
-def _paired(one: Conversation) -> Iterator[tuple[Exchange | None, Exchange]]:
-    yield from zip((None, *one.exchanges), one.exchanges, strict=False)
+def _paired(conversation: Conversation) -> Iterator[tuple[Exchange | None, Exchange]]:
+    yield from zip((None, *conversation.exchanges), conversation.exchanges, strict=False)
 
 
-def _kept(before: Exchange | None, now: Exchange) -> int:
-    """How many messages were said before: the same from the start of both."""
+def _repeated(before: Exchange | None, now: Exchange) -> int:
+    """Returns how many messages at the start of both exchanges are the same."""
     pairs = zip(before.dialogue if before else (), now.messages, strict=False)
     count = 0
     for old, new in pairs:
@@ -154,14 +163,14 @@ def _kept(before: Exchange | None, now: Exchange) -> int:
 
 
 def _exchange_json(before: Exchange | None, now: Exchange) -> dict[str, JSON]:
-    kept, reply = _kept(before, now), now.reply
+    count, reply = _repeated(before, now), now.reply
     return {
         "turn": now.turn,
         "role": now.role,
         "at": now.at,
         "attempts": now.attempts,
-        "kept_messages": kept,
-        "messages": [dict(message) for message in now.messages[kept:]],
+        "kept_messages": count,
+        "messages": [dict(message) for message in now.messages[count:]],
         "reply": {
             **reply.message,
             "stop": reply.stop,
@@ -175,22 +184,22 @@ def _exchange_json(before: Exchange | None, now: Exchange) -> dict[str, JSON]:
     }
 
 
-def _dialogue(one: Conversation, full: bool) -> Iterator[RenderableType]:
-    yield Rule(Text(visible(one.name), style="bold"))
-    yield Text(one.told(), style="dim")
-    for before, now in _paired(one):
-        kept = _kept(before, now)
-        if before is not None and kept < len(before.dialogue):
-            dropped = len(before.dialogue) - kept
+def _dialogue(conversation: Conversation, full: bool) -> Iterator[RenderableType]:
+    yield Rule(Text(visible(conversation.name), style="bold"))
+    yield Text(conversation.size_text(), style="dim")
+    for before, now in _paired(conversation):
+        count = _repeated(before, now)
+        if before is not None and count < len(before.dialogue):
+            dropped = len(before.dialogue) - count
             yield Text(
                 f"— {dropped} messages were left out or replaced from here on —", style="dim"
             )
-        for message in now.messages[kept:]:
+        for message in now.messages[count:]:
             yield from _message(message, full)
         yield from _reply(now, full)
-    for failure in one.failures:
-        told = f"#{failure.turn} got no whole reply: {failure.kind}: {failure.message}"
-        yield Text(visible(told), style="red")
+    for failure in conversation.failures:
+        words = f"#{failure.turn} got no whole reply: {failure.kind}: {failure.message}"
+        yield Text(visible(words), style="red")
 
 
 def _message(message: Message, full: bool) -> Iterator[RenderableType]:
@@ -221,7 +230,7 @@ def _reply(now: Exchange, full: bool) -> Iterator[RenderableType]:
 
 
 def _arguments(arguments: Mapping[str, JSON]) -> str:
-    """Short ones on the line; a text of several lines as a reader of code wants it."""
+    """Returns short arguments on one line, and each text of several lines below its name."""
     short = {k: v for k, v in arguments.items() if not (isinstance(v, str) and "\n" in v)}
     parts = [json.dumps(short, ensure_ascii=False)] if short else []
     parts += [f"\n{k}:\n{v}" for k, v in arguments.items() if k not in short]
@@ -233,19 +242,19 @@ def _words(content: Any) -> str:
 
 
 def _folded(text: str, full: bool) -> str:
-    """The beginning and the end; the middle counted."""
+    """Returns the beginning and the end of a text, with a count of the lines between."""
     if full:
         return text
     lines = [_cut(line) for line in text.splitlines()]
     hidden = len(lines) - _HEAD_LINES - _TAIL_LINES
     if hidden < 3:  # folding one or two lines would save nothing
         return "\n".join(lines)
-    told = f"… {hidden} lines folded (--full shows them) …"
-    return "\n".join([*lines[:_HEAD_LINES], told, *lines[-_TAIL_LINES:]])
+    marker = f"… {hidden} lines folded (--full shows them) …"
+    return "\n".join([*lines[:_HEAD_LINES], marker, *lines[-_TAIL_LINES:]])
 
 
 def _cut(line: str) -> str:
-    """A line that a screen can bear."""
+    """Returns a line cut at the longest that a screen shows."""
     if len(line) <= _LONGEST_LINE:
         return line
     return f"{line[:_LONGEST_LINE]}… {len(line) - _LONGEST_LINE} characters folded"

@@ -1,7 +1,7 @@
 """Progress while a run is under way: live on a terminal, plain lines elsewhere, always on stderr.
 
-The loop speaks to one `Display`. `recorded` wraps it so that what a person saw is also what the
-ledger holds, and the reports (see `state.py`) show the same.
+The loop speaks to one `Display`. Others wrap it: `recorded` writes what a person saw to the ledger,
+`TellingDisplay` tells callbacks and trackers, and `beside` names the run that a line is of.
 """
 
 from __future__ import annotations
@@ -9,12 +9,13 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol, TextIO
 
 from meta_agent.core.display import Display as LoopDisplay
 from meta_agent.core.display import Question, Reply
 from meta_agent.core.ledger import Ledger
-from meta_agent.core.protocols import Verdict
+from meta_agent.core.protocols import JSON, Verdict
 from meta_agent.reports._format import within_run
 from meta_agent.reports._sentences import progress
 from meta_agent.reports.state import RunState, reduce
@@ -23,13 +24,13 @@ from meta_agent.reports.state import RunState, reduce
 class Display(LoopDisplay, Protocol):
     """A display of the loop that also shows how a run ended."""
 
-    def done(self, state: RunState) -> None:
-        """The run ended. The summary itself is data: the command prints it on stdout."""
+    def finish(self, state: RunState) -> None:
+        """Says that the run ended. The summary itself is data: the command prints it on stdout."""
         ...
 
 
 def open_display(stream: TextIO | None = None, *, live: bool | None = None) -> Display:
-    """The display for this stream (stderr): live on a terminal, lines elsewhere."""
+    """Returns the display for a stream (stderr): live on a terminal, lines elsewhere."""
     stream = sys.stderr if stream is None else stream
     if _is_live(stream) if live is None else live:
         from meta_agent.reports.terminal._live import LiveDisplay
@@ -45,16 +46,45 @@ def _is_live(stream: TextIO) -> bool:
     return stream.isatty() and not odd_terminal
 
 
-class _Recorded:
-    """Writes phases, notes and metrics to the ledger, then shows them."""
+class _Forwarding:
+    """Passes everything on to another display."""
 
-    def __init__(self, inner: Display, ledger: Ledger, run: str) -> None:
+    def __init__(self, inner: Display) -> None:
         self._inner = inner
-        self._ledger = ledger
-        self._run = run
 
     def begin(self, headline: Sequence[str]) -> None:
         self._inner.begin(headline)
+
+    def phase(
+        self, name: str, detail: str = "", *, done: int | None = None, total: int | None = None
+    ) -> None:
+        self._inner.phase(name, detail, done=done, total=total)
+
+    def note(self, text: str) -> None:
+        self._inner.note(text)
+
+    def metric(self, series: str, step: int, values: Mapping[str, float]) -> None:
+        self._inner.metric(series, step, values)
+
+    def verdict(self, candidate: str, factor: str, verdict: Verdict, statement: str = "") -> None:
+        self._inner.verdict(candidate, factor, verdict, statement)
+
+    def ask(self, question: Question, stopping: Callable[[], bool]) -> Reply | None:
+        return self._inner.ask(question, stopping)
+
+    def finish(self, state: RunState) -> None:
+        self._inner.finish(state)
+
+    def close(self) -> None:
+        self._inner.close()
+
+
+class _Recorded(_Forwarding):
+    """Writes phases, notes and metrics to the ledger, then shows them."""
+
+    def __init__(self, inner: Display, ledger: Ledger, run: str) -> None:
+        super().__init__(inner)
+        self._ledger, self._run = ledger, run
 
     def phase(
         self, name: str, detail: str = "", *, done: int | None = None, total: int | None = None
@@ -64,29 +94,108 @@ class _Recorded:
             self._ledger.event("phase", {"name": name, "detail": detail})
             so_far = progress(reduce(self._ledger, self._run))
             detail = f"{detail} ({so_far})" if so_far else detail
-        self._inner.phase(name, detail, done=done, total=total)
+        super().phase(name, detail, done=done, total=total)
 
     def note(self, text: str) -> None:
         self._ledger.event("note", {"text": text})
-        self._inner.note(within_run(text, self._run))
+        super().note(within_run(text, self._run))
 
     def metric(self, series: str, step: int, values: Mapping[str, float]) -> None:
         self._ledger.event("metrics", {**values, "series": series, "step": step})
-        self._inner.metric(series, step, values)
+        super().metric(series, step, values)
 
     def verdict(self, candidate: str, factor: str, verdict: Verdict, statement: str = "") -> None:
-        self._inner.verdict(within_run(candidate, self._run), factor, verdict, statement)
-
-    def ask(self, question: Question, stopping: Callable[[], bool]) -> Reply | None:
-        return self._inner.ask(question, stopping)
-
-    def done(self, state: RunState) -> None:
-        self._inner.done(state)
-
-    def close(self) -> None:
-        self._inner.close()
+        super().verdict(within_run(candidate, self._run), factor, verdict, statement)
 
 
 def recorded(display: Display, ledger: Ledger, run: str) -> Display:
-    """A display whose phases, notes and metrics are also events of a run that has begun."""
+    """Returns a display whose phases, notes and metrics are also events of a run that has begun."""
     return _Recorded(display, ledger, run)
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """What the display would show: `kind` is the verb, `text` the line."""
+
+    kind: str
+    text: str = ""
+    data: Mapping[str, JSON] = field(default_factory=dict)
+
+
+class TellingDisplay(_Forwarding):
+    """Calls `tell` with each event first, then shows it. What `tell` raises ends the run."""
+
+    def __init__(self, inner: Display, tell: Callable[[Event], None]) -> None:
+        super().__init__(inner)
+        self._tell = tell
+
+    def begin(self, headline: Sequence[str]) -> None:
+        self._tell(Event("begin", "\n".join(headline)))
+        super().begin(headline)
+
+    def phase(
+        self, name: str, detail: str = "", *, done: int | None = None, total: int | None = None
+    ) -> None:
+        self._tell(Event("phase", detail, {"name": name, "done": done, "total": total}))
+        super().phase(name, detail, done=done, total=total)
+
+    def note(self, text: str) -> None:
+        self._tell(Event("note", text))
+        super().note(text)
+
+    def metric(self, series: str, step: int, values: Mapping[str, float]) -> None:
+        self._tell(Event("metric", series, {"step": step, **values}))
+        super().metric(series, step, values)
+
+    def verdict(self, candidate: str, factor: str, verdict: Verdict, statement: str = "") -> None:
+        delta = verdict.effect.delta if verdict.effect else None
+        kind = {"candidate": candidate, "factor": factor, "kind": str(verdict.kind), "delta": delta}
+        self._tell(Event("verdict", statement, kind))
+        super().verdict(candidate, factor, verdict, statement)
+
+    def ask(self, question: Question, stopping: Callable[[], bool]) -> Reply | None:
+        self._tell(Event("waiting", question.decision.asks))
+        return super().ask(question, stopping)
+
+    def finish(self, state: RunState) -> None:
+        self._tell(Event("done", str(state.exit_reason)))
+        super().finish(state)
+
+
+def beside(display: Display | None = None) -> Callable[[str], Display]:
+    """Returns a function from a run's name to its display. All of them write lines of one log."""
+    shared = display or open_display(live=False)
+    return lambda name: _Named(shared, name)
+
+
+class _Named(_Forwarding):
+    """A display whose lines say which run they are of. Training curves stay in the ledger."""
+
+    def __init__(self, inner: Display, name: str) -> None:
+        super().__init__(inner)
+        self._name = name
+
+    def begin(self, headline: Sequence[str]) -> None:
+        self._inner.note(f"{self._name}: {headline[0]}")
+
+    def phase(
+        self, name: str, detail: str = "", *, done: int | None = None, total: int | None = None
+    ) -> None:
+        if not done:
+            super().phase(name, f"{self._name}: {detail}")
+
+    def note(self, text: str) -> None:
+        super().note(f"{self._name}: {text}")
+
+    def metric(self, series: str, step: int, values: Mapping[str, float]) -> None:
+        """Not shown."""
+
+    def verdict(self, candidate: str, factor: str, verdict: Verdict, statement: str = "") -> None:
+        short = candidate.partition("/")[2] or candidate
+        super().verdict(f"{self._name} {short}", factor, verdict, statement)
+
+    def ask(self, question: Question, stopping: Callable[[], bool]) -> Reply | None:
+        return None
+
+    def close(self) -> None:
+        """The log is shared."""

@@ -26,7 +26,7 @@ class Moment(NamedTuple):
     run: str
     kind: str
     commit: str
-    told: str
+    words: str
 
 
 def moments(steps: Sequence[Step]) -> list[Moment]:
@@ -49,7 +49,7 @@ def timeline(every: Sequence[Moment]) -> RenderableType:
         stamp = time.strftime("%Y-%m-%d %H:%M", time.localtime(moment.at))
         run = [moment.run] if several else []
         commit = Words(moment.commit[:8], "warn")
-        rows.append((Words(stamp, "dim"), *run, commit, moment.told))
+        rows.append((Words(stamp, "dim"), *run, commit, moment.words))
     headings = ("when", *(["run"] if several else []), "commit", "what happened")
     table = Table(headings, rows, whole=range(len(headings) - 1), limit=0)
     return painted([table]) if rows else Text("nothing has changed the harness yet")
@@ -57,7 +57,12 @@ def timeline(every: Sequence[Moment]) -> RenderableType:
 
 def timeline_json(every: Sequence[Moment]) -> dict[str, JSON]:
     """The same as a document."""
-    return {"schema_version": 1, "moments": [moment._asdict() for moment in every]}
+    return {"schema_version": 1, "moments": [_moment_json(moment) for moment in every]}
+
+
+def _moment_json(moment: Moment) -> dict[str, JSON]:
+    at, run, kind, commit, words = moment
+    return {"at": at, "run": run, "kind": kind, "commit": commit, "told": words}
 
 
 def blame(lines: Sequence[BlamedLine]) -> RenderableType:

@@ -17,7 +17,7 @@ from meta_agent.reports._facts import calibration_facts
 from meta_agent.reports._format import duration, one_line, percent, value_text, visible, within_run
 from meta_agent.reports._parts import CandidateView
 from meta_agent.reports.run_sections import flat_text, open_step_text
-from meta_agent.reports.sections import Cell, Facts, Table, Words
+from meta_agent.reports.sections import Cell, Facts, Style, Table, Words
 from meta_agent.reports.state import RunState
 from meta_agent.reports.terminal.paint import painted, patch_text, raw_lines
 
@@ -62,8 +62,8 @@ def lines(texts: Iterable[str]) -> Text:
 
 def facts(rows: Mapping[str, Any]) -> RenderableType:
     """A flat result as names and values."""
-    shown = ((name, value_text(value)) for name, value in rows.items() if name != "schema_version")
-    return painted([Facts(list(shown), limit=300)])
+    pairs = ((name, value_text(value)) for name, value in rows.items() if name != "schema_version")
+    return painted([Facts(list(pairs), limit=300)])
 
 
 def log(steps: Iterable[Step], events: Iterable[Event]) -> list[Text]:
@@ -74,13 +74,13 @@ def log(steps: Iterable[Step], events: Iterable[Event]) -> list[Text]:
         for event in events
         if event.kind != "metrics"
     ]
-    made = []
+    printed = []
     for at, kind, words in sorted(rows, key=lambda row: row[0]):
         stamp = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at))
         line = Text(stamp, style="dim", no_wrap=True, overflow="ignore")
         flat = " ".join(visible(words).split())
-        made.append(line.append(f"  {visible(kind):<10}  {flat}", style="not dim"))
-    return made
+        printed.append(line.append(f"  {visible(kind):<10}  {flat}", style="not dim"))
+    return printed
 
 
 def _step_line(step: Step) -> str:
@@ -162,9 +162,9 @@ def _setting(value: Any) -> str:
 
 def checks(rows: Iterable[tuple[str, str, str, str]]) -> RenderableType:
     """`doctor`: level, name, detail, and the fix where there is one."""
-    styles = {"ok": "good", "warn": "warn", "fail": "bad"}
+    styles: Mapping[str, Style] = {"ok": "good", "warn": "warn", "fail": "bad"}
     cells = [
-        (Words(level, styles.get(level, "")), name, Words(detail, command=fix))  # type: ignore[arg-type]
+        (Words(level, styles.get(level, "")), name, Words(detail, command=fix))
         for level, name, detail, fix in rows
     ]
     return painted([Table(("", "", ""), cells, whole=(0, 1), limit=0)])
