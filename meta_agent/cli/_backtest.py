@@ -49,13 +49,13 @@ def backtest(
     from meta_agent.reports.terminal.backtested import backtested as drawing
     from meta_agent.studies.backtested import backtest as replay_stored
 
-    given = max_turns is not None or max_tokens is not None
-    wanted = Ceiling(max_turns, max_tokens) if given else None
+    limited = max_turns is not None or max_tokens is not None
+    limits = Ceiling(max_turns, max_tokens) if limited else None
     with reading(workspace) as (place, ledger), stdout_for_data():
-        found = replay_stored(
-            place, ledger, version, against=against, rollouts=rollouts, ceiling=wanted
+        result = replay_stored(
+            place, ledger, version, against=against, rollouts=rollouts, ceiling=limits
         )
-    document = found.to_json()
+    document = result.to_json()
     emit(as_json, lambda: document, lambda: drawing(document))
 
 
@@ -64,6 +64,6 @@ def _history(workspace: Path | None, as_json: bool) -> None:
     from meta_agent.studies.forecasts import forecasts, predictions_json
 
     with reading(workspace) as (_, ledger):
-        told = predictions_json(forecasts(ledger))
-    document = {"schema_version": 1, **told}
+        predictions = predictions_json(forecasts(ledger))
+    document = {"schema_version": 1, **predictions}
     emit(as_json, lambda: document, lambda: drawing(document))

@@ -43,13 +43,13 @@ def calibrate(
     from meta_agent.composition.used import require_used
 
     require_used(config)
-    told = _told(config, seeds, effect)
+    result = _calibration(config, seeds, effect)
     from meta_agent.reports.terminal.text import calibration
 
-    emit(as_json, lambda: told, lambda: calibration(told))
+    emit(as_json, lambda: result, lambda: calibration(result))
 
 
-def _told(config: RunConfig, seeds: int | None, effect: float | None) -> Any:
+def _calibration(config: RunConfig, seeds: int | None, effect: float | None) -> Any:
     from meta_agent.reports import open_display
     from meta_agent.studies.calibration import calibrate as measured
 

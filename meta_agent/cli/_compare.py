@@ -137,6 +137,6 @@ def _recorded(here: Path, name: str) -> RunState:
     from meta_agent.reports import reduce
 
     elsewhere = Path(name).expanduser()
-    found = is_workspace(elsewhere)
-    with reading(elsewhere if found else here) as (_, ledger):
-        return reduce(ledger, None if found else name)
+    is_elsewhere = is_workspace(elsewhere)
+    with reading(elsewhere if is_elsewhere else here) as (_, ledger):
+        return reduce(ledger, None if is_elsewhere else name)

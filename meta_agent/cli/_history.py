@@ -35,8 +35,10 @@ def show(
         document = {**state.to_json(), "config": dict(state.config)}
         emit(as_json, lambda: document, lambda: text.summary(state))
         return
-    one = state.candidate(name)
-    emit(as_json, lambda: {"schema_version": 1, **one.to_json()}, lambda: text.show(one))
+    candidate = state.candidate(name)
+    emit(
+        as_json, lambda: {"schema_version": 1, **candidate.to_json()}, lambda: text.show(candidate)
+    )
 
 
 def diff(
@@ -88,9 +90,9 @@ def timeline(workspace: WorkspaceOption = None, as_json: JsonOption = False) -> 
     from meta_agent.reports.terminal import story
 
     with reading(workspace) as (_, ledger):
-        told = story.moments(ledger.steps())
-    document = story.timeline_json(told)
-    emit(as_json, lambda: document, lambda: story.timeline(told), paged=True)
+        moments = story.moments(ledger.steps())
+    document = story.timeline_json(moments)
+    emit(as_json, lambda: document, lambda: story.timeline(moments), paged=True)
 
 
 def revert(

@@ -43,11 +43,11 @@ def approve(
 
     reply = _reply(revise, abort)
     with Ledger.open(open_workspace(workspace_root(workspace)).ledger_file) as ledger:
-        made = answer(ledger, reduce(ledger, run).run, subjects, reply)
-    told = [f"{one.subject}  {one.told}" for one in made]
-    told.append("recorded; the same evolve command goes on from here")
-    document = {"schema_version": 1, "decisions": [one.to_json() for one in made]}
-    emit(as_json, lambda: document, lambda: lines(told))
+        decisions = answer(ledger, reduce(ledger, run).run, subjects, reply)
+    sentences = [f"{decision.subject}  {decision.told}" for decision in decisions]
+    sentences.append("recorded; the same evolve command goes on from here")
+    document = {"schema_version": 1, "decisions": [decision.to_json() for decision in decisions]}
+    emit(as_json, lambda: document, lambda: lines(sentences))
 
 
 def transcript(
@@ -71,12 +71,15 @@ def transcript(
     with reading(workspace) as (place, ledger):
         state = reduce(ledger, run)
     transcripts = Transcripts(place.transcripts / state.run)
-    found = dialogue.find(transcripts, state, name)
+    conversations = dialogue.find(transcripts, state, name)
     if name is None:
-        document, drawing = dialogue.listing_json(state.run, found), dialogue.listing(found)
+        document, drawing = (
+            dialogue.listing_json(state.run, conversations),
+            dialogue.listing(conversations),
+        )
     else:
-        document = dialogue.dialogues_json(state.run, found)
-        drawing = dialogue.dialogues(found, full=full)
+        document = dialogue.dialogues_json(state.run, conversations)
+        drawing = dialogue.dialogues(conversations, full=full)
     emit(as_json, lambda: document, lambda: drawing)
 
 
@@ -143,7 +146,7 @@ def _show_waiting(run: str | None, workspace: Path | None, as_json: bool) -> Non
 
     with reading(workspace) as (_, ledger):
         state = reduce(ledger, run)
-    waiting = [one.to_json() for one in state.waiting]
+    waiting = [decision.to_json() for decision in state.waiting]
     document = {"schema_version": 1, "run": state.run, "waiting": waiting}
     emit(as_json, lambda: document, lambda: asked.waiting(state))
 
@@ -153,5 +156,5 @@ def _decide(place: Workspace, run: str, subject: str, reply: Reply) -> str:
     from meta_agent.core.loop.verbs.approve import answer
 
     with Ledger.open(place.ledger_file) as ledger:
-        (made,) = answer(ledger, run, [subject], reply)
-    return f"{made.told}; the same evolve command goes on from here"
+        (decision,) = answer(ledger, run, [subject], reply)
+    return f"{decision.told}; the same evolve command goes on from here"

@@ -48,16 +48,16 @@ def report(
     from meta_agent.studies.forecasts import forecasts, predictions_json
 
     with reading(workspace) as (_, ledger):
-        state, told = reduce(ledger, run), predictions_json(forecasts(ledger))
+        state, predictions = reduce(ledger, run), predictions_json(forecasts(ledger))
     if html is not None:
         from meta_agent.reports.pages.html import write_html
 
-        write_html(state, html, predictions=told)
+        write_html(state, html, predictions=predictions)
         typer.echo(f"wrote {html}", err=True)
         if not as_json:
             return
-    document = {**report_json(state), "predictions": told["agreement"]}
-    emit(as_json, lambda: document, lambda: drawing(state, told, every_metric))
+    document = {**report_json(state), "predictions": predictions["agreement"]}
+    emit(as_json, lambda: document, lambda: drawing(state, predictions, every_metric))
 
 
 def status(
@@ -107,9 +107,9 @@ def log(
 
     with reading(workspace) as (place, ledger):
         if graph:
-            told = HarnessRepo(place.harness_repo).graph()
-            document = {"schema_version": 1, "graph": told}
-            emit(as_json, lambda: document, lambda: text.lines(told.splitlines()), paged=True)
+            graph_text = HarnessRepo(place.harness_repo).graph()
+            document = {"schema_version": 1, "graph": graph_text}
+            emit(as_json, lambda: document, lambda: text.lines(graph_text.splitlines()), paged=True)
             return
         if follow and not as_json:
             watching.follow(ledger, run)
@@ -132,10 +132,10 @@ def why(
 
     with reading(workspace) as (_, ledger):
         state = reduce(ledger, run)
-    one = state.candidate(candidate)
-    decisions = state.decisions_on(one.id)
-    document = {**one.full_json(), "decisions": [each.to_json() for each in decisions]}
-    emit(as_json, lambda: document, lambda: text.why(one, decisions))
+    view = state.candidate(candidate)
+    decisions = state.decisions_on(view.id)
+    document = {**view.full_json(), "decisions": [each.to_json() for each in decisions]}
+    emit(as_json, lambda: document, lambda: text.why(view, decisions))
 
 
 def verify(
@@ -152,11 +152,11 @@ def verify(
 
     with reading(workspace) as (place, ledger):
         meant = named(HarnessRepo(place.harness_repo), ledger, commit).commit
-        found = verify_stored(place, ledger, meant)
-        decided = [one.told for one in decisions_on_commit(ledger, meant)]
-    document = {**found.to_json(), "decided": decided}
+        report = verify_stored(place, ledger, meant)
+        decided = [decision.told for decision in decisions_on_commit(ledger, meant)]
+    document = {**report.to_json(), "decided": decided}
     emit(as_json, lambda: document, lambda: verified(document))
-    if not found.ok:
+    if not report.ok:
         raise typer.Exit(1)
 
 

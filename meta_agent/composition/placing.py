@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from meta_agent.core.config import RunConfig
+from meta_agent.core.display import Display
 from meta_agent.core.errors import ConfigError
 from meta_agent.core.harness import parse_contract
 from meta_agent.core.history import HarnessRepo
@@ -23,7 +24,6 @@ from meta_agent.policies.training import TrainSettings
 from meta_agent.policies.training.devices import Device, devices
 from meta_agent.policies.training.hub import hf_place
 from meta_agent.policies.training.memory import Memory, require_fit, shape_of
-from meta_agent.reports.terminal.display import Display
 from meta_agent.sandboxes import BASE_IMAGE, image_ids
 
 TOKENS_PER_PASS = 8192

@@ -28,7 +28,7 @@ def status_json(state: RunState) -> dict[str, JSON]:
         "starts": state.starts,
         "in_flight": [step.key for step in state.open_steps],
         "waiting": [decision.to_json() for decision in state.waiting],
-        "candidates": {decision.id: decision.kind for decision in state.candidates.values()},
+        "candidates": {candidate.id: candidate.kind for candidate in state.candidates.values()},
         "versions": [version.version for version in state.versions],
         "spend": state.spend_json(),
     }

@@ -61,15 +61,11 @@ def compared(every: Sequence[EvidenceView]) -> list[Block]:
     chosen = first + [n for n in names if n not in first and alerted & {n, n.partition(".")[2]}]
     headings = ("metric", *(f"{evidence.version} (g{evidence.generation})" for evidence in every))
     rows = [(n, *(value_text(metrics.get(n)) for metrics in metrics_of)) for n in chosen]
-    warnings = [
-        Words(f"alert  {evidence.version}: {alert.get('message', '')}", "warn")
-        for evidence, alert in alerts
-    ]
-    warnings += [
-        Words(f"  see {line}", "warn")
-        for evidence, alert in alerts
-        for line in evidence.behind(alert)
-    ]
+    warnings: dict[Words, None] = {}  # two generations may read the same version
+    for evidence, alert in alerts:
+        warnings[Words(f"alert  {evidence.version}: {alert.get('message', '')}", "warn")] = None
+        for line in evidence.behind(alert):
+            warnings[Words(f"  see {line}", "warn")] = None
     rest = f"metrics not shown: {len(names) - len(chosen)} (--all, --json or --html)"
     return [Table(headings, rows, cut=True), *warnings, Words(rest, "dim")]
 

@@ -31,7 +31,12 @@ def vault(state: RunState) -> Intervals:
     """Clean success on the vault split before the run and after it."""
     sides = (("vault, before", state.baseline), ("vault, after", state.final))
     words = vault_text(state.final)
-    return Intervals(words[:1].upper() + words[1:], list(measured_rows(sides)))
+    caption = (
+        "Clean success: solved according to the sealed grader and without flagged conduct. "
+        "Bars are 95 % intervals. The vault split is read once, at the end."
+    )
+    title = words[:1].upper() + words[1:]
+    return Intervals(title, list(measured_rows(sides)), caption=caption)
 
 
 def bundles(state: RunState) -> Intervals:
@@ -41,7 +46,11 @@ def bundles(state: RunState) -> Intervals:
         kind = "PROMOTE" if cell.chosen else "version" if cell.valid else "INVALID"
         label = f"g{cell.generation} {one_line(cell.name, 14)}"
         rows += [row._replace(kind=kind) for row in measured_rows([(label, cell.measured)])]
-    return Intervals("Clean success on the search split by generation", rows)
+    caption = (
+        "Green is the cell that the search continued from, red is barred by a veto. "
+        "Bars are 95 % intervals over tasks, of one training."
+    )
+    return Intervals("Clean success on the search split by generation", rows, caption=caption)
 
 
 def measured_rows(sides: Iterable[tuple[str, Measured | None]]) -> Iterator[Interval]:
@@ -56,8 +65,13 @@ def measured_rows(sides: Iterable[tuple[str, Measured | None]]) -> Iterator[Inte
 
 def effects(state: RunState) -> Intervals:
     """The gain of each candidate, or its share in its bundle."""
-    title = "Effect on clean success in points; of a bundle's member its share, which explains"
-    return Intervals(title, list(_effect_rows(state)), unit="", zero=True)
+    title = "Effect on clean success in points"
+    caption = (
+        "Effect on clean success in points. A member of a bundle shows its share, which explains "
+        "the bundle and proves nothing. Only what is estimated above a bar is promoted, so such "
+        "estimates are too high on average; the likelier figure allows for that."
+    )
+    return Intervals(title, list(_effect_rows(state)), unit="", zero=True, caption=caption)
 
 
 def _effect_rows(state: RunState) -> Iterator[Interval]:

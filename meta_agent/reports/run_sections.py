@@ -142,7 +142,7 @@ def page(state: RunState, predictions: Mapping[str, Any] | None = None) -> Page:
         f"meta-agent {config.get('meta_model', '')}"
     ]
     first = Section([Facts(_sentence_rows(state)), *_notices(state)])
-    result = Section([run_figures.vault(state), *_vault_words(state), Cards(list(_cards(state)))])
+    result = Section([run_figures.vault(state), Cards(list(_cards(state)))])
     sections = present(
         first,
         result,
@@ -235,18 +235,6 @@ def _claims(state: RunState) -> Facts:
     return Facts([*rows, *search_facts(state), *claim_facts(state)])
 
 
-def _vault_words(state: RunState) -> list[Words]:
-    if state.baseline is None and state.final is None:
-        return []
-    return [
-        Words(
-            "Clean success: solved according to the sealed grader and without flagged conduct. "
-            "Bars are 95 % intervals. The vault split is read once, at the end.",
-            "dim",
-        )
-    ]
-
-
 def _cards(state: RunState) -> Iterator[Card]:
     gain, before, after = state.vault_gain, state.baseline, state.final
     if gain is not None and before and after:
@@ -289,7 +277,7 @@ def _cell_row(cell: CellView) -> tuple[str, ...]:
     names = " ".join("/".join(name.split("/")[-2:]) for name in cell.members)
     share = "failed" if cell.clean_success is None else percent(cell.clean_success)
     gain = "–" if cell.delta is None else points(cell.delta)
-    outcome = "gone on from" if cell.chosen else "" if cell.valid else one_line(cell.why, 160)
+    outcome = "continued from" if cell.chosen else "" if cell.valid else one_line(cell.why, 160)
     return f"g{cell.generation}", cell.name, names, share, gain, outcome
 
 
@@ -440,7 +428,11 @@ def spend_line(state: RunState) -> str:
 
 def _spend(state: RunState) -> Section:
     """The line for the whole run, and one row per role where models were asked."""
-    return Section([Words(spend_line(state)), *_spend_by_role(state)], "Spend", "spend")
+    nobody = "No model behind a server was asked."
+    if state.replay:
+        nobody = "Replies came from a recording: no model was asked or paid."
+    by_role = _spend_by_role(state) or [Words(nobody, "dim")]
+    return Section([Words(spend_line(state)), *by_role], "Spend", "spend")
 
 
 def _spend_by_role(state: RunState) -> list[Block]:

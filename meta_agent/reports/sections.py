@@ -139,12 +139,16 @@ class Node(NamedTuple):
 
 
 class Intervals(NamedTuple):
-    """Points with error bars over one shared axis. `zero` draws and includes the zero line."""
+    """Points with error bars over one shared axis. `zero` draws and includes the zero line.
+
+    `caption` explains the figure below it.
+    """
 
     title: str
     rows: Sequence[Interval]
     unit: str = " %"
     zero: bool = False
+    caption: str = ""
 
 
 class Curves(NamedTuple):

@@ -56,7 +56,8 @@ def play(
             wait(pause)
         before = moment.at
         _tell(display, state, moment)
-    display.finish(state)
+    end = f"{state.exit_reason} after {duration(state.wall_sec)}"
+    display.phase("done", f"run {state.run}: {end}")
     return state
 
 

@@ -101,6 +101,15 @@ def test_summary_tells_before_after_verdicts_and_next_commands(state: RunState) 
         assert part in shown
 
 
+def test_on_a_narrow_terminal_the_last_column_goes_below_its_row(state: RunState) -> None:
+    stream = io.StringIO()
+    Console(file=stream, width=80).print(text.summary(state))
+    lines = [line.rstrip() for line in stream.getvalue().splitlines()]
+    assert max(map(len, lines)) <= 80
+    row = next(place for place, line in enumerate(lines) if line.startswith("g1/c0 "))
+    assert lines[row + 1] == "    interval still holds 0 after four seeds"
+
+
 def test_why_tells_the_numbers_that_decided(state: RunState) -> None:
     shown = printed(text.why(state.candidate("g0/c0")))
     for part in ("+10.3 points", "[+4.1, +16.5]", "512 pairs", "4 training seeds", "down by 0.1"):
@@ -186,7 +195,6 @@ def test_lines_are_stamped_and_flat(state: RunState) -> None:
         display.metric("g0/c0/s0", step, {"reward": 0.51234, "loss": 0.1})
     display.verdict("g0/c0", "reward", Verdict(VerdictKind.REJECT, ("too small",)), "if x then y")
     display.note("two\nlines")
-    display.finish(state)
     display.close()
     written = stream.getvalue().splitlines()
     assert all(re.match(r"\d\d:\d\d:\d\d \S", line) for line in written)
@@ -204,7 +212,6 @@ def test_live_display_draws_and_gives_the_terminal_back(state: RunState) -> None
     display.metric("g0/c0/s0", 1, {"reward": 0.5})
     display.verdict("g0/c0", "reward", Verdict(VerdictKind.PROMOTE, (HOSTILE,)))
     display.note(HOSTILE)
-    display.finish(state)
     display.close()
     display.close()
     assert "PROMOTE" in stream.getvalue()

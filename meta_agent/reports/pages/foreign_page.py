@@ -42,10 +42,10 @@ def foreign_page(report: ForeignReport, lines: Sequence[str], arguments: str) ->
     alerts = [_alert(report, alert, arguments) for alert in report.ranked]
     if alerts:
         alerts[0] = Fold(alerts[0].cells, alerts[0].blocks, opened=True)
-    shares = Intervals("Share solved", list(_shares(report)))
+    shares = Intervals("Share solved", list(_shares(report)), caption=_BARS)
     next_steps = [(what, Words("", command=command)) for what, command in _next(report, arguments)]
     sections = present(
-        Section([Cards(list(_cards(report))), shares, Words(_BARS if shares.rows else "", "dim")]),
+        Section([Cards(list(_cards(report))), shares]),
         Section([Folds(alerts) if alerts else Words(_NO_WARNING)], "Warnings", "warnings"),
         Section([metrics_table(report.layers)], "Numbers", "numbers"),
         Section([Words(line) for line in report.missing], "Not in this data", "missing"),

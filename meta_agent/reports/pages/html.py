@@ -27,6 +27,7 @@ from meta_agent.reports.sections import (
     Curves,
     Facts,
     Folds,
+    Intervals,
     Message,
     Page,
     Patch,
@@ -173,6 +174,10 @@ def _block(block: Block, live: Live | None) -> Iterator[Markup]:
                 yield _fold(fold.cells, fold.blocks, fold.anchor, fold.opened)
         case Curves():
             yield from _curves(block)
+        case Intervals():
+            yield _scrolled(drawn(block))
+            if block.caption:
+                yield element("p", block.caption, class_="dim")
         case _:
             yield _scrolled(drawn(block))
 

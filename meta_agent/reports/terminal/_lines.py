@@ -9,8 +9,7 @@ from typing import Final, TextIO
 
 from meta_agent.core.display import Question, Reply
 from meta_agent.core.protocols import Verdict
-from meta_agent.reports._format import duration, effect_text, number, one_line
-from meta_agent.reports.state import RunState
+from meta_agent.reports._format import effect_text, number, one_line
 
 # A curve is in the ledger; a log needs only a sign of life.
 METRIC_INTERVAL_SEC: Final = 10.0
@@ -60,9 +59,6 @@ class LineDisplay:
             return None
         with self._lock:
             return prompt(question, self._stream, stopping)
-
-    def finish(self, state: RunState) -> None:
-        self._line("done", f"run {state.run}: {state.exit_reason} after {duration(state.wall_sec)}")
 
     def close(self) -> None:
         """Nothing to give back."""

@@ -17,7 +17,6 @@ from meta_agent.core.display import Question, Reply
 from meta_agent.core.protocols import Verdict
 from meta_agent.reports._format import duration, effect_text, number, one_line
 from meta_agent.reports._parts import MetricPoint
-from meta_agent.reports.state import RunState
 from meta_agent.reports.terminal._prompt import person_at, prompt
 from meta_agent.reports.terminal.paint import verdict_style
 
@@ -89,9 +88,6 @@ class LiveDisplay:
             return prompt(question, self._console.file, stopping)
         finally:
             self._live.start()
-
-    def finish(self, state: RunState) -> None:
-        self.close()
 
     def close(self) -> None:
         self._live.stop()

@@ -10,23 +10,14 @@ import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, TextIO
+from typing import TextIO
 
-from meta_agent.core.display import Display as LoopDisplay
-from meta_agent.core.display import Question, Reply
+from meta_agent.core.display import Display, Question, Reply
 from meta_agent.core.ledger import Ledger
 from meta_agent.core.protocols import JSON, Verdict
 from meta_agent.reports._format import within_run
 from meta_agent.reports._sentences import progress
-from meta_agent.reports.state import RunState, reduce
-
-
-class Display(LoopDisplay, Protocol):
-    """A display of the loop that also shows how a run ended."""
-
-    def finish(self, state: RunState) -> None:
-        """Says that the run ended. The summary itself is data: the command prints it on stdout."""
-        ...
+from meta_agent.reports.state import reduce
 
 
 def open_display(stream: TextIO | None = None, *, live: bool | None = None) -> Display:
@@ -71,9 +62,6 @@ class _Forwarding:
 
     def ask(self, question: Question, stopping: Callable[[], bool]) -> Reply | None:
         return self._inner.ask(question, stopping)
-
-    def finish(self, state: RunState) -> None:
-        self._inner.finish(state)
 
     def close(self) -> None:
         self._inner.close()
@@ -156,10 +144,6 @@ class TellingDisplay(_Forwarding):
     def ask(self, question: Question, stopping: Callable[[], bool]) -> Reply | None:
         self._tell(Event("waiting", question.decision.asks))
         return super().ask(question, stopping)
-
-    def finish(self, state: RunState) -> None:
-        self._tell(Event("done", str(state.exit_reason)))
-        super().finish(state)
 
 
 def beside(display: Display | None = None) -> Callable[[str], Display]:

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Final
 
-from rich.console import Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.padding import Padding
 from rich.table import Table as RichTable
 from rich.text import Text
 
@@ -37,6 +38,8 @@ _VERDICTS: Final = {
     "INVALID": "bold red",
     "INCONCLUSIVE": "cyan",
 }
+_GAP: Final = 2
+_LEAST_ROOM: Final = 24  # columns that the last cell of a row needs to be read
 _LONGEST_CELL: Final = 240  # of a row that opens
 
 
@@ -83,7 +86,7 @@ def listed(
     whole: Collection[int] = (),
     cut: bool = False,
     limit: int = _LONGEST_CELL,
-) -> RichTable:
+) -> RenderableType:
     """Returns rows under headings, as `sections.Table` describes them."""
     table = RichTable(box=None, pad_edge=False, header_style="bold")
     for column, heading in enumerate(headings):
@@ -94,9 +97,31 @@ def listed(
             no_wrap=stiff,
             overflow="ellipsis" if cut or stiff else "fold",
         )
-    for row in rows:
-        table.add_row(*(_cell(cell, limit) for cell in row))
-    return table
+    cells = [[_cell(cell, limit) for cell in row] for row in rows]
+    for row in cells:
+        table.add_row(*row)
+    return table if cut else _Folding(table, [[Text(name) for name in headings], *cells])
+
+
+class _Folding:
+    """A table whose last column goes below its row if the terminal leaves it too little room."""
+
+    def __init__(self, table: RichTable, rows: Sequence[Sequence[Text]]) -> None:
+        self._table, self._rows = table, rows
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        columns = list(zip(*(row[:-1] for row in self._rows), strict=True))
+        widths = [max(cell.cell_len for cell in column) for column in columns]
+        room = options.max_width - sum(widths) - _GAP * len(widths)
+        longest = max(row[-1].cell_len for row in self._rows)
+        if room >= min(longest, _LEAST_ROOM):
+            yield self._table
+            return
+        for row in self._rows[1:]:
+            pairs = zip(row[:-1], widths, strict=True)
+            cells = [Text.assemble(cell, " " * (width - cell.cell_len)) for cell, width in pairs]
+            yield Text(" " * _GAP).join(cells)
+            yield Padding(row[-1], (0, 0, 0, 2 * _GAP))
 
 
 def _lines(block: Block, unfold: bool) -> Iterator[RenderableType]:
