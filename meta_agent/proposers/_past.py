@@ -22,44 +22,48 @@ def history_page(past: Sequence[PastAttempt], noted: Sequence[tuple[str, str]] =
     parts = ["# History: every hypothesis of this workspace, oldest first", ""]
     for generation, text in noted:
         parts += [f"## Noted by the analyst of {generation}", text, ""]
-    for one in past:
-        parts += [*_entry(one), ""]
+    for attempt in past:
+        parts += [*_entry(attempt), ""]
     return "\n".join(parts).rstrip() + "\n"
 
 
-def _entry(one: PastAttempt) -> Iterable[str]:
-    base = "from the version under study" if one.same_base else "from another version"
-    ranked = " (ranked out, never tested on the confirm split)" if one.screened_out else ""
-    yield f"## {one.name}: {one.verdict}{ranked}"
-    yield f"- hypothesis: {clipped(one.statement, 600)}"
-    if one.hypothesis is not None:
-        told = one.hypothesis
-        yield f"- factor {told.factor}, {base}; files: {', '.join(one.paths)}"
-        yield f"- predicted: {told.metric} {told.direction} by {number(told.expected_delta)}"
-        realised = "not measured" if one.realised is None else number(one.realised)
+def _entry(attempt: PastAttempt) -> Iterable[str]:
+    base = "from the version under study" if attempt.same_base else "from another version"
+    ranked = " (ranked out, never tested on the confirm split)" if attempt.screened_out else ""
+    yield f"## {attempt.name}: {attempt.verdict}{ranked}"
+    yield f"- hypothesis: {clipped(attempt.statement, 600)}"
+    if attempt.hypothesis is not None:
+        hypothesis = attempt.hypothesis
+        yield f"- factor {hypothesis.factor}, {base}; files: {', '.join(attempt.paths)}"
+        yield f"- predicted: {hypothesis.metric} {hypothesis.direction} by {number(hypothesis.expected_delta)}"
+        realised = "not measured" if attempt.realised is None else number(attempt.realised)
         yield f"- realised: {realised}"
-    if one.delta is not None:
-        low, high = number(one.delta[1]), number(one.delta[2])
-        yield f"- clean success: {number(one.delta[0])} [{low}, {high}]"
-    for reason in one.reasons:
+    if attempt.delta is not None:
+        low, high = number(attempt.delta[1]), number(attempt.delta[2])
+        yield f"- clean success: {number(attempt.delta[0])} [{low}, {high}]"
+    for reason in attempt.reasons:
         yield f"- because: {clipped(' '.join(reason.split()), _REASON_CHARS)}"
-    if one.caveat:
-        yield f"- note: {one.caveat}"
-    if one.diff:
-        yield f"- its diff: evidence/history/{file_name(one)}"
+    if attempt.caveat:
+        yield f"- note: {attempt.caveat}"
+    if attempt.diff:
+        yield f"- its diff: evidence/history/{file_name(attempt)}"
 
 
-def file_name(one: PastAttempt) -> str:
+def file_name(attempt: PastAttempt) -> str:
     """The name of the file that holds its diff."""
-    return one.name.replace("/", "-") + ".diff"
+    return attempt.name.replace("/", "-") + ".diff"
 
 
 def calibration_page(past: Sequence[PastAttempt]) -> str:
     """`calibration.md`: the summary first, then a row per prediction that could be scored."""
-    scored = [one for one in past if one.hypothesis is not None and one.realised is not None]
+    scored = [
+        attempt
+        for attempt in past
+        if attempt.hypothesis is not None and attempt.realised is not None
+    ]
     if not scored:
         return "# Calibration\n\nNo prediction has been scored yet.\n"
-    rows = [_row(one) for one in scored]
+    rows = [_row(attempt) for attempt in scored]
     head = ["| candidate | metric | predicted | realised | verdict |", "|---|---|---|---|---|"]
     return "\n".join(["# Calibration", "", calibration_line(past), "", *head, *rows, ""])
 
@@ -67,15 +71,17 @@ def calibration_page(past: Sequence[PastAttempt]) -> str:
 def calibration_line(past: Sequence[PastAttempt]) -> str:
     """How good predictions have been, in one or two sentences."""
     pairs = [
-        (one.hypothesis, one.realised)
-        for one in past
-        if one.hypothesis is not None and one.realised is not None
+        (attempt.hypothesis, attempt.realised)
+        for attempt in past
+        if attempt.hypothesis is not None and attempt.realised is not None
     ]
     if not pairs:
         return "No prediction has been scored yet."
-    right = sum(_right(told, realised) for told, realised in pairs)
+    right = sum(_right(hypothesis, realised) for hypothesis, realised in pairs)
     head = f"{len(pairs)} predictions scored: {right} moved in the predicted direction."
-    scores = [(told, moved) for told, moved in pairs if told.metric == "clean_success"]
+    scores = [
+        (hypothesis, moved) for hypothesis, moved in pairs if hypothesis.metric == "clean_success"
+    ]
     return f"{head} {_means('of clean success', scores)}".strip()
 
 
@@ -83,20 +89,28 @@ def _means(what: str, pairs: Sequence[tuple[Hypothesis, float]]) -> str:
     """Predicted against realised moves, both counted in the predicted direction."""
     if not pairs:
         return ""
-    predicted = sum(abs(told.expected_delta) for told, _ in pairs) / len(pairs)
-    came = sum(moved if told.direction == "up" else -moved for told, moved in pairs) / len(pairs)
+    predicted = sum(abs(hypothesis.expected_delta) for hypothesis, _ in pairs) / len(pairs)
+    came = sum(
+        moved if hypothesis.direction == "up" else -moved for hypothesis, moved in pairs
+    ) / len(pairs)
     return (
         f"The {len(pairs)} {what} predicted {number(predicted)} on average; {number(came)} came "
         "in that direction."
     )
 
 
-def _right(told: Hypothesis, realised: float) -> bool:
-    return realised > 0 if told.direction == "up" else realised < 0
+def _right(hypothesis: Hypothesis, realised: float) -> bool:
+    return realised > 0 if hypothesis.direction == "up" else realised < 0
 
 
-def _row(one: PastAttempt) -> str:
-    assert one.hypothesis is not None and one.realised is not None
-    told = one.hypothesis
-    cells = [one.name, told.metric, number(told.expected_delta), number(one.realised), one.verdict]
+def _row(attempt: PastAttempt) -> str:
+    assert attempt.hypothesis is not None and attempt.realised is not None
+    hypothesis = attempt.hypothesis
+    cells = [
+        attempt.name,
+        hypothesis.metric,
+        number(hypothesis.expected_delta),
+        number(attempt.realised),
+        attempt.verdict,
+    ]
     return f"| {' | '.join(cells)} |"

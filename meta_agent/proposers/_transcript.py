@@ -97,15 +97,15 @@ def _deltas(rollout: Rollout) -> Iterator[str]:
     results: list[str] = []
     for call in exchanges(rollout):
         if change := changes.pop(call.turn, None):
-            known = "" if len(change.gone) == change.lost else " (not recorded)"
-            kept = f"- call {call.turn} kept the first {change.kept} messages"
-            yield f"{kept}; no longer shown: {change.lost}{known}"
+            missing = "" if len(change.gone) == change.lost else " (not recorded)"
+            change_line = f"- call {call.turn} kept the first {change.kept} messages"
+            yield f"{change_line}; no longer shown: {change.lost}{missing}"
             yield from (f"  - {_brief(message)}" for message in change.gone)
             yield "  and after them it showed:"
             yield from (f"  - {_brief(message)}" for message in call.seen[change.kept :])
-        for event, fate, shown in fates(call, results):
+        for event, fate, in_prompt in fates(call, results):
             if fate:
-                was, now = _flat(event.result), _flat(shown) if shown else "nothing"
+                was, now = _flat(event.result), _flat(in_prompt) if in_prompt else "nothing"
                 yield f"- call {call.turn + 1}, {fate}: {event.tool} answered {was}; shown: {now}"
         results += [event.result for event in call.events]
     for change in changes.values():
@@ -133,13 +133,17 @@ def _plain_json(value: object) -> str:
 
 def _events(rollout: Rollout) -> Iterator[str]:
     """Each call with its result, unless that stands in the conversation as it is."""
-    said = [_content(message) for message in rollout.messages if message.get("role") != "assistant"]
+    messages = [
+        _content(message) for message in rollout.messages if message.get("role") != "assistant"
+    ]
     for event in rollout.tool_events:
-        given = ", ".join(f"{k}={clipped(str(v), 200)}" for k, v in event.arguments.items())
+        arguments = ", ".join(f"{k}={clipped(str(v), 200)}" for k, v in event.arguments.items())
         refused = "" if event.ok else " [refused]"
-        told = any(event.result in text for text in said) and len(event.result) > _SHORT_RESULT
-        result = "as the policy saw it" if told else clipped(event.result, 400)
-        yield f"- turn {event.turn}: {event.tool}({given}) -> {result}{refused}"
+        is_shown = (
+            any(event.result in text for text in messages) and len(event.result) > _SHORT_RESULT
+        )
+        result = "as the policy saw it" if is_shown else clipped(event.result, 400)
+        yield f"- turn {event.turn}: {event.tool}({arguments}) -> {result}{refused}"
 
 
 def _components(values: Mapping[str, float], sign: str) -> str:

@@ -59,7 +59,9 @@ def evidence_files(source: EvidenceSource) -> dict[str, bytes]:
         pages["untrained.md"] = _before(source.untrained, source.evidence)
     if source.train_metrics:
         pages["training.csv"] = _training(source.train_metrics)
-    pages |= {f"history/{file_name(one)}": one.diff for one in source.past if one.diff}
+    pages |= {
+        f"history/{file_name(attempt)}": attempt.diff for attempt in source.past if attempt.diff
+    }
     pages |= dict(_skill_files(source.skills))
     pages["README.md"] = _readme(source, pages, numbered)
     files = {path: text.encode() for path, text in pages.items()}
@@ -69,9 +71,9 @@ def evidence_files(source: EvidenceSource) -> dict[str, bytes]:
 # --- rollouts -----------------------------------------------------------------------------------
 
 
-def _numbered(source: EvidenceSource) -> Iterable[tuple[str, Rollout]]:
-    offered = {split: [one for one in source.rollouts if one.split == split] for split in _SPLITS}
-    offered[_UNTRAINED] = [one for one in source.before if one.split == "search"]
+def _numbered(source: Source) -> Iterable[tuple[str, Rollout]]:
+    offered = {split: [row for row in source.rollouts if row.split == split] for split in _SPLITS}
+    offered[_UNTRAINED] = [row for row in source.before if row.split == "search"]
     for kind in _KINDS:
         for at, rollout in enumerate(_spread(offered[kind], PER_SPLIT)):
             yield f"rollouts/{kind}-{at:04d}.md", rollout
@@ -105,11 +107,11 @@ def _index(numbered: Sequence[tuple[str, Rollout]]) -> str:
 
 def _counts(numbered: Sequence[tuple[str, Rollout]]) -> str:
     """How many attempts of each kind ended how, by the number of turns they took."""
-    found = Counter(
+    counts = Counter(
         (_kind(path), failure_mode(rollout), rollout.stop_reason, rollout.turns)
         for path, rollout in numbered
     )
-    rows = [",".join(map(str, (*key, count))) for key, count in sorted(found.items())]
+    rows = [",".join(map(str, (*key, count))) for key, count in sorted(counts.items())]
     return "\n".join(["attempts,mode,stop_reason,turns,rollouts", *rows, ""])
 
 
@@ -128,15 +130,17 @@ def story(rollout: Rollout) -> str:
     short = summarize(rollout)
     steps = "; ".join(short.steps) or "no tool call"
     how = "clean" if rollout.clean else failure_mode(rollout)
-    said = clipped(short.last_words, _SAID_CHARS)
-    told = f"[{how}, {rollout.stop_reason}] {_asked(rollout)} -> {steps}; said {said!r}"
-    return " ".join(clipped(told, _STORY_CHARS).split())
+    last_words = clipped(short.last_words, _SAID_CHARS)
+    line = (
+        f"[{how}, {rollout.stop_reason}] {_first_request(rollout)} -> {steps}; said {last_words!r}"
+    )
+    return " ".join(clipped(line, _STORY_CHARS).split())
 
 
-def _asked(rollout: Rollout) -> str:
+def _first_request(rollout: Rollout) -> str:
     """What the policy was told first, where that is short."""
-    said = next((m.get("content") for m in rollout.messages if m.get("role") == "user"), "")
-    return repr(said[:_ASKED_CHARS]) if isinstance(said, str) else ""
+    content = next((m.get("content") for m in rollout.messages if m.get("role") == "user"), "")
+    return repr(content[:_ASKED_CHARS]) if isinstance(content, str) else ""
 
 
 def _exemplars(numbered: Sequence[tuple[str, Rollout]]) -> str:
@@ -165,8 +169,8 @@ def _some(paths: list[str]) -> list[str]:
 
 def _report(source: EvidenceSource) -> str:
     parts = ["# Report", "", "## Is the version's own score valid?", ""]
-    found = [_finding(finding) for finding in source.findings]
-    parts += found or ["No validity detector fired."]
+    findings = [_finding(finding) for finding in source.findings]
+    parts += findings or ["No validity detector fired."]
     return "\n".join([*parts, "", "## Layers", "", render_text(source.evidence)])
 
 
@@ -297,8 +301,8 @@ def _on_training(source: EvidenceSource) -> list[str]:
 
 def _of_others(counts: Mapping[str, int]) -> str:
     before, train = counts[_UNTRAINED], counts["train"]
-    told = f", {before} of the base policy before training ({_UNTRAINED})" if before else ""
-    return told + (f", {train} of the first and last training steps (train)" if train else "")
+    text = f", {before} of the base policy before training ({_UNTRAINED})" if before else ""
+    return text + (f", {train} of the first and last training steps (train)" if train else "")
 
 
 def _transcript_names(counts: Mapping[str, int]) -> str:

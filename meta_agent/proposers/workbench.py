@@ -128,14 +128,14 @@ class Workbench:
 
     def files(self) -> dict[str, bytes]:
         """The regular files of the clone as they are now, committed or not."""
-        named = {f"{REPO}/{path}": path for path in self.paths()}
+        places = {f"{REPO}/{path}": path for path in self.paths()}
         try:
-            found = self._sandbox.read(list(named))
+            texts = self._sandbox.read(list(places))
         except GuestError as error:
             raise CandidateError(
                 f"the files cannot be read: {error}", reason="unreadable"
             ) from error
-        return {named[at]: data for at, data in found.items()}
+        return {places[at]: data for at, data in texts.items()}
 
     def shell(self, command: str, *, timeout_sec: float, output_limit_bytes: int) -> ExecResult:
         return self._sandbox.exec(
@@ -148,10 +148,12 @@ class Workbench:
 
     def tip(self) -> str:
         """The commit that the clone is at, as the sandbox says."""
-        said = self._git("rev-parse", "HEAD").stdout.decode("ascii", "replace").strip()
-        if not _OID.fullmatch(said):
-            raise CandidateError(f"the sandbox names {said[:60]!r} as its commit", reason="bad_tip")
-        return said
+        commit = self._git("rev-parse", "HEAD").stdout.decode("ascii", "replace").strip()
+        if not _OID.fullmatch(commit):
+            raise CandidateError(
+                f"the sandbox names {commit[:60]!r} as its commit", reason="bad_tip"
+            )
+        return commit
 
     def hand_back(self) -> bytes:
         """The pack of everything since the base, for `HarnessRepo.admit`."""
@@ -185,9 +187,9 @@ class Workbench:
         if ran.exit_code == 127 and not self._cloned:
             raise SandboxError("the sandbox has no git", kind="image", hint="meta-agent doctor")
         if ran.exit_code != 0:
-            said = ran.stderr.decode("utf-8", "replace").strip()[-300:]
+            stderr = ran.stderr.decode("utf-8", "replace").strip()[-300:]
             raise CandidateError(
-                f"git {argv[0]} failed in the sandbox: {said}", reason="git_failed"
+                f"git {argv[0]} failed in the sandbox: {stderr}", reason="git_failed"
             )
         return ran
 

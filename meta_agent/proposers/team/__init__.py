@@ -57,25 +57,25 @@ class LlmTeam:
             case,
             self._line("analyst", brief, broken),
             self._prompts,
-            *self._named(f"g{brief.generation}/analyst"),
+            *self._address(f"g{brief.generation}/analyst"),
             brief.host.lend("analyst", 1),
         )
         try:
-            found: Analysis = dialogue.run()
+            analysis: Analysis = dialogue.run()
         except CandidateError as error:
             spend = dialogue.spend.to_json()
             return Proposed([Refused(0, _ANALYSIS, str(error), error.reason, spend)])
-        for index, idea in enumerate(found.ideas):
-            told = idea.hypothesis
-            brief.host.tell(f"idea {index}: {told.factor}: {told.statement}")
-        if not found.ideas:
-            return Proposed((), found.nothing, found.noted)
-        grant = brief.host.lend("proposers", len(found.ideas))
+        for index, idea in enumerate(analysis.ideas):
+            hypothesis = idea.hypothesis
+            brief.host.tell(f"idea {index}: {hypothesis.factor}: {hypothesis.statement}")
+        if not analysis.ideas:
+            return Proposed((), analysis.nothing, analysis.noted)
+        grant = brief.host.lend("proposers", len(analysis.ideas))
         work = [
             self._proposer(case, index, idea, grant, broken)
-            for index, idea in enumerate(found.ideas)
+            for index, idea in enumerate(analysis.ideas)
         ]
-        return Proposed(self._together(work, broken), found.nothing, found.noted)
+        return Proposed(self._together(work, broken), analysis.nothing, analysis.noted)
 
     def revise(
         self,
@@ -109,7 +109,7 @@ class LlmTeam:
 
         `prediction` says what was foretold of the hypothesis's own metric, and what came.
         """
-        fence, conversation = self._named(f"g{candidate.generation}/c{candidate.index}/librarian")
+        fence, conversation = self._address(f"g{candidate.generation}/c{candidate.index}/librarian")
         return lesson(
             draft,
             candidate,
@@ -130,7 +130,7 @@ class LlmTeam:
 
         return Line(self._client, role, self._model_of(role), LIMITS[role], stopping)
 
-    def _named(self, conversation: str) -> tuple[Fence, str]:
+    def _address(self, conversation: str) -> tuple[Fence, str]:
         return Fence.of(self._run, conversation), conversation
 
     def _proposer(
@@ -139,19 +139,21 @@ class LlmTeam:
         brief = case.brief
         base = f"g{brief.generation}/c{index}"
 
-        def reviewed(told: Hypothesis, diff: str, beside: Mapping[str, str], look: int) -> Review:
-            named = self._named(f"{base}/reviewer" + (str(look) if look > 1 else ""))
+        def reviewed(
+            hypothesis: Hypothesis, diff: str, beside: Mapping[str, str], look: int
+        ) -> Review:
+            address = self._address(f"{base}/reviewer" + (str(look) if look > 1 else ""))
             line = self._line("reviewer", brief, broken)
-            return review(case, line, self._prompts, *named, told, diff, beside)
+            return review(case, line, self._prompts, *address, hypothesis, diff, beside)
 
         line = self._line("proposer", brief, broken)
-        named = self._run, f"{base}/proposer"
-        return Proposer(case, index, idea, line, self._prompts, *named, reviewed, grant=grant)
+        address = self._run, f"{base}/proposer"
+        return Proposer(case, index, idea, line, self._prompts, *address, reviewed, grant=grant)
 
     def _together(self, work: list[Proposer], broken: threading.Event) -> list[Draft | Refused]:
         """All drafts in order. What stops one for good stops the others at their next turn."""
 
-        def one(proposer: Proposer) -> Draft | Refused:
+        def draft_of(proposer: Proposer) -> Draft | Refused:
             try:
                 return proposer.draft()
             except BaseException:
@@ -159,7 +161,7 @@ class LlmTeam:
                 raise
 
         with ThreadPoolExecutor(min(_AT_ONCE, len(work)), "proposer") as pool:
-            futures = [pool.submit(one, proposer) for proposer in work]
+            futures = [pool.submit(draft_of, proposer) for proposer in work]
         return _results(futures)
 
 

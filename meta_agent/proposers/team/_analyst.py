@@ -205,26 +205,26 @@ class _Submission:
             for number, why in self._misquoted(row)
         ]
         if wrong:
-            kept = "All else is kept: mend each such line with correct_quotation"
-            raise ToolError("\n".join([*wrong, kept]))
+            instruction = "All else is kept: mend each such line with correct_quotation"
+            raise ToolError("\n".join([*wrong, instruction]))
         raise Done(Analysis(tuple(_ideas(self.case, self._rows, self.opened)), noted=self._noted))
 
     def _misquoted(self, row: Mapping[str, JSON]) -> Iterator[tuple[int, str]]:
-        for number, one in enumerate(row["evidence"], start=1):
+        for number, quotation in enumerate(row["evidence"], start=1):
             try:
-                _quotation(self.case, one)
+                _quotation(self.case, quotation)
             except ToolError as error:
-                yield number, f"{error}{self._as_it_stands(one)}"
+                yield number, f"{error}{self._as_it_stands(quotation)}"
 
-    def _as_it_stands(self, one: JSON) -> str:
+    def _as_it_stands(self, quotation: JSON) -> str:
         """The line that was named, where there is one."""
-        if not isinstance(one, dict) or not isinstance(path := one.get("path"), str):
+        if not isinstance(quotation, dict) or not isinstance(path := quotation.get("path"), str):
             return ""
         try:
-            found = self.case.files.read(path, whole_of(one, "line", default=1), 1)
+            line = self.case.files.read(path, whole_of(quotation, "line", default=1), 1)
         except ToolError:
             return ""
-        return f"\n{self.fence.wrap(path, found.split(chr(10))[0][:_QUOTE])}"
+        return f"\n{self.fence.wrap(path, line.split(chr(10))[0][:_QUOTE])}"
 
 
 def _give_up(arguments: Arguments) -> str:
@@ -242,15 +242,15 @@ _NOTHING = tool(
 
 def _rows(case: Case, arguments: Arguments) -> list[dict[str, JSON]]:
     """Copies of what was handed over, checked in all but their quotations."""
-    given = arguments.get("hypotheses")
-    if not isinstance(given, list) or not given:
+    hypotheses = arguments.get("hypotheses")
+    if not isinstance(hypotheses, list) or not hypotheses:
         raise ToolError("'hypotheses' must be a list with at least one object")
     rows = []
-    for number, row in enumerate(given[: case.brief.k], start=1):
+    for number, row in enumerate(hypotheses[: case.brief.k], start=1):
         try:
             _idea(case, row)
             rows.append({**row, "evidence": _lines(row)})
-            _mask(given[: case.brief.k], row, number)
+            _mask(hypotheses[: case.brief.k], row, number)
         except ToolError as error:
             raise ToolError(
                 f"hypothesis {number}: {error}. Nothing was taken; hand over all of them again"
@@ -259,17 +259,17 @@ def _rows(case: Case, arguments: Arguments) -> list[dict[str, JSON]]:
 
 
 def _ideas(case: Case, rows: Sequence[Mapping[str, JSON]], opened: set[str]) -> list[Idea]:
-    found: dict[str, Idea] = {}
+    ideas: dict[str, Idea] = {}
     for number, row in enumerate(rows, start=1):
         idea = _idea(case, row)
-        told = replace(
+        hypothesis = replace(
             idea.hypothesis,
-            evidence=tuple(_quotation(case, one) for one in row["evidence"]),
+            evidence=tuple(_quotation(case, quotation) for quotation in row["evidence"]),
             skills=skills_in(opened),
             risks=(*_masked(case, rows, row, number), *idea.hypothesis.risks),
         )
-        found.setdefault(told.statement, Idea(told, idea.plan))
-    return list(found.values())
+        ideas.setdefault(hypothesis.statement, Idea(hypothesis, idea.plan))
+    return list(ideas.values())
 
 
 def _mask(rows: Sequence[JSON], row: Mapping[str, JSON], number: int) -> int | None:

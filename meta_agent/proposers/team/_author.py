@@ -96,8 +96,8 @@ class Author:
             tool("view", _VIEW, {"path": TEXT, **lines}, self._view, optional=tuple(lines)),
             tool("edit", _EDIT, _EDIT_ARGUMENTS, self._edit, optional=("old", "new", "content")),
             tool("search", SEARCH, SEARCH_ARGUMENTS, self._search, optional=SEARCH_OPTIONAL),
-            tool("run_contract_tests", _TESTS, {}, lambda _: self._told(self._contract())),
-            tool("run_replay_backtest", _REPLAY, {}, lambda _: self._told(self._replay())),
+            tool("run_contract_tests", _TESTS, {}, lambda _: self._verdict(self._contract())),
+            tool("run_replay_backtest", _REPLAY, {}, lambda _: self._verdict(self._replay())),
             *self.experiments.tools(),
             tool("commit", _COMMIT, {"message": TEXT}, self._commit),
             tool("finish", _FINISH, _FINISH_ARGUMENTS, self._finish, optional=_REFINED),
@@ -201,9 +201,9 @@ class Author:
             self._checked[key] = check(self.case.brief.host, tree)
         return self._checked[key]
 
-    def _told(self, found: Rehearsal) -> str:
-        text = clip(self._plain(found.text), _limits.RESULT_CHARS)
-        return self.fence.wrap("passed" if found.ok else "FAILED", text)
+    def _verdict(self, rehearsal: Rehearsal) -> str:
+        text = clip(self._plain(rehearsal.text), _limits.RESULT_CHARS)
+        return self.fence.wrap("passed" if rehearsal.ok else "FAILED", text)
 
     # --- handing in ------------------------------------------------------------------------
 
@@ -240,10 +240,10 @@ class Author:
         tree = self.tree().tree_hash
         passed = {
             f"{key.split()[0]} checks on it, passed": clip(
-                self._plain(found.text), _limits.EDIT_CHARS
+                self._plain(rehearsal.text), _limits.EDIT_CHARS
             )
-            for key, found in self._checked.items()
-            if found.ok and key.endswith(tree)
+            for key, rehearsal in self._checked.items()
+            if rehearsal.ok and key.endswith(tree)
         }
         texts = {path: self._text(path) or "" for path in self.bench.committed()}
         short = {
@@ -261,9 +261,9 @@ class Author:
             self._require_in_bounds()
         except CandidateError as error:
             return error
-        found = self._contract()
-        if not found.ok:
-            text = clip(self._plain(found.text), 2000)
+        rehearsal = self._contract()
+        if not rehearsal.ok:
+            text = clip(self._plain(rehearsal.text), 2000)
             return CandidateError(f"the contract tests fail: {text}", reason="breaks_contract")
         return None
 
@@ -280,8 +280,8 @@ class Author:
             what = f" ({len(pending)} changed files are not committed)" if pending else ""
             raise CandidateError(f"nothing was committed{what}", reason="never_committed")
         if pending:
-            named = ", ".join(pending[:5])
-            message = f"not committed: {named}; commit what belongs to it, remove the rest"
+            paths = ", ".join(pending[:5])
+            message = f"not committed: {paths}; commit what belongs to it, remove the rest"
             raise CandidateError(message, reason="uncommitted")
 
     def _require_in_bounds(self) -> None:
@@ -301,16 +301,18 @@ class Author:
 
     def _refined(self, arguments: Arguments) -> Hypothesis:
         """The hypothesis as the author now believes it; factor, metric and direction stay."""
-        told = self.idea.hypothesis
-        skills = {*told.skills, *skills_in(self._opened)}
-        told = replace(told, skills=tuple(sorted(skills)))
+        hypothesis = self.idea.hypothesis
+        skills = {*hypothesis.skills, *skills_in(self._opened)}
+        hypothesis = replace(hypothesis, skills=tuple(sorted(skills)))
         if arguments.get("statement"):
-            told = replace(told, statement=visible(line_of(arguments, "statement", _STATEMENT)))
+            hypothesis = replace(
+                hypothesis, statement=visible(line_of(arguments, "statement", _STATEMENT))
+            )
         if arguments.get("expected_delta") is not None:
             size = arguments["expected_delta"]
-            _, delta = move({"direction": told.direction, "expected_delta": size})
-            told = replace(told, expected_delta=delta)
-        return told
+            _, delta = move({"direction": hypothesis.direction, "expected_delta": size})
+            hypothesis = replace(hypothesis, expected_delta=delta)
+        return hypothesis
 
     def _plain(self, text: str) -> str:
         return self._steady.incoming(text)

@@ -44,8 +44,8 @@ class Case:
 
     @cached_property
     def _files(self) -> dict[str, bytes]:
-        named = {f"{EVIDENCE}/{path}": data for path, data in self.evidence.items()}
-        return {**self.brief.tree.files, **named}
+        evidence = {f"{EVIDENCE}/{path}": data for path, data in self.evidence.items()}
+        return {**self.brief.tree.files, **evidence}
 
     def keep(self, path: str, text: str) -> str:
         """Adds a page to the evidence, and says where. Only the analyst may: it works alone."""
@@ -59,8 +59,8 @@ class Case:
     @cached_property
     def factors(self) -> dict[Factor, list[str]]:
         """The factors of this harness that can be edited, with their files."""
-        named = {f: self.contract.files_of(f, self.brief.tree) for f in self.brief.factors}
-        return {f: paths for f, paths in named.items() if self.contract.factors.get(f)}
+        files = {f: self.contract.files_of(f, self.brief.tree) for f in self.brief.factors}
+        return {f: paths for f, paths in files.items() if self.contract.factors.get(f)}
 
     def values(self) -> dict[str, Any]:
         """What every prompt may use."""
@@ -103,11 +103,11 @@ def skills_in(opened: Iterable[str]) -> tuple[str, ...]:
 
 
 def _ceilings(brief: Brief) -> dict[str, int]:
-    found = brief.situation.ceilings if brief.situation else None
-    if found is None:
+    ceilings = brief.situation.ceilings if brief.situation else None
+    if ceilings is None:
         return {}
     return {
-        "turns": found.max_turns,
-        "tokens of one reply": found.max_tokens_per_turn,
-        "tokens of context": found.max_context_tokens,
+        "turns": ceilings.max_turns,
+        "tokens of one reply": ceilings.max_tokens_per_turn,
+        "tokens of context": ceilings.max_context_tokens,
     }

@@ -44,7 +44,10 @@ def _shorten(messages: list[Message], tokens: int, end: int) -> None:
         if tokens <= 0:
             return
         if message["role"] == "tool" and _long(message):
-            shorter = {**message, "content": _told(calls.get(message["tool_call_id"], "a tool"))}
+            shorter = {
+                **message,
+                "content": _stand_in(calls.get(message["tool_call_id"], "a tool")),
+            }
             tokens -= int((len(message["content"]) - len(shorter["content"])) / CHARS_PER_TOKEN)
             messages[at] = shorter
 
@@ -53,7 +56,7 @@ def _long(message: Message) -> bool:
     return len(message["content"]) > _SHORT and not message["content"].startswith(_MARK)
 
 
-def _told(call: str) -> str:
+def _stand_in(call: str) -> str:
     return f"{_MARK}{call}. Call it again if you need it.]"
 
 
@@ -68,8 +71,8 @@ def _calls(messages: Sequence[Message]) -> dict[str, str]:
 
 def in_a_line(name: str, arguments: Mapping[str, object]) -> str:
     """A call with its short arguments."""
-    given = ", ".join(f"{key}={_brief(value)}" for key, value in arguments.items())
-    return f"{name}({given})"
+    listed = ", ".join(f"{key}={_brief(value)}" for key, value in arguments.items())
+    return f"{name}({listed})"
 
 
 def _brief(value: object) -> str:

@@ -51,8 +51,8 @@ class Spend:
     def add(self, reply: ChatReply) -> None:
         self.turns += 1
         self.tokens += reply.usage.total
-        known = self.usd is not None and reply.usd is not None
-        self.usd = (self.usd or 0.0) + (reply.usd or 0.0) if known else None
+        priced = self.usd is not None and reply.usd is not None
+        self.usd = (self.usd or 0.0) + (reply.usd or 0.0) if priced else None
 
     def to_json(self) -> dict[str, JSON]:
         return {"turns": self.turns, "tokens": self.tokens, "usd": self.usd}
@@ -69,12 +69,12 @@ class Dialogue:
     tools: Sequence[Tool]
     spend: Spend = field(default_factory=Spend)
     _messages: list[Message] = field(default_factory=list)
-    _seen: deque[str] = field(default_factory=lambda: deque(maxlen=_limits.WINDOW_CALLS))
+    _recent_calls: deque[str] = field(default_factory=lambda: deque(maxlen=_limits.WINDOW_CALLS))
     _idle: int = 0
 
     def run(self) -> Any:
         """Talks until a tool has the result. Raises as the module says."""
-        self._messages = [_said("system", self.system), _said("user", self.opening)]
+        self._messages = [_message("system", self.system), _message("user", self.opening)]
         try:
             for turn in range(self.line.limits.turns):
                 self._take_turn(turn)
@@ -138,26 +138,28 @@ class Dialogue:
             self._messages.append({"role": "tool", "tool_call_id": call.id, "content": text})
 
     def _result(self, by_name: Mapping[str, Tool], call: ToolCall) -> str:
-        found = by_name.get(call.name)
-        if found is None:
+        tool = by_name.get(call.name)
+        if tool is None:
             name = visible(call.name)[:60]
             return f"ERROR: there is no tool {name!r}; there are {', '.join(by_name)}"
-        unknown = sorted(set(call.arguments) - set(found.spec.parameters["properties"]))
+        unknown = sorted(set(call.arguments) - set(tool.spec.parameters["properties"]))
         if unknown:
-            known = ", ".join(found.spec.parameters["properties"])
-            return f"ERROR: {call.name} takes {known or 'no arguments'}, not {unknown[0][:60]!r}"
+            names = ", ".join(tool.spec.parameters["properties"])
+            return f"ERROR: {call.name} takes {names or 'no arguments'}, not {unknown[0][:60]!r}"
         try:
-            return found.run(call.arguments)
+            return tool.run(call.arguments)
         except ToolError as error:
             return f"ERROR: {error}"
 
     def _watch(self, call: ToolCall, result: str) -> None:
         """Ends a dialogue that does the same thing again and again."""
-        self._seen.append(f"{in_a_line(call.name, call.arguments)} -> {hash_of(call, result)}")
-        last = list(self._seen)[-_limits.SAME_CALLS :]
+        self._recent_calls.append(
+            f"{in_a_line(call.name, call.arguments)} -> {hash_of(call, result)}"
+        )
+        last = list(self._recent_calls)[-_limits.SAME_CALLS :]
         same = len(last) == _limits.SAME_CALLS and len(set(last)) == 1
-        full = len(self._seen) == _limits.WINDOW_CALLS
-        if same or (full and len(set(self._seen)) <= _limits.WINDOW_DISTINCT):
+        full = len(self._recent_calls) == _limits.WINDOW_CALLS
+        if same or (full and len(set(self._recent_calls)) <= _limits.WINDOW_DISTINCT):
             name = visible(call.name)[:60]
             raise CandidateError(f"it repeats {name} without getting anywhere", reason="looped")
 
@@ -169,7 +171,7 @@ class Dialogue:
         names = ", ".join(tool.spec.name for tool in self.tools)
         cut = "Your reply was cut off at its limit. " if reply.stop == "length" else ""
         self._messages.append(
-            _said("user", f"{cut}Nobody reads plain replies here; go on with a tool: {names}.")
+            _message("user", f"{cut}Nobody reads plain replies here; go on with a tool: {names}.")
         )
 
 
@@ -178,7 +180,7 @@ def hash_of(call: ToolCall, result: str) -> int:
     return hash((repr(sorted(call.arguments.items(), key=str)), result))
 
 
-def _said(role: str, content: str) -> Message:
+def _message(role: str, content: str) -> Message:
     return {"role": role, "content": content}
 
 

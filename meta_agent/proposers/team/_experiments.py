@@ -57,7 +57,7 @@ class Experiments:
     grant: Grant
     fence: Fence
     tree_of: Callable[[Arguments], HarnessTree]
-    given: Mapping[str, JSON]
+    edit_schema: Mapping[str, JSON]
     """The arguments that say what the edit is; none where its files are staged."""
     keep: Callable[[str, str], str] = lambda _name, _text: ""
     """Puts a result among the evidence and says where."""
@@ -66,7 +66,7 @@ class Experiments:
     _trained: bool = False
 
     @property
-    def left(self) -> str:
+    def attempts_left(self) -> str:
         """What is left, in a sentence; empty where nothing was lent."""
         lent, calls = self.grant, _limits.EXPERIMENTS - self._calls
         if not lent.attempts:
@@ -79,7 +79,7 @@ class Experiments:
 
     def values(self) -> dict[str, object]:
         """What a prompt may say of them."""
-        return {"experiments": self.left, "trains_edits": self._pays_training()}
+        return {"experiments": self.attempts_left, "trains_edits": self._pays_training()}
 
     def _pays_training(self) -> bool:
         return 0 < self.grant.version + self.grant.edit <= self.grant.attempts
@@ -93,13 +93,13 @@ class Experiments:
             "tasks": {**WHOLE, "maximum": _limits.TRIED_TASKS},
         }
         lent = self.grant
-        found = [tool("try_edit", _TRY, {**trial, **self.given}, self._try)]
+        tools = [tool("try_edit", _TRY, {**trial, **self.edit_schema}, self._try)]
         if self._pays_training():
-            told = _TRAIN.format(lent=lent, first=lent.version + lent.edit)
-            found.append(tool("train_edit", told, self.given, self._train))
-        if self.given:  # whose files are staged replays them as they are
-            found.append(tool("replay_edit", _REPLAY, self.given, self._replay))
-        return found
+            description = _TRAIN.format(lent=lent, first=lent.version + lent.edit)
+            tools.append(tool("train_edit", description, self.edit_schema, self._train))
+        if self.edit_schema:  # whose files are staged replays them as they are
+            tools.append(tool("replay_edit", _REPLAY, self.edit_schema, self._replay))
+        return tools
 
     def _try(self, arguments: Arguments) -> str:
         policy, split = text_of(arguments, "policy"), text_of(arguments, "split")
@@ -124,7 +124,7 @@ class Experiments:
         tree = self.tree_of(arguments)
         self._quote(tree, None)
         self._take(0)
-        return self._told("replay", self.host.replay(tree))
+        return self._report("replay", self.host.replay(tree))
 
     def _metered(self, arguments: Arguments, trial: EditTrial | None) -> str:
         tree = self.tree_of(arguments)
@@ -133,7 +133,7 @@ class Experiments:
             price += self.grant.version
         self._take(price)
         self._trained = self._trained or trial is None
-        return self._told("train" if trial is None else "try", self.host.experiment(tree, trial))
+        return self._report("train" if trial is None else "try", self.host.experiment(tree, trial))
 
     def _quote(self, tree: HarnessTree, trial: EditTrial | None) -> int:
         try:
@@ -145,14 +145,14 @@ class Experiments:
 
     def _take(self, price: int) -> None:
         if self._calls == _limits.EXPERIMENTS or self._spent + price > self.grant.attempts:
-            raise ToolError(f"this takes one call and {price:,} attempts; {self.left}")
+            raise ToolError(f"this takes one call and {price:,} attempts; {self.attempts_left}")
         self._calls, self._spent = self._calls + 1, self._spent + price
 
-    def _told(self, what: str, found: Rehearsal) -> str:
-        kept = self.keep(f"experiments/{self._calls:02d}-{what}.md", found.text)
-        text = clip(found.text, _limits.RESULT_CHARS)
-        told = self.fence.wrap("measured" if found.ok else "FAILED", text)
-        return f"{told}\n[{kept}{self.left}]"
+    def _report(self, what: str, rehearsal: Rehearsal) -> str:
+        page = self.keep(f"experiments/{self._calls:02d}-{what}.md", rehearsal.text)
+        text = clip(rehearsal.text, _limits.RESULT_CHARS)
+        answer = self.fence.wrap("measured" if rehearsal.ok else "FAILED", text)
+        return f"{answer}\n[{page}{self.attempts_left}]"
 
 
 def inline(tree: HarnessTree) -> Callable[[Arguments], HarnessTree]:
@@ -181,8 +181,8 @@ def draft_of(files: Mapping[str, bytes]) -> HarnessTree:
     for path in sorted(files):
         name = path.encode("utf-8", "backslashreplace")
         digest.update(name + b"\0" + hashlib.sha256(files[path]).digest())
-    named = digest.hexdigest()[:40]
-    return HarnessTree(f"edit-{named[:8]}", named, files)
+    tree_hash = digest.hexdigest()[:40]
+    return HarnessTree(f"edit-{tree_hash[:8]}", tree_hash, files)
 
 
 def edited(before: str | None, path: str, change: Arguments) -> str:

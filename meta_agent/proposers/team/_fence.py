@@ -51,25 +51,25 @@ class Fence:
         """
         plain = text if text.isascii() else _bare(text)
         parts, at = list[str](), 0
-        for start, end in self._found(plain):
+        for start, end in self._matches(plain):
             if start >= at:
                 parts += [plain[at:start], _IN_PLACE]
                 at = end
         return "".join([*parts, plain[at:]]) if parts else text
 
-    def _found(self, text: str) -> Iterator[tuple[int, int]]:
+    def _matches(self, text: str) -> Iterator[tuple[int, int]]:
         alike = _BLANKS.join(rf"(?:{sign}|[^\s\x00-\x7f])" for sign in self.label)
-        for one in re.finditer(f"(?=({alike}))", text, re.IGNORECASE):
-            signs = "".join(one[1].split())
+        for match in re.finditer(f"(?=({alike}))", text, re.IGNORECASE):
+            signs = "".join(match[1].split())
             same = sum(a.lower() == b for a, b in zip(signs, self.label, strict=True))
             if same * 2 >= len(self.label):
-                yield one.span(1)
+                yield match.span(1)
 
 
 def _bare(text: str) -> str:
     """Without accents, strokes and other marks upon letters, in plain forms of these."""
-    told = unicodedata.normalize("NFKD", text)
-    return "".join(sign for sign in told if not unicodedata.combining(sign))
+    plain = unicodedata.normalize("NFKD", text)
+    return "".join(sign for sign in plain if not unicodedata.combining(sign))
 
 
 def visible(text: str) -> str:

@@ -64,11 +64,11 @@ class Files:
 
     def listing(self, under: str = "") -> str:
         """Paths with their numbers of lines; numbered files are counted, not named."""
-        found = self._below(under)
-        if not found:
+        below = self._below(under)
+        if not below:
             raise ToolError(f"nothing is below {under!r}")
         rows = []
-        for _, group in groupby(found, key=_unnumbered):
+        for _, group in groupby(below, key=_unnumbered):
             paths = list(group)
             if len(paths) > _SERIES:
                 rows.append(f"{paths[0]} ... {paths[-1]}  ({len(paths)} files)")
@@ -95,11 +95,11 @@ class Files:
 
     def search(self, text: str, under: str = "") -> str:
         """Lines that hold the text, letters of either case alike."""
-        found = (f"{p}:{n}: {_short(line, 240)}" for p, n, line in self._hits(_words(text), under))
-        rows = list(islice(found, SEARCH_HITS + _COUNTED))
+        hits = (f"{p}:{n}: {_short(line, 240)}" for p, n, line in self._hits(_words(text), under))
+        rows = list(islice(hits, SEARCH_HITS + _COUNTED))
         if (more := len(rows) - SEARCH_HITS) > 0:
-            told = f"at least {more}" if more == _COUNTED else more
-            rows[SEARCH_HITS:] = [f"... and {told} more lines; search `under` fewer paths"]
+            count = f"at least {more}" if more == _COUNTED else more
+            rows[SEARCH_HITS:] = [f"... and {count} more lines; search `under` fewer paths"]
         return clip("\n".join(rows), RESULT_CHARS) or f"no line holds {text!r}"
 
     def _hits(self, words: list[str], under: str) -> Iterator[tuple[str, int, str]]:
@@ -111,12 +111,12 @@ class Files:
 
     def where(self, path: str, quote: str, near: int) -> int | None:
         """The line of a file that holds the quotation, nearest to the one that was named."""
-        wanted = " ".join(quote.split())
-        if not wanted or path not in self.files:
+        words = " ".join(quote.split())
+        if not words or path not in self.files:
             return None
         lines = self._lines(path)
-        found = [n for n, line in enumerate(lines, start=1) if wanted in " ".join(line.split())]
-        return min(found, key=lambda n: (abs(n - near), n), default=None)
+        numbers = [n for n, line in enumerate(lines, start=1) if words in " ".join(line.split())]
+        return min(numbers, key=lambda n: (abs(n - near), n), default=None)
 
 
 def page(lines: list[str], start: int, count: int) -> str:

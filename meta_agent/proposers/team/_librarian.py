@@ -51,7 +51,7 @@ def lesson(
         "librarian", _values(draft, candidate, verdict, diff, prediction, fence)
     )
     try:
-        told: Mapping[str, str] = Dialogue(
+        words: Mapping[str, str] = Dialogue(
             line, conversation, prompt.system, prompt.opening, [_write()]
         ).run()
     except CandidateError:
@@ -60,8 +60,8 @@ def lesson(
         if error.halts:
             raise
         return draft
-    body = f"{_heading(draft.body)}\n\n{told['lesson']}\n\n{_measured(draft.body)}"
-    return replace(draft, description=told["description"], body=redact(body))
+    body = f"{_heading(draft.body)}\n\n{words['lesson']}\n\n{_measured(draft.body)}"
+    return replace(draft, description=words["description"], body=redact(body))
 
 
 def _values(
@@ -72,7 +72,7 @@ def _values(
     prediction: str,
     fence: Fence,
 ) -> dict[str, object]:
-    told = candidate.hypothesis
+    hypothesis = candidate.hypothesis
     facts = [f"verdict: {verdict.kind}", *verdict.reasons]
     if verdict.effect is not None:
         effect = verdict.effect
@@ -85,7 +85,9 @@ def _values(
         "negative": draft.metadata.get("kind") == "negative",
         "domain": draft.metadata.get("domain", ""),
         "factor": candidate.factor,
-        "hypothesis": fence.wrap("the hypothesis", "\n".join([told.statement, *told.evidence])),
+        "hypothesis": fence.wrap(
+            "the hypothesis", "\n".join([hypothesis.statement, *hypothesis.evidence])
+        ),
         "verdict": fence.wrap("the verdict", "\n".join(facts)),
         "diff": fence.wrap("the diff", clip(diff, DIFF_CHARS)),
         "draft": fence.wrap("the draft that stands otherwise", draft.body),
@@ -125,5 +127,5 @@ def _heading(body: str) -> str:
 def _measured(body: str) -> str:
     """The sections that the host writes: what was measured, and the code."""
     sections = re.split(r"\n\n(?=## )", body)
-    kept = [part for part in sections if part.startswith(_KEPT) or "](scripts/" in part]
-    return "\n\n".join(kept)
+    host_sections = [part for part in sections if part.startswith(_KEPT) or "](scripts/" in part]
+    return "\n\n".join(host_sections)

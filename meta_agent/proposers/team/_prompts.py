@@ -32,8 +32,8 @@ class Prompts:
     """The prompts of one workspace."""
 
     def __init__(self, override: Path | None = None) -> None:
-        own = jinja2.FileSystemLoader(_BUILT_IN)
-        loaders: list[jinja2.BaseLoader] = [own, jinja2.PrefixLoader({"builtin": own})]
+        built_in = jinja2.FileSystemLoader(_BUILT_IN)
+        loaders: list[jinja2.BaseLoader] = [built_in, jinja2.PrefixLoader({"builtin": built_in})]
         if override is not None:
             loaders.insert(0, jinja2.FileSystemLoader(override))
         self._environment = SandboxedEnvironment(

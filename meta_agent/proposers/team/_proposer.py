@@ -60,8 +60,8 @@ class Proposer:
             message = host.message(self.index, finished.hypothesis, finished.subject)
             tip = bench.squash(message)
             pack = bench.hand_back()
-        told, spend = finished.hypothesis, self._spend.to_json()
-        return Draft(self.index, told, finished.subject, message, tip, pack, spend)
+        hypothesis, spend = finished.hypothesis, self._spend.to_json()
+        return Draft(self.index, hypothesis, finished.subject, message, tip, pack, spend)
 
     def _lay_out(self, bench: Workbench) -> None:
         for path, data in self.edits.items():
@@ -92,23 +92,25 @@ class Proposer:
     def _opening(
         self, fence: Fence, experiments: Mapping[str, object] = UNPAID
     ) -> Mapping[str, object]:
-        told = self.idea.hypothesis
+        hypothesis = self.idea.hypothesis
         return {
-            "hypothesis": told,
+            "hypothesis": hypothesis,
             "idea": fence.wrap("the analyst's hypothesis and plan", _words(self.idea)),
             "feedback": self.feedback,
             "skills": [path for path in sorted(self.case.evidence) if path.endswith("/SKILL.md")],
-            "replays": told.factor in ("reward", "filter"),
+            "replays": hypothesis.factor in ("reward", "filter"),
             **experiments,
         }
 
 
 def _words(idea: Idea) -> str:
-    told = idea.hypothesis
-    lines = [f"hypothesis: {told.statement}", f"factor: {told.factor}"]
-    lines += [f"predicted: {told.metric} {told.direction} by {told.expected_delta:.4g}"]
-    lines += [f"at risk: {risk}" for risk in told.risks]
-    lines += [f"evidence: {line}" for line in told.evidence]
+    hypothesis = idea.hypothesis
+    lines = [f"hypothesis: {hypothesis.statement}", f"factor: {hypothesis.factor}"]
+    lines += [
+        f"predicted: {hypothesis.metric} {hypothesis.direction} by {hypothesis.expected_delta:.4g}"
+    ]
+    lines += [f"at risk: {risk}" for risk in hypothesis.risks]
+    lines += [f"evidence: {line}" for line in hypothesis.evidence]
     return "\n".join([*lines, "", "plan:", idea.plan])
 
 

@@ -60,11 +60,13 @@ def review(
     return answer
 
 
-def _words(told: Hypothesis) -> str:
-    lines = [told.statement, f"factor: {told.factor}"]
-    lines += [f"predicted: {told.metric} {told.direction} by {told.expected_delta:.4g}"]
-    lines += [f"at risk: {risk}" for risk in told.risks]
-    return "\n".join([*lines, *(f"evidence: {line}" for line in told.evidence)])
+def _words(hypothesis: Hypothesis) -> str:
+    lines = [hypothesis.statement, f"factor: {hypothesis.factor}"]
+    lines += [
+        f"predicted: {hypothesis.metric} {hypothesis.direction} by {hypothesis.expected_delta:.4g}"
+    ]
+    lines += [f"at risk: {risk}" for risk in hypothesis.risks]
+    return "\n".join([*lines, *(f"evidence: {line}" for line in hypothesis.evidence)])
 
 
 def _decide() -> Tool:

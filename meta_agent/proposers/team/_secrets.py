@@ -48,6 +48,6 @@ def refuse_in_words(text: str) -> None:
     _refuse(_IN_WORDS.search(text))
 
 
-def _refuse(found: re.Match[str] | None) -> None:
-    if found:
-        raise CandidateError(f"it asked for a secret: {found[0][:80]!r}", reason="asked_for_secret")
+def _refuse(match: re.Match[str] | None) -> None:
+    if match:
+        raise CandidateError(f"it asked for a secret: {match[0][:80]!r}", reason="asked_for_secret")
