@@ -35,7 +35,8 @@ def _entry(attempt: PastAttempt) -> Iterable[str]:
     if attempt.hypothesis is not None:
         hypothesis = attempt.hypothesis
         yield f"- factor {hypothesis.factor}, {base}; files: {', '.join(attempt.paths)}"
-        yield f"- predicted: {hypothesis.metric} {hypothesis.direction} by {number(hypothesis.expected_delta)}"
+        predicted = number(hypothesis.expected_delta)
+        yield f"- predicted: {hypothesis.metric} {hypothesis.direction} by {predicted}"
         realised = "not measured" if attempt.realised is None else number(attempt.realised)
         yield f"- realised: {realised}"
     if attempt.delta is not None:
