@@ -71,7 +71,7 @@ def evidence_files(source: EvidenceSource) -> dict[str, bytes]:
 # --- rollouts -----------------------------------------------------------------------------------
 
 
-def _numbered(source: Source) -> Iterable[tuple[str, Rollout]]:
+def _numbered(source: EvidenceSource) -> Iterable[tuple[str, Rollout]]:
     offered = {split: [row for row in source.rollouts if row.split == split] for split in _SPLITS}
     offered[_UNTRAINED] = [row for row in source.before if row.split == "search"]
     for kind in _KINDS:
