@@ -25,6 +25,7 @@ from meta_agent.domains.formats._splits import hashed_split
 from meta_agent.domains.tasks._bench import Bench
 
 Progress = Callable[[str], None]
+EXHAUSTED = "every candidate was tried: add rows from another package, or use synth and mine both"
 Measured = dict[str, JSON]
 """`fail`, `pass` and `issue` of a task, or why it is none: `refused` and `why`; `flaky` tests."""
 
@@ -52,7 +53,7 @@ class Made:
     refused: Mapping[str, int]  # reason: how often
     flaky: tuple[str, ...]
     manifest: dict[str, JSON]
-    exhausted: bool  # every candidate was tried
+    advice: str  # how to come to more tasks
 
     @property
     def lacks(self) -> str:
@@ -74,15 +75,8 @@ class Made:
             *([f"flaky tests left out: {', '.join(self.flaky)}"] if self.flaky else []),
             f"written: {self.path}",
             *([f"evolve refuses the set: it has {self.lacks}"] if self.lacks else []),
-            f"next: {self._next()}",
+            f"next: {self.advice if self.lacks else f'meta-agent tasks check {self.path}'}",
         ]
-
-    def _next(self) -> str:
-        if not self.lacks:
-            return f"meta-agent tasks check {self.path}"
-        if self.exhausted:
-            return "every candidate was tried, so add rows from another package or by another way"
-        return "the same command with a larger --count, or rows from another package"
 
 
 class Collection:
@@ -94,7 +88,8 @@ class Collection:
         self.rows: list[dict[str, JSON]] = []
         self.flaky: set[str] = set()
         self.tried = 0
-        self.exhausted = False  # every candidate was tried
+        self.advice = "the same command with a larger --count, or rows from another package"
+        self.hint: str | None = None  # for a search without any task
         self._archives: dict[str, bytes] = {}
         self._topics: dict[str, str] = {}  # by what no second task may share
 
@@ -134,19 +129,19 @@ class Collection:
         self._topics |= {issue: draft.topic, lines: draft.topic}
         return ""
 
-    def write(self, method: Mapping[str, JSON], hint: str | None) -> Made:
+    def write(self, method: Mapping[str, JSON]) -> Made:
         """Writes the set; `method` goes into the manifest. Raises `ConfigError` without tasks."""
         if not self.rows:
             raise ConfigError(
-                f"no task came of {self.tried} candidates: {dict(self.refused)}", hint=hint
+                f"no task came of {self.tried} candidates: {dict(self.refused)}", hint=self.hint
             )
         refused = dict(sorted(self.refused.items()))
         flaky = sorted(self.flaky)
         by = {"tried": self.tried, "refused": refused, "flaky": flaky, **method}
         manifest = _write_set(self._out, self.rows, self._archives, by)
         tasks = len(self.rows)
-        exhausted = self.exhausted
-        return Made(self._out, tasks, self.tried, refused, tuple(flaky), manifest, exhausted)
+        advice = self.advice
+        return Made(self._out, tasks, self.tried, refused, tuple(flaky), manifest, advice)
 
 
 def make_room(out: Path) -> None:

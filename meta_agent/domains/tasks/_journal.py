@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -29,11 +28,15 @@ class Journal:
     """Measurements by key, in a file beside the output until the output is written."""
 
     def __init__(self, out: Path, settings: dict[str, JSON]) -> None:
-        self.path = out.with_name(f".{out.name}.measured")
+        self._path = out.with_name(f".{out.name}.measured")
         stamp = json.dumps([settings, _code_hash()], sort_keys=True)
         self._stamp = hashlib.sha256(stamp.encode()).hexdigest()
         self._lock = threading.Lock()  # guards _values and the file
-        self._values = self._read()
+        self._values: dict[str, JSON] = {}
+        for line in self._path.read_text("utf-8").split("\n") if self._path.exists() else ():
+            with suppress(ValueError):  # cut off in the middle
+                stamp, key, value = json.loads(line)
+                self._values |= {key: value} if stamp == self._stamp else {}
         self.resumed = len(self._values)
 
     def once(self, key: str, measure: Callable[[], JSON]) -> JSON:
@@ -43,24 +46,14 @@ class Journal:
                 return self._values[key]
         value = measure()
         line = json.dumps([self._stamp, key, value]) + "\n"
-        with self._lock, self.path.open("a", encoding="utf-8") as file:
+        with self._lock, self._path.open("a", encoding="utf-8") as file:
             self._values[key] = value
             file.write(line)
-            file.flush()
-            os.fsync(file.fileno())
         return json.loads(json.dumps(value))
 
     def close(self) -> None:
         """Removes the file."""
-        self.path.unlink(missing_ok=True)
-
-    def _read(self) -> dict[str, JSON]:
-        values: dict[str, JSON] = {}
-        for line in self.path.read_text("utf-8").split("\n") if self.path.exists() else ():
-            with suppress(ValueError):  # cut off in the middle
-                stamp, key, value = json.loads(line)
-                values |= {key: value} if stamp == self._stamp else {}
-        return values
+        self._path.unlink(missing_ok=True)
 
 
 def _code_hash() -> str:
@@ -76,8 +69,8 @@ def _code_hash() -> str:
 
 def ahead(
     jobs: int, candidates: Iterator[Candidate], measure: Callable[[Candidate], Value]
-) -> Iterator[tuple[Candidate, Future[Value]]]:
-    """Candidates in order with their measurements, `jobs` of them at a time.
+) -> Iterator[tuple[Candidate, Value]]:
+    """Yields candidates in order with their measurements, and measures `jobs` of them at a time.
 
     `candidates` is read as late as possible, so it may leave out what earlier results have made
     superfluous. A caller that decides in this order decides the same for every number of jobs.
@@ -92,7 +85,8 @@ def ahead(
                         break
                 if not waiting:
                     return
-                yield waiting.popleft()
+                candidate, future = waiting.popleft()
+                yield candidate, future.result()
         finally:
             for _, future in waiting:
                 future.cancel()

@@ -26,6 +26,7 @@ from meta_agent.domains.swe import Report, SandboxFactory, Tree, make_patch
 from meta_agent.domains.swe._patch import overlay
 from meta_agent.domains.tasks._bench import Bench, Failure
 from meta_agent.domains.tasks._collection import (
+    EXHAUSTED,
     Collection,
     Draft,
     Made,
@@ -99,11 +100,13 @@ def mine(
         if bench.warning:
             progress(bench.warning)
         collection = Collection(out, plan.count, progress)
-        search = _Search(bench, plan, journal, collection)
-        search.run(read_fixes(history, any_message=plan.any_message))
-    hint = None if plan.any_message else "--any-message also tries commits that name no fix"
+        if not plan.any_message:
+            collection.hint = "--any-message also tries commits that name no fix"
+        _Search(bench, plan, journal, collection).run(
+            read_fixes(history, any_message=plan.any_message)
+        )
     method = {"by": "mine", "package": package.name, "head": head, "repeats": plan.repeats}
-    written = collection.write(method | {"held": list(bench.in_image)}, search.hint or hint)
+    written = collection.write(method | {"held": list(bench.in_image)})
     journal.close()
     return written
 
@@ -117,15 +120,13 @@ class _Search:
         self._bench, self._plan, self._journal = bench, plan, journal
         self._collection = collection
         self._missing: list[str] = []  # the modules that the last commits lacked
-        self.hint = ""
 
     def run(self, fixes: Iterator[Fix | str]) -> None:
-        for fix, future in ahead(self._plan.jobs, self._candidates(fixes), self._measured):
-            measured = future.result()
+        for fix, measured in ahead(self._plan.jobs, self._candidates(fixes), self._measured):
             self._collection.decide(self._draft(fix, measured), measured)
             if self._collection.full or self._is_hopeless(measured):
                 return
-        self._collection.exhausted = True
+        self._collection.advice = EXHAUSTED
 
     def _candidates(self, fixes: Iterator[Fix | str]) -> Iterator[Fix]:
         for fix in fixes:
@@ -135,18 +136,17 @@ class _Search:
                 self._collection.refused[fix] += 1
 
     def _is_hopeless(self, measured: Measured) -> bool:
-        """Whether the last commits lacked the same module; then `hint` says what to do."""
+        """Whether the last commits lacked the same module; then the collection's advice says so."""
         lacks = _LACKS_MODULE.search(measured.get("why", ""))
         module = lacks[1] if lacks else ""
         same = module and module in self._missing
         self._missing = [*self._missing, module] if same else [module] if module else []
         if len(self._missing) < PATIENCE:
             return False
-        self.hint = (
-            f"{PATIENCE} commits in a row lack the module {module}: build an image with it "
-            "(meta-agent sandbox image --requirements FILE), then --image TAG"
+        self._collection.advice = self._collection.hint = (
+            f"the search ended early: {PATIENCE} commits in a row lack the module {module}; build "
+            "an image with it (meta-agent sandbox image --requirements FILE), then --image TAG"
         )
-        self._collection.refuse("the search", f"stopped early: no module {module}", self.hint)
         return True
 
     def _measured(self, fix: Fix) -> Measured:
@@ -226,7 +226,7 @@ class _Trial:
 
     def _lost(self, lost: Report, after: Tree, files: Sequence[str]) -> Measured:
         why = evidence(lost)
-        if lost.verdict == "no_results" and not why.count(" "):  # names of files alone
+        if set(lost.evidence) <= set(files):  # the grader names the files and no reason
             why = self.bench.probe(after, tests=files).problem or why
         return {"refused": f"{without_results(lost.verdict)} with the fix", "why": why}
 

@@ -24,6 +24,7 @@ from meta_agent.domains.swe import make_patch
 from meta_agent.domains.tasks._author import TURNS, Author, Place, Reply, places, read_reply
 from meta_agent.domains.tasks._bench import Bench, Failure, Probe
 from meta_agent.domains.tasks._collection import (
+    EXHAUSTED,
     Collection,
     Draft,
     Made,
@@ -104,6 +105,7 @@ def synthesize(
     sound = _read_sound(bench, plan.repeats, journal)
     progress(f"{len(sound.stable.passing)} stable tests call {len(sound.callers)} functions")
     collection = Collection(out, plan.count, progress)
+    collection.hint = "does the suite test behaviour? --tests and --sources choose other files"
     collection.flaky |= sound.stable.flaky
     search = _Search(bench, sound, plan, journal, collection)
     search.plant() if author is None else search.ask(author)
@@ -112,8 +114,7 @@ def synthesize(
         **{"seed": plan.seed, "repeats": plan.repeats, "wanted": plan.count},
         **{"held": list(bench.in_image), **({"author": author.model} if author else {})},
     }
-    hint = "does the suite test behaviour? --tests and --sources choose other files"
-    written = collection.write(method, hint)
+    written = collection.write(method)
     journal.close()
     return written
 
@@ -172,12 +173,12 @@ class _Search:
                 if accepted[fault.topic] < PER_FUNCTION and self._is_plausible(fault):
                     yield fault
 
-        for fault, future in ahead(self.plan.jobs, useful(), self._measured):
+        for fault, measured in ahead(self.plan.jobs, useful(), self._measured):
             if accepted[fault.topic] < PER_FUNCTION:
-                accepted[fault.topic] += self._decide(fault, future.result())
+                accepted[fault.topic] += self._decide(fault, measured)
             if self._enough:
                 return
-        self.collection.exhausted = True
+        self.collection.advice = EXHAUSTED
 
     def ask(self, author: Author) -> None:
         """Takes faults of a model, which is asked about one function after the other."""
@@ -186,8 +187,7 @@ class _Search:
             return self._authored(author, place)
 
         candidates = iter(places(self.bench.package, self.sound.callers, self.plan.seed))
-        for place, future in ahead(self.plan.jobs, candidates, authored):
-            fault, measured = future.result()
+        for place, (fault, measured) in ahead(self.plan.jobs, candidates, authored):
             if fault is None:
                 self.collection.tried += 1
                 self.collection.refuse(place.topic, measured["refused"], measured.get("why", ""))
@@ -195,7 +195,7 @@ class _Search:
                 self._decide(fault, measured)
             if self._enough or measured.get("refused") == _NO_MONEY:
                 return
-        self.collection.exhausted = True
+        self.collection.advice = EXHAUSTED
 
     def _planted(self) -> list[Fault]:
         """Every edit of a function that a stable test calls, in an order that the seed decides."""
