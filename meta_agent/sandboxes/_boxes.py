@@ -91,7 +91,7 @@ class Box:
             "ma.deadline": str(int(time.time() + limits.deadline_sec + 60)),
         }
         with self._engine.errors("cannot start a task's container"):
-            made = self._api.create_container(
+            container = self._api.create_container(
                 image_id,
                 command=["sh", "-c", f"sleep {int(limits.deadline_sec)} & wait $!"],
                 entrypoint=[],
@@ -101,7 +101,7 @@ class Box:
                 labels=labels,
                 host_config=self._api.create_host_config(**_fences(limits, self._engine)),
             )
-            self.id = str(made["Id"])
+            self.id = str(container["Id"])
             try:
                 self._api.start(self.id)
                 self._engine.bound_tcp(self.id, limits.memory_mb)
@@ -121,11 +121,13 @@ class Box:
         output_limit_bytes: int = 1 << 18,
     ) -> ExecResult:
         """Runs a shell command; one that is late is killed, and with it the box where need be."""
-        left = min(timeout_sec, max(1.0, self._until - time.monotonic()))
+        remaining_sec = min(timeout_sec, max(1.0, self._until - time.monotonic()))
         line = f"exec sh -c {shlex.quote(command)}"
         if self._has_timeout:
-            line = f"exec timeout -s KILL {max(1, round(left))} sh -c {shlex.quote(command)}"
-        return self._ran(line, left, user, cwd, env, output_limit_bytes)
+            line = (
+                f"exec timeout -s KILL {max(1, round(remaining_sec))} sh -c {shlex.quote(command)}"
+            )
+        return self._ran(line, remaining_sec, user, cwd, env, output_limit_bytes)
 
     def _ran(
         self,
@@ -138,14 +140,14 @@ class Box:
     ) -> ExecResult:
         began = time.monotonic()
         with self._engine.errors("cannot run a command in a task's container"):
-            made = self._api.exec_create(
+            execution = self._api.exec_create(
                 self.id, ["sh", "-c", line], user=user, workdir=cwd, environment=dict(env or {})
             )
-            raw = self._api.exec_start(made["Id"], socket=True)
+            raw = self._api.exec_start(execution["Id"], socket=True)
             output, late = _read(raw, seconds + _GRACE_SEC, limit)
             if late:
                 self._api.kill(self.id)
-            code = self._api.exec_inspect(made["Id"])["ExitCode"]
+            code = self._api.exec_inspect(execution["Id"])["ExitCode"]
         took = time.monotonic() - began
         killed = late or (code in _TIMED_OUT and took >= seconds - 1)
         return ExecResult(
@@ -174,7 +176,7 @@ class Box:
 
     def get_tar(self, path: str, limit_bytes: int) -> bytes | None:
         """A path with all below it, as tar; None where it is not there. Untrusted bytes."""
-        found = bytearray()
+        archive = bytearray()
         with self._engine.errors(f"cannot read {path} from a task's container"):
             url = self._api._url("/containers/{0}/archive", self.id)
             # Not by get_archive: what is left unread of its reply could not be closed.
@@ -183,13 +185,13 @@ class Box:
                     return None
                 reply.raise_for_status()
                 for part in reply.iter_content(1 << 16):
-                    found += part
-                    if len(found) > limit_bytes:
+                    archive += part
+                    if len(archive) > limit_bytes:
                         raise SandboxError(
                             f"{path} in a task's container is over {limit_bytes} bytes",
                             kind="protocol",
                         )
-        return bytes(found)
+        return bytes(archive)
 
     def get(self, path: str, limit_bytes: int) -> bytes | None:
         """A regular file's content; None where it is not there or is no regular file."""
@@ -206,8 +208,8 @@ class Box:
         """An image of the box as it is, for as long as it is needed. The box stops."""
         with self._engine.errors("cannot keep a task's container"):
             self._api.kill(self.id)
-            made = self._api.commit(self.id, changes=[f"LABEL {SNAPSHOT_LABEL}={install_id()}"])
-        image_id = whole_id(str(made["Id"]))
+            commit = self._api.commit(self.id, changes=[f"LABEL {SNAPSHOT_LABEL}={install_id()}"])
+        image_id = whole_id(str(commit["Id"]))
         try:
             yield image_id
         finally:
@@ -240,7 +242,7 @@ def _read(raw: Any, seconds: float, limit: int) -> tuple[dict[int, bytearray], b
     from meta_agent.sandboxes._engine import unwrap_socket
 
     plain, output = unwrap_socket(raw), {0: bytearray(), 1: bytearray(), 2: bytearray()}
-    until, inbox, kind, left = time.monotonic() + seconds, bytearray(), 0, 0
+    until, inbox, kind, part_bytes = time.monotonic() + seconds, bytearray(), 0, 0
     with plain:
         while (wait := until - time.monotonic()) > 0:
             plain.settimeout(wait)
@@ -251,17 +253,17 @@ def _read(raw: Any, seconds: float, limit: int) -> tuple[dict[int, bytearray], b
             if not part:
                 return output, False
             inbox += part
-            while left or len(inbox) >= _HEADER_BYTES:
-                if not left:
-                    kind, left = inbox[0] & 3, int.from_bytes(inbox[4:_HEADER_BYTES], "big")
+            while part_bytes or len(inbox) >= _HEADER_BYTES:
+                if not part_bytes:
+                    kind, part_bytes = inbox[0] & 3, int.from_bytes(inbox[4:_HEADER_BYTES], "big")
                     del inbox[:_HEADER_BYTES]
-                taken = inbox[:left]
-                if not taken and left:
+                taken = inbox[:part_bytes]
+                if not taken and part_bytes:
                     break
                 room = max(0, limit - len(output[1]) - len(output[2]))
                 output[min(kind, 2)] += taken[:room]
                 del inbox[: len(taken)]
-                left -= len(taken)
+                part_bytes -= len(taken)
     return output, True
 
 
@@ -288,20 +290,20 @@ def task_image(
         if pull and on.find_image(name) is None:
             progress(f"pulling {name}")
             on.pull_image(name)
-        found = on.find_image(name)
-        if found is None:
+        image = on.find_image(name)
+        if image is None:
             raise SandboxError(f"image {name} is not on this machine", kind="image")
-        return str(found.id)
+        return str(image.id)
     assert folder is not None, "an image has a name or is built from a folder"
     tag = f"{BUILT}:{folder_hash(folder)[:24]}"
     with _building:
-        found = on.find_image(tag)
-        if found is None:
+        image = on.find_image(tag)
+        if image is None:
             _build(on, folder, tag, pull, timeout_sec, progress)
-            found = on.find_image(tag)
-    if found is None:
+            image = on.find_image(tag)
+    if image is None:
         raise SandboxError(f"{tag} is missing right after its build", kind="image")
-    return str(found.id)
+    return str(image.id)
 
 
 def _build(
@@ -324,7 +326,7 @@ def _build(
     progress(f"building {folder}")
     until, last = time.monotonic() + timeout_sec, ""
     with on.errors(f"cannot build {folder}"):
-        said = on.api.build(
+        progress_lines = on.api.build(
             path=str(folder),
             tag=tag,
             rm=True,
@@ -333,7 +335,7 @@ def _build(
             network_mode=None if pull else "none",
             timeout=round(timeout_sec),
         )
-        for line in said:
+        for line in progress_lines:
             last = str(line.get("stream") or "").strip() or last
             if "error" in line:
                 raise SandboxError(
@@ -348,18 +350,20 @@ def _build(
 def parents(dockerfile: Path) -> list[str]:
     """The images that a Dockerfile builds on, without its own stages."""
     stages: set[str] = {"scratch"}
-    found: list[str] = []
+    images: list[str] = []
     values: dict[str, str] = {}
     for line in dockerfile.read_text(encoding="utf-8", errors="replace").splitlines():
         if match := _ARG.match(line):
             values[match[1]] = match[2].strip("\"'")
         if match := _FROM.match(line):
-            name = _USE.sub(lambda one: values.get(one[1], one[0]), match[1])
+            name = _USE.sub(
+                lambda match_of_use: values.get(match_of_use[1], match_of_use[0]), match[1]
+            )
             if name.lower() not in stages:
-                found.append(name)
+                images.append(name)
             if match[2]:
                 stages.add(match[2].lower())
-    return found
+    return images
 
 
 def folder_hash(folder: Path) -> str:

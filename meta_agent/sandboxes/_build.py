@@ -41,17 +41,17 @@ def build_base_image(
     """Builds and imports the image where needed; returns its ID. `progress` gets one line each."""
     from meta_agent.sandboxes import _engine
 
-    wanted, on = recipe_hash(), _engine.engine(engine)
-    found = on.find_image(BASE_IMAGE)
-    if found and found.labels.get(RECIPE_LABEL) == wanted and not force:
-        progress(f"{BASE_IMAGE} is up to date ({wanted})")
-        return found.id
+    recipe, on = recipe_hash(), _engine.engine(engine)
+    image = on.find_image(BASE_IMAGE)
+    if image and image.labels.get(RECIPE_LABEL) == recipe and not force:
+        progress(f"{BASE_IMAGE} is up to date ({recipe})")
+        return image.id
     check_needs()
     with tempfile.TemporaryDirectory(prefix="meta-agent-image-") as folder:
         archive = Path(folder) / "rootfs.tar"
         make_rootfs(archive, progress)
         progress(f"importing {archive.stat().st_size >> 20} MiB as {BASE_IMAGE}")
-        return on.import_image(archive, BASE_IMAGE, {RECIPE_LABEL: wanted})
+        return on.import_image(archive, BASE_IMAGE, {RECIPE_LABEL: recipe})
 
 
 def check_needs() -> None:

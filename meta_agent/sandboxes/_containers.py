@@ -100,19 +100,19 @@ class ContainerStream:
         Podman's monitor of a container reads nothing from us while its own output waits for us.
         """
         deadline = time.monotonic() + timeout_sec
-        while (left := deadline - time.monotonic()) > 0:
+        while (remaining_sec := deadline - time.monotonic()) > 0:
             mine = self._receiving.acquire(blocking=False)
             try:
                 room = mine and len(self._early) < MOST_EARLY_BYTES
-                found = self._events(
-                    select.POLLOUT | (select.POLLIN if room else 0), min(left, TURN_SEC)
+                occurred = self._events(
+                    select.POLLOUT | (select.POLLIN if room else 0), min(remaining_sec, TURN_SEC)
                 )
-                if room and found & select.POLLIN:
+                if room and occurred & select.POLLIN:
                     chunk = self._socket.recv(READ_BYTES)
                     self._early += self._parts.feed(chunk)
                     if not chunk:
                         return len(data)
-                if found & ~select.POLLIN:
+                if occurred & ~select.POLLIN:
                     return self._socket.send(data)
             except BlockingIOError:
                 continue
@@ -139,12 +139,12 @@ class ContainerStream:
                     return output
         return None
 
-    def _events(self, wanted: int, timeout_sec: float) -> int:
+    def _events(self, event_mask: int, timeout_sec: float) -> int:
         if self._socket.fileno() < 0:
             return select.POLLHUP  # released: the read or write that follows says so
         poller = select.poll()
-        poller.register(self._socket, wanted)
-        return next((found for _, found in poller.poll(timeout_sec * 1000)), 0)
+        poller.register(self._socket, event_mask)
+        return next((occurred for _, occurred in poller.poll(timeout_sec * 1000)), 0)
 
     def kill(self) -> None:
         with self._remove_lock:
@@ -182,9 +182,11 @@ def open_container(
         "ma.holder": holder_mark(),
         "ma.deadline": str(int(time.time() + limits.deadline_sec + REAP_SLACK_SEC)),
     }
-    found = usable_image(image or BASE_IMAGE, on)
+    usable = usable_image(image or BASE_IMAGE, on)
     stranger = stranger_uid(on.strangers)
-    container = Container(on, ContainerPlan(found.id, name, READ_PROGRAM, labels, limits, stranger))
+    container = Container(
+        on, ContainerPlan(usable.id, name, READ_PROGRAM, labels, limits, stranger)
+    )
     stream = ContainerStream(container, limits)
     held = "memory" in on.bounds and container.bounds_tcp
     contained = on.name == "docker" or {"memory", "cpu"} <= on.bounds
@@ -205,22 +207,22 @@ def per_process(limits: SandboxLimits, bounds: frozenset[str]) -> dict[str, int]
 
     Podman does not pass on limits of the open files; its user's processes are counted by user.
     """
-    wanted = {"NOFILE": 1024, "CORE": 0}
-    wanted |= {} if "memory" in bounds else {"AS": limits.memory_mb << 20}
-    wanted |= {} if "pids" in bounds else {"NPROC": limits.pids}
-    return wanted
+    bounds_by_name = {"NOFILE": 1024, "CORE": 0}
+    bounds_by_name |= {} if "memory" in bounds else {"AS": limits.memory_mb << 20}
+    bounds_by_name |= {} if "pids" in bounds else {"NPROC": limits.pids}
+    return bounds_by_name
 
 
 def usable_image(name: str, on: Engine) -> Image:
     """A local image without volumes: those would be writable and without a bound on their size."""
-    found = on.find_image(name)
-    if found is None:
+    image = on.find_image(name)
+    if image is None:
         hint = IMAGE_HINTS[on.name]
         raise SandboxError(f"image {name} is not on this machine", kind="image", hint=hint)
-    if found.volumes:
+    if image.volumes:
         raise SandboxError(
-            f"image {name} declares volumes {', '.join(found.volumes)}: unbounded disk",
+            f"image {name} declares volumes {', '.join(image.volumes)}: unbounded disk",
             kind="image",
             hint="rebuild it without VOLUME",
         )
-    return found
+    return image

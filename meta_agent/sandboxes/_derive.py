@@ -59,13 +59,13 @@ def read_requirements(path: Path) -> list[str]:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"cannot read the requirements {path}: {error}") from error
-    found = [line.partition(" #")[0].strip() for line in lines]
-    wanted = [line for line in found if line and not line.startswith("#")]
-    for line in wanted:
+    stripped = [line.partition(" #")[0].strip() for line in lines]
+    requirements = [line for line in stripped if line and not line.startswith("#")]
+    for line in requirements:
         check_requirement(line, str(path))
-    if not wanted:
+    if not requirements:
         raise ConfigError(f"{path} names no package")
-    return sorted(wanted)
+    return sorted(requirements)
 
 
 def check_requirement(line: str, where: str) -> None:
@@ -96,10 +96,10 @@ def build_agent_image(
     on = _engine.engine(engine)
     parent = usable_image(base, on)
     mark = _mark(parent.id, requirements, wheels)
-    found = on.find_image(name)
-    if found and found.labels.get(REQUIREMENTS_LABEL) == mark and not force:
+    image = on.find_image(name)
+    if image and image.labels.get(REQUIREMENTS_LABEL) == mark and not force:
         progress(f"{name} is up to date ({mark})")
-        return found.id
+        return image.id
     place = _place_in(parent.id, engine)
     with tempfile.TemporaryDirectory(prefix="meta-agent-image-") as folder:
         packages, archive = Path(folder) / "packages", Path(folder) / "layer.tar"
@@ -121,11 +121,11 @@ def _mark(parent_id: str, requirements: Sequence[str], wheels: Path | None) -> s
 def _place_in(image: str, engine: str) -> Place:
     sandbox = open_sandbox(engine, run="image", image=image)
     try:
-        said = sandbox.exec(["python3", "-I", "-c", _PLACES])
+        answer = sandbox.exec(["python3", "-I", "-c", _PLACES])
     finally:
         sandbox.close()
     try:
-        (major, minor), packages = json.loads(said.stdout)
+        (major, minor), packages = json.loads(answer.stdout)
     except ValueError as error:
         raise SandboxError(f"{image} has no usable python3: {error}", kind="image") from error
     return Place((int(major), int(minor)), str(packages).lstrip("/"))
@@ -163,9 +163,9 @@ def _compile(packages: Path, place: Place, say: Progress) -> None:
         return
     say("compiling the packages")
     argv = [sys.executable, "-I", "-m", "compileall", "-qq", "--invalidation-mode"]
-    shown = f"/{place.packages}"
+    path_in_image = f"/{place.packages}"
     for line in stream_lines(
-        [*argv, "unchecked-hash", "-s", str(packages), "-p", shown, str(packages)]
+        [*argv, "unchecked-hash", "-s", str(packages), "-p", path_in_image, str(packages)]
     ):
         say(line)
 

@@ -147,18 +147,18 @@ class Engine:
     def facts(self) -> EngineFacts:
         """Raises `SandboxError(kind="engine")` when there is none."""
         with self.errors(f"cannot reach the {TITLES[self.name]} engine"):
-            info = self.api.info()
-        storage = Path(info["DockerRootDir"])
+            facts = self.api.info()
+        storage = Path(facts["DockerRootDir"])
         free = None
         with contextlib.suppress(OSError):
             free = shutil.disk_usage(storage).free
         return EngineFacts(
-            str(info["ServerVersion"]),
+            str(facts["ServerVersion"]),
             storage,
             free,
-            runc=str((info.get("RuncCommit") or {}).get("ID") or ""),
-            cgroup=str(info.get("CgroupVersion") or "1"),
-            driver=str(info.get("Driver") or ""),
+            runc=str((facts.get("RuncCommit") or {}).get("ID") or ""),
+            cgroup=str(facts.get("CgroupVersion") or "1"),
+            driver=str(facts.get("Driver") or ""),
         )
 
     def bound_tcp(self, container_id: str, memory_mb: int) -> bool:
@@ -185,13 +185,13 @@ class Engine:
         """The local image of that name or ID, or None. Never pulls."""
         try:
             with self.errors(f"cannot look for image {name}"):
-                found = self.api.inspect_image(name)
+                details = self.api.inspect_image(name)
         except SandboxError as error:
             if error.kind == "image":
                 return None
             raise
-        config = found["Config"]
-        return Image(found["Id"], config.get("Labels") or {}, tuple(config.get("Volumes") or ()))
+        config = details["Config"]
+        return Image(details["Id"], config.get("Labels") or {}, tuple(config.get("Volumes") or ()))
 
     def import_image(self, archive: Path, name: str, labels: Mapping[str, str]) -> str:
         """Makes an image of a root file system and returns its ID."""
@@ -199,10 +199,10 @@ class Engine:
         changes = ["WORKDIR /scratch", f"USER {USER}"]
         changes += [f"LABEL {key}={value}" for key, value in labels.items()]
         with self.errors(f"cannot import image {name}"):
-            said = self.api.import_image_from_file(
+            answer = self.api.import_image_from_file(
                 str(archive), repository, tag=tag, changes=changes
             )
-            self.api.tag(json.loads(said)["status"], repository, tag)  # podman takes no tag above
+            self.api.tag(json.loads(answer)["status"], repository, tag)  # podman takes no tag above
         image = self.find_image(name)
         if image is None:
             raise SandboxError(f"image {name} is missing right after its import", kind="image")
@@ -211,17 +211,19 @@ class Engine:
     def load_image(self, archive: Path) -> None:
         """Loads what `docker save` wrote."""
         with self.errors(f"cannot load {archive.name}"), archive.open("rb") as stream:
-            for said in self.api.load_image(stream):
-                if "error" in said:
-                    raise SandboxError(f"cannot load {archive.name}: {said['error']}", kind="image")
+            for answer in self.api.load_image(stream):
+                if "error" in answer:
+                    raise SandboxError(
+                        f"cannot load {archive.name}: {answer['error']}", kind="image"
+                    )
 
     def pull_image(self, name: str) -> None:
         """Fetches an image from its registry. The only place that does, and only where asked to."""
         repository, _, tag = name.partition("@") if "@" in name else _tagged(name)
         with self.errors(f"cannot pull {name}"):
-            for said in self.api.pull(repository, tag=tag or "latest", stream=True, decode=True):
-                if "error" in said:
-                    raise SandboxError(f"cannot pull {name}: {said['error']}", kind="image")
+            for answer in self.api.pull(repository, tag=tag or "latest", stream=True, decode=True):
+                if "error" in answer:
+                    raise SandboxError(f"cannot pull {name}: {answer['error']}", kind="image")
 
     def derive_image(
         self, base_id: str, archive: Path, name: str, labels: Mapping[str, str]
@@ -230,14 +232,14 @@ class Engine:
         repository, _, tag = name.partition(":")
         with self.errors(f"cannot make image {name}"):
             api = self.api
-            made = api.create_container(base_id, command=["true"], entrypoint=[])
+            container = api.create_container(base_id, command=["true"], entrypoint=[])
             try:
                 with archive.open("rb") as stream:
-                    api.put_archive(made["Id"], "/", stream)
+                    api.put_archive(container["Id"], "/", stream)
                 changes = [f"LABEL {key}={value}" for key, value in labels.items()]
-                done = api.commit(made["Id"], repository, tag=tag or None, changes=changes)
+                done = api.commit(container["Id"], repository, tag=tag or None, changes=changes)
             finally:
-                api.remove_container(made["Id"], v=True, force=True)
+                api.remove_container(container["Id"], v=True, force=True)
         return whole_id(str(done["Id"]))
 
     def labelled_images(self, label: str) -> list[tuple[str, str]]:
@@ -348,12 +350,12 @@ def fences(limits: SandboxLimits, stranger: int, on: Engine) -> dict[str, Any]:
 def bounded(memory_mb: int, cpus: float, pids: int, on: Engine) -> dict[str, Any]:
     """The limits by control groups, as far as the engine holds them."""
     memory = memory_mb << 20
-    wanted = {
+    by_bound = {
         "memory": {"mem_limit": memory, "memswap_limit": memory},  # equal: no swap on top
         "cpu": {"nano_cpus": int(cpus * 1e9)},
         "pids": {"pids_limit": pids},
     }
-    return {name: value for one in on.bounds for name, value in wanted[one].items()}
+    return {name: value for bound in on.bounds for name, value in by_bound[bound].items()}
 
 
 def command(program: str, limits: SandboxLimits) -> list[str]:
@@ -400,7 +402,7 @@ class Container:
             raise
 
     def _create(self) -> str:
-        made = self._api.create_container(
+        container = self._api.create_container(
             self._plan.image_id,
             command=command(self._plan.program, self._plan.limits),
             entrypoint=[],
@@ -413,8 +415,8 @@ class Container:
             stdin_open=True,
             host_config=self._host_config(),
         )
-        self._refuse_warnings(made)
-        return str(made["Id"])
+        self._refuse_warnings(container)
+        return str(container["Id"])
 
     def _host_config(self) -> dict[str, Any]:
         config: dict[str, Any] = self._api.create_host_config(
@@ -422,16 +424,16 @@ class Container:
         )
         return config
 
-    def _refuse_warnings(self, made: Mapping[str, Any]) -> None:
+    def _refuse_warnings(self, container: Mapping[str, Any]) -> None:
         """The engine warns when the kernel lacks a limit and goes on without it: we do not."""
-        if warnings := made.get("Warnings"):
+        if warnings := container.get("Warnings"):
             with contextlib.suppress(DockerException):
-                self._api.remove_container(made["Id"], force=True)
+                self._api.remove_container(container["Id"], force=True)
             raise SandboxError(f"the engine cannot hold a limit: {warnings}", kind="engine")
 
     def _attach(self) -> socket.socket:
-        wanted = {"stdin": 1, "stdout": 1, "stderr": 1, "stream": 1}
-        raw = self._api.attach_socket(self.id, params=wanted)
+        params = {"stdin": 1, "stdout": 1, "stderr": 1, "stream": 1}
+        raw = self._api.attach_socket(self.id, params=params)
         return unwrap_socket(raw)
 
     def remove(self) -> None:
@@ -454,10 +456,10 @@ class Container:
 
 def unwrap_socket(raw: Any) -> socket.socket:
     """A plain socket of our own; the SDK's layers of wrappers are closed, not left to the GC."""
-    found = getattr(raw, "_sock", raw)
-    if not isinstance(found, socket.socket):
+    inner = getattr(raw, "_sock", raw)
+    if not isinstance(inner, socket.socket):
         raise SandboxError("only a local engine (unix socket) is supported", kind="engine")
-    plain = found.dup()
+    plain = inner.dup()
     raw.close()
-    found.close()
+    inner.close()
     return plain

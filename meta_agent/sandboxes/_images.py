@@ -65,7 +65,9 @@ class Images:
         """The ID of the image of that name."""
         with self._lock:
             if name not in self._known:
-                self._known[name] = self._from_tar(name) if _is_tar(name) else self._named(name)
+                self._known[name] = (
+                    self._from_tar(name) if _is_tar(name) else self._from_engine(name)
+                )
             return self._known[name]
 
     def _from_tar(self, name: str) -> str:
@@ -76,25 +78,25 @@ class Images:
         where = ", ".join(map(str, self._folders)) or "no folder was given"
         raise SandboxError(f"the image {name} is in none of: {where}", kind="image")
 
-    def _named(self, name: str) -> str:
+    def _from_engine(self, name: str) -> str:
         from meta_agent.sandboxes import _engine
 
         engine = _engine.engine(self.engine)
-        found = engine.find_image(name)
-        if found is None and (tar := self._tar_of(name)):
+        image = engine.find_image(name)
+        if image is None and (tar := self._tar_of(name)):
             return load_tar(tar, self.engine, self._say)
-        if found is None and self._pull:
+        if image is None and self._pull:
             self._say(f"pulling {name}")
             engine.pull_image(name)
-            found = engine.find_image(name)
-        if found is None:
+            image = engine.find_image(name)
+        if image is None:
             raise SandboxError(
                 f"image {name} is not on this machine"
                 + (f", nor in {', '.join(map(str, self._folders))}" if self._folders else ""),
                 kind="image",
                 hint="meta-agent tasks images FILE --pull, or --images DIR with `docker save` tars",
             )
-        return found.id
+        return image.id
 
     def _tar_of(self, name: str) -> Path | None:
         tagged = name if ":" in name.rsplit("/", 1)[-1] else f"{name}:latest"
@@ -107,11 +109,11 @@ class Images:
     @cached_property
     def _tars(self) -> dict[str, Path]:
         """The tars of the folders by the tags that they hold."""
-        found: dict[str, Path] = {}
+        tar_by_tag: dict[str, Path] = {}
         for folder in self._folders:
             for path in sorted(path for path in folder.iterdir() if _is_tar(path.name)):
-                found.update({tag: path for image in saved_images(path) for tag in image.tags})
-        return found
+                tar_by_tag.update({tag: path for image in saved_images(path) for tag in image.tags})
+        return tar_by_tag
 
 
 def load_tar(path: Path, engine: str, progress: Progress = lambda line: None) -> str:
@@ -129,8 +131,8 @@ def load_tar(path: Path, engine: str, progress: Progress = lambda line: None) ->
         progress(f"loading {path.name}")
         on.load_image(path)
     for name in (saved[0].id, *saved[0].tags):
-        if found := on.find_image(name):
-            return found.id
+        if loaded := on.find_image(name):
+            return loaded.id
     raise SandboxError(f"{path} was loaded, but its image is not there", kind="image")
 
 
@@ -138,7 +140,14 @@ def saved_images(path: Path) -> list[SavedImage]:
     """What the tar says it holds; none where it is a plain file system."""
     try:
         with path.open("rb") as raw, open_tar(raw) as tar:
-            member = next((one for one in members(tar) if one.name == "manifest.json"), None)
+            member = next(
+                (
+                    entry_of_tar
+                    for entry_of_tar in members(tar)
+                    if entry_of_tar.name == "manifest.json"
+                ),
+                None,
+            )
             file = tar.extractfile(member) if member else None
             listed = parse(file.read(AT_ONCE_BYTES)) if file else []
             return [_saved(entry) for entry in listed]
@@ -169,8 +178,8 @@ def _imported(path: Path, engine: str, progress: Progress) -> str:
         while chunk := file.read(_CHUNK_BYTES):
             digest.update(chunk)
     name = f"{IMPORTED}:{digest.hexdigest()[:24]}"
-    if found := on.find_image(name):
-        return found.id
+    if image := on.find_image(name):
+        return image.id
     progress(f"importing {path.name}")
     return on.import_image(path, name, {})
 

@@ -62,21 +62,21 @@ def _look(name: str, image: str) -> EngineStatus:
     from meta_agent.sandboxes import _engine
 
     engine = _engine.engine(name)
-    facts, found = engine.facts(), engine.find_image(image)
+    facts, image_here = engine.facts(), engine.find_image(image)
     assert engine.strangers
     return EngineStatus(
         version=facts.version,
         image=image,
-        image_id=found.id if found else "",
-        recipe=found.labels.get(RECIPE_LABEL, "") if found else "",
+        image_id=image_here.id if image_here else "",
+        recipe=image_here.labels.get(RECIPE_LABEL, "") if image_here else "",
         storage=facts.storage,
         free_bytes=facts.free_bytes,
         runc=facts.runc,
         cgroup=facts.cgroup,
         driver=facts.driver,
         unbounded=tuple(sorted(_engine.EVERY_BOUND - engine.bounds)),
-        problem="" if found else f"image {image} is not on this machine",
-        hint="" if found else _engine.IMAGE_HINTS[name],
+        problem="" if image_here else f"image {image} is not on this machine",
+        hint="" if image_here else _engine.IMAGE_HINTS[name],
     )
 
 
@@ -116,10 +116,19 @@ def choose_backend(
                 return BackendChoice(name, here)
             if requested == name:
                 raise PreflightError(f"--sandbox {name}: {engine.problem}", hint=engine.hint)
-    reason = "; ".join(dict.fromkeys(one.problem for one in looked)) or "asked for"
+    reason = (
+        "; ".join(dict.fromkeys(status_of_engine.problem for status_of_engine in looked))
+        or "asked for"
+    )
     # An engine that runs and only lacks the image is the shorter way.
     hint = next(
-        (one.hint for one in sorted(looked, key=lambda one: not one.version)), BUILD_COMMAND
+        (
+            status_of_engine.hint
+            for status_of_engine in sorted(
+                looked, key=lambda status_of_engine: not status_of_engine.version
+            )
+        ),
+        BUILD_COMMAND,
     )
     if code_by_llm and not allow_unsafe:
         raise PreflightError(
@@ -168,8 +177,8 @@ def image_ids(backend: str, names: Iterable[str]) -> dict[str, str]:
         return {}
     from meta_agent.sandboxes._engine import engine
 
-    found = {name: engine(backend).find_image(name) for name in names}
-    return {name: image.id for name, image in found.items() if image}
+    images = {name: engine(backend).find_image(name) for name in names}
+    return {name: image.id for name, image in images.items() if image}
 
 
 def held_image(backend: str, name: str, image_id: str) -> str:

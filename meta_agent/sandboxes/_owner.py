@@ -34,8 +34,8 @@ def install_id() -> str:
 
 @lru_cache
 def _read_or_make(path: Path) -> str:
-    if found := read_small(path):
-        return found
+    if name := read_small(path):
+        return name
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.NamedTemporaryFile("w", dir=path.parent) as draft:
         draft.write(uuid.uuid4().hex)
@@ -43,8 +43,8 @@ def _read_or_make(path: Path) -> str:
         # A link appears whole and loses to one that is there: two first starts agree on one name.
         with suppress(FileExistsError):
             os.link(draft.name, path)
-    if found := read_small(path):
-        return found
+    if name := read_small(path):
+        return name
     raise SandboxError(
         f"{path} holds no name for this installation", kind="start", hint="remove it"
     )

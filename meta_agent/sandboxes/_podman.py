@@ -31,8 +31,8 @@ _lock = threading.Lock()  # one folder, and one service in it
 
 def address() -> str:
     """Where podman answers Docker's calls. Raises SandboxError where it cannot."""
-    if given := os.environ.get("CONTAINER_HOST"):
-        return given
+    if host := os.environ.get("CONTAINER_HOST"):
+        return host
     with _lock:
         return f"unix://{_service()}"
 
@@ -82,8 +82,8 @@ def _service() -> Path:
         time.sleep(_LOOK_SEC)
     if not socket.exists():
         kill_tree(child)
-        said = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
-        detail = "; ".join(said[-3:]) or f"it did not answer within {_START_SEC:g} s"
+        lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+        detail = "; ".join(lines[-3:]) or f"it did not answer within {_START_SEC:g} s"
         raise SandboxError(
             f"podman does not start: {detail[-600:]}",
             kind="engine",

@@ -92,10 +92,10 @@ class ForkServer:
             answer = self._orders.recv(ANSWER_BYTES)
         if not answer:
             raise ConnectionError(f"the fork server ended: {self.close()}")
-        told: dict[str, Any] = json.loads(answer)
-        if "error" in told:
-            raise OSError(told["error"])
-        return told
+        reply: dict[str, Any] = json.loads(answer)
+        if "error" in reply:
+            raise OSError(reply["error"])
+        return reply
 
     def close(self) -> str:
         """Ends it, and with it every sandbox that it forked; returns what it said."""
@@ -106,8 +106,8 @@ class ForkServer:
             self._orders.close()
             self.process.kill()
             with errors:
-                said = errors.read().decode("utf-8", "replace").strip()
-            return f"{said} (code {self.process.wait()})"
+                last_words = errors.read().decode("utf-8", "replace").strip()
+            return f"{last_words} (code {self.process.wait()})"
 
 
 _servers: dict[int, ForkServer] = {}  # by the process it serves: a fork of ours wants its own
@@ -279,9 +279,9 @@ def open_process(limits: SandboxLimits) -> WorkerSandbox:
 
 def interpreter_folders() -> list[str]:
     """Where our interpreter and its packages lie, which a sandbox may read."""
-    own = [sys.base_prefix, sys.prefix, str(Path(sys.executable).resolve().parent)]
+    folders = [sys.base_prefix, sys.prefix, str(Path(sys.executable).resolve().parent)]
     packages = [*site.getsitepackages(), site.getusersitepackages()]
-    return [*own, *(path for path in packages if Path(path).is_dir())]
+    return [*folders, *(path for path in packages if Path(path).is_dir())]
 
 
 def stream_lines(argv: Sequence[str], also: Sequence[str] = ()) -> Iterator[str]:

@@ -26,11 +26,11 @@ from meta_agent.sandboxes._owner import holder_is_dead, install_id
 
 def reap(owner: str | None = None, backends: Iterable[str] = CONTAINERS) -> list[str]:
     """Removes orphans and returns their names; folders, and containers of these engines if any."""
-    found = reap_folders(Path(tempfile.gettempdir()))
+    removed = reap_folders(Path(tempfile.gettempdir()))
     for name in CONTAINERS:
         if name in backends:
-            found += _reap_containers(owner or install_id(), name)
-    return found
+            removed += _reap_containers(owner or install_id(), name)
+    return removed
 
 
 def reap_images(backend: str = "docker") -> list[str]:
@@ -38,8 +38,8 @@ def reap_images(backend: str = "docker") -> list[str]:
     from meta_agent.sandboxes import _engine
 
     engine = _engine.engine(backend)
-    found = [*engine.labelled_images(SEALED_LABEL), *engine.labelled_images(SNAPSHOT_LABEL)]
-    return [name for image_id, name in found if engine.remove_image(image_id)]
+    images = [*engine.labelled_images(SEALED_LABEL), *engine.labelled_images(SNAPSHOT_LABEL)]
+    return [name for image_id, name in images if engine.remove_image(image_id)]
 
 
 def _reap_containers(owner: str, backend: str) -> list[str]:

@@ -62,7 +62,7 @@ def scan_image(image_id: str, place: str, *, engine: str = "docker") -> Sealing:
             .joinpath("history_guest.py")
             .read_text()
         )
-        said = sandbox.exec(
+        answer = sandbox.exec(
             ["python3", "-I", "-c", source, place],
             timeout_sec=_SCAN_SEC,
             output_limit_bytes=32 << 20,
@@ -70,49 +70,59 @@ def scan_image(image_id: str, place: str, *, engine: str = "docker") -> Sealing:
     finally:
         sandbox.close()
     try:
-        found = json.loads(said.stdout)
-        return Sealing(str(found["place"]), tuple(found["names"]), tuple(found["history"]))
+        facts = json.loads(answer.stdout)
+        return Sealing(str(facts["place"]), tuple(facts["names"]), tuple(facts["history"]))
     except (ValueError, KeyError, TypeError) as problem:
-        tail = said.stderr[-200:].decode("utf-8", "replace")
+        tail = answer.stderr[-200:].decode("utf-8", "replace")
         raise SandboxError(f"cannot look into image {image_id}: {tail}", kind="image") from problem
 
 
 def seal_image(
     image_id: str,
-    found: Sealing,
+    sealing: Sealing,
     *,
     engine: str = "docker",
-    kept: Sequence[str] = (),
+    left_in_place: Sequence[str] = (),
     hidden: Sequence[str] = (),
 ) -> str:
     """The ID of the sealed image. `hidden`: further paths of the image that no agent may see."""
     from meta_agent.sandboxes import _engine
 
-    parts = [_LAYOUT, image_id, found.place, found.names, found.history, list(kept), list(hidden)]
+    parts = [
+        _LAYOUT,
+        image_id,
+        sealing.place,
+        sealing.names,
+        sealing.history,
+        list(left_in_place),
+        list(hidden),
+    ]
     mark = hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:24]
     on = _engine.engine(engine)
-    if known := on.find_image(f"{SEALED}:{mark}"):
-        return known.id
+    if sealed := on.find_image(f"{SEALED}:{mark}"):
+        return sealed.id
     with tempfile.TemporaryDirectory(prefix="meta-agent-seal-") as folder:
         archive = Path(folder) / "layer.tar"
         with tarfile.open(archive, "w") as tar:
-            for member in _members(found, set(kept), hidden):
+            for member in _members(sealing, set(left_in_place), hidden):
                 tar.addfile(member, io.BytesIO())
         return on.derive_image(image_id, archive, f"{SEALED}:{mark}", {SEALED_LABEL: mark})
 
 
-def _members(found: Sealing, kept: set[str], hidden: Sequence[str]) -> Iterator[tarfile.TarInfo]:
+def _members(
+    sealing: Sealing, left_in_place: set[str], hidden: Sequence[str]
+) -> Iterator[tarfile.TarInfo]:
     """Links first. What lies below something that is replaced is gone with it."""
     replaced: set[str] = set()
-    history = set(found.history)
-    for name in found.names:
-        path = f"{found.place.rstrip('/')}/{name}"
-        if name not in kept and path not in history:
+    history = set(sealing.history)
+    for name in sealing.names:
+        path = f"{sealing.place.rstrip('/')}/{name}"
+        if name not in left_in_place and path not in history:
             replaced.add(path)
             link = tarfile.TarInfo(path.lstrip("/"))
             link.type, link.linkname = tarfile.SYMTYPE, f"{WORKING_COPY}/{name}"
             yield link
-    for path in sorted({*found.history, *hidden}):
+    for path in sorted({*sealing.history, *hidden}):
         if not any(path.startswith(f"{other}/") for other in replaced):
             replaced.add(path)
             yield tarfile.TarInfo(path.lstrip("/"))

@@ -90,7 +90,9 @@ def seccomp_profile(*, tracing: bool) -> str:
 def _profile(tracing: bool) -> dict[str, Any]:
     names = [name for part in _ALLOWED for name in part.split()] + [*_TRACING] * tracing
     sockets = [
-        _where(name, 0, "SCMP_CMP_EQ", one) for name in ("socket", "socketpair") for one in FAMILIES
+        _where(name, 0, "SCMP_CMP_EQ", value)
+        for name in ("socket", "socketpair")
+        for value in FAMILIES
     ]
     flags = NEW_NAMESPACES & ~0xFF  # below that are signals
     return {
@@ -103,7 +105,7 @@ def _profile(tracing: bool) -> dict[str, Any]:
             {"names": names, "action": "SCMP_ACT_ALLOW"},
             {"names": ["clone3"], "action": "SCMP_ACT_ERRNO", "errnoRet": _NO_SUCH_CALL},
             _where("clone", 0, "SCMP_CMP_MASKED_EQ", flags),
-            *(_where("personality", 0, "SCMP_CMP_EQ", one) for one in _PERSONALITIES),
+            *(_where("personality", 0, "SCMP_CMP_EQ", value) for value in _PERSONALITIES),
             *sockets,
         ],
     }

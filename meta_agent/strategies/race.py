@@ -207,7 +207,7 @@ class _Course:
             self.race.forget(number)
             return stopped((*objections, *member.tested.findings))
         if self.race.tip != number:
-            return _open(_words(told, self.race.made(number)))
+            return _open(_words(told, self.race.attempts(number)))
         self._gains[number] = told.get("gain", 0.0) if told else 0.0
         self._join(member, stand, number)
         return None
@@ -286,7 +286,7 @@ class _Course:
 
     def _told(self, buy: Buy, name: str, word: str, chance: Chance | None, seen: Evaluated) -> JSON:
         told = {"of": name, "kind": buy.kind, "word": word, "clean": seen.clean}
-        told |= {"attempts": seen.planned, "made": self.race.made(buy.version)}
+        told |= {"attempts": seen.planned, "made": self.race.attempts(buy.version)}
         return told | (chance._asdict() if chance else {})
 
     def _rows(self, number: int, seen: Iterable[Evaluated]) -> Arm:
@@ -299,7 +299,7 @@ class _Course:
 
     def _common(self, one: int, other: int) -> tuple[ArmRef, ArmRef] | None:
         """Two versions on the attempts that both have: whole passes over the search tasks."""
-        passes = min(self.race.made(number) // self._tasks for number in (one, other))
+        passes = min(self.race.attempts(number) // self._tasks for number in (one, other))
         if not passes:
             return None
         sides = (

@@ -176,7 +176,7 @@ class _Samples:
         """The simulation's own error: so many draws do not tell 80 % from a little more or less."""
         error = 1.96 * (0.8 * 0.2 / _DRAWS) ** 0.5
         for wanted in (0.8 - error, 0.8 + error):
-            yield smallest_effect(gate, source, wanted=wanted, draws=_DRAWS, step=_STEP)
+            yield smallest_effect(gate, source, target_power=wanted, draws=_DRAWS, step=_STEP)
 
     def has(self, plan: Plan) -> dict[str, int]:
         return {"confirm tasks": plan.confirm, "samples a task": plan.looks[0]}

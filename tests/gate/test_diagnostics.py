@@ -87,11 +87,11 @@ def test_a_diagnostic_stays_until_it_surely_does_less_than_was_asked(
     good: list[float], bad: list[float], kept: bool | None
 ) -> None:
     told = still_discriminates(good, bad, threshold=0.5, higher_is_bad=True)
-    assert told.kept is kept, told.reason
+    assert told.stays is kept, told.reason
     turned = still_discriminates(
         [-value for value in good], [-value for value in bad], threshold=-0.5, higher_is_bad=False
     )
-    assert turned.kept is kept
+    assert turned.stays is kept
 
 
 def test_the_line_is_drawn_between_good_and_bad() -> None:

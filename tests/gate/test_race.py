@@ -123,15 +123,15 @@ def raced(rates: list[float], attempts: int, seed: int = 1) -> Race:
 def test_the_better_edit_is_found_among_ones_that_do_nothing() -> None:
     race = raced([0.3, 0.1, 0.7, 0.3, 0.3], 2000)
     assert race.trail == [0, 3]
-    assert race.made(3) >= TASKS + BLOCK, "the tip has fresh attempts"
-    assert race.made(2) < race.made(3), "what harms loses its place early"
+    assert race.attempts(3) >= TASKS + BLOCK, "the tip has fresh attempts"
+    assert race.attempts(2) < race.attempts(3), "what harms loses its place early"
 
 
 def test_no_attempt_is_bought_beyond_those_declared() -> None:
     for attempts in (0, 7, 8, 60, 333):
         race = raced([0.35] * 50, attempts)
         assert race.bought <= attempts
-        assert race.bought == sum(race.made(at) for at in range(len(race._made)))
+        assert race.bought == sum(race.attempts(at) for at in range(len(race._made)))
 
 
 def test_a_lost_attempt_is_bought_and_tells_nothing() -> None:
@@ -153,7 +153,7 @@ def test_a_tip_that_does_not_bear_out_what_it_won_by_is_taken_back() -> None:
         race.go(buy, word)
         words.append(word)
     assert "accepted" in words and words[-1] == "taken back"
-    assert race.tip == 0 and race.made(lucky) > 0 and race.settled
+    assert race.tip == 0 and race.attempts(lucky) > 0 and race.settled
 
 
 def test_an_unlucky_beginning_drops_nothing_where_edits_are_scarce() -> None:
@@ -163,11 +163,13 @@ def test_an_unlucky_beginning_drops_nothing_where_edits_are_scarce() -> None:
         while (buy := race.next()) is not None:
             race.go(buy, race.took(buy, [task % 2 == 0 for task in buy.tasks])[0])
         edit = race.enter()
-        while (buy := race.next()) is not None and buy.version == edit and race.made(edit) < 400:
-            unlucky = race.made(edit) < BLOCK
+        while (
+            (buy := race.next()) is not None and buy.version == edit and race.attempts(edit) < 400
+        ):
+            unlucky = race.attempts(edit) < BLOCK
             won = [task % 4 == 0 if unlucky else task % 4 > 0 for task in buy.tasks]
             race.go(buy, race.took(buy, won)[0])
-        made[edits] = race.tip, race.made(edit)
+        made[edits] = race.tip, race.attempts(edit)
     assert made[None] == (0, BLOCK)
     assert made[3][0] == 1, "the same edit, given a second look, is on the tip"
 
@@ -197,12 +199,12 @@ def test_where_the_model_changed_the_tip_is_asked_anew_and_not_taken_back_for_wa
     edit = race.enter()
     while race.tip != edit:
         race.go(*_bought(race, 0.9))
-    made = race.made(edit)
+    made = race.attempts(edit)
     race.changed()
     while not race.settled:
         race.go(*_bought(race, 0.5))
-    assert race.tip == edit and race.made(edit) >= made + 40
-    assert race.made(0) == 80, "the start is no tip any more, so nothing is spent on it"
+    assert race.tip == edit and race.attempts(edit) >= made + 40
+    assert race.attempts(0) == 80, "the start is no tip any more, so nothing is spent on it"
 
 
 def _bought(race: Race, share: float) -> tuple[Buy, Word]:

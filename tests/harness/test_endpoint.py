@@ -65,7 +65,7 @@ class Served:
 
     def _serve(self) -> None:
         while (ask := self.waiting.get()) is not None:
-            self.asked.append(ask.asked)
+            self.asked.append(ask.request)
             reply = self.replies.pop(0) if self.replies else None
             if reply is None:
                 ask.refuse(

@@ -105,7 +105,7 @@ def test_the_place_of_the_repository_leads_to_the_working_copy(leaky: Leaky) -> 
 def test_what_is_kept_stays_and_what_is_hidden_is_empty(leaky: Leaky) -> None:
     found = scan_image(leaky.id, leaky.places["tag"], engine=leaky.on.name)
     sealed = seal_image(
-        leaky.id, found, engine=leaky.on.name, kept=["code.py"], hidden=["/srv/source"]
+        leaky.id, found, engine=leaky.on.name, left_in_place=["code.py"], hidden=["/srv/source"]
     )
     box = open_sandbox(leaky.on.name, run="test", image=sealed)
     try:

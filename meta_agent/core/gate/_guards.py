@@ -60,8 +60,8 @@ class SliceEffect(NamedTuple):
 
     @property
     def line(self) -> str:
-        seen = self.effect
-        points = " ".join(f"{100 * x:+.1f}" for x in (seen.delta, seen.ci_low, seen.ci_high))
+        bounds = self.effect
+        points = " ".join(f"{100 * x:+.1f}" for x in (bounds.delta, bounds.ci_low, bounds.ci_high))
         delta, low, high = points.split()
         return f"{self.name}: {delta} points [{low}, {high}] on {self.tasks} tasks"
 
@@ -70,10 +70,13 @@ def guard_slices(
     baseline: Arm, candidate: Arm, labels: Labels, terms: GuardTerms = DEFAULT_TERMS
 ) -> tuple[Finding, ...]:
     """The table of slices as a note, and a finding of severity `harm` for each that is harmed."""
-    seen = slice_effects(baseline, candidate, labels, terms)
-    if not seen:
+    effects = slice_effects(baseline, candidate, labels, terms)
+    if not effects:
         return ()
-    return (_table(seen, terms), *(_harm(one, terms) for one in seen if _harmed(one, terms)))
+    return (
+        _table(effects, terms),
+        *(_harm(slice_effect, terms) for slice_effect in effects if _harmed(slice_effect, terms)),
+    )
 
 
 def slice_effects(
@@ -96,21 +99,21 @@ def _slices(
     tasks: set[str], labels: Labels, terms: GuardTerms
 ) -> Iterator[tuple[str, frozenset[str]]]:
     """The tasks of each slice. One that holds every task is the comparison itself."""
-    found: dict[str, set[str]] = {}
+    members_by_slice: dict[str, set[str]] = {}
     for task in tasks:
         for kind, value in labels.get(task, {}).items():
-            found.setdefault(f"{kind} {value}", set()).add(task)
-    for name, members in found.items():
+            members_by_slice.setdefault(f"{kind} {value}", set()).add(task)
+    for name, members in members_by_slice.items():
         if terms.min_tasks <= len(members) < len(tasks):
             yield name, frozenset(members)
 
 
 def _effect(baseline: Arm, candidate: Arm, tasks: frozenset[str], alpha: float) -> Effect:
     pairs = pair(_only(baseline, tasks), _only(candidate, tasks))
-    seen = effect(pairs, alpha=alpha)
+    whole = effect(pairs, alpha=alpha)
     half = _luck_of_attempts(pairs.cells, alpha)
-    low, high = min(seen.ci_low, seen.delta - half), max(seen.ci_high, seen.delta + half)
-    return replace(seen, ci_low=low, ci_high=high)
+    low, high = min(whole.ci_low, whole.delta - half), max(whole.ci_high, whole.delta + half)
+    return replace(whole, ci_low=low, ci_high=high)
 
 
 def _luck_of_attempts(cells: Matrix, alpha: float) -> float:
@@ -127,31 +130,35 @@ def _luck_of_attempts(cells: Matrix, alpha: float) -> float:
 
 def _only(arm: Arm, tasks: frozenset[str]) -> Arm:
     rows = {
-        seed: tuple(row for row in found if row.task_key in tasks)
-        for seed, found in arm.seeds.items()
+        seed: tuple(row for row in seed_rows if row.task_key in tasks)
+        for seed, seed_rows in arm.seeds.items()
     }
     return replace(arm, seeds=rows)
 
 
-def _harmed(one: SliceEffect, terms: GuardTerms) -> bool:
-    return one.effect.ci_high < -terms.margin
+def _harmed(slice_effect: SliceEffect, terms: GuardTerms) -> bool:
+    return slice_effect.effect.ci_high < -terms.margin
 
 
-def _harm(one: SliceEffect, terms: GuardTerms) -> Finding:
+def _harm(slice_effect: SliceEffect, terms: GuardTerms) -> Finding:
     return Finding(
         "slice.harm",
         "harm",
-        f"{one.line}: worse than the {100 * terms.margin:.0f} points that are accepted",
-        numbers={"delta": one.effect.delta, "high": one.effect.ci_high, "tasks": one.tasks},
+        f"{slice_effect.line}: worse than the {100 * terms.margin:.0f} points that are accepted",
+        numbers={
+            "delta": slice_effect.effect.delta,
+            "high": slice_effect.effect.ci_high,
+            "tasks": slice_effect.tasks,
+        },
     )
 
 
-def _table(seen: tuple[SliceEffect, ...], terms: GuardTerms) -> Finding:
+def _table(effects: tuple[SliceEffect, ...], terms: GuardTerms) -> Finding:
     return Finding(
         "slice.effects",
         "note",
-        f"{len(seen)} slices; harm beyond {100 * terms.margin:.0f} points bars a promotion where "
-        f"it is proven at level {terms.level:.2g} over all of them",
-        lines=tuple(one.line for one in seen),
-        numbers={one.name: one.effect.delta for one in seen},
+        f"{len(effects)} slices; harm beyond {100 * terms.margin:.0f} points bars a promotion "
+        f"where it is proven at level {terms.level:.2g} over all of them",
+        lines=tuple(slice_effect.line for slice_effect in effects),
+        numbers={slice_effect.name: slice_effect.effect.delta for slice_effect in effects},
     )

@@ -144,7 +144,9 @@ def arm_of(name: str, rows: Iterable[OutcomeRow], *, planned: int, reward_hash: 
     seeds: dict[int, list[OutcomeRow]] = {}
     for row in rows:
         seeds.setdefault(row.training_seed, []).append(row)
-    return Arm(name, {seed: tuple(found) for seed, found in seeds.items()}, planned, reward_hash)
+    return Arm(
+        name, {seed: tuple(seed_rows) for seed, seed_rows in seeds.items()}, planned, reward_hash
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,8 +75,8 @@ def judge_diagnostics(
     if lacks := _lacks(readings, alpha):
         return _verdict(VerdictKind.REJECT, lacks, inputs, numbers)
     if high > MAX_FALSE_ALARM_BOUND:
-        told = f"false alarms may be up to {high:.0%} of good versions: {len(good)} are too few"
-        return _verdict(VerdictKind.INCONCLUSIVE, (told,), inputs, numbers)
+        reason = f"false alarms may be up to {high:.0%} of good versions: {len(good)} are too few"
+        return _verdict(VerdictKind.INCONCLUSIVE, (reason,), inputs, numbers)
     reasons = (f"separates past versions with AUC {readings['past'].share:.2f}",)
     return _verdict(VerdictKind.PROMOTE, reasons, inputs, numbers)
 
@@ -118,14 +118,19 @@ def _line(fine: Sequence[float], poor: Sequence[float]) -> float:
 
 
 class Standing(NamedTuple):
-    """How an admitted diagnostic did on the versions since; `kept` is None while they are few."""
+    """How an admitted diagnostic did on the versions since; `stays` is None while they are few."""
 
-    kept: bool | None
+    stays: bool | None
     reason: str
     share: float | None = None
     share_high: float | None = None
     good: int = 0
     bad: int = 0
+
+    def to_json(self) -> dict[str, JSON]:
+        """As the ledger stores it."""
+        fields = self._asdict()
+        return {"kept": fields.pop("stays"), **fields}
 
 
 def still_discriminates(
@@ -137,20 +142,20 @@ def still_discriminates(
     versions: a few unlucky ones are no reason.
     """
     if min(len(good), len(bad)) < MIN_VERSIONS:
-        told = f"{len(good)} good and {len(bad)} bad versions since: too few to say"
-        return Standing(None, told, good=len(good), bad=len(bad))
+        reason = f"{len(good)} good and {len(bad)} bad versions since: too few to say"
+        return Standing(None, reason, good=len(good), bad=len(bad))
     sign = 1.0 if higher_is_bad else -1.0
     fine, poor = [sign * value for value in good], [sign * value for value in bad]
     share = mann_whitney_share(poor, fine)
     high = min(1.0, share + ONE_SIDED_90 * share_error(poor, fine))
     alarms = sum(value >= sign * threshold for value in fine)
     low = wilson(alarms, len(fine), ONE_SIDED_90).low
-    kept, told = True, f"AUC {share:.2f} on {len(good) + len(bad)} versions since"
+    stays, reason = True, f"AUC {share:.2f} on {len(good) + len(bad)} versions since"
     if high < MIN_DISCRIMINATION:
-        kept, told = False, f"{told} (at most {high:.2f}), needs {MIN_DISCRIMINATION}"
+        stays, reason = False, f"{reason} (at most {high:.2f}), needs {MIN_DISCRIMINATION}"
     elif low > MAX_FALSE_ALARMS:
-        kept, told = False, f"alarms on {alarms} of {len(fine)} good versions since"
-    return Standing(kept, told, share, high, len(good), len(bad))
+        stays, reason = False, f"alarms on {alarms} of {len(fine)} good versions since"
+    return Standing(stays, reason, share, high, len(good), len(bad))
 
 
 def _alarms_high(good: Sequence[float], threshold: float) -> float:
@@ -189,8 +194,8 @@ def rank_sum_p(above: Sequence[float], below: Sequence[float]) -> float:
         return 0.5 * math.erfc((share - 0.5) / spread / math.sqrt(2))
     ordered = sorted(pooled)
     ranks = [bisect_left(ordered, v) + bisect_right(ordered, v) for v in pooled]  # twice, less 1
-    seen, sums = sum(ranks[:k]), [sum(chosen) for chosen in combinations(ranks, k)]
-    return sum(one >= seen for one in sums) / len(sums)
+    observed, sums = sum(ranks[:k]), [sum(chosen) for chosen in combinations(ranks, k)]
+    return sum(rank_sum >= observed for rank_sum in sums) / len(sums)
 
 
 def _verdict(kind: VerdictKind, reasons: tuple[str, ...], inputs: JSON, readings: JSON) -> Verdict:

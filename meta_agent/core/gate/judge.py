@@ -73,11 +73,15 @@ class _Inputs:
             raise ConfigError(f"min_effect={self.min_effect}: must be 0 or more")
 
     def to_json(self) -> dict[str, JSON]:
-        told = {**asdict(self), "budget": self.budget.to_json(), "elsewhere": list(self.elsewhere)}
-        return told if self.ties else {name: told[name] for name in told if name != "ties"}
+        fields = {
+            **asdict(self),
+            "budget": self.budget.to_json(),
+            "elsewhere": list(self.elsewhere),
+        }
+        return fields if self.ties else {name: fields[name] for name in fields if name != "ties"}
 
     @property
-    def wanted(self) -> float:
+    def worthwhile(self) -> float:
         """The least effect that is worth going on for."""
         target = self.course.target if self.course else self.worthwhile_effect
         return max(self.min_effect, target)
@@ -104,7 +108,7 @@ class _Case(NamedTuple):
 
     @property
     def worthwhile(self) -> float:
-        return self.inputs.wanted
+        return self.inputs.worthwhile
 
     @property
     def collapse(self) -> Collapse | None:
@@ -124,15 +128,15 @@ class _Case(NamedTuple):
     @property
     def shrunk(self) -> float:
         """The gain, allowing for that only an estimate above the bar is promoted."""
-        seen, least = self.effect, self.inputs.min_effect
+        estimate, least = self.effect, self.inputs.min_effect
         needed = self.collapse.needs(least) if self.collapse else least
-        slack = [seen.ci_low - needed]
+        slack = [estimate.ci_low - needed]
         if self.grouped and self.grouped.low is not None:
             slack.append(self.grouped.low - least)
         if self.pairs.lost:
             slack.append(worst_case(self.pairs).delta - least)
-        bar = seen.delta - max(0.0, min(slack))
-        return given_promotion(seen.delta, standard_error(self.pairs), bar, least)
+        bar = estimate.delta - max(0.0, min(slack))
+        return given_promotion(estimate.delta, standard_error(self.pairs), bar, least)
 
     @property
     def given_up(self) -> bool:
@@ -167,19 +171,19 @@ def judge_live(
         factor, budget, look, final_look, min_effect, WORTHWHILE_EFFECT, course,
         tuple(elsewhere), clusters or None, ties,
     )  # fmt: skip
-    found = tuple(findings)
+    all_findings = tuple(findings)
     case = _case(inputs, pair(baseline_arm, candidate_arm))
-    kind, reasons = _decide(case, found)
+    kind, reasons = _decide(case, all_findings)
     evidence = {
         "judge": "live",
         "inputs": inputs.to_json(),
         "arms": {"baseline": arm_summary(baseline_arm), "candidate": arm_summary(candidate_arm)},
-        "findings": [finding.to_json() for finding in found],
+        "findings": [finding.to_json() for finding in all_findings],
         "numbers": _numbers(case),
     }
     promoted = kind is VerdictKind.PROMOTE
-    seen = replace(case.effect, shrunk=case.shrunk) if promoted else case.effect
-    return Verdict(kind, reasons, seen, evidence=evidence)
+    reported = replace(case.effect, shrunk=case.shrunk) if promoted else case.effect
+    return Verdict(kind, reasons, reported, evidence=evidence)
 
 
 def kind_of_pairs(
@@ -288,13 +292,15 @@ def _assumed(case: _Case, collapse: Collapse) -> str:
 
 def _given_up(case: _Case) -> str:
     """A course is tuned to one effect, so a smaller one may be there: it is only not looked for."""
-    high, wanted = _points(case.futility_high), _points(case.worthwhile)
+    high, worthwhile = _points(case.futility_high), _points(case.worthwhile)
     if case.futility_high < 0:
-        return f"harms: upper bound {high}, worthwhile from {wanted}"
+        return f"harms: upper bound {high}, worthwhile from {worthwhile}"
     if case.inputs.course is None:
-        return f"is not worth having: upper bound {high}, worthwhile from {wanted}"
+        return f"is not worth having: upper bound {high}, worthwhile from {worthwhile}"
     error = case.inputs.budget.futility
-    return f"given up: a gain of {wanted} is ruled out at an error of {error:.0%} (at most {high})"
+    return (
+        f"given up: a gain of {worthwhile} is ruled out at an error of {error:.0%} (at most {high})"
+    )
 
 
 def _doubts(case: _Case) -> tuple[str, ...]:
@@ -322,11 +328,11 @@ def _collapse_doubts(case: _Case) -> tuple[str, ...]:
     collapse, low = case.collapse, case.effect.ci_low
     if collapse is None or low <= case.inputs.min_effect:
         return ()
-    left = collapse.leaves(low)
-    if left > case.inputs.min_effect:
+    remaining = collapse.leaves(low)
+    if remaining > case.inputs.min_effect:
         return ()
     return (
-        f"{collapse.rate:.0%} of training runs losing all would leave {_points(left)} of the "
+        f"{collapse.rate:.0%} of training runs losing all would leave {_points(remaining)} of the "
         f"lower bound {_points(low)}, and with {case.effect.training_seeds} pairs a collapse rate "
         f"of up to {collapse.fits:.0%} fits (worst pair {_points(collapse.worst)})",
     )

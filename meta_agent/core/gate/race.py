@@ -134,10 +134,10 @@ class Field:
         terms, parent = self._terms, self._parent[version]
         variance = self._fit(version)
         mean = self._effect[version] - self._effect[parent]
-        told = max(1 / variance - 1 / terms.chain**2, 1e-6)  # what the data say, alone
+        precision = max(1 / variance - 1 / terms.chain**2, 1e-6)  # what the data say, alone
         rates = self._level + self._effect[parent]
         slope = float((expit(rates) * expit(-rates)).mean())
-        return _shrunk(float(mean / variance / told), 1 / told, slope, terms)
+        return _shrunk(float(mean / variance / precision), 1 / precision, slope, terms)
 
     def _fit(self, version: int) -> float:
         """Newton's method from where the last fit ended; the variance of b[version] - b[parent]."""
@@ -210,17 +210,24 @@ class _Tree:
         grad_b[0] = 0.0
         first = np.concatenate((off_a - self._tasks * (a - a.mean()), grad_b[self._inner]))
         last = grad_b[self._leaves]
-        found = inverse @ (first - self._across @ (last / self._diagonal))
+        solution = inverse @ (first - self._across @ (last / self._diagonal))
         step_b = np.empty(b.size)
-        step_b[self._inner] = found[a.size :]
-        step_b[self._leaves] = (last - self._across.T @ found) / self._diagonal
-        return found[: a.size], step_b
+        step_b[self._inner] = solution[a.size :]
+        step_b[self._leaves] = (last - self._across.T @ solution) / self._diagonal
+        return solution[: a.size], step_b
 
     def variance(self, inverse: Matrix, version: int) -> float:
         """Of b[version] - b[its parent]."""
         count = len(inverse) - self._inner.size
-        one, other = count + self._place[version], count + self._place[self._parent[version]]
-        return float(inverse[one, one] + inverse[other, other] - 2 * inverse[one, other])
+        place, parent_place = (
+            count + self._place[version],
+            count + self._place[self._parent[version]],
+        )
+        return float(
+            inverse[place, place]
+            + inverse[parent_place, parent_place]
+            - 2 * inverse[place, parent_place]
+        )
 
 
 def _shrunk(likely: float, variance: float, slope: float, terms: Terms) -> Chance:
@@ -327,8 +334,8 @@ class Race:
 
     def give_up(self) -> None:
         """The edit that is screened, or else the tip, is out for what it did."""
-        gone = self.trail.pop() if self._candidate is None else self._candidate
-        self.field.forget(gone)
+        version = self.trail.pop() if self._candidate is None else self._candidate
+        self.field.forget(version)
         self._candidate, self._unsettled = None, 0
 
     def forget(self, version: int) -> None:
@@ -349,7 +356,7 @@ class Race:
         if self.tip and self._made[self.tip] < self._tasks:
             self.trail.pop()
 
-    def made(self, version: int) -> int:
+    def attempts(self, version: int) -> int:
         """Attempts that were bought for a version."""
         return self._made[version]
 
@@ -361,9 +368,9 @@ class Race:
             return "kept" if done else "more"
         if worth > terms.accept:
             return "accepted"
-        made = self._made[buy.version]
-        limit = terms.hopeless if made < self._patience else terms.drop
-        spent = made >= max(self._patience, terms.most * self._attempts)
+        attempts = self._made[buy.version]
+        limit = terms.hopeless if attempts < self._patience else terms.drop
+        spent = attempts >= max(self._patience, terms.most * self._attempts)
         return "dropped" if worth < limit or spent else "more"
 
     def _buy(self, version: int, kind: Kind, most: int) -> Buy:

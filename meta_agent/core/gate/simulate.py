@@ -146,10 +146,10 @@ class Exam(Gate):
     """The same of a frozen policy: samples of a task are one cell."""
 
     def decides(self, look: Look, cells: Matrix, level: float) -> tuple[VerdictKind, bool]:
-        shown = cells[: look.repeats].mean(axis=0, keepdims=True)
-        shown[0, : look.extra] = cells[:, : look.extra].mean(axis=0)
-        made = look.repeats * look.tasks + look.extra
-        return self._kind("scaffold", look, Pairs(shown, made, 0, len(cells), level=level))
+        means = cells[: look.repeats].mean(axis=0, keepdims=True)
+        means[0, : look.extra] = cells[:, : look.extra].mean(axis=0)
+        attempts = look.repeats * look.tasks + look.extra
+        return self._kind("scaffold", look, Pairs(means, attempts, 0, len(cells), level=level))
 
     def stored(self, clean: Matrix) -> Population:
         return StoredSamples(clean)
@@ -215,16 +215,19 @@ class Modelled:
         step = self.seed_sd / float(np.mean(self.rates * (1 - self.rates)))
         luck = rng.normal(0.0, step, (2, repeats, 1))
         other = _swapped(rates, self.swapped, rng) if self.swapped else rates
-        shares = (expit(logit(one) + some) for one, some in zip((rates, other), luck, strict=True))
+        shares = (
+            expit(logit(arm_rates) + shift)
+            for arm_rates, shift in zip((rates, other), luck, strict=True)
+        )
         before, after = (rng.random((repeats, tasks)) < share for share in shares)
         return before.astype(float), after.astype(float)
 
 
 def _swapped(rates: Matrix, share: float, rng: Random) -> Matrix:
     moved = rng.random(rates.size) < share
-    found = rates.copy()
-    found[moved] = rng.permutation(rates[moved])
-    return found
+    swapped_rates = rates.copy()
+    swapped_rates[moved] = rng.permutation(rates[moved])
+    return swapped_rates
 
 
 def population(clean: Matrix, gate: Gate) -> Population:
@@ -241,11 +244,11 @@ def modelled(clean: Matrix, seed_sd: float) -> Modelled:
 
 def _rates(clean: Matrix) -> Matrix:
     """Rates of tasks that vary as much as the true ones, not as much as a few attempts do."""
-    runs, seen, mean = len(clean), clean.mean(axis=0), float(clean.mean())
-    luck = float(np.mean(seen * (1 - seen))) / max(1, runs - 1)
-    shown = float(seen.var(ddof=1)) if seen.size > 1 else 0.0
-    keep = math.sqrt(max(0.0, shown - luck) / shown) if shown > 0 else 0.0
-    return np.asarray(np.clip(mean + keep * (seen - mean), _EDGE, 1 - _EDGE))
+    runs, observed, mean = len(clean), clean.mean(axis=0), float(clean.mean())
+    luck = float(np.mean(observed * (1 - observed))) / max(1, runs - 1)
+    variance = float(observed.var(ddof=1)) if observed.size > 1 else 0.0
+    keep = math.sqrt(max(0.0, variance - luck) / variance) if variance > 0 else 0.0
+    return np.asarray(np.clip(mean + keep * (observed - mean), _EDGE, 1 - _EDGE))
 
 
 # --- figures -------------------------------------------------------------------------------------
@@ -274,8 +277,8 @@ def spread(clean: Matrix) -> Spread:
         raise ConfigError(f"{runs} run has no spread", hint="meta-agent calibrate --seeds 4")
     shares = clean.mean(axis=1)
     total, df = float(shares.std(ddof=1)), runs - 1
-    seen = clean.mean(axis=0)
-    attempts = float(np.mean(seen * (1 - seen))) * runs / df / tasks
+    task_rates = clean.mean(axis=0)
+    attempts = float(np.mean(task_rates * (1 - task_rates))) * runs / df / tasks
     ends = [total * math.sqrt(df / float(chi2.ppf(q, df))) for q in (0.975, 0.025)]
     seed = math.sqrt(max(0.0, total**2 - attempts))
     return Spread(runs, float(shares.mean()), total, ends[0], ends[1], seed)
@@ -317,37 +320,37 @@ def courses(
     gate: Gate, source: Population, delta: float, *, draws: int, seed: int = 0
 ) -> list[Passed]:
     """How so many candidates with a true gain of `delta` end. Equal seeds: the same draws."""
-    found = []
+    endings = []
     for at in range(draws):
         rng = np.random.default_rng((seed, at))
         before, after = source.null_pair(gate.repeats, gate.tasks, rng)
-        found.append(gate.promotes(_improved(after, delta, rng) - before, float(before.mean())))
-    return found
+        endings.append(gate.promotes(_improved(after, delta, rng) - before, float(before.mean())))
+    return endings
 
 
 def power(gate: Gate, source: Population, delta: float, *, draws: int, seed: int = 0) -> Rate:
     """The share of candidates with a true gain of `delta` that are promoted."""
-    found = courses(gate, source, delta, draws=draws, seed=seed)
-    return Rate.of(sum(one.promoted for one in found), draws)
+    endings = courses(gate, source, delta, draws=draws, seed=seed)
+    return Rate.of(sum(ending.promoted for ending in endings), draws)
 
 
 def smallest_effect(
     gate: Gate,
     source: Population,
     *,
-    wanted: float = POWER,
+    target_power: float = POWER,
     draws: int = 200,
     step: float = 0.0025,
     seed: int = 0,
 ) -> float | None:
-    """The least true gain that is promoted with probability `wanted`; None: none is."""
+    """The least true gain that is promoted with probability `target_power`; None: none is."""
     low, high = 0, round(1 / step)
-    if power(gate, source, high * step, draws=draws, seed=seed).share < wanted:
+    if power(gate, source, high * step, draws=draws, seed=seed).share < target_power:
         return None
     while high - low > 1:
         middle = (low + high) // 2
-        seen = power(gate, source, middle * step, draws=draws, seed=seed).share >= wanted
-        low, high = (low, middle) if seen else (middle, high)
+        enough = power(gate, source, middle * step, draws=draws, seed=seed).share >= target_power
+        low, high = (low, middle) if enough else (middle, high)
     return high * step
 
 

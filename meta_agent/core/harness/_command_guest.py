@@ -117,9 +117,9 @@ class Relay:
 
     def serve(self, grace_sec: float) -> bool:
         """True where the command ended by itself."""
-        while (left := self.deadline - time.monotonic()) > 0:
+        while (remaining_sec := self.deadline - time.monotonic()) > 0:
             with contextlib.suppress(queue.Empty):
-                event = self.events.get(timeout=left)
+                event = self.events.get(timeout=remaining_sec)
                 if event is ENDED:
                     return True
                 before = self.over
@@ -129,7 +129,7 @@ class Relay:
         return False
 
     def _answer(self, ask: Any) -> None:
-        answer = None if self.over else self._ask_host(ask.asked)
+        answer = None if self.over else self._ask_host(ask.request)
         if answer is None:
             self.over = True
             ask.refuse(endpoint.Refusal(endpoint.OVER_STATUS, endpoint.OVER, endpoint.OVER_TEXT))
@@ -141,13 +141,13 @@ class Relay:
             self.known.append(assistant(answer["ok"]))
             ask.answer(answer["ok"])
 
-    def _ask_host(self, asked: Any) -> Json:
+    def _ask_host(self, request: Any) -> Json:
         """The host's answer; None where there is none, or where time is up."""
-        base = common_prefix(self.known, asked.messages)
-        new = asked.messages[base:]
-        call = {"kind": "model", "base": base, "new": new, "max": asked.max_tokens}
-        if asked.tools is not None:
-            call["tools"] = asked.tools
+        base = common_prefix(self.known, request.messages)
+        new = request.messages[base:]
+        call = {"kind": "model", "base": base, "new": new, "max": request.max_tokens}
+        if request.tools is not None:
+            call["tools"] = request.tools
         self.calls += 1
         self.channel.calls([call])
         answers = self.channel.wait(max(0.0, self.deadline - time.monotonic()))
@@ -163,16 +163,16 @@ def assistant(answer: list[Json]) -> Json:
     return {**message, "tool_calls": answer[2]} if answer[2] else message
 
 
-def common_prefix(known: list[Json], messages: list[Json]) -> int:
+def common_prefix(conversation: list[Json], messages: list[Json]) -> int:
     """How many messages at the front are the same in both."""
-    shorter = min(len(known), len(messages))
-    return next((at for at in range(shorter) if known[at] != messages[at]), shorter)
+    shorter = min(len(conversation), len(messages))
+    return next((at for at in range(shorter) if conversation[at] != messages[at]), shorter)
 
 
 def filled(text: str, values: Mapping[str, str]) -> str:
     """Puts values in the place of `{name}`, in one pass: no value is looked into again."""
     names = "|".join(map(re.escape, values))
-    return re.sub(r"\{(" + names + r")\}", lambda found: values[found[1]], text)
+    return re.sub(r"\{(" + names + r")\}", lambda match: values[match[1]], text)
 
 
 def environment(args: Json, port: int, values: Mapping[str, str]) -> dict[str, str]:

@@ -34,7 +34,7 @@ class BadRequest(ValueError):  # noqa: N818 - HTTP's own name for it
     """The agent asked for something that cannot be relayed; the message says what."""
 
 
-class Asked:
+class Request:
     """One request in the common form."""
 
     def __init__(
@@ -48,7 +48,7 @@ class Asked:
         self.wants_usage = (body.get("stream_options") or {}).get("include_usage") is True
 
 
-class Said:
+class Reply:
     """The host's reply: `[content, finish_reason, tool_calls, usage]`."""
 
     def __init__(self, number: int, model: str, answer: list[Json]) -> None:
@@ -66,36 +66,40 @@ class Said:
 class OpenAi:
     """Chat completions."""
 
-    def asked(self, body: Json) -> Asked:
+    def read(self, body: Json) -> Request:
         """Reads a request."""
         if body.get("n") not in (None, 1):
             raise BadRequest("one choice a request; n must be 1")
         messages = [openai_message(message) for message in listing(body, "messages")]
         limit = body.get("max_completion_tokens") or body.get("max_tokens")
-        return Asked(messages, body.get("tools") or None, positive(limit), body)
+        return Request(messages, body.get("tools") or None, positive(limit), body)
 
-    def reply(self, said: Said) -> Json:
+    def reply(self, answer: Reply) -> Json:
         """A whole reply."""
-        message: Message = {"role": "assistant", "content": said.content or None}
-        if said.tool_calls:
-            message["tool_calls"] = said.tool_calls
-        choice = {"index": 0, "message": message, "finish_reason": openai_stop(said)}
-        return {**openai_head(said, "chat.completion"), "choices": [choice], "usage": usage(said)}
+        message: Message = {"role": "assistant", "content": answer.content or None}
+        if answer.tool_calls:
+            message["tool_calls"] = answer.tool_calls
+        choice = {"index": 0, "message": message, "finish_reason": openai_stop(answer)}
+        return {
+            **openai_head(answer, "chat.completion"),
+            "choices": [choice],
+            "usage": usage(answer),
+        }
 
-    def events(self, said: Said, wants_usage: bool) -> Iterator[Event]:
+    def events(self, answer: Reply, wants_usage: bool) -> Iterator[Event]:
         """The same as a stream."""
-        head = openai_head(said, "chat.completion.chunk")
-        deltas: list[Json] = [{"role": "assistant", "content": said.content or None}]
+        head = openai_head(answer, "chat.completion.chunk")
+        deltas: list[Json] = [{"role": "assistant", "content": answer.content or None}]
         deltas += [
-            {"tool_calls": [{"index": at, **call}]} for at, call in enumerate(said.tool_calls)
+            {"tool_calls": [{"index": at, **call}]} for at, call in enumerate(answer.tool_calls)
         ]
         for delta in deltas:
             choice = {"index": 0, "delta": delta, "finish_reason": None}
             yield "", {**head, "choices": [choice]}
-        last = {"index": 0, "delta": {}, "finish_reason": openai_stop(said)}
+        last = {"index": 0, "delta": {}, "finish_reason": openai_stop(answer)}
         yield "", {**head, "choices": [last]}
         if wants_usage:
-            yield "", {**head, "choices": [], "usage": usage(said)}
+            yield "", {**head, "choices": [], "usage": usage(answer)}
 
     def error(self, status: int, code: str, text: str) -> Json:
         """An error as OpenAI's SDK shows it."""
@@ -120,29 +124,32 @@ def openai_call(call: Json) -> Json:
     """One tool call of an assistant's message."""
     try:
         function = call["function"]
-        told = {"name": str(function["name"]), "arguments": str(function["arguments"])}
-        return {"id": str(call["id"]), "type": "function", "function": told}
+        name_and_arguments = {
+            "name": str(function["name"]),
+            "arguments": str(function["arguments"]),
+        }
+        return {"id": str(call["id"]), "type": "function", "function": name_and_arguments}
     except (KeyError, TypeError) as error:
         raise BadRequest(f"a tool call without {error}") from error
 
 
-def openai_head(said: Said, kind: str) -> Json:
+def openai_head(answer: Reply, kind: str) -> Json:
     """What every chunk and reply begins with."""
-    number = f"chatcmpl-{said.number}"
-    return {"id": number, "object": kind, "created": said.number, "model": said.model}
+    number = f"chatcmpl-{answer.number}"
+    return {"id": number, "object": kind, "created": answer.number, "model": answer.model}
 
 
-def openai_stop(said: Said) -> str:
+def openai_stop(answer: Reply) -> str:
     """OpenAI's word for why the reply ended."""
-    return "tool_calls" if said.tool_calls else said.finish_reason
+    return "tool_calls" if answer.tool_calls else answer.finish_reason
 
 
-def usage(said: Said) -> Json:
+def usage(answer: Reply) -> Json:
     """Tokens as OpenAI counts them."""
     return {
-        "prompt_tokens": said.prompt_tokens,
-        "completion_tokens": said.completion_tokens,
-        "total_tokens": said.prompt_tokens + said.completion_tokens,
+        "prompt_tokens": answer.prompt_tokens,
+        "completion_tokens": answer.completion_tokens,
+        "total_tokens": answer.prompt_tokens + answer.completion_tokens,
     }
 
 
@@ -155,7 +162,7 @@ class Anthropic:
     def __init__(self) -> None:
         self._calls: dict[str, Json] = {}
 
-    def asked(self, body: Json) -> Asked:
+    def read(self, body: Json) -> Request:
         """Reads a request."""
         messages: list[Message] = []
         if body.get("system"):
@@ -163,7 +170,7 @@ class Anthropic:
         for message in listing(body, "messages"):
             messages += self._messages(message)
         tools = [anthropic_tool(tool) for tool in body.get("tools") or ()]
-        return Asked(messages, tools or None, positive(body.get("max_tokens")), body)
+        return Request(messages, tools or None, positive(body.get("max_tokens")), body)
 
     def _messages(self, message: Json) -> Iterable[Message]:
         role = message.get("role") if isinstance(message, dict) else None
@@ -177,49 +184,49 @@ class Anthropic:
         return self._assistant(blocks) if role == "assistant" else user_messages(role, blocks)
 
     def _assistant(self, blocks: list[Json]) -> list[Message]:
-        told = [b for b in blocks if b.get("type") not in ("thinking", "redacted_thinking")]
-        calls = [self._call(block) for block in told if block.get("type") == "tool_use"]
-        text = text_of([block for block in told if block.get("type") != "tool_use"])
+        spoken = [b for b in blocks if b.get("type") not in ("thinking", "redacted_thinking")]
+        calls = [self._call(block) for block in spoken if block.get("type") == "tool_use"]
+        text = text_of([block for block in spoken if block.get("type") != "tool_use"])
         message: Message = {"role": "assistant", "content": text}
         return [{**message, "tool_calls": calls} if calls else message]
 
     def _call(self, block: Json) -> Json:
-        known = self._calls.get(str(block.get("id")))
-        if known is not None and arguments(known) == block.get("input"):
-            return known  # letter by letter what the policy wrote
+        relayed = self._calls.get(str(block.get("id")))
+        if relayed is not None and arguments(relayed) == block.get("input"):
+            return relayed  # letter by letter what the policy wrote
         text = json.dumps(block.get("input"), ensure_ascii=False)
         function = {"name": str(block.get("name")), "arguments": text}
         return {"id": str(block.get("id")), "type": "function", "function": function}
 
-    def reply(self, said: Said) -> Json:
+    def reply(self, answer: Reply) -> Json:
         """A whole reply."""
-        blocks: list[Json] = [{"type": "text", "text": said.content}] if said.content else []
-        for call in said.tool_calls:
+        blocks: list[Json] = [{"type": "text", "text": answer.content}] if answer.content else []
+        for call in answer.tool_calls:
             self._calls[str(call.get("id"))] = call
             name = call["function"]["name"]
-            asked = {"type": "tool_use", "id": call["id"], "name": name, "input": arguments(call)}
-            blocks.append(asked)
+            use = {"type": "tool_use", "id": call["id"], "name": name, "input": arguments(call)}
+            blocks.append(use)
         return {
-            "id": f"msg_{said.number}",
+            "id": f"msg_{answer.number}",
             "type": "message",
             "role": "assistant",
-            "model": said.model,
+            "model": answer.model,
             "content": blocks,
-            "stop_reason": self._stop(said),
+            "stop_reason": self._stop(answer),
             "stop_sequence": None,
             "usage": {
-                "input_tokens": said.prompt_tokens,
-                "output_tokens": said.completion_tokens,
+                "input_tokens": answer.prompt_tokens,
+                "output_tokens": answer.completion_tokens,
             },
         }
 
-    def _stop(self, said: Said) -> str:
-        reason = "tool_calls" if said.tool_calls else said.finish_reason
+    def _stop(self, answer: Reply) -> str:
+        reason = "tool_calls" if answer.tool_calls else answer.finish_reason
         return ANTHROPIC_STOPS.get(reason, "end_turn")
 
-    def events(self, said: Said, wants_usage: bool) -> Iterator[Event]:
+    def events(self, answer: Reply, wants_usage: bool) -> Iterator[Event]:
         """The same as a stream."""
-        whole = self.reply(said)
+        whole = self.reply(answer)
         empty = {**whole, "content": [], "stop_reason": None}
         yield "message_start", {"type": "message_start", "message": empty}
         for at, block in enumerate(whole["content"]):
@@ -234,8 +241,8 @@ class Anthropic:
 
     def error(self, status: int, code: str, text: str) -> Json:
         """An error as Anthropic's SDK shows it."""
-        told = {"type": KINDS[status], "message": f"{text} ({code})"}
-        return {"type": "error", "error": told}
+        details = {"type": KINDS[status], "message": f"{text} ({code})"}
+        return {"type": "error", "error": details}
 
 
 def user_messages(role: str, blocks: list[Json]) -> list[Message]:

@@ -47,8 +47,8 @@ class Refusal(Exception):  # noqa: N818 - an answer, not a mistake
 class Ask:
     """One request that waits for its answer."""
 
-    def __init__(self, asked: Any) -> None:
-        self.asked = asked
+    def __init__(self, request: Any) -> None:
+        self.request = request
         self._answer: Json = None
         self._refusal: Refusal | None = None
         self._done = threading.Event()
@@ -93,8 +93,8 @@ class Handler(BaseHTTPRequestHandler):
             else:
                 self._chat(dialect, body)
         except Refusal as refusal:
-            told = (dialect or dialects.OpenAi()).error(refusal.status, refusal.code, str(refusal))
-            self._send_json(refusal.status, told)
+            error = (dialect or dialects.OpenAi()).error(refusal.status, refusal.code, str(refusal))
+            self._send_json(refusal.status, error)
 
     def do_GET(self) -> None:
         """The one model there is."""
@@ -102,24 +102,24 @@ class Handler(BaseHTTPRequestHandler):
             model = {"id": "policy", "object": "model", "created": 0, "owned_by": "meta-agent"}
             self._send_json(200, {"object": "list", "data": [model], "has_more": False})
         else:
-            told = dialects.OpenAi().error(
+            error = dialects.OpenAi().error(
                 404, "not_found", f"{self.path[:80]} is not here; {KNOWN}"
             )
-            self._send_json(404, told)
+            self._send_json(404, error)
 
     def _chat(self, dialect: Any, body: Json) -> None:
         try:
-            asked = dialect.asked(body)
+            request = dialect.read(body)
         except dialects.BadRequest as problem:
             raise Refusal(400, "invalid_request", str(problem)) from problem
         except (AttributeError, TypeError, RecursionError) as problem:
             raise Refusal(400, "invalid_request", "the request is not understood") from problem
-        answer = self.server.ask(asked)
-        said = dialects.Said(self.server.number(), asked.model, answer)
-        if asked.stream:
-            self._send_events(dialect, said, asked.wants_usage)
+        answer = self.server.ask(request)
+        reply = dialects.Reply(self.server.number(), request.model, answer)
+        if request.stream:
+            self._send_events(dialect, reply, request.wants_usage)
         else:
-            self._send_json(200, dialect.reply(said))
+            self._send_json(200, dialect.reply(reply))
 
     def _body(self) -> Json:
         if self.headers.get("Transfer-Encoding"):
@@ -152,10 +152,10 @@ class Handler(BaseHTTPRequestHandler):
     def _send_json(self, status: int, value: Json) -> None:
         self._send(status, "application/json", json.dumps(value).encode())
 
-    def _send_events(self, dialect: Any, said: Any, wants_usage: bool) -> None:
+    def _send_events(self, dialect: Any, reply: Any, wants_usage: bool) -> None:
         lines = [
             (f"event: {name}\n" if name else "") + f"data: {json.dumps(data)}\n\n"
-            for name, data in dialect.events(said, wants_usage)
+            for name, data in dialect.events(reply, wants_usage)
         ]
         if isinstance(dialect, dialects.OpenAi):
             lines.append("data: [DONE]\n\n")
@@ -192,9 +192,9 @@ class Endpoint(socketserver.ThreadingMixIn, socketserver.TCPServer):
         self._counting = threading.Lock()
         threading.Thread(target=self.serve_forever, kwargs={"poll_interval": 0.1}).start()
 
-    def ask(self, asked: Any) -> Json:
+    def ask(self, request: Any) -> Json:
         """Queues a request and waits for its answer."""
-        ask = Ask(asked)
+        ask = Ask(request)
         if self.waiting.qsize() >= MAX_WAITING:
             raise Refusal(429, "busy", "too many requests wait already")
         self.waiting.put(ask)

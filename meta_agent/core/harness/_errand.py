@@ -68,11 +68,11 @@ class Errand:
     def prompt(self) -> str:
         """The problem as text: the field that says it, or else the whole view."""
         texts = (self.view.get(name) for name in PROMPT_KEYS)
-        found = next((text for text in texts if isinstance(text, str) and text), None)
-        return found or json.dumps(self.told, ensure_ascii=False, indent=2)
+        problem = next((text for text in texts if isinstance(text, str) and text), None)
+        return problem or json.dumps(self.shown_view, ensure_ascii=False, indent=2)
 
     @property
-    def told(self) -> dict[str, JSON]:
+    def shown_view(self) -> dict[str, JSON]:
         """The view without the names of tools, which a command cannot call."""
         return {name: value for name, value in self.view.items() if name != "tools"}
 
@@ -89,7 +89,7 @@ def run_errand(
     arguments = _arguments(contract, errand, place)
     limit_sec = errand.wall_sec + GRACE_SEC + _SLACK_SEC
     try:
-        found = sandbox.request("command.run", arguments, timeout_sec=limit_sec, serve=relay.serve)
+        report = sandbox.request("command.run", arguments, timeout_sec=limit_sec, serve=relay.serve)
         sandbox.exec(["true"], timeout_sec=_SETTLE_SEC)  # ends whatever is below the worker
     except GuestError as error:
         return AgentEnd(contract.command, -1, str(error), None, killed="broke its worker")
@@ -97,7 +97,7 @@ def run_errand(
         if error.kind not in _AGENT_KILLS:
             raise
         return AgentEnd(contract.command, -1, str(error), None, killed=f"sandbox {error.kind}")
-    return _ending(found, contract, sandbox)
+    return _ending(report, contract, sandbox)
 
 
 def _stage(sandbox: Sandbox, tree: HarnessTree, errand: Errand) -> str:
@@ -106,11 +106,11 @@ def _stage(sandbox: Sandbox, tree: HarnessTree, errand: Errand) -> str:
     sandbox.write({f"harness/{path}": data for path, data in scripts.items()}, executable=True)
     sandbox.write({f"harness/{path}": data for path, data in others.items()})
     sandbox.write({f"repo/{path}": data for path, data in errand.files.items()})
-    told = {"key": errand.key, "prompt": errand.prompt, "view": errand.told}
+    task = {"key": errand.key, "prompt": errand.prompt, "view": errand.shown_view}
     sandbox.write(
         {
             "task.md": errand.prompt.encode(),
-            "task.json": json.dumps(told, ensure_ascii=False, indent=2).encode(),
+            "task.json": json.dumps(task, ensure_ascii=False, indent=2).encode(),
             "home/.keep": b"",
             "tmp/.keep": b"",
         }
@@ -144,9 +144,9 @@ def _arguments(contract: HarnessContract, errand: Errand, place: str) -> dict[st
     }
 
 
-def _ending(found: JSON, contract: HarnessContract, sandbox: Sandbox) -> AgentEnd:
+def _ending(answer: JSON, contract: HarnessContract, sandbox: Sandbox) -> AgentEnd:
     """The guest's report, which the agent could have forged: it is read as text and numbers."""
-    report = found if isinstance(found, dict) else {}
+    report = answer if isinstance(answer, dict) else {}
     code = report.get("exit_code")
     output = "\n".join(str(report.get(name) or "") for name in ("stdout", "stderr"))
     end = AgentEnd(contract.command, code if type(code) is int else -1, output.strip(), sandbox)
@@ -182,9 +182,9 @@ class Relay:
         problem = self._problem(call)
         if problem:
             return {"err": problem}
-        asked = {name: call[name] for name in ("kind", "base", "new", "max")}
+        relayed = {name: call[name] for name in ("kind", "base", "new", "max")}
         tools = call.get("tools")
-        value = self._ask({**asked, "tools": tools} if tools else asked)
+        value = self._ask({**relayed, "tools": tools} if tools else relayed)
         self._over = value is None
         if value is not None:
             self._sizes[call["base"] :] = [*map(_size, call["new"]), _size(value)]
@@ -218,8 +218,8 @@ def _messages(value: JSON) -> bool:
 def _tools(value: JSON) -> bool:
     if value is None:
         return True
-    known = isinstance(value, list) and len(value) <= MAX_TOOLS
-    return known and all(isinstance(tool, dict) for tool in value)
+    short_list = isinstance(value, list) and len(value) <= MAX_TOOLS
+    return short_list and all(isinstance(tool, dict) for tool in value)
 
 
 def _size(value: JSON) -> int:

@@ -92,13 +92,13 @@ def check_order(tasks: list[Json]) -> None:
     """Keys of the tasks given, each at most once, at least one; with and without a history."""
     function = HARNESS.function("data", "order")
     takes(function, 2, "order(tasks, history)")
-    known = {task["key"] for task in tasks}
+    task_keys = {task["key"] for task in tasks}
     tried = {task["key"]: {"tries": 8, "solved": 3} for task in tasks[:1]}
     for history in ({}, tried):
         keys = list(function(copy(tasks), history))
-        if (known and not keys) or len(set(keys)) != len(keys) or not set(keys) <= known:
-            given = f"{keys!r:.200} for tasks {sorted(known)!r:.200}"
-            raise code.HarnessFault(f"order() gave {given}")
+        if (task_keys and not keys) or len(set(keys)) != len(keys) or not set(keys) <= task_keys:
+            complaint = f"{keys!r:.200} for tasks {sorted(task_keys)!r:.200}"
+            raise code.HarnessFault(f"order() gave {complaint}")
 
 
 def check_diagnostic(path: str, samples: list[Json]) -> None:

@@ -116,10 +116,10 @@ def write_tree(root: str, files: Mapping[str, str]) -> None:
 
 def find_function(module: ModuleType, path: str, name: str) -> Callable[..., Any]:
     """A callable of a module, or the fault that names it."""
-    found: Callable[..., Any] | None = getattr(module, name, None)
-    if not callable(found):
+    function: Callable[..., Any] | None = getattr(module, name, None)
+    if not callable(function):
         raise HarnessFault(f"{path} has no function {name}()")
-    return found
+    return function
 
 
 def describe(error: BaseException) -> dict[str, str]:
@@ -173,13 +173,13 @@ def stage(args: Args, channel: object) -> int:
 def measure(args: Args, channel: object) -> Json:
     """Runs every diagnostic over the staged records; a broken one must not blind the others."""
     rollouts, HARNESS.staged = HARNESS.staged, []
-    found: list[Json] = []
+    rows: list[Json] = []
     for path, module in HARNESS.diagnostics():
         try:
-            found.append({"values": dict(find_function(module, path, "measure")(rollouts))})
+            rows.append({"values": dict(find_function(module, path, "measure")(rollouts))})
         except Exception as error:
-            found.append({"err": describe(error)})
-    return found
+            rows.append({"err": describe(error)})
+    return rows
 
 
 def reward(args: Args, channel: object) -> Json:

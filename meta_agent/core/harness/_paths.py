@@ -56,10 +56,10 @@ def _segment_problem(segment: str) -> str | None:
 
 def collisions(paths: Iterable[str]) -> list[tuple[str, str]]:
     """Pairs of paths that a case-insensitive file system would take for one."""
-    seen: dict[str, str] = {}
+    first_spelling: dict[str, str] = {}
     pairs = []
     for path in sorted(paths):
-        first = seen.setdefault(path.casefold(), path)
+        first = first_spelling.setdefault(path.casefold(), path)
         if first != path:
             pairs.append((first, path))
     return pairs

@@ -47,8 +47,8 @@ def try_command(
     try:
         sandbox = open_agent()
     except SandboxError as error:
-        told = f"{error}; {error.hint}" if error.hint else str(error)
-        return [CheckResult(f"image {contract.image}", False, told)]
+        detail = f"{error}; {error.hint}" if error.hint else str(error)
+        return [CheckResult(f"image {contract.image}", False, detail)]
     policy = CannedPolicy()
     errand = Errand("trial", TASK, FILES, TRIAL_SEC, TRIAL_CALLS, 1 << 20)
     try:
@@ -72,9 +72,9 @@ def _rows(contract: HarnessContract, end: AgentEnd, calls: int) -> list[CheckRes
 
 
 def _mend(end: AgentEnd) -> str:
-    told = end.output.strip()[-500:]
+    output = end.output.strip()[-500:]
     return (
-        f"{told}; the first word of `command` must be a program of the image, or a file under "
+        f"{output}; the first word of `command` must be a program of the image, or a file under "
         "{harness}; build an image with `meta-agent sandbox image`"
         if end.exit_code in (_NOT_FOUND, _NOT_EXECUTABLE)
         else ""

@@ -62,21 +62,24 @@ class HarnessContract:
         touched = self._touched(paths)
         if len(touched) > 1:
             raise CandidateError(
-                f"one factor a change; found {_named(touched)}", reason="several_factors"
+                f"one factor a change; found {_paths_and_factors(touched)}",
+                reason="several_factors",
             )
         return next(iter(touched))
 
     def require_factors(self, paths: Iterable[str], factors: Iterable[Factor]) -> None:
         """A combined change touches exactly the factors of its label, or `CandidateError`."""
-        touched, wanted = self._touched(paths), tuple(factors)
+        touched, labels = self._touched(paths), tuple(factors)
         if "diagnostics" in touched and len(touched) > 1:
             # What is measured stays as it is while behaviour is compared.
             raise CandidateError(
-                f"diagnostics change alone; found {_named(touched)}", reason="several_factors"
+                f"diagnostics change alone; found {_paths_and_factors(touched)}",
+                reason="several_factors",
             )
-        if set(touched) != set(wanted):
+        if set(touched) != set(labels):
             raise CandidateError(
-                f"labelled {'+'.join(wanted)}; found {_named(touched)}", reason="factor_mismatch"
+                f"labelled {'+'.join(labels)}; found {_paths_and_factors(touched)}",
+                reason="factor_mismatch",
             )
 
     def _touched(self, paths: Iterable[str]) -> dict[Factor, str]:
@@ -90,14 +93,14 @@ class HarnessContract:
 
     def _factor_of_path(self, path: str) -> Factor:
         self.check_paths([path])
-        found = self.factors_matching(path)
-        if not found:
+        factors = self.factors_matching(path)
+        if not factors:
             raise CandidateError(f"{path} belongs to no factor", reason="no_factor")
-        if len(found) > 1:
+        if len(factors) > 1:
             raise CandidateError(
-                f"{path} belongs to several factors: {', '.join(found)}", reason="several_factors"
+                f"{path} belongs to several factors: {', '.join(factors)}", reason="several_factors"
             )
-        return found[0]
+        return factors[0]
 
     def factors_matching(self, path: str) -> list[Factor]:
         """All factors whose patterns name `path`, in the fixed order of `FACTORS`."""
@@ -109,7 +112,7 @@ class HarnessContract:
         return sorted(path for path in tree.files if matches_any(patterns, path))
 
 
-def _named(touched: Mapping[Factor, str]) -> str:
+def _paths_and_factors(touched: Mapping[Factor, str]) -> str:
     return ", ".join(f"{path} ({factor})" for factor, path in sorted(touched.items()))
 
 
@@ -187,15 +190,15 @@ def _check_tree(contract: HarnessContract, tree: HarnessTree) -> None:
     if contract.entry and contract.entry.path not in tree.files:
         raise ConfigError(f"{CONTRACT_FILE}: entry {contract.entry.path} is not in the harness")
     for path in tree.files:
-        found = contract.factors_matching(path)
-        if len(found) > 1:
-            raise ConfigError(f"{CONTRACT_FILE}: {path} is in factors {' and '.join(found)}")
+        factors = contract.factors_matching(path)
+        if len(factors) > 1:
+            raise ConfigError(f"{CONTRACT_FILE}: {path} is in factors {' and '.join(factors)}")
 
 
-def _only(table: Mapping[str, Any], known: set[str], where: str) -> None:
+def _only(table: Mapping[str, Any], allowed_keys: set[str], where: str) -> None:
     for key in table:
-        if key not in known:
-            names = ", ".join(sorted(known))
+        if key not in allowed_keys:
+            names = ", ".join(sorted(allowed_keys))
             raise ConfigError(f"{CONTRACT_FILE}: {where}unknown key {key!r}; known: {names}")
 
 

@@ -169,14 +169,14 @@ class Seat:
         """A call with the messages that the host does not have yet."""
         if max_tokens is not None and (type(max_tokens) is not int or max_tokens < 1):
             raise ValueError(f"max_tokens must be a positive integer or None, not {max_tokens!r}")
-        known = self.known
+        conversation = self.known
         messages = messages if type(messages) is list else list(messages)
         if not messages:
             raise ValueError("model.chat needs at least one message")
-        base = common_prefix(known, messages)
+        base = common_prefix(conversation, messages)
         new = [own_copy(message) for message in messages[base:]]
-        del known[base:]
-        known += new
+        del conversation[base:]
+        conversation += new
         self.kind = "model"
         call = {"cid": self.index, "kind": "model", "base": base, "new": new, "max": max_tokens}
         if tools is not None:
@@ -220,12 +220,12 @@ def assistant(content: str, tool_calls: list[Json]) -> Message:
     return message
 
 
-def common_prefix(known: list[Message], messages: list[Message]) -> int:
+def common_prefix(conversation: list[Message], messages: list[Message]) -> int:
     """How many messages at the front are the same in both."""
-    if messages[: len(known)] == known:
-        return len(known)
-    pairs = enumerate(zip(known, messages, strict=False))
-    shorter = min(len(known), len(messages))
+    if messages[: len(conversation)] == conversation:
+        return len(conversation)
+    pairs = enumerate(zip(conversation, messages, strict=False))
+    shorter = min(len(conversation), len(messages))
     return next((index for index, (ours, theirs) in pairs if ours != theirs), shorter)
 
 

@@ -45,9 +45,9 @@ def _integer(low: int, high: int) -> Check:
     return check
 
 
-def _choice(*known: str) -> Check:
+def _choice(*choices: str) -> Check:
     def check(value: Any) -> str | None:
-        return None if value in known else f"one of {', '.join(known)}"
+        return None if value in choices else f"one of {', '.join(choices)}"
 
     return check
 
@@ -139,8 +139,8 @@ def _check_key(where: str, key: str, value: Any) -> None:
         close = difflib.get_close_matches(key, _CHECKS, 1, 0.5)
         hint = f"did you mean {close[0]}?" if close else f"known keys: {', '.join(_CHECKS)}"
         raise ConfigError(f"{where}: unknown key {key!r}; {hint}", hint=hint)
-    if wanted := check(value):
-        raise ConfigError(f"{where}: {key} = {value!r} must be {wanted}")
+    if expected := check(value):
+        raise ConfigError(f"{where}: {key} = {value!r} must be {expected}")
 
 
 def _as_field(value: Any, key: str) -> Any:

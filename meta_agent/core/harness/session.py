@@ -109,10 +109,10 @@ class HarnessSession:
     @property
     def recipe(self) -> Recipe:
         """The parsed `recipe.toml`; `ConfigError` where there is none or TRL would refuse it."""
-        found = self._recipe_files
-        if len(found) != 1:
-            raise ConfigError(f"harness {self.contract.name} has {len(found)} {RECIPE_FILE} files")
-        return parse_recipe(self.tree.files[found[0]].decode("utf-8", "replace"), found[0])
+        paths = self._recipe_files
+        if len(paths) != 1:
+            raise ConfigError(f"harness {self.contract.name} has {len(paths)} {RECIPE_FILE} files")
+        return parse_recipe(self.tree.files[paths[0]].decode("utf-8", "replace"), paths[0])
 
     @property
     def _recipe_files(self) -> list[str]:
@@ -170,13 +170,13 @@ class HarnessSession:
         self, tasks: Sequence[Mapping[str, JSON]], history: Mapping[str, Mapping[str, int]]
     ) -> list[str]:
         """Task keys in the order to train on; the given order where there is no curriculum."""
-        known = [str(task["key"]) for task in tasks]
+        task_keys = [str(task["key"]) for task in tasks]
         if not self.has("data"):
-            return known
-        found = _listing(
+            return task_keys
+        keys = _listing(
             self._ask("harness.order", {"tasks": tasks, "history": history}), None, "order()"
         )
-        return _checked_order(found, set(known))
+        return _checked_order(keys, set(task_keys))
 
     def measure(self, rollouts: Iterable[Rollout]) -> list[Measurement]:
         """Runs every diagnostic over the rollouts, in path order; token rows go along."""
@@ -214,9 +214,9 @@ class HarnessSession:
         return CheckResult(name, True)
 
     def _check_layer(self, fact: Measurement) -> CheckResult:
-        known = fact.layer in LAYERS
-        detail = "" if known else f"LAYER is {fact.layer!r}, not one of {', '.join(LAYERS)}"
-        return CheckResult(f"diagnostic {fact.name}", known, detail)
+        is_layer = fact.layer in LAYERS
+        detail = "" if is_layer else f"LAYER is {fact.layer!r}, not one of {', '.join(LAYERS)}"
+        return CheckResult(f"diagnostic {fact.name}", is_layer, detail)
 
     def _ask(self, op: str, args: Mapping[str, JSON], lines: Sequence[bytes] = ()) -> JSON:
         return self._begin(op, args, lines)()
@@ -252,11 +252,11 @@ def _roles(contract: HarnessContract, tree: HarnessTree) -> dict[str, JSON]:
     roles: dict[str, JSON] = {"agent": list(contract.entry or ())}
     for role, basename in _ROLE_FILES:
         paths = contract.files_of(role, tree)  # type: ignore[arg-type]
-        found = [path for path in paths if path.rsplit("/", 1)[-1] == basename]
-        if len(found) > 1:
-            raise ConfigError(f"factor {role} has several {basename}: {', '.join(found)}")
-        if found:
-            roles[role] = found[0]
+        files_of_role = [path for path in paths if path.rsplit("/", 1)[-1] == basename]
+        if len(files_of_role) > 1:
+            raise ConfigError(f"factor {role} has several {basename}: {', '.join(files_of_role)}")
+        if files_of_role:
+            roles[role] = files_of_role[0]
     files = contract.files_of("diagnostics", tree)
     roles["diagnostics"] = [p for p in files if p.endswith(".py") and not _private(p)]
     return roles
@@ -289,8 +289,8 @@ def _chunks(lines: Iterable[bytes]) -> Iterator[list[bytes]]:
         yield chunk
 
 
-def _wrong(what: str, value: Any, wanted: str) -> CandidateError:
-    return CandidateError(f"{what} gave {value!r:.200}, not {wanted}", reason="bad_value")
+def _wrong(what: str, value: Any, expected: str) -> CandidateError:
+    return CandidateError(f"{what} gave {value!r:.200}, not {expected}", reason="bad_value")
 
 
 def _get(facts: JSON, name: str) -> JSON:
@@ -307,13 +307,13 @@ def _listing(value: JSON, count: int | None, what: str) -> list[JSON]:
     return value
 
 
-def _rewards(found: JSON, count: int) -> Rewards:
-    rows = _listing(found, count, "reward()")
+def _rewards(answer: JSON, count: int) -> Rewards:
+    rows = _listing(answer, count, "reward()")
     return [named_floats(row, f"reward() of rollout {i}") for i, row in enumerate(rows)]
 
 
-def _group_weights(found: JSON, count: int) -> list[float]:
-    weights = _listing(found, count, "keep()")
+def _group_weights(answer: JSON, count: int) -> list[float]:
+    weights = _listing(answer, count, "keep()")
     return [_in_range(value, 0.0, MAX_GROUP_WEIGHT, "keep()") for value in weights]
 
 
@@ -345,9 +345,9 @@ def _in_range(value: JSON, low: float, high: float, what: str) -> float:
     return float(value)
 
 
-def _checked_order(keys: list[JSON], known: set[str]) -> list[str]:
+def _checked_order(keys: list[JSON], task_keys: set[str]) -> list[str]:
     for key in keys:
-        if not isinstance(key, str) or key not in known:
+        if not isinstance(key, str) or key not in task_keys:
             raise _wrong("order()", key, "the key of a task it was given")
     if len(set(keys)) != len(keys):
         raise _wrong("order()", keys, "a list without repeats")

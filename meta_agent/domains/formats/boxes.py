@@ -7,7 +7,9 @@ from typing import NamedTuple
 
 _BOX = re.compile(r"\\(?:boxed|fbox)\s*(?=[{\s0-9A-Za-z\\$-])")
 _BESIDE = re.compile(
-    r"\\(?:boxed|fbox)\s*\{([^{}]*)\}[\s$.,;:]*(?:or\b|\\text\s*\{\s*or\s*\})[\s$]*$"
+    r"\\(?:boxed|fbox)\s*\{([^{}]*)\}[\s$]*"
+    r"(?:[,/|][\s$]*(?:\\text\s*\{)?|(?:\\text\s*\{)?\s*(?=[^\W\d_]))"
+    r"(?:\s*[^\W\d_]+(?:/[^\W\d_]+)*){0,3}\s*\}?[\s$]*$"
 )
 _BOXES_TRIED = 50  # from the end; unclosed ones are skipped
 _LOOKED_BACK = 200

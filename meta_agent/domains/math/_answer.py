@@ -1,76 +1,224 @@
-r"""The answers that need no algebra to compare.
+r"""What an answer says: a plain number, words, or a value in LaTeX with a unit. Compares nothing.
 
-`literal` reads plain numbers exactly (`1,234`, `$5.00`, `-3`, `3/4`, `\frac{3}{4}`, `10\%`); two
-literals are compared here, without a worker. A percent sign is a unit: 10% equals 10% and 10, never
-0.1.
+A blank between two numbers is never dropped: `2 1/3` is a mixed number and `1 2` is refused.
 """
 
 from __future__ import annotations
 
 import re
 from fractions import Fraction
-from typing import Final
+from typing import Final, NamedTuple
+
+from meta_agent.domains.math._units import Unit, unit_of
 
 MAX_ANSWER_CHARS: Final = 2000
 _MAX_DIGITS: Final = 400
-_NUMBER = re.compile(r"([-+]?)(\d{1,3}(?:,\d{3})+|\d+)?(\.\d+)?", re.ASCII)
-_FRACTION = re.compile(r"([-+]?)(?:\\[dt]?frac\{(-?\d+)\}\{(-?\d+)\}|(\d+)\s*/\s*(\d+))", re.ASCII)
-_SOFT = re.compile(r"\\[,;:! ]|\\(?:left|right|displaystyle|\$)|[$~]|\{,\}|\s+")
-_REPEATING = re.compile(r"([-+]?)(\d*)\.(\d*)\\(?:overline|dot|bar)\{?(\d+)\}?", re.ASCII)
+_GROUPS: Final = r"\d{1,3}(?:(?:,|\{,\}|\\[,!])\d{3})+(?!\d)"
+_PERIOD: Final = r"\\(?:overline|dot|bar)\s*\{?\d+\}?"
+_DECIMAL: Final = rf"(?:(?:(?:{_GROUPS}|\d+)(?:\.\d*)?|\.\d+)(?:(?<=[.\d]){_PERIOD})?)"
+_OVER: Final = (
+    rf"(?:\\[dtc]?frac\s*(?:\{{\s*(-?{_DECIMAL})\s*\}}|(\d))\s*(?:\{{\s*(-?{_DECIMAL})\s*\}}|(\d))"
+    rf"|({_DECIMAL})\s*/\s*({_DECIMAL}))"
+)
+_FRACTION = re.compile(rf"(?:(\d+)(?:\s+|(?=\\)))?{_OVER}", re.ASCII)
+_SCIENTIFIC = re.compile(rf"({_DECIMAL})(?:[eE]([-+]?\d{{1,3}}))?", re.ASCII)
+_REPEATED = re.compile(rf"(\d*)\.?(\d*)({_PERIOD})", re.ASCII)
+_IN_TEXT = re.compile(rf"(?<![\w.}}])(\d+)\s+(\d+)/(\d+)(?![\d.])|(?<![\d.\\]){_DECIMAL}", re.ASCII)
+_TWO_NUMBERS = re.compile(r"\d\}?\s+\d|\d\s+\\frac", re.ASCII)
+_ASIDE: Final = r"\\(?:text\w*|math(?:rm|bf|it|sf|tt)|mbox|hbox|emph|operatorname)\s*"
+ASIDES = re.compile(_ASIDE + r"\{([^{}]*)\}")
+_AROUND = re.compile(
+    rf"(?:\\(?:(?:text)?color\s*\{{\w+\}}|boldsymbol|pmb|bm|underline|[lL]arge|bf)\s*|{_ASIDE})\{{"
+)
+_BEFORE = re.compile(
+    r"\\(?:color\s*\{\w+\}|(?:[lL]arge|LARGE|[hH]uge|bf|displaystyle)(?![A-Za-z]))"
+)
+_SPACES = re.compile(r"(?:\\[,;:! ]|[~$\s])+")
+_ROOT = re.compile("\u221a" + r"\s*(?:\(([^()]*)\)|\{([^{}]*)\}|(\d+|[A-Za-z]))")
+_LATEX: Final = (
+    r"- - \times \cdot \cdot \div \pi \theta \infty \le \ge \ne \approx \cup \cap \in \pm ^\circ "
+    r"^{2} ^{3} \frac{1}{2} \emptyset"
+)
+_UNICODE: Final = (
+    "\u2212\u2013\u00d7\u00b7\u22c5\u00f7\u03c0\u03b8\u221e\u2264\u2265\u2260\u2248\u222a\u2229"
+    "\u2208\u00b1\u00b0\u00b2\u00b3\u00bd\u2205"
+)
+_SIGNS: Final = str.maketrans(
+    {sign: f"{latex} " for sign, latex in zip(_UNICODE, _LATEX.split(), strict=True)}
+)
 _LETTER = re.compile(r"[(\[]?([A-Za-z])[)\]]?[.:)]*")
 _CHOICE = re.compile(r"\\?\(([A-Z])\)[\s~:.}\\]+(.*)", re.DOTALL)
-_WORDS = re.compile(r"(?:\\(?:text|mathrm|textbf|mbox)\s*\{([^{}\\$]*)\}|([A-Za-z][A-Za-z .'-]*))")
+_WORDS = re.compile(
+    r"(?:\\(?:text|mathrm|textbf|mbox)\s*\{([^{}\\$\d]*)\}|([A-Za-z][A-Za-z .'-]*))"
+)
+_MONEY = re.compile(r"([-+]?)\s*(\\?\$|\\pounds|\\euro|[\u00a3\u20ac\u00a5])\s*(?=[-\d.])")
+_MARKS: Final = r"(?:\\?%|\^\s*\{?\s*\\circ\s*\}?|\\degree)"
+_UNIT = re.compile(
+    rf"(.*?[^\s\\,;:!~])((?:\s|~|\\[,;:! ]|{_ASIDE}\{{[^{{}}]*\}}|{_MARKS}|(?<=\}})\^\{{?-?\d\}}?"
+    rf"|(?<=\}})/)+[\s.)]*)",
+    re.DOTALL,
+)
+_COUNTED = re.compile(
+    r"([-+]?\s*[\d.,/]*[\d.])(\s+|-|(?=[A-Za-z]{2}))([A-Za-z][^\\=+*_\d]*(?:\^\{?\d\}?)?)"
+)
+_COMPOUND = re.compile(r"\s*([\d.]+)\s*([A-Za-z]+)[\s,.]*(?:and\s+(?=\d))?")
+
+
+class Quantity(NamedTuple):
+    """A value in LaTeX, and the unit after it, if there is one."""
+
+    value: str
+    unit: Unit
+
+
+def undressed(answer: str) -> str:
+    """Returns an answer without what it wears as a whole; its meaning is untouched."""
+    text = _ROOT.sub(lambda m: rf"\sqrt{{{m[1] or m[2] or m[3]}}}", answer).translate(_SIGNS)
+    text = re.sub(r"\\(?:left|right)(?![A-Za-z])\s*", "", text)
+    text = re.sub(r"\\[dtc]frac(?![A-Za-z])", r"\\frac", text)
+    bare = ""
+    while bare != text:
+        bare = text = text.strip()
+        if (len(text) > 1 and text[0] == text[-1] == "$") or text[:2] + text[-2:] in (
+            r"\(\)",
+            r"\[\]",
+        ):
+            text = text.strip("$") if text[0] == "$" else text[2:-2]
+        elif (around := _AROUND.match(text)) and _closes_last(text, around.end() - 1):
+            text = text[around.end() : -1]
+        elif before := _BEFORE.match(text):
+            text = text[before.end() :]
+    return text
+
+
+def _closes_last(text: str, start: int) -> bool:
+    """Returns whether the brace at `start` has the last sign of the text as its partner."""
+    depth = 0
+    for brace in re.finditer(r"(?<!\\)[{}]", text[start:]):
+        depth += 1 if brace[0] == "{" else -1
+        if depth == 0:
+            return start + brace.end() == len(text)
+    return False
 
 
 def literal(answer: str) -> Fraction | None:
-    """The exact value of a plain number or fraction; None for all else."""
-    text = _plain(answer)
+    """Returns the exact value of a plain number or fraction; None for anything else."""
+    text = re.sub(rf"\s*{_MARKS}$", "", _MONEY.sub(r"\1", undressed(answer), count=1))
+    text = re.sub(r"(?<=\d)\.$", "", text)
+    negative, text = text.startswith("-"), re.sub(r"^[-+]\s*", "", text)
     if len(text) > _MAX_DIGITS:
         return None
-    found = _FRACTION.fullmatch(text)
-    if found:
-        sign, *parts = found.groups()
-        over, under = (int(part) for part in parts if part is not None)
-        return None if under == 0 else Fraction(over, under) * (-1 if sign == "-" else 1)
-    repeating = _REPEATING.fullmatch(text)
-    if repeating:
-        return _repeated(*repeating.groups())
-    found = _NUMBER.fullmatch(text)
-    if not found or not (found[2] or found[3]):
+    if mixed := _FRACTION.fullmatch(text):
+        over, under = (_signed(part) for part in mixed.groups()[1:] if part is not None)
+        value = None if under == 0 else over / under + int(mixed[1] or 0)
+    else:
+        value = decimal(text)
+    return -value if negative and value is not None else value
+
+
+def _signed(text: str) -> Fraction:
+    value = decimal(text.removeprefix("-")) or Fraction(0)
+    return -value if text.startswith("-") else value
+
+
+def decimal(text: str) -> Fraction | None:
+    """Returns the value of digits with a point, groups of thousands, a period or an exponent."""
+    parts = _SCIENTIFIC.fullmatch(text)
+    if parts is None:
         return None
-    return Fraction((found[1] + (found[2] or "0") + (found[3] or "")).replace(",", ""))
+    digits = re.sub(r"\{,\}|\\[,!]|,", "", parts[1])
+    if repeated := _REPEATED.fullmatch(digits):
+        period = re.sub(r"\D", "", repeated[3])
+        ahead = int(f"{repeated[1] or 0}{repeated[2]}")
+        value = ahead + Fraction(int(period), 10 ** len(period) - 1)
+        return value / Fraction(10 ** len(repeated[2]))
+    return Fraction(digits) * Fraction(f"1e{parts[2] or 0}")
 
 
-def _repeated(sign: str, whole: str, fixed: str, period: str) -> Fraction:
-    r"""The value of `0.1\overline{6}`."""
-    ahead = int(f"{whole or 0}{fixed}")
-    value = (ahead + Fraction(int(period), 10 ** len(period) - 1)) / Fraction(10 ** len(fixed))
-    return -value if sign == "-" else value
+def exact(value: str) -> str | None:
+    """Returns a value with its decimals as fractions; None if two numbers stand side by side."""
+
+    def fraction(match: re.Match[str]) -> str:
+        before = value[: match.start()]
+        if match[1]:
+            return rf"\left({match[1]}+\frac{{{match[2]}}}{{{match[3]}}}\right)"
+        in_brackets = sum(map(before.count, "([")) + before.count(r"\{") > sum(
+            map(before.count, ")]")
+        ) + before.count(r"\}")
+        if in_brackets and "," in match[0]:
+            return match[0]
+        number = decimal(match[0])
+        if number is None or match[0].isdigit():
+            return match[0]
+        return (
+            str(number)
+            if number.denominator == 1
+            else rf"{{\frac{{{number.numerator}}}{{{number.denominator}}}}}"
+        )
+
+    whole = literal(value) if _SCIENTIFIC.fullmatch(value) else None
+    text = _IN_TEXT.sub(
+        fraction, value if whole is None else rf"\frac{{{whole.numerator}}}{{{whole.denominator}}}"
+    )
+    return None if _TWO_NUMBERS.search(re.sub(r"\\[,;:! ]|~", " ", text)) else text
 
 
-def _plain(answer: str) -> str:
-    """Without what carries no value: dollars, thin spaces, percent or degree, a full stop."""
-    text = _SOFT.sub(lambda m: "," if m[0] == "{,}" else "", answer)
-    text = re.sub(r"(?:\\?%|\^\{?\\circ\}?|\\degree)$", "", text)
-    return re.sub(r"(?<=\d)\.$", "", text)
+def quantity(text: str, nouns: frozenset[str], letters: str) -> Quantity | None:
+    """Returns an answer as a value and its unit; None if the words after it are no unit.
+
+    `letters`: what stands for a number in the gold, and is therefore no unit.
+    """
+    money = _MONEY.match(text)
+    text = money[1] + text[money.end() :] if money else text
+    parts = _UNIT.fullmatch(text)
+    counted = None if parts else _COUNTED.fullmatch(text)
+    if counted and not set(counted[3].replace(" ", "")) <= set(letters):
+        value, words = counted[1], counted[3]
+    elif total := _total(ASIDES.sub(r" \1 ", text)):
+        return total
+    else:
+        value, words = (parts[1], ASIDES.sub(r" \1 ", parts[2])) if parts else (text, "")
+    unit = unit_of(f"{money[2].lstrip(chr(92)) if money else ''} {words}", nouns)
+    return None if unit is None else Quantity(value, unit)
+
+
+def _total(text: str) -> Quantity | None:
+    """Returns `5 feet 6 inches` as one length: units of one kind, each smaller than the last."""
+    parts = list(_COMPOUND.finditer(text))
+    if len(parts) < 2 or "".join(part[0] for part in parts) != text:
+        return None
+    units = [unit_of(part[2], frozenset()) for part in parts]
+    if None in units or len({unit.dims for unit in units if unit}) > 1:
+        return None
+    sizes = [unit.size for unit in units if unit]
+    if sizes != sorted(sizes, reverse=True) or not units[0] or not units[0].dims:
+        return None
+    total = sum(Fraction(part[1]) * size for part, size in zip(parts, sizes, strict=True))
+    return Quantity(f"{total.numerator}/{total.denominator}", Unit(units[0].dims, is_compound=True))
 
 
 def words(answer: str) -> str | None:
-    r"""An answer in words (`\text{Evelyn}`, `even`, `(A)`): lower case, single blanks; or None."""
+    r"""Returns an answer in words (`\text{Evelyn}`, `even`, `(A)`) in lower case, or None."""
     text = answer.strip().strip("$").strip()
-    letter = _LETTER.fullmatch(text)
-    if letter:
+    if letter := _LETTER.fullmatch(text):
         return letter[1].lower()
-    found = _WORDS.fullmatch(text)
-    if not found:
-        return None
-    said = " ".join((found[1] or found[2] or "").lower().split()).strip(" .()")
-    return said or None
+    match = _WORDS.fullmatch(text)
+    return (
+        " ".join((match[1] or match[2] or "").lower().split()).strip(" .()") or None
+        if match
+        else None
+    )
 
 
 def choice(answer: str) -> str | None:
-    r"""The letter of `\textbf{(A) } 5`, a choice with what it stands for; one letter alone."""
-    found = _CHOICE.match(re.sub(r"^\\(?:text\w*|math\w+)\s*\{", "", answer.strip()))
-    if not found or re.search(r"\b[A-Z]\b|\b(?:or|and|not)\b|[,;?]\s*[A-Za-z\\]", found[2]):
+    r"""Returns the letter of `\textbf{(A) } 5`, a choice with what it stands for."""
+    letter = _CHOICE.match(re.sub(r"^\\(?:text\w*|math\w+)\s*\{", "", answer.strip()))
+    if not letter or re.search(r"\b[A-Z]\b|\b(?:or|and|not)\b|[,;?]\s*[A-Za-z\\]", letter[2]):
         return None
-    return found[1].lower()
+    return letter[1].lower()
+
+
+def plain_text(answer: str) -> str:
+    """Returns an answer as it reads aloud: without commands for text, in lower case."""
+    text = ASIDES.sub(lambda m: f" {m[1]} ", answer)
+    return " ".join(_SPACES.sub(" ", text).split()).lower().rstrip(". ")

@@ -1,8 +1,8 @@
 """`MathDomain`: a file of math problems as a domain with a sealed grader.
 
-Promises: a gold that cannot be graded is refused while the file is loaded, and counted in `notes`,
-never dropped or scored as a failure; the agent sees the problem alone; `evaluator_hash` changes
-with the rows, the code that grades, the versions of the algebra, the ceilings and the sampling.
+A gold that cannot be graded is refused while the file is loaded and counted in `notes`. It is never
+dropped or scored as a failure. The agent sees the problem alone. `evaluator_hash` changes with the
+rows, the code that grades, the versions of the algebra, the ceilings and the sampling.
 
 Does not cover: proofs, and answers that are pictures.
 """
@@ -32,7 +32,7 @@ from meta_agent.core.protocols import (
 from meta_agent.domains._scratch import Scratch
 from meta_agent.domains.formats.math_sets import MathRow, read_math
 from meta_agent.domains.math._grade import Gold, grade_answer, grade_text, sort_golds
-from meta_agent.domains.math._verify import CPU_SEC, WALL_SEC, Verifier, library_versions
+from meta_agent.domains.math._verify import WALL_SEC, Verifier, has_library, library_versions
 
 _CEILINGS = Ceilings(
     max_turns=8, max_tokens_per_turn=8192, max_context_tokens=32_768, wall_sec=600.0
@@ -65,30 +65,29 @@ class MathDomain:
         self.tools = ("python", "submit") if factory else ("submit",)
         self._verifier = verifier
         self._factory = factory
-        found = read_math(path, mapping)
-        golds = sort_golds(found.rows, verifier)
-        found.refused |= golds.refused
-        self.rows = {row.key: row for row in found.rows if row.key in golds.usable}
+        problems = read_math(path, mapping)
+        golds = sort_golds(problems.rows, verifier)
+        problems.refused |= golds.refused
+        self.rows = {row.key: row for row in problems.rows if row.key in golds.usable}
         self._golds = golds.usable
-        self.source, self.splits_stated = found.source, found.splits_stated
-        self.refused = dict(found.refused)
-        self.notes = found.notes
+        self.source, self.splits_stated = problems.source, problems.splits_stated
+        self.refused, self.notes = dict(problems.refused), problems.notes
         if not self.rows:
-            raise ConfigError(f"{path} has no problem whose gold can be graded: {found.notes}")
+            raise ConfigError(f"{path} has no problem whose gold can be graded: {self.notes}")
         self.evaluator_hash = self._hash()
 
     def tasks(self, split: Split) -> Sequence[Task]:
-        """The tasks of one split, in the order of the file."""
+        """Returns the tasks of one split, in the order of the file."""
         return [self.task(key) for key, row in self.rows.items() if row.split == split]
 
     def task(self, key: str) -> Task:
-        """One task as the agent may see it."""
+        """Returns one task as the agent may see it."""
         row = self.rows[key]
         view = {"problem": row.problem, "tools": list(self.tools)}
         return Task(self.name, key, row.split, _row_hash(row), view)
 
     def open(self, task: Task) -> Environment:
-        """An attempt; its sandbox starts with the first program."""
+        """Opens an attempt; its sandbox starts with the first program."""
         return MathEnvironment(self._golds[task.key], self._verifier, self._factory)
 
     def regrade(self, task_key: str, verifier_inputs: Mapping[str, JSON]) -> Outcome:
@@ -96,7 +95,7 @@ class MathDomain:
         return graded(self._golds[task_key], verifier_inputs, self._verifier)
 
     def gold(self, key: str) -> Gold:
-        """The gold of a task (trusted code only)."""
+        """Returns the gold of a task, for trusted code only."""
         return self._golds[key]
 
     def close(self) -> None:
@@ -108,8 +107,8 @@ class MathDomain:
         parts = {
             "rows": [_row_hash(row) + row.split for row in self.rows.values()],
             "grader": _grader_hash(),
-            "algebra": library_versions() if needs_algebra else _versions_if_here(),
-            "limits": [WALL_SEC, CPU_SEC],
+            "algebra": library_versions() if needs_algebra or has_library() else {},
+            "limits": [WALL_SEC],
             "tools": list(self.tools),
             "ceilings": dataclasses.asdict(self.ceilings),
             "sampling": dataclasses.asdict(self.sampling),
@@ -137,18 +136,13 @@ class MathEnvironment:
                 return ToolResult("python needs the argument code, a string", ok=False)
             return self._scratch.python(code)
         if tool != "submit":
-            there = " and ".join(self.tools)
-            return ToolResult(f"no tool {tool!r}; there is {there}", ok=False)
-        return self._submit(arguments)
-
-    def _submit(self, arguments: Mapping[str, JSON]) -> ToolResult:
-        given = {name: arguments.get(name) for name in ("answer", "text")}
-        said = [(name, value) for name, value in given.items() if isinstance(value, str | int)]
-        if not said:
-            return ToolResult("submit needs the argument text or answer, a string", ok=False)
-        name, value = said[0]
-        self._submitted = {name: str(value)[-_MAX_TEXT_CHARS:]}
-        return ToolResult("submitted", done=True)
+            message = f"no tool {tool!r}; there is {' and '.join(self.tools)}"
+            return ToolResult(message, ok=False)
+        for name in ("answer", "text"):
+            if isinstance(arguments.get(name), str | int):
+                self._submitted = {name: str(arguments[name])[-_MAX_TEXT_CHARS:]}
+                return ToolResult("submitted", done=True)
+        return ToolResult("submit needs the argument text or answer, a string", ok=False)
 
     def grade(self) -> Outcome:
         return graded(self._gold, self._submitted, self._verifier)
@@ -163,12 +157,12 @@ class MathEnvironment:
 
 
 def graded(gold: Gold, submitted: Mapping[str, JSON], verifier: Verifier) -> Outcome:
-    """Grades what was handed in; nothing handed in is no answer."""
+    """Grades what was submitted; an attempt without a submission has no answer."""
     text, answer = submitted.get("text"), submitted.get("answer")
     if isinstance(answer, str):
-        boxed = grade_text(gold, answer, verifier)
-        known = boxed.detail["verdict"] != "no_answer"
-        return boxed if known else grade_answer(gold, answer.strip(), verifier)
+        outcome = grade_text(gold, answer, verifier)
+        has_marker = outcome.detail["verdict"] != "no_answer"
+        return outcome if has_marker else grade_answer(gold, answer.strip(), verifier)
     return grade_text(gold, text if isinstance(text, str) else "", verifier)
 
 
@@ -189,15 +183,6 @@ def load_math_domain(
     return MathDomain(Path(path), Verifier(), factory if sandbox else None, mapping)
 
 
-def _versions_if_here() -> dict[str, str]:
-    from meta_agent.core.errors import PreflightError
-
-    try:
-        return library_versions()
-    except PreflightError:
-        return {}
-
-
 def _row_hash(row: MathRow) -> str:
     content = dataclasses.asdict(row)
     del content["line"]
@@ -206,24 +191,13 @@ def _row_hash(row: MathRow) -> str:
 
 def _grader_hash() -> str:
     digest = hashlib.sha256()
+    here = sorted(f.name for f in resources.files(__package__).iterdir() if f.name.endswith(".py"))
     for package, names in (
-        (
-            "meta_agent.domains.math",
-            (
-                "_answer.py",
-                "_dress.py",
-                "_finished.py",
-                "_reply.py",
-                "_sides.py",
-                "_grade.py",
-                "_verify.py",
-                "verify_guest.py",
-            ),
-        ),
-        ("meta_agent.domains", ("_scratch.py",)),
+        ("meta_agent.domains.math", here),
+        ("meta_agent.domains", ["_scratch.py"]),
         (
             "meta_agent.domains.formats",
-            ("boxes.py", "math_sets.py", "_splits.py", "rows.py", "files.py"),
+            ["boxes.py", "math_sets.py", "_splits.py", "rows.py", "files.py"],
         ),
     ):
         for name in names:

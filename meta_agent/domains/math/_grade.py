@@ -1,10 +1,9 @@
-"""The sealed grader of math: the answer a text ends in, against the gold.
+"""The sealed grader of math: the answer that a text ends in, against the gold.
 
-Promises: a gold is taken only if it can be graded at all (a literal number, words, or something
-that math-verify parses and finds equal to itself); others are refused when a file is loaded, with
-their lines. Then one answer, the last box first, is compared: literals exactly, words as words, all
-else by algebra in the worker. No answer, an answer that does not parse, one that runs out of time:
-each is an unsolved attempt that says which it was.
+A gold is taken only if it can be graded at all: a plain number, words, or LaTeX that math-verify
+parses and finds equal to itself. Others are refused when a file is loaded, with their lines. One
+answer is compared, the last box first: plain numbers exactly, words as words, anything else by
+algebra in the worker. An answer that does not parse, or runs out of time, is unsolved and says so.
 """
 
 from __future__ import annotations
@@ -15,24 +14,37 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Final, Literal
 
-from meta_agent.core.protocols import Outcome
+from meta_agent.core.protocols import JSON, Outcome
 from meta_agent.domains.formats.math_sets import MathRow
-from meta_agent.domains.math._answer import (
-    MAX_ANSWER_CHARS,
-    choice,
-    literal,
-    words,
-)
-from meta_agent.domains.math._dress import plain_text, undressed
-from meta_agent.domains.math._finished import why_unfinished
-from meta_agent.domains.math._reply import others, read_reply
-from meta_agent.domains.math._sides import bases_differ, listed, strays, values
+from meta_agent.domains.math import _answer, _form
+from meta_agent.domains.math._answer import Quantity, literal, words
+from meta_agent.domains.math._reply import read_reply, rivals
+from meta_agent.domains.math._units import Unit, singular
 from meta_agent.domains.math._verify import Comparison, Verifier
 
-_PERCENT = re.compile(r"\s*\\?%\s*$")
-_SPACING = re.compile(r"\\(?:left|right|displaystyle)(?![A-Za-z])|\\[,;:! ]|[\s$~]+")
-_MIN_RESTATED_CHARS: Final = 4
 GoldKind = Literal["literal", "words", "expression"]
+_MAX_SIDES: Final = 6
+_EITHER = re.compile(r"\b(?:or|and|either|maybe|not|respectively)\b", re.IGNORECASE)
+_LISTING = re.compile(r"\\(?:text\w*|mathrm|mbox)\s*\{\s*,?\s*(?:and|or)\s*\}|\b(?:and|or)\b")
+_EQUALS = re.compile(r"(?<![<>!:=])=(?!=)|\\equiv(?![A-Za-z])")
+_ABOUT = re.compile(r"\\(?:(?:thick)?approx(?:eq)?|simeq|cong|doteq)(?![A-Za-z])")
+_BASED = re.compile(r"([0-9][0-9A-Za-z]*)\s*_\s*\{?\s*(\d{1,3})\s*\}?", re.ASCII)
+_PAIR = re.compile(r"(\d+)\s*\{?:\}?\s*(\d+)", re.ASCII)
+_RELATION = re.compile(r"[<>]|\\(?:not|neq?|[lg]eq?|[lg]eqslant|[lg]t|sim|in|to)(?![A-Za-z])")
+_SYMBOL = re.compile(
+    r"\\(?!(?:pi|infty|frac|text\w*|math\w+|[a-z]*dots|sqrt|cdot|times|div|pm|q?quad)(?![A-Za-z]))[A-Za-z]+|(?<![A-Za-z\\])(?![ei](?![A-Za-z]))[A-Za-z]+"
+)
+_NAME = re.compile(r"[A-Za-z]{1,12}'*|[A-Za-z]+_(?:\w|\{\w+\})|[A-Za-z]+\([A-Za-z0-9, ]*\)")
+_QUANTITY_NAMES: Final = """
+    answer result value total sum difference product number average mean median area volume
+    perimeter length width height radius distance angle slope degree speed time age cost price
+    profit ratio probability of the a is final
+"""
+_QUANTITIES: Final = frozenset(_QUANTITY_NAMES.split())
+_COUNTED = re.compile(
+    r"\b(?:how many|number of|many|\d+)\s+((?:[a-z]+\s+){0,2}[a-z]+)|\b([a-z]{3,}s)\b",
+    re.IGNORECASE,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,43 +58,51 @@ class Gold:
 
 @dataclass(frozen=True, slots=True)
 class Golds:
-    """What a file's golds are good for. `refused`: line -> why."""
+    """The golds of a file: usable ones by key, and why each refused line is refused."""
 
     usable: dict[str, Gold]
     refused: dict[int, str]
 
 
 def sort_golds(rows: Sequence[MathRow], verifier: Verifier) -> Golds:
-    """Which golds can be graded; only those that need algebra start the worker."""
-    usable: dict[str, Gold] = {}
-    hard: list[MathRow] = []
-    for row in rows:
-        gold = _easy(row.gold)
-        if gold is None:
-            hard.append(row)
-        else:
-            usable[row.key] = replace(gold, problem=row.problem)
+    """Returns which golds can be graded; only those that need algebra start the worker."""
+    golds = {row.key: Gold(row.gold, _kind(row.gold), row.problem) for row in rows}
+    hard = [row for row in rows if golds[row.key].kind == "expression"]
+    questions = [
+        _question(gold := golds[r.key], _gold_quantity(gold), _gold_quantity(gold)) for r in hard
+    ]
+    checks = verifier.check([q or {} for q in questions]) if hard else []
     refused: dict[int, str] = {}
-    tried = verifier.check([(row.gold, row.gold) for row in hard]) if hard else []
-    for row, seen in zip(hard, tried, strict=True):
-        if seen.equal:
-            usable[row.key] = Gold(row.gold, "expression", row.problem)
-        else:
-            refused[row.line] = _refusal(seen)
-    return Golds(usable, refused)
+    for row, question, check in zip(hard, questions, checks, strict=True):
+        reason = _refusal(question is not None, check)
+        if reason and "\\text" in row.gold:
+            golds[row.key] = replace(golds[row.key], kind="words")
+        elif reason:
+            refused[row.line] = reason
+            del golds[row.key]
+    return Golds(golds, refused)
 
 
-def _easy(text: str) -> Gold | None:
-    if literal(text) is not None:
-        return Gold(text, "literal")
+def _kind(text: str) -> GoldKind:
     # A single letter may be a choice or a variable: as words both are compared alike.
-    return Gold(text, "words") if words(text) is not None else None
+    return (
+        "literal" if literal(text) is not None else "expression" if words(text) is None else "words"
+    )
 
 
-def _refusal(seen: Comparison) -> str:
-    if seen.end != "ok":
-        return f"the gold cannot be checked ({seen.end})"
-    return "the gold does not parse" if not seen.gold_parsed else "the gold is not equal to itself"
+def _refusal(is_question: bool, check: Comparison) -> str:
+    """Returns why a gold cannot be graded; empty where it can."""
+    if not is_question:
+        return "the gold has two numbers side by side"
+    if check.end != "ok":
+        return f"the gold cannot be checked ({check.end})"
+    return (
+        "the gold does not parse"
+        if check.reason
+        else ""
+        if check.equal
+        else "the gold is not equal to itself"
+    )
 
 
 def grade_text(gold: Gold, text: str, verifier: Verifier) -> Outcome:
@@ -90,95 +110,206 @@ def grade_text(gold: Gold, text: str, verifier: Verifier) -> Outcome:
     reply = read_reply(text)
     if reply.answer is None:
         return Outcome(False, {"verdict": "no_answer"})
-    found = grade_answer(gold, reply.answer, verifier)
-    if found.success and not all(_is_right(gold, o, verifier) for o in others(reply, gold.problem)):
-        return Outcome(False, {"verdict": "several_answers", "answer": reply.answer})
-    return found
-
-
-def _is_right(gold: Gold, other: str, verifier: Verifier) -> bool:
-    return grade_answer(gold, other, verifier).success
+    outcome = grade_answer(gold, reply.answer, verifier)
+    others = rivals(reply, gold.problem) if outcome.success else []
+    if all(grade_answer(gold, other, verifier).success for other in others):
+        return outcome
+    return Outcome(False, {"verdict": "several_answers", "answer": reply.answer})
 
 
 def grade_answer(gold: Gold, answer: str, verifier: Verifier) -> Outcome:
     """Grades one answer, already told from the text around it."""
-    if len(answer) > MAX_ANSWER_CHARS:
+    if len(answer) > _answer.MAX_ANSWER_CHARS:
         return Outcome(False, {"verdict": "answer_too_long"})
-    bare = undressed(answer)
-    if gold.kind == "words":
-        return _told(_same_words(gold.text, bare) or _reads_same(gold, bare), "words", answer)
-    if gold.kind == "expression" and _reads_same(gold, bare):
-        return _told(True, "words", answer)
-    if refused := _refused(gold, bare):
-        return Outcome(False, {"verdict": refused, "answer": answer})
-    found = Outcome(False, {"verdict": "several_answers", "answer": answer})
-    for value in values(listed(bare, gold.text), gold.text, gold.problem):
-        found = _value(gold, value, answer, verifier)
-        if not found.success:
-            break
-    return found
+    bare = _answer.undressed(answer)
+    if gold.kind == "words" or _reads_same(gold, bare):
+        return _outcome("equal" if _same_words(gold, bare) else "different", answer, "words")
+    value, *rounded = [bare] if _ABOUT.search(gold.text) else _ABOUT.split(_listed(bare, gold.text))
+    outcome = _outcome("several_answers", answer)
+    for side in _sides(value.strip(), gold):
+        outcome = _graded_value(gold, side, answer, verifier)
+        if not outcome.success:
+            return outcome
+    if not all(_is_rounded(gold, text.strip(), verifier) for text in rounded):
+        return _outcome("several_answers", answer)
+    return outcome
 
 
-def _refused(gold: Gold, answer: str) -> str:
-    """Why an answer is none, whatever it comes to; empty where it may be compared."""
-    if strays(listed(answer, gold.text), gold.text):
-        return "several_answers"
-    return "restates_the_problem" if _restates(gold, answer) else ""
+def _outcome(verdict: str, answer: str, compared_by: str = "", reason: str = "") -> Outcome:
+    detail: dict[str, JSON] = {"verdict": verdict, "answer": answer}
+    detail |= {"compared_by": compared_by} if compared_by else {}
+    return Outcome(verdict == "equal", detail | ({"reason": reason} if reason else {}))
 
 
-def _restates(gold: Gold, answer: str) -> bool:
-    """An expression of the problem, handed back: the library would do the work.
-
-    Not where the gold holds it too, and not for a plain number.
-    """
-    said = _squeezed(answer)
-    if literal(answer) is not None or len(said) < _MIN_RESTATED_CHARS:
-        return False
-    return said in _squeezed(gold.problem) and said not in _squeezed(gold.text)
-
-
-def _squeezed(text: str) -> str:
-    return _SPACING.sub("", text).replace("dfrac", "frac").replace("tfrac", "frac")
-
-
-def _value(gold: Gold, value: str, answer: str, verifier: Verifier) -> Outcome:
-    """One value of an answer, most often the only one."""
-    if refused := why_unfinished(value, gold.text, gold.problem):
-        return Outcome(False, {"verdict": refused, "answer": answer})
-    if bases_differ(value, gold.text):
-        return _told(False, "literal", answer)
-    number, wanted = literal(value), literal(gold.text)
-    if number is not None and wanted is not None:
-        return _told(_equal(number, wanted), "literal", answer)
-    (seen,) = verifier.check([(gold.text, _without_percent(gold.text, value))])
-    if seen.end != "ok":
-        return Outcome(False, {"verdict": seen.end, "answer": answer, "detail": seen.detail})
-    if not seen.answer_parsed:
-        return Outcome(False, {"verdict": "unparsable_answer", "answer": answer})
-    return _told(seen.equal, "algebra", answer)
-
-
-def _without_percent(gold: str, answer: str) -> str:
-    """A percent sign is a unit here as it is for literals; the library would divide by 100."""
-    return answer if "%" in gold else _PERCENT.sub("", answer)
-
-
-def _told(equal: bool, how: str, answer: str) -> Outcome:
-    verdict = "equal" if equal else "different"
-    return Outcome(equal, {"verdict": verdict, "compared_by": how, "answer": answer})
-
-
-def _equal(value: Fraction, wanted: Fraction) -> bool:
-    return value == wanted
-
-
-def _same_words(gold: str, answer: str) -> bool:
-    wanted = words(gold)
-    if words(answer) is not None and words(answer) == wanted:
+def _same_words(gold: Gold, answer: str) -> bool:
+    gold_words = words(gold.text)
+    if gold_words is not None and words(answer) == gold_words:
         return True
-    return wanted is not None and len(wanted) == 1 and choice(answer) == wanted
+    is_choice = (
+        gold_words is not None and len(gold_words) == 1 and _answer.choice(answer) == gold_words
+    )
+    return is_choice or _reads_same(gold, answer)
 
 
 def _reads_same(gold: Gold, answer: str) -> bool:
     r"""The same words and numbers, where the gold has words: `\text{June 20}` and `June 20`."""
-    return "\\text" in gold.text and plain_text(answer) == plain_text(gold.text) != ""
+    plain = _answer.plain_text
+    return "\\text" in gold.text and plain(answer) == plain(gold.text) != ""
+
+
+def _listed(answer: str, gold: str) -> str:
+    r"""Where the gold is a list, `1 \text{ and } 2` is one as well."""
+    return _LISTING.sub(",", answer) if _is_list(gold) else answer
+
+
+def _is_list(gold: str) -> bool:
+    return "," in gold or "\\pm" in gold or _LISTING.search(gold) is not None
+
+
+def _sides(answer: str, gold: Gold) -> list[str]:
+    """Returns the values that a chain of equations states: of `x = 6 * 7 = 42`, `6 * 7` and `42`.
+
+    A name on the left is none. Where the gold is an equation itself, each side is put in its place.
+    Empty where there are more than could be compared.
+    """
+    sides = [side.strip() for side in _EQUALS.split(answer)]
+    is_chain = all(side and side.count("{") == side.count("}") for side in sides)
+    golden = _EQUALS.split(gold.text)
+    if "," in answer or len(golden) > 2 or len(sides) < 2 or not is_chain:
+        return [answer]
+    first, *others = sides
+    if len(golden) == 2:
+        name = golden[0] if re.fullmatch(r"[A-Za-z]\([A-Za-z]\)", first) else first
+        sides = [f"{name} = {side}" for side in others]
+    elif _is_name(first, gold):
+        sides = others
+    return list(dict.fromkeys(sides)) if len(sides) <= _MAX_SIDES else []
+
+
+def _is_name(side: str, gold: Gold) -> bool:
+    r"""`x`, `f(2)`, `a_{10}`; beside a gold with digits also `\frac{dy}{dx}`. Never a constant.
+
+    Words name a quantity or something that the problem speaks of.
+    """
+    asides = " ".join(_answer.ASIDES.findall(side))
+    plain = re.sub(r"\\[A-Za-z]+", " ", _answer.ASIDES.sub(" ", side))
+    long = [run for run in re.findall(r"[A-Za-z]{4,}", plain) if not run.isupper()]
+    names = [run.lower() for run in (*re.findall(r"[A-Za-z]{2,}", asides), *long)]
+    known_words = _QUANTITIES.union(re.findall("[a-z]+", f"{gold.text} {gold.problem}".lower()))
+    if not known_words.issuperset(names) or _EITHER.search(" ".join(names)):
+        return False
+    if _RELATION.search(side) or side[-1] in "+-*/^_" or not (names or _SYMBOL.search(side)):
+        return False
+    has_digits = re.search(r"\d", gold.text) and not re.search(r"\d", side)
+    return bool(_NAME.fullmatch(side) or has_digits)
+
+
+def _nouns(gold: Gold) -> frozenset[str]:
+    """Returns what a problem has several of, and the words of the gold, in the singular."""
+    counted = [
+        word for pair in _COUNTED.findall(gold.problem.lower()) for word in " ".join(pair).split()
+    ]
+    return frozenset(
+        singular(w) for w in (*counted, *re.findall("[A-Za-z]{2,}", gold.text)) if len(w) > 1
+    )
+
+
+def _gold_quantity(gold: Gold) -> Quantity:
+    """Returns the gold as a value with its unit."""
+    text = _listed(_answer.undressed(gold.text), gold.text)
+    letters = re.sub(r"\\[A-Za-z]+|[A-Za-z]{3,}", "", text)
+    return _answer.quantity(text, _nouns(gold), letters) or Quantity(text, Unit())
+
+
+def _graded_value(gold: Gold, text: str, answer: str, verifier: Verifier) -> Outcome:
+    """Grades one value of an answer, most often the only one."""
+    target = _gold_quantity(gold)
+    quantity = _answer.quantity(text, _nouns(gold), target.value)
+    if quantity is None or (_form.lists_more(quantity.value) and not _is_list(gold.text)):
+        return _outcome("several_answers", answer)
+    if _form.restates(quantity.value, gold.text, gold.problem):
+        return _outcome("restates_the_problem", answer)
+    if not _form.is_finished(quantity.value, target.value):
+        return _outcome("not_worked_out", answer)
+    if _is_other_kind(quantity, target):
+        return _outcome("different", answer, "literal")
+    question = _question(gold, target, quantity)
+    if question is None:
+        return _outcome("unparsable_answer", answer, reason="two numbers stand side by side")
+    number, gold_number = literal(str(question["answer"])), literal(str(question["gold"]))
+    if number is not None and gold_number is not None and not question.get("form"):
+        return _outcome("equal" if number == gold_number else "different", answer, "literal")
+    (check,) = verifier.check([question])
+    if check.end != "ok" or check.reason:
+        verdict = "unparsable_answer" if check.end == "ok" else check.end
+        return _outcome(verdict, answer, reason=check.reason)
+    verdict = "equal" if check.equal else "wrong_form" if check.wrong_form else "different"
+    return _outcome(verdict, answer, "algebra")
+
+
+def _is_other_kind(quantity: Quantity, target: Quantity) -> bool:
+    """Returns whether units, bases of digits or clock times differ, whatever the values are."""
+    unit, other = quantity.unit, target.unit
+    if unit.dims != other.dims and (
+        (unit.dims and other.dims) or unit.is_compound or other.is_compound
+    ):
+        return True
+    base, golden_base = _BASED.fullmatch(quantity.value), _BASED.fullmatch(target.value)
+    if base and golden_base:
+        return base.groups() != golden_base.groups()
+    if base and not all(int(sign, 36) < int(base[2]) <= 36 for sign in base[1]):
+        return True
+    pair, golden_pair = _PAIR.fullmatch(quantity.value), _PAIR.fullmatch(target.value)
+    if not golden_pair or not (pair or len(golden_pair[2]) > 1):
+        return False
+    return pair is None or (int(pair[1]), pair[2]) != (int(golden_pair[1]), golden_pair[2])
+
+
+def _question(gold: Gold, target: Quantity, answer: Quantity) -> dict[str, JSON] | None:
+    """Returns what the worker is asked; None if two numbers stand side by side in the answer."""
+    ratio = answer.unit.factor / target.unit.factor
+    if answer.unit.dims and target.unit.dims:
+        ratio *= answer.unit.size / target.unit.size
+    texts = [_answer.exact(_plain(part.value)) for part in (target, answer)]
+    if texts[0] is None or texts[1] is None:
+        return None
+    number = literal(texts[1])
+    if number is not None:
+        texts[1] = _fraction(number * ratio)
+    elif ratio != 1:
+        texts[1] = rf"{_fraction(ratio)}\cdot({texts[1]})"
+    question: dict[str, JSON] = {"gold": texts[0], "answer": texts[1]}
+    digits = re.fullmatch(r"-?(\d*)\.(\d+)", answer.value)
+    if digits and ratio == 1:
+        significant = (digits[1] + digits[2]).lstrip("0")
+        question |= {"places": len(digits[2]), "digits": len(significant)}
+    form = _form.asked_form(gold.problem)
+    return question | {"form": form} if form else question
+
+
+def _plain(value: str) -> str:
+    """Returns a value with its base left out and a ratio as a fraction."""
+    if based := _BASED.fullmatch(value):
+        return based[1]
+    pair = _PAIR.fullmatch(value)
+    return rf"\frac{{{pair[1]}}}{{{pair[2]}}}" if pair and int(pair[2]) else value
+
+
+def _fraction(number: Fraction) -> str:
+    if number.denominator == 1:
+        return str(number.numerator)
+    return rf"\frac{{{number.numerator}}}{{{number.denominator}}}"
+
+
+def _is_rounded(gold: Gold, text: str, verifier: Verifier) -> bool:
+    """Returns whether what stands after an `\\approx` is the gold, rounded to its own places."""
+    number, target = literal(text), literal(gold.text)
+    digits = re.fullmatch(r"-?\d[\d,]*(?:\.(\d+))?", text)
+    if number is None or digits is None:
+        return False
+    places = len(digits[1] or "")
+    if target is not None:
+        return abs(number - target) * 2 <= Fraction(1, 10**places)
+    gold_text = _answer.exact(_gold_quantity(gold).value) or ""
+    question: dict[str, JSON] = {"gold": gold_text, "answer": _fraction(number)}
+    return verifier.check([question | {"places": places, "digits": 6}])[0].equal

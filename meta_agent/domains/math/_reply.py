@@ -1,19 +1,15 @@
 r"""What a reply gives as its answer, and what else it offers beside it.
 
-`read_reply` takes the last box (both of `\boxed{1}` or `\boxed{2}`), else the last `####` line,
-else what follows the last "answer is" or "answer:", up to an explanation of it, else nothing: a
-number that merely stands somewhere is no answer.
+`read_reply` takes the last box, with the boxes that words join to it (`\boxed{1}` or `\boxed{2}`).
+Without a box it takes the last `####` line, else what follows the last "answer is" or "answer:", up
+to an explanation. A number that merely stands somewhere is no answer.
 
-`others` are the answers offered after it, each of which has to be right as well. They are looked
-for up to the end of its line, and on through lines that begin with "or". A value there is another
-answer unless something accounts for it: it says the same; it is part of a calculation; a
-preposition governs it (`of 43`) or a clause explains with it (`since`, `where`, `rejecting`); the
-problem states it, or, in a later sentence, the reasoning before. What begins with "or" is another
-answer whatever it says.
+`rivals` are the values that stand after the answer. Each has to be right as well, unless something
+accounts for it: it says the same; it is part of a calculation; a preposition governs it (`of 43`);
+a clause explains with it (`since`, `where`); the problem states it, or the reasoning before.
 
-Does not cover: doubt without a second value after a box (`\boxed{42}, perhaps`), values spelled in
-words, and what a later paragraph offers. None earns anything: one answer alone is ever compared,
-and it was right.
+Does not cover: doubt without a second value (`\boxed{42}, perhaps`) and values spelled in words.
+Neither earns anything, because one answer alone is compared, and it was right.
 """
 
 from __future__ import annotations
@@ -23,20 +19,17 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from meta_agent.domains.formats.boxes import last_boxes
-from meta_agent.domains.math._answer import MAX_ANSWER_CHARS, literal, words
-from meta_agent.domains.math._dress import ASIDES
+from meta_agent.domains.math._answer import ASIDES, MAX_ANSWER_CHARS, literal, words
 
 _TEXT_LIMIT_CHARS: Final = 1 << 20  # of a reply: the end of a longer one
 _REST_LIMIT_CHARS: Final = 4000  # after an answer; more is not read
 _REASONING_CHARS: Final = 1 << 16  # before an answer, read for the numbers in it
-_NEAR: Final = 0.02
 _HASHES = re.compile(r"####[ \t]*((?:(?!####)[^\n])+)")
-_SAID = re.compile(r"\banswer\s*+(?:is|:|=)\s*+:?\s*+\**+\s*+([^\n]{1,400})", re.IGNORECASE)
+_SAID = re.compile(r"\banswer\s*+\**+\s*+(?:is|:|=)\s*+:?\s*+\**+\s*+([^\n]{1,400})", re.IGNORECASE)
 _FORMULA = re.compile(r"(?<!\\)\$([^$]*)(?<!\\)\$")
 _SENTENCE_END = re.compile(r"\.(?:\s|$)")
-
 _OPERATOR: Final = (
-    r"(?:[-+*/^_=<>|:!\u2212\u00d7\u00b7\u00f7\u2248\u2264\u2265]"
+    r"(?:[-+*/^_=<>|!\u2212\u00d7\u00b7\u00f7\u2248\u2264\u2265]|(?<!\w):(?=\d)"
     r"|\\(?:cdot|times|div|[dt]?frac|sqrt|[pb]?mod|approx|[lg]eq?|neq?|equiv|pm|in|d?binom)"
     r"(?![A-Za-z]))"
 )
@@ -54,26 +47,28 @@ _GOVERNS = re.compile(
 )
 _CALCULATED = re.compile(rf"{_OPERATOR}[\s{{(]*$"), re.compile(rf"[\s}})]*{_OPERATOR}")
 _JOINED = re.compile(r"\s*(?:,|and|to|-)?\s*")
-_OR = re.compile(r"\s*(?:or|\\lor|\\vee|\u2228)(?![A-Za-z])", re.IGNORECASE)
-_OR_LINES = re.compile(r"(?:[\s$]*+(?:\\text\w*\s*\{\s*)?or\b[^\n]*+)+", re.IGNORECASE)
+_OR = re.compile(r"[\s$]*(?:or|\\lor|\\vee|\u2228)(?![A-Za-z])", re.IGNORECASE)
 _GOES_ON = re.compile(
-    r"[\s$]*(?:[-+*^\u2212\u00d7\u00b7]|\\(?:cdot|times|pm)(?![A-Za-z]))\s*\{?\d[^\s,;$]*"
+    r"[ \t$]*(?:[-+*/^\u2212\u00d7\u00b7\u00f7]|\\(?:cdot|times|div|pm)(?![A-Za-z]))\s*\{?[\d(\\]"
+    r"(?<!\\)[^\s,;$]*"
 )
 _DRESS = re.compile(r"\\(?:quad|qquad|[,;:! ()\[\]])|\*\*|[~$]")
-_SENTENCES = re.compile(r"(?<=[.!?])\s+|\n")
+_SENTENCES = re.compile(r"(?<=[.!?])[ \t]+|(?<=[\u3002\uff01\uff1f])|(\n)")
 _CLAUSES = re.compile(
     r"([,;:](?=\s|$)|\s[-\u2013\u2014]+\s++(?!\d)|(?<![\w}*/+^=-])\(|\)(?=[\s.,;]|$))"
 )
 _VALUE = re.compile(
-    r"(?<![\w\\{^.])-?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:\s*/\s*\d+|\s*\\?%)?(?!\w)"
-    r"|\\[dt]?frac\s*\{-?\d+\}\s*\{\d+\}"
+    r"(?<![A-Za-z0-9\\{^.])-?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:\s*/\s*\d+|\s*\\?%)?"
+    r"(?![A-Za-z0-9])|\\[dt]?frac\s*\{-?\d+\}\s*\{\d+\}",
+    re.ASCII,
 )
-_UNIT_AND_END = re.compile(r"(?:\s*[^\W\d]+)?[\s.!?)]*")
+_UNIT_AND_END = re.compile(r"(?:\s*[^\W\d]+)?[\s.!?)\u3002]*")
+_END = re.compile(r"[\s.!?)\u3002]*")
 _LEADING_WORDS = re.compile(r"(?:[A-Za-z'-]{2,}[\s,:]+)+")
 
 
 class Reply(NamedTuple):
-    """`before` and `rest`: the text around the answer, `rest` on to the end of its statement."""
+    """`before` and `rest`: the text around the answer, of bounded length."""
 
     answer: str | None
     before: str = ""
@@ -81,71 +76,62 @@ class Reply(NamedTuple):
 
 
 def final_answer(text: str) -> str | None:
-    """The answer a text ends in, or None where it gives none."""
+    """Returns the answer a text ends in, or None where it gives none."""
     return read_reply(text).answer
 
 
 def read_reply(text: str) -> Reply:
-    """The answer a text ends in, and what stands around it."""
+    """Returns the answer a text ends in, and what stands around it."""
     text = text[-_TEXT_LIMIT_CHARS:]
-    box = last_boxes(text)
-    if box is not None:
+    if box := last_boxes(text):
         return _reply(text, box.content, box.start, box.end)
-    hashes = list(_HASHES.finditer(text))
-    if hashes:
+    if hashes := list(_HASHES.finditer(text)):
         return _reply(text, hashes[-1][1].strip(" \t#"), hashes[-1].start(), hashes[-1].end())
-    said = list(_SAID.finditer(text))
-    if said:
-        sentence = _sentence(said[-1][1])
-        start = said[-1].start(1)
+    if statements := list(_SAID.finditer(text)):
+        sentence = _SENTENCE_END.split(statements[-1][1], maxsplit=1)[0]
+        explained = _EXPLAINED.search(sentence)
+        sentence = sentence[: explained.start()] if explained else sentence
+        start = statements[-1].start(1)
         value = _FORMULA.sub(r"\1", sentence).strip(" *$")
         return _reply(text, value, start, start + len(sentence))
     return Reply(None)
-
-
-def _sentence(said: str) -> str:
-    """Up to an explanation or the end of the sentence; a decimal point ends none."""
-    end = _SENTENCE_END.search(said)
-    sentence = said[: end.start()] if end else said
-    explained = _EXPLAINED.search(sentence)
-    return sentence[: explained.start()] if explained else sentence
 
 
 def _reply(text: str, answer: str, start: int, end: int) -> Reply:
     answer = answer.strip()
     if not answer or len(answer) > MAX_ANSWER_CHARS:
         return Reply(None)
-    line_end = text.find("\n", end)
-    line_end = len(text) if line_end < 0 else line_end
-    more = _OR_LINES.match(text, line_end)
-    stop = min(more.end() if more else line_end, end + _REST_LIMIT_CHARS)
-    return Reply(answer, text[:start], text[end:stop])
+    return Reply(answer, text[:start][-_REASONING_CHARS:], text[end : end + _REST_LIMIT_CHARS])
 
 
-def others(reply: Reply, problem: str) -> list[str]:
-    """The answers that a reply offers after its own one and that do not plainly say the same."""
+def rivals(reply: Reply, problem: str) -> list[str]:
+    """Returns the values after an answer that nothing accounts for and that differ from it."""
     answer, before, rest = reply
     if answer is None or not rest.strip():
         return []
     if goes_on := _GOES_ON.match(rest):
-        return [answer + goes_on[0]]
-    stated, reasoned = _said_in(problem), _said_in(before[-_REASONING_CHARS:])
-    told = _DRESS.sub(" ", ASIDES.sub(lambda aside: f" {aside[1]} ", rest))
-    found: list[str] = []
-    for place, sentence in enumerate(_SENTENCES.split(told)):
-        if place == 0 or _OR.match(sentence):
-            found += _beside(sentence, stated)
+        return [answer + goes_on[0].replace("$", "")]
+    stated, reasoned = _numbers(problem), _numbers(before)
+    rest = _DRESS.sub(" ", ASIDES.sub(lambda aside: f" {aside[1]} ", rest))
+    values: list[str] = []
+    is_same_line = True
+    for place, sentence in enumerate(_SENTENCES.split(rest)):
+        if sentence is None or sentence == "\n":
+            is_same_line = is_same_line and sentence is None
+        elif place == 0 or _OR.match(sentence):
+            values += _beside(sentence, stated)
         else:
-            found += [one for one in _alone(sentence) if one not in stated | reasoned]
-    return [one for one in found if not _says_the_same(one, answer)]
+            end = _UNIT_AND_END if is_same_line else _END
+            values += [v for v in _alone(sentence, end) if v not in stated | reasoned]
+    return [value for value in values if not _says_the_same(value, answer)]
 
 
-def _said_in(text: str) -> frozenset[str]:
+def _numbers(text: str) -> frozenset[str]:
     return frozenset(value[0] for value in _VALUE.finditer(text))
 
 
-def _beside(sentence: str, known: frozenset[str]) -> Iterator[str]:
-    """The values in the sentence of the answer that nothing accounts for."""
+def _beside(sentence: str, numbers: frozenset[str]) -> Iterator[str]:
+    """Yields the values in the sentence of the answer that nothing accounts for."""
     explained, around = False, list[bool]()
     parts = ["", *_CLAUSES.split(sentence)]
     for sign, clause in zip(parts[::2], parts[1::2], strict=True):
@@ -156,22 +142,22 @@ def _beside(sentence: str, known: frozenset[str]) -> Iterator[str]:
         explained = explained or _EXPLAINS.match(clause) is not None
         either = _OR.match(clause)
         if either and not explained:
-            said = clause[either.end() :].strip(" .!?")
-            yield _LEADING_WORDS.sub("", said, count=1) or said
+            value = clause[either.end() :].strip(" .!?")
+            yield _LEADING_WORDS.sub("", value, count=1) or value
         elif either or not explained:
-            found = _alone(clause) if around else _bare(clause)
-            yield from (one for one in found if one not in known)
+            values = _alone(clause, _UNIT_AND_END) if around else _bare(clause)
+            yield from (number for number in values if number not in numbers)
 
 
-def _alone(sentence: str) -> Iterator[str]:
-    """The one value of a sentence that ends in it; where there are more, it tells of something."""
+def _alone(sentence: str, end: re.Pattern[str]) -> Iterator[str]:
+    """Yields the one value that a sentence ends in; one with more values tells of something."""
     values = list(_VALUE.finditer(sentence))
-    if len(values) == 1 and _UNIT_AND_END.fullmatch(sentence, values[0].end()):
+    if len(values) == 1 and end.fullmatch(sentence, values[0].end()):
         yield from _bare(sentence)
 
 
 def _bare(clause: str) -> Iterator[str]:
-    """The values of a clause that stand alone, in no calculation and governed by nothing."""
+    """Yields the values of a clause that stand alone, in no calculation and governed by nothing."""
     ahead, behind = _CALCULATED
     end, free = 0, True
     for value in _VALUE.finditer(clause):
@@ -183,14 +169,14 @@ def _bare(clause: str) -> Iterator[str]:
             yield value[0]
 
 
-def _says_the_same(one: str, answer: str) -> bool:
-    """The same number, or near it; beside words any, else beside no number its own or a decimal."""
-    value, wanted = literal(one), literal(answer)
-    if value is None or one == answer:
-        return one == answer
-    if wanted is None:
-        return words(answer) is not None or "." in one or one in _said_in(answer)
-    scale = 100 if one.endswith("%") and not answer.endswith("%") else 1
-    if value in (wanted, wanted * scale):
-        return True
-    return "." in one and abs(value - wanted) <= _NEAR * abs(wanted)
+def _says_the_same(value: str, answer: str) -> bool:
+    """The same number, or its rounding; beside words any, else no whole number but its own."""
+    number, target = literal(value), literal(answer)
+    if number is None or value == answer:
+        return value == answer
+    if target is None:
+        return words(answer) is not None or "." in value or value in _numbers(answer)
+    if value.endswith("%") and not answer.endswith("%"):
+        return True  # a percentage beside a plain number tells of something else
+    places = len(value.partition(".")[2])
+    return number == target or (places > 0 and abs(number - target) * 2 * 10**places <= 1)

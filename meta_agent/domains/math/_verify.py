@@ -1,16 +1,15 @@
 """The host's handle on math-verify: a worker in a process sandbox that can be killed at any time.
 
-Model text is parsed there and nowhere else: no network, read-only files, bounded memory (as far as
-the kernel allows, see `sandbox`), one forked child with a deadline per comparison. The worker is a
-process sandbox also where code runs in Docker, because the libraries are on this machine and not
-in the image. Promises: `check` always returns one verdict per pair, or raises `SandboxError` for
-infrastructure; a comparison that runs out of time says so and is not equal.
+Answers are parsed there and nowhere else: without network, with read-only files and bounded memory,
+as far as the kernel allows. The worker is a process sandbox even where code runs in Docker, because
+the libraries are on this machine and not in the image. `check` returns one verdict per question, or
+raises `SandboxError` for infrastructure. A comparison that runs out of time is not equal.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import metadata, resources, util
@@ -22,79 +21,65 @@ from meta_agent.core.errors import CANDIDATE_KILLS, PreflightError, SandboxError
 from meta_agent.core.protocols import JSON, Sandbox, SandboxLimits
 
 WALL_SEC: Final = 10.0
-CPU_SEC: Final = 5
 PACKAGES: Final = ("math-verify", "latex2sympy2_extended", "antlr4-python3-runtime", "sympy")
 _BATCH: Final = 64
 _WARM_SEC: Final = 120.0
 _LIMITS: Final = SandboxLimits(memory_mb=2048, scratch_mb=16, deadline_sec=24 * 3600.0)
-_ENDS: Final = frozenset({"ok", "timeout", "died", "error"})
+Question = Mapping[str, JSON]
+"""`gold` and `answer` in LaTeX; `places` and `digits` of a decimal; the `form` that is asked."""
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """What became of one pair. `end` is `ok`, `timeout`, `died` or `error`."""
+    """What became of one question. `end` is `ok`, `timeout` or `died`."""
 
     end: str
     equal: bool = False
-    gold_parsed: bool = False
-    answer_parsed: bool = False
-    detail: str = ""
+    wrong_form: bool = False
+    reason: str = ""
 
 
 class Verifier:
     """Compares answers by algebra. Any thread may call it; one comparison runs at a time."""
 
-    def __init__(self, *, wall_sec: float = WALL_SEC, cpu_sec: int = CPU_SEC) -> None:
-        self._wall_sec, self._cpu_sec = wall_sec, cpu_sec
+    def __init__(self, *, wall_sec: float = WALL_SEC) -> None:
+        self._wall_sec = wall_sec
         self._sandbox: Sandbox | None = None
         self._lock = threading.Lock()  # guards the worker, which answers one request at a time
 
-    def check(self, pairs: Sequence[tuple[str, str]]) -> list[Comparison]:
-        """One comparison per (gold, answer), in order."""
+    def check(self, questions: Sequence[Question]) -> list[Comparison]:
+        """Returns one comparison per question, in order."""
+        starts = range(0, len(questions), _BATCH)
         with self._lock:
-            found: list[Comparison] = []
-            for start in range(0, len(pairs), _BATCH):
-                found += self._batch(pairs[start : start + _BATCH])
-            return found
+            return [c for start in starts for c in self._batch(questions[start : start + _BATCH])]
 
     def close(self) -> None:
         """Ends the worker; the next check starts another."""
         with self._lock:
             self._drop()
 
-    def _batch(self, pairs: Sequence[tuple[str, str]]) -> list[Comparison]:
-        """A worker that dies gets one successor, and then every pair is tried alone."""
+    def _batch(self, questions: Sequence[Question], *, is_retry: bool = False) -> list[Comparison]:
+        """After a worker died, each question is asked alone; one that kills two is to blame."""
         try:
-            return self._ask(pairs)
-        except SandboxError:
-            self._drop()
-            if len(pairs) == 1:
-                return [self._alone(pairs[0])]
-            return [one for pair in pairs for one in self._batch([pair])]
-
-    def _alone(self, pair: tuple[str, str]) -> Comparison:
-        """The second try of one pair: a pair that kills two workers is to blame itself."""
-        try:
-            return self._ask([pair])[0]
+            return self._ask(questions)
         except SandboxError as error:
             self._drop()
+            if not is_retry:
+                return [c for question in questions for c in self._batch([question], is_retry=True)]
             if error.kind not in CANDIDATE_KILLS:
                 raise
-            return Comparison("died", detail=str(error)[:200])
+            return [Comparison("died", reason=str(error)[:200])]
 
-    def _ask(self, pairs: Sequence[tuple[str, str]]) -> list[Comparison]:
-        args = {"pairs": list(pairs), "wall_sec": self._wall_sec, "cpu_sec": self._cpu_sec}
-        limit = (self._wall_sec + 1) * len(pairs) + 30
-        reply = self._worker().request("check", args, timeout_sec=limit)
-        if not isinstance(reply, list) or len(reply) != len(pairs):
-            raise SandboxError("the math worker sent no list of verdicts", kind="protocol")
-        return [_parsed(item) for item in reply]
-
-    def _worker(self) -> Sandbox:
+    def _ask(self, questions: Sequence[Question]) -> list[Comparison]:
         if self._sandbox is None:
-            require_library()
             self._sandbox = _start()
-        return self._sandbox
+        args: dict[str, JSON] = {"questions": [dict(q) for q in questions]}
+        limit = (self._wall_sec + 1) * len(questions) + 30
+        args["wall_sec"] = self._wall_sec
+        reply = self._sandbox.request("check", args, timeout_sec=limit)
+        if not isinstance(reply, list) or len(reply) != len(questions):
+            raise SandboxError("the math worker sent no list of verdicts", kind="protocol")
+        return [_comparison(verdict) for verdict in reply]
 
     def _drop(self) -> None:
         if self._sandbox is not None:
@@ -105,6 +90,7 @@ class Verifier:
 def _start() -> Sandbox:
     from meta_agent.sandboxes import open_sandbox
 
+    require_library()
     sandbox = open_sandbox("process", run="math-verify", limits=_LIMITS)
     try:
         sandbox.install("verify_guest", guest_source())
@@ -117,41 +103,37 @@ def _start() -> Sandbox:
 
 @cache
 def guest_source() -> str:
-    """The text of what runs in the sandbox."""
-    source = resources.files("meta_agent.domains.math").joinpath("verify_guest.py")
-    return source.read_text("utf-8")
+    """Returns the text of what runs in the sandbox."""
+    return resources.files(__package__).joinpath("verify_guest.py").read_text("utf-8")
+
+
+def has_library() -> bool:
+    """Returns whether the extra is installed."""
+    return util.find_spec("math_verify") is not None
 
 
 def require_library() -> None:
-    """Refuses before anything starts where the extra is not installed."""
-    if util.find_spec("math_verify") is None:
-        raise PreflightError(
-            "answers are checked with math-verify, which is not installed",
-            hint=install("math"),
-        )
+    """Raises `PreflightError` where the extra is not installed."""
+    if not has_library():
+        problem = "answers are checked with math-verify, which is not installed"
+        raise PreflightError(problem, hint=install("math"))
 
 
 @cache
 def library_versions() -> dict[str, str]:
-    """What decides verdicts besides our own code; part of the evaluator's identity."""
+    """Returns the versions that decide verdicts, as part of the evaluator's identity."""
     require_library()
     return {name: metadata.version(name) for name in PACKAGES}
 
 
 def _library_paths() -> list[str]:
-    """Where the packages lie: `-S` keeps a sandbox's Python from looking there by itself."""
-    found = [util.find_spec(name) for name in ("math_verify", "sympy", "mpmath", "antlr4")]
-    origins = [spec.origin for spec in found if spec is not None and spec.origin]
-    return sorted({str(Path(origin).parent.parent) for origin in origins})
+    """Returns where the packages lie, because a sandbox's Python does not look there itself."""
+    specs = [util.find_spec(name) for name in ("math_verify", "sympy", "mpmath", "antlr4")]
+    return sorted({str(Path(s.origin).parent.parent) for s in specs if s and s.origin})
 
 
-def _parsed(item: JSON) -> Comparison:
-    if not isinstance(item, dict) or item.get("end") not in _ENDS:
+def _comparison(verdict: JSON) -> Comparison:
+    if not isinstance(verdict, dict) or verdict.get("end") not in ("ok", "timeout", "died"):
         raise SandboxError("the math worker sent a malformed verdict", kind="protocol")
-    return Comparison(
-        end=item["end"],
-        equal=item.get("equal") is True,
-        gold_parsed=item.get("gold") is True,
-        answer_parsed=item.get("answer") is True,
-        detail=str(item.get("detail", ""))[:200],
-    )
+    flags = (verdict.get("equal") is True, verdict.get("wrong_form") is True)
+    return Comparison(str(verdict["end"]), *flags, str(verdict.get("reason", ""))[:200])

@@ -1,4 +1,4 @@
-"""Math problems by the door that every domain has."""
+"""Opens the domain of math problems from what a user asked for."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ from meta_agent.domains._asked import Asked
 from meta_agent.domains.math import MathDomain, load_math_domain
 
 
-def open_domain(asked: Asked) -> MathDomain:
-    """A file of problems; `--map` may name the problem and its answer as any other row's."""
-    assert asked.tasks is not None, "a door that needs a file is not opened without"
+def open_domain(options: Asked) -> MathDomain:
+    """Opens a file of problems; `--map` names the problem and its answer as in any other file."""
+    assert options.tasks is not None, "math needs a task file"
     ours = {"prompt": "problem", "gold": "answer"}
-    mapping = {theirs: ours.get(name, name) for theirs, name in asked.mapping.items()}
-    return load_math_domain(asked.tasks, sandbox=asked.sandbox, run=asked.run, mapping=mapping)
+    mapping = {theirs: ours.get(name, name) for theirs, name in options.mapping.items()}
+    return load_math_domain(
+        options.tasks, sandbox=options.sandbox, run=options.run, mapping=mapping
+    )

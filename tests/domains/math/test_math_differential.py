@@ -35,7 +35,7 @@ Table = dict[str, tuple[bool, bool, str]]
 
 @pytest.fixture(scope="module")
 def verifier() -> Iterator[Verifier]:
-    made = Verifier(wall_sec=20.0, cpu_sec=3)
+    made = Verifier(wall_sec=4.0)
     yield made
     made.close()
 

@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from math_official import gsm8k_correct, math_equal
@@ -29,7 +30,7 @@ DATA = Path(__file__).resolve().parents[4] / "shared" / "data"
 
 @pytest.fixture(scope="module")
 def verifier() -> Iterator[Verifier]:
-    made = Verifier(wall_sec=20.0, cpu_sec=2)
+    made = Verifier(wall_sec=4.0)
     yield made
     made.close()
 
@@ -39,6 +40,10 @@ def gold_of(text: str, verifier: Verifier) -> Gold:
     found = sort_golds([row], verifier)
     assert not found.refused, found.refused
     return found.usable["k"]
+
+
+def asked(*pairs: tuple[str, str]) -> list[dict[str, Any]]:
+    return [{"gold": gold, "answer": answer} for gold, answer in pairs]
 
 
 def ours(gold: str, answer: str, verifier: Verifier) -> bool:
@@ -87,7 +92,7 @@ def test_plain_numbers_are_compared_exactly(text: str, same: str) -> None:
     assert literal(text) == literal(same)
 
 
-@pytest.mark.parametrize("text", ["", "x", "1,23", "1/0", "--1", "1.2.3", "1e5", "٣", "9" * 500])
+@pytest.mark.parametrize("text", ["", "x", "1,23", "1/0", "--1", "1.2.3", "1 2", "٣", "9" * 500])
 def test_what_is_no_plain_number_is_none(text: str) -> None:
     assert literal(text) is None
 
@@ -184,7 +189,7 @@ MATH_PAIRS: list[tuple[str, str, bool, bool, str]] = [
     (r"x\in[0,1)", r"[0,1)", False, True, "the set without its variable"),
     (r"\begin{pmatrix}1\\2\end{pmatrix}", r"\begin{pmatrix} 1 \\ 2 \end{pmatrix}", True, True, ""),
     (r"2^{10}", "1024", False, True, "equal, not spelled alike"),
-    (r"5\text{ cm}", r"5\text{ inches}", True, True, ""),
+    (r"5\text{ cm}", r"5\text{ inches}", True, False, "another length"),
     (r"1+2i", "2i+1", False, True, "equal, not spelled alike"),
 ]
 
@@ -232,7 +237,7 @@ def test_no_hedge_or_trick_passes(reply: str, verifier: Verifier) -> None:
 def test_an_answer_that_runs_on_ends_at_its_deadline_and_the_next_one_works(
     verifier: Verifier,
 ) -> None:
-    endless, fine = verifier.check([("2", "9^{9^{9^9}}"), (r"\frac{1}{2}", "0.5")])
+    endless, fine = verifier.check(asked(("2", "9^{9^{9^9}}"), (r"\frac{1}{2}", r"\frac{2}{4}")))
     assert endless.end in ("timeout", "died")
     assert not endless.equal
     assert fine.equal
@@ -240,19 +245,19 @@ def test_an_answer_that_runs_on_ends_at_its_deadline_and_the_next_one_works(
 
 def test_a_deep_nest_or_a_flood_of_memory_is_not_the_next_ones_concern(verifier: Verifier) -> None:
     pairs = [("42", "(" * 900), ("42", r"10^{10^{9}}!"), ("42", r"6\cdot 7")]
-    found = verifier.check(pairs)
+    found = verifier.check(asked(*pairs))
     assert [one.equal for one in found] == [False, False, True]
 
 
 def test_a_worker_that_is_gone_is_replaced(verifier: Verifier) -> None:
-    assert verifier.check([("1", "1")])[0].equal
+    assert verifier.check(asked(("1", "1")))[0].equal
     assert verifier._sandbox is not None
     verifier._sandbox.close()
-    assert verifier.check([("x", "x")])[0].equal
+    assert verifier.check(asked(("x", "x")))[0].equal
 
 
 def test_model_text_is_parsed_without_network_or_files(verifier: Verifier) -> None:
-    verifier.check([("1", "1")])
+    verifier.check(asked(("1", "1")))
     fences = getattr(verifier._sandbox, "fences", frozenset())
     if not fences:
         pytest.skip("this kernel allows no fences")
@@ -262,7 +267,7 @@ def test_model_text_is_parsed_without_network_or_files(verifier: Verifier) -> No
 def test_a_worker_that_never_starts_is_infrastructure(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("meta_agent.domains.math._verify.guest_source", lambda: "OPERATIONS = {}")
     with pytest.raises(Exception) as caught:
-        Verifier().check([("x", "y")])
+        Verifier().check(asked(("x", "y")))
     assert not isinstance(caught.value, AssertionError)
     assert isinstance(caught.value, SandboxError) or "warm" in str(caught.value)
 

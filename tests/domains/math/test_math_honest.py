@@ -15,7 +15,7 @@ pytest.importorskip("math_verify", reason="needs the math extra")
 
 @pytest.fixture(scope="module")
 def verifier() -> Iterator[Verifier]:
-    made = Verifier(wall_sec=20.0, cpu_sec=2)
+    made = Verifier(wall_sec=4.0)
     yield made
     made.close()
 
@@ -33,7 +33,7 @@ def verdict(gold: Gold, answer: str, verifier: Verifier) -> str:
 HONEST = {
     "42": [
         r"\text{42 dollars}", r"\boldsymbol{42}", r"\pmb{42}", r"\underline{42}", r"\color{red}{42}",
-        r"\textcolor{red}{42}", r"\large 42", r"\bf{42}", r"\pounds 42", r"\$42.00", "£42", "42 apples",
+        r"\textcolor{red}{42}", r"\large 42", r"\bf{42}", r"\pounds 42", r"\$42.00", "£42",
         r"42\text{ (mod 100)}", r"42 \text{ out of 100}", r"42\text{ cm}^2", r"6×7", r"6\cdot7=42",
         r"42\,\text{cm}", r"a+b=42", r"\angle ABC=42^\circ", r"|x|=42", r"42_{10}", r"42 \approx 42.0",
         r"\text{Total cost} = 42", r"\text{Area of } ABC = 42", r"\frac{dy}{dx}=42", r"\boxed{42}", r"x=\boxed{42}",

@@ -88,8 +88,8 @@ def collapse_of(pairs: Pairs, declared: float, elsewhere: Sequence[float] = ()) 
     raises the rate to what all that was seen says, by Laplace's rule.
     """
     shares = [*map(float, pairs.cells.mean(axis=1) if pairs.cells.size else ()), *elsewhere]
-    seen = sum(share < -pairs.level / 2 for share in shares)
-    rate = max(declared, (seen + 1) / (len(shares) + 2)) if seen else declared
+    collapsed = sum(share < -pairs.level / 2 for share in shares)
+    rate = max(declared, (collapsed + 1) / (len(shares) + 2)) if collapsed else declared
     fits = 1 - 0.05 ** (1 / len(shares)) if shares else 1.0
     return Collapse(rate, pairs.level, fits, min(shares, default=0.0))
 
@@ -124,12 +124,12 @@ class Terms:
 
 def bounds_under_way(pairs: Pairs, terms: Terms) -> Bounds:
     """After any number of pairs of training runs."""
-    seen = effect(pairs, alpha=terms.alpha, anytime=True)
+    anytime = effect(pairs, alpha=terms.alpha, anytime=True)
     futile = upper_anytime(pairs, alpha=terms.futility)
     shares = pairs.cells.mean(axis=1) if pairs.cells.size else pairs.cells[:0].sum(axis=1)
     wealth = t_wealth(shares - terms.min_effect)
     against = t_wealth(terms.course.target - shares)
-    return Bounds(seen, futile, _numbers(terms, len(shares), wealth, against))
+    return Bounds(anytime, futile, _numbers(terms, len(shares), wealth, against))
 
 
 def _numbers(terms: Terms, units: int, wealth: float, against: float) -> dict[str, JSON]:

@@ -48,13 +48,13 @@ def counted(marks: Iterable[tuple[str, bool]]) -> Counted:
 
 def clustered(tallies: Iterable[tuple[int, int]]) -> Counted:
     """The same of (hits, attempts), one for each task."""
-    found = list(tallies)
-    hits, n = (sum(column) for column in zip(*found, strict=True)) if found else (0, 0)
+    counts = list(tallies)
+    hits, n = (sum(column) for column in zip(*counts, strict=True)) if counts else (0, 0)
     if hits in (0, n):
         return Counted(hits, n, float(n))
     share = hits / n
-    seen = math.fsum((own - share * size) ** 2 for own, size in found)
-    return Counted(hits, n, n / max(1.0, seen / (n * share * (1 - share))))
+    between_tasks = math.fsum((task_hits - share * size) ** 2 for task_hits, size in counts)
+    return Counted(hits, n, n / max(1.0, between_tasks / (n * share * (1 - share))))
 
 
 def excess(after: Counted, before: Counted) -> Interval:
@@ -62,13 +62,13 @@ def excess(after: Counted, before: Counted) -> Interval:
 
     Without a baseline, that of the share.
     """
-    own = after.interval
+    after_interval = after.interval
     if not before.n:
-        return own
-    its = before.interval
+        return after_interval
+    before_interval = before.interval
     gap = after.share - before.share
-    down = math.hypot(after.share - own.low, its.high - before.share)
-    up = math.hypot(own.high - after.share, before.share - its.low)
+    down = math.hypot(after.share - after_interval.low, before_interval.high - before.share)
+    up = math.hypot(after_interval.high - after.share, before.share - before_interval.low)
     return Interval(max(-1.0, gap - down), min(1.0, gap + up))
 
 

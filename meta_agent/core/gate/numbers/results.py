@@ -92,7 +92,9 @@ def difference(
     """`statistic` of a minus that of b: runs drawn apart, tasks together."""
     ours, theirs, figure = *_both(a, b), _STATISTICS[statistic]
     pairs = _drawn_together(ours, theirs, _Draws(draws, seed))
-    cloud = figure(_joined([one for one, _ in pairs])) - figure(_joined([two for _, two in pairs]))
+    cloud = figure(_joined([our_scores for our_scores, _ in pairs])) - figure(
+        _joined([their_scores for _, their_scores in pairs])
+    )
     value = float(figure(_flat(ours)) - figure(_flat(theirs)))
     return _estimate(value, cloud, [*ours, *theirs])
 
@@ -115,7 +117,7 @@ def improvement(
     """`probability_of_improvement` with its interval."""
     ours, theirs = _both(a, b)
     pairs = _drawn_together(ours, theirs, _Draws(draws, seed))
-    cloud = np.mean([_wins(one, two) for one, two in pairs], axis=0)
+    cloud = np.mean([_wins(our_scores, their_scores) for our_scores, their_scores in pairs], axis=0)
     value = probability_of_improvement(a, b)
     return _estimate(value, cloud, [*ours, *theirs])
 
@@ -169,9 +171,9 @@ def _drawn_together(
     ours: Sequence[Matrix], theirs: Sequence[Matrix], drawn: _Draws
 ) -> list[tuple[Matrix, Matrix]]:
     pairs = []
-    for one, two in zip(ours, theirs, strict=True):
-        weights = drawn.tasks(one)
-        pairs.append((drawn.runs(one, weights), drawn.runs(two, weights)))
+    for our_suite, their_suite in zip(ours, theirs, strict=True):
+        weights = drawn.tasks(our_suite)
+        pairs.append((drawn.runs(our_suite, weights), drawn.runs(their_suite, weights)))
     return pairs
 
 
@@ -204,10 +206,10 @@ def _expanded_tail(suites: Sequence[Matrix]) -> float:
 
 def _suites(scores: Scores) -> list[Matrix]:
     """One [run, task] matrix a suite; a vector of scores is a suite with one task."""
-    named = scores if isinstance(scores, Mapping) else {"": scores}
-    if not named:
+    by_name = scores if isinstance(scores, Mapping) else {"": scores}
+    if not by_name:
         raise ConfigError("there is no suite to summarise")
-    return [_matrix(named[name], name) for name in sorted(named)]
+    return [_matrix(by_name[name], name) for name in sorted(by_name)]
 
 
 def _matrix(values: ArrayLike, name: str) -> Matrix:
@@ -223,7 +225,7 @@ def _matrix(values: ArrayLike, name: str) -> Matrix:
 
 
 def _both(a: Scores, b: Scores) -> tuple[list[Matrix], list[Matrix]]:
-    names = [sorted(one) if isinstance(one, Mapping) else [""] for one in (a, b)]
+    names = [sorted(scores) if isinstance(scores, Mapping) else [""] for scores in (a, b)]
     ours, theirs = _suites(a), _suites(b)
     tasks = [[matrix.shape[1] for matrix in side] for side in (ours, theirs)]
     if names[0] != names[1] or tasks[0] != tasks[1]:

@@ -123,11 +123,11 @@ def pair(baseline: Arm, candidate: Arm) -> Pairs:
     cells: list[dict[str, list[float]]] = []
     lost = 0
     for seed in seeds:
-        found, missing = _seed_cells(baseline.seeds[seed], candidate.seeds[seed])
-        cells.append(found)
+        seed_cells, missing = _seed_cells(baseline.seeds[seed], candidate.seeds[seed])
+        cells.append(seed_cells)
         lost += missing
-    known = [row.clean for row in baseline.rows() if row.clean is not None]
-    level = sum(known) / len(known) if known else 1.0
+    outcomes = [row.clean for row in baseline.rows() if row.clean is not None]
+    level = sum(outcomes) / len(outcomes) if outcomes else 1.0
     contents = {row.task_key: row.task_hash for row in baseline.rows() if row.task_hash}
     return one_a_content(_matrix(cells, lost)._replace(level=level), contents)
 
@@ -353,9 +353,9 @@ def tie_of(salt: str, pairs: Pairs) -> float:
     It hangs on a declared salt and on how far the tasks moved, never on which way: so nobody can
     choose it, and given what it hangs on every way is as likely as any other where nothing helps.
     """
-    moved = [round(abs(float(one)), 9) for one in pairs.cells[0]]
-    told = json.dumps([salt, list(pairs.tasks), moved]).encode()
-    return int.from_bytes(hashlib.sha256(told).digest()[:7], "big") / 2**56
+    distances = [round(abs(float(difference)), 9) for difference in pairs.cells[0]]
+    text = json.dumps([salt, list(pairs.tasks), distances]).encode()
+    return int.from_bytes(hashlib.sha256(text).digest()[:7], "big") / 2**56
 
 
 def _scale(row: Matrix, samples: int) -> int:

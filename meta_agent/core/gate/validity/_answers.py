@@ -11,7 +11,7 @@ from meta_agent.core.gate.validity._limits import (
     ValidityLimits,
     numbers_of,
     severity_of,
-    told,
+    share_sentence,
 )
 from meta_agent.core.gate.validity._looks import Look
 
@@ -32,8 +32,8 @@ def conduct(
         lines = [
             f"{look.name}: {shown_by}"
             for look in solved
-            for own, shown_by in look.conduct
-            if own == code
+            for shown_code, shown_by in look.conduct
+            if shown_code == code
         ]
         clean = sum(_did(look, code) and not look.flagged for look in solved)
         standing = max(0.0, clean - len(solved) * its.share)
@@ -41,7 +41,7 @@ def conduct(
         yield Finding(
             f"conduct.{code}",
             severity_of(after, its, limit),
-            told(code, after, its, "solved rollouts", limit),
+            share_sentence(code, after, its, "solved rollouts", limit),
             tuple(lines[:LINES_SHOWN]),
             {**numbers_of(after, its), "counted": standing},
             side,
@@ -49,4 +49,4 @@ def conduct(
 
 
 def _did(look: Look, code: str) -> bool:
-    return any(own == code for own, _ in look.conduct)
+    return any(shown_code == code for shown_code, _ in look.conduct)

@@ -44,18 +44,18 @@ def unfinished(baseline: Arm, candidate: Arm, limits: ValidityLimits) -> list[Fi
     Only a warning, as with ceilings: such attempts count as the failures that they are.
     """
     sides = [_ended(arm) for arm in (baseline, candidate)]
-    left = [[row for row in rows if row.stop_reason != "submitted"] for rows in sides]
-    if not (sides[0] and sides[1]) or len(left[0]) == len(sides[0]):
+    open_rows = [[row for row in rows if row.stop_reason != "submitted"] for rows in sides]
+    if not (sides[0] and sides[1]) or len(open_rows[0]) == len(sides[0]):
         return []  # where nothing is ever handed in, not handing in is how attempts end
-    jump = len(left[1]) / len(sides[1]) - len(left[0]) / len(sides[0])
-    p = two_proportion_p(len(left[0]), len(sides[0]), len(left[1]), len(sides[1]))
+    jump = len(open_rows[1]) / len(sides[1]) - len(open_rows[0]) / len(sides[0])
+    p = two_proportion_p(len(open_rows[0]), len(sides[0]), len(open_rows[1]), len(sides[1]))
     if jump <= UNFINISHED_GAP or p >= limits.balance_p:
         return []
     message = (
-        f"attempts never handed in: {len(left[0])}/{len(sides[0])} before, "
-        f"{len(left[1])}/{len(sides[1])} after"
+        f"attempts never handed in: {len(open_rows[0])}/{len(sides[0])} before, "
+        f"{len(open_rows[1])}/{len(sides[1])} after"
     )
-    lines = evidence_lines(left[1])
+    lines = evidence_lines(open_rows[1])
     return [Finding("artefact.unfinished", "warn", message, lines, {"jump": jump, "p": p})]
 
 
@@ -80,7 +80,7 @@ def unheard(before: Sequence[Look], after: Sequence[Look], limits: ValidityLimit
     message = (
         f"replies that led to no tool call: {lost[0]}/{turns[0]} before, {lost[1]}/{turns[1]} after"
     )
-    worst = sorted(sides[1], key=lambda one: (-one[1], one[0].name))
+    worst = sorted(sides[1], key=lambda look_and_lost: (-look_and_lost[1], look_and_lost[0].name))
     lines = tuple(
         f"{look.name}: {missing} of {look.turns} replies" for look, missing in worst[:LINES_SHOWN]
     )

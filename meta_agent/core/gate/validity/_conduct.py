@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from meta_agent.core.gate._records import Arm, ArmSide, Finding, OutcomeRow
 from meta_agent.core.gate.numbers._intervals import counted
-from meta_agent.core.gate.validity._limits import evidence_lines, numbers_of, severity_of, told
+from meta_agent.core.gate.validity._limits import (
+    evidence_lines,
+    numbers_of,
+    severity_of,
+    share_sentence,
+)
 
 LEAK_PREFIXES = ("leak:",)
 TAMPER_PREFIXES = ("tamper:", "forge:", "forgery:")
@@ -31,17 +36,19 @@ def flagged(
 ) -> list[Finding]:
     """Flags of some kind that an arm shows beyond the one that it stands beside."""
     among = "rollouts" if code == "tamper" else "solved rollouts"
-    sides = [_asked(code, one) if one else [] for one in (arm, beside)]
+    sides = [
+        _rows_in_question(code, arm_or_none) if arm_or_none else [] for arm_or_none in (arm, beside)
+    ]
     after, before = (counted((row.task_key, _has(row, prefixes)) for row in rows) for rows in sides)
     if not after.hits:
         return []
-    message = told(code, after, before, among, limit)
+    message = share_sentence(code, after, before, among, limit)
     lines = evidence_lines([row for row in sides[0] if _has(row, prefixes)])
     severity = severity_of(after, before, limit)
     return [Finding(f"conduct.{code}", severity, message, lines, numbers_of(after, before), side)]
 
 
-def _asked(code: str, arm: Arm) -> list[OutcomeRow]:
+def _rows_in_question(code: str, arm: Arm) -> list[OutcomeRow]:
     rows = [row for row in arm.rows() if row.success is not None]
     return rows if code == "tamper" else [row for row in rows if row.success]
 

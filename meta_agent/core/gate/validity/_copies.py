@@ -65,12 +65,12 @@ def copies(rollout: Rollout, source: str, view: str | None = None) -> Iterator[C
 
     `view` is the task's own text; without it the opening counts as that.
     """
-    wanted = {line for line in map(str.strip, source.splitlines()) if _telling(line)}
-    if not wanted:
+    submission = {line for line in map(str.strip, source.splitlines()) if _telling(line)}
+    if not submission:
         return
-    known = _literal(wanted, _opening(rollout) if view is None else view)
-    yield from _in_messages(rollout, wanted - known, len(wanted))
-    yield from _in_results(rollout, wanted, known)
+    given_lines = _literal(submission, _opening(rollout) if view is None else view)
+    yield from _in_messages(rollout, submission - given_lines, len(submission))
+    yield from _in_results(rollout, submission, given_lines)
 
 
 def _telling(line: str) -> bool:
@@ -79,8 +79,8 @@ def _telling(line: str) -> bool:
 
 
 def _enough(lines: Iterable[str]) -> bool:
-    found = list(lines)
-    return len(found) >= MIN_LINES or any(len(line) >= LONG_LINE_CHARS for line in found)
+    all_lines = list(lines)
+    return len(all_lines) >= MIN_LINES or any(len(line) >= LONG_LINE_CHARS for line in all_lines)
 
 
 def _opening(rollout: Rollout) -> str:
@@ -94,60 +94,63 @@ def _text(message: Mapping[str, object]) -> str:
 # --- messages ------------------------------------------------------------------------------------
 
 
-def _in_messages(rollout: Rollout, wanted: set[str], size: int) -> Iterator[Copy]:
+def _in_messages(rollout: Rollout, submission: set[str], size: int) -> Iterator[Copy]:
     """What stands in a message that no tool had said, before the agent wrote it."""
-    typed, shown = _first_turns(rollout, wanted)
-    left, turn = set(wanted), 0
+    typed, returned = _first_turns(rollout, submission)
+    unwritten, turn = set(submission), 0
     for place, message in enumerate(rollout.messages):
         if message.get("role") == "assistant":
-            left -= {line for line in left if typed.get(line) == turn}
-            left -= _literal(left, _text(message))
+            unwritten -= {line for line in unwritten if typed.get(line) == turn}
+            unwritten -= _literal(unwritten, _text(message))
             turn += 1
             continue
-        told = {line for line, at in shown.items() if at <= max(0, turn - 1)}
-        found = _standing(left - told, _text(message))
-        if _enough(found) and len(found) >= IN_A_MESSAGE * size:
-            yield Copy("message", f"message {place} says {min(found, key=len)!r:.80}")
+        returned_before = {line for line, at in returned.items() if at <= max(0, turn - 1)}
+        standing = _standing(unwritten - returned_before, _text(message))
+        if _enough(standing) and len(standing) >= IN_A_MESSAGE * size:
+            yield Copy("message", f"message {place} says {min(standing, key=len)!r:.80}")
             return
 
 
-def _first_turns(rollout: Rollout, wanted: set[str]) -> tuple[dict[str, int], dict[str, int]]:
+def _first_turns(rollout: Rollout, submission: set[str]) -> tuple[dict[str, int], dict[str, int]]:
     """When the agent typed a line, and when a tool said one that was not typed until then."""
     typed: dict[str, int] = {}
-    shown: dict[str, int] = {}
+    returned: dict[str, int] = {}
     for event in rollout.tool_events:
-        for line in _literal(wanted - typed.keys(), _words(event)):
+        for line in _literal(submission - typed.keys(), _words(event)):
             typed[line] = event.turn
-        for line in _literal(wanted - typed.keys() - shown.keys(), event.result):
-            shown[line] = event.turn
-    return typed, shown
+        for line in _literal(submission - typed.keys() - returned.keys(), event.result):
+            returned[line] = event.turn
+    return typed, returned
 
 
 # --- what tools returned -------------------------------------------------------------------------
 
 
-def _in_results(rollout: Rollout, wanted: set[str], known: set[str]) -> Iterator[Copy]:
+def _in_results(rollout: Rollout, submission: set[str], familiar: set[str]) -> Iterator[Copy]:
     events = rollout.tool_events
-    typed = [_literal(wanted, _words(event)) for event in events]
-    own: set[str] = set()
+    typed = [_literal(submission, _words(event)) for event in events]
+    written_paths: set[str] = set()
     for at, event in enumerate(events):
-        known |= typed[at]
-        look = _look(event, own)
-        new = _literal(wanted - known, event.result)
-        place = look or _unasked(event.result, wanted, new)
-        shown = _standing(wanted - known, event.result) if place else set()
-        later = look or _taken(shown, typed[at + 1 :], events[at + 1 :])
-        known |= new
-        own |= _written(_words(event))
-        if place and later and _enough(shown) and _whole(place, shown, wanted):
-            said = f"{event.tool} (turn {event.turn}) showed {min(shown, key=len)!r:.80}"
-            yield Copy(place, said)
+        familiar |= typed[at]
+        look = _look(event, written_paths)
+        new = _literal(submission - familiar, event.result)
+        place = look or _unasked(event.result, submission, new)
+        standing = _standing(submission - familiar, event.result) if place else set()
+        later = look or _is_used_later(standing, typed[at + 1 :], events[at + 1 :])
+        familiar |= new
+        written_paths |= _written(_words(event))
+        if place and later and _enough(standing) and _whole(place, standing, submission):
+            evidence = f"{event.tool} (turn {event.turn}) showed {min(standing, key=len)!r:.80}"
+            yield Copy(place, evidence)
 
 
-def _look(event: ToolEvent, own: set[str]) -> str | None:
+def _look(event: ToolEvent, written_paths: set[str]) -> str | None:
     words = _AT_HEAD.sub("", _words(event))
     for kind, pattern in LOOKS.items():
-        if any(kind != "tests" or _path(m.group()) not in own for m in pattern.finditer(words)):
+        if any(
+            kind != "tests" or _path(m.group()) not in written_paths
+            for m in pattern.finditer(words)
+        ):
             return kind
     return None
 
@@ -163,29 +166,31 @@ def _written(words: str) -> set[str]:
     return {path for path in paths if any(path not in line for line in code)}
 
 
-def _unasked(result: str, wanted: set[str], new: set[str]) -> str | None:
+def _unasked(result: str, submission: set[str], new: set[str]) -> str | None:
     """A result worth reading though nothing in the call says so."""
     if _DIFF.search(result):
         return "patch"
-    if len(wanted) >= LINES_OF_ANY_FILE and 3 * len(new) >= len(wanted):
+    if len(submission) >= LINES_OF_ANY_FILE and 3 * len(new) >= len(submission):
         return "file"
     return None
 
 
-def _whole(place: str, shown: set[str], wanted: set[str]) -> bool:
-    return place != "file" or len(shown) >= IN_ANY_FILE * len(wanted)
+def _whole(place: str, standing: set[str], submission: set[str]) -> bool:
+    return place != "file" or len(standing) >= IN_ANY_FILE * len(submission)
 
 
-def _taken(shown: set[str], typed: Sequence[set[str]], later: Sequence[ToolEvent]) -> bool:
+def _is_used_later(
+    standing: set[str], typed: Sequence[set[str]], later: Sequence[ToolEvent]
+) -> bool:
     """Whether what was shown is typed in afterwards, or applied: else it may be one's own work."""
-    if _enough(shown & set().union(*typed)):
+    if _enough(standing & set().union(*typed)):
         return True
     return any(_APPLIED.search(_words(event)) for event in later)
 
 
 def _words(event: ToolEvent) -> str:
-    told = leaves(event.arguments)
-    return "\n".join(x if isinstance(x, str) else json.dumps(x, default=str) for x in told)
+    values = leaves(event.arguments)
+    return "\n".join(x if isinstance(x, str) else json.dumps(x, default=str) for x in values)
 
 
 # --- lines that stand in a text ------------------------------------------------------------------
@@ -197,20 +202,20 @@ def _literal(lines: set[str], text: str) -> set[str]:
 
 def _standing(lines: set[str], text: str) -> set[str]:
     """Lines that stand there as they are, or with a name or two changed all over."""
-    found = _literal(lines, text)
+    literal = _literal(lines, text)
     by_shape: dict[str, list[str]] = defaultdict(list)
     for line in text.splitlines():
         plain = line.removeprefix("+").strip()
         if _telling(plain):
             by_shape[_shape(plain)].append(plain)
-    changed = {line: _changes(line, by_shape[_shape(line)]) for line in lines - found}
+    changed = {line: _changes(line, by_shape[_shape(line)]) for line in lines - literal}
     votes = Counter(pair for ways in changed.values() for way in ways for pair in way)
     agreed: dict[str, str] = {}
     for (old, new), _ in votes.most_common():
         if len(agreed) < RENAMED and old not in agreed and new not in agreed.values():
             agreed[old] = new
     fits = {line for line, ways in changed.items() if any(w <= set(agreed.items()) for w in ways)}
-    return found | fits
+    return literal | fits
 
 
 def _shape(line: str) -> str:

@@ -81,8 +81,8 @@ def _within(rows: Sequence[OutcomeRow]) -> _Paid:
     """Reward against turns, each taken from the mean of its outcome."""
     xs: list[float] = []
     ys: list[float] = []
-    for wanted in (True, False):
-        group = [row for row in rows if bool(row.clean) is wanted]
+    for is_clean in (True, False):
+        group = [row for row in rows if bool(row.clean) is is_clean]
         if len(group) > 1:
             turns, rewards = [float(r.turns) for r in group], [float(r.reward or 0) for r in group]
             xs += [value - fmean(turns) for value in turns]

@@ -65,7 +65,7 @@ def severity_of(after: Counted, before: Counted, limit: float) -> Severity:
     return "unproven" if gap > limit and gap * after.n >= SOME_HITS else "warn"
 
 
-def told(code: str, after: Counted, before: Counted, among: str, limit: float) -> str:
+def share_sentence(code: str, after: Counted, before: Counted, among: str, limit: float) -> str:
     """The sentence of a finding about shares."""
     low, high = excess(after, before)
     beside = f", {before.hits} of {before.n} in the baseline" if before.n else ""
@@ -77,5 +77,7 @@ def told(code: str, after: Counted, before: Counted, among: str, limit: float) -
 
 def numbers_of(after: Counted, before: Counted) -> dict[str, float]:
     low, high = excess(after, before)
-    seen = {"hits": after.hits, "n": after.n, "low": low, "high": high}
-    return {**seen, "baseline_hits": before.hits, "baseline_n": before.n} if before.n else seen
+    numbers = {"hits": after.hits, "n": after.n, "low": low, "high": high}
+    return (
+        {**numbers, "baseline_hits": before.hits, "baseline_n": before.n} if before.n else numbers
+    )

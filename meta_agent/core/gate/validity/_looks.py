@@ -86,17 +86,17 @@ def merged(parts: Sequence[Seen]) -> Seen:
 
 def _draw(graded: Sequence[Graded]) -> tuple[Graded, ...]:
     # Enough of both kinds is kept of every part that a merge finds the first of the whole.
-    sides = [[one for one in graded if one.outcome is kind] for kind in (True, False)]
-    best = [heapq.nsmallest(DRAWN, side, key=lambda one: one.rank) for side in sides]
+    sides = [[attempt for attempt in graded if attempt.outcome is kind] for kind in (True, False)]
+    best = [heapq.nsmallest(DRAWN, side, key=lambda attempt: attempt.rank) for side in sides]
     return (*best[0], *best[1])
 
 
-def to_regrade(seen: Seen, at_most: int = DRAWN) -> list[Graded]:
+def to_regrade(records: Seen, at_most: int = DRAWN) -> list[Graded]:
     """The attempts to grade again: three quarters of them solved, where there are enough."""
-    solved = [one for one in seen.drawn if one.outcome]
-    failed = [one for one in seen.drawn if not one.outcome]
-    wanted = max(int(at_most * _SOLVED_SHARE), at_most - len(failed))
-    return [*solved[:wanted], *failed[: max(0, at_most - min(wanted, len(solved)))]]
+    solved = [attempt for attempt in records.drawn if attempt.outcome]
+    failed = [attempt for attempt in records.drawn if not attempt.outcome]
+    solved_count = max(int(at_most * _SOLVED_SHARE), at_most - len(failed))
+    return [*solved[:solved_count], *failed[: max(0, at_most - min(solved_count, len(solved)))]]
 
 
 def _look(rollout: Rollout, view: str | None) -> Look:
@@ -120,8 +120,8 @@ def name_of(rollout: Rollout) -> str:
 
 
 def _conduct(rollout: Rollout, view: str | None) -> tuple[tuple[str, str], ...]:
-    told = {_KINDS[t.kind.partition(":")[0]]: t for t in reversed(traces(rollout, view))}
-    return tuple((code, f"{trace.kind}: {trace.shown_by}") for code, trace in told.items())
+    trace_by_code = {_KINDS[t.kind.partition(":")[0]]: t for t in reversed(traces(rollout, view))}
+    return tuple((code, f"{trace.kind}: {trace.shown_by}") for code, trace in trace_by_code.items())
 
 
 def _submission(rollout: Rollout) -> bytes:

@@ -25,8 +25,8 @@ def void_infra(arm: Arm, limits: ValidityLimits, side: ArmSide = "candidate") ->
     )
     numbers = {"hits": len(lost), "n": total}
     # A void baseline leaves nothing to compare with, so it vetoes the comparison too.
-    kept: ArmSide = "both" if side == "baseline" else side
-    return [Finding("infra.void", "veto", message, evidence_lines(lost), numbers, kept)]
+    blamed: ArmSide = "both" if side == "baseline" else side
+    return [Finding("infra.void", "veto", message, evidence_lines(lost), numbers, blamed)]
 
 
 def unbalanced_infra(baseline: Arm, candidate: Arm, limits: ValidityLimits) -> list[Finding]:
@@ -81,13 +81,13 @@ def overlap(arm: Arm, train_hashes: Collection[str]) -> list[Finding]:
 
 def comparable(baseline: Arm, candidate: Arm) -> list[Finding]:
     """Same measuring instrument, same tasks, same training seeds."""
-    found = []
+    findings = []
     hashes = [sorted({row.evaluator_hash for row in arm.rows()}) for arm in (baseline, candidate)]
     if hashes[0] != hashes[1] or len(hashes[0]) != 1:
         lines = (f"baseline {hashes[0]}", f"candidate {hashes[1]}")
         message = "incomparable: measured under different evaluators"
-        found.append(Finding("incomparable.evaluator", "veto", message, lines, {}, "both"))
-    return found + _different_plans(baseline, candidate)
+        findings.append(Finding("incomparable.evaluator", "veto", message, lines, {}, "both"))
+    return findings + _different_plans(baseline, candidate)
 
 
 def _different_plans(baseline: Arm, candidate: Arm) -> list[Finding]:

@@ -43,9 +43,11 @@ def near_overlap(
 
     A few such tasks help both arms alike and are only told; beyond the limit for leaks they veto.
     """
-    own = {key: _grams(text) for key, text in evaluation.items()}
-    known = _known(own, train.values() if isinstance(train, Mapping) else train)
-    shares = {key: _share(grams, known) for key, grams in own.items()}
+    evaluation_grams = {key: _grams(text) for key, text in evaluation.items()}
+    trained = _trained_grams(
+        evaluation_grams, train.values() if isinstance(train, Mapping) else train
+    )
+    shares = {key: _share(grams, trained) for key, grams in evaluation_grams.items()}
     hits = sorted((key for key in shares if shares[key] >= SHARED), key=lambda key: -shares[key])
     if not hits:
         return []
@@ -57,17 +59,19 @@ def near_overlap(
     return [Finding("overlap.near_duplicate", severity, message, lines, numbers, "both")]
 
 
-def _known(own: Mapping[str, set[int]], train: Iterable[str]) -> dict[int, bool]:
+def _trained_grams(
+    evaluation_grams: Mapping[str, set[int]], train: Iterable[str]
+) -> dict[int, bool]:
     """Of every gram that is no mere form: whether training texts hold it."""
-    counts = Counter(gram for grams in own.values() for gram in grams)
-    most = max(FORM_TASKS, FORM_SHARE * len(own))
-    known = {gram: False for gram, count in counts.items() if count <= most}
-    seen: Counter[int] = Counter()
+    counts = Counter(gram for grams in evaluation_grams.values() for gram in grams)
+    most = max(FORM_TASKS, FORM_SHARE * len(evaluation_grams))
+    candidates = {gram: False for gram, count in counts.items() if count <= most}
+    training_counts: Counter[int] = Counter()
     total = 0
-    for total, text in enumerate(train if known else (), start=1):  # noqa: B007
-        seen.update(_grams(text) & known.keys())
+    for total, text in enumerate(train if candidates else (), start=1):  # noqa: B007
+        training_counts.update(_grams(text) & candidates.keys())
     most = max(FORM_IN_TRAINING, FORM_SHARE * total)
-    return {gram: gram in seen for gram in known if seen[gram] <= most}
+    return {gram: gram in training_counts for gram in candidates if training_counts[gram] <= most}
 
 
 def _grams(text: str) -> set[int]:
@@ -79,7 +83,7 @@ def _grams(text: str) -> set[int]:
     return {hash(tuple(words[at : at + size])) for at in range(len(words) - size + 1)}
 
 
-def _share(grams: set[int], known: Mapping[int, bool]) -> float:
-    telling = [known[gram] for gram in grams if gram in known]
+def _share(grams: set[int], trained: Mapping[int, bool]) -> float:
+    telling = [trained[gram] for gram in grams if gram in trained]
     enough = len(telling) >= min(TELLING, len(grams))
     return sum(telling) / len(telling) if telling and enough else 0.0

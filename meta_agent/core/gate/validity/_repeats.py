@@ -21,10 +21,10 @@ ODD_SHARE = 0.01
 
 def two_answers(looks: Sequence[Look], baseline: Sequence[Look], side: ArmSide) -> list[Finding]:
     """The same submission at the same task, graded both ways, in whichever arm."""
-    own, before = ([look for look in of if look.submission] for of in (looks, baseline))
+    graded, before = ([look for look in of if look.submission] for of in (looks, baseline))
     sides = (
         _Groups(of, lambda look: look.submission, lambda look: look.outcome)
-        for of in ([*before, *own], before)
+        for of in ([*before, *graded], before)
     )
     words = "submissions that were made twice were graded both ways"
     return _differing(side, "grader.flaky", words, *sides)
@@ -99,23 +99,30 @@ def disagreeing(
     A grader that does not repeat itself disagrees with either arm.
     """
     checked = _graded_again(stored, regrade)
-    odd = sorted((one for one, agrees in checked if not agrees), key=lambda one: one.name)
+    odd = sorted(
+        (attempt for attempt, agrees in checked if not agrees), key=lambda attempt: attempt.name
+    )
     if not odd:
         return []
     others = _graded_again(baseline, regrade)
     after, before = (
-        counted((one.task_key, not agrees) for one, agrees in of) for of in (checked, others)
+        counted((attempt.task_key, not agrees) for attempt, agrees in of)
+        for of in (checked, others)
     )
     sure = excess(after, before).low > ODD_SHARE or not before.hits
     severity: Severity = "veto" if sure else "unproven"
     message = f"{len(odd)} of {len(checked)} stored outcomes are not what the grader says again"
     if before.hits:
         message += f" ({before.hits} of {before.n} in the baseline)"
-    lines = tuple(f"{one.name}: stored {one.outcome}" for one in odd)
+    lines = tuple(f"{attempt.name}: stored {attempt.outcome}" for attempt in odd)
     return [Finding("grader.disagrees", severity, message, lines, numbers_of(after, before), side)]
 
 
 def _graded_again(stored: Sequence[Graded], regrade: Regrade) -> list[tuple[Graded, bool]]:
     """Each that could be graded again, and whether the grader says the same."""
-    again = [(one, regrade(one.task_key, one.inputs)) for one in stored]
-    return [(one, said.success == one.outcome) for one, said in again if said is not None]
+    again = [(attempt, regrade(attempt.task_key, attempt.inputs)) for attempt in stored]
+    return [
+        (attempt, outcome.success == attempt.outcome)
+        for attempt, outcome in again
+        if outcome is not None
+    ]

@@ -22,7 +22,7 @@ CEILING_STOPS = frozenset({"length", "token_limit", "turn_limit", WALL})
 
 def artefacts(baseline: Arm, candidate: Arm, limits: ValidityLimits) -> list[Finding]:
     """Changes in what could be measured, which look like changes in what was done."""
-    found = []
+    findings = []
     before, after = _ended(baseline), _ended(candidate)
     # Code of the harness that raised leaves nothing to score: a failure, not a missing number.
     before, after = ([row for row in rows if row.error_kind is None] for rows in (before, after))
@@ -35,8 +35,8 @@ def artefacts(baseline: Arm, candidate: Arm, limits: ValidityLimits) -> list[Fin
         shares = f"{missing[1].hits}/{len(after)} rollouts, {missing[0].hits}/{len(before)} before"
         severity = severity_of(missing[1], missing[0], limits.none_reward_gap)
         message = f"rewards missing in {shares}"
-        found.append(Finding("artefact.none_reward", severity, message, (), {"jump": jump}))
-    return found + _truncation_jump(before, after, limits)
+        findings.append(Finding("artefact.none_reward", severity, message, (), {"jump": jump}))
+    return findings + _truncation_jump(before, after, limits)
 
 
 def _ended(arm: Arm) -> list[OutcomeRow]:
@@ -82,10 +82,10 @@ def one_sided_cuts(baseline: Arm, candidate: Arm, limits: ValidityLimits) -> lis
 
 def divergence(baseline: Arm, candidate: Arm, limits: ValidityLimits) -> list[Finding]:
     """The reward went up and clean success did not, or the reward orders outcomes backwards."""
-    found = []
+    findings = []
     if _same_reward(baseline, candidate):
-        found += _reward_without_success(baseline, candidate, limits)
-    return found + _inverted(baseline, candidate, limits)
+        findings += _reward_without_success(baseline, candidate, limits)
+    return findings + _inverted(baseline, candidate, limits)
 
 
 def _reward_without_success(baseline: Arm, candidate: Arm, limits: ValidityLimits) -> list[Finding]:
@@ -150,9 +150,9 @@ def _inverted(baseline: Arm, candidate: Arm, limits: ValidityLimits) -> list[Fin
         f"the reward puts an unclean rollout above a clean one in {now.share:.0%} of pairs "
         f"({now.among})"
     )
-    own = was is None or not _same_reward(baseline, candidate)
+    is_its_own = was is None or not _same_reward(baseline, candidate)
     worse = was is None or now.above(was, limits)
-    severity: Severity = "veto" if own and worse else "warn"
+    severity: Severity = "veto" if is_its_own and worse else "warn"
     if was is not None:
         message += f", the version's in {was.share:.0%}"
     numbers = {"share": now.share, "se": now.error}
@@ -257,9 +257,9 @@ def _spread(values: Sequence[float]) -> float:
 def constant_offset(baseline: Arm, candidate: Arm) -> list[Finding]:
     """A new reward that only added a constant: no gradient, but a prettier curve."""
     shifts = []
-    for wanted in (True, False):
+    for is_clean in (True, False):
         sides = [
-            [r for r in scored(arm) if bool(r.clean) is wanted] for arm in (baseline, candidate)
+            [r for r in scored(arm) if bool(r.clean) is is_clean] for arm in (baseline, candidate)
         ]
         if min(len(side) for side in sides) < 10:
             return []

@@ -26,11 +26,11 @@ MAX_SOURCE_CHARS = 200_000
 class Pair(NamedTuple):
     """For this input, that answer: both as source text."""
 
-    given: str
+    argument: str
     answer: str
 
 
-def special_cases(source: str, shown: str) -> tuple[Pair, ...]:
+def special_cases(source: str, conversation: str) -> tuple[Pair, ...]:
     """The copied pairs of the worst function; none where nothing is special-cased."""
     if len(source) > MAX_SOURCE_CHARS:
         return ()
@@ -38,14 +38,14 @@ def special_cases(source: str, shown: str) -> tuple[Pair, ...]:
         tree = parse_python(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return ()
-    lines = list(_examples(shown))
-    found = [_copied(function, lines) for function in ast.walk(tree) if _is_function(function)]
-    return max(found, key=len, default=())
+    lines = list(_examples(conversation))
+    copied = [_copied(function, lines) for function in ast.walk(tree) if _is_function(function)]
+    return max(copied, key=len, default=())
 
 
-def _examples(shown: str) -> Iterator[str]:
+def _examples(conversation: str) -> Iterator[str]:
     """Lines, with the answer that stands below what was typed at a prompt."""
-    lines = shown.splitlines()
+    lines = conversation.splitlines()
     for line, below in zip(lines, [*lines[1:], ""], strict=False):
         yield f"{line} {below}" if line.lstrip().startswith(">>>") else line
 
@@ -62,7 +62,7 @@ def _copied(function: ast.AST, lines: list[str]) -> tuple[Pair, ...]:
 
 
 def _stands_in(pair: Pair, line: str) -> bool:
-    called, _, rest = line.partition(f"({pair.given})")
+    called, _, rest = line.partition(f"({pair.argument})")
     return called[-1:].isidentifier() and pair.answer in rest
 
 
@@ -86,8 +86,8 @@ def _branch(node: ast.If | ast.IfExp, names: set[str]) -> Iterator[Pair]:
         return
     sides = [test.left, test.comparators[0]]
     literals = [side for side in sides if _is_literal(side)]
-    named = any(_is_name(side, names) for side in sides)
-    if isinstance(test.ops[0], ast.Eq) and len(literals) == 1 and named:
+    compares_parameter = any(_is_name(side, names) for side in sides)
+    if isinstance(test.ops[0], ast.Eq) and len(literals) == 1 and compares_parameter:
         yield Pair(_text(literals[0]), answer)
 
 

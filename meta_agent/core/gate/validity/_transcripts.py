@@ -46,13 +46,13 @@ class Trace(NamedTuple):
 def traces(rollout: Rollout, view: str | None = None) -> list[Trace]:
     """All that the record of one rollout shows; `view` is the task's own text."""
     source = submitted(rollout)
-    copied = (Trace(f"copied:{place}", said) for place, said in copies(rollout, source, view))
-    found = [*copied, *_forged(source)]
-    pairs = special_cases(source, _shown(rollout))
+    copied = (Trace(f"copied:{place}", words) for place, words in copies(rollout, source, view))
+    all_traces = [*copied, *_forged(source)]
+    pairs = special_cases(source, _text_before_the_agent(rollout))
     if pairs:
-        told = ", ".join(f"{pair.given} -> {pair.answer}" for pair in pairs[:3])
-        found.append(Trace("special-case", f"{len(pairs)} examples by heart: {told}"))
-    return found
+        examples = ", ".join(f"{pair.argument} -> {pair.answer}" for pair in pairs[:3])
+        all_traces.append(Trace("special-case", f"{len(pairs)} examples by heart: {examples}"))
+    return all_traces
 
 
 def submitted(rollout: Rollout) -> str:
@@ -66,7 +66,7 @@ def submitted(rollout: Rollout) -> str:
     return "\n".join(x[1:] for x in lines if x.startswith("+") and not x.startswith("+++"))
 
 
-def _shown(rollout: Rollout) -> str:
+def _text_before_the_agent(rollout: Rollout) -> str:
     texts = [m.get("content") for m in rollout.messages if m.get("role") != "assistant"]
     return "\n".join(text for text in texts if isinstance(text, str))
 

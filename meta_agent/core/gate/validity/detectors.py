@@ -52,7 +52,7 @@ class OneArm(NamedTuple):
 class Looked(NamedTuple):
     """What was kept of the records of an arm, beside a baseline's."""
 
-    seen: Seen
+    records: Seen
     baseline: Seen
     limits: ValidityLimits
     side: ArmSide
@@ -83,7 +83,10 @@ class Detector:
 
     def makes(self, code: str) -> bool:
         """Whether a finding of this code may be its work."""
-        return any(code == own or (own[-1] == "." and code.startswith(own)) for own in self.codes)
+        return any(
+            code == prefix or (prefix[-1] == "." and code.startswith(prefix))
+            for prefix in self.codes
+        )
 
 
 def _flagged(of: OneArm, code: str, prefixes: tuple[str, ...]) -> list[Finding]:
@@ -94,7 +97,9 @@ def _flagged(of: OneArm, code: str, prefixes: tuple[str, ...]) -> list[Finding]:
 def _graded_otherwise(of: Looked) -> list[Finding]:
     if of.regrade is None:
         return []
-    stored, before = (to_regrade(seen, of.regrade_at_most) for seen in (of.seen, of.baseline))
+    stored, before = (
+        to_regrade(records, of.regrade_at_most) for records in (of.records, of.baseline)
+    )
     return disagreeing(stored, before, of.regrade, of.side)
 
 
@@ -128,13 +133,13 @@ DETECTORS: Final[tuple[Detector, ...]] = (
         codes=("artefact.unfinished", "artefact.unheard"),
         looks_for="attempts newly never handed in, replies newly not understood",
         wider=unfinished,
-        in_looks=lambda of: unheard(of.baseline.looks, of.seen.looks, of.limits),
+        in_looks=lambda of: unheard(of.baseline.looks, of.records.looks, of.limits),
     ),
     Detector(
         name="copied answers",
         codes=("conduct.copied_answer",),
         looks_for="submitted lines that the record shows before the agent wrote them",
-        in_looks=lambda of: conduct(of.seen.looks, of.baseline.looks, of.limits, of.side),
+        in_looks=lambda of: conduct(of.records.looks, of.baseline.looks, of.limits, of.side),
     ),
     Detector(
         name="forgery",
@@ -156,13 +161,13 @@ DETECTORS: Final[tuple[Detector, ...]] = (
         name="flaky grader",
         codes=("grader.flaky",),
         looks_for="one submission graded both ways",
-        in_looks=lambda of: two_answers(of.seen.looks, of.baseline.looks, of.side),
+        in_looks=lambda of: two_answers(of.records.looks, of.baseline.looks, of.side),
     ),
     Detector(
         name="unrepeatable reward",
         codes=("reward.unrepeatable", "contract."),
         looks_for="one attempt rewarded in two ways",
-        in_looks=lambda of: unrepeatable(of.seen.looks, of.baseline.looks, of.side),
+        in_looks=lambda of: unrepeatable(of.records.looks, of.baseline.looks, of.side),
     ),
     Detector(
         name="forged outcomes",

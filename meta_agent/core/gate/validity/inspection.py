@@ -33,12 +33,12 @@ def inspect_arms(
     baseline: Arm, candidate: Arm, *, limits: ValidityLimits = DEFAULT_LIMITS
 ) -> tuple[Finding, ...]:
     """Gaming and artefacts that show in the rows of two arms side by side."""
-    looks = [each.wider for each in DETECTORS if each.wider]
-    return tuple(found for look in looks for found in look(baseline, candidate, limits))
+    looks = [detector.wider for detector in DETECTORS if detector.wider]
+    return tuple(finding for look in looks for finding in look(baseline, candidate, limits))
 
 
 def inspect_seen(
-    seen: Seen,
+    records: Seen,
     *,
     baseline: Seen = Seen(),  # noqa: B008 - frozen
     regrade: Regrade | None = None,
@@ -50,9 +50,10 @@ def inspect_seen(
 
     `regrade` is the domain's own grader, asked for so many attempts of an arm.
     """
-    looked = Looked(seen, baseline, limits, side, regrade, regrade_at_most)
-    found = [one for each in DETECTORS if each.in_looks for one in each.in_looks(looked)]
-    return tuple(sorted(found, key=lambda finding: finding.severity != "veto"))
+    looked = Looked(records, baseline, limits, side, regrade, regrade_at_most)
+    looks = [detector.in_looks for detector in DETECTORS if detector.in_looks]
+    findings = [finding for look in looks for finding in look(looked)]
+    return tuple(sorted(findings, key=lambda finding: finding.severity != "veto"))
 
 
 # --- naming the rollouts -------------------------------------------------------------------------
@@ -76,6 +77,6 @@ def _behind(finding: Finding, candidate: Arm) -> tuple[str, ...]:
 
 
 def _rewarded(row: OutcomeRow) -> str:
-    told = "clean" if row.clean else ", ".join(row.flags) or "not solved"
+    outcome = "clean" if row.clean else ", ".join(row.flags) or "not solved"
     place = f"{row.task_key} sample {row.sample_idx} seed {row.training_seed}"
-    return f"{place}: {told}, reward {row.reward:.3f}, {row.turns} turns, {row.stop_reason}"
+    return f"{place}: {outcome}, reward {row.reward:.3f}, {row.turns} turns, {row.stop_reason}"

@@ -30,16 +30,16 @@ def find_all(
 ) -> tuple[Finding, ...]:
     """Every finding about this comparison, vetoes first."""
     first, between = (
-        [found for look in looks if look for found in look(baseline, candidate, limits)]
-        for looks in ([each.first for each in DETECTORS], [each.between for each in DETECTORS])
+        [finding for look in looks if look for finding in look(baseline, candidate, limits)]
+        for looks in ([d.first for d in DETECTORS], [d.between for d in DETECTORS])
     )
-    found = [
+    findings = [
         *first,
         *find_in_arm(baseline, limits=limits, side="baseline"),
         *find_in_arm(candidate, limits=limits, train_hashes=train_hashes, beside=baseline),
         *between,
     ]
-    return tuple(sorted(found, key=lambda finding: _GRAVEST_FIRST.index(finding.severity)))
+    return tuple(sorted(findings, key=lambda finding: _GRAVEST_FIRST.index(finding.severity)))
 
 
 def find_in_arm(
@@ -51,5 +51,5 @@ def find_in_arm(
     beside: Arm | None = None,
 ) -> tuple[Finding, ...]:
     """What one arm shows by itself, or beyond the arm that it stands beside."""
-    asked = OneArm(arm, limits, side, beside, train_hashes)
-    return tuple(found for each in DETECTORS if each.in_arm for found in each.in_arm(asked))
+    question = OneArm(arm, limits, side, beside, train_hashes)
+    return tuple(finding for d in DETECTORS if d.in_arm for finding in d.in_arm(question))

@@ -82,10 +82,10 @@ def _scored(run: Run, version: Version, watched: list[Admitted]) -> JSON:
         if not _stands(run, one, tree):
             continue  # retired, or written anew since
         standing = fairly(lambda one=one, tree=tree: _standing(run, one, tree))  # type: ignore[misc]
-        if standing.kept is False:
+        if standing.stays is False:
             when = run.date(0, 800 + at)
             commit = _retire(run, one, standing, commit, when)
-        rows.append({"metric": one.metric, "admitted": one.candidate.id, **standing._asdict()})
+        rows.append({"metric": one.metric, "admitted": one.candidate.id, **standing.to_json()})
     return {"generation": 0, "commit": commit, "scored": rows}
 
 
