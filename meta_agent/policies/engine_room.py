@@ -133,4 +133,4 @@ def _cached_numbers(model_config: dict[str, JSON]) -> int:
         pairs = 2 * int(shape.get("num_key_value_heads") or heads)
         return int(shape["num_hidden_layers"]) * pairs * width
     except (KeyError, TypeError, ValueError) as error:
-        raise ConfigError(f"the model's config.json does not tell its sizes: {error!r}") from error
+        raise ConfigError(f"the model's config.json lacks its sizes: {error!r}") from error

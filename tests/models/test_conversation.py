@@ -231,7 +231,7 @@ def test_what_is_needed_to_parse_is_not_saved_with_the_tokenizer(tmp_path: Path)
 def test_what_a_template_leaves_out_is_refused() -> None:
     deaf = copy.copy(_templates.tokenizer("qwen2_5"))
     deaf.chat_template = deaf.chat_template.replace("message.content", "''")
-    with pytest.raises(ValueError, match="the chat template leaves out"):
+    with pytest.raises(ValueError, match="the chat template omits"):
         Rendering(deaf, _templates.stop_ids("qwen2_5")).require("user")
 
 

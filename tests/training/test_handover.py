@@ -56,7 +56,7 @@ def test_the_weights_come_in_the_hubs_layout_with_the_verdict(
     ):
         assert words in card
     again = meta_agent(*given, cwd=tmp_path)
-    assert again.returncode == 2 and "is there already" in again.stderr
+    assert again.returncode == 2 and "exists already" in again.stderr
 
 
 @pytest.mark.train

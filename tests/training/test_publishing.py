@@ -121,7 +121,7 @@ def test_an_adapter_that_vllm_cannot_serve_is_refused(tmp_path: Path, odd: dict[
     with pytest.raises(ConfigError, match="vLLM"):
         served_as("it", odd_one, adapters=True, scratch=tmp_path)
     assert served_as("it", plain, adapters=True, scratch=tmp_path).rank == 8
-    with pytest.raises(ConfigError, match="trained whole"):
+    with pytest.raises(ConfigError, match="whole weights"):
         served_as("it", plain, adapters=False, scratch=tmp_path)
 
 

@@ -124,7 +124,7 @@ class Rendering:
         word = _MARK[::-1]
         text, _ = self._behind(called, [{"role": role, "content": word}], None)
         if word not in text:
-            raise ValueError(f"the chat template leaves out messages of the role {role!r:.40}")
+            raise ValueError(f"the chat template omits messages of the role {role!r:.40}")
         self._heard.add((role, bool(called)))
 
     def parse_reply(self, prompt_ids: list[int], ids: list[int], tools: Tools) -> ParsedReply:
@@ -151,11 +151,11 @@ class Rendering:
         alone = self._template.render(talk, tools, prompt=False).split(_MARK)
         grown = self._template.render([*talk, *map(_plain, news)], tools).split(_MARK)
         if len(alone) < 2 or len(grown) < len(alone):
-            raise ValueError("the chat template leaves out what the assistant said before")
+            raise ValueError("the chat template omits the assistant's earlier messages")
         tail, rest = alone[-1], _MARK.join(grown[len(alone) - 1 :])
         at = min((tail.find(mark) for mark in self._marks if mark in tail), default=len(tail))
         if not rest.startswith(tail[:at]):
-            raise ValueError("the chat template writes a reply in another way once it is answered")
+            raise ValueError("the chat template renders a reply differently after it is answered")
         return rest[at:], at < len(tail)
 
     def _parse(self, prompt_ids: list[int], ids: list[int], tools: Tools) -> dict[str, JSON]:

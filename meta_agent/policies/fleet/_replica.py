@@ -218,10 +218,10 @@ class Replica:
         """Starts another engine. Raises ProviderError after too many losses in a row."""
         if self._lost >= self._patience.tries:
             raise ProviderError(
-                f"engine {self.number} was lost {self._lost} times and answered nothing between",
+                f"engine {self.number} was lost {self._lost} times without an answer in between",
                 kind="breaker",
                 billed="no",
-                hint="its log says why; the same command goes on from what is recorded",
+                hint="its log says why; the same command resumes from the record",
             )
         started: Started | None = None
         try:

@@ -128,7 +128,7 @@ class Routes:
         self._ask("POST", "/collective_rpc", call, timeout_sec)
         answer = self._ask("POST", "/reset_prefix_cache", None, timeout_sec)
         if b"true" not in answer:
-            raise _failure("server", "it keeps what it computed by the weights before")
+            raise _failure("server", "it keeps cached results of the earlier weights")
 
     def take_adapter(self, name: str, folder: Path, timeout_sec: float) -> None:
         """Serves an adapter under a new name, since vLLM caches prefixes by name."""

@@ -44,7 +44,7 @@ def settings_of(folder: Path) -> dict[str, Any]:
     if not isinstance(settings, dict) or settings.get("peft_type") != "LORA":
         kind = settings.get("peft_type") if isinstance(settings, dict) else settings
         raise ConfigError(
-            f"{folder} is an adapter of the kind {str(kind)[:40]!r}, and only LoRA is read",
+            f"{folder} is an adapter of type {str(kind)[:40]!r}, and only LoRA can be read",
             hint="merge it into its base and give that folder",
         )
     if not (folder / WEIGHTS).is_file():

@@ -59,7 +59,7 @@ def hand_over_adapter(checkpoint: Path, target: Path, policy: str, facts: Facts)
     if current != trained_on:
         raise ConfigError(
             f"the adapter was trained on {trained_on}, and {name} is {current}",
-            hint="put the model of then back, or leave out --adapter: the weights come whole",
+            hint="restore that model, or omit --adapter to hand over whole weights",
         )
     settings = adapter.settings_of(checkpoint)
     rank = int(settings["r"])
@@ -111,7 +111,7 @@ def _put(target: Path, fill: Callable[[Path], None], card: str) -> None:
     """Writes a new folder, whole or not at all."""
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise ConfigError(
-            f"{target} is there already, and nothing is written over it", hint="--model NEW_FOLDER"
+            f"{target} exists already and is not overwritten", hint="--model NEW_FOLDER"
         )
     partial = target.with_name(f".{target.name}.partial")
     shutil.rmtree(partial, ignore_errors=True)

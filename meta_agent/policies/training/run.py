@@ -142,7 +142,7 @@ def train_policy(
             return loop.provide(event, partial(seal, event.step))
         except Interrupted as error:
             raise Interrupted(
-                f"stopped as asked; the training is kept as of step {event.step} of {steps}"
+                f"stopped as requested; the training is kept as of step {event.step} of {steps}"
             ) from error
 
     try:
@@ -348,8 +348,8 @@ class _Loop:
         share = self._in_rows / sampled if sampled else 1.0
         if share < self._min_exact:
             raise CandidateError(
-                f"of the tokens that the policy sampled {share:.1%} are in rows to train on, and "
-                f"{self._min_exact:.0%} have to be: the scaffold changes what was said before",
+                f"{share:.1%} of the sampled tokens are in rows to train on, and at least "
+                f"{self._min_exact:.0%} have to be: the scaffold changes earlier messages",
                 reason="inexact_rows",
                 hint="let each call begin with the messages of the call before and its reply",
             )

@@ -80,9 +80,9 @@ class Seals:
     def _open(self, step: int) -> Sealed:
         whole = document(self._host(step).read_bytes())
         if whole["facts"] != self._facts:
-            raise IntegrityError("it is of another training")
+            raise IntegrityError("it is a seal of another training")
         if whole["files"] != self._hashes(step):
-            raise IntegrityError("its files are not those that were sealed")
+            raise IntegrityError("its files differ from the sealed ones")
         rollouts = list(RolloutStore(self._rollouts(step)).iter(_ROLLOUTS, tokens=True))
         return Sealed(step, whole["state"], rollouts)
 

@@ -113,7 +113,7 @@ class Overlap:
             raise InfrastructureError(
                 f"the weights after step {event.step} could not be published: those after step "
                 f"{version} are served, and rows may be {self._most} events old (max_staleness)",
-                hint="run the same command again: it goes on from the last seal",
+                hint="run the same command again: it resumes from the last seal",
             )
 
     def require_heard(self, rollouts: Sequence[Rollout]) -> None:
@@ -122,7 +122,7 @@ class Overlap:
             why = next((r.error.detail for r in rollouts if r.error), "it told no tokens")
             raise InfrastructureError(
                 f"the engine answered for none of {len(rollouts)} attempts: {why}",
-                hint="run the same command again: it goes on from the last seal",
+                hint="run the same command again: it resumes from the last seal",
             )
 
     def ages(self, rollouts: Sequence[Rollout], version: int, event: RolloutEvent) -> Ages:

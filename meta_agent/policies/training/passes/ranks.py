@@ -4,9 +4,9 @@ Every rank is a whole trainer over all rows, so that a loss divides by the numbe
 ranks divide the passes through the model (`_trainer`). Each rank holds the whole weights, and
 torch's DistributedDataParallel adds their gradients up, or it holds a part (`shards`).
 
-Why not `accelerate launch`: accelerate divides the rows among the ranks. Then every rank asks for
-rows of its own, normalisers are means over ranks, and a training on two ranks no longer takes the
-steps of a training on one. So accelerate and TRL see one process here.
+Why not `accelerate launch`: accelerate divides the rows among the ranks. Then the loss `bnpo`
+divides by the tokens of one rank, and a rank whose rows are short or dead waits for the others. So
+accelerate and TRL see one process here, and the passes are divided.
 
 Promises: only rank 0 talks to the host and writes files. It starts the other ranks, and they end
 with it. If one of them ends, rank 0 ends too and names it (`_spawn`). A collective never times out:

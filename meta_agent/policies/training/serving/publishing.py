@@ -50,7 +50,7 @@ def require_servable(folder: Path, *, adapters: bool) -> int:
         return 0
     if not adapters:
         raise ConfigError(
-            f"{folder} is an adapter, and engines are to take weights that are trained whole",
+            f"{folder} is an adapter, and the engines of this run take whole weights",
             hint="merge it into its base and give that folder, or train adapters: --lora-rank 16",
         )
     settings = adapter.settings_of(folder)
@@ -112,7 +112,7 @@ class EnginePublisher:
             raise InfrastructureError(
                 f"the engines did not take the weights {name}, {self._failed} in a row: they "
                 f"serve {served_name}",
-                hint="their logs say why; the same command goes on from the last seal",
+                hint="their logs say why; the same command resumes from the last seal",
             )
 
     def _tidy(self) -> None:
