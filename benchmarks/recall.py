@@ -28,7 +28,8 @@ from typing import Any
 
 from _oracle import repaired
 
-from meta_agent.composition.opening import FIRST_COMMIT, first_version, open_run
+from meta_agent.composition.inputs import FIRST_COMMIT
+from meta_agent.composition.opening import first_version, open_run
 from meta_agent.core.config import RunConfig
 from meta_agent.core.history import HarnessRepo
 from meta_agent.core.loop.verbs.collect import collect, read

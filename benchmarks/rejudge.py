@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from meta_agent.composition.opening import load_run_domain
+from meta_agent.composition.inputs import load_run_domain
 from meta_agent.core.config import RunConfig
 from meta_agent.core.errors import IntegrityError
 from meta_agent.core.gate import (

@@ -14,7 +14,7 @@ from typing import Any, get_args
 
 import pytest
 
-from meta_agent.composition.opening import require_supported
+from meta_agent.composition.preflight import require_supported
 from meta_agent.core.chat import ChatReply, ChatRequest
 from meta_agent.core.config import RunConfig
 from meta_agent.core.errors import ConfigError

@@ -50,7 +50,7 @@ def init(
     """Make a workspace: settings, harness repository, skills, ledger. Safe to repeat."""
     from meta_agent.composition.begin import MINE, begin
     from meta_agent.composition.bring import Answers, is_brought
-    from meta_agent.composition.opening import open_or_create
+    from meta_agent.composition.inputs import open_or_create
     from meta_agent.reports.terminal.text import facts
 
     if config.domain == MINE:

@@ -85,7 +85,7 @@ def tasks_check(
     """Check a task file: golds pass, empty attempts and cheats fail, no task is in two splits."""
     from dataclasses import replace
 
-    from meta_agent.composition.opening import asked_of
+    from meta_agent.composition.inputs import asked_of
     from meta_agent.domains.check import check_asked, default_manifest, render, write_manifest
     from meta_agent.reports.terminal.text import lines
 

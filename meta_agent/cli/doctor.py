@@ -176,7 +176,7 @@ def _devices(config: RunConfig) -> Iterator[Row]:
 
 def _fits(config: RunConfig) -> Iterator[Row]:
     """By the files of the model: nothing is loaded, and a model of the hub is not fetched."""
-    from meta_agent.composition.opening import load_run_domain
+    from meta_agent.composition.inputs import load_run_domain
     from meta_agent.composition.placing import placing
     from meta_agent.policies.training.memory import by_part, gib
 
@@ -276,7 +276,8 @@ def _needs_docker(config: RunConfig) -> bool:
 
 def _tasks(config: RunConfig) -> Iterator[Row]:
     """Reads a task file; whether its tasks are sound takes sandboxes (`meta-agent tasks check`)."""
-    from meta_agent.composition.opening import load_run_domain, require_supported
+    from meta_agent.composition.inputs import load_run_domain
+    from meta_agent.composition.preflight import require_supported
     from meta_agent.core.protocols import SPLITS
 
     if not config.own_tasks:

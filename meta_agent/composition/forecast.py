@@ -9,8 +9,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from meta_agent.composition.opening import load_run_domain, name_of, require_supported
+from meta_agent.composition.inputs import load_run_domain
+from meta_agent.composition.opening import name_of
 from meta_agent.composition.placing import Placing, placing
+from meta_agent.composition.preflight import require_supported
 from meta_agent.composition.served import REPLAY
 from meta_agent.composition.visible import KIND, tasks_that_do, visible
 from meta_agent.core.config import RunConfig

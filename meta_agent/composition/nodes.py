@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from meta_agent.composition.opening import lab_settings, load_run_domain
+from meta_agent.composition.inputs import load_run_domain
+from meta_agent.composition.opening import lab_settings
 from meta_agent.composition.root import sandboxes_of
 from meta_agent.composition.served import policies_of
 from meta_agent.core.config import RunConfig

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final, cast
 
-from meta_agent.composition.opening import backend_of
+from meta_agent.composition.preflight import backend_of
 from meta_agent.core.config import RunConfig
 from meta_agent.core.errors import ConfigError
 from meta_agent.core.harness import HarnessSession, open_session, parse_contract

@@ -22,7 +22,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Final
 
-from meta_agent.composition.opening import backend_of, open_run
+from meta_agent.composition.opening import open_run
+from meta_agent.composition.preflight import backend_of
 from meta_agent.composition.visible import KIND, terms
 from meta_agent.core.config import RunConfig
 from meta_agent.core.errors import ConfigError

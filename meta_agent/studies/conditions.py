@@ -28,12 +28,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol
 
-from meta_agent.composition.opening import (
-    draining,
-    load_run_domain,
-    open_or_create,
-    require_supported,
-)
+from meta_agent.composition.draining import draining
+from meta_agent.composition.inputs import load_run_domain, open_or_create
+from meta_agent.composition.preflight import require_supported
 from meta_agent.core.config import RunConfig
 from meta_agent.core.durable import write_whole
 from meta_agent.core.errors import ConfigError, Interrupted, MetaAgentError

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from meta_agent.composition.opening import load_run_domain
+from meta_agent.composition.inputs import load_run_domain
 from meta_agent.core.errors import ConfigError
 from meta_agent.core.gate import Finding, row_of
 from meta_agent.core.history import HarnessRepo

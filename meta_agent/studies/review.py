@@ -22,13 +22,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, cast
 
-from meta_agent.composition.opening import (
-    backend_of,
-    first_version,
-    lab_settings,
-    load_run_domain,
-    settled,
-)
+from meta_agent.composition.inputs import load_run_domain
+from meta_agent.composition.opening import first_version, lab_settings, settled
+from meta_agent.composition.preflight import backend_of
 from meta_agent.composition.root import extensions_of, sandboxes_of
 from meta_agent.composition.visible import declare
 from meta_agent.core.chat import ModelClient

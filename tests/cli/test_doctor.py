@@ -14,7 +14,7 @@ import pytest
 
 from meta_agent.cli import doctor
 from meta_agent.cli.doctor import Health, Row, _needs_docker, examine
-from meta_agent.composition import opening, placing
+from meta_agent.composition import inputs, placing
 from meta_agent.core.config import RunConfig
 from meta_agent.core.distribution import install
 from meta_agent.core.errors import PreflightError
@@ -116,7 +116,7 @@ def test_whether_a_training_fits_is_told_by_part(
 ) -> None:
     with_devices(monkeypatch, Device("0", free << 30))
     domain = SimpleNamespace(ceilings=SimpleNamespace(max_context_tokens=8192), tasks=lambda _: ())
-    monkeypatch.setattr(opening, "load_run_domain", lambda *_, **__: domain)
+    monkeypatch.setattr(inputs, "load_run_domain", lambda *_, **__: domain)
     settings = {"workspace": tmp_path, "policy": f"hf:{folder}", "tasks": tmp_path / "t.jsonl"}
     settings |= {"lora_rank": 16, "precision": "bfloat16"}
     one = row(examine(resolve(settings)), "memory")

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from meta_agent.composition.headline import headline
-from meta_agent.composition.opening import load_run_domain
+from meta_agent.composition.inputs import load_run_domain
 from meta_agent.core.config import RunConfig
 from meta_agent.core.loop.plan import plan_for
 from meta_agent.core.workspace import Workspace

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from meta_agent.composition.opening import _reason
+from meta_agent.composition.draining import exit_reason
 from meta_agent.core.display import Question, Reply
 from meta_agent.core.errors import Aborted, ConfigError, Interrupted, Parked
 from meta_agent.core.loop.verbs._briefing import tried
@@ -210,4 +210,4 @@ def test_a_drain_while_the_person_thinks_is_an_interruption_not_an_answer(bench:
     [(Parked("waits", subjects=("g0/c0",)), "parked"), (Aborted("ended"), "aborted")],
 )
 def test_why_a_run_stopped_is_recorded_by_its_own_word(error: Exception, reason: str) -> None:
-    assert _reason(error) == reason
+    assert exit_reason(error) == reason

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from meta_agent.composition.opening import load_run_domain
+from meta_agent.composition.inputs import load_run_domain
 from meta_agent.composition.visible import KIND, declare, terms, visible
 from meta_agent.core.config import RunConfig
 from meta_agent.core.errors import ConfigError

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from meta_agent.composition.opening import first_version, open_or_create
+from meta_agent.composition.inputs import open_or_create
+from meta_agent.composition.opening import first_version
 from meta_agent.composition.root import extensions_of
 from meta_agent.core.config import RunConfig
 from meta_agent.core.errors import BudgetError, ConfigError, Interrupted

@@ -7,7 +7,7 @@ import signal
 
 import pytest
 
-from meta_agent.composition.opening import draining
+from meta_agent.composition.draining import draining
 from meta_agent.core.errors import (
     CandidateError,
     ConfigError,

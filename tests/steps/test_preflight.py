@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from meta_agent.composition import opening
+from meta_agent.composition import opening, preflight
 from meta_agent.core.config import RunConfig
 from meta_agent.core.errors import ConfigError, PreflightError
 from meta_agent.core.resources import shipped_harness
@@ -24,7 +24,7 @@ def test_an_installation_without_torch_is_told_what_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real = importlib.util.find_spec
-    monkeypatch.setattr(opening, "find_spec", lambda name: None if name == "trl" else real(name))
+    monkeypatch.setattr(preflight, "find_spec", lambda name: None if name == "trl" else real(name))
     with pytest.raises(PreflightError, match="trl") as caught:
         start(RunConfig(workspace=tmp_path / "w"))
     assert "[train]" in str(caught.value.hint)
@@ -63,7 +63,7 @@ def test_what_a_model_does_to_real_code_is_not_run_in_a_plain_process(tmp_path: 
 
 
 def test_a_frozen_policy_needs_no_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(opening, "find_spec", lambda _name: None)
+    monkeypatch.setattr(preflight, "find_spec", lambda _name: None)
     with pytest.raises(ConfigError, match=r"no task|no row|empty"):  # it got as far as the tasks
         start(frozen(tmp_path, sandbox="process", allow_unsafe_process=True))
 

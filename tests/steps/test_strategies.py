@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from meta_agent.composition.opening import first_version, require_supported
+from meta_agent.composition.opening import first_version
+from meta_agent.composition.preflight import require_supported
 from meta_agent.core.config import RunConfig
 from meta_agent.core.errors import ConfigError
 from meta_agent.core.evidence import Alert, Evidence

@@ -12,7 +12,7 @@ import pytest
 import meta_agent
 from maintain import code_demos, math_demos, swe_demos
 from maintain.drive import Scaffold, lock_step, search_plans
-from meta_agent.composition.opening import base_policy
+from meta_agent.composition.inputs import base_policy
 from meta_agent.core.protocols import GenerateReply, GenerateRequest
 from meta_agent.core.settings import resolve
 from meta_agent.domains.nano import NanoSwe, code, math

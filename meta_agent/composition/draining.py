@@ -1,0 +1,68 @@
+"""How a run is stopped, and the word by which its end is recorded.
+
+Ctrl-C and SIGTERM drain: the step in flight is finished and recorded, and a training is sealed. A
+second Ctrl-C ends the process at once. Each leaves a run that the same command resumes.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Final
+
+from meta_agent.core.errors import MetaAgentError
+
+_ASK_TO_STOP: Final = (signal.SIGINT, signal.SIGTERM)
+
+
+_STOPPING: Final = (
+    b"\nstopping: a training that keeps seals makes one after this optimizer step, any other step "
+    b"in flight is finished; Ctrl-C again ends it now\n"
+)
+
+
+@contextmanager
+def draining() -> Iterator[threading.Event]:
+    """Gives an event that SIGINT or SIGTERM sets. A second SIGINT ends the process at once."""
+    stop = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield stop
+        return
+
+    def on_signal(number: int, _frame: FrameType | None) -> None:
+        if stop.is_set():
+            if number == signal.SIGTERM:  # schedulers send it to each process, and again
+                return
+            if os.isatty(2):
+                os.write(2, b"\x1b[?25h")  # a live display had hidden the cursor
+            os._exit(130)  # children die with us (PR_SET_PDEATHSIG); the journal is durable
+        stop.set()
+        # Not through the display: it may hold its lock in the very thread that we interrupt.
+        os.write(2, _STOPPING)
+
+    before = {number: signal.signal(number, on_signal) for number in _ASK_TO_STOP}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+_REASONS: Final = {
+    130: "interrupted",
+    4: "budget",
+    5: "infrastructure",
+    6: "parked",
+    7: "aborted",
+}
+
+
+def exit_reason(error: BaseException) -> str:
+    """Returns the word by which the ledger records why a run ended."""
+    if isinstance(error, MetaAgentError):
+        return _REASONS.get(error.exit_code, "error")
+    return "interrupted" if isinstance(error, KeyboardInterrupt) else "bug"

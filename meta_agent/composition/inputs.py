@@ -1,0 +1,98 @@
+"""What a run starts from: its tasks, its workspace, and the harness in it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Literal
+
+from meta_agent.composition.bring import NO_ANSWERS, Answers, Choose, create_brought, is_brought
+from meta_agent.composition.preflight import backend_of
+from meta_agent.core.config import RunConfig
+from meta_agent.core.errors import ConfigError
+from meta_agent.core.history import HarnessRepo
+from meta_agent.core.protocols import Domain
+from meta_agent.core.resources import shipped_harness
+from meta_agent.core.task_splits import as_used, lacking, sizes
+from meta_agent.core.workspace import Workspace, init_workspace
+from meta_agent.domains import Asked, door_of, load_domain, open_domain
+from meta_agent.domains.check import repeated_tasks
+
+FIRST_COMMIT = "feat: the harness this workspace starts from"
+
+
+def open_or_create(
+    config: RunConfig,
+    answers: Answers = NO_ANSWERS,
+    *,
+    choose: Choose = lambda _: None,
+    tell: Callable[[str], None] = lambda _: None,
+) -> Workspace:
+    """The workspace of these settings, made where there is none. The rest is for brought agents."""
+    door_of(config.domain)  # nothing is made for a domain that is not there
+
+    def create(path: Path) -> HarnessRepo:
+        if is_brought(config.harness):
+            return create_brought(path, config.harness, answers, choose=choose, tell=tell)
+        return HarnessRepo.create(path, _first_files(config), FIRST_COMMIT)
+
+    return init_workspace(
+        config.workspace,
+        domain=config.domain,
+        harness=config.harness,
+        seed=config.seed,
+        create_repo=create,
+    )
+
+
+def _first_files(config: RunConfig) -> dict[str, bytes]:
+    if not config.own_tasks and config.policy == "nano":
+        from meta_agent.domains.nano.planted.seeds import seed_files
+
+        variant: Literal["seed", "competent"] = (
+            "competent" if config.harness == "competent" else "seed"
+        )
+        seed = seed_files(config.domain, config.seed, config.profile, variant=variant)
+        return dict(seed.files)
+    return shipped_harness(door_of(config.domain)[0].harness)
+
+
+def load_run_domain(config: RunConfig, *, sandbox: str | None = None, run: str = "tasks") -> Domain:
+    """The domain of these settings: built in, or of a task file whose sandboxes belong to `run`."""
+    if not config.own_tasks:
+        return load_domain(config.domain)
+    asked = asked_of(config, sandbox=sandbox or backend_of(config), run=run)
+    own = open_domain(asked)
+    domain = as_used(own, trainable=config.trainable)
+    if told := lacking(sizes(domain), trainable=config.trainable):
+        raise ConfigError(
+            f"{config.tasks or config.domain} has {told}",
+            hint='give its rows a "split" of train, search, confirm or vault',
+        )
+    if told := repeated_tasks(asked, own):
+        raise ConfigError(
+            f"{config.tasks or config.domain}: {told}",
+            hint="meta-agent tasks check names them all; keep one of each",
+        )
+    return domain
+
+
+def asked_of(config: RunConfig, *, sandbox: str, run: str) -> Asked:
+    """What these settings ask of a domain."""
+    return Asked(
+        name=config.domain,
+        tasks=config.tasks,
+        sandbox=sandbox,
+        run=run,
+        grade=config.grade,
+        threshold=config.threshold,
+        mapping=config.map,
+        python=config.python,
+        judge=config.judge,
+    )
+
+
+def base_policy(config: RunConfig) -> str:
+    """`nano` is the warm start of the suite that is asked for; swe's is called plainly that."""
+    other_suite = config.policy == "nano" and config.domain != "swe"
+    return f"nano:{config.domain}" if other_suite else config.policy

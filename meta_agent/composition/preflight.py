@@ -1,0 +1,92 @@
+"""What is refused before any work: settings that do not fit each other, and missing packages."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from pathlib import Path
+
+from meta_agent.composition.bring import is_brought
+from meta_agent.composition.served import require_servers
+from meta_agent.core.config import RunConfig
+from meta_agent.core.distribution import install
+from meta_agent.core.errors import ConfigError, PreflightError
+from meta_agent.core.harness import CONTRACT_FILE
+from meta_agent.core.workspace import is_workspace
+from meta_agent.domains import door_of
+from meta_agent.policies.training.hub import hf_place
+from meta_agent.sandboxes import Backend, resolve_backend
+from meta_agent.strategies.strategies import STRATEGIES
+from meta_agent.trackers import require_trackers
+
+
+def preflight(config: RunConfig) -> None:
+    """Raises the first reason why these settings cannot be run on this machine."""
+    require_supported(config)
+    if config.trainable:
+        require_training()
+    if config.policy.startswith("hf:"):
+        hf_place(config.policy.removeprefix("hf:"))
+    require_servers(config)
+    require_trackers(config.trackers)
+
+
+def require_supported(config: RunConfig) -> None:
+    """Raises ConfigError where a name is unknown, or policy and tasks do not fit each other."""
+    door_of(config.domain)
+    if config.strategy not in STRATEGIES:
+        raise ConfigError(
+            f"there is no strategy {config.strategy!r}", hint=f"one of {', '.join(STRATEGIES)}"
+        )
+    if config.policy != "nano" and not config.own_tasks:
+        raise ConfigError(
+            f"--policy {config.policy} needs tasks: the built-in suites are cut for the nano "
+            "policy (a few tokens a turn, a context of a hundred)",
+            hint="meta-agent evolve --tasks FILE (meta-agent tasks check FILE explains the format)",
+        )
+    if config.executor != "local" and not config.trainable:
+        raise ConfigError(
+            f"--executor {config.executor} is for a policy that is trained here, and "
+            f"{config.policy} is asked from one machine, which holds its keys",
+            hint="leave it out, or --policy nano or hf:PATH",
+        )
+    if config.own_tasks and config.policy == "nano":
+        raise ConfigError(
+            "the nano policy is made for the built-in suites, and these tasks are others",
+            hint="--policy provider/model, vllm:PATH or hf:PATH",
+        )
+    if is_brought(config.harness) and not config.own_tasks and not _says_how(config):
+        raise needs_tasks(config)
+
+
+def require_training() -> None:
+    """Raises PreflightError if a package that training needs is missing."""
+    missing = [name for name in ("torch", "transformers", "trl") if find_spec(name) is None]
+    if missing:
+        raise PreflightError(
+            f"training needs {', '.join(missing)}, which this installation does not have",
+            hint=f"{install('train')}; the README says how to avoid CUDA wheels",
+        )
+
+
+def _says_how(config: RunConfig) -> bool:
+    """Whether a brought harness has a `harness.toml` of its own, or was taken already."""
+    folder = Path(config.harness)
+    return is_workspace(config.workspace) or (folder / CONTRACT_FILE).is_file()
+
+
+def needs_tasks(config: RunConfig) -> ConfigError:
+    """Returns the error for a harness that cannot run on the nano suites."""
+    return ConfigError(
+        f"--harness {config.harness} needs tasks: the nano suites are for harnesses with an entry "
+        f"in their {CONTRACT_FILE}",
+        hint="meta-agent evolve --tasks FILE --policy provider/model",
+    )
+
+
+def backend_of(config: RunConfig) -> Backend:
+    """Where untrusted code runs: edits by language models, and what a policy does to real code."""
+    return resolve_backend(
+        config.sandbox,
+        code_by_llm=config.meta_model != "rules" or config.own_tasks,
+        allow_unsafe=config.allow_unsafe_process,
+    )
