@@ -75,7 +75,7 @@ def test_a_strategy(monkeypatch: pytest.MonkeyPatch) -> None:
 
     with pytest.raises(ConfigError, match="no strategy 'stays'"):
         require_supported(RunConfig(strategy="stays"))
-    monkeypatch.setitem(STRATEGIES, "stays", Stays)  # type: ignore[arg-type]
+    monkeypatch.setitem(STRATEGIES.rows, "stays", Stays)  # type: ignore[arg-type]
     require_supported(RunConfig(strategy="stays"))
 
 
@@ -107,7 +107,7 @@ def test_a_rollouts_format(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> N
     def claims(value: Any) -> int:
         return 3 if has(value, "said", "won") else 0
 
-    monkeypatch.setitem(FORMATS, "mine", Format("mine", "games", "said, won", claims, read))
+    monkeypatch.setitem(FORMATS.rows, "mine", Format("mine", "games", "said, won", claims, read))
     path = tmp_path / "games.jsonl"
     path.write_text(json.dumps({"said": "b4", "won": True}) + "\n")
     (rollout,) = read_rollouts(path)

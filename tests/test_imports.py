@@ -19,7 +19,7 @@ LAYERS = (
         *(f"core.{name}" for name in ("protocols", "errors", "workspace", "resources", "config")),
         *(f"core.{name}" for name in ("durable", "settings", "offers", "parsing", "distribution")),
         *(f"core.{name}" for name in ("chat", "skills", "evidence", "task_splits", "slices")),
-        *("core.diagnostic_library", "core.processes", "core"),
+        *("core.registry", "core.diagnostic_library", "core.processes", "core"),
     ),
     (
         *(f"core.{name}" for name in ("rollouts", "history", "harness", "sandbox", "ledger")),

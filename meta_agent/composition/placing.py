@@ -9,8 +9,9 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
+from meta_agent.core import registry
 from meta_agent.core.config import RunConfig
 from meta_agent.core.display import Display
 from meta_agent.core.errors import ConfigError
@@ -18,6 +19,7 @@ from meta_agent.core.harness import parse_contract
 from meta_agent.core.history import HarnessRepo
 from meta_agent.core.lab.executor import Executor
 from meta_agent.core.protocols import Domain
+from meta_agent.core.registry import Registry
 from meta_agent.executors.cluster import open_cluster
 from meta_agent.policies.engine_room import seats_of
 from meta_agent.policies.training import TrainSettings
@@ -141,6 +143,12 @@ def images_of(repo: HarnessRepo, backend: str) -> dict[str, str]:
     return image_ids(backend, dict.fromkeys([BASE_IMAGE, *[named] * (named != "base")]))
 
 
+EXECUTORS: Final = Registry[Callable[..., Executor]](
+    "executor", registry.EXECUTORS, {"ray": open_cluster}
+)
+"""Executors by name. A factory takes the address and the arguments of `open_cluster`."""
+
+
 def executor_of(
     config: RunConfig,
     run_id: str,
@@ -154,8 +162,9 @@ def executor_of(
     if config.executor == "local":
         return None
     told = {"config": config.to_json(), "run": run_id, "backend": backend, "images": dict(images)}
-    return open_cluster(
-        config.executor.partition(":")[2],
+    name, _, address = config.executor.partition(":")
+    return EXECUTORS[name](
+        address,
         cpus=threads_of(config),
         gpus=gpus_of(config),
         build="meta_agent.composition.nodes:apparatus",

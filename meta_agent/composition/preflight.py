@@ -33,10 +33,7 @@ def preflight(config: RunConfig) -> None:
 def require_supported(config: RunConfig) -> None:
     """Raises ConfigError where a name is unknown, or policy and tasks do not fit each other."""
     door_of(config.domain)
-    if config.strategy not in STRATEGIES:
-        raise ConfigError(
-            f"there is no strategy {config.strategy!r}", hint=f"one of {', '.join(STRATEGIES)}"
-        )
+    STRATEGIES[config.strategy]
     if config.policy != "nano" and not config.own_tasks:
         raise ConfigError(
             f"--policy {config.policy} needs tasks: the built-in suites are cut for the nano "

@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
+from typing import Final
 
 from meta_agent import proposers, reports
+from meta_agent.core import registry
 from meta_agent.core.chat import ChatReply, ChatRequest, ModelClient
 from meta_agent.core.config import RunConfig
 from meta_agent.core.errors import ConfigError
 from meta_agent.core.loop.extensions import Extensions
 from meta_agent.core.proposals import RULES, Proposer
 from meta_agent.core.protocols import Sandbox, SandboxLimits, SandboxOpener
+from meta_agent.core.registry import Registry
 from meta_agent.llm_clients.asking.client import Client
 from meta_agent.readers import evidence
 from meta_agent.sandboxes import BASE_IMAGE, open_sandbox
+
+PROPOSERS: Final = Registry[Callable[[str, RunConfig], Proposer]](
+    "proposer", registry.PROPOSERS, {}
+)
+"""Proposers of other packages: a factory is called with what follows the colon, and the settings.
+
+The built-in ones, rules and the team of language models, are opened in `proposer_of`.
+"""
 
 
 def sandboxes_of(
@@ -39,9 +50,12 @@ def extensions_of(config: RunConfig, run: str, models: ModelClient | None) -> Ex
 
 
 def proposer_of(config: RunConfig, run: str, models: ModelClient | None) -> Proposer:
-    """Returns who proposes edits: rules, or the language models that the settings name."""
+    """Returns who proposes edits: rules, another package, or the models that the settings name."""
     if config.meta_model == RULES:
         return proposers.RulesAgent()
+    if not config.team_is_asked:
+        name, _, detail = config.meta_model.partition(":")
+        return PROPOSERS[name](detail, config)
     recorded = models if isinstance(models, Client) else config
     return proposers.LlmTeam(
         models or _NoModels(config.meta_model),

@@ -14,10 +14,12 @@ from pathlib import Path
 from typing import Final
 
 from meta_agent.composition.placing import train_settings
+from meta_agent.core import registry
 from meta_agent.core.config import RunConfig, asks_models
 from meta_agent.core.lab.training import Policies
 from meta_agent.core.ledger import Ledger
 from meta_agent.core.protocols import ROLES, Role
+from meta_agent.core.registry import Registry
 from meta_agent.core.workspace import Workspace
 from meta_agent.llm_clients.asking.client import Client, Server, open_client, require_scripts
 from meta_agent.llm_clients.asking.transcripts import Transcripts
@@ -27,6 +29,13 @@ from meta_agent.policies.served_engines import EnginePolicies, Engines
 
 REPLAY: Final = "replay:"
 _OWN_PROTOCOL: Final = ("openai", "hosted_vllm", "vllm")
+
+
+POLICIES: Final = Registry[Callable[[str, RunConfig], Policies]]("policy", registry.POLICIES, {})
+"""Policies of other packages: a factory is called with what follows the colon, and the settings.
+
+They are not trained here. The built-in ones are opened in `policies_of`.
+"""
 
 
 def require_servers(config: RunConfig) -> None:
@@ -72,6 +81,9 @@ def policies_of(
     engines: Engines | None = None,
 ) -> Policies:
     """Where the acting policy of a run comes from; children take turns at `devices`."""
+    if config.policy_is_plugged:
+        name, _, detail = config.policy.partition(":")
+        return POLICIES[name](detail, config)
     if engines is not None:
         return EnginePolicies(engines, config.threads, train_settings(config), devices)
     if config.trainable or client is None:

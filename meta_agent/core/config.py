@@ -25,6 +25,7 @@ from pydantic import (
     model_validator,
 )
 
+from meta_agent.core import registry
 from meta_agent.core.errors import ConfigError
 from meta_agent.core.protocols import JSON, ROLES, Role
 from meta_agent.core.workspace import BUILT_IN_HARNESSES
@@ -231,7 +232,8 @@ class RunConfig(BaseModel):
     @field_validator("executor")
     @classmethod
     def _known_executor(cls, value: str) -> str:
-        if value != "local" and not re.fullmatch(r"ray(:\S+)?", value):
+        known = value == "local" or re.fullmatch(r"ray(:\S+)?", value)
+        if not known and not _is_plugged(value, registry.EXECUTORS):
             raise ValueError("expected local, ray or ray:ADDRESS")
         return value
 
@@ -239,7 +241,8 @@ class RunConfig(BaseModel):
     @classmethod
     def _known_trackers(cls, value: str) -> str:
         names = [name.strip() for name in value.split(",") if name.strip()]
-        if unknown := sorted(set(names) - set(TRACKER_NAMES)):
+        plugged = registry.entry_points(registry.TRACKERS)
+        if unknown := sorted({*names} - {*TRACKER_NAMES, *plugged}):
             raise ValueError(f"{unknown[0]} is none of {', '.join(TRACKER_NAMES)}")
         return ",".join(dict.fromkeys(names))
 
@@ -267,11 +270,15 @@ class RunConfig(BaseModel):
     def _known_policy(cls, value: str) -> str:
         if value in PRETRAINED_NAMES:
             return f"hf:{value}"
+        if _is_plugged(value, registry.POLICIES):
+            return value
         return _model_string(value, {"nano"}, {"hf", "vllm"}, _MODEL_FORMS)
 
     @field_validator("meta_model")
     @classmethod
     def _known_meta_model(cls, value: str) -> str:
+        if _is_plugged(value, registry.PROPOSERS):
+            return value
         return _model_string(value, {"rules"}, {"replay", "scripted", "vllm"}, _META_MODEL_FORMS)
 
     @field_validator("models")
@@ -340,6 +347,17 @@ class RunConfig(BaseModel):
         return self.policy == "nano" or self.policy.startswith("hf:")
 
     @property
+    def policy_is_plugged(self) -> bool:
+        """Whether the policy comes from an installed package."""
+        return _is_plugged(self.policy, registry.POLICIES)
+
+    @property
+    def team_is_asked(self) -> bool:
+        """Whether language models propose: neither rules nor a proposer of another package."""
+        plugged = _is_plugged(self.meta_model, registry.PROPOSERS)
+        return self.meta_model != "rules" and not plugged
+
+    @property
     def skills_library(self) -> Path:
         return self.skills or self.workspace / "skills_library"
 
@@ -385,7 +403,8 @@ class RunConfig(BaseModel):
 
 def asks_models(config: RunConfig) -> bool:
     """Whether the run asks any model that is not trained here."""
-    return config.meta_model != "rules" or not config.trainable or config.judge is not None
+    policy = not config.trainable and not config.policy_is_plugged
+    return config.team_is_asked or policy or config.judge is not None
 
 
 def pairs_of(text: str) -> dict[str, str]:
@@ -404,6 +423,18 @@ TRAINING: Final = (
 ENGINE: Final = ("engines", "gpus_per_engine", "context_tokens")
 """What samples for a training: the table `[engine]`."""
 FIELDS: Final = tuple(name for name in RunConfig.model_fields if name != "origin")
+
+
+_BUILT_IN_NAMES: Final = frozenset(
+    {"nano", "hf", "vllm", "rules", "replay", "scripted", "local", "ray"}
+)
+"""Names of policies, proposers and executors that win over entry points."""
+
+
+def _is_plugged(value: str, group: str) -> bool:
+    """Returns True if `NAME` or `NAME:DETAIL` names an entry point of the group."""
+    name = value.partition(":")[0]
+    return name not in _BUILT_IN_NAMES and name in registry.entry_points(group)
 
 
 def _model_string(value: str, words: set[str], prefixes: set[str], forms: str) -> str:

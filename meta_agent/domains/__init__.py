@@ -11,14 +11,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from importlib import import_module, metadata
+from importlib import import_module
 from typing import Final, NamedTuple
 
 from meta_agent.core.errors import ConfigError
 from meta_agent.core.protocols import Domain
+from meta_agent.core.registry import DOMAINS, entry_points
 from meta_agent.domains._asked import Asked
 
-__all__ = ["DOORS", "Asked", "Door", "door_of", "entry_points", "load_domain", "open_domain"]
+__all__ = ["DOORS", "Asked", "Door", "door_of", "load_domain", "open_domain"]
 
 # The nano suites: module and class. Imported when asked for.
 _NANO: Final = {"swe": "NanoSwe", "math": "NanoMath", "code": "NanoCode"}
@@ -44,7 +45,6 @@ DOORS: Final[Mapping[str, Door]] = {
     "verifiers": Door(f"{_IN}.verifiers", f"{_IN}.checking._graded", "chat/open", needs_file=False),
     "plugged": Door(f"{_IN}.plugged", f"{_IN}.checking._plugged", "chat/open", needs_file=False),
 }
-GROUP: Final = "meta_agent.domains"
 _WITH_DETAIL: Final = ("verifiers",)
 
 
@@ -64,18 +64,14 @@ def door_of(name: str) -> tuple[Door, str]:
         return DOORS[first], rest
     if first in _WITH_DETAIL:
         raise ConfigError(f"--domain {name} names no package", hint=f"--domain {first}:NAME")
-    if not colon and name not in entry_points():
-        known = ", ".join(sorted({*DOORS, *entry_points()} - {"plugged"}))
+    plugged = entry_points(DOMAINS)
+    if not colon and name not in plugged:
+        known = ", ".join(sorted({*DOORS, *plugged} - {"plugged"}))
         raise ConfigError(
             f"there is no domain {name!r}; there are {known}",
             hint="--domain package.module:Factory for one of your own, or --grade FILE.py",
         )
     return DOORS["plugged"], name
-
-
-def entry_points() -> dict[str, metadata.EntryPoint]:
-    """Domains that installed packages offer."""
-    return {point.name: point for point in metadata.entry_points(group=GROUP)}
 
 
 def open_domain(asked: Asked) -> Domain:

@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from meta_agent.core.errors import ConfigError, MetaAgentError
 from meta_agent.core.protocols import SPLITS, Ceilings, Domain, Sampling
+from meta_agent.core.registry import DOMAINS, load_entry_point
 from meta_agent.domains._asked import Asked
 
 _PARTS: Final = ("name", "evaluator_hash", "ceilings", "sampling", "tasks", "open", "regrade")
@@ -53,7 +54,8 @@ def open_domain(asked: Asked) -> Domain:
 def _factory(name: str) -> Callable[..., Any]:
     module, colon, attribute = name.partition(":")
     if not colon:
-        return _entry_point(name)
+        loaded: Callable[..., Any] = load_entry_point(DOMAINS, name)
+        return loaded
     here = str(Path.cwd())
     sys.path[:0] = [] if here in sys.path else [here]
     try:
@@ -68,16 +70,6 @@ def _factory(name: str) -> Callable[..., Any]:
         raise ConfigError(f"--domain {name} is a {type(found).__name__}, which cannot be called")
     factory: Callable[..., Any] = found
     return factory
-
-
-def _entry_point(name: str) -> Callable[..., Any]:
-    from meta_agent.domains import entry_points
-
-    try:
-        loaded: Callable[..., Any] = entry_points()[name].load()
-    except (ImportError, AttributeError) as error:
-        raise ConfigError(f"--domain {name}: its package cannot be loaded: {error}") from error
-    return loaded
 
 
 def _taken(factory: Callable[..., Any], offered: Mapping[str, Any]) -> dict[str, Any]:

@@ -7,15 +7,18 @@
 | `static`         | proposes nothing: the whole budget into one training of the start       |
 | `score-only`     | one change at a time, kept if the raw score on the search split went up |
 
-Another way to search is a class with `carry_out` and a line here.
+Another strategy is a class with `carry_out` and a row here, or an entry point of the group
+`meta_agent.strategies`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Final
 
+from meta_agent.core import registry
 from meta_agent.core.loop.records import Strategy
+from meta_agent.core.registry import Registry
 from meta_agent.strategies._by_score import ScoreOnly
 from meta_agent.strategies._scores_shown import ScoresShown
 from meta_agent.strategies._static import Static
@@ -23,9 +26,8 @@ from meta_agent.strategies.full import Full
 
 __all__ = ["STRATEGIES", "Strategy"]
 
-STRATEGIES: Final[Mapping[str, Callable[[], Strategy]]] = {
-    "full": Full,
-    "no-diagnostics": ScoresShown,
-    "static": Static,
-    "score-only": ScoreOnly,
-}
+STRATEGIES: Final = Registry[Callable[[], Strategy]](
+    "strategy",
+    registry.STRATEGIES,
+    {"full": Full, "no-diagnostics": ScoresShown, "static": Static, "score-only": ScoreOnly},
+)

@@ -10,6 +10,7 @@ from functools import partial
 from importlib.util import find_spec
 from typing import Any, Final, Self
 
+from meta_agent.core.config import TRACKER_NAMES
 from meta_agent.core.distribution import install
 from meta_agent.core.errors import PreflightError
 from meta_agent.reports.terminal.display import Event
@@ -24,7 +25,7 @@ _Tell = Callable[[Event], None]
 def require_trackers(names: Sequence[str]) -> None:
     """Raises PreflightError where a tracker's package is missing. Imports none."""
     for name in names:
-        if find_spec(name) is None:
+        if name in TRACKER_NAMES and find_spec(name) is None:
             raise PreflightError(
                 f"--log {name}: {name} is not installed",
                 hint=f"{install(name)}, or leave it out",

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol, Self
 
+from meta_agent.core import registry
+from meta_agent.core.config import TRACKER_NAMES
 from meta_agent.core.protocols import JSON
+from meta_agent.core.registry import Registry
 from meta_agent.policies.training import TRL_NAMES
 
 PROJECT: Final = "meta-agent"
@@ -68,10 +72,20 @@ class PerSeries(ABC):
         """A run of that name, taken up where an earlier process began it."""
 
 
-def open_tracker(name: str, place: Place) -> Tracker:
+def _built_in(name: str, place: Place) -> Tracker:
     """Imports `_<name>.py`, which needs the package of that name, and begins the parent run."""
     opened: Callable[[Place], Tracker] = import_module(f"{__package__}._{name}").open_tracker
     return opened(place)
+
+
+TRACKERS: Final = Registry[Callable[[Place], Tracker]](
+    "tracker", registry.TRACKERS, {name: partial(_built_in, name) for name in TRACKER_NAMES}
+)
+
+
+def open_tracker(name: str, place: Place) -> Tracker:
+    """Begins the parent run of a tracker. Raises ConfigError if there is no such tracker."""
+    return TRACKERS[name](place)
 
 
 def by_trl(values: Mapping[str, float]) -> dict[str, float]:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
+from meta_agent.core import registry
 from meta_agent.core.errors import ConfigError, IntegrityError
 from meta_agent.core.protocols import JSON, Rollout
+from meta_agent.core.registry import Registry
 from meta_agent.core.rollouts.record import from_json, tokens_from_json
 from meta_agent.readers.formats._agents import MINI_SWE_AGENT, SWE_AGENT
 from meta_agent.readers.formats._benchmarks import (
@@ -58,13 +60,14 @@ OWN: Final = Format(
     identity=lambda row, path: dict(row.values),
 )
 
-FORMATS: Final = {
+_BUILT_IN: Final = {
     format_.name: format_
     for format_ in (
         *(OWN, PREDICTIONS, REPORTS, TRL, DIALOGUES, MINI_SWE_AGENT, NEMO_GYM, VERIFIERS, ATIF),
         *(HARBOR, VERL, OPENHANDS, INSPECT, TAU_BENCH, TERMINAL_BENCH, OPENAI_EVALS, SWE_AGENT),
     )
 }
+FORMATS: Final = Registry[Format]("rollout format", registry.READERS, _BUILT_IN)
 
 
 def format_named(name: str) -> Format:
