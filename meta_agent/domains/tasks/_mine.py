@@ -102,6 +102,9 @@ def mine(
         collection = Collection(out, plan.count, progress)
         if not plan.any_message:
             collection.hint = "--any-message also tries commits that name no fix"
+        if (repository / ".git" / "shallow").is_file():
+            collection.hint = "the clone is shallow; git fetch --unshallow brings older fixes"
+            progress(collection.hint)
         _Search(bench, plan, journal, collection).run(
             read_fixes(history, any_message=plan.any_message)
         )

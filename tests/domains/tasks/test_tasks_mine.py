@@ -225,12 +225,12 @@ def test_a_shallow_clone_is_read_as_far_as_it_goes(
     repository: Repository, tmp_path: Path, factory: SandboxFactory
 ) -> None:
     past = with_a_past(repository)
-    clone = ["clone", "-q", "--depth", "4", f"file://{past.folder}", str(tmp_path / "clone")]
-    past.git(*clone)
-    made = mine(
-        tmp_path / "clone", factory, tmp_path / "o.jsonl", MinePlan(python=sys.executable), print
-    )
+    clone, lines = tmp_path / "clone", list[str]()
+    past.git("clone", "-q", "--depth", "4", f"file://{past.folder}", str(clone))
+    plan = MinePlan(python=sys.executable)
+    made = mine(clone, factory, tmp_path / "o.jsonl", plan, lines.append)
     assert made.tasks == 1 and made.advice.startswith("every candidate was tried")
+    assert lines[0].startswith("the clone is shallow")
 
 
 def test_a_suite_that_does_not_start_says_why(
