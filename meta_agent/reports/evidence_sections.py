@@ -22,8 +22,11 @@ _HEADLINE_METRICS: Final = (
 _DIAGNOSTICS: Final = "measured."  # the layer of the harness's own diagnostics
 
 
-def evidence_section(every: Sequence[EvidenceView]) -> Section:
-    """A few metrics of every version side by side; behind each generation all of them."""
+def evidence_section(every: Sequence[EvidenceView], *, every_metric: bool = False) -> Section:
+    """A few metrics of every version side by side; behind each generation all of them.
+
+    With `every_metric` a terminal opens all of them, so nothing is said of hidden ones.
+    """
     if not every:
         return Section([])
     folds = []
@@ -37,7 +40,8 @@ def evidence_section(every: Sequence[EvidenceView]) -> Section:
             Folds(list(map(_exemplar, evidence.exemplars))),
         ]
         folds.append(Fold(cells, blocks, evidence.version if first else ""))
-    return Section([*compared(every), Folds(folds)], "Evidence", "evidence")
+    few = compared(every)[:-1] if every_metric else compared(every)
+    return Section([*few, Folds(folds)], "Evidence", "evidence")
 
 
 def compared(every: Sequence[EvidenceView]) -> list[Block]:

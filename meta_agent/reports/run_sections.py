@@ -92,9 +92,12 @@ def summary(state: RunState) -> list[Section]:
     )
 
 
-def report(state: RunState, predictions: Mapping[str, Any] | None) -> list[Section]:
+def report(
+    state: RunState, predictions: Mapping[str, Any] | None, *, every_metric: bool = False
+) -> list[Section]:
     """The health of each version, what made the gains, how predictions did, and the summary."""
-    return [*present(evidence_section(state.evidence), _gains(state, predictions)), *summary(state)]
+    health = evidence_section(state.evidence, every_metric=every_metric)
+    return [*present(health, _gains(state, predictions)), *summary(state)]
 
 
 def status(state: RunState) -> list[Section]:

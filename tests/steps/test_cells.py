@@ -191,7 +191,7 @@ def test_every_cell_is_a_step_of_the_journal_and_a_row_on_the_screen(bench: Benc
     assert [view.chosen for view in state.cells] == [True, False, False]
     with (console := Console(width=160)).capture() as seen:
         console.print(text.report(state))
-    assert "without g0/c1" in seen.get() and "gone on from" in seen.get()
+    assert "without g0/c1" in seen.get() and "continued from" in seen.get()
     assert "without g0/c1" in render_html(state)
 
 

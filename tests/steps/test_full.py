@@ -103,7 +103,7 @@ def test_every_reader_shows_it_and_every_verdict_can_be_computed_again(bench: Be
             console.print(text.why(one))
     shown = seen.get()
     assert "proven: this harness, over training seeds" in shown
-    assert "this version" in shown and "gone on from" in shown and "merged as" in shown
+    assert "this version" in shown and "continued from" in shown and "merged as" in shown
     assert "of it the interaction" in shown
     page = render_html(state)
     assert "proven: this harness, over training seeds" in page and "Bundles" in page

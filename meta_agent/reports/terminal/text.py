@@ -36,7 +36,7 @@ def report(
     state: RunState, predictions: Mapping[str, Any] | None = None, every_metric: bool = False
 ) -> RenderableType:
     """The health of each version, what did the gains, how predictions did, then the summary."""
-    sections = run_sections.report(state, predictions)
+    sections = run_sections.report(state, predictions, every_metric=every_metric)
     return painted(sections, unfold=["evidence"] if every_metric else [])
 
 
