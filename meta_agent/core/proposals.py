@@ -93,6 +93,12 @@ class Situation:
     train_tasks: int = 0
     leads: Sequence[Lead] = ()
     """Numbers that tell past versions apart, best first, where a gap asks for one."""
+    weights: Literal["nano", "full", "lora", "frozen"] = "nano"
+    """How the policy learns: our own small model, all pretrained weights, adapters, or not."""
+    temperature: float | None = None
+    """At which the evaluator samples the policy."""
+    attempts: Callable[[], Sequence[Rollout]] = tuple
+    """The version's attempts on the search and train splits, read when somebody asks."""
 
 
 @dataclass(frozen=True, slots=True)

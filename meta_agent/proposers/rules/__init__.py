@@ -1,6 +1,7 @@
 """The rules, a module for each mechanism. To add one: a function under `@rule` in its module."""
 
 from meta_agent.proposers.rules import (
+    chat,
     conversation,
     diagnostics,
     recipe,
@@ -10,7 +11,7 @@ from meta_agent.proposers.rules import (
 )
 from meta_agent.proposers.rules._rule import Rule
 
-_MODULES = (scaffold, conversation, reward, training, recipe, diagnostics)
+_MODULES = (scaffold, conversation, chat, reward, training, recipe, diagnostics)
 ALL_RULES: tuple[Rule, ...] = tuple(
     value for module in _MODULES for value in vars(module).values() if isinstance(value, Rule)
 )

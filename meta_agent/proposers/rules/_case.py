@@ -7,7 +7,7 @@ grouped by factor as `harness.toml` says. Nothing here knows a particular suite.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Protocol
@@ -17,7 +17,7 @@ from tomlkit.exceptions import TOMLKitError
 
 from meta_agent.core.harness import HarnessContract, parse_contract
 from meta_agent.core.proposals import Situation
-from meta_agent.core.protocols import Factor, HarnessTree
+from meta_agent.core.protocols import Factor, HarnessTree, Rollout
 from meta_agent.proposers.rules._source import Constant, PythonFile
 from meta_agent.readers.evidence.reference import Reference, reference_of
 
@@ -96,6 +96,11 @@ class Case:
     def flagged(self) -> float:
         """The share of attempts with flagged conduct, in the measurement or in training."""
         return max(self.value("behaviour.flagged"), self.value("signal.train_leak_use"))
+
+    @cached_property
+    def attempts(self) -> Sequence[Rollout]:
+        """The attempts of a pretrained model; none of the nano policy, which reads letters."""
+        return () if self.situation.weights == "nano" else self.situation.attempts()
 
     def over(self, *names: str) -> float:
         """Returns by how much the largest of these exceeds what a clean harness shows."""

@@ -43,6 +43,20 @@ def _short(value: Any) -> str:
     return f"{value:.3g}" if isinstance(value, int | float) else str(value)
 
 
+# The range of rates in which reinforcement learning is known to work, and where to begin. Adapters
+# take about ten times the rate of full weights.
+_RATES = {
+    "nano": (0.0, 3e-3, 3e-4),
+    "full": (2e-7, 2e-5, 2e-6),
+    "lora": (1e-5, 5e-4, 1e-4),
+}
+
+
+def _rates(case: Case) -> tuple[float, float, float]:
+    """Returns the lowest, the highest and the usual rate for this policy's weights."""
+    return _RATES.get(case.situation.weights, _RATES["nano"])
+
+
 @rule("raise-learning-rate", "recipe")
 def raise_learning_rate(case: Case) -> Diagnosis | None:
     """Training left no trace: learn faster. Where it did move the policy, a higher rate was
@@ -54,10 +68,12 @@ def raise_learning_rate(case: Case) -> Diagnosis | None:
         return None
     still = _still(case)
     grad = case.value("signal.train.grad_norm.last", default=1.0)
-    if rate * steps >= _USUAL_REACH / 2 or not (still or grad < 0.02):
+    highest, nano = _rates(case)[1], case.situation.weights == "nano"
+    if rate >= highest or (nano and rate * steps >= _USUAL_REACH / 2) or not (still or grad < 0.02):
         return None
     new = rate * (4.0 if gain < 0.02 else 2.0)
-    new = max(new, _USUAL_REACH / steps) if steps and still else new
+    new = max(new, _USUAL_REACH / steps) if nano and steps and still else new
+    new = new if nano else min(new, highest)
     return _settings(
         case, {"learning_rate": float(f"{new:.2g}")},
         strength=0.65 - 2 * max(0.0, gain),
@@ -87,6 +103,8 @@ def lower_learning_rate(case: Case) -> Diagnosis | None:
 def explore_more(case: Case) -> Diagnosis | None:
     """The policy is nearly certain of what it does: sample with more variety while training."""
     heat, dead = case.number("temperature"), case.dead
+    if case.situation.weights != "nano":
+        return None  # noise ruins the format of a pretrained model before it helps it explore
     certain = case.value("behaviour.mean_logprob", default=-1.0) > -0.05 or _collapsing(case)
     if heat is None or heat >= 1.2 or not (certain or dead > 0.4 or heat < 0.8):
         return None
@@ -150,9 +168,12 @@ _USUAL = {
 @rule("usual-range", "recipe")
 def usual_range(case: Case) -> Diagnosis | None:
     """A setting lies far outside the range in which it is known to work: bring it back."""
+    low, high, rate = _rates(case)
+    usual_of = {**_USUAL, "learning_rate": _USUAL["learning_rate"]._replace(
+        low=low, high=high, value=rate)}  # fmt: skip
     odd = {
         key: usual
-        for key, usual in _USUAL.items()
+        for key, usual in usual_of.items()
         if (value := case.number(key)) is not None and not usual.low <= value <= usual.high
     }
     if not odd:
@@ -163,6 +184,25 @@ def usual_range(case: Case) -> Diagnosis | None:
         effect="training learns more from the same rollouts",
         because="; ".join(usual.because for usual in odd.values()),
         metric="clean_success", delta=0.03, risk="the unusual setting had a reason",
+    )  # fmt: skip
+
+
+@rule("train-as-measured", "recipe")
+def train_as_measured(case: Case) -> Diagnosis | None:
+    """A pretrained model is trained on noisier samples than are measured: lower the temperature."""
+    heat, measured = case.number("temperature"), case.situation.temperature
+    if case.situation.weights not in ("full", "lora") or heat is None or not measured:
+        return None
+    if heat <= measured + 0.05:
+        return None
+    worse = case.value("score.clean_success") - case.value("signal.train_clean_success")
+    return _settings(
+        case, {"temperature": measured},
+        strength=0.15 + max(0.0, worse),
+        effect="training sees the attempts that will be measured, and more of them keep the form",
+        because=f"training samples at {heat:g}, the evaluator at {measured:g}",
+        metric="clean_success", delta=0.03, risk="attempts at one task differ less",
+        metrics=("signal.train_clean_success", "score.clean_success"),
     )  # fmt: skip
 
 

@@ -11,7 +11,7 @@ from .conversation import clipped, message_of, observation, size
 from .prompts import CUT, LAST, SYSTEM
 
 MAX_TURNS = 30
-MAX_TOKENS = 4096  # of one reply
+MAX_TOKENS = 512  # of one reply: what a small model can live with
 OBSERVATION_CHARS = 4000  # longer output of a tool loses its middle
 CONTEXT_CHARS = 120_000  # about 40k tokens: beyond it, there is room for one more reply
 PROMPTS = ("prompt", "question", "problem", "issue", "instruction")

@@ -7,7 +7,8 @@ where the run happens.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from dataclasses import replace
+from typing import Any, Literal
 
 from meta_agent.core.gate.race import BLOCK
 from meta_agent.core.ledger import Step
@@ -52,7 +53,7 @@ def brief_for(
         files=lambda: run.extensions.files.evidence_files(_source(run, collected, reading)),
         terms=(*_terms(run, reading, generation), *gap_terms(run)),
         factors=run.factors,
-        situation=with_leads(run, collected, situation),
+        situation=with_leads(run, collected, _with_attempts(run, collected, reading, situation)),
         untrained=reading.untrained,
         bundled=_bundled(run),
         feedback=tuple(f"{said.subject} ({said.gate}): {said.text}" for said in feedback(run)),
@@ -65,8 +66,34 @@ def situation(run: Run) -> Situation:
     tasks = domain.tasks("train")
     view = (tasks or domain.tasks("search"))[0].view  # a frozen policy's set may train on none
     return Situation(
-        ceilings=domain.ceilings, tools=tuple(view.get("tools", ())), train_tasks=len(tasks)
+        ceilings=domain.ceilings,
+        tools=tuple(view.get("tools", ())),
+        train_tasks=len(tasks),
+        weights=_weights(run),
+        temperature=domain.sampling.temperature,
     )
+
+
+def _weights(run: Run) -> Literal["nano", "full", "lora", "frozen"]:
+    """Returns how the run's policy learns."""
+    if run.config.policy == "nano":
+        return "nano"
+    if not run.config.trainable:
+        return "frozen"
+    return "lora" if run.config.lora_rank else "full"
+
+
+def _with_attempts(
+    run: Run, collected: Collected, reading: Reading, situation: Situation | None
+) -> Situation | None:
+    """Returns the situation with the version's attempts, which ideas for prompts quote."""
+
+    def attempts() -> list[Rollout]:
+        if reading.behind:
+            return _rollouts(run, collected)
+        return _before(run, collected) if reading.untrained else []
+
+    return situation and replace(situation, attempts=attempts)
 
 
 def tried(run: Run, base: str) -> list[TriedIdea]:

@@ -1,0 +1,328 @@
+"""Ideas for a chat harness around a pretrained model: prompts, replies, and pay for parts.
+
+They read the version's own attempts. Texts of attempts enter a harness as literals only. Nothing
+here applies to the nano policy, which reads single letters.
+
+Not covered: harnesses that keep their prompts elsewhere than in constants of their Python files.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import re
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from statistics import StatisticsError, correlation
+from typing import Final
+
+from meta_agent.core.protocols import Message, Rollout
+from meta_agent.proposers.rules._case import Case
+from meta_agent.proposers.rules._rewards import reward_file
+from meta_agent.proposers.rules._rule import Diagnosis, Rule, clamp, rule
+from meta_agent.proposers.rules._source import PythonFile, Surgery, literal
+
+_EXAMPLE_CHARS: Final = 4_000  # of all worked examples together
+_EXAMPLES: Final = "EXAMPLES"
+_FENCE: Final = re.compile(r"```[^\n`]*\n(.*?)```", re.DOTALL)
+_REPLY: Final = r"(MAX_)?(NEW_|REPLY_|COMPLETION_)?TOKENS(_LIMIT|_MAX)?"
+SENTENCES: Final = 3  # that are left out in one generation, each in an idea of its own
+_DEAD: Final = 0.5
+_BY_LENGTH: Final = 0.9  # a correlation above this is a function of the length
+
+# --- prompts ------------------------------------------------------------------------------------
+
+
+@rule("worked-example", "scaffold")
+def worked_example(case: Case) -> Diagnosis | None:
+    """One clean solved attempt stands in the conversation as a worked example."""
+    return _with_examples(case, 1)
+
+
+@rule("worked-examples", "scaffold")
+def worked_examples(case: Case) -> Diagnosis | None:
+    """Three clean solved attempts stand in the conversation as worked examples."""
+    return _with_examples(case, 3)
+
+
+def _with_examples(case: Case, number: int) -> Diagnosis | None:
+    examples = list(islice(_examples(case.attempts), number))
+    if len(examples) < number:
+        return None
+    messages = [message for example in examples for message in example]
+    edits = _inserted(case, messages)
+    return Diagnosis(
+        strength=clamp(0.25 + case.failing / 2 + (0.01 if number == 1 else 0.0)),
+        change=f"the conversation begins with {number} worked example(s)",
+        effect="the policy answers in the form that is graded",
+        because=f"attempts fail {case.failing:.0%} of the time, and these were solved cleanly",
+        delta=case.failing / 4,
+        edits=edits,
+        evidence=case.lines("clean_success"),
+        risk="the examples are copied, and tasks that they come from are no test any more",
+    )
+
+
+def _examples(attempts: Sequence[Rollout]) -> Iterator[tuple[Message, Message]]:
+    """Yields request and answer of clean solved attempts: train tasks first, then short ones."""
+    pairs: list[tuple[bool, int, str, str, str]] = []
+    for attempt in attempts:
+        requests = [m for m in attempt.messages if m.get("role") == "user"]
+        replies = [m for m in attempt.messages if m.get("role") == "assistant"]
+        if (
+            attempt.clean
+            and len(requests) == len(replies) == 1
+            and not replies[0].get("tool_calls")
+        ):
+            request, answer = (str(m.get("content") or "") for m in (requests[0], replies[0]))
+            size = len(request) + len(answer)
+            pairs.append((attempt.split != "train", size, attempt.task_key, request, answer))
+    tasks, room = set[str](), _EXAMPLE_CHARS
+    for _, size, task, request, answer in sorted(pairs):
+        if task not in tasks and answer.strip() and size <= room:
+            tasks.add(task)
+            room -= size
+            yield {"role": "user", "content": request}, {"role": "assistant", "content": answer}
+
+
+def _inserted(case: Case, messages: Sequence[Message]) -> dict[str, str]:
+    """Returns the edit that puts messages after the system message, wherever a list has one."""
+    edits: dict[str, str] = {}
+    for file in case.python("scaffold"):
+        surgery = Surgery(file)
+        for node in ast.walk(file.tree):
+            if isinstance(node, ast.List) and len(node.elts) > 1 and _is_system(node.elts[0]):
+                system = node.elts[0]
+                surgery.replace(system, f"{file.source_of(system)}, *{_EXAMPLES}")
+        if surgery.text is not None and _EXAMPLES not in file.assignments:
+            edits[file.path] = _with_constant(surgery.text, messages)
+    return edits
+
+
+def _is_system(node: ast.expr) -> bool:
+    return isinstance(node, ast.Dict) and any(
+        isinstance(value, ast.Constant) and value.value == "system" for value in node.values
+    )
+
+
+def _with_constant(text: str, messages: Sequence[Message]) -> str:
+    """Returns the text with the examples as a constant, above the first function or class."""
+    rows = "".join(
+        f'    {{"role": "{m["role"]}", "content": {literal(m["content"])}}},\n' for m in messages
+    )
+    return _above_first_definition(text, f"{_EXAMPLES} = [\n{rows}]\n")
+
+
+def _above_first_definition(text: str, block: str) -> str:
+    kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+    nodes = [node for node in PythonFile("", text).tree.body if isinstance(node, kinds)]
+    lines = text.splitlines(keepends=True)
+    decorators = [d.lineno for node in nodes[:1] for d in node.decorator_list]
+    first = min([len(lines) + 1, *(node.lineno for node in nodes[:1]), *decorators])
+    return "".join([*lines[: first - 1], block, "\n\n", *lines[first - 1 :]])
+
+
+def sentence_rules(case: Case) -> list[Rule]:
+    """Returns a rule for each sentence of a system prompt: what if the model was not told this?"""
+    if case.situation.weights == "nano":
+        return []
+    names = {name for file in case.python("scaffold") for name in _system_names(file)}
+    return [
+        _left_out(file.path, name, sentence)
+        for file in case.python("scaffold")
+        for name, node in file.assignments.items()
+        if name in names and isinstance(node, ast.Constant) and isinstance(node.value, str)
+        for sentence in _sentences(node.value)
+    ]
+
+
+def _system_names(file: PythonFile) -> set[str]:
+    """Returns the names that a system message is made of, through one local name at most."""
+    messages = (n for n in ast.walk(file.tree) if isinstance(n, ast.Dict) and _is_system(n))
+    names = {v.id for node in messages for v in node.values if isinstance(v, ast.Name)}
+    for node in ast.walk(file.tree):
+        match node:
+            case ast.Assign(targets=[ast.Name(id=name)], value=value) if name in names:
+                names |= {inner.id for inner in ast.walk(value) if isinstance(inner, ast.Name)}
+    return names
+
+
+def _sentences(text: str) -> list[str]:
+    """Returns the parts of a prompt that can go one by one: lines, and sentences of a line."""
+    parts = [p for line in text.splitlines() for p in re.split(r"(?<=[.!?])\s+(?=[A-Z])", line)]
+    return [part for part in parts if len(part.split()) > 2] if len(parts) > 1 else []
+
+
+def _left_out(path: str, name: str, sentence: str) -> Rule:
+    def diagnose(case: Case) -> Diagnosis | None:
+        file = case.file(path)
+        prompt = file.assignments[name]
+        assert isinstance(prompt, ast.Constant)
+        rest = re.sub(r"\n{3,}", "\n\n", str(prompt.value).replace(sentence, "", 1))
+        text = file.with_constant(name, "\n".join(line.rstrip() for line in rest.split("\n")))
+        return Diagnosis(
+            strength=clamp(0.12 + case.failing / 10),
+            change=f"{name} no longer says {' '.join(sentence.split())[:60]!r}",
+            effect="the policy is distracted less",
+            because=f"attempts fail {case.failing:.0%} of the time under this prompt",
+            delta=0.02,
+            edits={} if text is None else {path: text},
+            evidence=case.lines("clean_success"),
+            risk="the sentence prevented a mistake",
+        )
+
+    digest = hashlib.sha256(sentence.encode()).hexdigest()[:8]
+    return rule(f"leave-out-{digest}", "scaffold")(diagnose)
+
+
+# --- replies ------------------------------------------------------------------------------------
+
+
+@rule("shorter-replies", "scaffold")
+def shorter_replies(case: Case) -> Diagnosis | None:
+    """Solved attempts need a fraction of the reply limit: fit the limit to what they need."""
+    limit = case.constant("scaffold", _REPLY, int)
+    needs = [_longest_reply(attempt) for attempt in case.attempts if attempt.clean]
+    if limit is None or len(needs) < 4:
+        return None
+    new = max(32, 2 ** (2 * max(needs) - 1).bit_length())
+    if new > limit.value // 2:
+        return None
+    return Diagnosis(
+        strength=clamp(0.12 + case.failing / 10),
+        change=f"{limit.name} falls from {limit.value} to {new}",
+        effect="attempts that ramble end sooner, and the same tokens pay for more attempts",
+        because=f"solved attempts take at most about {max(needs)} tokens a reply",
+        delta=0.01,
+        edits=case.set_constant(limit, new),
+        evidence=case.lines("behaviour.cut_replies", "behaviour.stop.length"),
+        risk="harder tasks need longer replies",
+    )
+
+
+def _longest_reply(attempt: Rollout) -> int:
+    """Returns about how many tokens the longest reply took: no more than its bytes in threes."""
+    replies = (m for m in attempt.messages if m.get("role") == "assistant")
+    return max((len(str(m.get("content") or "").encode()) // 3 + 1 for m in replies), default=0)
+
+
+@rule("read-fenced-answer", "scaffold")
+def read_fenced_answer(case: Case) -> Diagnosis | None:
+    """Failed attempts put their answer into a fence: hand in what stands in it."""
+    failed = [a for a in case.attempts if a.outcome is False]
+    fenced = sum(bool(_FENCE.search(_last_reply(attempt))) for attempt in failed)
+    share = fenced / len(failed) if failed else 0.0
+    if share < 0.1:
+        return None
+    edits: dict[str, str] = {}
+    for file in case.python("scaffold"):
+        surgery = Surgery(file)
+        for node in ast.walk(file.tree):
+            match node:
+                case ast.Call(func=ast.Attribute(attr="call"), args=[ast.Constant(value="submit")]):
+                    for keyword in node.keywords:
+                        words = file.source_of(keyword.value)
+                        surgery.replace(keyword.value, f"unfenced({words})")
+        if surgery.text is not None and not file.function("unfenced"):
+            edits[file.path] = f"{surgery.text.rstrip()}\n\n\n{_UNFENCED.strip()}\n"
+    return Diagnosis(
+        strength=clamp(0.3 + share / 2),
+        change="what stands in the last fence of a reply is handed in",
+        effect="right answers in a fence count",
+        because=f"{share:.0%} of failed attempts end in a fenced answer",
+        delta=share / 4,
+        edits=edits,
+        evidence=(f"{fenced} of {len(failed)} failed attempts end in a fence",),
+        risk="answers that need their fence, or the words around it",
+    )
+
+
+def _last_reply(attempt: Rollout) -> str:
+    replies = [m for m in attempt.messages if m.get("role") == "assistant"]
+    return str(replies[-1].get("content") or "") if replies else ""
+
+
+_UNFENCED: Final = '''
+def unfenced(text):
+    """Returns what stands in the last fence of a text, or the text."""
+    parts = text.split("```")
+    if len(parts) < 3:
+        return text
+    inside = parts[-2] if len(parts) % 2 else parts[-1]
+    first, newline, rest = inside.partition("\\n")
+    return (rest if newline and len(first.split()) < 2 else inside).strip()
+'''
+
+# --- pay ----------------------------------------------------------------------------------------
+
+
+@rule("pay-parts", "reward")
+def pay_parts(case: Case) -> Diagnosis | None:
+    """Nothing is solved and all groups are equal, but the grader tells near from far: pay that."""
+    rewards, dead = reward_file(case), case.value("signal.dead_unsolved_ratio")
+    key = _telling_detail(case.attempts)
+    if rewards is None or key is None or dead < _DEAD or f'"{key}"' in rewards.file.text:
+        return None
+    return Diagnosis(
+        strength=clamp(0.2 + dead / 2),
+        change=f"the grader's {key} of a failed attempt earns up to 0.3",
+        effect="groups without a solution carry a gradient",
+        because=f"{dead:.0%} of groups are all wrong and all equal, and {key} differs among them",
+        metric="signal.dead_group_ratio",
+        delta=-dead / 2,
+        edits=rewards.with_component("parts", 0.3, _PARTS.replace("$key", literal(key))),
+        evidence=case.lines("signal.dead_unsolved_ratio"),
+        risk="the policy is content with parts",
+    )
+
+
+def _telling_detail(attempts: Sequence[Rollout]) -> str | None:
+    """Returns a share among the grader's details that differs among failed attempts, or None."""
+    values: dict[str, set[float]] = {}
+    for attempt in attempts:
+        for key, value in attempt.outcome_detail.items() if attempt.outcome is False else ():
+            if isinstance(value, int | float):
+                values.setdefault(key, set()).add(float(value))
+    shares = {k: v for k, v in values.items() if len(v) > 1 and min(v) >= 0 and max(v) <= 1}
+    return max(sorted(shares), key=lambda key: len(shares[key]), default=None)
+
+
+_PARTS: Final = '''
+def parts(rollout):
+    """How near the grader says that the attempt came, between 0 and 1."""
+    value = rollout.get("outcome_detail", {}).get($key)
+    return min(1.0, max(0.0, float(value))) if isinstance(value, (int, float)) else 0.0
+'''
+
+
+@rule("drop-length-bonus", "reward")
+def drop_length_bonus(case: Case) -> Diagnosis | None:
+    """A component is a function of how much was written, whatever was solved: remove it."""
+    rewards = reward_file(case)
+    for name, weight in rewards.weights.items() if rewards else ():
+        follows = _by_length(case.attempts, name) if weight else 0.0
+        if rewards and abs(follows) > _BY_LENGTH:
+            return Diagnosis(
+                strength=clamp(0.3 + abs(follows) / 4),
+                change=f"the component {name} is removed from the reward",
+                effect="training no longer changes the length of replies for its own sake",
+                because=f"among failed attempts {name} follows the length at {follows:+.2f}",
+                delta=0.03,
+                edits=rewards.without(name),
+                evidence=case.lines(f"signal.component.{name}.spread_share"),
+                risk="groups that only this component told apart become dead",
+            )
+    return None
+
+
+def _by_length(attempts: Sequence[Rollout], component: str) -> float:
+    """Returns how a component follows the length of what failed attempts wrote."""
+    failed = [a for a in attempts if a.outcome is False and component in a.rewards]
+    lengths = [
+        sum(len(str(m.get("content") or "")) for m in a.messages if m.get("role") == "assistant")
+        for a in failed
+    ]
+    try:
+        return correlation(lengths, [a.rewards[component] for a in failed]) if failed[7:] else 0.0
+    except StatisticsError:
+        return 0.0  # one of the two is constant

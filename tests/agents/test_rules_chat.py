@@ -1,0 +1,221 @@
+"""Ideas for chat harnesses around pretrained models, on the sources that ship."""
+
+from __future__ import annotations
+
+import ast
+import tomllib
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from meta_agent.core.proposals import Situation, TriedIdea
+from meta_agent.core.protocols import HarnessTree, Rollout, VerdictKind
+from meta_agent.core.resources import shipped_harness
+from meta_agent.proposers import Proposal, propose
+from tests.agents._rules import evidence, namespace
+
+CHATS = ("open", "math", "code", "swe")
+ANSWER = '{"name": "Ada"}'
+
+
+def tree(name: str = "open", edits: dict[str, tuple[str, str]] | None = None) -> HarnessTree:
+    files = shipped_harness(f"chat/{name}")
+    for path, (old, new) in (edits or {}).items():
+        assert old in files[path].decode()
+        files[path] = files[path].decode().replace(old, new).encode()
+    return HarnessTree("a" * 40, "t" * 40, files)
+
+
+def attempt(number: int = 0, said: str = ANSWER, *, solved: bool = True, **fields: Any) -> Rollout:
+    messages = [
+        {"role": "system", "content": "You do one task."},
+        {"role": "user", "content": f"Who is number {number}?"},
+        {"role": "assistant", "content": said},
+    ]
+    task = f"graded/train/{number}"
+    facts: dict[str, Any] = {"outcome": solved, "messages": messages, "turns": 1, **fields}
+    return Rollout(
+        "r", "v", "graded", "train", task, "h", task, 0, 0, "c", "p", "e", **facts
+    )  # fmt: skip
+
+
+def ideas(
+    harness: HarnessTree,
+    attempts: Sequence[Rollout] = (),
+    tried: Sequence[TriedIdea] = (),
+    weights: Any = "lora",
+    **metrics: float,
+) -> dict[str, Proposal]:
+    situation = Situation(weights=weights, temperature=0.7, attempts=lambda: attempts)
+    proposals = propose(evidence(**metrics), harness, tried, (), situation=situation)
+    return {proposal.hypothesis.rule: proposal for proposal in proposals}
+
+
+def said_first(harness: HarnessTree, proposal: Proposal) -> str:
+    (text,) = proposal.edits.values()
+    ast.parse(text)
+    return text
+
+
+@pytest.mark.parametrize("name", CHATS)
+def test_clean_solved_attempts_become_worked_examples(name: str) -> None:
+    solved = [attempt(n) for n in range(4)]
+    proposals = ideas(tree(name), solved)
+    for rule, number in (("worked-example", 1), ("worked-examples", 3)):
+        text = said_first(tree(name), proposals[rule])
+        constant = next(
+            node.value
+            for node in ast.parse(text).body
+            if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "EXAMPLES"
+        )
+        messages = ast.literal_eval(constant)
+        assert [m["role"] for m in messages] == ["user", "assistant"] * number
+        assert messages[1]["content"] == ANSWER
+        assert "*EXAMPLES" in text.partition('"system"')[2]
+
+
+def test_failed_flagged_and_tool_using_attempts_are_no_examples() -> None:
+    rows = [attempt(0, solved=False), attempt(1, flags=["leak:log"])]
+    rows[0].messages[-1]["tool_calls"] = [{"id": "1"}]
+    assert "worked-example" not in ideas(tree(), rows)
+
+
+def test_words_of_an_attempt_enter_as_a_literal() -> None:
+    words = '"""\n]\nimport os  # \\'
+    text = said_first(tree(), ideas(tree(), [attempt(said=words)])["worked-example"])
+    assert repr(words)[1:-1] in text
+    assert not [
+        n
+        for n in ast.parse(text).body
+        if "os" in ast.unparse(n) and "import os" in ast.unparse(n).splitlines()
+    ]
+
+
+@pytest.mark.parametrize("name", CHATS)
+def test_sentences_of_the_prompt_go_one_by_one(name: str) -> None:
+    first = {rule: p for rule, p in ideas(tree(name)).items() if rule.startswith("leave-out")}
+    assert len(first) == 3
+    path = next(iter(next(iter(first.values())).edits))
+    prompt = namespace_of(tree(name).files[path].decode())
+    for proposal in first.values():
+        shorter = namespace_of(proposal.edits[path])
+        assert 0 < len(shorter) < len(prompt)
+    tried = [TriedIdea(rule, "a" * 40, VerdictKind.REJECT) for rule in first]
+    later = {rule for rule in ideas(tree(name), tried=tried) if rule.startswith("leave-out")}
+    assert later
+    assert not later & set(first)
+
+
+def namespace_of(text: str) -> str:
+    node = next(
+        n
+        for n in ast.parse(text).body
+        if isinstance(n, ast.Assign) and ast.unparse(n.targets[0]) == "SYSTEM"
+    )
+    return str(ast.literal_eval(node.value))
+
+
+def test_an_answer_in_a_fence_is_read_out_of_it() -> None:
+    failed = [attempt(n, f"Sure!\n```json\n{ANSWER}\n```", solved=False) for n in range(4)]
+    proposal = ideas(tree(), failed)["read-fenced-answer"]
+    text = proposal.edits["agent/agent.py"]
+    assert 'tools.call("submit", answer=unfenced(reply.content))' in text
+    unfenced: Any = namespace(text[text.index("def unfenced") :])["unfenced"]
+    assert unfenced(f"Sure!\n```json\n{ANSWER}\n```") == ANSWER
+    assert unfenced(f"```\n{ANSWER}\n```\nDone.") == ANSWER
+    assert unfenced(ANSWER) == ANSWER
+    assert "read-fenced-answer" not in ideas(tree(), [attempt(solved=False)])
+
+
+def test_the_reply_limit_is_fitted_to_what_solved_attempts_need() -> None:
+    proposal = ideas(tree(), [attempt(n) for n in range(4)])["shorter-replies"]
+    assert "MAX_TOKENS = 32 " in proposal.edits["agent/agent.py"]
+    long = [attempt(n, "word " * 200) for n in range(4)]
+    assert "shorter-replies" not in ideas(tree(), long)
+
+
+def test_parts_are_paid_where_all_groups_are_dead() -> None:
+    near = [attempt(n, solved=False, outcome_detail={"right": n / 4}) for n in range(4)]
+    dead = {"signal__dead_unsolved_ratio": 0.9}
+    text = ideas(tree(), near, **dead)["pay-parts"].edits["agent/reward.py"]
+    scope = namespace(text)
+    pay: Any = scope["reward"]
+    paid = pay({"outcome": False, "outcome_detail": {"right": 0.5}})
+    assert paid["parts"] == 0.5
+    assert pay({"outcome": False})["parts"] == 0.0
+    assert "pay-parts" not in ideas(tree(), near)
+
+
+WORDS = """
+def words(rollout):
+    return len(rollout["messages"][-1]["content"]) / 100
+
+
+"""
+
+
+def test_a_planted_length_bonus_is_removed() -> None:
+    text = tree().files["agent/reward.py"].decode()
+    text = text.replace('"score": 0.3}', '"score": 0.3, "words": 0.5}')
+    text = text.replace("COMPONENTS = {", WORDS.lstrip() + "COMPONENTS = {")
+    text = text.replace('"score": score}', '"score": score, "words": words}')
+    planted = HarnessTree("a" * 40, "t", {**tree().files, "agent/reward.py": text.encode()})
+    rows = [
+        attempt(n, "x" * (n + 1), solved=False, rewards={"words": (n + 1) / 100, "solved": 0.0})
+        for n in range(9)
+    ]
+    edited = ideas(planted, rows)["drop-length-bonus"].edits["agent/reward.py"]
+    assert edited == tree().files["agent/reward.py"].decode()
+    assert "drop-length-bonus" not in ideas(planted, rows[:3])
+
+
+STILL = {
+    "signal__train.reward_mean.change": 0.0,
+    "signal__train.entropy.first": 1.79,
+    "signal__train.entropy.change": 0.0,
+    "signal__train.steps": 2.0,
+}
+
+
+@pytest.mark.parametrize(
+    ("weights", "before", "after"),
+    [("full", 2e-6, 8e-6), ("full", 8e-6, 2e-5), ("lora", 1e-4, 4e-4), ("lora", 3e-4, 5e-4)],
+)
+def test_a_rate_of_pretrained_weights_stays_below_its_limit(
+    weights: str, before: float, after: float
+) -> None:
+    harness = tree(
+        edits={"agent/recipe.toml": ("learning_rate = 1e-6", f"learning_rate = {before}")}
+    )
+    proposal = ideas(harness, weights=weights, **STILL)["raise-learning-rate"]
+    rate = tomllib.loads(proposal.edits["agent/recipe.toml"])["learning_rate"]
+    assert rate == pytest.approx(after)
+    ruinous = ideas(harness, weights="nano", **STILL)["raise-learning-rate"]
+    assert tomllib.loads(ruinous.edits["agent/recipe.toml"])["learning_rate"] == 2.5e-3
+
+
+def test_a_rate_at_its_limit_is_raised_no_more() -> None:
+    harness = tree(edits={"agent/recipe.toml": ("learning_rate = 1e-6", "learning_rate = 5e-4")})
+    assert "raise-learning-rate" not in ideas(harness, **STILL)
+
+
+def test_adapters_do_not_begin_at_the_rate_of_full_weights() -> None:
+    lora, full = ideas(tree(), weights="lora"), ideas(tree(), weights="full")
+    recipe = tomllib.loads(lora["usual-range"].edits["agent/recipe.toml"])
+    assert recipe["learning_rate"] == 1e-4
+    assert "usual-range" not in full
+
+
+def test_a_pretrained_model_trains_at_the_temperature_that_measures_it() -> None:
+    proposal = ideas(tree())["train-as-measured"]
+    assert tomllib.loads(proposal.edits["agent/recipe.toml"])["temperature"] == 0.7
+    cool = tree(edits={"agent/recipe.toml": ("temperature = 1.0", "temperature = 0.7")})
+    rules = ideas(cool, signal__dead_group_ratio=0.9)
+    assert "train-as-measured" not in rules
+    assert "explore-more" not in rules, "no rule calls 1.0 usual for a chat harness"
+
+
+def test_the_nano_policy_gets_none_of_these() -> None:
+    rules = ideas(tree(), [attempt(n) for n in range(9)], weights="nano")
+    assert not {rule for rule in rules if rule.startswith(("worked", "leave", "shorter", "read"))}
