@@ -1,12 +1,16 @@
 """A workspace is whole or is not one; other people's directories are left alone."""
 
 import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Barrier
 
 import pytest
 
 from meta_agent.core.errors import ConfigError
+from meta_agent.core.history import HarnessRepo
 from meta_agent.core.workspace import (
+    Workspace,
     find_workspace,
     init_workspace,
     is_workspace,
@@ -64,6 +68,26 @@ def test_interrupted_init_leaves_no_workspace_and_can_be_finished(tmp_path: Path
     assert not is_workspace(tmp_path / "w")
     make(tmp_path / "w")
     assert is_workspace(tmp_path / "w")
+
+
+def test_two_that_make_one_workspace_at_once_both_get_it_whole(tmp_path: Path) -> None:
+    made: list[Path] = []
+
+    def create(path: Path) -> HarnessRepo:
+        made.append(path)
+        return HarnessRepo.create(path, {"harness.toml": b"[harness]\n"}, "feat: the start")
+
+    together = Barrier(4)
+
+    def init() -> Workspace:
+        together.wait()
+        return init_workspace(tmp_path / "w", domain="swe", create_repo=create)
+
+    with ThreadPoolExecutor(4) as pool:
+        workspaces = [future.result() for future in [pool.submit(init) for _ in range(4)]]
+    assert len(made) == 1
+    assert {workspace.root for workspace in workspaces} == {tmp_path / "w"}
+    HarnessRepo.open(tmp_path / "w/harness_repo")
 
 
 def test_a_directory_with_other_files_is_never_taken_over(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ Does not cover: what the parts contain. The harness repository is made by the ca
 
 from __future__ import annotations
 
+import fcntl
 import json
 import logging
 import os
@@ -19,7 +20,8 @@ import re
 import stat
 import tomllib
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -158,14 +160,29 @@ def claim_workspace(root: Path, fill: Callable[[Path], None]) -> None:
     """Makes a workspace where nothing of anybody lies; `fill` writes the settings last."""
     _require_free(root)
     try:
-        _make_directories(root)
-        _sign(root)
-        fill(root)
+        root.mkdir(parents=True, exist_ok=True)
+        with _alone_in(root):
+            if is_workspace(root):  # somebody made it while we waited
+                return
+            _make_directories(root)
+            _sign(root)
+            fill(root)
     except OSError as error:
         raise ConfigError(
             f"cannot make a workspace in {root}: {error.strerror}",
             hint="choose another directory with --workspace",
         ) from error
+
+
+@contextmanager
+def _alone_in(root: Path) -> Iterator[None]:
+    """Waits until no other process makes a workspace in this folder. The kernel ends the lock."""
+    descriptor = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def open_workspace(root: Path) -> Workspace:
