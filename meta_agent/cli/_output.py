@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 import typer
 
+from meta_agent.core.parsing.unseen import unseen
+
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
@@ -24,8 +26,13 @@ _PIPE_WIDTH = 120  # columns of a table where there is no terminal to ask
 
 
 def emit_json(document: Any) -> None:
-    """Prints the one document."""
-    sys.stdout.write(json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+    """Prints the one document. Characters that no reader sees are spelled as JSON spells them."""
+    text = json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False)
+    if not text.isascii():
+        text = "".join(
+            json.dumps(char)[1:-1] if char != "\n" and unseen(char) else char for char in text
+        )
+    sys.stdout.write(text + "\n")
     sys.stdout.flush()
 
 

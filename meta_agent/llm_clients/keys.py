@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
 
@@ -41,6 +42,26 @@ MAKERS: Final[Mapping[str, Maker]] = {
     "zai": Maker(("ZAI_API_KEY",)),
 }
 KEY_VARIABLES: Final = tuple(name for maker in MAKERS.values() for name in maker.keys)
+
+
+def spellings(secret: str) -> Iterator[str]:
+    """The ways in which a text may hold a secret: as it is, in base64 and in hexadecimal.
+
+    Base64 spells the same bytes in three ways, by what stands before them. Of each way only the
+    characters count that the neighbours cannot change.
+    """
+    yield secret
+    data = secret.encode()
+    for before in range(3):
+        text = base64.b64encode(bytes(before) + data).decode().rstrip("=")
+        whole = text[-(-before * 8 // 6) : (before + len(data)) * 8 // 6]
+        yield whole
+        yield whole.translate(_URL_SAFE)
+    yield data.hex()
+    yield data.hex().upper()
+
+
+_URL_SAFE: Final = str.maketrans("+/", "-_")
 
 
 def keys_found() -> list[str]:

@@ -35,6 +35,7 @@ from meta_agent.sandboxes._seccomp import seccomp_profile
 USER = "10001:10001"  # of images that we make, for whoever runs them without us
 TRUSTED = "0:0"  # init, the watchdog and the worker
 ENGINE_TIMEOUT_SEC = 60
+FILES_A_MB = 512  # of scratch space: twice what fits if each holds a byte
 TCP_PART = 4  # of the memory limit, for the buffers of loopback connections
 ENGINE_HINTS: Final[dict[str, str]] = {
     "docker": "start Docker, or use --sandbox process",
@@ -319,9 +320,10 @@ def fences(limits: SandboxLimits, stranger: int, on: Engine) -> dict[str, Any]:
     """
     ours = "rw,nosuid,nodev"
     place = f"exec,mode=0755,size={limits.scratch_mb}m"
-    others = {}
+    files, others = "", {}
     if on.name == "docker":
-        place += f",uid={stranger},gid={stranger}"
+        place += f",uid={stranger},gid={stranger},nr_inodes={limits.scratch_mb * FILES_A_MB}"
+        files = ",nr_inodes=16k"
     else:
         others = dict.fromkeys(("/run", "/var/tmp"), f"{ours},noexec,mode=0755,size=1m")
     return {
@@ -329,7 +331,7 @@ def fences(limits: SandboxLimits, stranger: int, on: Engine) -> dict[str, Any]:
         "read_only": True,
         "tmpfs": {
             "/scratch": f"{ours},{place}",
-            "/tmp": f"{ours},noexec,mode=1777,size=64m",
+            "/tmp": f"{ours},noexec,mode=1777,size=64m{files}",
             **others,
         },
         "cap_drop": ["ALL"],

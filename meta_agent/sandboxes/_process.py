@@ -25,6 +25,7 @@ import sys
 import tempfile
 import threading
 import time
+import uuid
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
@@ -256,9 +257,35 @@ def _order(folder: Path, limits: SandboxLimits) -> dict[str, Any]:
 
 
 def remove_folder(folder: Path) -> None:
-    """Removes what a guest left. A tree nested to exhaust our stack stays, and costs only disk."""
-    with contextlib.suppress(RecursionError):
-        shutil.rmtree(folder, ignore_errors=True)
+    """Removes what a guest left, however deep it is nested. What cannot be removed stays."""
+    while _flatten(folder):
+        pass
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _flatten(folder: Path) -> bool:
+    """Removes the folders inside, after what is inside them was moved up one level.
+
+    So no path gets long and no stack deep. Returns whether a folder was moved.
+    """
+    moved = False
+    for inner in _folders_in(folder):
+        for deeper in _folders_in(inner):
+            with contextlib.suppress(OSError):
+                deeper.rename(folder / uuid.uuid4().hex)
+                moved = True
+        shutil.rmtree(inner, ignore_errors=True)
+    return moved
+
+
+def _folders_in(folder: Path) -> list[Path]:
+    """The folders in a folder, links to folders aside; all of them may be entered afterwards."""
+    with contextlib.suppress(OSError):
+        folders = [Path(e.path) for e in os.scandir(folder) if e.is_dir(follow_symlinks=False)]
+        for path in folders:
+            path.chmod(0o700)
+        return folders
+    return []
 
 
 def open_process(limits: SandboxLimits) -> WorkerSandbox:

@@ -9,6 +9,7 @@ import pytest
 
 from meta_agent.core.history import HarnessRepo
 from meta_agent.core.ledger import Ledger
+from meta_agent.core.parsing.unseen import unseen
 from meta_agent.core.workspace import init_workspace
 
 from .conftest import Runner
@@ -238,3 +239,9 @@ def test_a_shell_is_told_names_that_exist_now(
     assert done.stdout.split() == expected
     elsewhere = in_a_process(code, cwd=evolved.root.parent, **told)
     assert (elsewhere.stdout.split(), "Traceback" in elsewhere.stderr) == ([], False)
+
+
+def test_json_spells_characters_that_no_reader_sees(evolved: Evolved, meta_agent: Runner) -> None:
+    told = meta_agent("blame", "swe/agent.py", "--json", cwd=evolved.root)
+    assert not any(map(unseen, told.stdout.replace("\n", "")))
+    assert any("\u202e" in line["text"] for line in told.document["lines"])

@@ -1,5 +1,8 @@
 """Which variables hold keys, by their names and the looks of their values."""
 
+import base64
+from collections.abc import Callable
+
 import pytest
 
 from meta_agent.llm_clients.asking._secrets import MARK, Scrubber
@@ -19,6 +22,20 @@ AWS = "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY"
 def test_a_key_is_taken_out(name: str, value: str) -> None:
     scrubber = Scrubber.of(["MY_SERVER"], {name: value})
     assert scrubber.json({"said": [f"it is {value}."]}) == {"said": [f"it is {MARK}."]}
+
+
+@pytest.mark.parametrize("before", ["", ":", "ab", "user:"])
+@pytest.mark.parametrize("encode", [base64.b64encode, base64.urlsafe_b64encode, bytes.hex])
+def test_a_key_is_taken_out_of_other_encodings(
+    encode: Callable[[bytes], bytes | str], before: str
+) -> None:
+    """What is left on either side are characters that other bytes decide, too."""
+    key = "sk-?>~0123456789-abcdef"
+    encoded = encode(f"{before}{key}!".encode())
+    text = encoded if isinstance(encoded, str) else encoded.decode()
+    cleaned = Scrubber.of([], {"OPENAI_API_KEY": key}).text(f"it is {text}.")
+    assert MARK in cleaned
+    assert len(cleaned.replace(MARK, "")) <= len("it is .") + 2 * len(before) + 8
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ import pytest
 
 from meta_agent.sandboxes import _engine, reap
 from meta_agent.sandboxes._owner import holder_is_dead, holder_mark, install_id
+from meta_agent.sandboxes._process import remove_folder
 from meta_agent.sandboxes._reap import is_orphan, reap_folders
 
 # Opens a sandbox, starts a command in it, and waits to be killed.
@@ -111,6 +112,20 @@ def test_another_installations_containers_survive(
     assert reaped(engine) == []
     assert len(_engine.engine(engine).owned_containers(theirs)) == 1
     assert len(reaped(engine, theirs)) == 1
+
+
+NEST = "import os\nfor _ in range(3000):\n    os.mkdir('d')\n    os.chdir('d')\n"
+
+
+def test_a_folder_is_removed_however_deep_it_is_nested(tmp_path: Path) -> None:
+    top = tmp_path / "box"
+    (top / "wide/one").mkdir(parents=True)
+    (top / "wide/two").mkdir()
+    (top / "outside").symlink_to(tmp_path)
+    subprocess.run([sys.executable, "-c", NEST], cwd=top, check=True)
+    (top / "wide").chmod(0o500)
+    remove_folder(top)
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(

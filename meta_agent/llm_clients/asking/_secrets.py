@@ -2,10 +2,10 @@
 
 Promises: the value of every provider variable, of every variable that a setting names as a key's,
 and of every other variable whose name and value look like a key's is replaced wherever it stands in
-a record, an error or a request. The provider gets the same text as the record, so a key that leaked
-into a prompt goes no further.
+a record, an error or a request, also in base64 or hexadecimal. The provider gets the same text as
+the record, so a key that leaked into a prompt goes no further.
 
-Does not cover: a secret that this process does not hold, one in another encoding (base64), and
+Does not cover: a secret that this process does not hold, one in another encoding, and
 values shorter than eight characters, which are placeholders (`EMPTY`, `ollama`) and may be words.
 """
 
@@ -15,7 +15,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, TypeVar
 
-from meta_agent.llm_clients.keys import KEY_VARIABLES
+from meta_agent.llm_clients.keys import KEY_VARIABLES, spellings
 
 MARK: Final = "[secret]"
 MIN_LENGTH: Final = 8
@@ -34,7 +34,8 @@ class Scrubber:
     """Replaces secrets in strings, and in the strings of JSON values."""
 
     def __init__(self, values: Iterable[str]) -> None:
-        secrets = {value for value in values if len(value) >= MIN_LENGTH}
+        keys = {value for value in values if len(value) >= MIN_LENGTH}
+        secrets = {spelling for key in keys for spelling in spellings(key)}
         # The longest first: one key may begin with another.
         longest_first = sorted(secrets, key=lambda value: (-len(value), value))
         self._pattern = re.compile("|".join(map(re.escape, longest_first))) if secrets else None

@@ -19,6 +19,7 @@ from email.utils import parsedate_to_datetime
 from typing import Any, Final, Literal
 
 from meta_agent.core.errors import ProviderError
+from meta_agent.llm_clients.keys import spellings
 
 _TEXT_CHARS: Final = 400
 _READ_CHARS: Final = 64 << 10
@@ -50,7 +51,8 @@ def scrub(text: str, secrets: Secrets = ()) -> str:
     text = text[:_READ_CHARS]
     for secret in secrets:
         if len(secret) >= 4:  # a dummy such as "none" is no secret, but costs nothing to hide
-            text = text.replace(secret, "[key]")
+            for spelling in spellings(secret):
+                text = text.replace(spelling, "[key]")
     text = " ".join(_KEY_SHAPES.sub("[key]", text).split())
     return text if len(text) <= _TEXT_CHARS else text[:_TEXT_CHARS] + " ..."
 

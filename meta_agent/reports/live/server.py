@@ -108,7 +108,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(403, "this needs the token of the page")
             return
         size = self.headers.get("Content-Length", "")
-        if self.path != "/answer" or not size.isdecimal() or int(size) > _LONGEST_BODY:
+        if self.path != "/answer" or not _is_size(size):
             self.close_connection = True
             self._send(400, "expected an answer")
             return
@@ -206,10 +206,15 @@ class _Handler(BaseHTTPRequestHandler):
             self.server.closing.wait(_LOOK_SEC)
 
 
+def _is_size(text: str) -> bool:
+    """Whether a Content-Length is a number that an answer may have."""
+    return text.isdecimal() and len(text) <= len(str(_LONGEST_BODY)) and int(text) <= _LONGEST_BODY
+
+
 def _object(body: bytes) -> Mapping[str, Any]:
     try:
         value = json.loads(body)
-    except ValueError:
+    except (ValueError, RecursionError):
         value = None
     if not isinstance(value, dict):
         raise ConfigError("expected a JSON object")

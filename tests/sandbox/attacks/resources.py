@@ -107,6 +107,10 @@ for index in range({files}):
         for _ in range(8):
             file.write(b"x" * (1 << 20))
 """
+MANY_FILES = """
+for index in range({files}):
+    os.close(os.open(f"empty{{index}}", os.O_CREAT | os.O_WRONLY))
+"""
 FLOOD = "import os\nblock = b'x' * (1 << 20)\nfor _ in range({mb}):\n    os.write(1, block)\n"
 
 
@@ -250,6 +254,12 @@ CHECKS = [
         "disk",
         control=FILL.format(files=1),
         attack=FILL.format(files=2 * LIMITS.scratch_mb // 8),
+    ),
+    program_check(
+        "filling the disk with empty files",
+        "disk",
+        control=MANY_FILES.format(files=100),
+        attack=MANY_FILES.format(files=1000 * LIMITS.scratch_mb),
     ),
     Check("running out of descriptors", "", answers, fd_exhaustion),
     Check("spinning for ever", "", answers, spin),

@@ -157,3 +157,14 @@ def test_a_port_that_is_taken_is_a_sentence(served: Served) -> None:
     for port in (served.port, 99_999):
         with pytest.raises(ConfigError, match="cannot listen on port"):
             PageServer(served.server.site, TOKEN, port)
+
+
+@pytest.mark.parametrize(
+    ("body", "length"),
+    [("[" * 60_000, None), ('{"a":' * 10_000, None), ("{}", "9" * 5000), ("{}", "-1"), ("{}", "²")],
+)
+def test_what_is_no_answer_is_refused(served: Served, body: str, length: str | None) -> None:
+    headers = {"X_Token": TOKEN} | ({"Content_Length": length} if length else {})
+    answered = served.ask("/answer", method="POST", body=body, **headers)
+    assert answered.status == 400
+    assert served.ask("/").status == 200
