@@ -53,17 +53,17 @@ _NOT_ALLOWED: Final = (errno.EACCES, errno.EPERM, errno.EROFS)
 
 def of_disk(error: OSError) -> MetaAgentError | None:
     """What a disk that is full, closed or gone means, wherever it was met; None for all else."""
-    named = f"{error.filename}: " if error.filename else ""
+    place = f"{error.filename}: " if error.filename else ""
     if error.errno in NO_ROOM:
         hint = "free some space, then run the same command again: it resumes"
-        return InfrastructureError(f"{named}{error.strerror}", hint=hint)
+        return InfrastructureError(f"{place}{error.strerror}", hint=hint)
     if error.errno in _GONE:
         hint = (
             "see that what holds it is still mounted, then run the same command again: it resumes"
         )
-        return InfrastructureError(f"{named}{error.strerror}", hint=hint)
+        return InfrastructureError(f"{place}{error.strerror}", hint=hint)
     if error.errno in _NOT_ALLOWED:
-        return ConfigError(f"{named}{error.strerror}", hint="see who may write there: ls -ld")
+        return ConfigError(f"{place}{error.strerror}", hint="see who may write there: ls -ld")
     return None
 
 

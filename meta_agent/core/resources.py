@@ -33,12 +33,14 @@ def shipped_harness(name: str) -> dict[str, bytes]:
     """The files of a harness by path; `name` is its folder's: `nano/swe/seed`, `chat/swe`."""
     root = resource_dir("harness_repo")
     home = root / name
-    (own,) = (path.name for path in home.iterdir() if path.is_dir())
+    (package,) = (path.name for path in home.iterdir() if path.is_dir())
     above = home.parents[: len(PurePosixPath(name).parts)]
     files: dict[str, bytes] = {}
-    for folder in (one / part for one in reversed(above) for part in ("shared", home.name)):
+    for folder in (
+        above_home / part for above_home in reversed(above) for part in ("shared", home.name)
+    ):
         for path, content in _files(folder):
-            parts = (own, *path.parts[1:]) if path.parts[0] == "agent" else path.parts
+            parts = (package, *path.parts[1:]) if path.parts[0] == "agent" else path.parts
             files["/".join(parts)] = content
     return dict(sorted(files.items(), key=lambda file: PurePosixPath(file[0])))
 

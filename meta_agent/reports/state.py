@@ -39,7 +39,7 @@ from meta_agent.reports._parts import (
     VersionView,
 )
 
-STEP_KINDS: Final = tuple(kind for kind, wrote in KINDS.items() if wrote.shown)
+STEP_KINDS: Final = tuple(kind for kind, wrote in KINDS.items() if wrote.in_views)
 SCHEMA_VERSION: Final = 1
 
 

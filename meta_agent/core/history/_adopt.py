@@ -87,21 +87,21 @@ def promoted_steps(repo: HarnessRepo) -> list[Step]:
     oids = repo._git.line("rev-list", "--first-parent", "--reverse", MAIN).split()
     trees = [_entries(repo._git, oid) for oid in oids]
     pairs = zip(oids[1:], trees, trees[1:], strict=False)
-    steps = [Step(*_told(repo, oid), before, after) for oid, before, after in pairs]
-    found = [step for step in steps if step.changes]
-    if not found:
+    steps = [Step(*_message_and_date(repo, oid), before, after) for oid, before, after in pairs]
+    changing = [step for step in steps if step.changes]
+    if not changing:
         raise ConfigError("nothing has been promoted yet", hint="meta-agent status")
-    return found
+    return changing
 
 
-def _told(repo: HarnessRepo, oid: str) -> tuple[str, int]:
+def _message_and_date(repo: HarnessRepo, oid: str) -> tuple[str, int]:
     """The message of a step: what its candidate said, and the verdict on it."""
     with repo._git.reader() as reader:
         commit = read_commit(reader, oid)
-        told = read_commit(reader, commit.parents[-1]) if len(commit.parents) > 1 else commit
-    notes = [repo.notes(one) for one in (told.id, oid)]
+        proposal = read_commit(reader, commit.parents[-1]) if len(commit.parents) > 1 else commit
+    notes = [repo.notes(commit_id) for commit_id in (proposal.id, oid)]
     verdict = next((note for note in notes if note), None)
-    parts = [told.message.rstrip(), f"Verdict:\n\n{verdict.strip()}" if verdict else ""]
+    parts = [proposal.message.rstrip(), f"Verdict:\n\n{verdict.strip()}" if verdict else ""]
     return plain("\n\n".join(filter(None, parts))) + "\n", commit.when
 
 

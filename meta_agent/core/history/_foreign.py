@@ -61,12 +61,12 @@ def is_address(source: str) -> bool:
 def read_foreign(source: str, *, leave_out: Sequence[str] = ()) -> Foreign:
     """Reads a folder or an address. Raises ConfigError with what can be done about it."""
     if is_address(source):
-        found = _fetched(source, _transport(source), source)
+        foreign = _fetched(source, _transport(source), source)
     elif (Path(source) / ".git").exists():
-        found = _fetched(f"file://{Path(source).resolve()}", "file", source)
+        foreign = _fetched(f"file://{Path(source).resolve()}", "file", source)
     else:
-        found = _folder(Path(source))
-    return _fit(found, leave_out)
+        foreign = _folder(Path(source))
+    return _fit(foreign, leave_out)
 
 
 def _transport(address: str) -> str:
@@ -92,9 +92,9 @@ def _fetched(address: str, transport: str, source: str) -> Foreign:
                 *("--no-recurse-submodules", "--no-write-fetch-head", address, "HEAD:refs/import"),
             )
         except GitError as error:
-            said = error.stderr.strip()[-300:]
+            words = error.stderr.strip()[-300:]
             raise ConfigError(
-                f"cannot read {source}: {said}", hint=error.hint("is it a git repository?")
+                f"cannot read {source}: {words}", hint=error.hint("is it a git repository?")
             ) from error
         return _committed(git, source)
 
@@ -102,7 +102,7 @@ def _fetched(address: str, transport: str, source: str) -> Foreign:
 def _committed(git: Git, source: str) -> Foreign:
     commit = git.line("rev-parse", "--verify", "refs/import^{commit}")
     rows = git.run("ls-tree", "-r", "-z", "-l", "--full-tree", commit).stdout.split(b"\0")
-    wanted: dict[str, str] = {}
+    blob_ids: dict[str, str] = {}
     left_out: dict[str, str] = {}
     for head, _, name in (row.partition(b"\t") for row in rows if row):
         mode, _, oid, size = head.decode("ascii").split()
@@ -111,8 +111,8 @@ def _committed(git: Git, source: str) -> Foreign:
         if reason:
             left_out[path] = reason
         else:
-            wanted[path] = oid
-    files = {path: git.run("cat-file", "blob", oid).stdout for path, oid in wanted.items()}
+            blob_ids[path] = oid
+    files = {path: git.run("cat-file", "blob", oid).stdout for path, oid in blob_ids.items()}
     return Foreign(files, source, commit, left_out)
 
 
@@ -154,11 +154,11 @@ def _odd_file(path: Path) -> str:
     return _too_large(path.stat().st_size)
 
 
-def _fit(found: Foreign, leave_out: Sequence[str]) -> Foreign:
+def _fit(foreign: Foreign, leave_out: Sequence[str]) -> Foreign:
     """Only what may stand in a harness, within its bounds."""
     files: dict[str, bytes] = {}
-    left_out = dict(found.left_out)
-    for path, data in found.files.items():
+    left_out = dict(foreign.left_out)
+    for path, data in foreign.files.items():
         reason = "as asked" if matches_any(leave_out, path) else _secret(path) or _unfit(path)
         if reason:
             left_out[path] = reason
@@ -167,14 +167,14 @@ def _fit(found: Foreign, leave_out: Sequence[str]) -> Foreign:
     try:
         check_collisions(files)
     except CandidateError as error:
-        raise ConfigError(f"{found.source}: {error}", hint="--leave-out one of them") from error
-    _check_bounds(found.source, files)
-    return found._replace(files=files, left_out=left_out)
+        raise ConfigError(f"{foreign.source}: {error}", hint="--leave-out one of them") from error
+    _check_bounds(foreign.source, files)
+    return foreign._replace(files=files, left_out=left_out)
 
 
 def _secret(path: str) -> str:
-    named = matches_any(KEPT_SECRET, path) and not matches_any(EXAMPLES, path)
-    return "its name says that it holds keys" if named else ""
+    looks_secret = matches_any(KEPT_SECRET, path) and not matches_any(EXAMPLES, path)
+    return "its name says that it holds keys" if looks_secret else ""
 
 
 def _unfit(path: str) -> str:
@@ -204,8 +204,8 @@ def _largest(files: dict[str, bytes]) -> str:
     for path, data in files.items():
         top = path.partition("/")[0]
         sums[top] = sums.get(top, 0) + len(data)
-    return ", ".join(_named(sorted(sums.items(), key=lambda pair: -pair[1])))
+    return ", ".join(_first_sizes(sorted(sums.items(), key=lambda pair: -pair[1])))
 
 
-def _named(pairs: Iterable[tuple[str, int]]) -> list[str]:
+def _first_sizes(pairs: Iterable[tuple[str, int]]) -> list[str]:
     return [f"{name} ({size} bytes)" for name, size in pairs][:_SHOWN]

@@ -228,7 +228,7 @@ def _git_variables_hidden() -> Iterator[None]:
 @contextmanager
 def scratch(host: Git | None, *more: Git, transport: str = "") -> Iterator[Git]:
     """A throw-away bare repository that borrows the hosts' objects and none of their settings."""
-    hosts = [str(one.objects.resolve()) for one in (host, *more) if one is not None]
+    hosts = [str(lender.objects.resolve()) for lender in (host, *more) if lender is not None]
     borrow = Path(os.pathsep.join(hosts)) if hosts else None
     with tempfile.TemporaryDirectory(prefix="meta-agent-git-") as folder:
         place = Path(folder) / "scratch.git"
@@ -237,9 +237,9 @@ def scratch(host: Git | None, *more: Git, transport: str = "") -> Iterator[Git]:
         yield git
 
 
-def migrate(source: Git, host: Git, tip: str, known: str | None = None) -> None:
+def migrate(source: Git, host: Git, tip: str, base: str | None = None) -> None:
     """Copies what `tip` reaches (and `known` does not) into the host, checked again and flushed."""
-    revisions = f"{tip}\n" + (f"^{known}\n" if known else "")
+    revisions = f"{tip}\n" + (f"^{base}\n" if base else "")
     pack = source.run("pack-objects", "-q", "--stdout", "--revs", stdin=revisions.encode()).stdout
     host.run("index-pack", "--stdin", "--strict", "--fsck-objects", stdin=pack)
     # git flushes files but not folders
@@ -249,10 +249,10 @@ def migrate(source: Git, host: Git, tip: str, known: str | None = None) -> None:
 def read_object(repo: Any, oid: str, kind: bytes) -> bytes | None:
     """An object's own bytes, through an open `Git.reader`; None where it is none of this kind."""
     try:
-        _, found, _, data = repo.git.get_object_data(oid)
+        _, object_kind, _, data = repo.git.get_object_data(oid)
     except ValueError:
         return None
-    return bytes(data) if found == kind else None
+    return bytes(data) if object_kind == kind else None
 
 
 def read_commit(repo: Any, oid: str) -> Commit:
@@ -319,10 +319,10 @@ def _keys(config: Path) -> list[str]:
 
 
 def _executable() -> str:
-    found = shutil.which("git")
-    if found is None:
+    path = shutil.which("git")
+    if path is None:
         raise PreflightError("git is not on PATH", hint="apt-get install git")
-    return found
+    return path
 
 
 def _clean_environment() -> dict[str, str]:

@@ -49,9 +49,9 @@ def revert_commit(host: Git, onto: str, commit: str, message: str, when: int) ->
         tree = _merged_tree(git, onto, git.line(*undone, stdin=b"undone", when=when))
         if tree == git.line("rev-parse", "--verify", f"{onto}^{{tree}}"):
             refuse("empty", f"nothing of {commit[:12]} is left in {onto[:12]}")
-        made = git.line("commit-tree", tree, "-p", onto, stdin=message.encode(), when=when)
-        migrate(git, host, made, onto)
-        return made
+        reverting = git.line("commit-tree", tree, "-p", onto, stdin=message.encode(), when=when)
+        migrate(git, host, reverting, onto)
+        return reverting
 
 
 def _row(git: Git, path: str, content: bytes | None) -> bytes:

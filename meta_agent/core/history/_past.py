@@ -61,25 +61,27 @@ class ForeignHistory:
             *("log", "-z", "--no-merges", "--topo-order", "--no-renames", "--name-only"),
             *("--format=%x01%H%x02%P%x02%B%x03", _IMPORT),
         ).stdout
-        found = [_commit(one) for one in listed.decode("utf-8", "replace").split("\x01") if one]
-        return [commit for commit in found if commit.parent and " " not in commit.parent]
+        commits = [
+            _commit(text) for text in listed.decode("utf-8", "replace").split("\x01") if text
+        ]
+        return [commit for commit in commits if commit.parent and " " not in commit.parent]
 
     def tree(self, commit: str) -> dict[str, bytes]:
         """The regular files of a commit."""
         rows = self._git.run("ls-tree", "-r", "-z", "-l", "--full-tree", commit).stdout
-        wanted: dict[str, str] = {}
-        left = MAX_TREE_BYTES
+        blob_ids: dict[str, str] = {}
+        room = MAX_TREE_BYTES
         for row in filter(None, rows.split(b"\0")):
             head, _, name = row.partition(b"\t")
             mode, _, oid, size = head.decode("ascii").split()
             if mode not in ("100644", "100755") or int(size) > MAX_BLOB_BYTES:
                 continue
-            left -= int(size)
-            wanted[name.decode("utf-8", "replace")] = oid
-        if left < 0:
+            room -= int(size)
+            blob_ids[name.decode("utf-8", "replace")] = oid
+        if room < 0:
             raise ConfigError(f"{self._source} at {commit[:12]} has over {MAX_TREE_BYTES} bytes")
-        self._fetch_blobs(set(wanted.values()) - self._blobs.keys())
-        return {path: self._blobs[oid] for path, oid in wanted.items()}
+        self._fetch_blobs(set(blob_ids.values()) - self._blobs.keys())
+        return {path: self._blobs[oid] for path, oid in blob_ids.items()}
 
     def _fetch_blobs(self, oids: set[str]) -> None:
         """Blobs by one process, whatever their number."""
@@ -106,9 +108,9 @@ def foreign_history(source: Path, *, deep: bool = False) -> Iterator[ForeignHist
                 *(f"file://{place}", f"HEAD:{_IMPORT}"),
             )
         except GitError as error:
-            said = error.stderr.strip().partition("\n")[0]  # the rest is git's advice
+            words = error.stderr.strip().partition("\n")[0]  # the rest is git's advice
             raise ConfigError(
-                f"cannot read {source}: {said[-300:]}",
+                f"cannot read {source}: {words[-300:]}",
                 hint=error.hint("is it a git repository with a commit, and is it yours?"),
             ) from error
         yield ForeignHistory(git, source)

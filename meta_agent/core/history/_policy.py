@@ -123,12 +123,12 @@ def _starts_oddly(char: str) -> bool:
 
 def check_collisions(paths: Iterable[str]) -> None:
     """Refuses two paths, or their folders, that are one on some file system."""
-    seen: dict[str, str] = {}
+    first_spelling: dict[str, str] = {}
     for path in paths:
         parts = path.split("/")
         for depth in range(1, len(parts) + 1):
             prefix = "/".join(parts[:depth])
-            other = seen.setdefault(_folded(prefix), prefix)
+            other = first_spelling.setdefault(_folded(prefix), prefix)
             if other != prefix:
                 refuse("path_collision", f"{prefix!r} and {other!r} collide")
 

@@ -141,13 +141,13 @@ class HarnessRepo:
     def blame(self, commit: str, path: str) -> list[tuple[str, str]]:
         """Each line of a file: the commit that brought it, and its text."""
         argv = ("blame", "--porcelain", commit, "--", path)
-        found, brought = [], commit
+        lines, brought = [], commit
         for row in self._git.run(*argv).stdout.decode("utf-8", "replace").split("\n"):
             if row.startswith("\t"):
-                found.append((brought, row[1:]))
+                lines.append((brought, row[1:]))
             elif _BLAMED.match(row):
                 brought = row[:40]
-        return found
+        return lines
 
     def brought_by(self, commit: str) -> str | None:
         """The commit on `main`'s own line that brought this one; itself where it lies there."""
@@ -298,8 +298,8 @@ class HarnessRepo:
         head = self.head()
         with self._writing():
             when = self._date(None, head)
-            made = revert_commit(self._git, head, commit, plain(message), when)
-            return self._advance_main(made, head)
+            reverting = revert_commit(self._git, head, commit, plain(message), when)
+            return self._advance_main(reverting, head)
 
     def set_lead(self, commit: str) -> None:
         """Puts the branch of unproven changes at a commit."""

@@ -21,18 +21,18 @@ _passages_lock = threading.Lock()  # guards the counter: training jobs pass cras
 
 def crash_point(name: str) -> None:
     """Dies here if the environment says so."""
-    wanted = os.environ.get(CRASH_VARIABLE)
-    if not wanted:
+    point = os.environ.get(CRASH_VARIABLE)
+    if not point:
         return
-    target, passage = _parse(wanted)
+    target, passage = _parse(point)
     if target == name and _count(name) == passage:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-def _parse(wanted: str) -> tuple[str, int]:
+def _parse(point: str) -> tuple[str, int]:
     """Splits `name:3`. A name may itself hold colons (`after_work:merge`)."""
-    head, _, tail = wanted.rpartition(":")
-    return (head, int(tail)) if head and tail.isdigit() else (wanted, 1)
+    head, _, tail = point.rpartition(":")
+    return (head, int(tail)) if head and tail.isdigit() else (point, 1)
 
 
 def _count(name: str) -> int:

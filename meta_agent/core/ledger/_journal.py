@@ -71,13 +71,13 @@ class Journal:
                     db.execute("INSERT INTO migrations VALUES (?, ?)", (name, time.time()))
 
     def _require_known_schema(self, applied: set[str], *, upgrade: bool = False) -> None:
-        known = {name for name, _ in MIGRATIONS}
-        if newer := sorted(applied - known):
+        names_here = {name for name, _ in MIGRATIONS}
+        if newer := sorted(applied - names_here):
             raise ConfigError(
                 f"{self.path} was written by a newer meta-agent (it has {newer[0]})",
                 hint=f"{install()} --upgrade",
             )
-        if not upgrade and known - applied - LATER:
+        if not upgrade and names_here - applied - LATER:
             raise ConfigError(
                 f"{self.path} is not a complete ledger yet",
                 hint="run the evolve command again: it completes the ledger",

@@ -152,8 +152,8 @@ class Ledger(Purse):
                 db.execute("INSERT INTO chain (key, digest) VALUES (?, ?)", (key, digest))
 
     def _last_link(self, but: str) -> str:
-        found = self._journal.rows("SELECT digest FROM chain ORDER BY seq DESC LIMIT 1")
-        return str(found[0][0]) if found else self._before_chains({but})
+        rows = self._journal.rows("SELECT digest FROM chain ORDER BY seq DESC LIMIT 1")
+        return str(rows[0][0]) if rows else self._before_chains({but})
 
     def _before_chains(self, chained: Collection[str]) -> str:
         """Over what was recorded by a version that made no chain."""
@@ -164,26 +164,28 @@ class Ledger(Purse):
         """The chain's digest when this step was recorded: over it and all that came before."""
         if not self._journal.has("chain"):
             return None
-        found = self._journal.rows("SELECT digest FROM chain WHERE key = ?", (key,))
-        return str(found[0][0]) if found else None
+        rows = self._journal.rows("SELECT digest FROM chain WHERE key = ?", (key,))
+        return str(rows[0][0]) if rows else None
 
     def order(self) -> list[str]:
         """The keys of all finished steps in the order in which they were recorded."""
         chained: list[str] = []
         if self._journal.has("chain"):
-            found = self._journal.rows("SELECT key FROM chain ORDER BY seq")
-            chained = [str(key) for (key,) in found]
-        known = set(chained)
+            rows = self._journal.rows("SELECT key FROM chain ORDER BY seq")
+            chained = [str(key) for (key,) in rows]
+        in_chain = set(chained)
         before = self._journal.rows(
             "SELECT key FROM steps WHERE finished_at IS NOT NULL ORDER BY finished_at, seq"
         )
-        return [*(str(key) for (key,) in before if key not in known), *chained]
+        return [*(str(key) for (key,) in before if key not in in_chain), *chained]
 
     def heads(self) -> frozenset[str]:
         """Every digest of the chain."""
         if not self._journal.has("chain"):
             return frozenset()
-        return frozenset(str(one) for (one,) in self._journal.rows("SELECT digest FROM chain"))
+        return frozenset(
+            str(digest) for (digest,) in self._journal.rows("SELECT digest FROM chain")
+        )
 
     def broken(self) -> str | None:
         """The first step at which the journal is not what its chain was made over, or None."""
@@ -200,8 +202,8 @@ class Ledger(Purse):
 
     def step(self, key: str) -> Step | None:
         """One step by its key, done or in flight."""
-        found = self._journal.rows(Step.QUERY + "WHERE key = ?", (key,))
-        return Step.parse(found[0]) if found else None
+        rows = self._journal.rows(Step.QUERY + "WHERE key = ?", (key,))
+        return Step.parse(rows[0]) if rows else None
 
     @property
     def owner(self) -> str | None:
@@ -241,10 +243,10 @@ class Ledger(Purse):
     def start_run(self, run_id: str, config: Mapping[str, object], *, config_hash: str) -> RunRow:
         """Begins a run or takes an unfinished one up again; steps and events carry its name."""
         with self._journal.transaction() as db:
-            known = self.run(run_id)
-            if known is not None and known.config_hash != config_hash:
+            earlier = self.run(run_id)
+            if earlier is not None and earlier.config_hash != config_hash:
                 raise IntegrityError(
-                    f"run {run_id} was started with settings {known.config_hash[:12]}, "
+                    f"run {run_id} was started with settings {earlier.config_hash[:12]}, "
                     f"not {config_hash[:12]}"
                 )
             db.execute(
@@ -267,18 +269,18 @@ class Ledger(Purse):
             )
 
     def run(self, run_id: str) -> RunRow | None:
-        found = self._journal.rows(RunRow.QUERY + "WHERE run = ?", (run_id,))
-        return RunRow.parse(found[0]) if found else None
+        rows = self._journal.rows(RunRow.QUERY + "WHERE run = ?", (run_id,))
+        return RunRow.parse(rows[0]) if rows else None
 
     def runs(self) -> list[RunRow]:
         """All runs, oldest first."""
         return [RunRow.parse(row) for row in self._journal.rows(RunRow.QUERY + "ORDER BY rowid")]
 
     def _existing_run(self, run_id: str) -> RunRow:
-        found = self.run(run_id)
-        if found is None:
+        row = self.run(run_id)
+        if row is None:
             raise IntegrityError(f"the ledger knows no run {run_id}")
-        return found
+        return row
 
 
 def _require_same_work(step: Step, kind: str, intent: str) -> None:
@@ -292,7 +294,7 @@ def _require_same_work(step: Step, kind: str, intent: str) -> None:
 
 def _filter(**columns: str | None) -> tuple[str, list[str]]:
     """A WHERE clause over fixed column names; only the values come from outside."""
-    given = {name: value for name, value in columns.items() if value is not None}
-    if not given:
+    values = {name: value for name, value in columns.items() if value is not None}
+    if not values:
         return "", []
-    return "WHERE " + " AND ".join(f"{name} = ?" for name in given) + " ", list(given.values())
+    return "WHERE " + " AND ".join(f"{name} = ?" for name in values) + " ", list(values.values())

@@ -40,10 +40,10 @@ class Purse:
         self._run: str | None = None
 
     def _named_run(self, run: str | None) -> str:
-        named = run or self._run
-        if named is None:
+        name = run or self._run
+        if name is None:
             raise IntegrityError("spend needs a run: call start_run first or name one")
-        return named
+        return name
 
     def set_cap(
         self,

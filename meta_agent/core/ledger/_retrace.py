@@ -48,15 +48,15 @@ class RetracedLedger(Ledger):
         again = step.outcome
         if kind not in self._taken:
             self._seen = place - 1
-            again = _done(work)
+            again = _outcome_of(work)
         self._seen = max(before, place)
         self._compare(step, decode(canonical({"kind": kind, "intent": intent})), again)
         return cast("T", step.outcome)
 
     def step(self, key: str) -> Step | None:
         """A step that was recorded by then."""
-        found = super().step(key)
-        return found if found and self._was_there(found) else None
+        step = super().step(key)
+        return step if step and self._was_there(step) else None
 
     def steps(self, run: str | None = None, kind: Kind | None = None) -> list[Step]:
         """Steps that were recorded by then."""
@@ -81,7 +81,7 @@ class RetracedLedger(Ledger):
         """Nothing: it has ended."""
 
 
-def _done(work: Callable[[], object]) -> object:
+def _outcome_of(work: Callable[[], object]) -> object:
     try:
         return decode(encode(work()))
     except MetaAgentError as error:

@@ -56,8 +56,8 @@ class Step:
 
     def told(self, holds: type[T]) -> T:
         """The outcome of a step that is done; `holds` is what `kinds` says of it."""
-        known = [wrote.outcome for kind, wrote in KINDS.items() if kind == self.kind]
-        assert known == [holds], f"{self.kind} holds {known}"
+        outcome_types = [wrote.outcome for kind, wrote in KINDS.items() if kind == self.kind]
+        assert outcome_types == [holds], f"{self.kind} holds {outcome_types}"
         return cast("T", self.outcome)
 
 
@@ -118,8 +118,8 @@ class Spend:
 
 def link(before: str, step: Step) -> str:
     """The chain's digest over a finished step and all that was recorded before it."""
-    told = canonical([before, step.key, step.run, step.kind, step.intent, step.outcome])
-    return hashlib.sha256(told.encode("utf-8", "surrogatepass")).hexdigest()
+    text = canonical([before, step.key, step.run, step.kind, step.intent, step.outcome])
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def encode(value: object) -> str:

@@ -348,7 +348,7 @@ class Wrote:
     key: str
     writers: tuple[str, ...]
     outcome: type | None = None
-    shown: bool = False
+    in_views: bool = False
     """Whether views fold it into a `RunState`."""
 
 
@@ -356,42 +356,45 @@ _V: Final = "core/loop/verbs"
 KINDS: Final[Mapping[Kind, Wrote]] = {
     "clock": Wrote("clock", ("composition/opening",), Clock),
     "start": Wrote("start", ("composition/opening",), Commit),
-    "visible": Wrote("visible", ("composition/visible",), Visible, shown=True),
+    "visible": Wrote("visible", ("composition/visible",), Visible, in_views=True),
     "budget": Wrote("WHAT/budget", ("core/loop/budget", f"{_V}/_experiments")),
-    "train": Wrote("train/NAME", ("core/lab/live",), Train, shown=True),
-    "eval": Wrote("eval/NAME", ("core/lab/live",), Stored, shown=True),
-    "baseline": Wrote("baseline", (f"{_V}/collect",), Baseline, shown=True),
-    "evidence": Wrote("gN/evidence", (f"{_V}/collect",), Evidence, shown=True),
+    "train": Wrote("train/NAME", ("core/lab/live",), Train, in_views=True),
+    "eval": Wrote("eval/NAME", ("core/lab/live",), Stored, in_views=True),
+    "baseline": Wrote("baseline", (f"{_V}/collect",), Baseline, in_views=True),
+    "evidence": Wrote("gN/evidence", (f"{_V}/collect",), Evidence, in_views=True),
     "untrained": Wrote("gN/untrained", (f"{_V}/collect",)),
     "diagnostic": Wrote("diagnostics", ("core/loop/diagnostics/tend",)),
     "experiment": Wrote("gN/WHO/try/K", (f"{_V}/_experiments",), Rehearsed),
-    "proposal": Wrote("gN/propose", (f"{_V}/propose",), Proposal, shown=True),
-    "candidate": Wrote("gN/cK", (f"{_V}/propose",), Candidate, shown=True),
-    "revision": Wrote("gN/cK/revision", (f"{_V}/propose",), Revision, shown=True),
-    "screen": Wrote("gN/cK/STAGE", (f"{_V}/test",), Screen, shown=True),
-    "decision": Wrote("decision/GATE/SUBJECT", (f"{_V}/approve",), Decision, shown=True),
+    "proposal": Wrote("gN/propose", (f"{_V}/propose",), Proposal, in_views=True),
+    "candidate": Wrote("gN/cK", (f"{_V}/propose",), Candidate, in_views=True),
+    "revision": Wrote("gN/cK/revision", (f"{_V}/propose",), Revision, in_views=True),
+    "screen": Wrote("gN/cK/STAGE", (f"{_V}/test",), Screen, in_views=True),
+    "decision": Wrote("decision/GATE/SUBJECT", (f"{_V}/approve",), Decision, in_views=True),
     "discrimination": Wrote(
         "gN/cK/discriminate", ("core/loop/diagnostics/discriminate",), Discrimination
     ),
-    "cell": Wrote("gN/cell/COMMIT", (f"{_V}/cells",), Cell, shown=True),
-    "bundle": Wrote("gN/bundle", ("strategies/search",), Bundle, shown=True),
+    "cell": Wrote("gN/cell/COMMIT", (f"{_V}/cells",), Cell, in_views=True),
+    "bundle": Wrote("gN/bundle", ("strategies/search",), Bundle, in_views=True),
     "race": Wrote("race/WHAT/K", ("strategies/race",)),
     "tasks": Wrote("race/tasks", ("core/loop/spending",), Half),
     "drift": Wrote("race/again", ("core/loop/drift",), Drift),
     "claim": Wrote("claim/begun", ("core/loop/spending",)),
     "lead": Wrote(
-        "gN/lead", ("strategies/full", "strategies/race", "strategies/search"), Staged, shown=True
+        "gN/lead",
+        ("strategies/full", "strategies/race", "strategies/search"),
+        Staged,
+        in_views=True,
     ),
-    "live": Wrote("claim/KIND/LOOK", (f"{_V}/claim",), Live, shown=True),
+    "live": Wrote("claim/KIND/LOOK", (f"{_V}/claim",), Live, in_views=True),
     "checkpoint": Wrote("checkpoint", (f"{_V}/train_on",), Checkpoint),
     "attribution": Wrote("claim/attribution", (f"{_V}/attribute",)),
     "ref": Wrote("claim/ref", (f"{_V}/promote",), Commit),
-    "merge": Wrote("claim/merge", (f"{_V}/promote", "strategies/_by_score"), Merge, shown=True),
-    "verdict": Wrote("gN/cK/verdict", (f"{_V}/learn", f"{_V}/members"), Verdict, shown=True),
-    "skill": Wrote("gN/cK/skill", (f"{_V}/learn",), Skill, shown=True),
-    "handover": Wrote("handover", ("core/loop/finish",), Handover, shown=True),
-    "vault": Wrote("vault/WHICH", ("core/loop/finish",), Vault, shown=True),
-    "results": Wrote("vault/results", ("core/loop/results",), shown=True),
-    "calibration": Wrote("calibration/NAME", ("studies/calibration",), shown=True),
-    "revert": Wrote("revert/COMMIT", ("studies/story",), Revert, shown=True),
+    "merge": Wrote("claim/merge", (f"{_V}/promote", "strategies/_by_score"), Merge, in_views=True),
+    "verdict": Wrote("gN/cK/verdict", (f"{_V}/learn", f"{_V}/members"), Verdict, in_views=True),
+    "skill": Wrote("gN/cK/skill", (f"{_V}/learn",), Skill, in_views=True),
+    "handover": Wrote("handover", ("core/loop/finish",), Handover, in_views=True),
+    "vault": Wrote("vault/WHICH", ("core/loop/finish",), Vault, in_views=True),
+    "results": Wrote("vault/results", ("core/loop/results",), in_views=True),
+    "calibration": Wrote("calibration/NAME", ("studies/calibration",), in_views=True),
+    "revert": Wrote("revert/COMMIT", ("studies/story",), Revert, in_views=True),
 }

@@ -66,9 +66,9 @@ def _json(value: Any) -> JSON:
         case None | bool() | int() | float() | str():
             return value
         case list() | tuple():
-            return [_json(one) for one in value]
+            return [_json(inner) for inner in value]
         case dict():
-            return {str(name): _json(one) for name, one in value.items()}
+            return {str(name): _json(inner) for name, inner in value.items()}
         case bytes():
             return base64.b64encode(value).decode()
         case date() | time():
@@ -80,11 +80,13 @@ def _rows_at_once(path: Path, group: Any, schema: Any) -> int:
     """As many as stay small even if each row holds the largest value that there can be."""
     columns = [group.column(n) for n in range(group.num_columns)]
     lists = [schema.column(n).max_repetition_level > 0 for n in range(group.num_columns)]
-    size = sum(one.total_uncompressed_size for one in columns)
+    size = sum(column.total_uncompressed_size for column in columns)
     size += sum(
-        one.num_values * _VALUE_BYTES for one, many in zip(columns, lists, strict=True) if many
+        column.num_values * _VALUE_BYTES
+        for column, many in zip(columns, lists, strict=True)
+        if many
     )
-    packed = sum(one.total_compressed_size for one in columns)
+    packed = sum(column.total_compressed_size for column in columns)
     most = MAX_GROUP_BYTES if packed * MAX_RATIO > size else PACKED_BYTES
     if not 0 <= size <= most:
         raise ConfigError(

@@ -87,19 +87,19 @@ def _count(data: bytes, limit: int) -> None:
     if not _exceeds(data, 0, len(data), limit):
         return
     plain = data.replace(b"\\\\", b"").replace(b'\\"', b"")  # now every quote opens or closes
-    found = at = 0
-    while found <= limit and (opens := plain.find(b'"', at)) >= 0:
-        found += _structure(plain, at, opens) or 1
+    elements = at = 0
+    while elements <= limit and (opens := plain.find(b'"', at)) >= 0:
+        elements += _structure(plain, at, opens) or 1
         at = plain.find(b'"', opens + 1) + 1 or len(plain)
-    if found > limit or _exceeds(plain, at, len(plain), limit - found):
+    if elements > limit or _exceeds(plain, at, len(plain), limit - elements):
         raise Unfit(f"more than {limit} elements in {len(data)} bytes of JSON")
 
 
 def _exceeds(data: bytes, start: int, end: int, limit: int) -> bool:
-    found = 0
+    elements = 0
     for at in range(start, end, _SLICE):
-        found += _structure(data, at, min(at + _SLICE, end))
-        if found > limit:
+        elements += _structure(data, at, min(at + _SLICE, end))
+        if elements > limit:
             return True
     return False
 

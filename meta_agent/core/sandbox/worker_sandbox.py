@@ -285,8 +285,8 @@ class WorkerSandbox:
         while True:
             frame = self._link.receive(deadline, budget)
             if sent.serve is refuse:  # then one budget is for all frames together
-                left = sent.budget.bytes - (self._link.taken - before)
-                budget = replace(budget, bytes=left)
+                remaining = sent.budget.bytes - (self._link.taken - before)
+                budget = replace(budget, bytes=remaining)
             if frame.get("id") != sent.id:
                 raise protocol_error(f"answered request {frame.get('id')!r:.40}, not {sent.id}")
             if "calls" not in frame:

@@ -76,15 +76,15 @@ def check(result: int) -> None:
 def limit_resources(limits: dict[str, Any], stranger: int | None) -> None:
     """Caps one process each (memory, file size, open files), and a user of its own in number."""
     memory = limits["memory_mb"] << 20
-    wanted = {
+    limit_by_resource = {
         resource.RLIMIT_AS: memory,
         resource.RLIMIT_FSIZE: limits["scratch_mb"] << 20,
         resource.RLIMIT_NOFILE: 1024,
         resource.RLIMIT_CORE: 0,
     }
     if stranger is not None:  # whoever else has that user's processes counts them as well
-        wanted[resource.RLIMIT_NPROC] = limits["pids"]
-    for name, value in wanted.items():
+        limit_by_resource[resource.RLIMIT_NPROC] = limits["pids"]
+    for name, value in limit_by_resource.items():
         hard = resource.getrlimit(name)[1]
         value = value if hard == resource.RLIM_INFINITY else min(value, hard)
         resource.setrlimit(name, (value, value))
@@ -114,13 +114,13 @@ def map_users(pid: int, stranger: int | None, entered: int) -> None:
     try:
         if os.read(entered, 1):
             alone = stranger is None
-            for name, own in (("uid_map", os.getuid()), ("gid_map", os.getgid())):
+            for name, our_id in (("uid_map", os.getuid()), ("gid_map", os.getgid())):
                 if alone and name == "gid_map":
                     with open(f"/proc/{pid}/setgroups", "w") as file:
                         file.write("deny")
-                users = (own,) if alone else (own, stranger)
+                users = (our_id,) if alone else (our_id, stranger)
                 with open(f"/proc/{pid}/{name}", "w") as file:
-                    file.write("".join(f"{one} {one} 1\n" for one in users))
+                    file.write("".join(f"{user} {user} 1\n" for user in users))
             os._exit(0)
     finally:
         os._exit(1)
@@ -162,7 +162,9 @@ def fence_files(plan: Plan) -> bool:
     mount("tmpfs", root, "tmpfs", MS_NOSUID | MS_NODEV, "mode=755,size=4m")
     make_folders(root)
     folders = system_folders(root) + [path for path in plan.interpreter if path != "/"]
-    shown = [show(root, path) for path in sorted({*folders, *map(os.path.realpath, folders)})]
+    locks_are_own = [
+        show(root, path) for path in sorted({*folders, *map(os.path.realpath, folders)})
+    ]
     make_devices(root)
     write_names(root, plan.stranger)
     bind(f"{plan.folder}/bin", root)
@@ -175,7 +177,7 @@ def fence_files(plan: Plan) -> bool:
     set_read_only(root)
     enter_root(root)
     os.chdir(f"{plan.folder}/work")
-    return all(shown)
+    return all(locks_are_own)
 
 
 def make_folders(root: str) -> None:

@@ -119,15 +119,17 @@ class Command:
             waiter.register(self._feed, select.POLLOUT)
         while self._status is None:
             now = time.monotonic()
-            left = self._deadline - now
+            remaining_sec = self._deadline - now
             if self._cpu_sec is not None and now >= look:
                 self._spent, look = self._is_spent(), now + CPU_LOOK_SEC
-            if left <= 0 or self._spent:
+            if remaining_sec <= 0 or self._spent:
                 return
             # Without a pidfd an end with open pipes is only found by looking.
-            left = left if watch >= 0 else min(left, 0.01)
-            left = left if self._cpu_sec is None else min(left, CPU_LOOK_SEC)
-            ready = waiter.poll(left * 1000)
+            remaining_sec = remaining_sec if watch >= 0 else min(remaining_sec, 0.01)
+            remaining_sec = (
+                remaining_sec if self._cpu_sec is None else min(remaining_sec, CPU_LOOK_SEC)
+            )
+            ready = waiter.poll(remaining_sec * 1000)
             for fd, _ in ready:
                 self._step(waiter, fd)
             if not ready or any(fd == watch for fd, _ in ready) or not self._open:
@@ -165,8 +167,8 @@ class Command:
         waiter = select.poll()
         for fd in self._open:
             waiter.register(fd, select.POLLIN)
-        while self._open and (left := deadline - time.monotonic()) > 0:
-            for fd, _ in waiter.poll(left * 1000):
+        while self._open and (remaining_sec := deadline - time.monotonic()) > 0:
+            for fd, _ in waiter.poll(remaining_sec * 1000):
                 self._step(waiter, fd)
 
     def _reap(self, block: bool) -> None:
@@ -196,15 +198,15 @@ class Command:
 
 def spawn(argv: list[str], cwd: str, env: Mapping[str, str], stdio: tuple[int, int, int]) -> int:
     """Starts a program in a new session, as the stranger."""
-    said, say = os.pipe()
+    answer, say = os.pipe()
     pid = os.fork()
     if pid == 0:
         become(argv, cwd, {**os.environ, **env}, stdio, say)
     os.close(say)
     try:
-        number, _, path = os.read(said, CHUNK_BYTES).partition(b" ")
+        number, _, path = os.read(answer, CHUNK_BYTES).partition(b" ")
     finally:
-        os.close(said)
+        os.close(answer)
     if number:
         os.waitpid(pid, 0)
         raise OSError(int(number), os.strerror(int(number)), os.fsdecode(path))
@@ -222,8 +224,8 @@ def become(
         os.chdir(cwd)
         for target, fd in enumerate(stdio):
             os.dup2(fd, target)
-        for one in (signal.SIGPIPE, signal.SIGXFSZ):
-            signal.signal(one, signal.SIG_DFL)
+        for number_of_signal in (signal.SIGPIPE, signal.SIGXFSZ):
+            signal.signal(number_of_signal, signal.SIG_DFL)
         os.execvpe(argv[0], argv, env)
     except OSError as error:
         number, path = error.errno or errno.EINVAL, str(error.filename or path)

@@ -49,13 +49,13 @@ def write_files(args: dict[str, Json]) -> None:
 
 def read_files(args: dict[str, Json]) -> dict[str, str]:
     """Reads what is a regular file; one size limit for all of them."""
-    left, found = args["limit_bytes"], {}
+    room, content_by_path = args["limit_bytes"], {}
     for path in args["paths"]:
-        content = read_regular(path, left)
+        content = read_regular(path, room)
         if content is not None:
-            left -= len(content)
-            found[path] = base64.b64encode(content).decode()
-    return found
+            room -= len(content)
+            content_by_path[path] = base64.b64encode(content).decode()
+    return content_by_path
 
 
 def read_regular(path: str, limit: int) -> bytes | None:

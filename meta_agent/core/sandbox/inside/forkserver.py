@@ -39,8 +39,8 @@ def serve(descriptor: int) -> None:
             answer = perform(json.loads(line), stdio)
         except OSError as error:
             answer = {"error": str(error)}
-        for one in stdio:
-            os.close(one)
+        for descriptor_of_guest in stdio:
+            os.close(descriptor_of_guest)
         host.send(json.dumps(answer).encode())
 
 

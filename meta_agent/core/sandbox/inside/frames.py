@@ -150,12 +150,12 @@ def traceback_of(error: BaseException) -> str:
     """An exception as the author of the code should read it: without our frames around theirs."""
     folder = __name__.rpartition(".")[0] + "."  # what came from it is named so in tracebacks
     ours = tuple(f"<{name[len(folder) :]}>" for name in sys.modules if name.startswith(folder))
-    told = traceback.TracebackException.from_exception(error)
-    link: traceback.TracebackException | None = told
+    summary = traceback.TracebackException.from_exception(error)
+    link: traceback.TracebackException | None = summary
     while link is not None:
         theirs = [
             frame for frame in link.stack if not frame.filename.startswith((*ours, "<guest "))
         ]
         link.stack = traceback.StackSummary.from_list(theirs or link.stack)
         link = link.__cause__ or link.__context__
-    return "".join(told.format())
+    return "".join(summary.format())

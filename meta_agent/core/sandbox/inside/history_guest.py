@@ -21,20 +21,20 @@ HEXADECIMAL = set("0123456789abcdef")
 
 def history(root: str) -> "list[str]":
     """The paths of what keeps history below a folder."""
-    found = []
+    paths = []
     for folder, folders, files in os.walk(root):
         if folder in SKIPPED:
             folders[:] = []
         elif _linked_worktree(folder, files) or _is_store(folders + files, folder):
-            found.append(folder)
+            paths.append(folder)
             folders[:] = []
         else:
             stores = [name for name in folders if name in STORES]
             folders[:] = [name for name in folders if name not in stores]
             packs = [name for name in files if name.endswith((".pack", ".bundle"))]
-            found += [os.path.join(folder, name) for name in stores]
-            found += [os.path.join(folder, name) for name in packs if _marked(folder, name)]
-    return found
+            paths += [os.path.join(folder, name) for name in stores]
+            paths += [os.path.join(folder, name) for name in packs if _marked(folder, name)]
+    return paths
 
 
 def _is_store(names: "list[str]", folder: str) -> bool:
@@ -43,13 +43,13 @@ def _is_store(names: "list[str]", folder: str) -> bool:
         return True
     if os.path.basename(folder) != "objects":
         return False
-    return "pack" in names or any(len(one) == 2 and set(one) <= HEXADECIMAL for one in names)
+    return "pack" in names or any(len(name) == 2 and set(name) <= HEXADECIMAL for name in names)
 
 
 def _linked_worktree(folder: str, names: "list[str]") -> bool:
     """A `.git` file that points into another repository's list of worktrees."""
-    said = _beginning(folder, ".git") if ".git" in names else b""
-    return said.startswith(b"gitdir:") and b"/worktrees/" in said
+    beginning = _beginning(folder, ".git") if ".git" in names else b""
+    return beginning.startswith(b"gitdir:") and b"/worktrees/" in beginning
 
 
 def _marked(folder: str, name: str) -> bool:

@@ -86,7 +86,9 @@ def filter_program(machine: str) -> bytes:
         instruction(RETURN, RET_ALLOW),
     ]
     ends = range(len(FAMILIES), 0, -1)
-    families = [instruction(JUMP_EQUAL, one, end) for one, end in zip(FAMILIES, ends, strict=True)]
+    families = [
+        instruction(JUMP_EQUAL, family, end) for family, end in zip(FAMILIES, ends, strict=True)
+    ]
     steps += [
         instruction(JUMP_EQUAL, SOCKET[column], 1, 0),
         instruction(JUMP_EQUAL, SOCKETPAIR[column], 0, len(FAMILIES) + 2),
@@ -104,8 +106,8 @@ def filter_calls() -> bool:
         return False
     program = filter_program(os.uname().machine)
     held = ctypes.create_string_buffer(program, len(program))
-    told = struct.pack("HxxxxxxQ", len(program) // 8, ctypes.addressof(held))
-    return bool(libc.prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, told, 0, 0) == 0)
+    argument = struct.pack("HxxxxxxQ", len(program) // 8, ctypes.addressof(held))
+    return bool(libc.prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, argument, 0, 0) == 0)
 
 
 def restrict_files(folder: str, fenced: bool) -> bool:

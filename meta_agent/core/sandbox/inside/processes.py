@@ -99,17 +99,17 @@ class CpuMeter:
     def _group(self) -> float | None:
         for path, pattern, unit in self.GROUPS if Here.contained else ():
             with contextlib.suppress(OSError), open(path) as file:
-                if found := re.search(pattern, file.read()):
-                    return int(found[1]) / unit - time.process_time()
+                if match := re.search(pattern, file.read()):
+                    return int(match[1]) / unit - time.process_time()
         return None
 
     def _waited_for(self) -> float:
         times, living = os.times(), 0
         for pid in descendants(os.getpid()):
-            own, waited_for = cpu_ticks(pid)
-            living += own + waited_for
-            self._seen += max(0, own - self._own.get(pid, 0))
-            self._own[pid] = own
+            ticks, waited_for = cpu_ticks(pid)
+            living += ticks + waited_for
+            self._seen += max(0, ticks - self._own.get(pid, 0))
+            self._own[pid] = ticks
         return times.children_user + times.children_system + living / TICKS_A_SEC
 
 
@@ -146,8 +146,8 @@ def kill_descendants() -> None:
     But for the process of guest modules; what that one started does not survive the next command.
     """
     give_up = time.monotonic() + KILL_PATIENCE_SEC
-    while left := [pid for pid in living() if pid != Here.guest]:
-        for pid in left:
+    while alive := [pid for pid in living() if pid != Here.guest]:
+        for pid in alive:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
         if time.monotonic() > give_up:
@@ -167,12 +167,12 @@ def living() -> list[int]:
 def descendants(root: int) -> list[int]:
     """Every process below `root`, by one pass over /proc."""
     parents = {int(name): parent_of(name) for name in os.listdir("/proc") if name.isdigit()}
-    found: list[int] = []
+    below: list[int] = []
     frontier = {root}
     while frontier:
         frontier = {pid for pid, parent in parents.items() if parent in frontier}
-        found.extend(frontier)
-    return found
+        below.extend(frontier)
+    return below
 
 
 def parent_of(pid: str) -> int:

@@ -89,11 +89,11 @@ class Worker:
         with contextlib.suppress(EOFError):
             while True:
                 frame = self._pipe.later.pop(0) if self._pipe.later else self._next()
-                found = REQUEST.match(frame)
-                if found and found[2].decode() in self._builtin:
+                match = REQUEST.match(frame)
+                if match and match[2].decode() in self._builtin:
                     answer(self._pipe, self._tail, parsed(frame), self._perform)
-                elif found:  # else a late answer to an operation that is over
-                    self._relay(frame, int(found[1]))
+                elif match:  # else a late answer to an operation that is over
+                    self._relay(frame, int(match[1]))
 
     def _next(self) -> bytes:
         while (frame := self._pipe.take()) is None:
