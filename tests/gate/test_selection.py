@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from meta_agent.core.gate import Course, ErrorBudget, judge_live
-from meta_agent.core.gate.numbers._selection import given_promotion
+from meta_agent.core.gate.numbers.statistics import given_promotion
 from meta_agent.core.protocols import Effect, VerdictKind
 
 from ._rows import Arm, drawn_arm

@@ -35,10 +35,10 @@ from meta_agent.core.gate.numbers._course import (
     bounds_under_way,
     collapse_of,
 )
-from meta_agent.core.gate.numbers._selection import given_promotion
 from meta_agent.core.gate.numbers.statistics import (
     ErrorBudget,
     Pairs,
+    given_promotion,
     pair,
     sign_flip_p,
     standard_error,
@@ -53,7 +53,7 @@ WORTHWHILE_EFFECT = 0.02
 
 @dataclass(frozen=True, slots=True)
 class _Inputs:
-    """What was declared before the look."""
+    """The settings that were declared before the look."""
 
     factor: Factor
     budget: ErrorBudget
@@ -82,7 +82,7 @@ class _Inputs:
 
     @property
     def worthwhile(self) -> float:
-        """The least effect that is worth going on for."""
+        """Returns the smallest effect that justifies buying more samples."""
         target = self.course.target if self.course else self.worthwhile_effect
         return max(self.min_effect, target)
 
@@ -112,7 +112,7 @@ class _Case(NamedTuple):
 
     @property
     def collapse(self) -> Collapse | None:
-        """None where training seeds are not the unit."""
+        """Returns None if training seeds are not the unit."""
         course = self.inputs.course
         if course is None:
             return None
@@ -120,14 +120,14 @@ class _Case(NamedTuple):
 
     @property
     def grouped(self) -> Grouped | None:
-        """None where tasks name no groups."""
+        """Returns None if tasks name no groups."""
         if not self.inputs.clusters:
             return None
         return by_groups(self.pairs, self.inputs.clusters, self.effect.ci_low, self.alpha)
 
     @property
     def shrunk(self) -> float:
-        """The gain, allowing for that only an estimate above the bar is promoted."""
+        """Returns the gain, corrected for the promotion of none but high estimates."""
         estimate, least = self.effect, self.inputs.min_effect
         needed = self.collapse.needs(least) if self.collapse else least
         slack = [estimate.ci_low - needed]
@@ -140,7 +140,7 @@ class _Case(NamedTuple):
 
     @property
     def given_up(self) -> bool:
-        """The gain that this test is tuned to is ruled out, so nothing more is bought."""
+        """Returns True if the target gain is ruled out. Then nothing more is bought."""
         return self.futility_high < self.worthwhile
 
 
@@ -244,7 +244,7 @@ def _decide(case: _Case, findings: tuple[Finding, ...]) -> _Decision:
 
 
 def _questioned(case: _Case, against: list[Finding]) -> tuple[str, ...]:
-    """Successes that a reader of records doubts, where the gain does not outlast their loss."""
+    """Returns a reason if the gain would not survive the loss of all doubted successes."""
     doubted = math.fsum(f.numbers.get("counted", 0.0) for f in against)
     low = case.effect.ci_low - doubted / case.pairs.pairs
     if not doubted or low > case.inputs.min_effect:
@@ -273,7 +273,7 @@ def _by_effect(case: _Case) -> _Decision:
 
 
 def _terms_of(case: _Case) -> Iterator[str]:
-    """What a promotion takes for granted, in the reader's words."""
+    """Yields the assumptions that a promotion rests on, as sentences."""
     if case.collapse is not None:
         yield _assumed(case, case.collapse)
     grouped = case.grouped
@@ -282,7 +282,7 @@ def _terms_of(case: _Case) -> Iterator[str]:
 
 
 def _assumed(case: _Case, collapse: Collapse) -> str:
-    """What the few training seeds cannot show, said wherever a verdict rests on them."""
+    """Returns the sentence on what so few training seeds cannot show."""
     pairs = case.effect.training_seeds
     return (
         f"worst of {pairs} pairs {_points(collapse.worst)}; with {pairs} pairs a collapse rate of "
@@ -291,7 +291,7 @@ def _assumed(case: _Case, collapse: Collapse) -> str:
 
 
 def _given_up(case: _Case) -> str:
-    """A course is tuned to one effect, so a smaller one may be there: it is only not looked for."""
+    """Returns the reason for giving up. A smaller effect than the target may still exist."""
     high, worthwhile = _points(case.futility_high), _points(case.worthwhile)
     if case.futility_high < 0:
         return f"harms: upper bound {high}, worthwhile from {worthwhile}"
@@ -304,7 +304,7 @@ def _given_up(case: _Case) -> str:
 
 
 def _doubts(case: _Case) -> tuple[str, ...]:
-    """Every condition of a promotion that does not hold."""
+    """Returns one sentence for each condition of a promotion that does not hold."""
     doubts, seeds = [], case.effect.training_seeds
     if case.effect.ci_low <= case.inputs.min_effect:
         low, need = _points(case.effect.ci_low), _points(case.inputs.min_effect)
@@ -324,7 +324,7 @@ def _doubts(case: _Case) -> tuple[str, ...]:
 
 
 def _collapse_doubts(case: _Case) -> tuple[str, ...]:
-    """Seeds are few and need not be normal: runs that fall to nothing could take the gain back."""
+    """Returns a doubt if training runs that collapse could take the gain back."""
     collapse, low = case.collapse, case.effect.ci_low
     if collapse is None or low <= case.inputs.min_effect:
         return ()
@@ -349,7 +349,7 @@ def _group_doubts(case: _Case) -> tuple[str, ...]:
 
 
 def _exact_p(case: _Case) -> float | None:
-    """The permutation test over tasks; with several training seeds the seeds are the unit."""
+    """Returns the p of the permutation test over tasks, or None if seeds are the unit."""
     if case.effect.training_seeds != 1 or case.inputs.course is not None:
         return None
     row = case.pairs.cells[0]

@@ -107,7 +107,7 @@ class Field:
         self._parent = [0]
 
     def enter(self, parent: int) -> int:
-        """A version that builds on another; returns its number."""
+        """Adds a version that builds on `parent`, and returns the number of the new version."""
         at = len(self._parent)
         if at == self._effect.size:
             self._tried = np.pad(self._tried, ((0, 0), (0, at)))
@@ -122,15 +122,15 @@ class Field:
         self._solved[task, version] += solved
 
     def forget(self, version: int) -> None:
-        """Takes its attempts out: whatever made them succeed says nothing about its parent."""
+        """Removes the attempts of a version, so that they say nothing about its parent."""
         self._tried[:, version] = self._solved[:, version] = 0.0
 
     def comparable(self, version: int) -> bool:
-        """Whether it has a parent of which anything is known: not the start, nor after a change."""
+        """Returns True if the version has a parent with attempts. The start has no parent."""
         return version > 0 and bool(self._tried[:, self._parent[version]].any())
 
     def chance(self, version: int) -> Chance:
-        """A version against its parent."""
+        """Returns what the model says of a version against its parent."""
         terms, parent = self._terms, self._parent[version]
         variance = self._fit(version)
         mean = self._effect[version] - self._effect[parent]
@@ -140,7 +140,7 @@ class Field:
         return _shrunk(float(mean / variance / precision), 1 / precision, slope, terms)
 
     def _fit(self, version: int) -> float:
-        """Newton's method from where the last fit ended; the variance of b[version] - b[parent]."""
+        """Fits by Newton's method from the last fit. Returns the variance of the version's gain."""
         count, terms = len(self._parent), self._terms
         tried, solved = self._tried[:, :count], self._solved[:, :count]
         a, b, parent = self._level, self._effect[:count], np.array(self._parent)
@@ -179,7 +179,7 @@ class _Tree:
         self._children = np.bincount(parent, self._edits, minlength=parent.size)
 
     def inverse(self, weight: Matrix) -> Matrix:
-        """Of the negative Hessian with the leaves taken out; `weight` is tried * p * (1 - p)."""
+        """Inverts the negative Hessian without the leaves. `weight` is tried * p * (1 - p)."""
         count, inner, leaves = len(weight), self._inner, self._leaves
         whole = np.zeros((count + inner.size,) * 2)
         spot = np.arange(count)
@@ -204,7 +204,7 @@ class _Tree:
     def step(
         self, inverse: Matrix, off_a: Matrix, off_b: Matrix, a: Matrix, b: Matrix
     ) -> tuple[Matrix, Matrix]:
-        """`off_a` and `off_b` are sums of solved - tried * p."""
+        """Returns the Newton step of a and of b. `off_a`, `off_b`: sums of solved - tried * p."""
         pull = self._edits * (b - b[self._parent])
         grad_b = off_b - pull + np.bincount(self._parent, pull, minlength=b.size)
         grad_b[0] = 0.0
@@ -217,7 +217,7 @@ class _Tree:
         return solution[: a.size], step_b
 
     def variance(self, inverse: Matrix, version: int) -> float:
-        """Of b[version] - b[its parent]."""
+        """Returns the variance of b[version] - b[parent of the version]."""
         count = len(inverse) - self._inner.size
         place, parent_place = (
             count + self._place[version],
@@ -274,21 +274,21 @@ class Race:
 
     @property
     def tip(self) -> int:
-        """What the next edit builds on."""
+        """Returns the version that the next edit builds on."""
         return self.trail[-1]
 
     @property
     def settled(self) -> bool:
-        """The tip has had its fresh attempts."""
+        """Returns True if the tip has had all its fresh attempts."""
         return self._unsettled <= 0
 
     @property
     def over(self) -> bool:
-        """No further block fits."""
+        """Returns True if the budget has no room for another block."""
         return self._attempts - self.bought < BLOCK
 
     def enter(self) -> int:
-        """An edit of the tip."""
+        """Adds an edit of the tip as the candidate, and returns its number."""
         self._candidate = self.field.enter(self.tip)
         if self._edits is not None:
             coming = max(1, self._edits - self._candidate + 1)
@@ -297,7 +297,7 @@ class Race:
         return self._candidate
 
     def next(self) -> Buy | None:
-        """What to buy; None: an edit is wanted, or the race is over."""
+        """Returns what to buy, or None if the race needs a new edit or is over."""
         if self.over:
             return None
         if not self.settled:
@@ -307,7 +307,7 @@ class Race:
         return None
 
     def took(self, buy: Buy, outcomes: Iterable[bool | None]) -> tuple[Word, Chance | None]:
-        """What follows from a block. A lost attempt (None) counts as bought and tells nothing."""
+        """Returns what follows from a block. A lost attempt (None) counts as bought, no more."""
         for task, solved in zip(buy.tasks, outcomes, strict=True):
             if solved is not None:
                 self.field.add(buy.version, task, solved)
@@ -320,7 +320,7 @@ class Race:
         return self._word(buy, chance.worth, done), chance
 
     def go(self, buy: Buy, word: Word) -> None:
-        """Carries a word out."""
+        """Applies the word that `took` returned."""
         if buy.kind == "settle":
             self._unsettled -= len(buy.tasks)
         if word == "accepted":
@@ -333,13 +333,13 @@ class Race:
             self._unsettled = 0
 
     def give_up(self) -> None:
-        """The edit that is screened, or else the tip, is out for what it did."""
+        """Drops the edit that is screened, or the tip if no edit is screened."""
         version = self.trail.pop() if self._candidate is None else self._candidate
         self.field.forget(version)
         self._candidate, self._unsettled = None, 0
 
     def forget(self, version: int) -> None:
-        """One that is out already: what it scored is not to be believed."""
+        """Removes the attempts of a version that was dropped because its scores are invalid."""
         self.field.forget(version)
 
     def changed(self) -> None:
@@ -352,12 +352,12 @@ class Race:
         self._unsettled = self._fresh
 
     def finish(self) -> None:
-        """A tip that ran out of attempts before it had one at each task is taken back."""
+        """Takes the tip back if it ran out of attempts before it had one at each task."""
         if self.tip and self._made[self.tip] < self._tasks:
             self.trail.pop()
 
     def attempts(self, version: int) -> int:
-        """Attempts that were bought for a version."""
+        """Returns how many attempts were bought for a version."""
         return self._made[version]
 
     def _word(self, buy: Buy, worth: float, done: bool) -> Word:
@@ -374,17 +374,17 @@ class Race:
         return "dropped" if worth < limit or spent else "more"
 
     def _buy(self, version: int, kind: Kind, most: int) -> Buy:
-        """From where its last block ended to the end of the pass over all tasks, at most."""
+        """Returns the next block of a version, at most to the end of the pass over all tasks."""
         sample, start = divmod(self._made[version], self._tasks)
         stop = min(self._tasks, start + min(most, self._attempts - self.bought))
         return Buy(version, sample, range(start, stop), kind)
 
 
 def racing(attempts: int) -> int:
-    """What of all attempts the race may buy; the exam has the rest."""
+    """Returns how many of all attempts the race may buy. The exam gets the rest."""
     return int(attempts * (1 - EXAM))
 
 
 def exam_of(attempts: int, tasks: int) -> tuple[int, int]:
-    """Either side's passes over so many tasks in the exam, and the tasks that one more reaches."""
+    """Returns each side's whole passes over the exam's tasks, and the tasks of one more."""
     return divmod((attempts - racing(attempts)) // 2, tasks) if tasks else (0, 0)

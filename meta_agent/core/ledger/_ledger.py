@@ -21,7 +21,7 @@ from typing import Self, cast
 from meta_agent.core.errors import ConfigError, IntegrityError, MetaAgentError
 from meta_agent.core.ledger._crash import crash_point
 from meta_agent.core.ledger._journal import Journal
-from meta_agent.core.ledger._lock import OwnerLock, live_owner
+from meta_agent.core.ledger._lock import OwnerLock, StepLocks, live_owner
 from meta_agent.core.ledger._money import Purse
 from meta_agent.core.ledger._rows import (
     FAILED,
@@ -34,7 +34,6 @@ from meta_agent.core.ledger._rows import (
     encode,
     link,
 )
-from meta_agent.core.ledger._step_locks import StepLocks
 from meta_agent.core.ledger.kinds import Kind
 
 

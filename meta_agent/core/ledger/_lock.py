@@ -1,4 +1,6 @@
-"""One owner per ledger: an advisory file lock beside the database.
+"""Locks: one process owns a ledger, and one thread works on a step.
+
+The owner holds an advisory file lock beside the database.
 
 The kernel drops the lock when the owner dies, however it dies, so nothing has to be cleaned up
 after a crash and a stale lock file means nothing.
@@ -10,11 +12,14 @@ from __future__ import annotations
 
 import fcntl
 import os
+import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from meta_agent.core.errors import PreflightError
+from meta_agent.core.errors import IntegrityError, PreflightError
 
 _PATIENCE_SEC: Final = 0.2
 
@@ -78,3 +83,33 @@ def _already_owned(ledger_path: Path, owner: str) -> PreflightError:
         f"another run (process {owner}) is working in {ledger_path.parent}",
         hint=f"meta-agent status --workspace {ledger_path.parent}",
     )
+
+
+class StepLocks:
+    """One lock for each step key: two threads that ask for one step get one piece of work.
+
+    Does not cover: two threads that nest the same two keys in opposite order, which would wait for
+    each other. Steps nest in one order: run, generation, candidate, arm.
+    """
+
+    def __init__(self) -> None:
+        self._guard = threading.Lock()  # guards both dictionaries; never held while waiting
+        self._locks: dict[str, threading.Lock] = {}
+        self._owners: dict[str, int] = {}
+
+    @contextmanager
+    def alone(self, key: str) -> Iterator[None]:
+        """Waits until no other thread works on `key`; refuses a step that asks for itself."""
+        me = threading.get_ident()
+        with self._guard:
+            if self._owners.get(key) == me:
+                raise IntegrityError(f"step {key} asks for itself while its work runs")
+            lock = self._locks.setdefault(key, threading.Lock())
+        with lock:
+            with self._guard:
+                self._owners[key] = me
+            try:
+                yield
+            finally:
+                with self._guard:
+                    del self._owners[key]
