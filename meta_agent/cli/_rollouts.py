@@ -63,7 +63,7 @@ def import_rollouts(
     workspace: WorkspaceOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Read rollouts of other tools into the workspace's store; says what was skipped and why."""
+    """Read rollouts of other tools into the workspace's store. Prints what was skipped and why."""
     from meta_agent.core.rollouts import RolloutStore
     from meta_agent.core.workspace import open_workspace
     from meta_agent.readers.formats import judged, read_rollouts
@@ -81,7 +81,10 @@ def import_rollouts(
 
 
 def _check_name(name: str) -> None:
-    """Before anything is read. Names with a slash are those of runs, whose evidence stays."""
+    """Raises ConfigError for a bad name.
+
+    Names with a slash belong to runs, whose evidence stays.
+    """
     from meta_agent.core.errors import ConfigError
 
     if not _IMPORTED_NAME.fullmatch(name):
@@ -99,19 +102,19 @@ def export_rollouts(
     workspace: WorkspaceOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Write rollouts in another tool's format; says what that format cannot carry."""
+    """Write rollouts in another tool's format. Prints what that format cannot carry."""
     from meta_agent.readers.formats import Reading, format_named, write_rollouts
     from meta_agent.reports.terminal.text import lines
 
     chosen = format_named(to)
     with stdout_for_data():
-        found = _from(source, workspace)
-        given = _Counted(found)
-        count = write_rollouts(given, out, to)
-    lost, silent = sorted(chosen.cannot_carry), given.count - count
+        rollouts = _from(source, workspace)
+        counted = _Counted(rollouts)
+        count = write_rollouts(counted, out, to)
+    lost, silent = sorted(chosen.cannot_carry), counted.count - count
     document = {"schema_version": 1, "rollouts": count, "file": str(out), "cannot_carry": lost}
     document["without_messages"] = silent
-    tally = found.tally if isinstance(found, Reading) else None
+    tally = rollouts.tally if isinstance(rollouts, Reading) else None
     document["import"] = tally.to_json() if tally else None
     text = [*(tally.lines() if tally else ()), f"wrote {count} rollouts to {out}"]
     text += [f"not written, for they have no messages: {silent}"] if silent else []
@@ -121,14 +124,19 @@ def export_rollouts(
 
 @rollouts_app.command("formats")
 def formats(workspace: WorkspaceOption = None, as_json: JsonOption = False) -> None:
-    """The formats that are known, how each is recognised, and whether it can be written."""
+    """List the known formats, how each is recognised, and whether it can be written."""
     from meta_agent.readers.formats import FORMATS
     from meta_agent.reports.terminal.text import lines
 
     del workspace
     rows = [
-        {"name": one.name, "what": one.what, "marks": one.marks, "export": one.write is not None}
-        for one in FORMATS.values()
+        {
+            "name": format_.name,
+            "what": format_.what,
+            "marks": format_.marks,
+            "export": format_.write is not None,
+        }
+        for format_ in FORMATS.values()
     ]
     text = [
         f"{r['name']:22} {'in, out' if r['export'] else 'in':8} {r['what']}\n{'':31} {r['marks']}"
@@ -144,41 +152,41 @@ def report_on_files(
     page: Path | None = None,
     fields: str | None = None,
 ) -> None:
-    """`meta-agent report --rollouts`: the health of rollouts that we did not make."""
+    """Runs `meta-agent report --rollouts`: the health of rollouts of other tools."""
     import shlex
 
     from meta_agent.readers.formats import by_our_names
 
-    given = [word for path in files for word in ("--rollouts", str(path))]
-    given += ["--map", fields] if fields else []
-    given += ["--solved-at", f"{solved_at:g}"] if solved_at is not None else []
-    with by_our_names(files, fields, over=Pulse("rows named anew").over) as named:
-        _report_on(named, solved_at, as_json, page, shlex.join(given))
+    arguments = [word for path in files for word in ("--rollouts", str(path))]
+    arguments += ["--map", fields] if fields else []
+    arguments += ["--solved-at", f"{solved_at:g}"] if solved_at is not None else []
+    with by_our_names(files, fields, over=Pulse("rows named anew").over) as mapped:
+        _report_on(mapped, solved_at, as_json, page, shlex.join(arguments))
 
 
 def _report_on(
-    files: list[Path], solved_at: float | None, as_json: bool, page: Path | None, asked: str
+    files: list[Path], solved_at: float | None, as_json: bool, page: Path | None, arguments: str
 ) -> None:
     from meta_agent.readers.evidence import read_foreign, render_foreign
     from meta_agent.readers.formats import judged, read_rollouts
     from meta_agent.reports.terminal.text import lines
 
     reading = read_rollouts(*files, over=Pulse("rows read").over)
-    found = read_foreign(judged(reading, solved_at))
-    document = {"schema_version": 1, "import": reading.tally.to_json(), **found.to_json()}
+    report = read_foreign(judged(reading, solved_at))
+    document = {"schema_version": 1, "import": reading.tally.to_json(), **report.to_json()}
     if page is not None:
         from meta_agent.reports.pages.foreign_page import write_foreign_page
 
-        write_foreign_page(found, reading.tally.lines(), asked, page)
+        write_foreign_page(report, reading.tally.lines(), arguments, page)
         typer.echo(f"wrote {page}", err=True)
         if not as_json:
             return
-    text = [*reading.tally.lines(), "", *render_foreign(found, asked).splitlines()]
+    text = [*reading.tally.lines(), "", *render_foreign(report, arguments).splitlines()]
     emit(as_json, lambda: document, lambda: lines(text))
 
 
 class _Counted:
-    """Rollouts, and how many there were."""
+    """Iterates over rollouts and counts them."""
 
     def __init__(self, rollouts: Iterable[Rollout]) -> None:
         self._rollouts = rollouts
@@ -200,6 +208,6 @@ def _from(source: str, workspace: Path | None) -> Reading | Iterator[Rollout]:
         return read_rollouts(Path(source))
     store = RolloutStore(open_workspace(workspace_root(workspace)).rollouts)
     if source not in store.names():
-        known = ", ".join(store.names()[:20]) or "none"
-        raise ConfigError(f"neither a file nor stored rollouts: {source}", hint=f"stored: {known}")
+        stored = ", ".join(store.names()[:20]) or "none"
+        raise ConfigError(f"neither a file nor stored rollouts: {source}", hint=f"stored: {stored}")
     return store.iter(source, tokens=True)

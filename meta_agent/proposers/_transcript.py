@@ -102,7 +102,7 @@ def _deltas(rollout: Rollout) -> Iterator[str]:
             yield f"{change_line}; no longer shown: {change.lost}{missing}"
             yield from (f"  - {_brief(message)}" for message in change.gone)
             yield "  and after them it showed:"
-            yield from (f"  - {_brief(message)}" for message in call.seen[change.kept :])
+            yield from (f"  - {_brief(message)}" for message in call.context[change.kept :])
         for event, fate, in_prompt in fates(call, results):
             if fate:
                 was, now = _flat(event.result), _flat(in_prompt) if in_prompt else "nothing"

@@ -33,7 +33,7 @@ def child() -> Iterator[PolicyChild]:
 @pytest.mark.parametrize("suite", SUITES)
 def test_a_clean_harness_gets_no_idea_worth_trying(suite: str, child: PolicyChild) -> None:
     evidence = reference.read(suite, FRESH, FIRST, child=child).untrained
-    assert reference_of(evidence.domain, trained=False).known
+    assert reference_of(evidence.domain, trained=False).is_measured
     strong = [p for p in reference.ideas(suite, evidence) if p.strength > WORTH_TRYING]
     assert [(p.hypothesis.rule, p.strength) for p in strong] == []
 

@@ -141,7 +141,7 @@ def forgetful() -> Rollout:
 def test_every_call_is_told_from_the_last_one_and_what_each_took_away() -> None:
     calls = exchanges(forgetful())
     assert [call.turn for call in calls] == [0, 1, 2, 3]
-    assert [message["content"] for call in calls for message in call.seen] == [
+    assert [message["content"] for call in calls for message in call.context] == [
         "vets 3?",
         *("vets 3?", "x-3*y"),
         *("vets 3?", "ok"),

@@ -116,7 +116,7 @@ class CodeSubject(Subject[CodeDomain]):
 
 
 def _facts(row: CodeRow) -> Facts:
-    tests = json.dumps([[case.given, case.expected] for case in row.cases], default=str)
+    tests = json.dumps([[case.input, case.expected] for case in row.cases], default=str)
     marks = [f"text {' '.join(row.prompt.split())}"]
     if row.cases or row.program:
         digest = hashlib.sha256((tests + row.program).encode()).hexdigest()

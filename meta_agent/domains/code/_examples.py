@@ -50,14 +50,14 @@ _sys.exit(1 if _failed else 0)
 
 def has_examples(row: CodeRow) -> bool:
     """Whether `try_examples` has anything to run."""
-    return bool(row.shown or _stated_calls(row))
+    return bool(row.examples or _stated_calls(row))
 
 
 def try_examples(row: CodeRow, code: str, scratch: Scratch) -> ToolResult:
     """Runs a program on the problem's own examples."""
     program = program_of(row, code)
-    if row.kind == "stdio" and row.shown:
-        return _inputs(row.shown[:MAX_EXAMPLES], program, scratch)
+    if row.kind == "stdio" and row.examples:
+        return _inputs(row.examples[:MAX_EXAMPLES], program, scratch)
     calls = _stated_calls(row)
     if not calls:
         return ToolResult(NONE, ok=False)
@@ -67,7 +67,7 @@ def try_examples(row: CodeRow, code: str, scratch: Scratch) -> ToolResult:
 def _inputs(shown: Sequence[Case], program: str, scratch: Scratch) -> ToolResult:
     lines, passed = [], 0
     for number, case in enumerate(shown, 1):
-        ran = scratch.python(program, str(case.given))
+        ran = scratch.python(program, str(case.input))
         output = ran.text.rpartition("\n")[0] if ran.ok else ran.text
         same = ran.ok and same_output(str(case.expected), output)
         passed += same
@@ -78,7 +78,7 @@ def _inputs(shown: Sequence[Case], program: str, scratch: Scratch) -> ToolResult
 
 def _differs(number: int, case: Case, output: str) -> str:
     return (
-        f"example {number}: FAIL\ninput:\n{_cut(str(case.given))}\n"
+        f"example {number}: FAIL\ninput:\n{_cut(str(case.input))}\n"
         f"stated:\n{_cut(str(case.expected))}\ngot:\n{_cut(output)}"
     )
 
@@ -86,17 +86,17 @@ def _differs(number: int, case: Case, output: str) -> str:
 def _stated_calls(row: CodeRow) -> list[tuple[str, str]]:
     """Calls and what they are said to give, both as Python text."""
     if row.kind == "function":
-        return [(_call(row.entry_point, case), repr(case.expected)) for case in row.shown]
+        return [(_call(row.entry_point, case), repr(case.expected)) for case in row.examples]
     if row.kind != "asserts":
         return []
-    stated = [(str(case.given), str(case.expected)) for case in row.shown]
+    stated = [(str(case.input), str(case.expected)) for case in row.examples]
     return (stated or _docstring_calls(row))[:MAX_EXAMPLES]
 
 
 def _call(name: str, case: Case) -> str:
     """A call by JSON, so that no value has to be spelled in Python."""
     function = f"({name} if {name!r} in globals() else Solution().{name})"
-    return f"{function}(*__import__('json').loads({json.dumps(case.given)!r}))"
+    return f"{function}(*__import__('json').loads({json.dumps(case.input)!r}))"
 
 
 def _docstring_calls(row: CodeRow) -> list[tuple[str, str]]:

@@ -133,7 +133,7 @@ class CodeRunner:
         """The data set's checker, in the judge's sandbox: 0 and `1`, `true`, `ok` or nothing."""
         args = {
             "source": row.checker,
-            "input": str(case.given),
+            "input": str(case.input),
             "expected": str(case.expected),
             "output": output,
             "wall_sec": 30.0,
@@ -269,11 +269,11 @@ def _ask(row: CodeRow, source: str, chunk: Sequence[Case], sandbox: Sandbox) -> 
     limits = _limits(row)
     args: dict[str, JSON] = {"source": source, "limits": limits}
     if row.kind == "stdio":
-        args["inputs"] = [str(case.given) for case in chunk]
+        args["inputs"] = [str(case.input) for case in chunk]
     else:
         codec = Codec()
         args |= {"name": row.entry_point, "wall_sec": limits["wall_sec"]}
-        args["cases"] = [codec.encode(case.given) for case in chunk]
+        args["cases"] = [codec.encode(case.input) for case in chunk]
     limit = (limits["wall_sec"] * 2 + 2) * len(chunk) + _GRACE_SEC
     reply = sandbox.request("stdio" if row.kind == "stdio" else "cases", args, timeout_sec=limit)
     if not isinstance(reply, list) or len(reply) != len(chunk):
@@ -298,7 +298,7 @@ def _chunks(cases: Sequence[Case]) -> Iterator[list[Case]]:
     chunk: list[Case] = []
     size, room = 0, 1
     for case in cases:
-        texts = [one for one in (case.given, case.expected) if isinstance(one, str)]
+        texts = [one for one in (case.input, case.expected) if isinstance(one, str)]
         cost = sum(map(len, texts)) + 1000
         if chunk and (len(chunk) >= room or size + cost > _CHUNK_BYTES):
             yield chunk

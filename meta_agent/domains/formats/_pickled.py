@@ -26,7 +26,7 @@ class PackedError(ValueError):
 
 
 def unpacked(text: str) -> list[JSON]:
-    """The list of tests, stored as JSON or packed."""
+    """Returns the list of tests, which is stored as JSON or packed. Raises `PackedError`."""
     value = _json(text)
     if value is None:
         value = _json(pickled_string(_inflated(text)))
@@ -36,21 +36,21 @@ def unpacked(text: str) -> list[JSON]:
 
 
 def pickled_string(data: bytes) -> str:
-    """The string that a pickle consists of; anything else it might do is refused, not done."""
-    found: list[str] = []
+    """Returns the string that a pickle consists of. Refuses any pickle that does more."""
+    strings: list[str] = []
     try:
         for opcode, argument, _ in pickletools.genops(data):
             if opcode.name in _STRINGS:
-                found.append(str(argument))
+                strings.append(str(argument))
             elif opcode.name not in _HARMLESS:
                 raise PackedError(f"its pickle holds {opcode.name}, not only a string")
     except PackedError:
         raise
     except Exception as problem:  # genops raises whatever its readers raise
         raise PackedError(f"its pickle is broken: {problem}") from problem
-    if len(found) != 1:
-        raise PackedError(f"its pickle holds {len(found)} strings, not one")
-    return found[0]
+    if len(strings) != 1:
+        raise PackedError(f"its pickle holds {len(strings)} strings, not one")
+    return strings[0]
 
 
 def _inflated(text: str) -> bytes:

@@ -66,8 +66,8 @@ def _turned(lines: Iterator[str]) -> Iterator[str]:
         hunk = _HUNK.match(line)
         if line.startswith("--- "):
             new = next(lines, "")
-            yield f"--- {_named(new[4:], 'b/', 'a/')}"
-            yield f"+++ {_named(line[4:], 'a/', 'b/')}"
+            yield f"--- {_renamed(new[4:], 'b/', 'a/')}"
+            yield f"+++ {_renamed(line[4:], 'a/', 'b/')}"
         elif hunk:
             old, new = hunk[1], hunk[3]
             yield f"@@ -{new} +{old} @@{hunk[5]}"
@@ -76,7 +76,7 @@ def _turned(lines: Iterator[str]) -> Iterator[str]:
             yield _head(line)
 
 
-def _named(name: str, prefix: str, other: str) -> str:
+def _renamed(name: str, prefix: str, other: str) -> str:
     return name if name.startswith("/dev/null") else other + name.removeprefix(prefix)
 
 

@@ -1,4 +1,4 @@
-"""What a row of a repository task comes to, whatever set it is from."""
+"""`SweRow`: a repository task, whatever set its row is from."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ class SourceSpec:
     pythonpath: tuple[str, ...] = (".",)
     python: str = "python3"
     plugins: tuple[str, ...] = ()  # of pytest in the image, by their distributions' names
-    own: tuple[str, ...] = ()  # top names of the tree that the image holds too
+    held: tuple[str, ...] = ()  # top names of the tree that the image holds too
     hidden: tuple[str, ...] = ()  # files, and folders with all that is in them
     elsewhere: tuple[
         tuple[str, str], ...
     ] = ()  # folders of the image: (its path, path in the tree)
-    kept: tuple[str, ...] = ()  # top names that stay in the image, such as an environment
+    kept_names: tuple[str, ...] = ()  # top names that stay in the image, such as an environment
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,12 +73,12 @@ class SweRow:
 
     @property
     def expected_ids(self) -> tuple[str, ...]:
-        """Every test that has a say."""
+        """All tests that decide."""
         return self.fail_to_pass + self.pass_to_pass or tuple(self.expected)
 
 
 def semantic_key(repo: str, patch: str | None, problem_statement: str) -> str:
-    """What makes two tasks the same one: the repository and the fix, whatever they are called.
+    """Returns what makes two tasks the same: the repository and the fix, whatever they are called.
 
     Only the changed lines count, without their indentation, so that context and offsets do not
     matter.

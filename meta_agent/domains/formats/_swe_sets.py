@@ -72,7 +72,7 @@ _SMITH_PYTEST: Final = "pytest --disable-warnings --color=no --tb=no --verbose"
 
 @dataclass(frozen=True, slots=True)
 class Particulars:
-    """What a set says of a row beyond the fields that all share."""
+    """What a row says beyond the fields that all sets share."""
 
     dialect: str
     image: str | None
@@ -82,12 +82,12 @@ class Particulars:
 
 
 def particulars(fields: Fields, tests: tuple[str, ...]) -> Particulars:
-    """What the row's own set says of it. `tests`: its FAIL_TO_PASS."""
+    """Returns what a row says by the rules of its set. `tests` is its FAIL_TO_PASS."""
     return _SETS[dialect_of(fields)](fields, tests)
 
 
 def dialect_of(fields: Fields) -> str:
-    """Which set a row is from; `ConfigError` for one that is from none we know."""
+    """Returns which set a row is from. Raises `ConfigError` for an unknown set."""
     row = fields.row
     if "fix_patch" in row and "org" in row:
         raise _unknown(fields, "this is a Multi-SWE-bench row, whose images run their own scripts")
@@ -122,14 +122,14 @@ def _plain(fields: Fields, tests: tuple[str, ...]) -> Particulars:
 
 
 def _swe_bench_4(fields: Fields, tests: tuple[str, ...]) -> Particulars:
-    named = fields.text("instance_id").lower().replace("__", "_1776_")
-    image = _image(fields) or f"swebench/sweb.eval.x86_64.{named}:latest"
+    image_id = fields.text("instance_id").lower().replace("__", "_1776_")
+    image = _image(fields) or f"swebench/sweb.eval.x86_64.{image_id}:latest"
     return _by_repository("swe-bench-4", image, fields, tests)
 
 
 def _swe_gym(fields: Fields, tests: tuple[str, ...]) -> Particulars:
-    named = fields.text("instance_id").lower().replace("__", "_s_")
-    image = _image(fields) or f"xingyaoww/sweb.eval.x86_64.{named}:latest"
+    image_id = fields.text("instance_id").lower().replace("__", "_s_")
+    image = _image(fields) or f"xingyaoww/sweb.eval.x86_64.{image_id}:latest"
     return _by_repository("swe-gym", image, fields, tests)
 
 
@@ -147,9 +147,9 @@ def _by_repository(dialect: str, image: str, fields: Fields, tests: tuple[str, .
 
 
 def test_files(test_patch: str) -> tuple[str, ...]:
-    """The files that a test patch touches, without those that are data."""
-    found = re.findall(r"^diff --git a/.* b/(.*)$", test_patch, re.MULTILINE)
-    return tuple(name for name in found if not name.endswith(_NOT_TESTS + _NOT_TESTS_EITHER))
+    """Returns the files that a test patch touches, without data files."""
+    files = re.findall(r"^diff --git a/.* b/(.*)$", test_patch, re.MULTILINE)
+    return tuple(name for name in files if not name.endswith(_NOT_TESTS + _NOT_TESTS_EITHER))
 
 
 def _dotted(path: str) -> str:
@@ -204,7 +204,7 @@ def _swe_rebench_v2(fields: Fields, tests: tuple[str, ...]) -> Particulars:
 
 
 def _config(fields: Fields) -> Mapping[str, JSON]:
-    """`install_config`: an object, or JSON of one, as files with changing fields store it."""
+    """Returns `install_config`, which is an object or JSON text of one."""
     value = fields.row["install_config"]
     if isinstance(value, str):
         try:
@@ -217,7 +217,7 @@ def _config(fields: Fields) -> Mapping[str, JSON]:
 
 
 def _test_command(fields: Fields, config: Mapping[str, JSON], default: str | None) -> str:
-    """A line, or several that are run one after the other."""
+    """Returns the test command: one line, or several that run one after the other."""
     value = config.get("test_cmd") or default
     lines = value if isinstance(value, list) else [value]
     commands = [line for line in lines if isinstance(line, str) and line.strip()]

@@ -28,39 +28,39 @@ def last_box(text: str) -> str | None:
 
     Boxes inside it are opened, and what stands around them is part of the answer.
     """
-    found = _last(text)
-    return found.content if found else None
+    box = _last(text)
+    return box.content if box else None
 
 
 def last_boxes(text: str) -> Box | None:
-    r"""The same, as a list where it is one of two: `\boxed{1}` or `\boxed{2}`."""
-    found = _last(text)
-    if found is None or not found.content:
-        return found
-    beside = _BESIDE.search(text[max(0, found.start - _LOOKED_BACK) : found.start])
-    if beside is None or beside[1].strip() == found.content:
-        return found
-    return found._replace(content=f"{beside[1].strip()}, {found.content}")
+    r"""Returns the last box. Of two joined by "or" it holds both, as a list."""
+    box = _last(text)
+    if box is None or not box.content:
+        return box
+    beside = _BESIDE.search(text[max(0, box.start - _LOOKED_BACK) : box.start])
+    if beside is None or beside[1].strip() == box.content:
+        return box
+    return box._replace(content=f"{beside[1].strip()}, {box.content}")
 
 
 def _last(text: str) -> Box | None:
-    for found in reversed(list(_BOX.finditer(text))[-_BOXES_TRIED:]):
-        rest = text[found.end() :]
+    for match in reversed(list(_BOX.finditer(text))[-_BOXES_TRIED:]):
+        rest = text[match.end() :]
         if not rest.startswith("{"):
             bare = re.match(r"\s*(-?[0-9A-Za-z][0-9.,/]*)", rest)
             if bare:
-                said = bare[1].rstrip(".,")
-                return Box(said, found.start(), found.end() + bare.start(1) + len(said))
+                answer = bare[1].rstrip(".,")
+                return Box(answer, match.start(), match.end() + bare.start(1) + len(answer))
             continue
         content = _braced(rest)
         if content is not None:
-            end = found.end() + len(content) + 2
-            return _outermost(text, Box(content.strip(), found.start(), end))
+            end = match.end() + len(content) + 2
+            return _outermost(text, Box(content.strip(), match.start(), end))
     return None
 
 
 def _outermost(text: str, box: Box) -> Box:
-    """A box, or the first one that it lies in, without the boxes inside."""
+    """Returns the box, or the outermost one around it, without the commands of inner boxes."""
     for outer in list(_BOX.finditer(text, 0, box.start))[-_BOXES_TRIED:]:
         around = _braced(text[outer.end() :])
         if around is not None and outer.end() + len(around) > box.start:
@@ -69,17 +69,17 @@ def _outermost(text: str, box: Box) -> Box:
 
 
 def _opened(text: str) -> str:
-    """Without the commands and braces of boxes."""
-    while (found := _BOX.search(text)) is not None:
-        rest = text[found.end() :]
+    """Returns the text without the commands and braces of boxes."""
+    while (match := _BOX.search(text)) is not None:
+        rest = text[match.end() :]
         inside = _braced(rest) if rest.startswith("{") else None
         after = rest if inside is None else inside + rest[len(inside) + 2 :]
-        text = text[: found.start()] + after
+        text = text[: match.start()] + after
     return text
 
 
 def _braced(text: str) -> str | None:
-    r"""What stands between the first brace and its partner; escaped braces do not count."""
+    r"""Returns what stands between the first brace and its partner. Escaped braces do not count."""
     depth, i = 0, 0
     while i < len(text):
         sign = text[i]

@@ -40,7 +40,7 @@ class Case:
     either, as their official evaluators do.
     """
 
-    given: JSON
+    input: JSON
     expected: JSON
 
 
@@ -57,7 +57,7 @@ class CodeRow:
     entry_point: str = ""
     starter: str = ""
     cases: tuple[Case, ...] = ()
-    shown: tuple[Case, ...] = ()  # tests that the problem states anyway; `asserts`: Python texts
+    examples: tuple[Case, ...] = ()  # tests that the problem states anyway; `asserts`: Python texts
     prelude: str = ""  # `asserts`: what stands before the tests, and before a bare completion
     program: str = ""  # `asserts`: the data set's own test code
     names: tuple[str, ...] = ()  # what that code calls of the candidate's
@@ -159,7 +159,7 @@ def _mbpp(fields: Fields) -> CodeRow:
         source="mbpp",
         kind="asserts",
         entry_point=names[0],
-        shown=_stated(asserts[0]),
+        examples=_stated(asserts[0]),
         program=program,
         names=tuple(names),
         gold=(code,) if code else (),
@@ -167,7 +167,7 @@ def _mbpp(fields: Fields) -> CodeRow:
 
 
 def _called(program: str, code: str) -> list[str]:
-    """What the tests use of the solution: the names that it defines and they load, in order."""
+    """Returns the names that the solution defines and the tests load, in order."""
     try:
         tests, solution = parse_python(program), parse_python(code)
     except (SyntaxError, ValueError) as problem:
@@ -182,7 +182,7 @@ def _called(program: str, code: str) -> list[str]:
 
 
 def _stated(assertion: str) -> tuple[Case, ...]:
-    """`assert f(1) == 2` as a call and what it gives; another form shows nothing to run."""
+    """Returns `assert f(1) == 2` as a call and its result. Other forms give no example."""
     body = parse_python(assertion).body
     test = body[0].test if len(body) == 1 and isinstance(body[0], ast.Assert) else None
     if not isinstance(test, ast.Compare) or [type(op) for op in test.ops] != [ast.Eq]:
@@ -233,7 +233,7 @@ def _object(fields: Fields, name: str) -> dict[str, JSON]:
 
 
 def _parsed(fields: Fields, name: str) -> JSON:
-    """A field that holds JSON, as itself or as text."""
+    """Returns the value of a field that holds JSON, as itself or as text."""
     value = fields.row.get(name) or {}
     if not isinstance(value, str):
         return value
@@ -244,7 +244,7 @@ def _parsed(fields: Fields, name: str) -> JSON:
 
 
 def _pairs(pairs: Mapping[str, JSON]) -> tuple[CodeKind, tuple[Case, ...]]:
-    """`{inputs, outputs, fn_name?}` as cases."""
+    """Returns `{inputs, outputs, fn_name?}` as cases."""
     inputs, outputs = pairs.get("inputs"), pairs.get("outputs")
     if not isinstance(inputs, list) or not isinstance(outputs, list) or not inputs:
         raise RefusedRowError("no tests in inputs and outputs")
@@ -260,12 +260,12 @@ def _pairs(pairs: Mapping[str, JSON]) -> tuple[CodeKind, tuple[Case, ...]]:
 
 
 def _arguments(value: JSON) -> list[JSON]:
-    """APPS stores a list of arguments; some rows store each as a JSON text of its own."""
+    """Returns a call's arguments. APPS stores a list; some rows store the single argument."""
     return value if isinstance(value, list) else [value]
 
 
 def _joined(value: JSON) -> str:
-    """Standard input as one text; some sets store its lines."""
+    """Returns standard input as one text. Some sets store its lines."""
     if isinstance(value, list):
         return "\n".join(map(_joined, value))
     return value if isinstance(value, str) else json.dumps(value)
@@ -312,7 +312,7 @@ def _code_contests(fields: Fields) -> CodeRow:
         source="code-contests",
         kind="stdio",
         cases=tuple(cases),
-        shown=tuple(cases[:n_shown]),
+        examples=tuple(cases[:n_shown]),
         gold=tuple(_python_solutions(fields)),
         time_sec=_seconds(fields.row.get("time_limit")),
         memory_mb=_megabytes(fields.row.get("memory_limit_bytes")),
@@ -321,7 +321,7 @@ def _code_contests(fields: Fields) -> CodeRow:
 
 
 def _python_solutions(fields: Fields) -> Iterator[str]:
-    """Language 3 is Python 3 in that set's numbering."""
+    """Yields the solutions in Python 3, which is language 3 in that set."""
     solutions = fields.row.get("solutions")
     if isinstance(solutions, dict):
         pairs = zip(solutions.get("language", ()), solutions.get("solution", ()), strict=False)
@@ -356,7 +356,7 @@ def _livecodebench(fields: Fields) -> CodeRow:
         entry_point=str(metadata.get("func_name") or ""),
         starter=fields.text("starter_code", ""),
         cases=cases,
-        shown=cases[:n_shown],
+        examples=cases[:n_shown],
         extra={n: fields.row[n] for n in ("contest_date", "difficulty") if n in fields.row},
     )
 
@@ -366,7 +366,7 @@ def _plain(test: Mapping[str, JSON]) -> Case:
 
 
 def _functional(test: Mapping[str, JSON]) -> Case:
-    """Arguments stand one a line, each as JSON."""
+    """Returns a case whose arguments stand one a line, each as JSON."""
     try:
         lines = str(test.get("input", "")).split("\n")
         arguments = [document(line) for line in lines if line.strip()]
@@ -376,7 +376,7 @@ def _functional(test: Mapping[str, JSON]) -> Case:
 
 
 def _checker(fields: Fields) -> str:
-    """A checker in Python; another language's cannot be run here, so its row is no task."""
+    """Returns a checker in Python. Refuses a row whose checker is in another language."""
     text = fields.optional_text("checker", "generated_checker") or ""
     if not text:
         return ""
@@ -390,7 +390,7 @@ def _checker(fields: Fields) -> str:
 
 
 def _seconds(value: JSON) -> float:
-    """`6.0`, `"2 seconds"`, `{"seconds": 2, "nanos": 0}`; doubled below two: Python is slow."""
+    """Returns a time limit, doubled since Python is slow, from 6.0, "2 seconds" or an object."""
     if isinstance(value, dict):
         value = float(value.get("seconds") or 0) + float(value.get("nanos") or 0) / 1e9
     if isinstance(value, str):

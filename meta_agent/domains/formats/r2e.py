@@ -61,13 +61,13 @@ class R2eRow:
 
 
 def as_swe_row(row: R2eRow) -> SweRow:
-    """The row as the swe domain runs it: one command, one map of statuses."""
+    """Returns the row as the swe domain runs it: one command, one map of statuses."""
     source = SourceSpec(
         image_path="/testbed",
         python=".venv/bin/python",
         hidden=("r2e_tests", "run_tests.sh"),
         elsewhere=(("/r2e_tests", "r2e_tests"),),
-        kept=(".venv",),
+        kept_names=(".venv",),
     )
     return SweRow(
         instance_id=row.instance_id,
@@ -90,13 +90,13 @@ def as_swe_row(row: R2eRow) -> SweRow:
     )
 
 
-def resolved(expected: Mapping[str, str], seen: Mapping[str, str]) -> bool:
-    """The pass rule: the same tests, each with the same status, and at least one test."""
-    return bool(expected) and _named(expected) == _named(seen)
+def resolved(expected: Mapping[str, str], statuses: Mapping[str, str]) -> bool:
+    """Returns True for the same tests with the same statuses, and at least one test."""
+    return bool(expected) and _by_name(expected) == _by_name(statuses)
 
 
 def split_rows(path: Path) -> tuple[list[SweRow], list[R2eRow]]:
-    """All rows of a file: those in SWE-bench's form, and those of R2E-Gym."""
+    """Returns all rows of a file: those in SWE-bench's form, and those of R2E-Gym."""
     swe: list[SweRow] = []
     r2e: list[R2eRow] = []
     for fields in stream_rows(path):
@@ -110,7 +110,7 @@ def split_rows(path: Path) -> tuple[list[SweRow], list[R2eRow]]:
 
 
 def r2e_row(fields: Fields) -> R2eRow:
-    """One row; `ConfigError` with file, line and field where it is none."""
+    """Returns one row. Raises `ConfigError` with file, line and field if it is none."""
     repo = fields.optional_text("repo_name", "repo")
     if repo is None:
         raise fields.error("repo_name", "a non-empty string")
@@ -134,14 +134,17 @@ def r2e_row(fields: Fields) -> R2eRow:
 
 
 def _patch(fields: Fields) -> str | None:
-    """The fix of the row's commit, without tests; None where the release dropped it."""
+    """Returns the fix of the row's commit without its tests.
+
+    Returns None if the release dropped it.
+    """
     value = fields.row.get("parsed_commit_content")
     if not value:
         return None
     relevant = set(_listed(fields, "relevant_files"))
     try:
         commit = document(value) if isinstance(value, str) else value
-        texts = [_file_diff(one) for one in commit["file_diffs"] if _counts(one, relevant)]
+        texts = [_file_diff(diff) for diff in commit["file_diffs"] if _counts(diff, relevant)]
     except (ValueError, KeyError, TypeError) as problem:
         raise fields.error(
             "parsed_commit_content", "a commit with file_diffs, their hunks and lines"
@@ -161,17 +164,19 @@ def _file_diff(diff: Mapping[str, JSON]) -> str:
     for hunk in diff["hunks"]:
         ranges = [hunk["descriptor"][side] for side in ("old_range", "new_range")]
         spans = [
-            f"{one['start']},{1 if one['length'] is None else one['length']}" for one in ranges
+            f"{line['start']},{1 if line['length'] is None else line['length']}" for line in ranges
         ]
         lines.append(f"@@ -{spans[0]} +{spans[1]} @@")
-        lines += [_MARKS[one["type"]] + one["content"] for one in hunk["line_group"]["all_lines"]]
+        lines += [
+            _MARKS[line["type"]] + line["content"] for line in hunk["line_group"]["all_lines"]
+        ]
     return "\n".join(lines) + "\n"
 
 
 def _side(diff: Mapping[str, JSON], side: str, path: str) -> str:
-    named = str((diff.get(side) or {}).get("path") or path)
-    if named == "/dev/null":
-        return named
+    file_path = str((diff.get(side) or {}).get("path") or path)
+    if file_path == "/dev/null":
+        return file_path
     return ("a/" if side == "minus_file" else "b/") + path
 
 
@@ -191,7 +196,7 @@ def _expected(fields: Fields) -> dict[str, str]:
 
 
 def _listed(fields: Fields, name: str) -> tuple[str, ...]:
-    """A list, or a Python literal of one: the public set stores both."""
+    """Returns a list of paths. The public set also stores Python literals of one."""
     value = fields.row.get(name) or []
     if isinstance(value, str):
         try:
@@ -203,7 +208,7 @@ def _listed(fields: Fields, name: str) -> tuple[str, ...]:
     return tuple(value)
 
 
-def _named(statuses: Mapping[str, str]) -> dict[str, str]:
-    """Colour codes and what pytest adds after ` - ` are no part of a test's name."""
+def _by_name(statuses: Mapping[str, str]) -> dict[str, str]:
+    """Returns statuses by test name, without colour codes and what pytest adds after ` - `."""
     clean = {re.sub(r"\x1b\[[0-9;]*m", "", name): status for name, status in statuses.items()}
     return {name.split(" - ", 1)[0].strip(): status for name, status in clean.items()}

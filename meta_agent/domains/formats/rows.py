@@ -22,7 +22,7 @@ FORMS = "give JSON lines, a JSON list (packed or not), CSV with a header, or Par
 Row = TypeVar("Row")
 
 
-def shown(value: JSON) -> str:
+def json_excerpt(value: JSON) -> str:
     """Returns a value as an error message shows it: JSON, cut short."""
     text = json.dumps(value, ensure_ascii=True, default=str)
     return text if len(text) <= _SHOWN_CHARS else text[: _SHOWN_CHARS - 3] + "..."
@@ -44,7 +44,7 @@ class Fields:
 
     def error(self, name: str, wish: str, *, hint: str | None = None) -> ConfigError:
         """Returns the one form of complaint about a field."""
-        value = f"got {shown(self.row[name])}" if name in self.row else "it is missing"
+        value = f"got {json_excerpt(self.row[name])}" if name in self.row else "it is missing"
         return self.refused(f"field {name}: expected {wish}, {value}", hint=hint)
 
     def refused(self, why: str, *, hint: str | None = None) -> ConfigError:
@@ -134,7 +134,9 @@ def _rows(path: Path) -> Iterator[Fields]:
                 value if listed else [value], 1 if listed else placed.line
             ):
                 if not isinstance(row, dict):
-                    raise ConfigError(f"{path}:{number}: expected an object, got {shown(row)}")
+                    raise ConfigError(
+                        f"{path}:{number}: expected an object, got {json_excerpt(row)}"
+                    )
                 yield Fields(path, number, row)
     except ConfigError as problem:
         problem.hint = problem.hint or FORMS

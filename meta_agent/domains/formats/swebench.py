@@ -32,7 +32,7 @@ _KNOWN = frozenset(
 
 
 def read_swebench(path: Path) -> list[SweRow]:
-    """All rows of a file; raises `ConfigError` at the first bad one."""
+    """Returns all rows of a file. Raises `ConfigError` at the first bad one."""
     rows = [swe_row(fields) for fields in stream_rows(path)]
     if not rows:
         raise ConfigError(f"{path} holds no tasks")
@@ -41,7 +41,7 @@ def read_swebench(path: Path) -> list[SweRow]:
 
 
 def swe_row(fields: Fields) -> SweRow:
-    """One row; `ConfigError` with file, line and field where it is none."""
+    """Returns one row. Raises `ConfigError` with file, line and field if it is none."""
     _refuse_other_formats(fields)
     dialect_of(fields)  # before a field is missed that another set does not have
     name, tests = _instance_id(fields), _deciding_tests(fields)
@@ -69,7 +69,7 @@ def swe_row(fields: Fields) -> SweRow:
 
 
 def _base_commit(fields: Fields, dialect: str) -> str:
-    """SWE-smith names none: the image's branch is the base, and the row's id names it."""
+    """Returns the base commit. SWE-smith names none: a branch of the image is the base."""
     return fields.text("base_commit", "HEAD" if dialect == "swe-smith" else None)
 
 
@@ -113,7 +113,7 @@ def _source(fields: Fields) -> SourceSpec | None:
         pythonpath=inner.texts("pythonpath", (".",)),
         python=inner.text("python", "python3"),
         plugins=inner.texts("plugins", ()),
-        own=inner.texts("own", ()),
+        held=inner.texts("own", ()),
     )
 
 
@@ -125,15 +125,15 @@ def _sha256(fields: Fields) -> str:
 
 
 def refuse_repeats(path: Path, rows: Sequence[SweRow]) -> None:
-    """No two rows of one name."""
-    seen: dict[str, int] = {}
+    """Raises `ConfigError` if two rows have one name."""
+    line_of: dict[str, int] = {}
     for row in rows:
-        if row.instance_id in seen:
+        if row.instance_id in line_of:
             raise ConfigError(
                 f"{path}:{row.line}: field instance_id: {row.instance_id!r} was "
-                f"already used in line {seen[row.instance_id]}"
+                f"already used in line {line_of[row.instance_id]}"
             )
-        seen[row.instance_id] = row.line
+        line_of[row.instance_id] = row.line
 
 
 __all__ = [

@@ -92,7 +92,7 @@ class Places:
         past = [path for path in found.below if not _SUITES.intersection(path.split("/"))]
         tree = self._read(image, found.place, source, past)
         hidden = [path for path, _ in source.elsewhere]
-        sealed = seal_image(image, found, engine=engine, left_in_place=source.kept, hidden=hidden)
+        sealed = seal_image(image, found, engine=engine, left_in_place=source.kept_names, hidden=hidden)
         return Base(tree, sealed)
 
     def _read(
@@ -100,7 +100,7 @@ class Places:
     ) -> Tree:
         sandbox = self._factory(image)
         try:
-            tree = read_from_image(sandbox, place, "python3", (*source.kept, *past))
+            tree = read_from_image(sandbox, place, "python3", (*source.kept_names, *past))
         finally:
             sandbox.close()
         for path, name in source.elsewhere:

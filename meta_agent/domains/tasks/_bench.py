@@ -212,7 +212,7 @@ class Bench:
             pythonpath=self.package.pythonpath,
             python=self.python,
             plugins=self.plugins,
-            own=self.in_image,
+            held=self.in_image,
         )
         name = self.package.name
         return SweRow(

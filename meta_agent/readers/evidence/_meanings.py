@@ -187,5 +187,5 @@ def is_share(name: str) -> bool:
 
 @cache
 def meaning_of(name: str) -> Meaning:
-    """The row of a metric by its full name; an empty one where there is none."""
+    """Returns the row of a metric by its full name. It is empty if the table has none."""
     return next((row for row in MEANINGS if re.fullmatch(row.pattern, name)), _UNSAID)

@@ -33,15 +33,15 @@ _FAILED: Final = re.compile(
 
 @cache
 def role_of(tool: str) -> Role | None:
-    """The role of a tool; where words disagree, the order of `ROLE_WORDS` decides."""
+    """Returns the role of a tool. If its words disagree, the order of `ROLE_WORDS` decides."""
     words = set(re.findall(r"[a-z]+", tool.lower()))
     if words & _ANYTHING:
         return None
-    return next((role for role, known in ROLE_WORDS.items() if words & known), None)
+    return next((role for role, role_words in ROLE_WORDS.items() if words & role_words), None)
 
 
 def passed_tests(event: ToolEvent) -> bool | None:
-    """Whether a test run reports success or failure; None where it says neither.
+    """Returns whether a test run reports success. Returns None if it reports neither.
 
     A script that prints a number and ends was no failing test.
     """

@@ -11,7 +11,7 @@ from meta_agent.core.evidence import Alert, Evidence, Level
 
 
 class Fired(NamedTuple):
-    """What a rule saw."""
+    """What made a rule fire: the value, its limit, the level and the sentence."""
 
     value: float
     threshold: float
@@ -20,22 +20,22 @@ class Fired(NamedTuple):
 
 
 def rule_alerts(evidence: Evidence, baseline: Evidence | None) -> list[Alert]:
-    """Every rule that fires, in a fixed order."""
+    """Returns an alert for every rule that fires, in a fixed order."""
     comparable = baseline if evidence.comparability == "comparable" else None
-    found = []
+    alerts = []
     for name, layer, rule in RULES:
         fired = rule(evidence, comparable)
         if fired:
             value, threshold, level, message = fired
-            found.append(
+            alerts.append(
                 Alert(f"rule.{name}", value, level, threshold, layer, message, "EvoTrainer")
             )
-    return found
+    return alerts
 
 
 def _value(evidence: Evidence | None, name: str, default: float = 0.0) -> float:
-    found = evidence.metric(name) if evidence else None
-    return default if found is None else found
+    value = evidence.metric(name) if evidence else None
+    return default if value is None else value
 
 
 def _change(evidence: Evidence, base: Evidence, name: str) -> float:
@@ -44,7 +44,10 @@ def _change(evidence: Evidence, base: Evidence, name: str) -> float:
 
 
 def low_signal(evidence: Evidence, base: Evidence | None) -> Fired | None:
-    """Most groups are dead for one reason: all solved, or none."""
+    """Fires if most groups are dead for one reason.
+
+    All their attempts solved the task, or none did.
+    """
     dead = _value(evidence, "signal.dead_group_ratio")
     solved = _value(evidence, "signal.dead_solved_ratio")
     unsolved = _value(evidence, "signal.dead_unsolved_ratio")
@@ -57,7 +60,7 @@ def low_signal(evidence: Evidence, base: Evidence | None) -> Fired | None:
 
 
 def echo_trap(evidence: Evidence, base: Evidence | None) -> Fired | None:
-    """More turns and more repetition, for nothing."""
+    """Fires if attempts take more turns and repeat themselves more, and solve nothing more."""
     if base is None:
         return None
     longer = _value(evidence, "behaviour.turns_mean") / max(
@@ -71,7 +74,7 @@ def echo_trap(evidence: Evidence, base: Evidence | None) -> Fired | None:
 
 
 def exploration_collapse(evidence: Evidence, base: Evidence | None) -> Fired | None:
-    """Sequences grow alike and the policy grows sure."""
+    """Fires if tool sequences grow alike while the policy grows sure of its tokens."""
     if base is None:
         return None
     diversity = _change(evidence, base, "behaviour.sequence_diversity")
@@ -83,7 +86,7 @@ def exploration_collapse(evidence: Evidence, base: Evidence | None) -> Fired | N
 
 
 def reward_hacking(evidence: Evidence, base: Evidence | None) -> Fired | None:
-    """The training reward went up and clean success did not.
+    """Fires if the training reward went up and clean success did not.
 
     Within a version: the training series rose while flagged conduct is paid. Against a baseline:
     the reward rose by over a tenth of its size.
@@ -105,7 +108,7 @@ def reward_hacking(evidence: Evidence, base: Evidence | None) -> Fired | None:
 
 
 def laziness(evidence: Evidence, base: Evidence | None) -> Fired | None:
-    """Fewer tools and fewer tests at the same score."""
+    """Fires if attempts use fewer tools and fewer tests while the score stays."""
     if base is None:
         return None
     calls = _change(evidence, base, "behaviour.tool_calls_mean")
@@ -117,7 +120,7 @@ def laziness(evidence: Evidence, base: Evidence | None) -> Fired | None:
 
 
 def edit_failure(evidence: Evidence, base: Evidence | None) -> Fired | None:
-    """Edits are refused: a format problem, not one of skill."""
+    """Fires if many edits are refused: a problem of format, not of skill."""
     rate = _value(evidence, "behaviour.edit_failure_rate")
     if rate <= 0.15:
         return None
@@ -125,7 +128,7 @@ def edit_failure(evidence: Evidence, base: Evidence | None) -> Fired | None:
 
 
 def paid_conduct(evidence: Evidence, base: Evidence | None) -> Fired | None:
-    """Much of what is solved is solved by a leak."""
+    """Fires if many solved attempts had read a leaked answer."""
     leaked = _value(evidence, "behaviour.leak_share_of_solved")
     if leaked <= 0.05:
         return None

@@ -1,4 +1,4 @@
-"""Statistics of a stream: one pass, constant memory."""
+"""Statistics of a stream in one pass and constant memory."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 @dataclass(slots=True)
 class Correlation:
-    """Pearson's r of two streams; None while either is constant."""
+    """Pearson's r of two streams. It is None while either is constant."""
 
     n: int = 0
     _x: float = 0.0
@@ -32,7 +32,7 @@ class Correlation:
 
     @property
     def moments(self) -> tuple[float, float, float]:
-        """Centred sums of squares of x and of y, and of their products."""
+        """The centred sums of squares of x and of y, and of their products."""
         return self._xx, self._yy, self._xy
 
     @property
@@ -69,7 +69,7 @@ class Follows:
 
     @property
     def r(self) -> float | None:
-        """0 where only the second moves: what stands still follows nothing."""
+        """Is 0 if only the second stream moves: a stream that stands still follows nothing."""
         inside = [part.moments for part in self.within.classes.values() if part.n > 1]
         if any(yy > 0 for _, yy, _ in inside):
             return self.within.r or 0.0
@@ -82,5 +82,5 @@ def _pearson(xx: float, yy: float, xy: float) -> float | None:
 
 
 def share(hits: float, total: float) -> float:
-    """hits / total, 0 where there is nothing."""
+    """Returns hits / total, or 0 if the total is 0."""
     return hits / total if total else 0.0

@@ -81,12 +81,12 @@ THRESHOLDS: Final[tuple[Threshold, ...]] = (
 
 
 def threshold_alerts(metrics: Mapping[str, float]) -> list[Alert]:
-    """The alerts of the table, in its order and then by name."""
-    found = []
+    """Returns the alerts of the table, in its order and then by name."""
+    alerts = []
     for row in THRESHOLDS:
         names = [name for name in sorted(metrics) if re.fullmatch(row.pattern, name)]
-        found += [alert for name in names if (alert := _alert(row, name, metrics[name]))]
-    return found
+        alerts += [alert for name in names if (alert := _alert(row, name, metrics[name]))]
+    return alerts
 
 
 def _alert(row: Threshold, name: str, value: float) -> Alert | None:

@@ -73,16 +73,19 @@ def build_evidence(
         tasks: what each task gives the agent, by key, where it is at hand.
     """
     trained = _Side(conversation=Conversation(tasks or {}))
-    seen = _Side(conversation=Conversation(tasks or {}))
+    evaluated = _Side(conversation=Conversation(tasks or {}))
     for rollout in rollouts:
-        (trained if rollout.split == "train" else seen).add(rollout)
-    judged, learned = (trained if seen.empty else seen), (seen if trained.empty else trained)
+        (trained if rollout.split == "train" else evaluated).add(rollout)
+    judged, learned = (
+        (trained if evaluated.empty else evaluated),
+        (evaluated if trained.empty else trained),
+    )
     numbers, notes = _measured(measured or {})
     evidence = Evidence(
         score=judged.score.metrics(),
         signal=learned.signal.metrics()
         | trends(train_metrics or ())
-        | _apart(trained, seen)
+        | _apart(trained, evaluated)
         | dict(probed or {}),
         behaviour=judged.behaviour.metrics(),
         conversation=judged.conversation.metrics(),
@@ -97,12 +100,12 @@ def build_evidence(
     return _alerted(_against(evidence, baseline), baseline)
 
 
-def _apart(trained: _Side, seen: _Side) -> dict[str, float]:
-    """What training saw, where it differs from what was measured."""
-    if trained.empty or seen.empty:
+def _apart(trained: _Side, evaluated: _Side) -> dict[str, float]:
+    """Returns metrics of the training rollouts, if other rollouts were measured."""
+    if trained.empty or evaluated.empty:
         return {}
     score, conduct = trained.score.metrics(), trained.behaviour.metrics()
-    found = {
+    metrics = {
         "train_success": score.get("success"),
         "train_clean_success": score.get("clean_success"),
         "train_leak_use": conduct.get("leak_use"),
@@ -110,7 +113,7 @@ def _apart(trained: _Side, seen: _Side) -> dict[str, float]:
         "train_sequence_diversity": conduct.get("sequence_diversity"),
         "train_mean_logprob": conduct.get("mean_logprob"),
     }
-    return {name: value for name, value in found.items() if value is not None}
+    return {name: value for name, value in metrics.items() if value is not None}
 
 
 def _measured(
@@ -150,7 +153,7 @@ def _comparability(evidence: Evidence, base: Evidence) -> tuple[Comparability, t
 
 def _changes(evidence: Evidence, base: Evidence) -> dict[str, float]:
     now, before = evidence.metrics(), base.metrics()
-    found = {f"change.{name}": now[name] - before[name] for name in now.keys() & before.keys()}
+    changes = {f"change.{name}": now[name] - before[name] for name in now.keys() & before.keys()}
     fixed = broken = 0
     for task, (_, _, clean) in evidence.per_task.items():
         was = base.per_task.get(task, (0, 0, 0))[2]
@@ -158,29 +161,31 @@ def _changes(evidence: Evidence, base: Evidence) -> dict[str, float]:
     return {
         "tasks_fixed": float(fixed),
         "tasks_broken": float(broken),
-        **dict(sorted(found.items())),
+        **dict(sorted(changes.items())),
     }
 
 
 def _alerted(evidence: Evidence, baseline: Evidence | None) -> Evidence:
-    """Alerts, less those that a clean harness of the same suite raises as well."""
-    known = reference_of(evidence.domain, trained=evidence.trained)
-    beyond = known.beyond(evidence.metrics())
-    own = threshold_alerts(beyond)
-    told = {alert.metric for alert in own}
-    if known.known:
-        own += [_unlike(known, n, v) for n, v in beyond.items() if _unsaid(n) and n not in told]
-    rules = [one for one in rule_alerts(evidence, baseline) if not known.raises(one)]
-    return replace(evidence, alerts=(*own, *rules))
+    """Returns the evidence with its alerts, less those of a clean harness."""
+    reference = reference_of(evidence.domain, trained=evidence.trained)
+    beyond = reference.beyond(evidence.metrics())
+    alerts = threshold_alerts(beyond)
+    alerted = {alert.metric for alert in alerts}
+    if reference.is_measured:
+        alerts += [
+            _unlike(reference, n, v) for n, v in beyond.items() if _unsaid(n) and n not in alerted
+        ]
+    rules = [fired for fired in rule_alerts(evidence, baseline) if not reference.raises(fired)]
+    return replace(evidence, alerts=(*alerts, *rules))
 
 
 def _unsaid(name: str) -> bool:
-    """What has no limit of its own, since it is a scaffold's own business what is usual."""
+    """Returns True for metrics without a limit: what is usual there depends on the scaffold."""
     return name.startswith("conversation.")
 
 
-def _unlike(known: Reference, name: str, value: float) -> Alert:
-    low, high = known.ranges.get(name, (0.0, 0.0))
+def _unlike(reference: Reference, name: str, value: float) -> Alert:
+    low, high = reference.ranges.get(name, (0.0, 0.0))
     side, limit = ("above", high) if value > high else ("below", low)
     message = f"unlike a clean harness: {value:.3g} is {side} {limit:.3g}"
     return Alert(name, value, "WARN", limit, name.partition(".")[0], message)

@@ -49,14 +49,14 @@ class Exchange(NamedTuple):
     """One model call and what came of it."""
 
     turn: int
-    seen: Sequence[Message]
+    context: Sequence[Message]
     reply: Message
     events: Sequence[ToolEvent]
-    shown: Sequence[Message] | None  # what the next call showed anew; None after the last one
+    next_shown: Sequence[Message] | None  # what the next call showed anew; None after the last one
 
 
 def exchanges(rollout: Rollout) -> list[Exchange]:
-    """The calls of an attempt in order; the earliest are left out where the record was full.
+    """Returns the calls of an attempt in order. The earliest are missing if the record was full.
 
     The messages of the last call and what each call took away give all of them. A scaffold that
     writes assistant messages of its own behind a reply has them taken for the reply.
@@ -65,30 +65,35 @@ def exchanges(rollout: Rollout) -> list[Exchange]:
     events: dict[int, list[ToolEvent]] = defaultdict(list)
     for event in rollout.tool_events:
         events[event.turn].append(event)
-    found: list[Exchange] = []
-    whole, shown = list(rollout.messages), None
+    calls: list[Exchange] = []
+    whole, next_shown = list(rollout.messages), None
     for turn in range(rollout.turns - 1, -1, -1):
         if not whole or whole[-1].get("role") != "assistant":
             break
-        seen = whole[:-1]
-        found.append(Exchange(turn, seen, whole[-1], events[turn], shown))
+        context = whole[:-1]
+        calls.append(Exchange(turn, context, whole[-1], events[turn], next_shown))
         change = changes.get(turn)
         if change is None:
-            said = [at for at, message in enumerate(seen) if message.get("role") == "assistant"]
-            kept, gone = (said[-1] + 1 if said else 0), list[Message]()
+            replies = [
+                at for at, message in enumerate(context) if message.get("role") == "assistant"
+            ]
+            n_kept, removed = (replies[-1] + 1 if replies else 0), list[Message]()
         elif len(change.gone) < change.lost:
             break
         else:
-            kept, gone = change.kept, change.gone
-        whole, shown = seen[:kept] + gone, _less(seen[kept:], gone)
-    return found[::-1]
+            n_kept, removed = change.kept, change.gone
+        whole, next_shown = context[:n_kept] + removed, _less(context[n_kept:], removed)
+    return calls[::-1]
 
 
 def fates(call: Exchange, before: Sequence[str]) -> Iterator[tuple[ToolEvent, str, str]]:
-    """What became of each result of a call (empty: shown as it is), and what was shown last."""
-    if call.shown is None:
+    """Yields each result of a call with its fate (empty.
+
+    Shown as it is) and the text shown instead.
+    """
+    if call.next_shown is None:
         return
-    texts = [text for message in call.shown if (text := _text(message))]
+    texts = [text for message in call.next_shown if (text := _text(message))]
     for event in call.events:
         if event.result:
             yield event, _fate(event.result, texts, before), texts[-1] if texts else ""
@@ -96,7 +101,7 @@ def fates(call: Exchange, before: Sequence[str]) -> Iterator[tuple[ToolEvent, st
 
 @dataclass(slots=True)
 class Conversation:
-    """Accumulates the audit."""
+    """Accumulates counts and examples of disagreements, call by call."""
 
     tasks: Mapping[str, Mapping[str, JSON]] = field(default_factory=dict)  # key -> view
     examples: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
@@ -124,35 +129,35 @@ class Conversation:
         for before, call in zip([None, *calls], calls, strict=False):
             if before is not None:
                 self._add_memory(rollout, call, before, ever)
-            ever |= Counter(map(_key, call.seen))
+            ever |= Counter(map(_key, call.context))
             ever[_key(call.reply)] += 1
             self._add_written(rollout, call)
             self._add_shown(rollout, call, results)
             results += [event.result for event in call.events]
 
     def _add_task(self, rollout: Rollout, call: Exchange) -> None:
-        given = [leaf for leaf in _leaves(self.tasks.get(rollout.task_key, {})) if leaf]
-        if not given:
+        inputs = [leaf for leaf in _leaves(self.tasks.get(rollout.task_key, {})) if leaf]
+        if not inputs:
             return
-        told = "\n".join(map(_text, call.seen))
-        missing = [leaf for leaf in given if leaf not in told]
-        self.unseen.add(share(len(missing), len(given)))
+        text = "\n".join(map(_text, call.context))
+        missing = [leaf for leaf in inputs if leaf not in text]
+        self.unseen.add(share(len(missing), len(inputs)))
         if missing:
             self._example("task_unseen", rollout, call, f"{_quoted(missing[0])} is not shown")
 
     def _add_memory(
         self, rollout: Rollout, call: Exchange, before: Exchange, ever: Counter[str]
     ) -> None:
-        gone = ever - Counter(map(_key, call.seen))
-        self.forgotten.add(share(gone.total(), ever.total()))
-        if gone:
-            told = f"{gone.total()} of {ever.total()} earlier messages are not shown"
-            self._example("forgotten", rollout, call, told)
+        missing = ever - Counter(map(_key, call.context))
+        self.forgotten.add(share(missing.total(), ever.total()))
+        if missing:
+            message = f"{missing.total()} of {ever.total()} earlier messages are not shown"
+            self._example("forgotten", rollout, call, message)
         self.counts["later_calls"] += 1
-        if _key(before.reply) in gone:
+        if _key(before.reply) in missing:
             self.counts["reply_changed"] += 1
-            told = f"{_quoted(_text(before.reply))}, as it was written, is not shown again"
-            self._example("reply_changed", rollout, call, told)
+            message = f"{_quoted(_text(before.reply))}, as it was written, is not shown again"
+            self._example("reply_changed", rollout, call, message)
 
     # --- written and asked ----------------------------------------------------------------------
 
@@ -160,18 +165,18 @@ class Conversation:
         self.counts["replies"] += 1
         self.counts["reply_silent"] += not call.events
         self._add_words(rollout, call)
-        written, named = _written(call.reply), _called(call.reply)
+        written, called = _written(call.reply), _called(call.reply)
         self.counts["calls"] += len(call.events)
-        extra = [e for e in call.events if e.tool not in named] if named else call.events[1:]
+        extra = [e for e in call.events if e.tool not in called] if called else call.events[1:]
         self.counts["call_unwritten"] += len(extra)
         if extra:
-            told = f"{extra[0].tool} was called and not written"
-            self._example("call_unwritten", rollout, call, told)
-        for event in call.events[:1] if not named else call.events:
+            message = f"{extra[0].tool} was called and not written"
+            self._example("call_unwritten", rollout, call, message)
+        for event in call.events[:1] if not called else call.events:
             self._add_arguments(rollout, call, event, written)
 
     def _add_words(self, rollout: Rollout, call: Exchange) -> None:
-        """Whether the same reply is a call here and none there."""
+        """Counts whether the same reply is a call in one attempt and none in another."""
         words = _text(call.reply)
         if len(words) > _REPLY_CHARS or len(self.replies) >= _KNOWN_REPLIES:
             return
@@ -187,71 +192,74 @@ class Conversation:
             return
         self.counts["arguments"] += len(values)
         self.coverage.add(min(1.0, sum(map(len, values)) / len(written)))
-        if (found := written.rfind(values[-1])) >= 0:
-            self.place.add((found + len(values[-1])) / len(written))
+        if (index := written.rfind(values[-1])) >= 0:
+            self.place.add((index + len(values[-1])) / len(written))
         at = 0
         for value in values:
-            found = written.find(value, at)
+            index = written.find(value, at)
             kind = ""
-            if found < 0:
+            if index < 0:
                 kind = "argument_moved" if value in written else "argument_changed"
                 self.counts[kind] += 1
-                told = f"wrote {_quoted(written)}, {event.tool} was given {_quoted(value)}"
-                self._example(kind, rollout, call, told)
-            at = max(at, found + len(value))
+                message = f"wrote {_quoted(written)}, {event.tool} was given {_quoted(value)}"
+                self._example(kind, rollout, call, message)
+            at = max(at, index + len(value))
 
     # --- answered and shown ---------------------------------------------------------------------
 
     def _add_shown(self, rollout: Rollout, call: Exchange, before: Sequence[str]) -> None:
-        for event, kind, shown in fates(call, before):
+        for event, kind, text in fates(call, before):
             self.counts["results"] += 1
             if kind:
                 self.counts[kind] += 1
-                shown = _quoted(shown) if shown else "nothing"
-                told = f"{event.tool} answered {_quoted(event.result)}, shown was {shown}"
-                self._example(kind, rollout, call, told)
+                text = _quoted(text) if text else "nothing"
+                message = f"{event.tool} answered {_quoted(event.result)}, shown was {text}"
+                self._example(kind, rollout, call, message)
 
     # --- what came of it ------------------------------------------------------------------------
 
-    def _example(self, kind: str, rollout: Rollout, call: Exchange, told: str) -> None:
+    def _example(self, kind: str, rollout: Rollout, call: Exchange, message: str) -> None:
         if len(self.examples[kind]) < EXAMPLES:
-            self.examples[kind].append(f"{_where(rollout, call.turn)}: {told}")
+            self.examples[kind].append(f"{_where(rollout, call.turn)}: {message}")
 
     def metrics(self) -> dict[str, float]:
         c = self.counts
         if not c["replies"]:
             return {}
-        lost = {w: silent for w, (asked, silent) in self.replies.items() if asked and silent}
+        lost = {w: silent for w, (calling, silent) in self.replies.items() if calling and silent}
         c["reply_lost"] = sum(lost.values())
         for words in sorted(lost, key=lambda w: -lost[w])[:EXAMPLES]:
-            told = (
+            message = (
                 f"{self.first_silent[words]}: {_quoted(words)} asked for nothing, elsewhere it does"
             )
-            if told not in self.examples["reply_lost"]:
-                self.examples["reply_lost"].append(told)
+            if message not in self.examples["reply_lost"]:
+                self.examples["reply_lost"].append(message)
         early = sum(n for turns, n in self.returned.items() if turns < self.most_turns)
-        found = {name: share(c[name], c["replies"]) for name in ("reply_silent", "reply_lost")}
-        found["ended_early"] = share(early, c["attempts"])
+        metrics = {name: share(c[name], c["replies"]) for name in ("reply_silent", "reply_lost")}
+        metrics["ended_early"] = share(early, c["attempts"])
         if self.unseen.n:
-            found["task_unseen"] = self.unseen.mean
+            metrics["task_unseen"] = self.unseen.mean
         if c["later_calls"]:
-            found["forgotten"] = self.forgotten.mean
-            found["reply_changed"] = share(c["reply_changed"], c["later_calls"])
+            metrics["forgotten"] = self.forgotten.mean
+            metrics["reply_changed"] = share(c["reply_changed"], c["later_calls"])
         if c["calls"]:
-            found["call_unwritten"] = share(c["call_unwritten"], c["calls"])
+            metrics["call_unwritten"] = share(c["call_unwritten"], c["calls"])
         if c["arguments"]:
-            found["argument_coverage"] = self.coverage.mean
-            found |= {"argument_place": self.place.mean} if self.place.n else {}
+            metrics["argument_coverage"] = self.coverage.mean
+            metrics |= {"argument_place": self.place.mean} if self.place.n else {}
             for name in ("argument_changed", "argument_moved"):
-                found[name] = share(c[name], c["arguments"])
+                metrics[name] = share(c[name], c["arguments"])
         if c["results"]:
-            found |= {name: share(c[name], c["results"]) for name in _FATES}
-        return found
+            metrics |= {name: share(c[name], c["results"]) for name in _FATES}
+        return metrics
 
     def quoted(self) -> dict[str, tuple[str, ...]]:
-        """A few attempts for each kind of disagreement, as `split/task#sample turn N: ...`."""
+        """Returns a few attempts for each kind of disagreement, as `split/task#sample turn N.
+
+        ...`.
+        """
         return {
-            kind: tuple(told[:EXAMPLES]) for kind, told in sorted(self.examples.items()) if told
+            kind: tuple(lines[:EXAMPLES]) for kind, lines in sorted(self.examples.items()) if lines
         }
 
 
@@ -259,7 +267,7 @@ _FATES: Final = ("result_cut", "result_altered", "result_dropped", "result_stale
 
 
 def _fate(result: str, texts: Sequence[str], before: Sequence[str]) -> str:
-    """What became of a result on its way; empty where it is shown as it is."""
+    """Returns what became of a result on its way. It is empty if the result is shown as it is."""
     if any(result in text for text in texts):
         return ""
     if not texts:
@@ -272,9 +280,9 @@ def _fate(result: str, texts: Sequence[str], before: Sequence[str]) -> str:
     return "result_cut" if cut else "result_altered"
 
 
-def _less(messages: Sequence[Message], known: Iterable[Message]) -> list[Message]:
-    """The messages less those that were there before, wherever they stood."""
-    there = Counter(map(_key, known))
+def _less(messages: Sequence[Message], earlier: Iterable[Message]) -> list[Message]:
+    """Returns the messages without those that were there before, wherever they stood."""
+    there = Counter(map(_key, earlier))
     rest = []
     for message in messages:
         key = _key(message)
@@ -297,25 +305,25 @@ def _text(message: Message) -> str:
 
 
 def _called(reply: Message) -> list[str]:
-    """The names of the tools that a reply calls by the protocol; empty where it writes text."""
+    """Returns the names of the tools that a reply calls. A reply that is only text calls none."""
     calls = [call.get("function") or {} for call in reply.get("tool_calls") or ()]
     return [str(call.get("name")) for call in calls]
 
 
 def _written(reply: Message) -> str:
-    """What the policy wrote, arguments of its tool calls included, as they are read."""
+    """Returns what the policy wrote, with the arguments of its tool calls."""
     parts = [_text(reply)]
     for call in reply.get("tool_calls") or ():
-        given = (call.get("function") or {}).get("arguments")
+        arguments = (call.get("function") or {}).get("arguments")
         try:
-            parts += _leaves(json.loads(given) if isinstance(given, str) else given)
+            parts += _leaves(json.loads(arguments) if isinstance(arguments, str) else arguments)
         except ValueError:
-            parts.append(str(given))
+            parts.append(str(arguments))
     return "\n".join(part for part in parts if part)
 
 
 def _leaves(value: JSON) -> Iterator[str]:
-    """Strings and numbers of a JSON value, in order. Truth values say nothing here."""
+    """Yields the strings and numbers of a JSON value in order, without true and false."""
     for leaf in leaves(value):
         if isinstance(leaf, str | int | float) and not isinstance(leaf, bool):
             yield str(leaf)

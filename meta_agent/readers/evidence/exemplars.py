@@ -42,7 +42,7 @@ MODES: Final[tuple[tuple[str, Fits], ...]] = (
 
 @dataclass(frozen=True, slots=True)
 class Exemplar:
-    """A rollout in a few lines."""
+    """A summary of a rollout that fits in a few lines."""
 
     task_key: str
     split: str
@@ -63,16 +63,19 @@ class Exemplar:
 
 
 def exemplars(rollouts: Iterable[Rollout], *, per_mode: int = 3) -> dict[str, list[Exemplar]]:
-    """Up to `per_mode` rollouts of each failure mode present, `solved` among them for contrast."""
+    """Returns up to `per_mode` rollouts of each failure mode that occurs.
+
+    `solved` is one, for contrast.
+    """
     picks: dict[str, _Picks] = {}
     for rollout in rollouts:
         mode = failure_mode(rollout)
         picks.setdefault(mode, _Picks(per_mode)).offer(rollout)
-    return {mode: picks[mode].taken() for mode, _ in MODES if mode in picks}
+    return {mode: picks[mode].summaries() for mode, _ in MODES if mode in picks}
 
 
 def failure_mode(rollout: Rollout) -> str:
-    """The first mode that fits."""
+    """Returns the first failure mode that fits the rollout."""
     story = story_of(rollout)
     return next(mode for mode, fits in MODES if fits(rollout, story))
 
@@ -83,17 +86,17 @@ class _Picks:
 
     limit: int
     heap: list[tuple[int, int, Rollout]] = field(default_factory=list)
-    seen: int = 0
+    n_offered: int = 0
 
     def offer(self, rollout: Rollout) -> None:
-        self.seen += 1
-        entry = (-_identity(rollout), self.seen, rollout)
+        self.n_offered += 1
+        entry = (-_identity(rollout), self.n_offered, rollout)
         if len(self.heap) < self.limit:
             heapq.heappush(self.heap, entry)
         elif self.heap and entry > self.heap[0]:
             heapq.heapreplace(self.heap, entry)
 
-    def taken(self) -> list[Exemplar]:
+    def summaries(self) -> list[Exemplar]:
         ordered = sorted(self.heap, key=lambda entry: (-entry[0], entry[1]))
         return [summarize(rollout) for _, _, rollout in ordered]
 
@@ -104,7 +107,7 @@ def _identity(rollout: Rollout) -> int:
 
 
 def summarize(rollout: Rollout) -> Exemplar:
-    """The few lines of one rollout."""
+    """Returns the summary of one rollout."""
     return Exemplar(
         task_key=rollout.task_key,
         split=rollout.split,
@@ -123,8 +126,10 @@ def summarize(rollout: Rollout) -> Exemplar:
 
 
 def _step(tool: str, arguments: dict[str, JSON], result: str, ok: bool) -> str:
-    given = ", ".join(f"{name}={_clip(str(value), 40)}" for name, value in arguments.items())
-    return f"{tool}({given}) -> {_clip(result, 80)}{'' if ok else ' [refused]'}"
+    arguments_text = ", ".join(
+        f"{name}={_clip(str(value), 40)}" for name, value in arguments.items()
+    )
+    return f"{tool}({arguments_text}) -> {_clip(result, 80)}{'' if ok else ' [refused]'}"
 
 
 def _last_words(rollout: Rollout) -> str:

@@ -37,7 +37,7 @@ class Gap:
 
     @property
     def unexplained(self) -> bool:
-        """No metric moved along: the harness cannot see what happened."""
+        """Whether no metric moved with the score: then the harness cannot see what happened."""
         return not self.explained_by
 
     def to_json(self) -> dict[str, JSON]:
@@ -45,7 +45,7 @@ class Gap:
 
 
 def gap(evidence: Evidence, baseline: Evidence | None) -> Gap | None:
-    """None where nothing needs explaining: no comparable baseline, or the score held still."""
+    """Returns the gap. Returns None without a comparable baseline, or if the score held still."""
     if baseline is None or evidence.comparability != "comparable":
         return None
     if not (evidence.score.get("n") and baseline.score.get("n")):
@@ -65,12 +65,12 @@ def _score_move(evidence: Evidence, base: Evidence) -> tuple[float, float]:
 
 
 def _moved(evidence: Evidence, base: Evidence) -> tuple[tuple[str, float], ...]:
-    found = []
+    moves = []
     for name, before in base.metrics().items():
         now = evidence.metric(name)
         if name.startswith("score.") or _RESTATES.fullmatch(name) or now is None:
             continue
         size = max(abs(before), abs(now))
         if abs(now - before) > max(_FLOOR, METRIC_MOVE * size):
-            found.append((name, (now - before) / size))
-    return tuple(sorted(found, key=lambda move: (-abs(move[1]), move[0])))
+            moves.append((name, (now - before) / size))
+    return tuple(sorted(moves, key=lambda move: (-abs(move[1]), move[0])))

@@ -39,11 +39,11 @@ def _alerts(evidence: Evidence) -> list[str]:
 
 def _layer(evidence: Evidence, layer: str, moved: bool) -> list[str]:
     metrics: Mapping[str, float] = getattr(evidence, layer)
-    shown = [n for n in metrics if not moved or evidence.version.get(f"change.{layer}.{n}")]
-    if not shown:
+    names = [n for n in metrics if not moved or evidence.version.get(f"change.{layer}.{n}")]
+    if not names:
         return []
-    width = max(map(len, shown))
-    return [layer, *(_row(evidence, layer, name, width) for name in shown)]
+    width = max(map(len, names))
+    return [layer, *(_row(evidence, layer, name, width) for name in names)]
 
 
 def _row(evidence: Evidence, layer: str, name: str, width: int) -> str:
@@ -58,9 +58,9 @@ def _number(value: float) -> str:
 
 
 def _quoted(evidence: Evidence) -> list[str]:
-    """The attempts behind the alerts on the conversation."""
-    told = []
+    """Returns the attempts behind the alerts on the conversation."""
+    text = []
     for kind, lines in evidence.quoted.items():
         if evidence.alert(f"conversation.{kind}"):
-            told += [f"{kind}:", *(f"  {line}" for line in lines)]
-    return told
+            text += [f"{kind}:", *(f"  {line}" for line in lines)]
+    return text

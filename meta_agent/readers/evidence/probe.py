@@ -50,23 +50,23 @@ _BY_CHANCE: Final = 3.5  # standard errors that the largest of as many features 
 
 
 def probe(session: Teaches, rollouts: Sequence[Rollout], tasks: Sequence[Task]) -> dict[str, float]:
-    """Asks the reward, the filter and the curriculum of a harness."""
-    found = ask_reward(session, rollouts)
-    found |= ask_filter(session, rollouts, groups=_GROUPS, size=_GROUP)
-    return found | ask_curriculum(session, tasks, groups=_GROUPS, size=_GROUP)
+    """Returns metrics of the reward, the filter and the curriculum of a harness."""
+    metrics = ask_reward(session, rollouts)
+    metrics |= ask_filter(session, rollouts, groups=_GROUPS, size=_GROUP)
+    return metrics | ask_curriculum(session, tasks, groups=_GROUPS, size=_GROUP)
 
 
 # --- the reward ---------------------------------------------------------------------------------
 
 
 def ask_reward(session: Teaches, rollouts: Sequence[Rollout]) -> dict[str, float]:
-    """What attempts would be paid if they were solved, and if they failed in several ways."""
+    """Returns how often failing attempts would be paid as much as solved ones, by failure."""
     real = [r for r in rollouts if r.error is None and r.messages][:_ATTEMPTS]
     if not real:
         return {}
     solved = [replace(r, outcome=True, flags=[], stop_reason="submitted") for r in real]
     weights, paid = session.weights, session.reward(solved)
-    found: dict[str, float] = {}
+    metrics: dict[str, float] = {}
     gains: dict[str, float] = {}
     for kind, change in _FAILURES.items():
         try:
@@ -75,11 +75,11 @@ def ask_reward(session: Teaches, rollouts: Sequence[Rollout]) -> dict[str, float
             continue  # made-up attempts need not look like any that a reward was written for
         pairs = list(zip(paid, got, strict=True))
         alike = sum(_total(bad, weights) >= _total(good, weights) - 1e-9 for good, bad in pairs)
-        found[f"pay.{kind}"] = share(alike, len(pairs))
+        metrics[f"pay.{kind}"] = share(alike, len(pairs))
         for name, weight in weights.items():
             gain = _mean([weight * (b.get(name, 0.0) - g.get(name, 0.0)) for g, b in pairs])
             gains[name] = max(gain, gains.get(name, gain))
-    return found | {f"component.{name}.pays_failing": gain for name, gain in gains.items()}
+    return metrics | {f"component.{name}.pays_failing": gain for name, gain in gains.items()}
 
 
 def _total(values: Mapping[str, float], weights: Mapping[str, float]) -> float:
@@ -87,18 +87,18 @@ def _total(values: Mapping[str, float], weights: Mapping[str, float]) -> float:
 
 
 def _busy(rollout: Rollout) -> Rollout:
-    """Everything three times over."""
-    said = [message for message in rollout.messages if message.get("role") != "user"]
+    """Returns the attempt with all its work done three times."""
+    replies = [message for message in rollout.messages if message.get("role") != "user"]
     return replace(
         rollout,
         turns=3 * rollout.turns,
         tool_events=3 * rollout.tool_events,
-        messages=[*rollout.messages, *said, *said],
+        messages=[*rollout.messages, *replies, *replies],
     )
 
 
 def _hasty(rollout: Rollout) -> Rollout:
-    """One short reply, and handed in."""
+    """Returns the attempt as one short reply that is handed in at once."""
     last = str(rollout.messages[-1].get("content") or "")[-1:]
     messages = [*rollout.messages[:1], {"role": "assistant", "content": last}]
     return replace(rollout, turns=1, tool_events=rollout.tool_events[-1:], messages=messages)
@@ -118,28 +118,28 @@ _FAILURES: Final[Mapping[str, Callable[[Rollout], Rollout]]] = {
 def ask_filter(
     session: Teaches, rollouts: Sequence[Rollout], *, groups: int, size: int
 ) -> dict[str, float]:
-    """How a filter weighs groups with any share of solved attempts."""
+    """Returns how a filter weighs groups with different shares of solved attempts."""
     draw = random.Random(_SEED)
     solved, unsolved = _paid(rollouts)
-    held = left = idle = 0.0
+    held = lost = idle = 0.0
     idle_groups = 0
     for _ in range(_ROUNDS):
-        asked = [_group(at, draw, solved, unsolved, size) for at in range(max(groups, 8))]
-        draw.shuffle(asked)
-        weights = session.keep(asked)
+        batch = [_group(at, draw, solved, unsolved, size) for at in range(max(groups, 8))]
+        draw.shuffle(batch)
+        weights = session.keep(batch)
         most = max(weights, default=0.0)
-        for group, weight in zip(asked, weights, strict=True):
+        for group, weight in zip(batch, weights, strict=True):
             spread = _std(group["rewards"])
             part = share(weight, most)
             if spread > 1e-6:
-                held, left = held + spread, left + spread * (1.0 - part)
+                held, lost = held + spread, lost + spread * (1.0 - part)
             else:
                 idle, idle_groups = idle + part, idle_groups + 1
-    return {"filter.lost": share(left, held), "filter.idle": share(idle, idle_groups)}
+    return {"filter.lost": share(lost, held), "filter.idle": share(idle, idle_groups)}
 
 
 def _paid(rollouts: Sequence[Rollout]) -> tuple[list[float], list[float]]:
-    """What solved and unsolved attempts got; plain numbers where too little is known."""
+    """Returns rewards of solved and of unsolved attempts, or made-up ones if there are too few."""
     paid = [r for r in rollouts if r.rewards and math.isfinite(r.total_reward)]
     solved = [r.total_reward for r in paid if r.clean]
     unsolved = [r.total_reward for r in paid if not r.clean]
@@ -155,7 +155,10 @@ def _paid(rollouts: Sequence[Rollout]) -> tuple[list[float], list[float]]:
 def _group(
     at: int, draw: random.Random, solved: Sequence[float], unsolved: Sequence[float], size: int
 ) -> dict[str, JSON]:
-    """One group; the first two are without spread, the others have every share of solved ones."""
+    """Returns one group.
+
+    The first two have no spread; the others have every share of solved attempts.
+    """
     if at < 2:
         paid = draw.choice(solved if at else unsolved)
         return {"task_key": f"t{at}", "rewards": [paid] * size, "outcomes": [bool(at)] * size}
@@ -177,7 +180,7 @@ def _std(values: Sequence[float]) -> float:
 def ask_curriculum(
     session: Teaches, tasks: Sequence[Task], *, groups: int, size: int
 ) -> dict[str, float]:
-    """Which tasks a curriculum would have trained on, as the training loop picks them."""
+    """Returns how the tasks that a curriculum would train on differ from all tasks."""
     if not tasks:
         return {}
     draw = random.Random(_SEED)
@@ -191,9 +194,9 @@ def ask_curriculum(
         step = [keys[index % len(keys)] for index in range(groups)]
         chosen += step
         for key in step:
-            seen = history.setdefault(key, {"tries": 0, "solved": 0})
-            seen["tries"] += size
-            seen["solved"] += round(size * rates[key])
+            tally = history.setdefault(key, {"tries": 0, "solved": 0})
+            tally["tries"] += size
+            tally["solved"] += round(size * rates[key])
     could = min(len(tasks), len(chosen))
     by_chance = _BY_CHANCE / math.sqrt(len(set(chosen)))
     moved = abs(_mean([rates[key] for key in chosen]) - _mean(list(rates.values())))
@@ -205,7 +208,7 @@ def ask_curriculum(
 
 
 def _rate(key: str) -> float:
-    """How often a task is solved, for the sake of asking: any fifth from never to always."""
+    """Returns a made-up success rate for a task: any fifth from never to always."""
     return hashlib.sha256(key.encode()).digest()[0] % 6 / 5
 
 

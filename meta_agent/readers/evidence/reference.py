@@ -36,28 +36,28 @@ class Reference:
     """The alerts over several metrics that it raises, and how far they went."""
 
     @property
-    def known(self) -> bool:
-        """Whether anything was measured for this suite."""
+    def is_measured(self) -> bool:
+        """Returns True if the suite was measured."""
         return bool(self.ranges)
 
     def above(self, name: str, value: float) -> float:
-        """By how much a value exceeds the range; what was never measured exceeds 0."""
+        """Returns by how much a value exceeds the range. An unmeasured range is 0."""
         return max(0.0, value - self._wide(name)[1])
 
     def below(self, name: str, value: float, default: float) -> float:
-        """By how much a value falls short of the range, or of the default without one."""
+        """Returns by how much a value falls short of the range, or of the default."""
         return max(0.0, (self._wide(name)[0] if name in self.ranges else default) - value)
 
     def low(self, name: str) -> float:
-        """The least that a clean harness shows; 0 where that is not known."""
+        """Returns the least that a clean harness shows, or 0 if it was not measured."""
         return self.ranges.get(name, (0.0, 0.0))[0]
 
     def beyond(self, metrics: Mapping[str, float]) -> dict[str, float]:
-        """The metrics that lie outside their ranges, or have none."""
+        """Returns the metrics that lie outside their ranges, or have none."""
         return {name: value for name, value in metrics.items() if not self._usual(name, value)}
 
     def raises(self, alert: Alert) -> bool:
-        """Whether the clean harness raises the same, about as far."""
+        """Returns True if the clean harness raises the same alert, about as far."""
         far = self.alerts.get(alert.metric)
         return far is not None and abs(alert.value) <= abs(far) * (1 + 5 * _ROOM)
 
@@ -66,7 +66,7 @@ class Reference:
         return name in self.ranges and low <= value <= high
 
     def _wide(self, name: str) -> tuple[float, float]:
-        """The range with room on either side for a seed that was not measured."""
+        """Returns the range with room on either side for seeds that were not measured."""
         if name not in self.ranges:
             return 0.0, 0.0
         low, high = self.ranges[name]
@@ -75,16 +75,16 @@ class Reference:
 
 
 def reference_of(domain: str, *, trained: bool) -> Reference:
-    """The reference of a suite by its name in records; an empty one where there is none."""
-    found = _stored().get(domain, {}).get("trained" if trained else "untrained")
-    if not found:
+    """Returns the reference of a suite by its name in records. It is empty if none was measured."""
+    stored = _stored().get(domain, {}).get("trained" if trained else "untrained")
+    if not stored:
         return Reference()
-    ranges = {name: (low, high) for name, (low, high) in found["ranges"].items()}
-    return Reference(ranges, found["rules"], found["alerts"])
+    ranges = {name: (low, high) for name, (low, high) in stored["ranges"].items()}
+    return Reference(ranges, stored["rules"], stored["alerts"])
 
 
 def forget() -> None:
-    """Reads the file anew when next asked: it was written again."""
+    """Forgets the file, so that the next call reads it again."""
     _stored.cache_clear()
 
 

@@ -1,1 +1,1 @@
-"""The health report on rollouts that somebody else made."""
+"""The health report on rollouts of other tools."""

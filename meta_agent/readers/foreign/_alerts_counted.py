@@ -1,4 +1,4 @@
-"""Alerts on data of any size: each says what it counted, and few things counted alert nobody."""
+"""Alerts on data of any size. Each says what it counted; a few counted things raise no alert."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Final, NamedTuple
 from meta_agent.core.evidence import Alert
 
 MINIMUM: Final = 10
-"""Of attempts or calls; of groups, which hold several attempts, half as many."""
+"""How many attempts or calls an alert needs. It needs half as many groups."""
 
 
 class Seen(NamedTuple):
-    """So many of something."""
+    """What a metric is a share of: how many, and of what."""
 
     n: int
     unit: str
@@ -24,10 +24,10 @@ class Seen(NamedTuple):
 
 
 def counted_alerts(alerts: Iterable[Alert], seen_of: Callable[[str], Seen]) -> tuple[Alert, ...]:
-    """Those that rest on enough, each with its n and the unit."""
-    found = ((alert, seen_of(alert.metric)) for alert in alerts)
+    """Returns the alerts that rest on enough, each with its number and unit."""
+    pairs = ((alert, seen_of(alert.metric)) for alert in alerts)
     return tuple(
-        replace(alert, message=f"{alert.message} (n = {seen.n} {seen.unit})")
-        for alert, seen in found
-        if seen.enough
+        replace(alert, message=f"{alert.message} (n = {basis.n} {basis.unit})")
+        for alert, basis in pairs
+        if basis.enough
     )

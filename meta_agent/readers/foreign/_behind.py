@@ -1,4 +1,4 @@
-"""The attempts behind an alert: the three that show most clearly what it is about.
+"""The three attempts that show most clearly what an alert is about.
 
 Promises: one pass, and three attempts a kind are kept, the earliest of equals; of groups, whose
 rewards are known at the end alone, the first attempt of each of the first few hundred.
@@ -24,19 +24,24 @@ SHOWN: Final = 3
 _GROUPS: Final = 512
 _CHARS: Final = 160
 Degree = Callable[[Rollout, Story], float]
-"""How clearly an attempt shows it; 0 where it does not."""
+"""Returns how clearly an attempt shows it, or 0 if it does not."""
 
 
 class Attempt(NamedTuple):
-    """An attempt by name and place, how it went, and its first lines."""
+    """An attempt: its name and place, how it went, and its first lines."""
 
     name: str
     place: str
-    told: str
+    summary: str
     lines: tuple[str, ...]
 
     def to_json(self) -> dict[str, JSON]:
-        return {**self._asdict(), "lines": list(self.lines)}
+        return {
+            "name": self.name,
+            "place": self.place,
+            "told": self.summary,
+            "lines": list(self.lines),
+        }
 
 
 _OF_ATTEMPTS: Final[tuple[tuple[str, Degree], ...]] = (
@@ -50,7 +55,7 @@ _OF_ATTEMPTS: Final[tuple[tuple[str, Degree], ...]] = (
     (r"behaviour\.mean_logprob", lambda r, s: r.tokens is not None),
     (r"behaviour\.inexact_share", lambda r, s: r.tokens is not None and not r.tokens.exact),
     (r"behaviour\.cut_replies", lambda r, s: r.cut_replies),
-    (r"behaviour\.truncation", lambda r, s: _known(r, "stop_reason") and
+    (r"behaviour\.truncation", lambda r, s: _is_present(r, "stop_reason") and
      r.stop_reason in CEILING_STOPS),
     (r"behaviour\.tool_failure_rate", lambda r, s: sum(not e.ok for e in r.tool_events)),
     (r"(behaviour\.edit_failure_rate|rule\.edit_failure)",
@@ -67,9 +72,11 @@ _OF_ATTEMPTS: Final[tuple[tuple[str, Degree], ...]] = (
 
 @dataclass(slots=True)
 class Behind:
-    """Collects, then answers by the name of a metric or a rule."""
+    """Collects attempts, and then returns them by the name of a metric or a rule."""
 
-    kept: dict[str, list[tuple[float, Attempt]]] = field(default_factory=lambda: defaultdict(list))
+    rankings: dict[str, list[tuple[float, Attempt]]] = field(
+        default_factory=lambda: defaultdict(list)
+    )
     firsts: dict[str, Attempt] = field(default_factory=dict)
 
     def add(self, rollout: Rollout) -> None:
@@ -77,43 +84,45 @@ class Behind:
             self.firsts[rollout.group_id] = attempt_of(rollout)
         story = story_of(rollout)
         for pattern, degree in _OF_ATTEMPTS:
-            self._offer(self.kept[pattern], float(degree(rollout, story)), rollout)
+            self._offer(self.rankings[pattern], float(degree(rollout, story)), rollout)
 
-    def _offer(self, kept: list[tuple[float, Attempt]], degree: float, rollout: Rollout) -> None:
-        full = len(kept) == SHOWN
-        if degree <= 0 or (full and degree <= kept[-1][0]):
+    def _offer(self, ranking: list[tuple[float, Attempt]], degree: float, rollout: Rollout) -> None:
+        full = len(ranking) == SHOWN
+        if degree <= 0 or (full and degree <= ranking[-1][0]):
             return
-        kept.append((degree, attempt_of(rollout)))
-        kept.sort(key=lambda one: -one[0])
-        del kept[SHOWN:]
+        ranking.append((degree, attempt_of(rollout)))
+        ranking.sort(key=lambda pair: -pair[0])
+        del ranking[SHOWN:]
 
     def of(self, metric: str) -> tuple[Attempt, ...]:
-        """Those that an alert on attempts is about."""
-        found = (kept for pattern, kept in self.kept.items() if re.fullmatch(pattern, metric))
-        return tuple(attempt for _, attempt in next(found, []))
+        """Returns the attempts that an alert is about."""
+        rankings = (
+            ranking for pattern, ranking in self.rankings.items() if re.fullmatch(pattern, metric)
+        )
+        return tuple(attempt for _, attempt in next(rankings, []))
 
     def of_groups(self, groups: Iterable[str]) -> tuple[Attempt, ...]:
-        """The first attempts of the first few of these groups."""
+        """Returns the first attempt of each of the first few groups."""
         return tuple(self.firsts[name] for name in groups if name in self.firsts)[:SHOWN]
 
 
 def attempt_of(rollout: Rollout) -> Attempt:
-    """What is shown of one."""
-    told = [f"reward {rollout.total_reward:.3g}"] if rollout.rewards else []
+    """Returns what the report shows of an attempt."""
+    facts = [f"reward {rollout.total_reward:.3g}"] if rollout.rewards else []
     if rollout.outcome is not None:
-        told.append("solved" if rollout.outcome else "not solved")
-    told += [rollout.stop_reason] if _known(rollout, "stop_reason") else []
+        facts.append("solved" if rollout.outcome else "not solved")
+    facts += [rollout.stop_reason] if _is_present(rollout, "stop_reason") else []
     place = str(origin(rollout).get("place", ""))
     name = f"{rollout.task_key}#{rollout.sample_idx}"
-    return Attempt(name, place, ", ".join(told), tuple(_lines(rollout))[:SHOWN])
+    return Attempt(name, place, ", ".join(facts), tuple(_lines(rollout))[:SHOWN])
 
 
 def _lines(rollout: Rollout) -> list[str]:
     if rollout.error is not None:
         return [_clip(f"{rollout.error.kind} error: {rollout.error.detail}")]
     messages = [*prompt_of(rollout)[-1:], *attempt_messages(rollout)]
-    said = [_clip(f"{m['role']}: {_words(m)}") for m in messages if m["role"] != "system"]
-    return said or [_clip(f"{e.tool}: {e.result}") for e in rollout.tool_events[:SHOWN]]
+    lines = [_clip(f"{m['role']}: {_words(m)}") for m in messages if m["role"] != "system"]
+    return lines or [_clip(f"{e.tool}: {e.result}") for e in rollout.tool_events[:SHOWN]]
 
 
 def _words(message: Message) -> str:
@@ -126,7 +135,7 @@ def _clip(text: str) -> str:
     return flat if len(flat) <= _CHARS else flat[: _CHARS - 1] + "…"
 
 
-def _known(rollout: Rollout, name: str) -> bool:
+def _is_present(rollout: Rollout, name: str) -> bool:
     return name not in absent(rollout)
 
 
@@ -135,13 +144,13 @@ def _failed(rollout: Rollout) -> bool:
 
 
 def _rank(reward: float) -> float:
-    """Above 0 for any reward, and higher for a higher one."""
+    """Returns a number above 0 that grows with the reward."""
     return math.pi / 2 + math.atan(reward) if math.isfinite(reward) else 0
 
 
 def _repeats(rollout: Rollout) -> int:
     steps = [(event.tool, event.arguments) for event in rollout.tool_events]
-    return sum(one == before for before, one in pairwise(steps))
+    return sum(step == before for before, step in pairwise(steps))
 
 
 def _flagged(rollout: Rollout, *kinds: str) -> bool:

@@ -11,12 +11,12 @@ from meta_agent.readers.foreign.reading import ForeignReport
 _SHOWN_POLICIES = 5
 
 
-def render_foreign(report: ForeignReport, asked: str = "--rollouts FILE") -> str:
-    """One page: what there is, alerts, the layers, and what is not in the data.
+def render_foreign(report: ForeignReport, arguments: str = "--rollouts FILE") -> str:
+    """Returns one page: what there is, alerts, the layers, and what is not in the data.
 
-    `asked`: the arguments that the report was asked for with; commands repeat them.
+    `arguments` are those of the report's command line. Suggested commands repeat them.
     """
-    parts = [_head(report), _alerts(report, asked)]
+    parts = [_head(report), _alerts(report, arguments)]
     parts += [_layer(name, metrics, report.over) for name, metrics in report.layers.items()]
     parts.append([f"note: {line}" for line in report.missing])
     return "\n\n".join("\n".join(lines) for lines in parts if lines) + "\n"
@@ -31,7 +31,10 @@ def _head(report: ForeignReport) -> list[str]:
     score = report.evidence.score
     if report.benchmarks:
         lines.append(f"{len(report.benchmarks)} benchmarks, whose shares do not add up to one:")
-        lines += [f"  {name}: {_success(own)}" for name, own in report.benchmarks.items()]
+        lines += [
+            f"  {name}: {_success(benchmark_score)}"
+            for name, benchmark_score in report.benchmarks.items()
+        ]
     elif "success" in score:
         lines.append(f"success {_success(score)}")
     else:
@@ -41,7 +44,7 @@ def _head(report: ForeignReport) -> list[str]:
 
 def _how_to_judge(report: ForeignReport) -> str:
     """Returns where the outcomes of such data can come from."""
-    if report.known["rewards"]:
+    if report.present["rewards"]:
         return "--solved-at says which rewards mean success"
     if set(report.formats) == {"inspect"}:
         return "the log holds no scores: inspect score LOG adds them"
@@ -51,39 +54,41 @@ def _how_to_judge(report: ForeignReport) -> str:
 
 
 def _success(score: Mapping[str, float]) -> str:
-    """The interval takes tasks as the units, not attempts."""
+    """Returns success with its interval, whose units are tasks and not attempts."""
     low, high = score["success_low"], score["success_high"]
-    known = int(score["n"] - score["n_infra_error"] - score["n_verifier_error"])
+    n_judged = int(score["n"] - score["n_infra_error"] - score["n_verifier_error"])
     return (
         f"{score['success']:.1%} [{low:.1%}, {high:.1%}] of {score['n']:.0f} attempts at "
-        f"{score['tasks']:.0f} tasks; {score['success_known']:.1%} of the {known} whose outcome is "
-        "known"
+        f"{score['tasks']:.0f} tasks; {score['success_known']:.1%} of the {n_judged} whose "
+        "outcome is known"
     )
 
 
-def _alerts(report: ForeignReport, asked: str) -> list[str]:
-    lines, shown = list[str](), set[str]()
+def _alerts(report: ForeignReport, arguments: str) -> list[str]:
+    lines, printed = list[str](), set[str]()
     for alert in report.ranked:
-        lines += _alert(report, alert, asked, shown)
+        lines += _alert(report, alert, arguments, printed)
     return lines or ["no alerts"]
 
 
-def _alert(report: ForeignReport, alert: Alert, asked: str, shown: set[str]) -> list[str]:
-    """`shown`: attempts whose first lines stand above already."""
+def _alert(report: ForeignReport, alert: Alert, arguments: str, printed: set[str]) -> list[str]:
+    """Returns the lines of one alert. First lines of attempts in `printed` stand above already."""
     meaning = meaning_of(alert.metric)
     lines = [f"{alert.level:8} {alert.metric}: {alert.message}", f"  what: {meaning.what}"]
-    for one in report.behind.get(alert.metric, ()):
-        lines.append(f"  see   {' '.join(filter(None, (one.name, one.place, one.told)))}")
-        lines += [f"        {line}" for line in one.lines if one.name not in shown]
-        shown.add(one.name)
+    for attempt in report.behind.get(alert.metric, ()):
+        lines.append(
+            f"  see   {' '.join(filter(None, (attempt.name, attempt.place, attempt.summary)))}"
+        )
+        lines += [f"        {line}" for line in attempt.lines if attempt.name not in printed]
+        printed.add(attempt.name)
     if meaning.then:
-        lines += [f"  next: {meaning.then}", f"        {next_command(alert.metric, asked)}"]
+        lines += [f"  next: {meaning.then}", f"        {next_command(alert.metric, arguments)}"]
     return lines
 
 
-def next_command(metric: str, asked: str) -> str:
-    """The command of the next step, as typed; empty where there is none."""
-    return meaning_of(metric).command.replace("{asked}", asked)
+def next_command(metric: str, arguments: str) -> str:
+    """Returns the command of the next step as typed, or nothing."""
+    return meaning_of(metric).command.replace("{asked}", arguments)
 
 
 def _layer(name: str, metrics: Mapping[str, float], over: Mapping[str, str]) -> list[str]:

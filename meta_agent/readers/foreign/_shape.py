@@ -25,7 +25,7 @@ _TAIL_CHARS: Final = 40
 
 @dataclass(slots=True)
 class Shape:
-    """What texts and rewards alone can tell."""
+    """Accumulates what texts, patches and rewards alone tell."""
 
     chars: Mean = field(default_factory=Mean)
     most: int = 0
@@ -37,7 +37,7 @@ class Shape:
     looping: int = 0
     calls: int = 0
     unanswered: int = 0
-    seen: set[bytes] = field(default_factory=set)
+    marks: set[bytes] = field(default_factory=set)
     pays: Correlation = field(default_factory=Correlation)
     pays_within: Within = field(default_factory=Within)
     groups: Counter[str] = field(default_factory=Counter)
@@ -54,8 +54,8 @@ class Shape:
         mark = hashlib.blake2b(
             f"{rollout.task_key}\0{text}".encode("utf-8", "replace"), digest_size=16
         )
-        self.again += mark.digest() in self.seen
-        self.seen.add(mark.digest())
+        self.again += mark.digest() in self.marks
+        self.marks.add(mark.digest())
         self.looping += _loops(text)
         calls, unanswered = _unanswered(messages)
         self.calls += calls
@@ -64,14 +64,14 @@ class Shape:
             self.pays.add(rollout.total_reward, float(len(text)))
             self.pays_within.add(rollout.group_id, rollout.total_reward, float(len(text)))
 
-    def _add_patch(self, given: Mapping[str, JSON]) -> None:
-        patch = given.get("patch", given.get("model_patch"))
+    def _add_patch(self, inputs: Mapping[str, JSON]) -> None:
+        patch = inputs.get("patch", inputs.get("model_patch"))
         if isinstance(patch, str):
             self.patches += 1
             self.blank += not patch.strip()
 
     def _add_length(self, length: int) -> None:
-        """Every k-th length is kept, k doubling when the sample is full: the same for each run."""
+        """Keeps every k-th length, and doubles k when the sample is full: the same in each run."""
         self.most = max(self.most, length)
         step = 1 << max(0, (self.chars.n // _SAMPLE).bit_length())
         if self.chars.n % step == 0:
@@ -82,15 +82,15 @@ class Shape:
 
     def metrics(self) -> dict[str, float]:
         n = self.chars.n
-        found: dict[str, float] = {}
+        metrics: dict[str, float] = {}
         if self.groups:
-            found["group_size_mean"] = share(self.groups.total(), len(self.groups))
+            metrics["group_size_mean"] = share(self.groups.total(), len(self.groups))
         if self.patches:
-            found["empty_patch"] = share(self.blank, self.patches)
+            metrics["empty_patch"] = share(self.blank, self.patches)
         if not n:
-            return found
+            return metrics
         ordered = sorted(self.lengths)
-        found |= {
+        metrics |= {
             "chars_mean": self.chars.mean,
             "chars_p50": float(ordered[len(ordered) // 2]),
             "chars_p90": float(ordered[len(ordered) * 9 // 10]),
@@ -100,13 +100,13 @@ class Shape:
             "looping": share(self.looping, n),
         }
         if self.calls:
-            found["unanswered"] = share(self.unanswered, self.calls)
+            metrics["unanswered"] = share(self.unanswered, self.calls)
         pairs = {"reward_chars_corr": self.pays.r, "reward_chars_corr_within": self.pays_within.r}
-        return found | {name: value for name, value in pairs.items() if value is not None}
+        return metrics | {name: value for name, value in pairs.items() if value is not None}
 
 
 def written_by_model(messages: Sequence[Message]) -> str:
-    """All that the model said, its tool calls included."""
+    """Returns all that the model wrote, with its tool calls."""
     parts = []
     for message in messages:
         if message["role"] == "assistant":
@@ -117,15 +117,15 @@ def written_by_model(messages: Sequence[Message]) -> str:
 
 
 def _unanswered(messages: Sequence[Message]) -> tuple[int, int]:
-    """Calls of tools after which the model spoke again, and those of them without an answer.
+    """Returns how many tool calls the model went on from, and how many of them have no answer.
 
     Where no message answers by an id, nobody can tell: no call is counted.
     """
     answered = {m.get("tool_call_id") for m in messages if m["role"] == "tool"} - {None, ""}
     spoken = [m for m in messages if m["role"] == "assistant"]
     ids = [call.get("id") for m in spoken[:-1] for call in m.get("tool_calls", ())]
-    known = [one for one in ids if one] if answered else []
-    return len(known), sum(one not in answered for one in known)
+    checkable = [call_id for call_id in ids if call_id] if answered else []
+    return len(checkable), sum(call_id not in answered for call_id in checkable)
 
 
 def _loops(text: str) -> bool:

@@ -29,10 +29,10 @@ SUSPICIONS: Final[Mapping[str, re.Pattern[str]]] = {
 
 @dataclass(slots=True)
 class Suspicions:
-    """Counts rollouts with at least one match."""
+    """Counts the rollouts with at least one matching tool call."""
 
     n: int = 0
-    seen: Counter[str] = field(default_factory=Counter)
+    matches: Counter[str] = field(default_factory=Counter)
     solved: Counter[str] = field(default_factory=Counter)
 
     def add(self, rollout: Rollout) -> None:
@@ -40,21 +40,21 @@ class Suspicions:
         text = "\n".join(_words(event.arguments) for event in rollout.tool_events)
         for name, pattern in SUSPICIONS.items():
             if pattern.search(text):
-                self.seen[name] += 1
+                self.matches[name] += 1
                 self.solved[name] += bool(rollout.outcome)
 
     def metrics(self) -> dict[str, float]:
-        """`suspect.NAME` is a share of rollouts; `suspect.NAME.solved` of those that match."""
-        found: dict[str, float] = {}
+        """Returns the share of rollouts that match, and of these the share that is solved."""
+        metrics: dict[str, float] = {}
         for name in SUSPICIONS:
-            if self.seen[name]:
-                found[f"suspect.{name}"] = self.seen[name] / self.n
-                found[f"suspect.{name}.solved"] = self.solved[name] / self.seen[name]
-        return found
+            if self.matches[name]:
+                metrics[f"suspect.{name}"] = self.matches[name] / self.n
+                metrics[f"suspect.{name}.solved"] = self.solved[name] / self.matches[name]
+        return metrics
 
 
 def _words(arguments: Mapping[str, object]) -> str:
-    """Values as they are typed; what is no string as JSON."""
+    """Returns the values of the arguments as they are typed. Other values are JSON."""
     return "\n".join(
         v if isinstance(v, str) else json.dumps(v, default=str) for v in arguments.values()
     )

@@ -70,12 +70,12 @@ _NO_CALLS: Final = ("tool_calls_mean",)  # all there is to say where nothing was
 
 @dataclass(frozen=True, slots=True)
 class ForeignReport:
-    """`known[field]` is in how many of `n` rollouts the field was there."""
+    """`present[field]` is in how many of `n` rollouts the field was there."""
 
     n: int
     evidence: Evidence
     shape: Mapping[str, float]
-    known: Mapping[str, int]
+    present: Mapping[str, int]
     tasks: int
     policies: Mapping[str, int]
     benchmarks: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
@@ -88,35 +88,35 @@ class ForeignReport:
 
     @property
     def ranked(self) -> list[Alert]:
-        """The alerts, critical ones first."""
+        """The alerts, the critical ones first."""
         return sorted(self.evidence.alerts, key=lambda alert: alert.level != "CRITICAL")
 
     @property
     def layers(self) -> dict[str, dict[str, float]]:
-        """What is shown, by layer. Shares of several sets mixed say nothing."""
+        """The metrics to show, by layer. A score over several benchmarks would say nothing."""
         score = {k: v for k, v in self.evidence.score.items() if not k.startswith(_HIDDEN)}
-        found = {
+        layers = {
             "score": {} if self.benchmarks else score,
             "signal": dict(self.evidence.signal),
             "behaviour": dict(self.evidence.behaviour),
             "shape": dict(self.shape),
         }
-        return {name: layer for name, layer in found.items() if layer}
+        return {name: layer for name, layer in layers.items() if layer}
 
     @property
     def missing(self) -> list[str]:
-        """What the data does not hold, and what that leaves unanswered."""
-        found = []
+        """Lines on what the data does not hold, and which questions that leaves open."""
+        lines = []
         for name, purpose in NEEDED_FOR.items():
-            count = self.known[name]
+            count = self.present[name]
             if count == 0:
-                found.append(f"{name}: not in this data, so nothing on {purpose}")
+                lines.append(f"{name}: not in this data, so nothing on {purpose}")
             elif count < self.n:
                 over = f"as shares of all {self.n}" if name == "stop_reason" else "over those"
-                found.append(f"{name}: in {count} of {self.n} rollouts; {purpose} {over}")
+                lines.append(f"{name}: in {count} of {self.n} rollouts; {purpose} {over}")
         if self.shape.get("group_size_mean", 0.0) == 1:
-            found.append("groups: every attempt is alone, so nothing on dead groups")
-        return found
+            lines.append("groups: every attempt is alone, so nothing on dead groups")
+        return lines
 
     def to_json(self) -> dict[str, JSON]:
         return {
@@ -124,17 +124,19 @@ class ForeignReport:
             "tasks": self.tasks,
             "policies": dict(self.policies),
             "benchmarks": {name: dict(score) for name, score in self.benchmarks.items()},
-            "known": dict(self.known),
+            "known": dict(self.present),
             "not_in_this_data": self.missing,
             "shape": dict(self.shape),
             "evidence": self.evidence.to_json(),
-            "behind": {name: [a.to_json() for a in found] for name, found in self.behind.items()},
+            "behind": {
+                name: [a.to_json() for a in attempts] for name, attempts in self.behind.items()
+            },
             "over": dict(self.over),
         }
 
 
 def read_foreign(rollouts: Iterable[Rollout]) -> ForeignReport:
-    """One pass over rollouts of any origin."""
+    """Returns the report on rollouts of any origin, read in one pass."""
     reader = _Reader()
     for rollout in rollouts:
         reader.add(rollout)
@@ -154,7 +156,7 @@ class _Reader:
     behind: Behind = field(default_factory=Behind)
     suspicions: Suspicions = field(default_factory=Suspicions)
     shape: Shape = field(default_factory=Shape)
-    known: Counter[str] = field(default_factory=Counter)
+    present: Counter[str] = field(default_factory=Counter)
     errors: Counter[str] = field(default_factory=Counter)
     outcomes: int = 0
     weighing: set[str] = field(default_factory=set)  # reward components of a weight other than 0
@@ -168,7 +170,7 @@ class _Reader:
     def add(self, rollout: Rollout) -> None:
         self.n += 1
         unknown = _absent(rollout)
-        self.known.update(name for name in NEEDED_FOR if name not in unknown)
+        self.present.update(name for name in NEEDED_FOR if name not in unknown)
         self.tasks.add(rollout.task_key)
         self.policies[rollout.policy] += 1
         self.formats[str(origin(rollout).get("format", "meta-agent"))] += 1
@@ -208,17 +210,17 @@ class _Reader:
             behaviour=_finite(self._behaviour()),
             per_task={t: (v.n, v.solved, v.clean) for t, v in tasks},
         )
-        told = _kept(evidence.metrics(), self._worth_an_alert)
+        alerting = _selected(evidence.metrics(), self._worth_an_alert)
         alerts = counted_alerts(
-            (*threshold_alerts(told), *rule_alerts(evidence, None)), self._seen_of
+            (*threshold_alerts(alerting), *rule_alerts(evidence, None)), self._seen_of
         )
         evidence = Evidence(
             evidence.score, evidence.signal, evidence.behaviour, alerts=alerts,
             per_task=evidence.per_task,
         )  # fmt: skip
-        known = {name: self.known[name] for name in NEEDED_FOR}
-        known["outcome"] = known["outcome"] if self.outcomes else 0
-        known["cut_replies"] = known["cut_replies"] if self._all_endings_of_replies_known else 0
+        present = {name: self.present[name] for name in NEEDED_FOR}
+        present["outcome"] = present["outcome"] if self.outcomes else 0
+        present["cut_replies"] = present["cut_replies"] if self._all_endings_of_replies_known else 0
         shape = _finite(self.shape.metrics() | self._suspicions())
         policies = dict(sorted(self.policies.items()))
         several = len(self.judged_domains) > 1
@@ -227,17 +229,20 @@ class _Reader:
         shares = {*evidence.metrics(), *(f"shape.{name}" for name in shape)}
         over = {name: self._seen_of(name) for name in sorted(shares) if is_share(name)}
         return ForeignReport(
-            self.n, evidence, shape, known, len(self.tasks), policies, apart, behind,
-            {name: f"{seen.n} {seen.unit}" for name, seen in over.items()}, dict(self.formats),
+            self.n, evidence, shape, present, len(self.tasks), policies, apart, behind,
+            {name: f"{basis.n} {basis.unit}" for name, basis in over.items()}, dict(self.formats),
         )  # fmt: skip
 
     @property
     def _all_endings_of_replies_known(self) -> bool:
-        """Whether the data says of every reply if it was cut: attempts of one reply often do."""
-        return 0 < self.known["turns"] <= self.known["cut_replies"]
+        """Whether the data says for every reply if it was cut.
+
+        Data with one reply per attempt often does.
+        """
+        return 0 < self.present["turns"] <= self.present["cut_replies"]
 
     def _behind(self, metric: str) -> tuple[Attempt, ...]:
-        """The attempts of an alert; of one on groups, the first of each group that shows it."""
+        """Returns the attempts behind an alert. For groups they are the first attempt of each."""
         name = metric.partition(".")[2]
         if name == "sequence_diversity":
             alike = {k: v.total() for k, v in self.calling.sequences.items() if len(v) == 1}
@@ -247,7 +252,7 @@ class _Reader:
         return self.behind.of(metric)
 
     def _seen_of(self, metric: str) -> Seen:
-        """What a metric is a share of, and how many of them there are."""
+        """Returns what a metric is a share of, and how many of those there are."""
         layer, _, name = metric.partition(".")
         basis = self._bases().get(name.partition(".solved")[0])
         if basis is not None:
@@ -260,15 +265,15 @@ class _Reader:
             return Seen(both.n, f"attempts with {of}")
         if layer == "shape":
             calls = name.startswith("suspect")
-            known = Seen(self.suspicions.n, "attempts whose tool calls are known")
-            return known if calls else Seen(self.shape.chars.n, "attempts with messages")
+            calling = Seen(self.suspicions.n, "attempts whose tool calls are known")
+            return calling if calls else Seen(self.shape.chars.n, "attempts with messages")
         if _on_ending(name):
             return Seen(self.n, "attempts")
         return Seen(self.calling.n or self.n, "attempts whose tool calls are known")
 
     def _bases(self) -> dict[str, Seen]:
         counts, calls = self.calling.counts, Seen(sum(self.calling.calls.values()), "tool calls")
-        told = Seen(sum(self.checked.calls.values()), "tool calls whose result is told")
+        results = Seen(sum(self.checked.calls.values()), "tool calls whose result is told")
         groups = Seen(sum(count > 1 for count in self.shape.groups.values()), "groups")
         checked = self.checked.counts
         red = checked if any(self.checked.calls.values()) else self.acting.counts
@@ -288,7 +293,7 @@ class _Reader:
             "leak_share_of_solved": Seen(self.calling.solved, "solved attempts"),
             "repeated_action_rate": calls,
             **{f"tool_share.{tool}": calls for tool in tools},
-            "tool_failure_rate": told,
+            "tool_failure_rate": results,
             **{f"tool_failure.{t}": Seen(self.checked.calls[t], "calls of it") for t in tools},
             "turns_mean": Seen(self.acting.n, "attempts whose turns are known"),
             "actionless_turns": Seen(counts["turns"], "turns"),
@@ -306,65 +311,73 @@ class _Reader:
         }
 
     def _score(self) -> dict[str, float]:
-        """Where no outcome is known at all, errors are still errors: of all attempts."""
+        """Returns the score.
+
+        If no outcome is known at all, it still counts errors over all attempts.
+        """
         if self.outcomes:
             return self.score.metrics()
         kinds = {kind: count for kind, count in self.errors.items() if kind}
         machines = kinds.get("infra", 0) + kinds.get("verifier", 0)
-        found = {f"n_{kind}_error": float(count) for kind, count in sorted(kinds.items())}
+        numbers = {f"n_{kind}_error": float(count) for kind, count in sorted(kinds.items())}
         return (
-            {"n": float(self.n), **found, "infra_share": share(machines, self.n)} if kinds else {}
+            {"n": float(self.n), **numbers, "infra_share": share(machines, self.n)} if kinds else {}
         )
 
     def _worth_an_alert(self, metric: str) -> bool:
-        """A component that only measures (weight 0) is not there to teach."""
+        """Returns False for a reward component of weight 0.
+
+        It only measures, so it need not teach.
+        """
         inner = metric.removeprefix("signal.component.")
         return inner == metric or inner.rpartition(".")[0] in self.weighing
 
     def _suspicions(self) -> dict[str, float]:
-        found = self.suspicions.metrics()
+        metrics = self.suspicions.metrics()
         if self.outcomes:
-            return found
-        return _kept(found, lambda name: not name.endswith(".solved"))
+            return metrics
+        return _selected(metrics, lambda name: not name.endswith(".solved"))
 
     def _signal(self) -> dict[str, float]:
         if not self.signal.n:
             return {}
-        always = _kept(self.signal.metrics(), lambda name: not _on_outcome(name))
+        always = _selected(self.signal.metrics(), lambda name: not _on_outcome(name))
         always["reward_missing"] = 1 - share(self.rewarded, self.n)
         if always.get("groups") == 1:
             always.pop("rv_std_over_mean")  # one group is alike to itself
-        if not self.known["turns"]:
+        if not self.present["turns"]:
             always.pop("reward_turns_corr", None)
-        return always | (_kept(self.judged.metrics(), _on_outcome) if self.judged.n else {})
+        return always | (_selected(self.judged.metrics(), _on_outcome) if self.judged.n else {})
 
     def _behaviour(self) -> dict[str, float]:
-        """Each part from the rollouts that hold what it rests on."""
-        found = _kept(self.acting.metrics(), _on_nothing)
+        """Returns each part from the rollouts that hold what it rests on."""
+        metrics = _selected(self.acting.metrics(), _on_nothing)
         called = any(self.calling.calls.values())
-        told = self.calling.metrics()
-        found |= _kept(told, lambda n: _on_tools(n) and not _on_ok(n) if called else n in _NO_CALLS)
+        calling = self.calling.metrics()
+        metrics |= _selected(
+            calling, lambda n: _on_tools(n) and not _on_ok(n) if called else n in _NO_CALLS
+        )
         if any(self.checked.calls.values()):
-            found |= _kept(self.checked.metrics(), _on_ok)
+            metrics |= _selected(self.checked.metrics(), _on_ok)
         of_all = share(self.ending.n, self.n)
-        endings = _kept(self.ending.metrics(), _on_ending)
-        found |= {name: value * of_all for name, value in endings.items()}
+        endings = _selected(self.ending.metrics(), _on_ending)
+        metrics |= {name: value * of_all for name, value in endings.items()}
         if self._all_endings_of_replies_known:
-            found |= _kept(self.acting.metrics(), lambda name: name == "cut_replies")
+            metrics |= _selected(self.acting.metrics(), lambda name: name == "cut_replies")
         flagged = self.calling.metrics() if self.calling.counts["flagged"] else {}
-        return found | _kept(flagged, lambda name: name.startswith(_ON_FLAGS))
+        return metrics | _selected(flagged, lambda name: name.startswith(_ON_FLAGS))
 
 
 def _absent(rollout: Rollout) -> frozenset[str]:
-    """Also for records of our own, where fields can be empty though the format has them."""
-    found = set(absent(rollout))
-    found |= {"rewards"} if not rollout.rewards else set()
-    found |= {"outcome"} if rollout.outcome is None and rollout.error is None else set()
-    return frozenset(found | ({"tokens"} if rollout.tokens is None else set()))
+    """Returns the fields that a rollout lacks. Records of our own can lack some too."""
+    missing = set(absent(rollout))
+    missing |= {"rewards"} if not rollout.rewards else set()
+    missing |= {"outcome"} if rollout.outcome is None and rollout.error is None else set()
+    return frozenset(missing | ({"tokens"} if rollout.tokens is None else set()))
 
 
 def rests_on(metric: str) -> tuple[str, ...]:
-    """The fields without which a metric, by its full name, cannot be read off rollouts."""
+    """Returns the fields that a metric, by its full name, cannot be read without."""
     layer, _, name = metric.partition(".")
     if layer == "score":
         return ("outcome", "flags") if "clean" in name else ("outcome",)
@@ -390,12 +403,12 @@ def rests_on(metric: str) -> tuple[str, ...]:
     )
 
 
-def _kept(metrics: Mapping[str, float], wanted: Callable[[str], bool]) -> dict[str, float]:
-    return {name: value for name, value in metrics.items() if wanted(name)}
+def _selected(metrics: Mapping[str, float], keep: Callable[[str], bool]) -> dict[str, float]:
+    return {name: value for name, value in metrics.items() if keep(name)}
 
 
 def _finite(metrics: Mapping[str, float]) -> dict[str, float]:
-    """Without what overflowed: nobody vouches for the size of foreign rewards."""
+    """Returns the finite metrics: rewards of other tools may be of any size."""
     return {name: value for name, value in metrics.items() if math.isfinite(value)}
 
 

@@ -87,15 +87,15 @@ def _read_mini(row: Row, count: Count) -> Draft:
     draft.messages, draft.turns = messages, draft.turns or 0
     draft.prompt = messages[:2]
     draft.tool_events, draft.tool_ok = _commands_run(raw, messages)
-    info = row.object("info")
-    version = info.text("mini_version")
+    about = row.object("info")
+    version = about.text("mini_version")
     draft.harness_commit = f"mini-swe-agent {version}" if version else ""
-    draft.stop_reason, draft.error = _ending_of_mini(info, draft.tool_events)
-    if "submission" in info.values:
-        draft.verifier_inputs = {"patch": info.text("submission") or ""}
-    usd = info.number("model_stats.instance_cost")
+    draft.stop_reason, draft.error = _ending_of_mini(about, draft.tool_events)
+    if "submission" in about.values:
+        draft.verifier_inputs = {"patch": about.text("submission") or ""}
+    usd = about.number("model_stats.instance_cost")
     # A cost of 0 with calls made is what unknown prices look like there.
-    paid = usd or not info.number("model_stats.api_calls")
+    paid = usd or not about.number("model_stats.api_calls")
     draft.cost, draft.domain = cost_of(usd if paid else None), "swe"
     return draft
 
@@ -153,11 +153,11 @@ def _return_code(raw: JSON, text: str) -> int | None:
 
 
 def _ending_of_mini(
-    info: Row, events: Sequence[ToolEvent]
+    about: Row, events: Sequence[ToolEvent]
 ) -> tuple[StopReason | None, RolloutFailure | None]:
-    status = info.text("exit_status")
+    status = about.text("exit_status")
     if not status:  # a bare list: only a last command that hands in says how it ended
-        last = str(events[-1].arguments) if events and not info else ""
+        last = str(events[-1].arguments) if events and not about else ""
         return ("submitted" if any(mark in last for mark in SUBMIT_MARKS) else None), None
     if status.lower() in _MINI.stops:
         return _MINI.stops[status.lower()], None
@@ -206,9 +206,9 @@ def _claims_swe_agent(value: JSON) -> int:
 
 def _read_swe_agent(row: Row, count: Count) -> Draft:
     steps = [_step(item, i) for i, item in enumerate(row.items("trajectory") or (), 1)]
-    info = row.object("info")
-    status = info.text("exit_status")
-    if not info or not (steps or status):
+    about = row.object("info")
+    status = about.text("exit_status")
+    if not about or not (steps or status):
         raise RowError("fields trajectory and info: expected at least one step or an exit_status")
     draft = _SWE_AGENT.draft(row, count)
     before = _before(row, steps[0] if steps else Row({}), count)
@@ -218,8 +218,8 @@ def _read_swe_agent(row: Row, count: Count) -> Draft:
     draft.turns = len(steps)
     draft.policy = _model(row)
     draft.stop_reason, draft.error = _ending_of_swe_agent(status or "")
-    draft.verifier_inputs = _submitted(info)
-    stats = info.object("model_stats")
+    draft.verifier_inputs = _submitted(about)
+    stats = about.object("model_stats")
     received = stats.number("tokens_received")
     tokens = () if received is None else (stats.number("tokens_sent"), received)
     draft.cost = cost_of(stats.number("instance_cost") or None, *tokens)
@@ -229,12 +229,12 @@ def _read_swe_agent(row: Row, count: Count) -> Draft:
     return draft
 
 
-def _submitted(info: Row) -> dict[str, JSON]:
+def _submitted(about: Row) -> dict[str, JSON]:
     """Nothing handed in is a blank patch. A file that does not speak of it has no patch."""
-    submission = info.get("submission")  # of a reviewer's pick it is an object
+    submission = about.get("submission")  # of a reviewer's pick it is an object
     if isinstance(submission, str):
         return {"patch": submission}
-    return {"patch": ""} if "submission" in info.values and submission is None else {}
+    return {"patch": ""} if "submission" in about.values and submission is None else {}
 
 
 def _step(item: JSON, number: int) -> Row:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from meta_agent.core.protocols import JSON, Message
-from meta_agent.readers.formats._row import RowError, as_object, shown
+from meta_agent.readers.formats._row import RowError, as_object, excerpt
 
 ROLES: Final = frozenset({"system", "developer", "user", "assistant", "tool", "function"})
 _ROLE_OF: Final = {"developer": "system", "function": "tool"}
@@ -54,7 +54,7 @@ def _message(item: JSON, place: str, count: Count) -> Message:
     role = item.get("role")
     if not isinstance(role, str) or role not in ROLES:
         roles = ", ".join(sorted(ROLES))
-        raise RowError(f"a message's role: expected one of {roles}", f"{shown(role)} in {place}")
+        raise RowError(f"a message's role: expected one of {roles}", f"{excerpt(role)} in {place}")
     role = _ROLE_OF.get(role, role)
     message: Message = {"role": role, "content": text_of(item.get("content"), count)}
     for name in ("reasoning_content", "name", "tool_call_id"):

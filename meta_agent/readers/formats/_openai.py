@@ -13,7 +13,7 @@ from meta_agent.readers.formats._messages import (
     parse_completion,
     parse_messages,
 )
-from meta_agent.readers.formats._row import Row, RowError, as_object, has, shown
+from meta_agent.readers.formats._row import Row, RowError, as_object, excerpt, has
 from meta_agent.readers.formats._tokens import calls_of, joined
 from meta_agent.readers.formats._write import CANNOT_CARRY, dialogue, writer
 
@@ -105,7 +105,7 @@ def _read_batch(row: Row, count: Count) -> Draft:
     body = row.object("response").object("body")
     choices = body.items("choices")
     if not choices or not isinstance(choices[0], dict):
-        failure = shown(row.get("error") or (body.values if body else row.get("response")))
+        failure = excerpt(row.get("error") or (body.values if body else row.get("response")))
         draft.error, draft.stop_reason = RolloutFailure("infra", failure), "error"
         return draft
     count("further choice") if len(choices) > 1 else None

@@ -19,10 +19,10 @@ _SHOWN_CHARS = 60
 class RowError(Exception):
     """The row is not what its format says. Rows are counted by the reason's text."""
 
-    def __init__(self, reason: str, shown: str = "") -> None:
-        super().__init__(f"{reason}, got {shown}" if shown else reason)
+    def __init__(self, reason: str, excerpt: str = "") -> None:
+        super().__init__(f"{reason}, got {excerpt}" if excerpt else reason)
         self.reason = reason
-        self.shown = shown
+        self.shown = excerpt
 
 
 def finite(value: JSON) -> float | None:
@@ -46,7 +46,7 @@ def as_object(value: JSON) -> dict[str, JSON]:
     return value if isinstance(value, dict) else {}
 
 
-def shown(value: JSON) -> str:
+def excerpt(value: JSON) -> str:
     """Returns a value as a complaint shows it."""
     text = json.dumps(value, default=str)
     return text if len(text) <= _SHOWN_CHARS else text[: _SHOWN_CHARS - 3] + "..."
@@ -133,7 +133,7 @@ class Row:
         value = self.get(name)
         return RowError(
             f"field {self.prefix}{name}: expected {wish}",
-            "nothing" if value is None else shown(value),
+            "nothing" if value is None else excerpt(value),
         )
 
     def unused(self) -> list[str]:

@@ -283,7 +283,7 @@ def _calls(rollout: Rollout) -> Iterator[_Call]:
         return
     before: list[Message] = []
     for call in calls:
-        messages = list(call.seen)
+        messages = list(call.context)
         same = takewhile(lambda pair: pair[0] == pair[1], zip(before, messages, strict=False))
         count = sum(1 for _ in same)
         yield _call(call, before[count:], messages[count:])

@@ -100,14 +100,14 @@ def _alert(report: ForeignReport, alert: Alert, arguments: str) -> Fold:
         rows.append(("next", Words(meaning.then, command=next_command(alert.metric, arguments))))
     blocks: list[Block] = [Facts(rows)]
     for attempt in report.behind.get(alert.metric, ()):
-        place = " · ".join(part for part in (attempt.place, attempt.told) if part)
+        place = " · ".join(part for part in (attempt.place, attempt.summary) if part)
         blocks.append(Message(f"{attempt.name} {place}", "\n".join(attempt.lines)))
     level = Words(alert.level, kind=_COLOURS[alert.level])
     return Fold((level, Words(alert.metric, "strong"), alert.message), blocks)
 
 
 def _next(report: ForeignReport, arguments: str) -> Iterator[tuple[str, str]]:
-    unknown = not report.known["outcome"] and report.known["rewards"]
+    unknown = not report.present["outcome"] and report.present["rewards"]
     if unknown and "--solved-at" not in arguments:
         yield "which rewards mean solved", f"meta-agent report {arguments} --solved-at 1"
     yield "after a change, on new rollouts", f"meta-agent report {arguments} --html after.html"

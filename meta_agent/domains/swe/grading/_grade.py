@@ -161,7 +161,7 @@ def _order(
         "pythonpath": list(row.source.pythonpath if row.source else (".",)),
         "noconftest": not has_conftest,
         "plugins": list(row.source.plugins if row.source else ()),
-        "own": list(row.source.own if row.source else ()),
+        "own": list(row.source.held if row.source else ()),
         "sources": list(sources),
     }
     return json.dumps(order).encode() + b"\n"

@@ -15,7 +15,7 @@ def place(sandbox: Sandbox, row: SweRow, tree: Tree) -> None:
     sandbox.write({path: content for path, content in files.items() if path not in scripts})
     if scripts:
         sandbox.write(scripts, executable=True)
-    for name in row.source.kept if row.source else ():
+    for name in row.source.kept_names if row.source else ():
         target = f"{(row.source.image_path if row.source else '') or ''}/{name}"
         linked = sandbox.exec(["ln", "-s", "--", target, f"repo/{name}"])
         if linked.exit_code != 0:

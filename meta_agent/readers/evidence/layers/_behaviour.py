@@ -1,4 +1,4 @@
-"""The behaviour layer: what the policy did, told by tool roles and endings.
+"""The behaviour layer: what the policy did, by the roles of its tools and by how attempts ended.
 
 What each metric is, and of what a share, stands in `_meanings.py`. A test that says neither
 "passed" nor "failed" is no failure.
@@ -21,7 +21,7 @@ CEILING_STOPS = ("length", "token_limit", "turn_limit", "wall_limit")
 
 @dataclass(frozen=True, slots=True)
 class Story:
-    """One rollout, told by roles. The exemplars are picked by it as well."""
+    """One rollout as a sequence of tool roles. Exemplars are picked by it too."""
 
     roles: tuple[str, ...]
     edits: int
@@ -36,7 +36,7 @@ class Story:
 
 
 def story_of(rollout: Rollout) -> Story:
-    """Reads the tool events once."""
+    """Returns the story of a rollout from its tool events."""
     events = rollout.tool_events
     roles = tuple(role_of(event.tool) or event.tool for event in events)
     edits = [i for i, role in enumerate(roles) if role == "edit"]
@@ -59,7 +59,7 @@ def story_of(rollout: Rollout) -> Story:
 
 @dataclass(slots=True)
 class BehaviourLayer:
-    """Accumulates conduct."""
+    """Accumulates what attempts did: tool calls, endings, flags, tokens."""
 
     n: int = 0
     solved: int = 0
@@ -141,15 +141,15 @@ class BehaviourLayer:
     def metrics(self) -> dict[str, float]:
         if not self.n:
             return {}
-        found = {"turns_mean": self.turns.mean}
-        found["cut_replies"] = share(self.counts["cut_replies"], self.counts["turns"])
+        metrics = {"turns_mean": self.turns.mean}
+        metrics["cut_replies"] = share(self.counts["cut_replies"], self.counts["turns"])
         if self.tokens.n:
-            found["tokens_mean"] = self.tokens.mean
+            metrics["tokens_mean"] = self.tokens.mean
         if self.logprob.n:
-            found["mean_logprob"] = self.logprob.mean
+            metrics["mean_logprob"] = self.logprob.mean
         if self.token_rows:
-            found["inexact_share"] = share(self.counts["inexact"], self.token_rows)
-        return found | self._tools() | self._conduct() | self._endings() | self._diversity()
+            metrics["inexact_share"] = share(self.counts["inexact"], self.token_rows)
+        return metrics | self._tools() | self._conduct() | self._endings() | self._diversity()
 
     def _tools(self) -> dict[str, float]:
         calls = sum(self.calls.values())
@@ -165,13 +165,16 @@ class BehaviourLayer:
         }
 
     def _conduct(self) -> dict[str, float]:
-        """Only what some tool of the role could show: a domain without tests has no test rate."""
-        c, seen = self.counts, {role_of(tool) for tool in self.calls}
-        found = {"submit_rate": share(c["submitted"], self.n)}
-        if "test" in seen or "edit" in seen:
-            found["self_test_rate"] = share(c["tested"], self.n)
-        if "edit" in seen:
-            found |= {
+        """Returns rates of conduct that the tools could show.
+
+        A domain without tests has no test rate.
+        """
+        c, roles = self.counts, {role_of(tool) for tool in self.calls}
+        metrics = {"submit_rate": share(c["submitted"], self.n)}
+        if "test" in roles or "edit" in roles:
+            metrics["self_test_rate"] = share(c["tested"], self.n)
+        if "edit" in roles:
+            metrics |= {
                 "edit_rate": share(c["edited"], self.n),
                 "edit_then_test": share(c["edit_then_test"], c["edited"]),
                 "view_before_edit": share(c["view_before_edit"], c["edited"]),
@@ -179,12 +182,12 @@ class BehaviourLayer:
                 "first_edit_turn": self.first_edit.mean,
             }
         if c["tests"]:
-            found["test_fail_rate"] = share(c["failed_tests"], c["tests"])
+            metrics["test_fail_rate"] = share(c["failed_tests"], c["tests"])
         if c["failed_tests"]:
-            found["retry_after_fail"] = share(c["retried"], c["failed_tests"])
+            metrics["retry_after_fail"] = share(c["retried"], c["failed_tests"])
         if c["ended_red"]:
-            found["submit_after_fail"] = share(c["submitted_red"], c["ended_red"])
-        return found
+            metrics["submit_after_fail"] = share(c["submitted_red"], c["ended_red"])
+        return metrics
 
     def _endings(self) -> dict[str, float]:
         return {
@@ -198,8 +201,8 @@ class BehaviourLayer:
         }
 
     def _diversity(self) -> dict[str, float]:
-        groups = [found for found in self.sequences.values() if found.total() >= 2]
+        groups = [sequences for sequences in self.sequences.values() if sequences.total() >= 2]
         if not groups:
             return {}
-        distinct = sum(share(len(found), found.total()) for found in groups)
+        distinct = sum(share(len(sequences), sequences.total()) for sequences in groups)
         return {"sequence_diversity": distinct / len(groups)}

@@ -16,7 +16,7 @@ from meta_agent.readers.evidence._running import share
 
 @dataclass(slots=True)
 class TaskTally:
-    """How one task went."""
+    """How often one task was tried, solved, and solved cleanly."""
 
     n: int = 0
     solved: int = 0
@@ -32,12 +32,12 @@ class ScoreLayer:
 
     def add(self, rollout: Rollout) -> None:
         kind = rollout.error.kind if rollout.error else None
-        known = kind not in ("infra", "verifier")
-        solved = known and bool(rollout.outcome)
+        has_verdict = kind not in ("infra", "verifier")
+        solved = has_verdict and bool(rollout.outcome)
         self.counts["n"] += 1
         self.counts["n_solved"] += solved
         self.counts["n_clean"] += solved and not rollout.flags
-        self.counts["n_failed"] += known and not solved and kind is None
+        self.counts["n_failed"] += has_verdict and not solved and kind is None
         for name in ("infra", "verifier", "policy"):
             self.counts[f"n_{name}_error"] += kind == name and not solved
         self._add_task(rollout, solved)
@@ -73,16 +73,16 @@ class ScoreLayer:
 
     def _by_task(self) -> dict[str, float]:
         tallies = self.tasks.values()
-        found = {"task_mean": share(sum(t.solved / t.n for t in tallies), len(tallies))}
+        metrics = {"task_mean": share(sum(t.solved / t.n for t in tallies), len(tallies))}
         most = min(t.n for t in tallies)
         if most >= 2:  # every task was tried that often
-            found["pass_k"] = float(most)
-            found["pass_at_k"] = share(sum(_pass_at(t, most) for t in tallies), len(tallies))
-        return found
+            metrics["pass_k"] = float(most)
+            metrics["pass_at_k"] = share(sum(_pass_at(t, most) for t in tallies), len(tallies))
+        return metrics
 
 
 def _pass_at(tally: TaskTally, k: int) -> float:
-    """The unbiased estimate of solving at least once in k tries (Chen et al. 2021)."""
+    """Returns the unbiased estimate of solving at least once in k tries (Chen et al. 2021)."""
     missed = 1.0
     for i in range(k):
         missed *= max(0.0, tally.n - tally.solved - i) / (tally.n - i)

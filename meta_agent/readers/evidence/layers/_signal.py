@@ -37,7 +37,7 @@ class _Group:
     unclean: list[float] = field(default_factory=list)
 
     def pairs(self) -> tuple[int, int, int]:
-        """(pairs in which the unclean rollout scored higher, in which both the same, all pairs)."""
+        """Returns how many pairs pay the unclean rollout more, how many alike, and all pairs."""
         clean = sorted(self.clean)
         wrong = sum(bisect_left(clean, reward - _ALIKE) for reward in self.unclean)
         to_alike = sum(bisect_right(clean, reward + _ALIKE) for reward in self.unclean)
@@ -70,7 +70,7 @@ class _Component:
 
     @property
     def constancy(self) -> float:
-        """Share of rollouts with the commonest value."""
+        """The share of rollouts with the commonest value."""
         return share(max(self.values.values(), default=0), self.raw.n)
 
 
@@ -120,19 +120,19 @@ class SignalLayer:
         (self.flagged if rollout.flags else self.unflagged).add(reward)
 
     def metrics(self) -> dict[str, float]:
-        found = {"reward_mean": self.total.mean, "reward_missing": share(self.missing, self.n)}
-        found |= _known("reward_corr_success", self.success.r)
-        found |= _known("reward_corr_clean", self.clean.r)
-        found |= _known("reward_follows", self.follows.r)
-        found |= _pairs(list(self.groups.values()), self.everyone)
-        found |= _known("reward_turns_corr", self.turns.r)
-        found |= _known("reward_turns_corr_within", self.turns_within.r)
+        metrics = {"reward_mean": self.total.mean, "reward_missing": share(self.missing, self.n)}
+        metrics |= _if_any("reward_corr_success", self.success.r)
+        metrics |= _if_any("reward_corr_clean", self.clean.r)
+        metrics |= _if_any("reward_follows", self.follows.r)
+        metrics |= _pairs(list(self.groups.values()), self.everyone)
+        metrics |= _if_any("reward_turns_corr", self.turns.r)
+        metrics |= _if_any("reward_turns_corr_within", self.turns_within.r)
         if self.flagged.n and self.unflagged.n:
-            found["flagged_reward_gap"] = self.flagged.mean - self.unflagged.mean
-        return found | self._by_group() | self._by_component()
+            metrics["flagged_reward_gap"] = self.flagged.mean - self.unflagged.mean
+        return metrics | self._by_group() | self._by_component()
 
     def dead_groups(self) -> Iterator[str]:
-        """Names of the groups without a gradient."""
+        """Yields the names of the groups whose rewards are all the same."""
         for name, group in self.groups.items():
             if group.rewards.n >= 2 and group.rewards.std < DEAD_STD:
                 yield name
@@ -158,50 +158,53 @@ class SignalLayer:
 
     def _by_component(self) -> dict[str, float]:
         whole = sum(c.weighted.std for c in self.components.values())
-        found: dict[str, float] = {}
+        metrics: dict[str, float] = {}
         for name, component in sorted(self.components.items()):
             prefix = f"component.{name}"
-            found[f"{prefix}.mean"] = component.raw.mean
-            found[f"{prefix}.constancy"] = component.constancy
-            found[f"{prefix}.spread_share"] = share(component.weighted.std, whole)
-            found |= _known(f"{prefix}.corr_success", component.success.r)
-            found |= _known(f"{prefix}.corr_clean", component.clean.r)
-            found |= _known(f"{prefix}.turns_corr_within", component.turns.r)
-            found |= _known(f"{prefix}.follows", component.follows.r)
-            found |= _known(f"{prefix}.rest_follows", component.rest.r)
-            found |= _known(f"{prefix}.corr_flagged", component.flagged.r)
-        return found
+            metrics[f"{prefix}.mean"] = component.raw.mean
+            metrics[f"{prefix}.constancy"] = component.constancy
+            metrics[f"{prefix}.spread_share"] = share(component.weighted.std, whole)
+            metrics |= _if_any(f"{prefix}.corr_success", component.success.r)
+            metrics |= _if_any(f"{prefix}.corr_clean", component.clean.r)
+            metrics |= _if_any(f"{prefix}.turns_corr_within", component.turns.r)
+            metrics |= _if_any(f"{prefix}.follows", component.follows.r)
+            metrics |= _if_any(f"{prefix}.rest_follows", component.rest.r)
+            metrics |= _if_any(f"{prefix}.corr_flagged", component.flagged.r)
+        return metrics
 
 
 def _ending(rollout: Rollout) -> tuple[bool, bool, str]:
-    """What rewards rightly tell apart, and what attempts of any length can have in common."""
+    """Returns how an attempt ended.
+
+    Rewards may rightly differ by it, and its length does not matter.
+    """
     return bool(rollout.outcome), bool(rollout.flags), rollout.stop_reason
 
 
 def _pairs(groups: Sequence[_Group], everyone: _Group) -> dict[str, float]:
-    """How pairs of an unclean and a clean attempt are paid: inside groups where any has both."""
+    """Returns how pairs of a clean and an unclean attempt are paid, in groups if any has both."""
     mixed = [group for group in groups if group.clean and group.unclean]
     pairs = [group.pairs() for group in mixed or [everyone]]
     wrong, alike, total = (sum(pair[at] for pair in pairs) for at in range(3))
     return {"misordered": share(wrong, total), "tied": share(alike, total)} if total else {}
 
 
-def _known(name: str, value: float | None) -> dict[str, float]:
+def _if_any(name: str, value: float | None) -> dict[str, float]:
     return {} if value is None else {name: value}
 
 
 def trends(rows: Sequence[Mapping[str, JSON]]) -> dict[str, float]:
-    """First and last third of each known training series, and the difference."""
-    found: dict[str, float] = {"train.steps": float(len(rows))} if rows else {}
+    """Returns the means of the first and last third of each training series, and the difference."""
+    metrics: dict[str, float] = {"train.steps": float(len(rows))} if rows else {}
     for name in TRENDS:
         series = [float(r[name]) for r in rows if _is_number(r.get(name))]
         if not series:
             continue
         third = max(1, len(series) // 3)
         first, last = sum(series[:third]) / third, sum(series[-third:]) / third
-        found |= {f"train.{name}.first": first, f"train.{name}.last": last}
-        found[f"train.{name}.change"] = last - first
-    return found
+        metrics |= {f"train.{name}.first": first, f"train.{name}.last": last}
+        metrics[f"train.{name}.change"] = last - first
+    return metrics
 
 
 def _is_number(value: JSON) -> bool:
