@@ -33,7 +33,8 @@ RolloutsOption = Annotated[
     list[Path] | None,
     typer.Option(
         "--rollouts",
-        help="Report on rollouts in a file or folder of any known format; needs no workspace.",
+        help="Report on rollouts in a file or folder of any known format; needs no workspace. "
+        "Each share names what it is taken over.",
         show_default=False,
     ),
 ]

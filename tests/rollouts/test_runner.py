@@ -348,7 +348,7 @@ async def run(task, model, tools):
 
 def test_what_a_call_no_longer_shows_is_kept_beside_the_messages() -> None:
     (row,) = run_agent(FORGETFUL, "one", "two", "end")
-    seen = [[message["content"] for message in call.seen] for call in exchanges(row)]
+    seen = [[message["content"] for message in call.context] for call in exchanges(row)]
     assert seen == [["q t0", "q t0"], ["q t0", "heard one"], ["q t0", "heard two"]]
     assert [call.reply["content"] for call in exchanges(row)] == ["one", "two", "end"]
     assert [(view.turn, view.kept, view.lost) for view in row.views] == [(1, 1, 2), (2, 1, 2)]

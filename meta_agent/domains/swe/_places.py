@@ -92,7 +92,9 @@ class Places:
         past = [path for path in found.below if not _SUITES.intersection(path.split("/"))]
         tree = self._read(image, found.place, source, past)
         hidden = [path for path, _ in source.elsewhere]
-        sealed = seal_image(image, found, engine=engine, left_in_place=source.kept_names, hidden=hidden)
+        sealed = seal_image(
+            image, found, engine=engine, left_in_place=source.kept_names, hidden=hidden
+        )
         return Base(tree, sealed)
 
     def _read(
