@@ -178,5 +178,5 @@ def test_history_and_report_tell_how_predictions_did(meta_agent: Runner, place: 
     page = place.root / "report.html"
     report = meta_agent("report", "--html", str(page), "--json", cwd=place.root).document
     assert report["predictions"]["proposer"]["n"] == 1
-    assert "Predicted and realised" in page.read_text()
+    assert "Gains and forecasts" in page.read_text()
     assert json.loads(json.dumps(report))
